@@ -1,0 +1,301 @@
+"""Every comparison of versions in tfdoctor, so that none is ever made as text or as a float.
+
+Four notations meet here and each has its own reading:
+
+* Python distributions (`2.15.0.post1`, `2.22.0rc0`, `1.15.5+nv23.03`): PEP 440, by `packaging`;
+* dotted numbers that are not PEP 440's business (drivers `535.104.05`, toolkits `12.5.1`, glibc `2.27`):
+  compared number by number, missing numbers being zero, leading zeros meaning nothing;
+* CUDA's integers (`12080` is 12.8);
+* compute capabilities (`8.6`, `86`, `sm_86`, `compute_90a`).
+
+`Spec` is what a person types after `--tf`.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from packaging.version import InvalidVersion, Version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from packaging.specifiers import SpecifierSet
+
+__all__ = [
+    "Spec",
+    "Version",
+    "VersionSyntaxError",
+    "at_least",
+    "compare",
+    "cuda_from_int",
+    "format_capability",
+    "has_prefix",
+    "is_version",
+    "major",
+    "major_minor",
+    "numbers",
+    "parse",
+    "parse_capability",
+    "python_of_tag",
+    "satisfies",
+    "sort_key",
+    "tag_of_python",
+]
+
+_DOTTED = re.compile(r"\d+(?:\.\d+)*")
+_CAPABILITY = re.compile(r"(?:sm_|compute_|sm|cc)?\s*(\d+)(?:\.(\d+))?([af])?", re.IGNORECASE)
+_CLAUSE = re.compile(r"(<=|>=|==|!=|<|>)\s*([0-9]+(?:\.[0-9]+)*(?:(?:rc|\.dev)[0-9]+)?)(\.\*)?")
+_TAG = re.compile(r"cp(\d)(\d+)")
+
+
+class VersionSyntaxError(ValueError):
+    """The text is not a version, or not a specification of versions."""
+
+
+@lru_cache(maxsize=4096)
+def parse(text: str) -> Version:
+    """`text` as a PEP 440 version; a leading `v` and blanks around it are forgiven.
+
+    Raises VersionSyntaxError.
+    """
+    try:
+        return Version(text)
+    except InvalidVersion as error:
+        msg = f"`{text}` is not a version"
+        raise VersionSyntaxError(msg) from error
+
+
+def is_version(text: str) -> bool:
+    """Whether `parse(text)` would succeed."""
+    try:
+        parse(text)
+    except VersionSyntaxError:
+        return False
+    return True
+
+
+@lru_cache(maxsize=4096)
+def numbers(text: str) -> tuple[int, ...]:
+    """The numbers of a dotted version, without trailing zeros: `"535.104.05"` → `(535, 104, 5)`.
+
+    Only the leading dotted part counts (`"8.6.0.163-1+cuda11.8"` → `(8, 6, 0, 163)`).
+    Raises VersionSyntaxError where there is none.
+    """
+    match = _DOTTED.match(text.strip())
+    if match is None:
+        msg = f"`{text}` is not a dotted version number"
+        raise VersionSyntaxError(msg)
+    parts = [int(part) for part in match.group().split(".")]
+    while len(parts) > 1 and parts[-1] == 0:
+        parts.pop()
+    return tuple(parts)
+
+
+def compare(left: str, right: str) -> int:
+    """-1, 0 or 1 as dotted version `left` is below, equal to or above `right` (`12.5` equals `12.5.0`)."""
+    a, b = numbers(left), numbers(right)
+    return (a > b) - (a < b)
+
+
+def at_least(have: str, want: str) -> bool:
+    """Whether dotted version `have` is `want` or newer."""
+    return numbers(have) >= numbers(want)
+
+
+def major(text: str) -> int:
+    """The first number of a dotted version: `"12.5.1"` → 12."""
+    return numbers(text)[0]
+
+
+def major_minor(text: str) -> str:
+    """The first two numbers of a dotted version, as text: `"12.5.1"` → `"12.5"`, `"12"` → `"12.0"`."""
+    parts = (*numbers(text), 0)
+    return f"{parts[0]}.{parts[1]}"
+
+
+def has_prefix(text: str, prefix: str) -> bool:
+    """Whether dotted version `text` starts with the numbers of `prefix`: 2.4.1 with 2.4, not 2.40 with
+    2.4."""
+    want = [int(part) for part in prefix.split(".")] if _DOTTED.fullmatch(prefix) else None
+    if want is None:
+        msg = f"`{prefix}` is not a dotted version number"
+        raise VersionSyntaxError(msg)
+    have = [*numbers(text)]
+    have += [0] * (len(want) - len(have))
+    return have[: len(want)] == want
+
+
+def sort_key(text: str) -> tuple[int, Version]:
+    """A key that sorts PEP 440 versions and puts what is none first, so that sorting never raises."""
+    try:
+        return (1, parse(text))
+    except VersionSyntaxError:
+        return (0, Version("0"))
+
+
+def cuda_from_int(value: int) -> str:
+    """CUDA's integer version as text: 12080 → `"12.8"`, 11020 → `"11.2"` (the last digit is unused by
+    NVIDIA)."""
+    if value < 1000:
+        msg = f"{value} is not a CUDA version integer (1000 x major + 10 x minor)"
+        raise VersionSyntaxError(msg)
+    return f"{value // 1000}.{value % 1000 // 10}"
+
+
+def parse_capability(text: str) -> tuple[int, int]:
+    """A compute capability as (major, minor): `8.6`, `86`, `sm_86`, `compute_90a`, `120` → (12, 0).
+
+    Raises VersionSyntaxError.
+    """
+    match = _CAPABILITY.fullmatch(text.strip())
+    if match is None:
+        msg = f"`{text}` is not a compute capability (such as 8.6, sm_86)"
+        raise VersionSyntaxError(msg)
+    whole, minor, _ = match.groups()
+    if minor is not None:
+        return int(whole), int(minor)
+    if len(whole) == 1:
+        return int(whole), 0
+    return int(whole[:-1]), int(whole[-1])
+
+
+def format_capability(capability: tuple[int, int]) -> str:
+    """`(8, 6)` → `"8.6"`."""
+    return f"{capability[0]}.{capability[1]}"
+
+
+def python_of_tag(tag: str) -> str:
+    """The Python of a wheel tag: `"cp310"` → `"3.10"`."""
+    match = _TAG.fullmatch(tag)
+    if match is None:
+        msg = f"`{tag}` is not a CPython wheel tag"
+        raise VersionSyntaxError(msg)
+    return f"{match.group(1)}.{int(match.group(2))}"
+
+
+def tag_of_python(version: str) -> str:
+    """The wheel tag of a Python: `"3.10.13"` → `"cp310"`."""
+    first, second = major_minor(version).split(".")
+    return f"cp{first}{second}"
+
+
+@lru_cache(maxsize=512)
+def _specifiers(text: str) -> SpecifierSet:
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    try:
+        return SpecifierSet(text)
+    except InvalidSpecifier as error:
+        msg = f"`{text}` is not a specification of versions"
+        raise VersionSyntaxError(msg) from error
+
+
+def satisfies(version: str, specification: str) -> bool:
+    """Whether a PEP 440 version lies in a set such as `">=2.16,<2.21"` or `"==1.12.*"`.
+
+    Pre-releases count, as in `packaging`, which this does without (it takes 13 ms to import) for plain
+    conditions.
+    """
+    wanted = parse(version)
+    clauses = _plain_clauses(specification)
+    if clauses is None:
+        return _specifiers(specification).contains(wanted, prereleases=True)
+    return all(_holds(wanted, operator, limit, prefix) for operator, limit, prefix in clauses)
+
+
+@lru_cache(maxsize=512)
+def _plain_clauses(specification: str) -> tuple[tuple[str, Version, tuple[int, ...] | None], ...] | None:
+    """(operator, version, prefix for `.*`) of each condition; None where one needs `packaging`."""
+    clauses = []
+    for part in specification.split(","):
+        match = _CLAUSE.fullmatch(part.strip())
+        if match is None:
+            return None
+        operator, number, star = match.groups()
+        if star and operator not in {"==", "!="}:
+            return None
+        limit = parse(number)
+        if operator in {"<", ">"} and limit.is_prerelease:
+            return None
+        prefix = tuple(int(piece) for piece in number.split(".")) if star else None
+        clauses.append((operator, limit, prefix))
+    return tuple(clauses)
+
+
+def _holds(have: Version, operator: str, limit: Version, prefix: tuple[int, ...] | None) -> bool:
+    if prefix is not None:
+        release = have.release + (0,) * (len(prefix) - len(have.release))
+        return (have.epoch == 0 and release[: len(prefix)] == prefix) is (operator == "==")
+    public = Version(have.public) if have.local else have
+    if operator in {"==", "!="}:
+        return (public == limit) is (operator == "==")
+    if operator in {"<=", ">="}:
+        return public <= limit if operator == "<=" else public >= limit
+    # PEP 440: `<2.21` leaves out 2.21's own candidates, `>2.20` leaves out 2.20's own post-releases.
+    same_release = Version(have.base_version) == Version(limit.base_version)
+    if operator == "<":
+        return have < limit and not (same_release and have.is_prerelease)
+    own = have.is_postrelease or have.local is not None
+    return have > limit and not (same_release and own)
+
+
+class Spec:
+    """Which versions a person means: a prefix, one exact version, or a set of conditions.
+
+    * `"2.4"` or `"1"`: the newest with these first numbers (a pre-release only where nothing else has them);
+    * `"2.15.0"`, `"2.22.0rc0"`: exactly this one;
+    * `">=2.10,<2.13"`, `"~=2.4.1"`, `"==2.4.*"`: all that `packaging` lets through;
+    * `"latest"`: the newest final one.
+
+    Raises VersionSyntaxError on anything else.
+    """
+
+    __slots__ = ("_exact", "_latest", "_prefix", "_set", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text.strip()
+        self._exact: Version | None = None
+        self._prefix: str | None = None
+        self._set: SpecifierSet | None = None
+        self._latest = self.text.lower() == "latest"
+        if self._latest:
+            return
+        if re.fullmatch(r"\d+(?:\.\d+)?", self.text):
+            self._prefix = self.text
+        elif re.match(r"[<>=!~]", self.text):
+            self._set = _specifiers(self.text)
+        else:
+            self._exact = parse(self.text)
+
+    def __repr__(self) -> str:
+        return f"Spec({self.text!r})"
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether only one version can match."""
+        return self._exact is not None
+
+    def select(self, versions: Iterable[str]) -> list[str]:
+        """Those of `versions` that are meant, newest first, without duplicates; maybe none.
+
+        Of a prefix and of `latest` only the newest one is. Pre-releases are left out of conditions unless
+        the conditions name one or nothing else matches.
+        """
+        known = sorted({*versions}, key=parse, reverse=True)
+        if self._exact is not None:
+            return [text for text in known if parse(text) == self._exact]
+        if self._set is not None:
+            # An explicit None makes packaging fall back to pre-releases only where no final one matches.
+            return list(self._set.filter(known))
+        if self._prefix is not None:
+            known = [text for text in known if has_prefix(text, self._prefix)]
+        finals = [text for text in known if not parse(text).is_prerelease]
+        return (finals or known)[:1]
+
+    def newest(self, versions: Iterable[str]) -> str | None:
+        """The newest of `versions` that is meant, or None."""
+        chosen = self.select(versions)
+        return chosen[0] if chosen else None
