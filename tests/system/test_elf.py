@@ -1,0 +1,127 @@
+"""The ELF reader against pyelftools, on the objects of whatever machine this is, and on damaged ones."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from elftools.elf.dynamic import DynamicSegment
+from elftools.elf.elffile import ELFFile
+from elftools.elf.gnuversions import GNUVerDefSection, GNUVerNeedSection
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tfdoctor.system.elf import ElfError, ElfFile, ElfProblem, read_elf
+
+MACHINE = platform.machine()
+FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib/aarch64-linux-gnu")
+
+
+def small_objects() -> list[str]:
+    """Some shared objects of this machine, the smallest first: pyelftools is slow on large ones."""
+    found: dict[str, int] = {}
+    for folder in FOLDERS:
+        for path in Path(folder).glob("*.so*") if Path(folder).is_dir() else ():
+            if path.is_file() and path.read_bytes()[:4] == b"\x7fELF":
+                found[str(path.resolve())] = path.stat().st_size
+    return sorted(found, key=lambda path: (found[path], path))[:40]
+
+
+OBJECTS = small_objects()
+
+pytestmark = pytest.mark.skipif(platform.system() != "Linux", reason="ELF is Linux's")
+
+
+def by_pyelftools(path: str) -> dict[str, Any]:
+    """The same fields, read by pyelftools from the sections that the linker left."""
+    with Path(path).open("rb") as stream:
+        elf = ELFFile(stream)
+        found: dict[str, Any] = {"needed": [], "soname": None, "rpath": None, "runpath": None}
+        for segment in elf.iter_segments("PT_DYNAMIC"):
+            assert isinstance(segment, DynamicSegment)
+            tag: Any
+            for tag in segment.iter_tags():
+                kind = tag.entry.d_tag
+                if kind == "DT_NEEDED":
+                    found["needed"].append(tag.needed)
+                elif kind in ("DT_SONAME", "DT_RPATH", "DT_RUNPATH"):
+                    name = kind.removeprefix("DT_").lower()
+                    found[name] = getattr(tag, name)
+        found["verneed"], found["verdef"] = [], []
+        for section in elf.iter_sections():
+            if isinstance(section, GNUVerNeedSection):
+                for need, auxiliaries in section.iter_versions():
+                    names = [aux.name for aux in auxiliaries if not aux["vna_flags"] & 2]
+                    found["verneed"].append((need.name, tuple(names)))
+            if isinstance(section, GNUVerDefSection):
+                found["verdef"] += [
+                    next(iter(auxiliaries)).name for _, auxiliaries in section.iter_versions()
+                ]
+        return found
+
+
+@pytest.mark.skipif(not OBJECTS, reason="no shared objects in the usual folders")
+def test_agrees_with_pyelftools_on_this_machine() -> None:
+    compared = 0
+    for path in OBJECTS:
+        try:
+            mine = read_elf(path, MACHINE)
+        except ElfError:
+            continue
+        expected = by_pyelftools(path)
+        assert list(mine.needed) == expected["needed"], path
+        assert (mine.soname, mine.rpath, mine.runpath) == (
+            expected["soname"],
+            expected["rpath"],
+            expected["runpath"],
+        )
+        assert list(mine.verneed) == expected["verneed"], path
+        assert list(mine.verdef) == expected["verdef"], path
+        compared += 1
+    assert compared > len(OBJECTS) // 2
+
+
+@pytest.fixture
+def good() -> bytes:
+    if not OBJECTS:
+        pytest.skip("no shared objects in the usual folders")
+    return min((Path(path).read_bytes() for path in OBJECTS), key=len)
+
+
+def read(tmp_path: Path, content: bytes) -> ElfFile:
+    path = tmp_path / "lib.so"
+    path.write_bytes(content)
+    return read_elf(str(path), MACHINE)
+
+
+def refused(tmp_path: Path, content: bytes) -> ElfProblem:
+    with pytest.raises(ElfError) as caught:
+        read(tmp_path, content)
+    return caught.value.problem
+
+
+def test_what_glibc_objects_to(tmp_path: Path, good: bytes) -> None:
+    assert refused(tmp_path, b"") is ElfProblem.TOO_SHORT
+    assert refused(tmp_path, good[:63]) is ElfProblem.TOO_SHORT
+    assert refused(tmp_path, b"/* GNU ld script */\nINPUT(libfoo.so.1)\n" + b" " * 64) is ElfProblem.BAD_MAGIC
+    assert refused(tmp_path, good[:64]) is ElfProblem.CANNOT_READ
+    assert refused(tmp_path, good[:4] + b"\x01" + good[5:]) is ElfProblem.WRONG_CLASS
+    assert refused(tmp_path, good[:18] + struct.pack("<H", 3) + good[20:]) is ElfProblem.WRONG_MACHINE
+    assert refused(tmp_path, good[:16] + struct.pack("<H", 1) + good[18:]) is ElfProblem.NOT_SHARED
+    assert refused(tmp_path, good[: len(good) // 3]) is ElfProblem.TRUNCATED
+
+
+@settings(deadline=None)
+@given(st.integers(0, 4000), st.binary(min_size=1, max_size=64))
+def test_damage_gives_an_elf_error_and_nothing_else(tmp_path_factory: Any, at: int, noise: bytes) -> None:
+    if not OBJECTS:
+        pytest.skip("no shared objects in the usual folders")
+    content = Path(OBJECTS[0]).read_bytes()
+    path = tmp_path_factory.mktemp("elf") / "lib.so"
+    path.write_bytes(content[:at] + noise + content[at + len(noise) :])
+    with contextlib.suppress(ElfError):
+        read_elf(str(path), MACHINE)
