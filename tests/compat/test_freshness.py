@@ -1,0 +1,153 @@
+"""What is newer than the tables is unknown, and reading the tables is fast."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import statistics
+import time
+from pathlib import Path
+
+import pytest
+
+from tfdoctor import versions
+from tfdoctor.compat import Compat, loader
+from tfdoctor.compat.images import load_images
+from tfdoctor.compat.imports import load_imports
+from tfdoctor.compat.pythons import load_pythons
+
+COMPAT = Compat.load()
+BUDGET = 0.015
+"""Seconds that reading the release table may take on an idle machine."""
+MARGIN = 4
+"""How many times slower a busy test machine may be."""
+
+
+# --- newer than the table ---
+
+
+@pytest.mark.parametrize("cuda", ["14.0", "15", "99.9.9"])
+def test_a_newer_cuda_is_unknown(cuda: str) -> None:
+    for os in ("linux", "windows"):
+        answer = COMPAT.driver_minimum(cuda, os)
+        assert answer.minimum is answer.own is answer.family_floor is None
+        assert "newer than this table" in answer.explanation
+        assert COMPAT.as_of[:4] in answer.explanation
+    assert COMPAT.cuda_series(cuda) is None
+    assert COMPAT.cuda_release(cuda) is None
+    assert not COMPAT.image_tags(cuda)
+    assert COMPAT.images.deleted(cuda) is None
+    assert all(COMPAT.soname_for(row.stem, cuda) is None for row in COMPAT.libraries)
+
+
+def test_a_newer_minor_of_a_known_major_has_the_documented_floor_and_nothing_else() -> None:
+    answer = COMPAT.driver_minimum("13.99")
+    assert (answer.minimum, answer.own) == ("580.65.06", None)
+    assert "is not in the table" in answer.explanation
+    assert COMPAT.cuda_series("13.99") is None
+
+
+@pytest.mark.parametrize(
+    ("driver", "cuda"),
+    [("999.1", None), ("700.10", None), ("615.9", "13.4"), ("595.80", "13.2"), ("525.60.13", "12.0"), ("300", None)],
+)  # fmt: skip
+def test_a_newer_driver_is_unknown(driver: str, cuda: str | None) -> None:
+    assert COMPAT.newest_cuda_for_driver(driver) == cuda
+
+
+@pytest.mark.parametrize("version", ["9.99.0.1", "10.0", "11.2.3"])
+def test_a_newer_cudnn_is_unknown(version: str) -> None:
+    assert COMPAT.cudnn_range(version) is None
+    assert COMPAT.cudnn_support(version, "8.6").verdict == "unknown"
+
+
+@pytest.mark.parametrize("version", ["2.23.0", "2.22.0", "3.0.0.dev20270101", "4.1"])
+def test_a_newer_tensorflow_is_said_to_be_one(version: str) -> None:
+    assert COMPAT.release(version) is None
+    near = COMPAT.nearest(version)
+    assert near.extrapolated
+    assert not near.exact
+    assert COMPAT.as_of in near.reason
+    assert COMPAT.official_image(version) is None
+
+
+def test_problems_have_an_end_where_nobody_looked_further() -> None:
+    """An open set would accuse every release to come; those that are open say why they always hold."""
+    always = {"windows-without-gpu", "missing-library-not-named", "tensorflow-gpu-removed"}
+    for problem in COMPAT.problems:
+        if problem.id not in always:
+            assert not problem.applies(problem.package[0], "2.30.0"), problem.id
+
+
+def test_every_table_says_of_when_it_is() -> None:
+    dates = [
+        COMPAT.as_of,
+        loader.load_cuda().as_of,
+        loader.load_cudnn()[0],
+        loader.load_libraries()[0],
+        loader.load_problems()[0],
+        COMPAT.gpus_as_of,
+        load_imports()[0],
+        load_images().as_of,
+        load_pythons().as_of,
+    ]
+    for text in dates:
+        assert dt.date(2026, 1, 1) <= dt.date.fromisoformat(text)
+
+
+# --- per row ---
+
+
+def test_sonames_fit_the_cuda_version() -> None:
+    """What a row needs is what the libraries of its own CUDA are called."""
+    looked = 0
+    for row in COMPAT.releases:
+        for name in row.required_libraries:
+            stem = name[3:].partition(".so")[0]
+            expected = COMPAT.soname_for(stem, row.cuda or "")
+            if expected is not None:
+                assert name == expected, f"{row.version}: {name}"
+                looked += 1
+    assert looked > 700
+
+
+def test_driver_minimums_grow_with_cuda() -> None:
+    rows = sorted({row.cuda for row in COMPAT.releases if row.cuda}, key=versions.numbers)
+    for os in ("linux", "windows"):
+        minimums = [COMPAT.driver_minimum(cuda, os).minimum for cuda in rows]
+        assert all(minimums)
+        for older, newer in itertools.pairwise([text for text in minimums if text]):
+            # 11.0 needs its own driver; from 11.1 on the family's lower floor holds.
+            assert versions.compare(older, newer) <= 0 or older in {"450.51.05", "451.48"}
+
+
+def test_each_registration_floor_has_a_bracket() -> None:
+    top = loader.read_toml(Path(__file__).resolve().parents[2] / "compat" / "registration.toml")
+    floors = {row["version"]: row for row in top.tables("floor")}
+    measured = {row.version for row in COMPAT.releases if row.registration_floor_evidence == "measured"}
+    assert measured == set(floors)
+    for version, floor in floors.items():
+        row = COMPAT.release(version)
+        assert row is not None
+        assert row.registration_floor == floor["registers"]
+        assert versions.parse_capability(floor["refuses"]) < versions.parse_capability(floor["registers"])
+    for row in COMPAT.releases:
+        assert (row.registration_floor is None) == (not row.gpu)
+
+
+def test_the_instructions_of_the_processor() -> None:
+    for row in COMPAT.releases:
+        old = versions.compare(row.version, "1.5.1") < 0
+        assert row.cpu_instructions == (() if old else ("avx",))
+
+
+# --- speed ---
+
+
+def test_reading_the_release_table_is_fast() -> None:
+    seconds = []
+    for _ in range(7):
+        started = time.perf_counter()
+        assert loader.load_tensorflow()[1]
+        seconds.append(time.perf_counter() - started)
+    assert statistics.median(seconds) < BUDGET * MARGIN

@@ -1,0 +1,200 @@
+"""Images and Pythons: the tables, their strict readers, and the questions asked of them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tfdoctor import versions
+from tfdoctor.compat import Compat, DataError
+from tfdoctor.compat.images import load_images
+from tfdoctor.compat.pythons import load_pythons
+from tfdoctor.resources import data_dir
+
+COMPAT = Compat.load()
+IMAGES = COMPAT.images
+FACTS = Path(__file__).resolve().parents[2].parent / "shared" / "facts" / "images.json"
+
+
+# --- nvidia/cuda ---
+
+
+def test_tags() -> None:
+    names = [tag.name for tag in COMPAT.image_tags("11.8", 8, "runtime")]
+    assert names == [
+        f"nvidia/cuda:11.8.0-cudnn8-runtime-ubuntu{system}" for system in ("22.04", "20.04", "18.04")
+    ]
+    inside = {tag.system: tag.cudnn for tag in COMPAT.image_tags("11.8", 8, "runtime")}
+    assert inside == {"22.04": "8.9.6.50", "20.04": "8.9.6.50", "18.04": "8.6.0.163"}
+    assert COMPAT.image_tags("12.4", 9, "devel")[0].name == "nvidia/cuda:12.4.1-cudnn-devel-ubuntu22.04"
+    assert COMPAT.image_tags("12.3", None, "base")[0].name == "nvidia/cuda:12.3.2-base-ubuntu22.04"
+    assert not COMPAT.image_tags("12.3", 8), "12.3.2 has cuDNN 9, the others none"
+    assert not COMPAT.image_tags("10")
+    assert not COMPAT.image_tags("14")
+
+
+def test_tags_without_cudnn_are_not_tags_with_unknown_cudnn() -> None:
+    assert not any(tag.has_cudnn for tag in IMAGES.tags("12.2"))
+    found = IMAGES.tags("11.1", cudnn_major=8, system="18.04")
+    assert found
+    assert all(tag.has_cudnn and tag.cudnn is None for tag in found)
+
+
+def test_deleted_and_unknown_differ() -> None:
+    assert IMAGES.deleted("10.0") is not None
+    assert IMAGES.deleted("11.4.1") is not None
+    assert IMAGES.deleted("11.4") is None, "11.4.3 is there"
+    assert IMAGES.deleted("99.0") is None, "nobody knows"
+
+
+def test_a_release_is_either_there_or_deleted() -> None:
+    keys = [versions.numbers(row.version) for row in IMAGES.cuda]
+    assert keys == sorted(set(keys))
+    for row in IMAGES.cuda:
+        assert not any(versions.satisfies(row.version, gone.versions) for gone in IMAGES.gone)
+        assert list(row.systems) == sorted(row.systems, key=versions.numbers)
+        assert row.flavours or row.status == "listed"
+        for inside in row.cudnn.values():
+            assert re.fullmatch(r"[89]\.\d+\.\d+\.\d+", inside)
+
+
+def test_cudnn_grows_with_cuda() -> None:
+    for system in ("20.04", "22.04"):
+        inside = [row.cudnn[system] for row in IMAGES.cuda if system in row.cudnn and row.version != "11.8.0"]
+        assert all(versions.compare(a, b) <= 0 for a, b in itertools.pairwise(inside))
+
+
+@pytest.mark.skipif(not FACTS.is_file(), reason="the researched facts are not beside this checkout")
+def test_every_researched_tag_is_there_and_no_other() -> None:
+    facts = json.loads(FACTS.read_bytes())["nvidia_cuda"]
+    told = {
+        tag
+        for key in ("documented_supported", "documented_unsupported_but_existing")
+        for tag in facts[key]["tags"]
+    }
+    told |= {*facts["registry_listing_devel_cudnn"]["tags"]}
+    told = {tag for tag in told if "tensorrt" not in tag}
+    have = {tag.name for major in (None, 8, 9) for tag in IMAGES.tags(cudnn_major=major)}
+    for row in IMAGES.cuda:  # cuDNN's major is in neither the tag nor any file read
+        if not row.cudnn and row.cudnn_tag == "cudnn":
+            have |= {
+                f"nvidia/cuda:{row.version}-cudnn-{flavour}-ubuntu{system}"
+                for flavour in row.cudnn_flavours
+                for system in row.cudnn_systems
+            }
+    assert {name.removeprefix("nvidia/cuda:") for name in have} == told
+    for tag, inside in facts["contents"].items():
+        match = re.fullmatch(r"(\d+\.\d+\.\d+)-cudnn\d*-runtime-ubuntu(.*)", tag)
+        row = next((row for row in IMAGES.cuda if match and row.version == match[1]), None)
+        if match and row and inside["cudnn"]:
+            assert row.cudnn[match[2]] == inside["cudnn"].removesuffix("-1")
+
+
+# --- TensorFlow's and NVIDIA's own ---
+
+
+def test_an_official_image_works_where_it_has_the_sonames() -> None:
+    """The libraries inside, by CUDA's and cuDNN's numbers, against what the wheel of that release opens."""
+    odd: set[str] = set()
+    for row in COMPAT.releases:
+        image = COMPAT.official_image(row.version)
+        if not row.gpu or image is None or row.cuda is None:
+            continue
+        recipe = image.recipe
+        same_cuda = versions.major(recipe.cuda) == versions.major(row.cuda)
+        cudnn = next((name for name in row.required_libraries if name.startswith("libcudnn.so.")), None)
+        same_cudnn = (
+            cudnn is None or recipe.cudnn is None or cudnn == f"libcudnn.so.{versions.major(recipe.cudnn)}"
+        )
+        assert recipe.works == (same_cuda and same_cudnn), row.version
+        # Some late patches have no wheel for the Python of their minor's recipe: those images are made otherwise.
+        if recipe.python not in row.linux_pythons:
+            odd.add(row.version)
+    assert odd == {"1.15.5", "2.5.3", "2.6.3", "2.6.4", "2.6.5"} & odd
+
+
+def test_each_final_gpu_release_has_at_most_one_recipe() -> None:
+    for row in COMPAT.releases:
+        fitting = [r for r in IMAGES.official if versions.satisfies(row.version, r.versions)]
+        assert len(fitting) <= 1
+        if row.gpu and not row.is_prerelease:
+            assert fitting, row.version
+
+
+def test_ngc() -> None:
+    assert COMPAT.ngc_images()[0].name == "nvcr.io/nvidia/tensorflow:25.02-tf2-py3"
+    assert [image.tag for image in COMPAT.ngc_images("1.15")] == [
+        "23.03-tf1-py3",
+        "21.10-tf1-py3",
+        "20.06-tf1-py3",
+    ]
+    assert all("-tf1-" not in image.tag for image in COMPAT.ngc_images("2"))
+    assert {image.cuda for image in COMPAT.ngc_images(cuda="12")} == {
+        "12.0.1",
+        "12.1.0",
+        "12.1.1",
+        "12.8.0.38",
+    }
+    for image in IMAGES.ngc:
+        assert COMPAT.cuda_series(image.cuda) or COMPAT.cuda_release(image.cuda)
+
+
+# --- Pythons ---
+
+
+def test_ways_to_a_python() -> None:
+    origins = [way.origin for way in COMPAT.python_builds("3.9.18")]
+    assert origins == ["ubuntu 20.04", "python-build-standalone", "pyenv"]
+    candidate = COMPAT.python_builds("3.11", system="22.04")[0]
+    assert candidate.prerelease
+    assert not COMPAT.python_builds("2.6")
+
+
+def test_every_python_of_a_gpu_release_from_2_0_can_be_had() -> None:
+    for row in COMPAT.releases:
+        if row.gpu and versions.at_least(row.version, "2.0"):
+            assert any(COMPAT.python_builds(python) for python in row.linux_pythons)
+
+
+def test_a_newer_system_has_a_newer_glibc() -> None:
+    keys = [(versions.numbers(row.name), versions.numbers(row.glibc)) for row in COMPAT.pythons.systems]
+    assert keys == sorted(keys)
+
+
+# --- reading ---
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "message"),
+    [
+        ("images.toml", 'status = "supported"', 'status = "suported"', "did you mean `supported`"),
+        ("images.toml", "cudnn_tag =", "cudnn_tags =", "unknown key `cudnn_tags`"),
+        (
+            "images.toml",
+            'flavours = ["base", "runtime"',
+            'flavours = ["bare", "runtime"',
+            "`bare` is none of",
+        ),
+        ("images.toml", 'cudnn = { "20.04"', 'cudnn = { "26.04"', "`26.04` has cuDNN"),
+        ("images.toml", 'versions = "==11.2.0"', 'versions = "=11.2.0"', "not a specification"),
+        ("images.toml", "works = false", "works = true", "`why`"),
+        ("images.toml", "{version}-gpu", "latest-gpu", "{version}"),
+        ("images.toml", 'version = "11.1.1"', 'version = "11.0.3"', "twice"),
+        ("images.toml", "schema_version = 1", "schema_version = 2", "schema_version must be 1"),
+        ("pythons.toml", "glibc =", "libc =", "did you mean `glibc`"),
+        ("pythons.toml", 'prerelease = ["3.11"]', 'prerelease = ["3.12"]', "`prerelease`"),
+        ("pythons.toml", "{python}", "3.9", "{python}"),
+        ("pythons.toml", '"3.8" = "3.8.20"', '"3.8" = "3.9.20"', "3.9.20 is no 3.8"),
+        ("pythons.toml", "as_of =", "as-of =", "as_of"),
+    ],
+)
+def test_a_wrong_table_is_refused(tmp_path: Path, name: str, old: str, new: str, message: str) -> None:
+    text = (data_dir("compat") / name).read_text(encoding="utf-8")
+    assert old in text
+    (tmp_path / name).write_text(text.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(DataError, match=re.escape(message)):
+        load_images(tmp_path) if name == "images.toml" else load_pythons(tmp_path)
