@@ -1,0 +1,117 @@
+"""Refresh everything in compat/ and docs/ that can be made again here, in the order in which one needs the other.
+
+    python scripts/update_all.py                # offline: what follows from the authored tables, and the pages
+    python scripts/update_all.py --fetch        # also measure new releases from the package index (uv, network)
+    python scripts/update_all.py --check        # change nothing; exit 1 where something is stale
+    python scripts/update_all.py --check --fetch 3    # and measure three releases anew and compare
+
+One line of use for each script:
+
+    scripts/update_tensorflow.py    compat/tensorflow.json, from the wheels; --authored: from compat/registration.toml
+    scripts/update_matrix_docs.py   docs/matrix.md, from compat/
+    scripts/generate_docs.py        docs/rules.md, from the rules' docstrings
+
+The other tables (cuda, cudnn, gpus, images, imports, libraries, problems, pythons, registration) are authored: nothing
+fetches them; their `as_of` says when they were looked through, and this script says which are older than half a year.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPTS = ROOT / "scripts"
+COMPAT = ROOT / "compat"
+OLD = dt.timedelta(days=183)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One script: how it is run to write, and how to compare."""
+
+    name: str
+    write: tuple[str, ...]
+    check: tuple[str, ...]
+
+
+def steps(fetch: int | None) -> list[Step]:
+    """What is run, in order. `fetch`: also ask the index (None: not); its number is the sample of --check."""
+    python = sys.executable
+    table = str(SCRIPTS / "update_tensorflow.py")
+    found = []
+    if fetch is not None:
+        uv = shutil.which("uv")
+        if uv is None:
+            sys.exit("--fetch needs uv on PATH: the script's dependencies are its own (PEP 723)")
+        run = (uv, "run", table)
+        found.append(Step("compat/tensorflow.json from the index", run, (*run, "--check", str(fetch or 3))))
+    authored = (python, table, "--authored")
+    found.append(Step("compat/tensorflow.json from compat/registration.toml", authored, (*authored, "--dry")))
+    for script, page in (("update_matrix_docs.py", "docs/matrix.md"), ("generate_docs.py", "docs/rules.md")):
+        command = (python, str(SCRIPTS / script))
+        found.append(Step(page, command, (*command, "--check")))
+    return found
+
+
+def dates() -> dict[str, str]:
+    """Table → its `as_of`."""
+    found = {}
+    for path in sorted(path for path in COMPAT.rglob("*") if path.suffix in {".toml", ".json"}):
+        text = path.read_text(encoding="utf-8")
+        match = re.search(r'^as_of = "([0-9-]+)"', text, re.MULTILINE)
+        if path.suffix == ".json":
+            found[path.relative_to(COMPAT).as_posix()] = str(json.loads(text)["as_of"])
+        elif match is not None:
+            found[path.relative_to(COMPAT).as_posix()] = match[1]
+    return found
+
+
+def old_tables(today: dt.date) -> list[str]:
+    """Tables nobody has looked through for half a year."""
+    return [name for name, as_of in dates().items() if today - dt.date.fromisoformat(as_of) > OLD]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument(
+        "--check", action="store_true", help="change nothing; exit 1 where something is stale"
+    )
+    parser.add_argument(
+        "--fetch",
+        nargs="?",
+        type=int,
+        const=0,
+        metavar="N",
+        help="measure new releases from the index; with --check: N releases anew",
+    )
+    options = parser.parse_args(arguments)
+    stale = []
+    for step in steps(options.fetch):
+        print(f"{'checking' if options.check else 'writing'} {step.name}", file=sys.stderr, flush=True)
+        command = step.check if options.check else step.write
+        if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
+            stale.append(step.name)
+            if not options.check:
+                break
+    for name in old_tables(dt.datetime.now(tz=dt.timezone.utc).date()):
+        print(f"compat/{name} was last looked through on {dates()[name]}", file=sys.stderr)
+    if stale:
+        print(f"{'stale' if options.check else 'failed'}: {', '.join(stale)}", file=sys.stderr)
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

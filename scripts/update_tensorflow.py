@@ -1,0 +1,803 @@
+# /// script
+# requires-python = ">=3.10"
+# dependencies = [
+#   "packaging>=22",
+#   "pyelftools>=0.30",
+#   "pypi-simple>=1.5",
+#   "requests>=2.28",
+#   "tomli>=2; python_version < '3.11'",
+# ]
+# ///
+"""Measure compat/tensorflow.json from the package index and the wheels themselves.
+
+    uv run scripts/update_tensorflow.py                 # what is new, the rest from the cache
+    uv run scripts/update_tensorflow.py --only 2.21     # only these releases, the rest as the table has them
+    uv run scripts/update_tensorflow.py --no-binaries   # index and small members: six requests a wheel
+    uv run scripts/update_tensorflow.py --check 5       # measure five again and compare; changes nothing
+    uv run scripts/update_tensorflow.py --authored      # apply compat/registration.toml alone, offline
+
+A wheel is a zip file and the index serves byte ranges, so METADATA, build_info.py and cuda_config.h of a
+600 MB wheel cost a few kilobytes. The shared objects have to be streamed once (the architectures are spread
+over all of them); what was read is kept in the cache, one JSON file a wheel, named by the wheel's SHA-256,
+so that an interrupted run goes on where it stopped. One connection, one wheel after the other.
+
+Where two wheels have shared objects of equal CRC-32 (tensorflow and tensorflow-gpu from 2.1 on) one is read
+for both.
+
+What a wheel cannot say is authored: compat/registration.toml (which libraries TF opens, seen in runs, and
+what tensorflow.org documents). The table is written with the same bytes from the same measurements.
+"""
+
+from __future__ import annotations
+
+import argparse
+import email
+import hashlib
+import importlib
+import json
+import os
+import random
+import re
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.version import InvalidVersion, Version
+from update_support.remote_zip import Member, Web, central_directory, extract, spans
+from update_support.shared_objects import ObjectFacts, read_object
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from pypi_simple import DistributionPackage
+
+ROOT = Path(__file__).resolve().parent.parent
+TABLE = ROOT / "compat" / "tensorflow.json"
+AUTHORED = ROOT / "compat" / "registration.toml"
+PROJECTS = ("tensorflow", "tensorflow-gpu")
+MINIMUM_ROWS = 181
+"""Fewer than were counted in November 2026: the index was not read whole."""
+FORMAT = 2
+"""Of the cache; raise it when a measurement changes."""
+
+OBJECT = re.compile(r"\.so(?:\.[0-9.]+)?$")
+CUDA_SONAME = re.compile(
+    r"lib(?:cu(?:da|dart|blas|blasLt|fft|rand|solver|sparse|dnn)|nccl|nvinfer)\.so(?:\.[0-9.]+)?$"
+)
+SMALL = re.compile(r"(?:\.dist-info/METADATA|platform/build_info\.py|/cuda/cuda_config\.h)$")
+NVIDIA_FOLDER = re.compile(r"nvidia/([a-z_]+)/lib$")
+MAIN = re.compile(
+    r"/(?:libtensorflow_framework|libtensorflow_cc|_pywrap_tensorflow(?:_internal)?)\.so(?:\.[0-9]+)?$"
+)
+"""TF's own objects. Others may have more architectures: the wheels of 1.7 carry TensorRT itself."""
+BEST_PYTHON = 310
+"""The wheel that is read is that of the newest Python up to this one; the others differ in no column."""
+
+
+# --- one wheel ----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class WheelFacts:
+    """What one wheel says; its cache entry."""
+
+    format: int
+    filename: str
+    size: int
+    built: str
+    """Date of the newest file inside, where the index has no upload time."""
+    metadata: str
+    build_info: str
+    cuda_config: str
+    objects: dict[str, int]
+    """Shared object → CRC-32, those of 5 MB and more."""
+    inside: dict[str, ObjectFacts]
+    """Shared object → what it says; empty where only the small members were read."""
+    read_instead: str = ""
+    """The wheel with the same shared objects that was read for this one."""
+
+
+def cache_file(folder: Path, package: DistributionPackage) -> Path:
+    return (
+        folder / f"{package.digests.get('sha256') or hashlib.sha256(package.url.encode()).hexdigest()}.json"
+    )
+
+
+def load_cached(path: Path) -> WheelFacts | None:
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    if raw.get("format") != FORMAT:
+        return None
+    raw["inside"] = {name: ObjectFacts(**facts) for name, facts in raw["inside"].items()}
+    return WheelFacts(**raw)
+
+
+def save(path: Path, facts: WheelFacts) -> None:
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(asdict(facts), sort_keys=True), encoding="utf-8")
+    part.replace(path)
+
+
+def measure_small(web: Web, package: DistributionPackage) -> tuple[WheelFacts, list[Member], int]:
+    """The small members of a wheel, its directory and where its data ends."""
+    members, total = central_directory(web, package.url)
+    texts = {}
+
+    def keep(member: Member, pieces: Iterator[bytes]) -> None:
+        texts[member.name] = b"".join(pieces).decode("utf-8", "replace")
+
+    wanted = [member for member in members if SMALL.search(member.name)]
+    for run in spans(wanted, 1 << 16):
+        extract(web, package.url, run, total, keep)
+
+    def text(pattern: str) -> str:
+        return next((texts[name] for name in sorted(texts) if re.search(pattern, name)), "")
+
+    objects = {m.name: m.crc for m in members if OBJECT.search(m.name) and m.size >= 5_000_000}
+    facts = WheelFacts(
+        format=FORMAT,
+        filename=package.filename,
+        size=total,
+        built="",
+        metadata=text("METADATA$"),
+        build_info=text(r"build_info\.py$"),
+        cuda_config=text(r"cuda_config\.h$"),
+        objects=dict(sorted(objects.items())),
+        inside={},
+    )
+    return facts, members, total
+
+
+def measure_objects(
+    web: Web, package: DistributionPackage, members: list[Member], total: int
+) -> dict[str, ObjectFacts]:
+    """Every shared object of a wheel, streamed through a temporary file."""
+    result: dict[str, ObjectFacts] = {}
+    wanted = [member for member in members if OBJECT.search(member.name)]
+    with tempfile.TemporaryDirectory(prefix="tfdoctor-") as folder:
+        path = Path(folder) / "object"
+
+        def look(member: Member, pieces: Iterator[bytes]) -> None:
+            with path.open("wb") as file:
+                for piece in pieces:
+                    file.write(piece)
+            result[member.name] = read_object(path)
+
+        for run in spans(wanted, 1 << 22):
+            extract(web, package.url, run, total, look)
+    return dict(sorted(result.items()))
+
+
+# --- the index ----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class ReleaseFiles:
+    """The wheels of one release."""
+
+    project: str
+    version: str
+    linux: dict[str, DistributionPackage] = field(default_factory=dict)
+    windows: dict[str, DistributionPackage] = field(default_factory=dict)
+
+    @property
+    def chosen(self) -> DistributionPackage:
+        """The Linux wheel that is read."""
+        tags = sorted(self.linux, key=lambda tag: int(tag[2:]) if len(tag) > 3 and tag[2] == "3" else 0)
+        tags.sort(key=_python_number)
+        fitting = [tag for tag in tags if _python_number(tag) <= BEST_PYTHON] or tags[:1]
+        return self.linux[fitting[-1]]
+
+
+def _python_number(tag: str) -> int:
+    """`"cp310"` → 310, `"cp27"` → 207."""
+    return int(tag[2]) * 100 + int(tag[3:])
+
+
+def read_index() -> list[ReleaseFiles]:
+    """Every final release with a Linux x86-64 wheel from 1.0 on, and the newest candidate; by version,
+    project."""
+    found: dict[tuple[str, str], ReleaseFiles] = {}
+    from pypi_simple import PyPISimple  # here, so that the pure parts can be tested without it
+
+    with PyPISimple() as client:
+        for project in PROJECTS:
+            for package in client.get_project_page(project).packages:
+                match = re.fullmatch(r"[^-]+-([^-]+)(?:-\d[^-]*)?-(cp\d+)-[^-]+-(.+)\.whl", package.filename)
+                if match is None or package.version is None:
+                    continue
+                try:
+                    version = Version(match[1])
+                except InvalidVersion:
+                    continue
+                if version < Version("1.0.0"):
+                    continue
+                files = found.setdefault((project, match[1]), ReleaseFiles(project, match[1]))
+                if re.search(r"(?:manylinux|linux).*x86_64", match[3]):
+                    files.linux[match[2]] = package
+                elif match[3] == "win_amd64":
+                    files.windows[match[2]] = package
+    rows = [files for files in found.values() if files.linux]
+    finals = [files for files in rows if not Version(files.version).is_prerelease]
+    newest = max(Version(files.version) for files in finals)
+    candidates = [
+        files
+        for files in rows
+        if Version(files.version).is_prerelease
+        and not Version(files.version).is_devrelease
+        and Version(files.version) > newest
+    ]
+    if candidates:
+        finals.append(max(candidates, key=lambda files: Version(files.version)))
+    return sorted(finals, key=lambda files: (Version(files.version), files.project))
+
+
+# --- a row --------------------------------------------------------------------------------------------------
+
+
+def header_defines(text: str) -> dict[str, str]:
+    """`TF_CUDART_VERSION "11.0"` → `{"CUDART": "11.0"}`."""
+    return dict(re.findall(r'#define TF_(\w+)_VERSION "([0-9][0-9.]*)"', text))
+
+
+def header_capabilities(text: str) -> list[str]:
+    """`TF_CUDA_CAPABILITIES CudaVersion("3.5"), …` → `["3.5", …]`; what TF up to 2.2 takes its floor from."""
+    match = re.search(r"#define TF_CUDA_CAPABILITIES (.*)", text)
+    return re.findall(r'"([0-9.]+)"', match[1]) if match else []
+
+
+def requirements(metadata: str) -> tuple[list[str], dict[str, list[str]]]:
+    """Requirements on what breaks imports, and the requirements of each extra; normalised, sorted."""
+    plain: list[str] = []
+    extras: dict[str, list[str]] = {}
+    for line in email.message_from_string(metadata).get_all("Requires-Dist") or []:
+        try:
+            wanted = Requirement(line)
+        except InvalidRequirement:
+            continue
+        marker = str(wanted.marker or "")
+        extra = re.search(r'extra == "([^"]+)"', marker)
+        text = f"{wanted.name}{wanted.specifier}"
+        if extra:
+            extras.setdefault(extra[1], []).append(text)
+        elif wanted.name.lower() in {"numpy", "protobuf", "h5py", "keras", "keras-nightly"}:
+            plain.append(f"{text}; {marker}" if marker else text)
+    return sorted(plain), {name: sorted(pins) for name, pins in extras.items()}
+
+
+def is_cuda_build(facts: WheelFacts, project: str) -> bool:
+    """By cuda_config.h, else build_info.py, else (before 1.4) the linkage or the project's name."""
+    if "TF_CUDA_VERSION" in facts.cuda_config:  # on Windows the value is of the form 64_100
+        return re.search(r'#define TF_CUDA_VERSION "[^"]', facts.cuda_config) is not None
+    match = re.search(r"is_cuda_build['\"]?\s*[=:]\s*(True|False)", facts.build_info)
+    if match:
+        return match[1] == "True"
+    return project == "tensorflow-gpu"
+
+
+def linked_libraries(inside: dict[str, ObjectFacts]) -> list[str]:
+    """CUDA sonames that `import tensorflow` links, in the loader's order: breadth first from the binding."""
+    by_name = {Path(name).name: facts for name, facts in inside.items()}
+    root = next(
+        (name for name in ("_pywrap_tensorflow_internal.so", "_pywrap_tensorflow.so") if name in by_name),
+        None,
+    )
+    queue: list[str] = [root] if root else []
+    seen: list[str] = []
+    for name in queue:
+        for needed in by_name[name].needed:
+            if CUDA_SONAME.match(needed) and needed not in seen:
+                seen.append(needed)
+            if needed in by_name and needed not in queue:
+                queue.append(needed)
+    return seen
+
+
+def opener(inside: dict[str, ObjectFacts], version: Version) -> str | None:
+    """The shared object that opens the CUDA libraries."""
+    name = (
+        r"libtensorflow_framework\.so"
+        if version >= Version("2.12") or version < Version("2.3")
+        else "_pywrap_tensorflow_internal"
+    )
+    return next((path for path in inside if re.search(name, Path(path).name)), None)
+
+
+def dotted(arch: str) -> str:
+    """`"90a"` → `"9.0a"`."""
+    suffix = arch[-1] if arch[-1].isalpha() else ""
+    digits = arch.removesuffix(suffix)
+    return f"{digits[:-1]}.{digits[-1]}{suffix}"
+
+
+def in_order(archs: Iterable[str]) -> list[str]:
+    """Architectures as compute capabilities, lowest first."""
+    return [dotted(arch) for arch in sorted(archs, key=lambda arch: int(arch.rstrip("af")))]
+
+
+def strip_root(name: str) -> str:
+    """A member's path as installed."""
+    return re.sub(r"^[^/]+\.data/(?:purelib|platlib)/", "", name)
+
+
+class Authored:
+    """compat/registration.toml and what follows from it."""
+
+    def __init__(self, path: Path) -> None:
+        toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+        raw = toml.loads(path.read_text(encoding="utf-8"))
+        self.runs: list[dict[str, Any]] = raw["run"]
+        self.documented: dict[str, dict[str, Any]] = {row["minor"]: row for row in raw["documented"]}
+        self.floors: dict[str, str] = {row["version"]: row["registers"] for row in raw["floor"]}
+        self.instructions: list[dict[str, Any]] = raw["instructions"]
+        self.folders: dict[str, str] = raw["folder"]
+
+    def run_for(self, version: str) -> dict[str, Any] | None:
+        """The run of this version, else the nearest of the same minor."""
+        minor = Version(version).release[:2]
+        near = [run for run in self.runs if Version(run["version"]).release[:2] == minor]
+        return min(
+            near, key=lambda run: abs(Version(run["version"]).micro - Version(version).micro), default=None
+        )
+
+    def instructions_for(self, version: str) -> list[str] | None:
+        """What the processor must have; None: nobody looked."""
+        found = (row for row in self.instructions if chosen_by(row["versions"])(version))
+        return next((row["needs"] for row in found), None)
+
+
+def date_of(package: DistributionPackage, old: dict[str, Any] | None, facts: WheelFacts) -> str:
+    """The upload date: the index's, else the table's, else unknown (then the build's)."""
+    if package.upload_time is not None:
+        return str(package.upload_time.date())
+    if old is not None:
+        return str(old["released"])
+    return facts.built or "1970-01-01"
+
+
+def make_row(
+    files: ReleaseFiles,
+    facts: WheelFacts,
+    windows: WheelFacts | None,
+    authored: Authored,
+    old: dict[str, Any] | None,
+) -> dict[str, Any]:
+    """One row, its lists not yet shared. Rows whose objects were not read lack what they say (see
+    `inherit`)."""
+    version = Version(files.version)
+    minor = f"{version.major}.{version.minor}"
+    gpu = is_cuda_build(facts, files.project)
+    defines = header_defines(facts.cuda_config) if gpu else {}
+    plain, extras = requirements(facts.metadata)
+    pins = extras.get("and-cuda", [])
+    documented = authored.documented.get(minor, {})
+    cudnn = next((re.search(r"(?:==|>=)(\d+\.\d+)", pin) for pin in pins if "cudnn" in pin), None)
+    sources = ["METADATA, build_info.py and cuda_config.h of the wheel"]
+    row: dict[str, Any] = {
+        "package": files.project,
+        "version": files.version,
+        "released": date_of(files.chosen, old, facts),
+        "yanked": any(package.is_yanked for package in files.linux.values()),
+        "gpu": gpu,
+        "windows_gpu": None if windows is None else is_cuda_build(windows, files.project),
+        "linkage": "none" if not gpu else "needed" if version < Version("1.14") else "dlopen",
+        "linux_pythons": pythons(files.linux),
+        "windows_pythons": pythons(files.windows),
+        "platform_tag": files.chosen.filename.removesuffix(".whl").rsplit("-", 1)[1],
+        "wheel": files.chosen.filename,
+        "size": facts.size,
+        "sha256": files.chosen.digests["sha256"],
+        "cuda": (defines.get("CUDA") or documented.get("cuda")) if gpu else None,
+        "cudnn": (cudnn[1] if cudnn else documented.get("cudnn")) if gpu else None,
+        "defines": defines,
+        "required_libraries": [],
+        "optional_libraries": [],
+        "driver_libraries": [],
+        "libraries_from": files.version,
+        "runpath": {},
+        "runpath_misses": [],
+        "cubin": [],
+        "ptx": [],
+        "ptx_arch_specific": [],
+        "registration_floor": None,
+        "registration_floor_evidence": None,
+        "glibc": None,
+        "glibcxx": None,
+        "cxxabi": None,
+        "cpu_instructions": authored.instructions_for(files.version),
+        "pip_extra": "and-cuda" if pins else None,
+        "extra_pins": pins,
+        "requires": plain,
+        "evidence": "measured",
+        "inferred_from": None,
+        "sources": sources,
+    }
+    if facts.inside:
+        sources.append("dynamic sections, symbol versions and fat binaries of its shared objects")
+        if facts.read_instead:
+            sources.append(f"read from {facts.read_instead}, whose shared objects have the same CRC-32")
+        row.update(objects_columns(facts.inside, version, gpu=gpu))
+    if not gpu:
+        return row
+    run = authored.run_for(files.version)
+    if row["linkage"] == "dlopen" and run is not None:
+        row["required_libraries"] = run["required"]
+        row["optional_libraries"] = run.get("optional", [])
+        row["driver_libraries"] = run["driver"]
+        row["libraries_from"] = run["version"]
+        sources.append(f"run against a stand-in driver: TensorFlow {run['version']}")
+        if pins:
+            row["runpath_misses"] = misses(row, facts.inside, version, authored.folders)
+    row.update(floor_columns(version, authored, row["cubin"] or header_capabilities(facts.cuda_config)))
+    return row
+
+
+def floor_columns(version: Version, authored: Authored, capabilities: list[str]) -> dict[str, Any]:
+    """The capability below which a GPU is ignored: run, or by what the code of that time compares with.
+
+    Up to 2.2 that is the lowest one built for (every run agrees); since 2.3 every run found 3.5. None: not
+    known.
+    """
+    floor, evidence = authored.floors.get(str(version)), "measured"
+    if floor is None:
+        evidence = "inferred"
+        if version < Version("2.3"):
+            floor = min(capabilities, key=Version, default=None)
+        elif version <= max(map(Version, authored.floors)):
+            floor = "3.5"
+    return {"registration_floor": floor, "registration_floor_evidence": evidence if floor else None}
+
+
+def objects_columns(inside: dict[str, ObjectFacts], version: Version, *, gpu: bool) -> dict[str, Any]:
+    """The columns that the shared objects fill."""
+    symbols: dict[str, str] = {}
+    cubin: set[str] = set()
+    targets: set[str] = set()
+    runpath = {}
+    for name, facts in inside.items():
+        for family, number in facts.symbols.items():
+            symbols[family] = max(symbols.get(family, "0"), number, key=Version)
+        if MAIN.search(f"/{name}"):
+            cubin |= {*facts.cubin}
+            targets |= {*facts.ptx}
+        folders = sorted(
+            {match[1] for part in facts.path.split(":") if (match := NVIDIA_FOLDER.search(part))}
+        )
+        if folders and MAIN.search(f"/{name}"):
+            runpath[strip_root(name)] = folders
+    columns: dict[str, Any] = {
+        "glibc": symbols.get("GLIBC"),
+        "glibcxx": symbols.get("GLIBCXX"),
+        "cxxabi": symbols.get("CXXABI"),
+    }
+    if not gpu:
+        return columns
+    columns |= {
+        "cubin": in_order(cubin),
+        "ptx": in_order({arch for arch in targets if arch.isdigit()}),
+        "ptx_arch_specific": in_order({arch for arch in targets if not arch.isdigit()}),
+        "runpath": runpath,
+    }
+    if version < Version("1.14"):
+        linked = linked_libraries(inside)
+        columns["required_libraries"] = [name for name in linked if not name.startswith("libcuda.")]
+        # 1.0 opens the driver instead of linking it; without it there is no GPU either way.
+        columns["driver_libraries"] = ["libcuda.so.1"]
+    return columns
+
+
+def misses(
+    row: dict[str, Any], inside: dict[str, ObjectFacts], version: Version, folders: dict[str, str]
+) -> list[str]:
+    """Required sonames whose folder among NVIDIA's wheels is not on the path of the object that opens
+    them."""
+    name = opener(inside, version)
+    if name is None:
+        return []
+    have = {match[1] for part in inside[name].path.split(":") if (match := NVIDIA_FOLDER.search(part))}
+    return [soname for soname in row["required_libraries"] if folders[soname[3:].split(".")[0]] not in have]
+
+
+def pythons(wheels: dict[str, DistributionPackage]) -> list[str]:
+    """Tags as versions, oldest first."""
+    return [f"{tag[2]}.{tag[3:]}" for tag in sorted(wheels, key=_python_number)]
+
+
+INHERITED = ("cubin", "ptx", "ptx_arch_specific", "glibc", "glibcxx", "cxxabi", "runpath", "runpath_misses")
+
+
+def inherit(rows: list[dict[str, Any]], unread: set[tuple[str, str]]) -> None:
+    """Rows whose shared objects were not read take those columns from the nearest patch with the same
+    header."""
+    for row in rows:
+        if (row["package"], row["version"]) not in unread:
+            continue
+        near = [
+            other
+            for other in rows
+            if (other["package"], other["version"]) not in unread
+            and Version(other["version"]).release[:2] == Version(row["version"]).release[:2]
+            and (other["gpu"], other["defines"]) == (row["gpu"], row["defines"])
+        ]
+        if not near:
+            continue
+        best = min(
+            near, key=lambda other: abs(Version(other["version"]).micro - Version(row["version"]).micro)
+        )
+        for key in INHERITED:
+            row[key] = best[key]
+        if row["linkage"] == "needed":
+            row["required_libraries"], row["driver_libraries"] = (
+                best["required_libraries"],
+                best["driver_libraries"],
+            )
+            row["libraries_from"] = best["version"]
+        row["evidence"], row["inferred_from"] = "inferred", best["version"]
+
+
+# --- the table ----------------------------------------------------------------------------------------------
+
+SHARED = (
+    "linux_pythons",
+    "windows_pythons",
+    "defines",
+    "required_libraries",
+    "optional_libraries",
+    "driver_libraries",
+    "runpath",
+    "runpath_misses",
+    "cubin",
+    "ptx",
+    "ptx_arch_specific",
+    "extra_pins",
+    "requires",
+    "sources",
+)
+
+
+def render(rows: list[dict[str, Any]], as_of: str) -> str:
+    """The file's text: one row a line, repeated values once in `shared`, in order of first use."""
+    shared: list[Any] = []
+    index: dict[str, int] = {}
+
+    def share(value: Any) -> int:
+        key = json.dumps(value, sort_keys=True)
+        if key not in index:
+            index[key] = len(shared)
+            shared.append(value)
+        return index[key]
+
+    lines = [
+        _line({key: share(value) if key in SHARED else value for key, value in row.items()}) for row in rows
+    ]
+    parts = [
+        f'{{"schema_version":1,"as_of":"{as_of}",',
+        '"shared":[',
+        ",\n".join(_line(value) for value in shared),
+        '],\n"releases":[',
+        ",\n".join(lines),
+        "]}\n",
+    ]
+    return "\n".join(parts)
+
+
+def reapply(row: dict[str, Any], authored: Authored) -> dict[str, Any]:
+    """A row of the table with what is authored put in anew, in the order of columns that `make_row` has."""
+    version = Version(row["version"])
+    new: dict[str, Any] = {}
+    for key, value in row.items():
+        if key == "pip_extra":
+            new["cpu_instructions"] = authored.instructions_for(row["version"])
+        if key != "cpu_instructions":
+            new[key] = value
+    if row["gpu"]:
+        new.update(floor_columns(version, authored, row["cubin"]))
+        run = authored.run_for(row["version"])
+        if row["linkage"] == "dlopen" and run is not None:
+            new["required_libraries"] = run["required"]
+            new["optional_libraries"] = run.get("optional", [])
+            new["driver_libraries"] = run["driver"]
+            new["libraries_from"] = run["version"]
+            kept = [text for text in row["sources"] if not text.startswith("run against")]
+            new["sources"] = [*kept, f"run against a stand-in driver: TensorFlow {run['version']}"]
+    return new
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def read_table(path: Path) -> tuple[str, list[dict[str, Any]]]:
+    """The table as rows with their lists in place."""
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return "", []
+    shared = raw["shared"]
+    rows = [
+        {key: shared[value] if key in SHARED else value for key, value in row.items()}
+        for row in raw["releases"]
+    ]
+    return raw["as_of"], rows
+
+
+# --- running ------------------------------------------------------------------------------------------------
+
+
+class Updater:
+    """Measures wheels, through the cache."""
+
+    def __init__(self, cache: Path, *, binaries: bool, fresh: bool = False) -> None:
+        self.cache = cache
+        self.binaries = binaries
+        self.fresh = fresh
+        self.web = Web()
+        self.by_objects: dict[tuple[tuple[str, int], ...], WheelFacts] = {}
+        cache.mkdir(parents=True, exist_ok=True)
+
+    def wheel(self, package: DistributionPackage, *, objects: bool) -> WheelFacts:
+        """What a wheel says; `objects`: with its shared objects."""
+        path = cache_file(self.cache, package)
+        facts = None if self.fresh else load_cached(path)
+        members: list[Member] = []
+        total = 0
+        if facts is None:
+            facts, members, total = measure_small(self.web, package)
+        if objects and not facts.inside:
+            twin = self.by_objects.get(self.key(facts))
+            if twin is not None and facts.objects:
+                facts.inside, facts.read_instead = twin.inside, twin.filename
+            else:
+                if not members:
+                    members, total = central_directory(self.web, package.url)
+                facts.inside = measure_objects(self.web, package, members, total)
+        if not self.fresh:
+            save(path, facts)
+        if facts.inside and not facts.read_instead:
+            self.by_objects.setdefault(self.key(facts), facts)
+        return facts
+
+    @staticmethod
+    def key(facts: WheelFacts) -> tuple[tuple[str, int], ...]:
+        return tuple((strip_root(name), crc) for name, crc in sorted(facts.objects.items()))
+
+
+def measure(
+    releases: list[ReleaseFiles],
+    updater: Updater,
+    authored: Authored,
+    old: dict[tuple[str, str], dict[str, Any]],
+) -> list[dict[str, Any]]:
+    """A row for each release, in order."""
+    rows = []
+    unread = set()
+    for number, files in enumerate(releases, 1):
+        started = time.monotonic()
+        before = updater.web.bytes
+        facts = updater.wheel(files.chosen, objects=updater.binaries)
+        windows = None
+        if files.windows:
+            newest = max(files.windows, key=_python_number)
+            windows = updater.wheel(files.windows[newest], objects=False)
+        rows.append(make_row(files, facts, windows, authored, old.get((files.project, files.version))))
+        if not facts.inside:
+            unread.add((files.project, files.version))
+        megabytes = (updater.web.bytes - before) / 1e6
+        print(
+            f"[{number}/{len(releases)}] {files.project} {files.version}: {megabytes:.1f} MB,"
+            f" {time.monotonic() - started:.1f} s",
+            file=sys.stderr,
+            flush=True,
+        )
+    inherit(rows, unread)
+    return rows
+
+
+def chosen_by(spec: str) -> Callable[[str], bool]:
+    """`--only`: a PEP 440 set, or a prefix."""
+    from packaging.specifiers import SpecifierSet
+
+    text = f"=={spec}.*" if re.fullmatch(r"\d+(?:\.\d+)?", spec) else spec
+    wanted = SpecifierSet(text if re.match(r"[<>=!~]", text) else f"=={text}")
+    return lambda version: wanted.contains(version, prereleases=True)
+
+
+def differences(old: dict[str, Any], new: dict[str, Any], ignore: Iterable[str] = ()) -> list[str]:
+    """Columns in which two rows of one release differ, as lines; how it was read is none of them."""
+    return [
+        f"{old['package']} {old['version']}: {key}: {old.get(key)!r} in the table, {new.get(key)!r} measured"
+        for key in new
+        if key != "sources" and key not in ignore and old.get(key) != new.get(key)
+    ]
+
+
+FROM_OBJECTS = (
+    *INHERITED,
+    "required_libraries",
+    "driver_libraries",
+    "libraries_from",
+    "evidence",
+    "inferred_from",
+)
+"""Columns that cannot be compared without the shared objects."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", metavar="SPEC", help="measure these releases alone; other rows stay")
+    parser.add_argument("--no-binaries", action="store_true", help="do not stream the shared objects")
+    parser.add_argument(
+        "--check", type=int, metavar="N", help="measure a sample again and compare; write nothing"
+    )
+    parser.add_argument(
+        "--authored", action="store_true", help="apply compat/registration.toml to the table; no network"
+    )
+    parser.add_argument(
+        "--dry", action="store_true", help="with --authored: change nothing; exit 1 where the table is stale"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the sample")
+    parser.add_argument("--as-of", default=time.strftime("%Y-%m-%d", time.gmtime()), help="date of the table")
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        default=Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "tfdoctor" / "update",
+    )
+    options = parser.parse_args()
+    authored = Authored(AUTHORED)
+    as_of, table = read_table(TABLE)
+    old = {(row["package"], row["version"]): row for row in table}
+    if options.authored:
+        text = render([reapply(row, authored) for row in table], as_of)
+        if not options.dry:
+            TABLE.write_text(text, encoding="utf-8")
+        elif text != TABLE.read_text(encoding="utf-8"):
+            print("the table is stale: run scripts/update_tensorflow.py --authored", file=sys.stderr)
+            return 1
+        return 0
+    releases = read_index()
+    if len(releases) < MINIMUM_ROWS:
+        print(f"only {len(releases)} releases found, {MINIMUM_ROWS} were: not written", file=sys.stderr)
+        return 1
+    if options.check is not None:
+        known = [files for files in releases if (files.project, files.version) in old]
+        sample = random.Random(options.seed).sample(known, min(options.check, len(known)))  # noqa: S311
+        missing = [f"{f.project} {f.version}: not in the table" for f in releases if f not in known]
+        updater = Updater(options.cache, binaries=not options.no_binaries, fresh=True)
+        lines = missing
+        for row in measure(sample, updater, authored, old):
+            ignore = FROM_OBJECTS if options.no_binaries else ()
+            lines += differences(old[row["package"], row["version"]], row, ignore)
+        print("\n".join(lines) or f"{len(sample)} releases agree with the table")
+        return 1 if lines else 0
+    wanted = releases
+    if options.only:
+        test = chosen_by(options.only)
+        wanted = [files for files in releases if test(files.version)]
+    updater = Updater(options.cache, binaries=not options.no_binaries)
+    rows = {(row["package"], row["version"]): row for row in measure(wanted, updater, authored, old)}
+    merged = {**old, **rows} if options.only else rows
+    order = sorted(merged, key=lambda key: (Version(key[1]), key[0]))
+    text = render([merged[key] for key in order], options.as_of)
+    TABLE.write_text(text, encoding="utf-8")
+    for key in order:
+        if key in old and key in rows:
+            for line in differences(old[key], rows[key]):
+                print(line)
+        elif key in rows:
+            print(f"{key[0]} {key[1]}: new")
+    print(
+        f"{len(order)} rows, {updater.web.requests} requests, {updater.web.bytes / 1e6:.0f} MB"
+        f" (the table was of {as_of})",
+        file=sys.stderr,
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""scripts/update_all.py: what it runs, and that everything it makes is fresh."""
+
+from __future__ import annotations
+
+import datetime as dt
+import importlib.util
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("update_all", ROOT / "scripts" / "update_all.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_its_steps_are_scripts_that_exist() -> None:
+    for step in script().steps(None):
+        for command in (step.write, step.check):
+            assert Path(command[1]).is_file()
+        assert step.write != step.check
+
+
+def test_the_docstring_names_every_script_that_makes_data_or_pages() -> None:
+    text = script().__doc__
+    for path in (*(ROOT / "scripts").glob("update_*.py"), *(ROOT / "scripts").glob("generate_*.py")):
+        assert path.name == "update_all.py" or f"scripts/{path.name} " in text
+
+
+def test_the_table_follows_from_what_is_authored(capfd: pytest.CaptureFixture[str]) -> None:
+    module = script()
+    step = next(step for step in module.steps(None) if "registration.toml" in step.name)
+    done = module.subprocess.run(step.check, cwd=ROOT, check=False)
+    assert done.returncode == 0, capfd.readouterr().err
+
+
+def test_old_tables_are_named() -> None:
+    module = script()
+    assert not module.old_tables(dt.date(2026, 1, 1))
+    assert set(module.old_tables(dt.date(2036, 1, 1))) == set(module.dates())
+    assert {"tensorflow.json", "images.toml", "pythons.toml", "cuda.toml"} <= set(module.dates())
