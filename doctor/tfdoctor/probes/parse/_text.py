@@ -1,0 +1,142 @@
+"""What all parsers of pasted or captured tool output share: cleaning, prompts, numbers, versions.
+
+Everything here is linear in the length of its input: no expression nests quantifiers, and no two neighbouring
+quantifiers can match the same character. Digits are spelt ``[0-9]`` since ``\\d`` also matches other scripts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Mapping
+from typing import Any
+
+# CSI sequences (colour, cursor), OSC sequences (window titles), and the two-character escapes.
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]?|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
+# C0 and C1 controls but tab and newline, zero-width characters, directional marks, the byte order mark.
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u200b-\u200f\u202a-\u202e\u2060\ufeff]")
+_NEWLINES = re.compile(r"\r+\n|\r")
+_EXOTIC_SPACES = re.compile(r"[\u00a0\u2002-\u200a\u202f\u3000]")
+
+#: A version as NVIDIA prints drivers, toolkits and libraries: two to five groups of digits.
+VERSION = r"[0-9]{1,9}(?:\.[0-9]{1,9}){1,4}"
+#: A PCI address as printed: optional domain of 4 or 8 digits, bus, device, function.
+PCI_ADDRESS = r"(?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]"
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+_MEBIBYTES = re.compile(r"([0-9]{1,15}) {0,20}(?:MiB|MB)?")
+# What tools print where a value is not to be had.
+_NOTHING = frozenset({
+    "", "-", "n/a", "[n/a]", "na", "none", "(null)", "null", "err!", "not found", "[not found]",
+    "unknown error", "[unknown error]", "not supported", "[not supported]", "not available",
+    "[not available]", "insufficient permissions", "[insufficient permissions]",
+})  # fmt: skip
+
+# What a quote, a box, a comment, a pod, docker compose, or a time stamp puts before each line.
+# Not the "host: " of pdsh and srun: nothing tells it from a key.
+_MARGINS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"[>│┃#|`＃] ?",
+        r"\[(?:pod|container)/[^\]\s]{1,200}\] ?",
+        r"[A-Za-z0-9][A-Za-z0-9_.-]{0,80} {1,20}\| ?",
+        r"[0-9]{4}(?:-[0-9]{2}){2}[T ][0-9]{2}(?::[0-9]{2}){2}[0-9.,]{0,12}(?:Z|[+-][0-9]{2}:?[0-9]{2})? ?",
+    )
+)
+_MARGIN_SAMPLE = 500
+_LEADING_MARKS = " \t>│┃|`*#＃"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Parsed:
+    """Base of all parse results: a value with a plain, JSON-ready form."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields as plain dicts, lists, strings, numbers, booleans and None."""
+        return {field.name: plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
+
+
+def plain(value: Any) -> Any:
+    """``value`` with dataclasses turned into dicts and tuples into lists, at any depth."""
+    if isinstance(value, Parsed):
+        return value.as_dict()
+    if isinstance(value, Mapping):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    return value
+
+
+def clean(text: str) -> str:
+    """``text`` without ANSI escapes and control characters, with ``\\n`` newlines and ordinary spaces."""
+    text = _NEWLINES.sub("\n", _ANSI.sub("", text))
+    return _EXOTIC_SPACES.sub(" ", _CONTROL.sub("", text))
+
+
+def has_ansi(text: str) -> bool:
+    """Whether ``text`` carries terminal escape sequences."""
+    return "\x1b[" in text
+
+
+def clean_lines(text: str) -> list[str]:
+    """The lines of ``clean(text)`` without margins and trailing blanks, indentation kept."""
+    return without_margin([line.rstrip() for line in clean(text).split("\n")])
+
+
+def without_margin(lines: list[str]) -> list[str]:
+    """``lines`` without what a quote, a box, a comment or a log put in front of most of them (and behind)."""
+    for _ in range(3):
+        sample = list(itertools.islice((line for line in lines if line.strip()), _MARGIN_SAMPLE))
+        margin = next((one for one in _MARGINS if _is_margin(one, sample)), None)
+        if margin is None:
+            break
+        lines = [_trimmed(line, margin) for line in lines]
+    return lines
+
+
+def _is_margin(margin: re.Pattern[str], sample: list[str]) -> bool:
+    hits = sum(margin.match(line) is not None for line in sample)
+    return hits >= 2 and hits * 10 > len(sample) * 6
+
+
+def _trimmed(line: str, margin: re.Pattern[str]) -> str:
+    """``line`` without the margin, and without the same mark at its end (a box, an inline code span)."""
+    match = margin.match(line)
+    if not match:
+        return line
+    mark = match[0].strip()
+    rest = line[match.end() :]
+    return rest.rstrip(mark).rstrip() if mark in ("│", "┃", "|", "`") else rest
+
+
+def unquoted(line: str) -> str:
+    """``line`` without indentation, quote marks, comment signs and code-fence backticks around it."""
+    return line.lstrip(_LEADING_MARKS).rstrip(" \t`│┃")
+
+
+def to_int(text: str) -> int | None:
+    """The whole of ``text`` as an integer; None if it is none or absurdly long."""
+    text = text.strip()
+    return int(text) if _INTEGER.fullmatch(text) else None
+
+
+def to_mib(text: str) -> int | None:
+    """``1024MiB``, ``1024 MiB``, or an old driver's ``1024MB`` (the same) as mebibytes; else None."""
+    match = _MEBIBYTES.fullmatch(text.strip())
+    return int(match[1]) if match else None
+
+
+def is_nothing(text: str) -> bool:
+    """Whether ``text`` is one of the words that stand for "no value" (N/A, ERR!, Not Found, (null), …)."""
+    return text.strip().lower() in _NOTHING
+
+
+def value_or_none(text: str | None) -> str | None:
+    """``text`` stripped; None where nothing or a word for nothing was printed."""
+    return None if text is None or is_nothing(text) else text.strip()
+
+
+def is_fence(line: str) -> bool:
+    """Whether ``line`` is a Markdown code fence."""
+    return line.lstrip().startswith(("```", "~~~"))
