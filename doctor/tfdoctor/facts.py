@@ -1,0 +1,429 @@
+"""What was seen of a machine: frozen, without judgement, each part with the source it came from.
+
+`Known` was looked at and is there; `Absent` was looked at and is not there; `Unknown` could not be looked at.
+The three are never confused: a rule that meets an `Unknown` ends in "could not check".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar, Union
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Known(Generic[T]):
+    """It is there, and this is it."""
+
+    value: T
+    source: str
+    """What the reader can repeat: a command line or a path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """It was looked for, here, and is not there."""
+
+    source: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """It could not be looked at, for this reason."""
+
+    why: str
+    source: str = ""
+
+
+Fact = Union[Known[T], Absent, Unknown]  # noqa: UP007 - a generic alias needs Union on Python 3.10
+
+
+def value_of(fact: Fact[T]) -> T | None:
+    """The value where it is known; None for both other cases, which the caller must not confuse."""
+    return fact.value if isinstance(fact, Known) else None
+
+
+# ---------------------------------------------------------------- the machine
+
+
+@dataclass(frozen=True, slots=True)
+class MachineFacts:
+    """The operating system, as probes/machine.py saw it."""
+
+    system: str
+    """"Linux", "Windows", "Darwin"."""
+    machine: str
+    """"x86_64", "aarch64"."""
+    kernel: str
+    distribution: str | None
+    """PRETTY_NAME of os-release."""
+    distribution_id: str | None
+    """ID of os-release: "debian", "ubuntu", "fedora"."""
+    distribution_like: tuple[str, ...]
+    distribution_version: str | None
+    cpu_flags: frozenset[str]
+    """/proc/cpuinfo's flags and vendor_id; empty where it could not be read."""
+    container: str | None
+    """"docker", "podman", "kubernetes", "lxc", "container"; None on a host."""
+    wsl: int | None
+    """1 or 2 under the Windows Subsystem for Linux."""
+    root: bool | None
+    jetson: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PciGpu:
+    """An NVIDIA display or 3D controller on the PCI bus."""
+
+    address: str
+    """"0000:01:00.0"."""
+    device_id: str
+    """Four hexadecimal digits."""
+    driver: str | None
+    """The kernel driver bound to it: "nvidia", "nouveau", "vfio-pci"."""
+    subsystem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KernelModule:
+    """/proc/driver/nvidia/version."""
+
+    version: str
+    open_kernel: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceNodes:
+    """What of /dev is NVIDIA's."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SmiProcess:
+    pid: int | None
+    name: str | None
+    used_mib: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SmiGpu:
+    """A card as nvidia-smi shows it. None: not shown."""
+
+    index: int | None
+    name: str | None
+    uuid: str | None
+    pci_bus_id: str | None
+    memory_total_mib: int | None
+    memory_used_mib: int | None
+    compute_mode: str | None
+    mig: bool | None
+    mig_instances: int = 0
+    processes: tuple[SmiProcess, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SmiFacts:
+    """What nvidia-smi printed."""
+
+    driver_version: str | None
+    cuda_version: str | None
+    """The newest CUDA that this driver speaks, not what is installed."""
+    gpus: tuple[SmiGpu, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SmiFailure:
+    """nvidia-smi is there and did not answer as it should."""
+
+    kind: str
+    """A kind of probes/parse/smi_failure.py, or "timeout", "garbage", "other"."""
+    text: str
+    returncode: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CudaDevice:
+    """A device as the driver's API shows it. `ordinal` is TensorFlow's index."""
+
+    ordinal: int
+    name: str | None
+    uuid: str | None
+    pci_bus_id: str | None
+    compute_capability: str | None
+    memory_mib: int | None
+    multiprocessors: int | None
+    attribute_error: int | None = None
+    """The result of cuDeviceGetAttribute where it fails although cuInit did not."""
+
+
+@dataclass(frozen=True, slots=True)
+class CudaDriver:
+    """What libcuda.so.1 answered in a child process."""
+
+    loaded: bool
+    load_error: str
+    path: str | None
+    """The file that the loader mapped."""
+    init: int | None
+    """cuInit's result; None where it was not reached."""
+    init_name: str
+    version: str | None
+    """The CUDA version of the driver: "12.8"."""
+    count: int | None
+    devices: tuple[CudaDevice, ...]
+    crashed: str = ""
+    """How the child ended where it did not answer: "signal 11"."""
+    closed_nodes: tuple[str, ...] = ()
+    """Device nodes /dev/nvidia… that this user may not open for reading and writing."""
+
+
+@dataclass(frozen=True, slots=True)
+class NvmlDevice:
+    index: int
+    name: str | None
+    uuid: str | None
+    pci_bus_id: str | None
+    memory_total_mib: int | None
+    memory_used_mib: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Nvml:
+    """What libnvidia-ml.so.1 answered in a child process."""
+
+    loaded: bool
+    load_error: str
+    path: str | None
+    init: int | None
+    init_error: str
+    driver_version: str | None
+    count: int | None
+    devices: tuple[NvmlDevice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DriverFacts:
+    """Everything about cards and their driver."""
+
+    pci: Fact[tuple[PciGpu, ...]]
+    kernel_module: Fact[KernelModule]
+    modules: Fact[tuple[str, ...]]
+    """Names in /proc/modules that matter: nvidia, nvidia_uvm, nouveau, …"""
+    nodes: Fact[DeviceNodes]
+    smi: Fact[SmiFacts | SmiFailure]
+    cuda: Fact[CudaDriver]
+    """In the environment as it is."""
+    cuda_unhidden: Fact[CudaDriver] | None
+    """Without CUDA_VISIBLE_DEVICES; None where that is not set."""
+    nvml: Fact[Nvml]
+    dxcore: bool = False
+    """WSL's /dev/dxg is there."""
+    driver_files: tuple[str, ...] = ()
+    """Every libcuda.so* found in the usual folders, wherever the loader looks."""
+
+
+# ---------------------------------------------------------------- the target Python
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """An installed Python distribution, from its dist-info or egg-info folder."""
+
+    name: str
+    """Normalised: lower case, hyphens."""
+    version: str
+    location: str
+    installer: str | None = None
+    requires: tuple[str, ...] = ()
+    """Requires-Dist as written; only for TensorFlow's own distributions."""
+
+
+@dataclass(frozen=True, slots=True)
+class CondaPackage:
+    name: str
+    version: str
+    build: str
+
+
+MODULE_DISTRIBUTIONS = {"google.protobuf": "protobuf", "absl": "absl-py"}
+"""Modules whose distribution has another name."""
+
+
+@dataclass(frozen=True, slots=True)
+class PythonFacts:
+    """The interpreter that is examined."""
+
+    requested: str
+    """How it was asked for or found: a path, or "python3 on PATH"."""
+    executable: str
+    real_executable: str
+    version: str
+    implementation: str
+    bits: int
+    machine: str
+    glibc: str | None
+    prefix: str
+    base_prefix: str
+    abi_flags: str
+    platform: str
+    """sysconfig's platform: "linux-x86_64", "win-amd64"."""
+    virtual: bool
+    conda_prefix: str | None
+    externally_managed: bool
+    sys_path: tuple[str, ...]
+    site_packages: tuple[str, ...]
+    distributions: tuple[Distribution, ...]
+    conda_packages: tuple[CondaPackage, ...]
+    tag: str = ""
+    """The CPython part of its wheel tag: "cp311"."""
+    mapped: tuple[str, ...] = ()
+    """Shared objects that are in the process before any import of the user's: preloaded ones among them."""
+
+    modules: tuple[str, ...] = ()
+    """TensorFlow's companions that are there as modules: "six", "google.protobuf"."""
+
+    def versions_installed(self) -> dict[str, str]:
+        """Distribution → version; "" where only its module is there. The first on the path wins."""
+        there = {MODULE_DISTRIBUTIONS.get(name, name.replace("_", "-")): "" for name in self.modules}
+        return there | {d.name: d.version for d in reversed(self.distributions)}
+
+    def distribution(self, name: str) -> Distribution | None:
+        return next((d for d in self.distributions if d.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFlowFacts:
+    """TensorFlow's files in the target Python; nothing of it was imported."""
+
+    package_dir: str
+    core_dir: str
+    """Where its code is: `tensorflow_core` in 1.15 and 2.0, else the package itself."""
+    version: str | None
+    distribution: str | None
+    """"tensorflow", "tensorflow-gpu", "tf-nightly", "tensorflow-cpu", …"""
+    framework: str | None
+    """libtensorflow_framework.so.N."""
+    pywrap: str | None
+    """_pywrap_tensorflow_internal.so."""
+    missing_files: tuple[str, ...]
+    """What every installation of it has and this one lacks."""
+    build_info: dict[str, str]
+    """From build_info.py, as text: "cuda_version", "cudnn_version", "is_cuda_build", "is_rocm_build"."""
+    cuda_config: dict[str, str]
+    """TF_* of cuda_config.h: "TF_CUDA_VERSION": "12.5.1"."""
+    shadowed_by: str | None = None
+    """A tensorflow.py or tensorflow/ in the working directory."""
+    conda_build: str | None = None
+    """conda's build string: "mkl_py310h…", "cuda112py39h…"."""
+
+
+# ---------------------------------------------------------------- the loader
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One file that the loader would open on its way."""
+
+    path: str
+    problem: str
+    """Empty for the one that it takes."""
+    via: str
+    """"RPATH of …", "LD_LIBRARY_PATH", "RUNPATH of …", "ld.so.cache", "default folder", "LD_PRELOAD"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """What becomes of one `dlopen` (or DT_NEEDED) of a soname."""
+
+    soname: str
+    path: str | None
+    """The file that is mapped; None where none is."""
+    via: str
+    error: str
+    """What dlerror() would say; empty where the library is loaded."""
+    really_missing: tuple[str, ...] = ()
+    """Sonames that could not be found or taken: this one, or those that it needs."""
+    needed_by: str | None = None
+    """The object whose need failed, where it is not the one opened."""
+    tried: tuple[Tried, ...] = ()
+    crash: bool = False
+    """The loader would be killed by a signal."""
+
+    @property
+    def ok(self) -> bool:
+        return not self.error
+
+
+@dataclass(frozen=True, slots=True)
+class FoundElsewhere:
+    """A library of the same family that is on this machine, found without the loader's rules."""
+
+    stem: str
+    """"libcusolver"."""
+    name: str
+    """The file's name, version and all: "libcusolver.so.11", "libcusolver.so.11.7.1.2"."""
+    path: str
+    package: str | None = None
+    """The wheel or conda package that it belongs to, where that is plain."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderFacts:
+    """The loader's answers for everything that this TensorFlow opens, in its order."""
+
+    caller: str | None
+    """The object that calls dlopen."""
+    runpath_folders: tuple[str, ...]
+    """The folders of that object's RUNPATH (or RPATH) that exist, as paths without ".."."""
+    library_path: tuple[str, ...]
+    """LD_LIBRARY_PATH, taken apart as glibc does."""
+    resolutions: tuple[Resolution, ...]
+    import_needs: tuple[Resolution, ...]
+    """DT_NEEDED of TensorFlow's own objects that could not be satisfied."""
+    found: tuple[FoundElsewhere, ...]
+    preload: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def resolution(self, soname: str) -> Resolution | None:
+        return next((r for r in self.resolutions if r.soname == soname), None)
+
+
+@dataclass(frozen=True, slots=True)
+class CudaToolkit:
+    """A CUDA toolkit folder such as /usr/local/cuda-12.4."""
+
+    path: str
+    version: str | None
+    libdevice: bool
+    ptxas: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentFacts:
+    """Environment variables that matter to TensorFlow on a GPU, and their misspellings."""
+
+    variables: dict[str, str]
+    misspelt: tuple[tuple[str, str], ...]
+    """(as set, as meant)."""
+    scheduler: str | None
+    """"slurm", "lsf", "pbs", "kubernetes", "ray" where one of them runs this process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything that was seen of one machine and one Python."""
+
+    machine: MachineFacts
+    environment: EnvironmentFacts
+    driver: DriverFacts
+    python: Fact[PythonFacts]
+    tensorflow: Fact[TensorFlowFacts]
+    loader: Fact[LoaderFacts]
+    toolkits: tuple[CudaToolkit, ...]
+    nvcc: Fact[str]
+    """The release that `nvcc --version` prints."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """How long each probe took."""

@@ -1,0 +1,233 @@
+# What libcuda.so.1 and libnvidia-ml.so.1 answer, loaded by this process's own loader as TensorFlow would load them.
+# Standard library only; runs on Python 2.7 and 3.5 to 3.14. Computes nothing and makes no context, so no
+# memory is taken on any card. Arguments: the name or path of each of the two libraries ("-" to leave one out).
+from __future__ import print_function
+
+import sys
+
+if sys.path:
+    sys.path.pop(0)
+
+import ctypes  # noqa: E402
+import json  # noqa: E402
+import os  # noqa: E402
+
+MARKER = "tfdoctor-payload:"
+TOTAL_LIMIT = 256  # devices: more would be garbage from a broken library
+MULTIPROCESSOR_COUNT, MAJOR, MINOR = 16, 75, 76  # CUdevice_attribute
+
+
+def text(value):
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def mapped(fragment):
+    """The file that the loader really mapped."""
+    try:
+        with open("/proc/self/maps") as maps:
+            for line in maps:
+                fields = line.split(None, 5)
+                if len(fields) == 6 and fragment in os.path.basename(fields[5]):
+                    return fields[5].strip()
+    except (IOError, OSError):
+        pass
+    return None
+
+
+def load(name):
+    try:
+        return ctypes.CDLL(name), ""
+    except OSError as error:
+        return None, str(error)
+
+
+def function(library, *choices):
+    for choice in choices:
+        try:
+            return getattr(library, choice)
+        except AttributeError:
+            continue
+    return None
+
+
+def attribute(library, device, number, answer):
+    query = function(library, "cuDeviceGetAttribute")
+    value = ctypes.c_int(0)
+    status = query(ctypes.byref(value), number, device) if query is not None else -1
+    if status:
+        answer["attribute_error"] = status
+        return None
+    return value.value
+
+
+def uuid_text(raw):
+    digits = "".join("%02x" % byte for byte in bytearray(raw))
+    return "GPU-%s-%s-%s-%s-%s" % (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
+
+
+def cuda_device(library, ordinal):
+    device = ctypes.c_int(0)
+    answer = {"ordinal": ordinal}
+    get = function(library, "cuDeviceGet")
+    if get is None or get(ctypes.byref(device), ordinal):
+        return answer
+    buffer = ctypes.create_string_buffer(256)
+    query = function(library, "cuDeviceGetName")
+    if query is not None and not query(buffer, 255, device):
+        answer["name"] = text(buffer.value)
+    query = function(library, "cuDeviceGetPCIBusId")
+    if query is not None and not query(buffer, 255, device):
+        answer["pci_bus_id"] = text(buffer.value).lower()
+    raw = (ctypes.c_ubyte * 16)()
+    query = function(library, "cuDeviceGetUuid_v2", "cuDeviceGetUuid")
+    if query is not None and not query(ctypes.byref(raw), device):
+        answer["uuid"] = uuid_text(raw)
+    total = ctypes.c_size_t(0)
+    query = function(library, "cuDeviceTotalMem_v2", "cuDeviceTotalMem")
+    if query is not None and not query(ctypes.byref(total), device):
+        answer["memory_mib"] = int(total.value >> 20)
+    major, minor = attribute(library, device, MAJOR, answer), attribute(library, device, MINOR, answer)
+    if major is None or minor is None:
+        one, two = ctypes.c_int(0), ctypes.c_int(0)
+        query = function(library, "cuDeviceComputeCapability")
+        if query is not None and not query(ctypes.byref(one), ctypes.byref(two), device):
+            major, minor = one.value, two.value
+    if major is not None and minor is not None:
+        answer["compute_capability"] = "%d.%d" % (major, minor)
+    answer["multiprocessors"] = attribute(library, device, MULTIPROCESSOR_COUNT, answer)
+    return answer
+
+
+def closed_nodes():
+    """The device nodes that this user may not open; nothing is opened."""
+    try:
+        names = sorted(os.listdir("/dev"))
+    except OSError:
+        return []
+    paths = ["/dev/" + name for name in names if name.startswith("nvidia")]
+    return [path for path in paths if not os.path.isdir(path) and not os.access(path, os.R_OK | os.W_OK)][:32]
+
+
+def cuda(name):
+    answer = {"loaded": False, "error": "", "devices": [], "closed_nodes": closed_nodes()}
+    library, answer["error"] = load(name)
+    if library is None:
+        return answer
+    answer["loaded"] = True
+    answer["path"] = mapped("libcuda")
+    init = function(library, "cuInit")
+    if init is None:
+        answer["error"] = "it has no function cuInit"
+        return answer
+    result = init(0)
+    answer["init"] = result
+    error_name = function(library, "cuGetErrorName")
+    if result and error_name is not None:
+        pointer = ctypes.c_char_p()
+        if not error_name(result, ctypes.byref(pointer)) and pointer.value:
+            answer["init_name"] = text(pointer.value)
+    version = ctypes.c_int(0)
+    query = function(library, "cuDriverGetVersion")
+    if query is not None and not query(ctypes.byref(version)):
+        answer["version"] = version.value
+    if result:
+        return answer
+    count = ctypes.c_int(0)
+    query = function(library, "cuDeviceGetCount")
+    status = query(ctypes.byref(count)) if query is not None else -1
+    if status:
+        answer["count_error"] = status
+        return answer
+    answer["count"] = count.value
+    answer["devices"] = [cuda_device(library, ordinal) for ordinal in range(min(count.value, TOTAL_LIMIT))]
+    return answer
+
+
+class Memory(ctypes.Structure):
+    _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
+
+
+class PciInfo(ctypes.Structure):  # nvmlPciInfo_t, version 3
+    _fields_ = [
+        ("busIdLegacy", ctypes.c_char * 16),
+        ("domain", ctypes.c_uint),
+        ("bus", ctypes.c_uint),
+        ("device", ctypes.c_uint),
+        ("pciDeviceId", ctypes.c_uint),
+        ("pciSubSystemId", ctypes.c_uint),
+        ("busId", ctypes.c_char * 32),
+    ]
+
+
+def nvml_device(library, index):
+    answer = {"index": index}
+    handle = ctypes.c_void_p()
+    get = function(library, "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex")
+    if get is None or get(ctypes.c_uint(index), ctypes.byref(handle)):
+        return answer
+    buffer = ctypes.create_string_buffer(256)
+    for key, symbol in (("name", "nvmlDeviceGetName"), ("uuid", "nvmlDeviceGetUUID")):
+        query = function(library, symbol)
+        if query is not None and not query(handle, buffer, ctypes.c_uint(255)):
+            answer[key] = text(buffer.value)
+    memory = Memory()
+    query = function(library, "nvmlDeviceGetMemoryInfo")
+    if query is not None and not query(handle, ctypes.byref(memory)):
+        answer["memory_total_mib"] = int(memory.total >> 20)
+        answer["memory_used_mib"] = int(memory.used >> 20)
+    pci = PciInfo()
+    query = function(library, "nvmlDeviceGetPciInfo_v3")
+    if query is not None and not query(handle, ctypes.byref(pci)):
+        answer["pci_bus_id"] = "%04x:%02x:%02x.0" % (pci.domain, pci.bus, pci.device)
+    return answer
+
+
+def nvml(name):
+    answer = {"loaded": False, "error": "", "devices": []}
+    library, answer["error"] = load(name)
+    if library is None:
+        return answer
+    answer["loaded"] = True
+    answer["path"] = mapped("libnvidia-ml")
+    init = function(library, "nvmlInit_v2", "nvmlInit")
+    if init is None:
+        answer["error"] = "it has no function nvmlInit"
+        return answer
+    result = init()
+    answer["init"] = result
+    describe = function(library, "nvmlErrorString")
+    if result and describe is not None:
+        describe.restype = ctypes.c_char_p
+        answer["init_error"] = text(describe(result) or b"")
+    buffer = ctypes.create_string_buffer(256)
+    query = function(library, "nvmlSystemGetDriverVersion")
+    if query is not None and not query(buffer, ctypes.c_uint(255)):
+        answer["driver_version"] = text(buffer.value)
+    if result:
+        return answer
+    count = ctypes.c_uint(0)
+    query = function(library, "nvmlDeviceGetCount_v2", "nvmlDeviceGetCount")
+    if query is not None and not query(ctypes.byref(count)):
+        answer["count"] = count.value
+        answer["devices"] = [nvml_device(library, index) for index in range(min(count.value, TOTAL_LIMIT))]
+    return answer
+
+
+def say(key, value):
+    # A line for each library as soon as it has answered: where the next one crashes or hangs, this is kept.
+    print(MARKER + json.dumps({key: value}))
+    sys.stdout.flush()
+
+
+def main():
+    names = (sys.argv[1:] + ["-", "-"])[:2]
+    if names[0] != "-":
+        say("cuda", cuda(names[0]))
+    if names[1] != "-":
+        say("nvml", nvml(names[1]))
+    sys.stdout.flush()
+    os._exit(0)  # a driver that hangs in its destructors must not hang us
+
+
+if __name__ == "__main__":
+    main()

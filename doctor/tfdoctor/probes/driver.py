@@ -1,0 +1,374 @@
+"""Cards and their driver: what the kernel, the driver's libraries and nvidia-smi each say.
+
+The libraries are asked in a child process (payload/driver.py) run by the target Python with the target
+environment, because that is the loader and those are the search paths that TensorFlow will have.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from tfdoctor import versions
+from tfdoctor.facts import (
+    Absent,
+    CudaDevice,
+    CudaDriver,
+    DeviceNodes,
+    Fact,
+    KernelModule,
+    Known,
+    Nvml,
+    NvmlDevice,
+    PciGpu,
+    SmiFacts,
+    SmiFailure,
+    SmiGpu,
+    Unknown,
+)
+from tfdoctor.probes.parse.proc_version import parse_proc_version
+from tfdoctor.probes.parse.smi_failure import parse_smi_failure
+from tfdoctor.probes.parse.smi_table import parse_smi_table
+from tfdoctor.probes.parse.smi_xml import parse_smi_xml
+from tfdoctor.probes.payload import run_payload
+from tfdoctor.redact import clean, clean_line
+from tfdoctor.system.result import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tfdoctor.system import CommandResult, System
+
+NVIDIA_VENDOR = "0x10de"
+DISPLAY_CLASSES = ("0x0300", "0x0302")
+"""PCI classes of VGA and 3D controllers."""
+RELEVANT_MODULES = (
+    "nvidia",
+    "nvidia_uvm",
+    "nvidia_modeset",
+    "nvidia_drm",
+    "nouveau",
+    "vfio_pci",
+    "bbswitch",
+    "nova_core",
+)
+CUDA_ERRORS = {
+    0: "CUDA_SUCCESS",
+    2: "CUDA_ERROR_OUT_OF_MEMORY",
+    3: "CUDA_ERROR_NOT_INITIALIZED",
+    34: "CUDA_ERROR_STUB_LIBRARY",
+    35: "CUDA_ERROR_INSUFFICIENT_DRIVER",
+    36: "CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER",
+    46: "CUDA_ERROR_DEVICE_UNAVAILABLE",
+    100: "CUDA_ERROR_NO_DEVICE",
+    101: "CUDA_ERROR_INVALID_DEVICE",
+    214: "CUDA_ERROR_ECC_UNCORRECTABLE",
+    303: "CUDA_ERROR_SHARED_OBJECT_INIT_FAILED",
+    304: "CUDA_ERROR_OPERATING_SYSTEM",
+    800: "CUDA_ERROR_NOT_PERMITTED",
+    802: "CUDA_ERROR_SYSTEM_NOT_READY",
+    803: "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+    804: "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE",
+    805: "CUDA_ERROR_MPS_CONNECTION_FAILED",
+    806: "CUDA_ERROR_MPS_RPC_FAILURE",
+    807: "CUDA_ERROR_MPS_SERVER_NOT_READY",
+    808: "CUDA_ERROR_MPS_MAX_CLIENTS_REACHED",
+    809: "CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED",
+    999: "CUDA_ERROR_UNKNOWN",
+}
+"""The results of cuInit that are met, by cuda.h's names."""
+DRIVER_FOLDERS = (
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib",
+    "/usr/lib/wsl/lib",
+    "/usr/local/nvidia/lib64",
+    "/usr/lib/x86_64-linux-gnu/nvidia/current",
+    "/run/opengl-driver/lib",
+    "/usr/local/cuda/compat",
+    "/usr/local/cuda/lib64/stubs",
+)
+
+
+# ---------------------------------------------------------------- the kernel's view
+
+
+def probe_pci(system: System) -> Fact[tuple[PciGpu, ...]]:
+    """NVIDIA's display and 3D controllers, from sysfs (`lspci` reads the same)."""
+    base = "/sys/bus/pci/devices"
+    try:
+        addresses = system.listdir(base)
+    except OSError as error:
+        return Unknown(f"{base}: {error.strerror or error}", base)
+    found = []
+    for address in addresses:
+        folder = f"{base}/{address}"
+        if _line(system, f"{folder}/vendor") != NVIDIA_VENDOR:
+            continue
+        if not (_line(system, f"{folder}/class") or "").startswith(DISPLAY_CLASSES):
+            continue
+        driver = system.realpath(f"{folder}/driver")
+        found.append(
+            PciGpu(
+                address=clean_line(address),
+                device_id=(_line(system, f"{folder}/device") or "").removeprefix("0x"),
+                driver=driver.rpartition("/")[2] if "/drivers/" in driver else None,
+            )
+        )
+    return Known(tuple(found), base) if found else Absent(base, "no NVIDIA display controller on the PCI bus")
+
+
+def probe_kernel_module(system: System) -> Fact[KernelModule]:
+    """/proc/driver/nvidia/version."""
+    path = "/proc/driver/nvidia/version"
+    try:
+        text = system.read_text(path)
+    except FileNotFoundError:
+        return Absent(path, "NVIDIA's kernel module is not loaded")
+    except OSError as error:
+        return Unknown(f"{path}: {error.strerror or error}", path)
+    parsed = parse_proc_version(text)
+    if parsed.driver_version is None:
+        return Unknown(f"{path} says no version: {clean_line(text, limit=120)}", path)
+    return Known(KernelModule(parsed.driver_version, bool(parsed.open_kernel_module)), path)
+
+
+def probe_modules(system: System) -> Fact[tuple[str, ...]]:
+    """The kernel modules that matter, of those loaded."""
+    path = "/proc/modules"
+    try:
+        text = system.read_text(path)
+    except OSError as error:
+        return Unknown(f"{path}: {error.strerror or error}", path)
+    loaded = {line.split(" ", 1)[0] for line in text.splitlines()}
+    return Known(tuple(name for name in RELEVANT_MODULES if name in loaded), path)
+
+
+def probe_nodes(system: System) -> Fact[DeviceNodes]:
+    """NVIDIA's device nodes."""
+    try:
+        names = system.listdir("/dev")
+    except OSError as error:
+        return Unknown(f"/dev: {error.strerror or error}", "/dev")
+    ours = tuple(
+        f"/dev/{name}"
+        for name in names
+        if re.match(r"nvidia(\d+|ctl|-uvm|-modeset|-caps)?\Z|dxg\Z|nvhost", name)
+    )
+    return Known(DeviceNodes(ours), "/dev") if ours else Absent("/dev", "no NVIDIA device node")
+
+
+def probe_driver_files(system: System) -> tuple[str, ...]:
+    """Every libcuda.so* in the usual folders, wherever the loader looks."""
+    found: list[str] = []
+    for folder in DRIVER_FOLDERS:
+        try:
+            names = system.listdir(folder)
+        except OSError:
+            continue
+        found += [f"{folder}/{name}" for name in names if name.startswith("libcuda.so")]
+    return tuple(found)
+
+
+def _line(system: System, path: str) -> str | None:
+    try:
+        return system.read_text(path, limit=256).strip()
+    except OSError:
+        return None
+
+
+# ---------------------------------------------------------------- nvidia-smi
+
+
+def probe_smi(system: System, *, timeout: float) -> Fact[SmiFacts | SmiFailure]:
+    """nvidia-smi's XML; its table where it knows no XML."""
+    command = system.which("nvidia-smi")
+    if command is None and system.exists("/usr/lib/wsl/lib/nvidia-smi"):
+        command = "/usr/lib/wsl/lib/nvidia-smi"
+    if command is None:
+        return Absent("nvidia-smi", "no nvidia-smi on PATH")
+    result = system.run([command, "-q", "-x"], timeout=timeout, key="nvidia-smi -q -x")
+    if result.ok and "<nvidia_smi_log" in result.stdout:
+        xml = parse_smi_xml(result.stdout)
+        if xml.driver_version is not None or xml.gpus:
+            return Known(_from_xml(xml), "nvidia-smi -q -x")
+    if result.failure is Failure.TIMEOUT:
+        return Known(SmiFailure("timeout", f"nvidia-smi {result.why()}", None), "nvidia-smi -q -x")
+    if result.ok:
+        result = system.run([command], timeout=timeout, key="nvidia-smi")
+        table = parse_smi_table(result.stdout)
+        if result.ok and (table.driver_version is not None or table.gpus):
+            return Known(_from_table(table), "nvidia-smi")
+    return Known(_smi_failure(result), result.command if not result.argv else "nvidia-smi")
+
+
+def _smi_failure(result: CommandResult) -> SmiFailure:
+    text = f"{result.stdout}\n{result.stderr}".strip()
+    parsed = parse_smi_failure(text, exit_status=result.returncode)
+    if result.failure is Failure.TIMEOUT:
+        kind = "timeout"
+    elif parsed.kind is not None:
+        kind = parsed.kind
+    else:
+        kind = "garbage" if result.ok else "other"
+    return SmiFailure(
+        kind, clean(text, limit=600) or f"nvidia-smi {result.why()} and printed nothing", result.returncode
+    )
+
+
+def _from_xml(xml: Any) -> SmiFacts:
+    return SmiFacts(
+        driver_version=xml.driver_version,
+        cuda_version=xml.cuda_version,
+        gpus=tuple(
+            SmiGpu(
+                index=gpu.position,
+                name=gpu.name,
+                uuid=gpu.uuid,
+                pci_bus_id=normal_bus_id(gpu.bus_id),
+                memory_total_mib=gpu.memory_total_mib,
+                memory_used_mib=gpu.memory_used_mib,
+                compute_mode=gpu.compute_mode,
+                mig=gpu.mig,
+                mig_instances=gpu.n_mig_devices,
+            )
+            for gpu in xml.gpus
+        ),
+    )
+
+
+def _from_table(table: Any) -> SmiFacts:
+    return SmiFacts(
+        driver_version=table.driver_version,
+        cuda_version=table.cuda_version,
+        gpus=tuple(
+            SmiGpu(
+                index=gpu.index,
+                name=gpu.name,
+                uuid=None,
+                pci_bus_id=normal_bus_id(gpu.bus_id),
+                memory_total_mib=gpu.memory_total_mib,
+                memory_used_mib=gpu.memory_used_mib,
+                compute_mode=None,
+                mig=gpu.mig,
+                mig_instances=sum(device.gpu == gpu.index for device in table.mig_devices),
+            )
+            for gpu in table.gpus
+        ),
+    )
+
+
+def normal_bus_id(text: str | None) -> str | None:
+    """ "00000000:0A:00.0" and "0000:0a:00.0" → "0000:0a:00.0"."""
+    match = re.match(r"(?:([0-9A-Fa-f]{4,8}):)?([0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\Z", text or "")
+    if match is None:
+        return None
+    return f"{(match[1] or '0000')[-4:]}:{match[2]}".lower()
+
+
+# ---------------------------------------------------------------- the driver's libraries
+
+
+def probe_libraries(
+    system: System,
+    python: str,
+    *,
+    timeout: float,
+    libcuda: str = "libcuda.so.1",
+    libnvml: str = "libnvidia-ml.so.1",
+    unset: Sequence[str] = (),
+    variant: str = "",
+) -> tuple[Fact[CudaDriver], Fact[Nvml]]:
+    """Ask libcuda and NVML in a child of `python`. `unset` names variables to leave out."""
+    answer, result = run_payload(
+        system, python, "driver", (libcuda, libnvml), timeout=timeout, unset=unset, variant=variant
+    )
+    source = f"{libcuda}, loaded by a child of {python}"
+    return _cuda(answer, result, source), _nvml(answer, result, libnvml)
+
+
+def _ended(result: CommandResult) -> str:
+    return clean_line(f"{result.why()}: {result.stderr.strip()}" if result.stderr.strip() else result.why())
+
+
+def _cuda(answer: Mapping[str, Any], result: CommandResult, source: str) -> Fact[CudaDriver]:
+    raw = answer.get("cuda")
+    if not isinstance(raw, dict):
+        if result.failure is Failure.TIMEOUT:
+            return Unknown(f"the driver did not answer within {result.seconds:.0f} s", source)
+        if result.returncode is not None and result.returncode < 0:
+            crashed = f"signal {-result.returncode}"
+            return Known(CudaDriver(True, "", None, None, "", None, None, (), crashed=crashed), source)
+        return Unknown(f"the child process {_ended(result)}", source)
+    init = _int(raw, "init")
+    version = _int(raw, "version")
+    return Known(
+        CudaDriver(
+            loaded=raw.get("loaded") is True,
+            load_error=clean_line(str(raw.get("error", ""))),
+            path=_str(raw, "path"),
+            init=init,
+            init_name=CUDA_ERRORS.get(init, _str(raw, "init_name") or f"error {init}")
+            if init is not None
+            else "",
+            version=versions.cuda_from_int(version) if version is not None and version >= 1000 else None,
+            count=_int(raw, "count"),
+            devices=tuple(_device(device) for device in raw.get("devices", ()) if isinstance(device, dict)),
+            closed_nodes=tuple(clean_line(str(node)) for node in raw.get("closed_nodes") or ()),
+        ),
+        source,
+    )
+
+
+def _device(raw: Mapping[str, Any]) -> CudaDevice:
+    return CudaDevice(
+        ordinal=_int(raw, "ordinal") or 0,
+        name=_str(raw, "name"),
+        uuid=_str(raw, "uuid"),
+        pci_bus_id=normal_bus_id(_str(raw, "pci_bus_id")),
+        compute_capability=_str(raw, "compute_capability"),
+        memory_mib=_int(raw, "memory_mib"),
+        multiprocessors=_int(raw, "multiprocessors"),
+        attribute_error=_int(raw, "attribute_error"),
+    )
+
+
+def _nvml(answer: Mapping[str, Any], result: CommandResult, library: str) -> Fact[Nvml]:
+    raw = answer.get("nvml")
+    if not isinstance(raw, dict):
+        return Unknown(f"the child process {_ended(result)} before it asked {library}", library)
+    return Known(
+        Nvml(
+            loaded=raw.get("loaded") is True,
+            load_error=clean_line(str(raw.get("error", ""))),
+            path=_str(raw, "path"),
+            init=_int(raw, "init"),
+            init_error=_str(raw, "init_error") or "",
+            driver_version=_str(raw, "driver_version"),
+            count=_int(raw, "count"),
+            devices=tuple(
+                NvmlDevice(
+                    index=_int(device, "index") or 0,
+                    name=_str(device, "name"),
+                    uuid=_str(device, "uuid"),
+                    pci_bus_id=normal_bus_id(_str(device, "pci_bus_id")),
+                    memory_total_mib=_int(device, "memory_total_mib"),
+                    memory_used_mib=_int(device, "memory_used_mib"),
+                )
+                for device in raw.get("devices", ())
+                if isinstance(device, dict)
+            ),
+        ),
+        library,
+    )
+
+
+def _int(raw: Mapping[str, Any], key: str) -> int | None:
+    value = raw.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _str(raw: Mapping[str, Any], key: str) -> str | None:
+    value = raw.get(key)
+    return clean_line(value) if isinstance(value, str) and value else None

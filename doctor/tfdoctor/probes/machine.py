@@ -1,0 +1,95 @@
+"""The operating system: which one, in what kind of container, on what processor."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tfdoctor.facts import MachineFacts
+from tfdoctor.redact import clean_line
+
+if TYPE_CHECKING:
+    from tfdoctor.system import System
+
+
+def probe(system: System) -> MachineFacts:
+    """What the machine is."""
+    platform = system.platform
+    release = parse_os_release(_read(system, "/etc/os-release") or _read(system, "/usr/lib/os-release") or "")
+    kernel = platform.get("release", "")
+    return MachineFacts(
+        system=platform.get("system", ""),
+        machine=platform.get("machine", ""),
+        kernel=kernel,
+        distribution=release.get("PRETTY_NAME"),
+        distribution_id=release.get("ID"),
+        distribution_like=tuple(release.get("ID_LIKE", "").split()),
+        distribution_version=release.get("VERSION_ID"),
+        cpu_flags=parse_cpu_flags(_read(system, "/proc/cpuinfo", 1 << 14) or ""),
+        container=_container(system),
+        wsl=_wsl(system, kernel),
+        root=platform["uid"] == "0" if platform.get("uid") else None,
+        jetson=system.exists("/etc/nv_tegra_release"),
+    )
+
+
+def parse_os_release(text: str) -> dict[str, str]:
+    """os-release(5): KEY=value, quotes taken off."""
+    result: dict[str, str] = {}
+    for line in text.splitlines():
+        match = re.match(r"([A-Z_]{1,40})=(.{0,400})\Z", line.strip())
+        if match:
+            result[match[1]] = clean_line(match[2].strip("\"'"))
+    return result
+
+
+def parse_cpu_flags(text: str) -> frozenset[str]:
+    """The flags (x86, with the vendor_id among them) or Features (arm) of the first processor."""
+    vendor: set[str] = set()
+    for line in text.splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == "vendor_id":
+            vendor = {value.strip()}
+        if key.strip() in ("flags", "Features"):
+            return frozenset(value.split()) | vendor
+    return frozenset()
+
+
+def _read(system: System, path: str, limit: int = 1 << 16) -> str | None:
+    try:
+        return system.read_text(path, limit=limit)
+    except OSError:
+        return None
+
+
+def _container(system: System) -> str | None:
+    """The kind of container that this runs in, by what each engine leaves inside."""
+    if system.exists("/.dockerenv"):
+        return "kubernetes" if "KUBERNETES_SERVICE_HOST" in system.env else "docker"
+    if system.exists("/run/.containerenv"):
+        return "podman"
+    for name, kind in (("APPTAINER_CONTAINER", "apptainer"), ("SINGULARITY_CONTAINER", "apptainer")):
+        if name in system.env:
+            return kind
+    if "KUBERNETES_SERVICE_HOST" in system.env:
+        return "kubernetes"
+    declared = system.env.get("container", "")
+    if declared:
+        return declared if declared in ("lxc", "podman", "docker", "systemd-nspawn") else "container"
+    cgroup = _read(system, "/proc/1/cgroup") or ""
+    for word, kind in (
+        ("kubepods", "kubernetes"),
+        ("docker", "docker"),
+        ("libpod", "podman"),
+        ("lxc", "lxc"),
+    ):
+        if f"/{word}" in cgroup:
+            return kind
+    return None
+
+
+def _wsl(system: System, kernel: str) -> int | None:
+    version = f"{kernel} {_read(system, '/proc/version') or ''}".lower()
+    if "microsoft" not in version:
+        return None
+    return 2 if "wsl2" in version or "microsoft-standard" in version or system.exists("/dev/dxg") else 1

@@ -1,0 +1,58 @@
+"""Running one of payload/'s scripts in another interpreter, and reading its JSON lines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tfdoctor.payload
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tfdoctor.system import CommandResult, System
+
+MARKER = "tfdoctor-payload:"
+QUIET = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONIOENCODING": "utf-8"}
+
+
+def run_payload(
+    system: System,
+    python: str,
+    name: str,
+    args: Sequence[str] = (),
+    *,
+    timeout: float,
+    env: Mapping[str, str] | None = None,
+    unset: Sequence[str] = (),
+    variant: str = "",
+) -> tuple[dict[str, Any], CommandResult]:
+    """Run payload/<name>.py and merge what its lines say; {} where it said nothing that can be read.
+
+    `variant` keeps two runs of one payload apart in a recording.
+    """
+    script = Path(tfdoctor.payload.__file__).with_name(f"{name}.py")
+    result = system.run(
+        [python, "-B", str(script), *args],
+        timeout=timeout,
+        env={**QUIET, **(env or {})},
+        unset=unset,
+        key=f"payload:{name}{f':{variant}' if variant else ''}",
+    )
+    return parse_answer(result.stdout), result
+
+
+def parse_answer(text: str) -> dict[str, Any]:
+    """The merged JSON objects behind the marker; lines that are not valid are passed over."""
+    answer: dict[str, Any] = {}
+    for line in text.splitlines():
+        if not line.startswith(MARKER):
+            continue
+        try:
+            part = json.loads(line[len(MARKER) :])
+        except ValueError:
+            continue
+        if isinstance(part, dict):
+            answer.update(part)
+    return answer

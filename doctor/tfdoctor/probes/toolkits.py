@@ -1,0 +1,66 @@
+"""CUDA toolkits on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import TYPE_CHECKING
+
+from tfdoctor.facts import Absent, CudaToolkit, Fact, Known, Unknown
+from tfdoctor.probes.parse.cuda_version_file import parse_cuda_version_file
+from tfdoctor.probes.parse.nvcc import parse_nvcc
+
+if TYPE_CHECKING:
+    from tfdoctor.system import System
+
+XLA_FOLDER = re.compile(r"--xla_gpu_cuda_data_dir=([^\s'\"]+)")
+"""Where XLA is told to look for libdevice and ptxas first."""
+
+
+def probe(system: System) -> tuple[CudaToolkit, ...]:
+    """Every toolkit below /usr/local and where CUDA_HOME and XLA_FLAGS point, each once."""
+    folders: list[str] = []
+    with contextlib.suppress(OSError):
+        folders += [f"/usr/local/{name}" for name in system.listdir("/usr/local") if name.startswith("cuda")]
+    folders += [system.env[name] for name in ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT") if system.env.get(name)]
+    folders += ["/opt/cuda", "/usr/lib/cuda"]
+    named = XLA_FOLDER.search(system.env.get("XLA_FLAGS", ""))
+    if named is not None:
+        folders.append(named[1] if named[1].startswith("/") else f"{system.cwd.rstrip('/')}/{named[1]}")
+    found: dict[str, CudaToolkit] = {}
+    for folder in folders:
+        if system.is_dir(folder):
+            found.setdefault(system.realpath(folder), _toolkit(system, folder))
+    return tuple(found.values())
+
+
+def _toolkit(system: System, folder: str) -> CudaToolkit:
+    version = None
+    for name in ("version.json", "version.txt"):
+        try:
+            version = parse_cuda_version_file(system.read_text(f"{folder}/{name}")).cuda_version
+        except OSError:
+            continue
+        if version:
+            break
+    if version is None:
+        tail = system.realpath(folder).rpartition("cuda-")[2]
+        version = tail if tail.replace(".", "").isdigit() else None
+    return CudaToolkit(
+        path=folder,
+        version=version,
+        libdevice=system.exists(f"{folder}/nvvm/libdevice/libdevice.10.bc"),
+        ptxas=system.exists(f"{folder}/bin/ptxas"),
+    )
+
+
+def probe_nvcc(system: System, *, timeout: float) -> Fact[str]:
+    """The release that the nvcc on PATH says it is. It says nothing of what TensorFlow uses."""
+    command = system.which("nvcc")
+    if command is None:
+        return Absent("nvcc", "no nvcc on PATH")
+    result = system.run([command, "--version"], timeout=timeout, key="nvcc --version")
+    release = parse_nvcc(result.stdout).release if result.ok else None
+    if release is None:
+        return Unknown(f"nvcc --version {result.why()}", "nvcc --version")
+    return Known(release, "nvcc --version")

@@ -1,0 +1,93 @@
+"""The payload on every Python of this machine, from 2.7 up: it must run where TensorFlow runs."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tfdoctor.payload
+from tfdoctor.facts import Known, value_of
+from tfdoctor.probes import driver, python
+from tfdoctor.probes.payload import run_payload
+from tfdoctor.system import LiveSystem
+
+VERSIONS = ("2.7", *(f"3.{minor}" for minor in range(5, 15)))
+SCRIPTS = sorted(
+    path.stem for path in Path(tfdoctor.payload.__file__).parent.glob("*.py") if path.stem != "__init__"
+)
+
+
+def interpreters() -> dict[str, str]:
+    """Minor version → an interpreter that answers: on PATH, or one of pyenv's."""
+    found = {}
+    for version in VERSIONS:
+        ready = sorted((Path.home() / ".pyenv" / "versions").glob(f"{version}.*/bin/python"))
+        for candidate in (shutil.which(f"python{version}"), *map(str, ready)):
+            if candidate and answers(candidate):
+                found[version] = candidate
+                break
+    return found
+
+
+def answers(candidate: str) -> bool:
+    try:
+        return subprocess.run([candidate, "-c", ""], capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+PYTHONS = interpreters() or {"this one": sys.executable}
+on_every_python = pytest.mark.parametrize("version", PYTHONS)
+
+
+@on_every_python
+def test_the_target_answers(version: str) -> None:
+    facts, _ = python.probe(LiveSystem(), PYTHONS[version], PYTHONS[version], asked=True, timeout=60)
+    assert isinstance(facts, Known)
+    if version in VERSIONS:
+        assert facts.value.version.startswith(f"{version}.")
+        assert facts.value.tag == f"cp{version.replace('.', '')}"
+    assert facts.value.site_packages
+    assert Path(facts.value.prefix).is_dir()
+
+
+@on_every_python
+def test_a_driver_that_is_not_there(version: str) -> None:
+    cuda, nvml = driver.probe_libraries(
+        LiveSystem(),
+        PYTHONS[version],
+        timeout=60,
+        libcuda="libcuda-of-nobody.so.1",
+        libnvml="libnvml-of-nobody.so.1",
+    )
+    answer = value_of(cuda)
+    assert answer is not None
+    assert not answer.loaded
+    assert "libcuda-of-nobody.so.1" in answer.load_error
+    answer_nvml = value_of(nvml)
+    assert answer_nvml is not None
+    assert not answer_nvml.loaded
+
+
+@on_every_python
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_script_compiles(version: str, name: str) -> None:
+    code = "import sys; compile(open(sys.argv[1], 'rb').read(), sys.argv[1], 'exec')"
+    path = Path(tfdoctor.payload.__file__).with_name(f"{name}.py")
+    done = subprocess.run([PYTHONS[version], "-c", code, path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@on_every_python
+def test_nothing_is_written_and_nothing_is_said_beside_the_answer(version: str, tmp_path: Path) -> None:
+    before = sorted(Path(tfdoctor.payload.__file__).parent.rglob("*"))
+    system = LiveSystem(cwd=str(tmp_path))
+    _, result = run_payload(system, PYTHONS[version], "target", timeout=60)
+    assert result.stderr == ""
+    assert len(result.stdout.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+    assert sorted(Path(tfdoctor.payload.__file__).parent.rglob("*")) == before

@@ -1,0 +1,341 @@
+"""The loader model against the real loader: every case is compiled, opened for real in a child, and predicted.
+
+The child loads `libcaller.so` (by its path, as Python loads an extension) and calls its `opener`, which calls
+dlopen: so the search starts from an object with a RUNPATH or RPATH of its own, as it does in TensorFlow.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lab import standins
+from tfdoctor.probes.loader import Process, hwcap_folders, split_library_path
+from tfdoctor.probes.machine import parse_cpu_flags
+from tfdoctor.system import LiveSystem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = [
+    pytest.mark.skipif(
+        platform.system() != "Linux" or shutil.which("cc") is None, reason="needs Linux and cc"
+    ),
+    pytest.mark.skipif("glibc" not in platform.libc_ver(), reason="glibc's loader is modelled"),
+]
+
+CALLER = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <link.h>
+static char path[4096];
+const char *opener(const char *name) {
+    struct link_map *map = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (!map) return 0;
+    __builtin_strncpy(path, map->l_name, sizeof path - 1);
+    return path;
+}
+const char *failure(void) { return dlerror(); }
+"""
+CHILD = """
+import ctypes, json, sys
+caller = ctypes.CDLL(sys.argv[1])
+caller.opener.restype = caller.failure.restype = ctypes.c_char_p
+answers = []
+for name in sys.argv[2:]:
+    path = caller.opener(name.encode())
+    answers.append([path.decode() if path else None, None if path else caller.failure().decode()])
+print(json.dumps(answers))
+"""
+
+
+@dataclass
+class Bench:
+    """One case's folder."""
+
+    root: Path
+    cache: Path
+    runpath: str | None = "$ORIGIN/../lib"
+    rpath: str | None = None
+    env: dict[str, str] = field(default_factory=dict)
+    cwd: Path | None = None
+
+    def library(self, where: str, **how: object) -> Path:
+        path = self.root / where
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return standins.library(path, self.cache, **how)  # type: ignore[arg-type]
+
+    def bad(self, where: str, content: bytes) -> None:
+        path = self.root / where
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+    def search(self, *folders: str) -> None:
+        self.env["LD_LIBRARY_PATH"] = ":".join(str(self.root / folder) for folder in folders)
+
+
+def plain(b: Bench) -> list[str]:
+    b.library("lib/libx.so.1")
+    return ["libx.so.1", "libnowhere.so.1"]
+
+
+def library_path_before_runpath(b: Bench) -> list[str]:
+    b.library("lib/libx.so.1")
+    b.library("first/libx.so.1")
+    b.search("first")
+    return ["libx.so.1"]
+
+
+def rpath_before_library_path(b: Bench) -> list[str]:
+    b.runpath, b.rpath = None, "$ORIGIN/../lib"
+    b.library("lib/libx.so.1")
+    b.library("first/libx.so.1")
+    b.search("first")
+    return ["libx.so.1"]
+
+
+def needs_are_looked_for_with_their_own_runpath(b: Bench) -> list[str]:
+    b.library("lib/libx.so.1", needs=["liby.so.1"], runpath="$ORIGIN/deep")
+    b.library("lib/deep/liby.so.1", needs=["libz.so.1"])
+    b.library("lib/deep/libz.so.1")  # libx's RUNPATH does not serve liby
+    return ["libx.so.1"]
+
+
+def rpath_serves_the_needs_of_needs(b: Bench) -> list[str]:
+    b.library("lib/libx.so.1", needs=["liby.so.1"], rpath="$ORIGIN/deep")
+    b.library("lib/deep/liby.so.1", needs=["libz.so.1"])
+    b.library("lib/deep/libz.so.1")
+    return ["libx.so.1"]
+
+
+def loaded_by_soname_already(b: Bench) -> list[str]:
+    b.library("lib/libx.so.1", needs=["liby.so.1"], runpath="$ORIGIN/deep")
+    b.library("lib/deep/liby.so.1")
+    return ["liby.so.1", "libx.so.1", "liby.so.1"]  # first not to be found, then already there
+
+
+def soname_other_than_the_file(b: Bench) -> list[str]:
+    b.library("lib/libx.so.1", soname="libreally.so.9")
+    return ["libx.so.1", "libreally.so.9"]
+
+
+def empty_file_ends_the_search(b: Bench) -> list[str]:
+    b.bad("first/libx.so.1", b"")
+    b.library("lib/libx.so.1")
+    b.search("first")
+    return ["libx.so.1"]
+
+
+def text_file_ends_the_search(b: Bench) -> list[str]:
+    b.bad("first/libx.so.1", b"/* GNU ld script */ INPUT ( libx.so.1.2 )" + b" " * 64)
+    b.library("lib/libx.so.1")
+    b.search("first")
+    return ["libx.so.1"]
+
+
+def directory_ends_the_search(b: Bench) -> list[str]:
+    (b.root / "first/libx.so.1").mkdir(parents=True)
+    b.library("lib/libx.so.1")
+    b.search("first")
+    return ["libx.so.1"]
+
+
+def other_class_is_passed_over(b: Bench) -> list[str]:
+    (b.root / "first").mkdir()
+    standins.wrong_class(b.root / "first/libx.so.1")
+    standins.wrong_class(b.root / "first/libonly.so.1")
+    b.library("lib/libx.so.1")
+    b.search("first")
+    return ["libx.so.1", "libonly.so.1"]
+
+
+def other_machine_is_passed_over(b: Bench) -> list[str]:
+    (b.root / "first").mkdir()
+    standins.wrong_machine(b.root / "first/libx.so.1")
+    standins.wrong_machine(b.root / "first/libonly.so.1")
+    b.library("lib/libx.so.1")
+    b.search("first")
+    return ["libx.so.1", "libonly.so.1"]
+
+
+def links(b: Bench) -> list[str]:
+    b.library("store/libx.so.1", needs=["liby.so.1"], runpath="$ORIGIN/near")
+    b.library("lib/near/liby.so.1")  # beside the link, not beside the file
+    (b.root / "lib/libx.so.1").symlink_to("../store/libx.so.1")
+    (b.root / "lib/libdangling.so.1").symlink_to("nowhere")
+    (b.root / "lib/libloop.so.1").symlink_to("libloop.so.1")
+    return ["libx.so.1", "libdangling.so.1", "libloop.so.1"]
+
+
+def entries_of_the_path(b: Bench) -> list[str]:
+    b.library("here/libx.so.1")
+    b.library("there/liby.so.1")
+    b.library("semi/libz.so.1")
+    b.cwd = b.root / "here"
+    b.env["LD_LIBRARY_PATH"] = f":/nowhere:{b.root}/there/;{b.root}/semi"
+    return ["libx.so.1", "liby.so.1", "libz.so.1"]
+
+
+def undefined_symbol(b: Bench) -> list[str]:
+    b.library("lib/libx.so.1", needs=["liby.so.1"], runpath="$ORIGIN", imports=["gone", "there"])
+    b.library("lib/liby.so.1", symbols=["there"])
+    b.library("lib/libfine.so.1", needs=["liby.so.1"], runpath="$ORIGIN", imports=["there"])
+    return ["libx.so.1", "libfine.so.1"]
+
+
+def version_not_defined(b: Bench) -> list[str]:
+    new = b.library("new/liby.so.1", symbols=["f@NEW_2"])
+    b.library("lib/libx.so.1", needs=["liby.so.1"], runpath="$ORIGIN", imports=["f@NEW_2"], flags=[str(new)])
+    b.library("lib/liby.so.1", symbols=["f@OLD_1"])
+    return ["libx.so.1"]
+
+
+def preloaded(b: Bench) -> list[str]:
+    path = b.library("else/anyname.so", soname="libx.so.1")
+    b.env["LD_PRELOAD"] = str(path)
+    return ["libx.so.1"]
+
+
+def hardware_folders(b: Bench) -> list[str]:
+    for sub in (
+        "glibc-hwcaps/x86-64-v2",
+        "glibc-hwcaps/x86-64-v3",
+        "glibc-hwcaps/x86-64-v4",
+        "tls",
+        "x86_64",
+        "haswell",
+    ):
+        name = sub.rpartition("/")[2].replace("-", "")
+        b.library(f"first/{sub}/lib{name}.so.1")
+        b.library(f"first/{sub}/libx.so.1")
+    b.library("first/libx.so.1")
+    b.search("first")
+    return [
+        "libx.so.1",
+        "libx8664v2.so.1",
+        "libx8664v3.so.1",
+        "libx8664v4.so.1",
+        "libtls.so.1",
+        "libx86_64.so.1",
+        "libhaswell.so.1",
+    ]
+
+
+def system_libraries(_: Bench) -> list[str]:
+    return ["libc.so.6", "libz.so.1", "libstdc++.so.6", "libgcc_s.so.1", "libcrypt.so.1", "libutil.so.1"]
+
+
+CASES: tuple[Callable[[Bench], list[str]], ...] = (
+    plain,
+    library_path_before_runpath,
+    rpath_before_library_path,
+    needs_are_looked_for_with_their_own_runpath,
+    rpath_serves_the_needs_of_needs,
+    loaded_by_soname_already,
+    soname_other_than_the_file,
+    empty_file_ends_the_search,
+    text_file_ends_the_search,
+    directory_ends_the_search,
+    other_class_is_passed_over,
+    other_machine_is_passed_over,
+    links,
+    entries_of_the_path,
+    undefined_symbol,
+    version_not_defined,
+    preloaded,
+    hardware_folders,
+    system_libraries,
+)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("compiled")
+
+
+def compile_caller(b: Bench) -> Path:
+    source, target = b.root / "caller.c", b.root / "bin" / "libcaller.so"
+    source.write_text(CALLER, encoding="utf-8")
+    target.parent.mkdir()
+    if b.rpath is not None:
+        options = [f"-Wl,-rpath,{b.rpath}", "-Wl,--disable-new-dtags"]
+    else:
+        options = [f"-Wl,-rpath,{b.runpath}", "-Wl,--enable-new-dtags"] if b.runpath is not None else []
+    command = ["cc", "-shared", "-fPIC", "-o", str(target), str(source), *options, "-ldl"]
+    subprocess.run(command, check=True, capture_output=True)
+    return target
+
+
+def really(
+    caller: Path, names: list[str], env: dict[str, str], cwd: Path
+) -> list[tuple[str | None, str | None]]:
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, str(caller), *names],
+        env=env,
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [(path, error) for path, error in json.loads(done.stdout)]
+
+
+def modelled(
+    caller: Path, names: list[str], env: dict[str, str], cwd: Path
+) -> list[tuple[str | None, str | None]]:
+    system = LiveSystem(env=env, cwd=str(cwd))
+    flags = parse_cpu_flags(Path("/proc/cpuinfo").read_text(encoding="utf-8"))
+    executable = os.path.realpath(sys.executable)
+    process = Process(system, executable, env, cpu_flags=flags, glibc=platform.libc_ver()[1])
+    assert process.load(str(caller), bind_now=True).ok
+    opener = process.find(str(caller))
+    answers: list[tuple[str | None, str | None]] = []
+    for name in names:
+        resolution = process.dlopen(name, opener)
+        answers.append((None, resolution.error) if resolution.error else (resolution.path, None))
+    return answers
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_the_model_says_what_the_loader_does(
+    case: Callable[[Bench], list[str]], tmp_path: Path, cache: Path
+) -> None:
+    bench = Bench(tmp_path.resolve(), cache)
+    names = case(bench)
+    caller = compile_caller(bench)
+    env = {"PATH": os.environ.get("PATH", ""), **bench.env}
+    cwd = bench.cwd or bench.root
+    for name, (path, error), (said_path, said_error) in zip(
+        names, really(caller, names, env, cwd), modelled(caller, names, env, cwd), strict=True
+    ):
+        assert (said_path is None) == (path is None), (
+            f"{name}: real {path or error}, model {said_path or said_error}"
+        )
+        if path is not None and said_path is not None:
+            assert os.path.realpath(said_path) == os.path.realpath(cwd / path), name
+        elif "undefined symbol" not in (error or ""):
+            assert (said_error or "").replace("//", "/") == (error or "").replace("//", "/"), name
+
+
+def test_library_path_is_taken_apart_as_glibc_does() -> None:
+    assert split_library_path(None) == ()
+    assert split_library_path("") == ()
+    assert split_library_path("/a:/b;/c") == ("/a", "/b", "/c")
+    assert split_library_path(":/a:") == ("./", "/a", "./")
+
+
+def test_hardware_folders_by_glibc_and_processor() -> None:
+    v2 = ["lm", "cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"]
+    assert hwcap_folders(v2, "2.38") == ("glibc-hwcaps/x86-64-v2",)
+    assert hwcap_folders(v2, "2.31") == ("tls/x86_64", "tls", "x86_64")
+    assert hwcap_folders([], "2.38") == ()
+    assert hwcap_folders(v2, None) == ()
