@@ -1,0 +1,129 @@
+"""What is known of the installed TensorFlow build: its own files before the table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tfdoctor import versions
+from tfdoctor.facts import value_of
+
+if TYPE_CHECKING:
+    from tfdoctor.compat import Compat, Release
+    from tfdoctor.facts import Facts, TensorFlowFacts
+
+DEFAULT_FLOOR = "3.5"
+"""The compute capability below which TensorFlow ignores a card, in every release that was tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """What is known of the installed TensorFlow build, its own files before the table."""
+
+    version: str | None
+    release: Release | None
+    exact: bool
+    """The table has this very release."""
+    gpu: bool | None
+    rocm: bool
+    linkage: str
+    """"dlopen", "needed" or "none"."""
+    required: tuple[str, ...]
+    """CUDA sonames, in the order in which they are opened."""
+    driver_libraries: tuple[str, ...]
+    cuda: str | None
+    cudnn: str | None
+    floor: str
+
+    @property
+    def minor(self) -> tuple[int, ...]:
+        return versions.numbers(self.version)[:2] if self.version else ()
+
+
+def build_of(tensorflow: TensorFlowFacts, compat: Compat) -> Build:
+    """The build's own account of itself (build_info.py, cuda_config.h), completed from the table."""
+    version = tensorflow.version if tensorflow.version and versions.is_version(tensorflow.version) else None
+    nearest = compat.nearest(version, tensorflow.distribution) if version else None
+    release = nearest.release if nearest else None
+    exact = bool(nearest and nearest.exact)
+    says = tensorflow.build_info.get("is_cuda_build", "")
+    gpu: bool | None = None
+    if says in ("True", "False"):
+        gpu = says == "True"
+    elif tensorflow.cuda_config.get("TF_CUDA_VERSION"):
+        gpu = True
+    elif tensorflow.distribution in (
+        "tensorflow-cpu",
+        "tf-nightly-cpu",
+        "intel-tensorflow",
+        "tensorflow-macos",
+    ):
+        gpu = False
+    elif release is not None and exact:
+        gpu = release.gpu
+    elif tensorflow.build_info or tensorflow.pywrap:
+        gpu = False if tensorflow.build_info and not tensorflow.cuda_config else None
+    required: tuple[str, ...] | None = None
+    if gpu and version:
+        required = (
+            compat.required_libraries_for(tensorflow.cuda_config, version) if tensorflow.cuda_config else None
+        )
+        if not required and release is not None:
+            required = release.required_libraries
+    linkage = "none"
+    if gpu:
+        linkage = "needed" if version and versions.numbers(version)[:2] < (1, 14) else "dlopen"
+    return Build(
+        version=version,
+        release=release,
+        exact=exact,
+        gpu=gpu,
+        rocm=tensorflow.build_info.get("is_rocm_build") == "True",
+        linkage=linkage,
+        required=required or (),
+        driver_libraries=compat.driver_libraries_for(version) if gpu and version else (),
+        cuda=tensorflow.cuda_config.get("TF_CUDA_VERSION")
+        or tensorflow.build_info.get("cuda_version")
+        or (release.cuda if release and exact else None),
+        cudnn=tensorflow.cuda_config.get("TF_CUDNN_VERSION")
+        or tensorflow.build_info.get("cudnn_version")
+        or (release.cudnn if release and exact else None),
+        floor=_floor(release),
+    )
+
+
+def _floor(release: Release | None) -> str:
+    """The registration floor: measured, else (1.x took it from its build) the lowest capability inside."""
+    if release is None:
+        return DEFAULT_FLOOR
+    if release.registration_floor is None and versions.numbers(release.version) < (1, 14) and release.cubin:
+        return min(release.cubin, key=versions.parse_capability)
+    return release.registration_floor or DEFAULT_FLOOR
+
+
+def dlopen_caller(build: Build) -> str:
+    """The object that opens the CUDA libraries: "pywrap" (_pywrap_tensorflow_internal.so) from 1.15 to 2.11,
+    else "framework" (libtensorflow_framework). Measured with LD_DEBUG=files on one release of each minor."""
+    return "pywrap" if (1, 15) <= build.minor < (2, 12) else "framework"
+
+
+def opened_sonames(build: Build) -> tuple[str, ...]:
+    """Everything that this build has the loader open, in its order: the runtime (at import, from 2.1 on), the
+    driver, then the rest."""
+    runtime = tuple(name for name in build.required if name.startswith("libcudart."))
+    first = runtime if build.minor >= (2, 1) else ()
+    rest = tuple(name for name in build.required if name not in first)
+    return (*first, *build.driver_libraries, *rest)
+
+
+def builds_installed(facts: Facts) -> tuple[str, ...]:
+    """ "name version" of each distribution that puts a `tensorflow` package into the same site-packages."""
+    python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
+    if python is None or tensorflow is None:
+        return ()
+    folder = tensorflow.package_dir.rpartition("/")[0]
+    own = ("tensorflow", "tensorflow-gpu", "tensorflow-cpu", "tf-nightly", "tf-nightly-gpu", "tf-nightly-cpu",
+           "intel-tensorflow", "tensorflow-rocm", "nvidia-tensorflow")  # fmt: skip
+    return tuple(
+        f"{d.name} {d.version}" for d in python.distributions if d.name in own and d.location == folder
+    )

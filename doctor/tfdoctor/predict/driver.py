@@ -1,0 +1,158 @@
+"""The gates of the driver: does libcuda open, does cuInit work, is there a device to show?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor import versions
+from tfdoctor.facts import Known, Resolution, SmiFailure, value_of
+from tfdoctor.findings import Cause
+
+if TYPE_CHECKING:
+    from tfdoctor.facts import CudaDriver, Facts
+
+NVML_ERROR_UNKNOWN = 999
+INIT_CAUSES = {
+    34: Cause.STUB_LIBCUDA,
+    35: Cause.DRIVER_TOO_OLD,
+    36: Cause.DRIVER_TOO_OLD,
+    100: Cause.NO_DEVICE,
+    303: Cause.NO_DRIVER,
+    803: Cause.DRIVER_LIB_MISMATCH,
+    804: Cause.COMPAT_NOT_SUPPORTED,
+}
+"""cuInit's result → root cause; any other is CUDA_ERROR_UNKNOWN's."""
+
+
+def driver_missing_cause(facts: Facts, failed: Resolution) -> Cause:
+    """Why libcuda.so.1 cannot be opened: never installed, not in this container, or hidden by WSL's layout."""
+    if facts.machine.wsl and (
+        facts.driver.dxcore or any("/wsl/" in path for path in facts.driver.driver_files)
+    ):
+        return Cause.WSL_LIBCUDA
+    if failed.path or own_driver_files(facts):
+        # The file is there and the loader does not take it, or does not look there.
+        return Cause.NO_DRIVER
+    if facts.machine.container and host_has_gpu(facts):
+        return Cause.CONTAINER_NO_GPU
+    return Cause.NO_DRIVER
+
+
+def own_driver_files(facts: Facts) -> tuple[str, ...]:
+    """The libcuda.so* files that a driver put there: not the toolkit's stubs, not its cuda-compat."""
+    return tuple(
+        path for path in facts.driver.driver_files if "/stubs/" not in path and "/compat" not in path
+    )
+
+
+def host_has_gpu(facts: Facts) -> bool:
+    """Whether a container's host shows a card or NVIDIA's kernel module: /proc and /sys are the host's."""
+    return isinstance(facts.driver.pci, Known) or isinstance(facts.driver.kernel_module, Known)
+
+
+def driver_gate(facts: Facts, driver: CudaDriver) -> tuple[Cause, str] | int | None:
+    """(cause, sentence) where the driver shows no device, else how many it shows; None where it did not say."""
+    if driver.crashed:
+        return Cause.DRIVER_INIT_UNKNOWN, f"libcuda.so.1 crashes when it is asked ({driver.crashed})."
+    if not driver.loaded:
+        return Cause.NO_DRIVER, f"libcuda.so.1 does not open: {driver.load_error}"
+    if driver.init is None:
+        return Cause.STUB_LIBCUDA, f"{driver.path or 'libcuda.so.1'} is not a driver: {driver.load_error}"
+    if driver.init == 100 or (driver.init == 0 and driver.count == 0):
+        if hidden_by_environment(facts):
+            return Cause.HIDDEN_BY_ENV, "CUDA_VISIBLE_DEVICES hides every device."
+        if container_lost_nvml(facts):
+            return Cause.CONTAINER_NVML_LOST, "The container was cut off from the devices while it ran."
+        if foreign_to_wsl(facts, driver):
+            return Cause.WSL_LIBCUDA, f"{driver.path} is not WSL's libcuda and shows no device."
+        return no_device_cause(facts), "The driver has no device to show."
+    if driver.init != 0:
+        if is_stub(driver):
+            return Cause.STUB_LIBCUDA, f"{driver.path} is the toolkit's stub, not the driver."
+        return init_cause(facts, driver), f"cuInit fails: {driver.init_name} ({driver.init})."
+    return driver.count
+
+
+def init_cause(facts: Facts, driver: CudaDriver) -> Cause:
+    """Why cuInit failed: its number, and what else is known where that number has several reasons."""
+    cause = INIT_CAUSES.get(driver.init or 0, Cause.DRIVER_INIT_UNKNOWN)
+    if driver.init in (803, 804):
+        # Both say that user space and kernel module do not fit; 804 is what a GeForce says. Whether
+        # cuda-compat or an update without a restart did it, the file that was loaded tells.
+        if is_compat(facts, driver):
+            return Cause.COMPAT_NOT_SUPPORTED
+        return Cause.DRIVER_LIB_MISMATCH if kernel_mismatch(facts) else cause
+    if cause is not Cause.DRIVER_INIT_UNKNOWN:
+        return cause
+    if kernel_mismatch(facts):
+        return Cause.DRIVER_LIB_MISMATCH
+    if container_lost_nvml(facts):
+        return Cause.CONTAINER_NVML_LOST
+    if foreign_to_wsl(facts, driver):
+        return Cause.WSL_LIBCUDA
+    return cause
+
+
+def is_compat(facts: Facts, driver: CudaDriver) -> bool:
+    """Whether the libcuda that was loaded is cuda-compat's, also where a container runtime linked it."""
+    path = driver.path or ""
+    name = path.rpartition("/")[2]
+    own = name.rpartition("libcuda.so.")[2].count(".") > 0  # its name tells its version
+    return "/compat/" in path or (
+        own and any(f.endswith(f"/compat/{name}") for f in facts.driver.driver_files)
+    )
+
+
+def container_lost_nvml(facts: Facts) -> bool:
+    """Whether a running container lost its devices: NVML's "Unknown Error", which a host does not give."""
+    if not facts.machine.container:
+        return False
+    smi, nvml = value_of(facts.driver.smi), value_of(facts.driver.nvml)
+    said = isinstance(smi, SmiFailure) and smi.kind == "nvml_unknown_error"
+    return said or (nvml is not None and nvml.init == NVML_ERROR_UNKNOWN)
+
+
+def foreign_to_wsl(facts: Facts, driver: CudaDriver) -> bool:
+    """Whether a Linux driver's libcuda stands before WSL's own, which alone reaches the card there."""
+    if not facts.machine.wsl or facts.machine.container or not facts.driver.dxcore:
+        return False
+    return bool(driver.path) and "/wsl/" not in (driver.path or "")
+
+
+def is_stub(driver: CudaDriver) -> bool:
+    """Whether the libcuda that was loaded is the toolkit's link-time stub."""
+    return driver.init == 34 or "/stubs/" in (driver.path or "")
+
+
+def hidden_by_environment(facts: Facts) -> bool:
+    """Whether the driver shows devices as soon as CUDA_VISIBLE_DEVICES is taken away."""
+    if facts.driver.cuda_unhidden is None:
+        return False
+    without = value_of(facts.driver.cuda_unhidden)
+    return without is not None and bool(without.count)
+
+
+def no_device_cause(facts: Facts) -> Cause:
+    """The driver answers and has nothing to show: why."""
+    if facts.machine.container and isinstance(facts.driver.kernel_module, Known) and not has_gpu_nodes(facts):
+        return Cause.CONTAINER_NO_GPU
+    return Cause.NO_DEVICE
+
+
+def has_gpu_nodes(facts: Facts) -> bool:
+    """Whether /dev has a node of a card (nvidia0 …, or WSL's dxg), not only nvidiactl."""
+    nodes = value_of(facts.driver.nodes)
+    return nodes is not None and any(name[-1].isdigit() or name.endswith("dxg") for name in nodes.names)
+
+
+def kernel_mismatch(facts: Facts) -> tuple[str, str] | None:
+    """(kernel module's version, user-space version) where both are known and differ."""
+    module, nvml = value_of(facts.driver.kernel_module), value_of(facts.driver.nvml)
+    user = nvml.driver_version if nvml is not None and nvml.driver_version else None
+    driver = value_of(facts.driver.cuda)
+    if user is None and driver is not None and driver.path:
+        tail = driver.path.rpartition("libcuda.so.")[2]
+        user = tail if tail.count(".") >= 1 else None
+    if module is None or user is None or versions.compare(module.version, user) == 0:
+        return None
+    return module.version, user

@@ -1,0 +1,140 @@
+"""The gate of the CUDA libraries: which the loader cannot give, and why each is missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tfdoctor.facts import Resolution, value_of
+from tfdoctor.findings import Cause
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdoctor.facts import Facts, FoundElsewhere
+    from tfdoctor.predict.build import Build
+
+
+def missing_libraries(facts: Facts, build: Build) -> tuple[str, ...]:
+    """Sorted sonames that registration needs and the loader cannot give, down to the one really missing."""
+    loader = value_of(facts.loader)
+    if loader is None:
+        return ()
+    missing: set[str] = set()
+    for resolution in loader.resolutions:
+        if not resolution.ok and resolution.soname in (*build.required, *build.driver_libraries):
+            missing.update(resolution.really_missing or (resolution.soname,))
+    for failed in loader.import_needs:
+        missing.update(name for name in failed.really_missing if "/" not in name)
+    return tuple(sorted(missing))
+
+
+@dataclass(frozen=True, slots=True)
+class MissingLibrary:
+    """One soname that the loader cannot give, and why."""
+
+    soname: str
+    cause: Cause
+    resolution: Resolution
+    elsewhere: tuple[FoundElsewhere, ...]
+    """This very soname, where the loader does not look."""
+    other_versions: tuple[FoundElsewhere, ...]
+    damaged: str = ""
+    """What is wrong with the file that the loader stops at."""
+
+
+def explain_missing(facts: Facts, build: Build) -> tuple[MissingLibrary, ...]:
+    """Why each missing CUDA library is missing, in TensorFlow's order. Not the driver's."""
+    loader = value_of(facts.loader)
+    if loader is None:
+        return ()
+    resolutions = [r for r in loader.resolutions if not r.ok and r.soname in build.required]
+    own_fault = {r.soname for r in resolutions if r.path is None}
+    foreign = other_installations(loader.found, build.required)
+    return tuple(
+        _explain(resolution, loader.found, foreign)
+        for resolution in resolutions
+        # the others only wait for another one of the list
+        if resolution.path is None
+        or not resolution.really_missing
+        or not set(resolution.really_missing) <= own_fault
+    )
+
+
+def _explain(
+    resolution: Resolution, found: Sequence[FoundElsewhere], foreign: frozenset[str]
+) -> MissingLibrary:
+    stem = resolution.soname.split(".so")[0]
+    stopped = [t for t in resolution.tried if t.problem]
+    damaged = stopped[0].problem if stopped else ""
+    bad = {t.path for t in stopped}
+    same = tuple(f for f in found if f.name == resolution.soname and f.path not in bad)
+    fitting = tuple(f for f in same if installation_of(f.path) not in foreign)
+    others = tuple(f for f in found if f.stem == stem and not _same_major(f.name, resolution.soname))
+    passed_over = bool(stopped) and all("class" in t.problem or "machine" in t.problem for t in stopped)
+    if resolution.path is not None:
+        cause = Cause.LIBS_TRANSITIVE
+    elif damaged and not passed_over:
+        cause = Cause.LIBS_NOT_INSTALLED
+    elif fitting:
+        cause = Cause.LIBS_NOT_ON_PATH
+    elif others or same or passed_over:
+        cause = Cause.CUDNN_VERSION_MISMATCH if stem == "libcudnn" else Cause.LIBS_WRONG_VERSION
+    else:
+        cause = Cause.CUDNN_MISSING if stem == "libcudnn" else Cause.LIBS_NOT_INSTALLED
+    return MissingLibrary(
+        resolution.soname,
+        cause,
+        resolution,
+        fitting,
+        others or tuple(f for f in same if f not in fitting),
+        damaged,
+    )
+
+
+def installation_of(path: str) -> str:
+    """What comes and goes together with a library: its folder, or all of NVIDIA's wheels."""
+    site, inside, _ = path.partition("/nvidia/")
+    return f"{site}/nvidia" if inside else path.rpartition("/")[0]
+
+
+def other_installations(found: Sequence[FoundElsewhere], required: Sequence[str]) -> frozenset[str]:
+    """Folders with a CUDA of another version.
+
+    cuSOLVER and cuRAND keep their soname from CUDA 11 to 12: the right name there is still the wrong library.
+    """
+    wrong: set[str] = set()
+    places = {installation_of(f.path) for f in found}
+    for place in places:
+        here = [f for f in found if installation_of(f.path) == place]
+        for soname in required:
+            stem = soname.split(".so")[0]
+            family = [f for f in here if f.stem == stem]
+            if stem != "libcudnn" and family and not any(_same_major(f.name, soname) for f in family):
+                wrong.add(place)
+    return frozenset(wrong)
+
+
+def _same_major(name: str, soname: str) -> bool:
+    """libcudart.so.12.4.127 is of soname libcudart.so.12."""
+    return name == soname or name.startswith(f"{soname}.")
+
+
+def libraries_cause(facts: Facts, build: Build) -> Cause:
+    """The one cause of several missing libraries: the commonest; cuDNN's own where only it has that."""
+    causes = [missing.cause for missing in explain_missing(facts, build)]
+    if not causes:
+        return Cause.LIBS_NOT_INSTALLED
+    general = {
+        Cause.CUDNN_MISSING: Cause.LIBS_NOT_INSTALLED,
+        Cause.CUDNN_VERSION_MISMATCH: Cause.LIBS_WRONG_VERSION,
+    }
+    merged = [general.get(cause, cause) for cause in causes]
+    order = (
+        Cause.LIBS_WRONG_VERSION,
+        Cause.LIBS_NOT_ON_PATH,
+        Cause.LIBS_TRANSITIVE,
+        Cause.LIBS_NOT_INSTALLED,
+    )
+    chosen = max(order, key=lambda cause: (merged.count(cause), -order.index(cause)))
+    return chosen if chosen in causes else next(c for c in causes if general.get(c) is chosen)
