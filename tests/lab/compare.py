@@ -1,0 +1,108 @@
+"""Compare `tfdoctor check --json` with the recorded truth of real TensorFlow (tests/lab/record_truth.py).
+
+python tests/lab/compare.py --python ENV/bin/python --truth FILE [--only NAME]...
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+if __package__ in (None, ""):  # run as a script
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from lab.situations import Bench, Situation, Target, inspect_target, situations
+
+
+def predicted(target: Target, situation: Situation, cache: Path) -> dict[str, Any]:
+    """What `check --json` says in one situation."""
+    root = Path(tempfile.mkdtemp(prefix="lab-")).resolve()
+    try:
+        bench = Bench(target, root, cache)
+        situation.prepare(bench)
+        command = [
+            *bench.prefix, sys.executable, "-m", "tfdoctor", "check", "--json", "--python", str(bench.interpreter)
+        ]  # fmt: skip
+        done = subprocess.run(
+            command,
+            env=bench.environment(),
+            cwd=bench.cwd or root,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        if not done.stdout.startswith("{"):
+            return {"error": done.stderr[-2000:] or done.stdout[-2000:]}
+        return dict(json.loads(done.stdout))
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def disagreement(truth: dict[str, Any], answer: dict[str, Any]) -> str:
+    """Where prediction and truth differ; empty where they agree.
+
+    Libraries are compared only where TensorFlow went on to ask for them (with a driver and a device).
+    """
+    if "prediction" not in answer:
+        return f"no answer: {answer.get('error')}"
+    prediction = answer["prediction"]
+    wrong = [
+        f"{key}: said {prediction[key]}, was {truth[key]}"
+        for key in ("gpu_registered", "gpu_count")
+        if truth[key] is not None and prediction[key] != truth[key]
+    ]
+    # An import that fails for a symbol or a version names the object that has not got it, which is there.
+    undefined = any(words in (truth["error"] or "") for words in ("undefined symbol", "version `"))
+    if (truth["asked"] or not truth["import_ok"]) and not truth["crashed"] and not undefined:
+        said = sorted(prediction["missing_libraries"])
+        was = sorted(truth.get("really_missing", truth["missing_libraries"]))
+        if any("version `" in failure["error"] for failure in truth["failures"]):
+            was = sorted(truth["missing_libraries"])  # dlerror names the one that is too old, and it is there
+        # An ImportError names only the first library that is missing.
+        if said != was and not (not truth["import_ok"] and set(was) <= set(said)):
+            wrong.append(f"missing: said {said}, was {was}")
+    return "; ".join(wrong)
+
+
+def main() -> int:
+    """Parse the command line, compare, print a line for each disagreement."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--python", type=Path, required=True)
+    parser.add_argument("--truth", type=Path, required=True)
+    parser.add_argument("--only", action="append", default=[])
+    parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "tfdoctor-lab-cache")
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    truths = json.loads(options.truth.read_text(encoding="utf-8"))["situations"]
+    target = inspect_target(options.python, options.cache)
+    chosen = [
+        one
+        for one in situations(target)
+        if one.name in truths and (not options.only or one.name in options.only)
+    ]
+    wrong = 0
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for one, answer in zip(
+            chosen, pool.map(lambda s: predicted(target, s, options.cache), chosen), strict=True
+        ):
+            problem = disagreement(truths[one.name], answer)
+            wrong += bool(problem)
+            if problem or options.only:
+                cause = answer.get("prediction", {}).get("cause")
+                sys.stdout.write(
+                    f"{'DISAGREES' if problem else 'agrees':10} {one.name:32} {cause} {problem}\n"
+                )
+    sys.stdout.write(f"{len(chosen) - wrong} passed, {wrong} failed\n")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,1269 @@
+"""The situations of the lab: what can be right and wrong between a driver, libraries and TensorFlow.
+
+A `Target` is one TensorFlow environment. `situations(target)` lists what to try with it; each
+`Situation.prepare` sets up a `Bench`: a temporary tree, the environment variables, the current
+directory and the interpreter. Whoever runs it (record_truth.py, the tests) asks real TensorFlow or
+the predictor the same question there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import standins
+from .truth import NEEDED_STEMS, observe, stem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+# Where NVIDIA's wheels keep each library, under site-packages/nvidia.
+WHEEL_FOLDERS = {
+    "cudart": "cuda_runtime",
+    "cublas": "cublas",
+    "cublasLt": "cublas",
+    "cufft": "cufft",
+    "curand": "curand",
+    "cusolver": "cusolver",
+    "cusparse": "cusparse",
+    "cudnn": "cudnn",
+}
+UUIDS = tuple(
+    "GPU-{0}{0}{0}{0}-{0}{0}-{0}{0}-{0}{0}-{0}{0}{0}{0}{0}{0}".format(f"{i + 1:02x}") for i in range(4)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One environment with a TensorFlow in it."""
+
+    python: Path
+    """Its interpreter, `ENV/bin/python`."""
+    site: Path
+    """Its site-packages."""
+    version: tuple[int, ...]
+    """(2, 21, 0), without what follows the numbers."""
+    hard_linked: bool
+    """1.13 and older: CUDA is in DT_NEEDED, and a missing library fails the import."""
+    required: tuple[str, ...]
+    """The sonames of the CUDA libraries that it asks for, sorted; not libcuda, not NVML. Without
+    any one of them no GPU is registered, except in 1.0, which needs only libcudart."""
+    objects: tuple[Path, ...]
+    """TF's objects that have CUDA in DT_NEEDED (only where hard-linked)."""
+    symbols: Mapping[str, frozenset[str]]
+    """What those objects want of each library, by stem ("libcublas")."""
+    own_wheels: bool
+    """Whether the environment itself has nvidia/* wheels."""
+
+    @property
+    def root(self) -> Path:
+        """The environment's folder."""
+        return self.python.parent.parent
+
+    def soname(self, name: str) -> str:
+        """`soname("cublas")` -> "libcublas.so.12"; KeyError where this TF does not ask for it."""
+        for known in self.required:
+            if stem(known) == name:
+                return known
+        raise KeyError(name)
+
+    def asks(self, name: str) -> bool:
+        """Whether this TF asks for the library of that stem."""
+        return any(stem(known) == name for known in self.required)
+
+
+def clean_environment(home: Path) -> dict[str, str]:
+    """An environment with nothing of CUDA or of TF in it."""
+    return {
+        "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+        "HOME": str(home),
+        "LANG": "C.UTF-8",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+def inspect_target(python: Path, cache: Path) -> Target:
+    """Look at an environment, and run its TensorFlow once (before 1.14: not at all).
+
+    Args:
+        python: its interpreter; kept as it is, because resolving it would leave the environment.
+        cache: folder for compiled stand-ins.
+    """
+    python = Path(os.path.abspath(python))  # noqa: PTH100 - resolve() would follow bin/python out of the environment
+    site = next(iter(sorted(python.parent.parent.glob("lib/python*/site-packages"))))
+    found = sorted(site.glob("tensorflow*-*.dist-info"))
+    versions = [
+        match[1]
+        for path in found
+        if (match := re.fullmatch(r"tensorflow(?:_gpu|_cpu)?-([\d.]+)\S*\.dist-info", path.name))
+    ]
+    if not versions:
+        message = f"no tensorflow in {site}"
+        raise FileNotFoundError(message)
+    version = tuple(int(part) for part in versions[0].strip(".").split("."))
+    objects, needed = _hard_linked(site / "tensorflow") if version < (1, 14) else ((), set())
+    symbols = standins.wanted_symbols(objects)
+    if not any(stem(name) == "cublas" for name in needed):
+        drivers = standins.driver(cache / "driver", cache)
+        for name in needed:
+            standins.library(
+                cache / "asked" / python.parent.parent.name / name,
+                cache,
+                symbols=symbols.get("lib" + stem(name), ()),
+            )
+        path = f"{drivers}:{cache / 'asked' / python.parent.parent.name}"
+        seen = observe(python, {**clean_environment(cache), "LD_LIBRARY_PATH": path}, quick=True)
+        needed |= {Path(name).name for name in (*seen.opened, *(one.opened for one in seen.failures))}
+        needed = {name for name in needed if stem(name) in NEEDED_STEMS}
+    return Target(
+        python=python,
+        site=site,
+        version=version,
+        hard_linked=bool(objects),
+        required=tuple(sorted(name for name in needed if stem(name) not in {"cuda", "nvidia-ml"})),
+        objects=objects,
+        symbols={name: frozenset(wanted) for name, wanted in symbols.items()},
+        own_wheels=(site / "nvidia").is_dir(),
+    )
+
+
+def _hard_linked(package: Path) -> tuple[tuple[Path, ...], set[str]]:
+    """TF's core objects with CUDA in DT_NEEDED, and what they need."""
+    objects: list[Path] = []
+    needed: set[str] = set()
+    candidates = [
+        *package.glob("libtensorflow_framework.so*"),
+        package / "python/_pywrap_tensorflow_internal.so",
+        package / "python/_pywrap_tensorflow.so",
+    ]
+    for path in candidates:
+        if not path.exists():
+            continue
+        dynamic = subprocess.run(
+            [standins.tool("readelf"), "-dW", str(path)],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        ).stdout
+        names = re.findall(r"\(NEEDED\).*\[(lib(?:cu|nvrtc)[^\]]*)\]", dynamic)
+        if names:
+            objects.append(path)
+            needed.update(names)
+    return tuple(objects), needed
+
+
+_ABOUT_PYTHON = "from sysconfig import get_config_var as v; print(v('LIBDIR'), v('INSTSONAME'))"
+# Py_Main and Py_DecodeLocale are in every Python 3, and need no header.
+_PROGRAM = r"""
+#include <stddef.h>
+extern wchar_t *Py_DecodeLocale(const char *, size_t *);
+extern int Py_Main(int, wchar_t **);
+int main(int argc, char **argv) {
+    static wchar_t *wide[256];
+    for (int i = 0; i < argc && i < 255; i++) wide[i] = Py_DecodeLocale(argv[i], NULL);
+    return Py_Main(argc, wide);
+}
+"""
+
+
+@dataclass(slots=True)
+class Bench:
+    """What a situation sets up."""
+
+    target: Target
+    root: Path
+    """A folder of its own, empty at first."""
+    cache: Path
+    env: dict[str, str] = field(default_factory=dict)
+    path: list[str] = field(default_factory=list)
+    """LD_LIBRARY_PATH's entries; none: the variable is not set."""
+    raw_path: str | None = None
+    """LD_LIBRARY_PATH as a whole, instead of `path`."""
+    cwd: Path | None = None
+    python: Path | None = None
+    """Another interpreter than the target's (a changed copy of the environment)."""
+    prefix: list[str] = field(default_factory=list)
+    """A command to run everything under (`unshare …`): then it is what the loader sees that changes."""
+
+    def environment(self) -> dict[str, str]:
+        """The child's whole environment."""
+        env = clean_environment(self.root)
+        devices = Path("/sys/bus/pci/devices")
+        if self.target.version < (1, 13) and devices.is_dir():
+            # 1.12 fills the memory where /sys has no NUMA node for a GPU: lend it devices that exist.
+            env["STANDIN_PCI"] = ",".join(sorted(path.name for path in devices.iterdir())[:4])
+        if self.raw_path is not None:
+            env["LD_LIBRARY_PATH"] = self.raw_path
+        elif self.path:
+            env["LD_LIBRARY_PATH"] = ":".join(self.path)
+        return {**env, **self.env}
+
+    @property
+    def interpreter(self) -> Path:
+        """The interpreter to ask."""
+        return self.python or self.target.python
+
+    def driver(self, *, cuda: bool = True, nvml: bool = True) -> Path:
+        """Put the stand-in driver on LD_LIBRARY_PATH."""
+        folder = standins.driver(self.root / "driver", self.cache, cuda=cuda, nvml=nvml)
+        self.path.append(str(folder))
+        return folder
+
+    def one(self, folder: Path, name: str, /, **how: Any) -> Path:
+        """A stand-in of one library that this TF asks for, with the symbols that it wants."""
+        symbols = set(self.target.symbols.get("lib" + stem(name), frozenset()))
+        return standins.library(folder / name, self.cache, symbols=symbols, **how)
+
+    def libraries(self, folder: Path | None = None, *, without: Iterable[str] = ()) -> Path:
+        """Stand-ins of all the libraries but those stems, in a folder that is *not* put on a path."""
+        folder = folder or self.root / "cuda"
+        folder.mkdir(parents=True, exist_ok=True)
+        left_out = set(without)
+        for soname in self.target.required:
+            if stem(soname) not in left_out:
+                self.one(folder, soname)
+        return folder
+
+    def everything(self, *, without: Iterable[str] = ()) -> Path:
+        """The driver and all the libraries but those, on LD_LIBRARY_PATH; the libraries' folder."""
+        self.driver()
+        folder = self.libraries(without=without)
+        self.path.append(str(folder))
+        return folder
+
+    def copy_environment(self) -> Path:
+        """A copy of the environment to change: TF hard-linked, the rest symlinked; its site-packages.
+
+        Symlinks will not do for TF: `$ORIGIN/../../nvidia` would lead out of the copy.
+        """
+        target = self.target
+        copy = self.root / "env"
+        site = copy / target.site.relative_to(target.root)
+        site.mkdir(parents=True)
+        (copy / "bin").mkdir()
+        for path in (target.root / "bin").iterdir():
+            if path.name.startswith("python"):
+                (copy / "bin" / path.name).symlink_to(path.readlink() if path.is_symlink() else path)
+        if (target.root / "pyvenv.cfg").exists():
+            shutil.copyfile(target.root / "pyvenv.cfg", copy / "pyvenv.cfg")
+        for path in target.site.iterdir():
+            if path.name in {"tensorflow", "tensorflow_core", "nvidia"}:
+                shutil.copytree(path, site / path.name, symlinks=True, copy_function=_link)
+            else:
+                (site / path.name).symlink_to(path)
+        self.python = copy / "bin" / target.python.name
+        return site
+
+    def wheels(self, site: Path, *, without: Iterable[str] = ()) -> None:
+        """Stand-ins of all the libraries but those stems, laid out as NVIDIA's wheels are."""
+        left_out = set(without)
+        for soname in self.target.required:
+            name = stem(soname)
+            if name not in left_out:
+                self.one(site / "nvidia" / WHEEL_FOLDERS.get(name, name) / "lib", soname)
+
+    def program(self, *, rpath: str | None = None, runpath: str | None = None) -> Path:
+        """A copy of the environment whose python is a program with that DT_RPATH or DT_RUNPATH.
+
+        conda's pythons have RPATH `$ORIGIN/../lib`. Needs a shared libpython. The copy's folder.
+        """
+        site = self.copy_environment()
+        asked = subprocess.run(
+            [str(self.target.python), "-c", _ABOUT_PYTHON],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+        folder, name = asked.stdout.split()
+        python = self.root / "env" / "bin" / self.target.python.name
+        flags = [f"{folder}/{name}", f"-Wl,-rpath,{rpath or runpath}:{folder}"]
+        flags.append("-Wl,--disable-new-dtags" if rpath else "-Wl,--enable-new-dtags")
+        (self.root / "program.c").write_text(_PROGRAM, encoding="utf-8")
+        python.unlink()
+        command = [standins.tool("cc"), "-o", str(python), str(self.root / "program.c"), *flags]
+        subprocess.run(command, check=True, timeout=60)
+        self.python = python
+        return site.parents[2]
+
+    def private_mounts(self, *lines: str) -> None:
+        """Run everything in a mount namespace of its own, after these shell lines (root only)."""
+        script = self.root / "mounts.sh"
+        script.write_text("set -e\n" + "\n".join(lines) + '\nexec "$@"\n', encoding="utf-8")
+        self.prefix = ["unshare", "-m", "sh", str(script)]
+
+
+def _link(source: str, destination: str) -> None:
+    try:
+        os.link(source, destination)
+    except OSError:
+        shutil.copy2(source, destination)
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """One thing to try."""
+
+    name: str
+    group: str
+    about: str
+    prepare: Callable[[Bench], None]
+    core: bool = False
+    """Part of the short list that every TF version gets."""
+
+
+def can_mount() -> bool:
+    """Whether private mount namespaces are to be had here."""
+    unshare = shutil.which("unshare")
+    if os.geteuid() != 0 or unshare is None:
+        return False
+    return (
+        subprocess.run([unshare, "-m", "true"], capture_output=True, check=False, timeout=20).returncode == 0
+    )
+
+
+# -- The list --------------------------------------------------------------------------------------
+
+
+def situations(target: Target) -> list[Situation]:
+    """Everything to try with this TensorFlow, in a fixed order; the names are unique."""
+    listed = [
+        *_presence(target),
+        *_transitive(target),
+        *_broken(target),
+        *_driver(),
+        *_devices(),
+        *_search_path(target),
+        *_preloaded(target),
+        *_tf_switches(),
+    ]
+    if can_mount():
+        listed += _system_wide(target)
+    names = [one.name for one in listed]
+    if len(set(names)) != len(names):
+        raise AssertionError(sorted(name for name in names if names.count(name) > 1))
+    return listed
+
+
+def _presence(target: Target) -> list[Situation]:
+    listed = [
+        Situation(
+            "all-present", "presence", "everything on LD_LIBRARY_PATH", lambda b: void(b.everything()), True
+        ),
+        Situation("all-missing", "presence", "a driver and no library", lambda b: void(b.driver()), True),
+        Situation("off-path", "presence", "the libraries exist where nobody looks", _off_path, True),
+        Situation("wheels", "presence", "everything in site-packages/nvidia/*/lib", _wheels(()), True),
+        Situation(
+            "wheels-on-path", "presence", "the same, and each folder on LD_LIBRARY_PATH", _wheels_on_path
+        ),
+        Situation("wheels-no-cudnn", "presence", "wheels without cuDNN's", _wheels(("cudnn",))),
+        Situation("wheels-no-cudart", "presence", "wheels without the runtime's", _wheels(("cudart",))),
+        Situation("wheels-cusolver-linked", "presence", "cusolver symlinked beside cusparse", _wheels_linked),
+        Situation("unversioned", "presence", "only libX.so, no libX.so.N", _unversioned),
+        Situation("older-major", "presence", "another major version of everything", _older_major),
+    ]
+    for soname in target.required:
+        name = stem(soname)
+        listed.append(Situation(f"without-{name}", "presence", f"all but {soname}", _without(name), True))
+    return listed
+
+
+def void(_value: object) -> None:
+    """Do nothing with a value: `prepare` returns nothing."""
+
+
+def _off_path(b: Bench) -> None:
+    b.driver()
+    b.libraries()
+
+
+def _without(name: str) -> Callable[[Bench], None]:
+    return lambda b: void(b.everything(without=[name]))
+
+
+def _wheels(without: tuple[str, ...]) -> Callable[[Bench], None]:
+    def prepare(b: Bench) -> None:
+        b.driver()
+        b.wheels(b.copy_environment(), without=without)
+        for soname in b.target.required:
+            if stem(soname) in without:
+                for real in b.root.glob(f"env/lib/python*/site-packages/nvidia/*/lib/{soname}"):
+                    real.unlink()
+
+    return prepare
+
+
+def _wheels_on_path(b: Bench) -> None:
+    b.driver()
+    site = b.copy_environment()
+    b.wheels(site)
+    b.path += sorted(str(folder) for folder in site.glob("nvidia/*/lib"))
+
+
+def _wheels_linked(b: Bench) -> None:
+    b.driver()
+    site = b.copy_environment()
+    b.wheels(site)
+    if b.target.asks("cusolver") and b.target.asks("cusparse"):
+        soname = b.target.soname("cusolver")
+        (site / "nvidia/cusparse/lib" / soname).symlink_to(f"../../cusolver/lib/{soname}")
+
+
+def _unversioned(b: Bench) -> None:
+    b.driver()
+    folder = b.libraries()
+    for path in list(folder.iterdir()):
+        path.rename(folder / (path.name.partition(".so")[0] + ".so"))
+    b.path.append(str(folder))
+
+
+def _older_major(b: Bench) -> None:
+    b.driver()
+    folder = b.root / "cuda"
+    for soname in b.target.required:
+        standins.library(folder / (soname.partition(".so")[0] + ".so.5.5"), b.cache)
+    b.path.append(str(folder))
+
+
+# -- What a library needs itself -------------------------------------------------------------------
+
+
+def _transitive(target: Target) -> list[Situation]:
+    listed = [
+        Situation(
+            "cudnn-needs-foo",
+            "transitive",
+            "libcudnn needs a libfoo.so.1 that is nowhere",
+            _cudnn_needs(None),
+            True,
+        ),
+        Situation(
+            "cudnn-needs-foo-beside",
+            "transitive",
+            "libfoo lies beside it, and it has no RUNPATH",
+            _foo_beside(None, None),
+        ),
+        Situation(
+            "cudnn-needs-foo-runpath",
+            "transitive",
+            "…and RUNPATH $ORIGIN/more finds it",
+            _foo_beside("runpath", "$ORIGIN/more"),
+        ),
+        Situation(
+            "cudnn-needs-foo-rpath",
+            "transitive",
+            "…and RPATH ${ORIGIN}/more finds it",
+            _foo_beside("rpath", "${ORIGIN}/more"),
+        ),
+        Situation(
+            "cudnn-needs-foo-wrong-runpath",
+            "transitive",
+            "…and its RUNPATH leads elsewhere",
+            _foo_beside("runpath", "$ORIGIN/less"),
+        ),
+        Situation(
+            "cudnn-needs-foo-empty", "transitive", "libfoo.so.1 is an empty file", _cudnn_needs("empty")
+        ),
+        Situation(
+            "cudnn-needs-bar-by-foo", "transitive", "two steps away: libfoo needs libbar", _two_steps("none")
+        ),
+        Situation(
+            "cudnn-needs-bar-rpath-of-cudnn",
+            "transitive",
+            "cudnn's RPATH serves libfoo's needs",
+            _two_steps("rpath"),
+        ),
+        Situation(
+            "cudnn-needs-bar-runpath-of-cudnn",
+            "transitive",
+            "cudnn's RUNPATH does not",
+            _two_steps("runpath"),
+        ),
+        Situation(
+            "cudnn-needs-bar-already-loaded",
+            "transitive",
+            "libbar came with cudnn itself",
+            _two_steps("loaded"),
+        ),
+        Situation("cudnn-undefined-symbol", "transitive", "libcudnn wants a function nobody has", _undefined),
+        Situation("cudnn-needs-newer-glibc", "transitive", "libcudnn wants GLIBC_2.99", _newer_glibc),
+        Situation("cudnn-needs-slash", "transitive", "DT_NEEDED holds a path", _needs_slash),
+    ]
+    if target.asks("cublas"):
+        listed += [
+            Situation(
+                "cublas-needs-lt",
+                "transitive",
+                "libcublas needs its libcublasLt, which is not there",
+                _lt("gone"),
+                True,
+            ),
+            Situation(
+                "cublas-needs-lt-runpath",
+                "transitive",
+                "libcublasLt only where libcublas's RUNPATH leads",
+                _lt("runpath"),
+            ),
+            Situation("cublas-needs-lt-present", "transitive", "both are on the path", _lt("present")),
+        ]
+    if target.asks("cusolver") and target.asks("cublas"):
+        listed.append(
+            Situation(
+                "cusolver-needs-absent-cublas",
+                "transitive",
+                "one missing library fails two",
+                _solver_needs_blas,
+            )
+        )
+    return listed
+
+
+def _cudnn_needs(foo: str | None) -> Callable[[Bench], None]:
+    def prepare(b: Bench) -> None:
+        folder = b.everything(without=["cudnn"])
+        b.one(folder, b.target.soname("cudnn"), needs=["libfoo.so.1"])
+        if foo == "empty":
+            standins.empty(folder / "libfoo.so.1")
+
+    return prepare
+
+
+def _foo_beside(tag: str | None, value: str | None) -> Callable[[Bench], None]:
+    def prepare(b: Bench) -> None:
+        folder = b.everything(without=["cudnn"])
+        how: dict[str, Any] = {"needs": ["libfoo.so.1"]}
+        if tag:
+            how[tag] = value
+        b.one(folder, b.target.soname("cudnn"), **how)
+        standins.library(folder / "more" / "libfoo.so.1", b.cache)
+
+    return prepare
+
+
+def _two_steps(how: str) -> Callable[[Bench], None]:
+    def prepare(b: Bench) -> None:
+        folder = b.everything(without=["cudnn"])
+        more = folder / "more"
+        options: dict[str, Any] = {"needs": ["libfoo.so.1"]}
+        if how in {"rpath", "runpath"}:
+            options[how] = "$ORIGIN/more"
+        if how == "loaded":
+            options = {"needs": ["libbar.so.1", "libfoo.so.1"], "runpath": "$ORIGIN/more"}
+        b.one(folder, b.target.soname("cudnn"), **options)
+        standins.library((folder if how == "none" else more) / "libfoo.so.1", b.cache, needs=["libbar.so.1"])
+        if how != "none":
+            standins.library(more / "libbar.so.1", b.cache)
+
+    return prepare
+
+
+def _undefined(b: Bench) -> None:
+    folder = b.everything(without=["cudnn"])
+    b.one(folder, b.target.soname("cudnn"), imports=["nobody_has_this"])
+
+
+def _newer_glibc(b: Bench) -> None:
+    folder = b.everything(without=["cudnn"])
+    b.one(folder, b.target.soname("cudnn"), needs=["libc.so.6"], imports=["from_the_future@GLIBC_2.99"])
+
+
+def _needs_slash(b: Bench) -> None:
+    folder = b.everything(without=["cudnn"])
+    real = standins.library(folder / "more" / "libfoo.so.1", b.cache)
+    b.one(folder, b.target.soname("cudnn"), needs=[str(real)])
+
+
+def _lt_soname(target: Target) -> str:
+    if target.asks("cublasLt"):
+        return target.soname("cublasLt")
+    return target.soname("cublas").replace("libcublas", "libcublasLt")
+
+
+def _lt(how: str) -> Callable[[Bench], None]:
+    def prepare(b: Bench) -> None:
+        lt = _lt_soname(b.target)
+        folder = b.everything(without=["cublas", "cublasLt"])
+        options: dict[str, Any] = {"runpath": "$ORIGIN/lt"} if how == "runpath" else {}
+        b.one(folder, b.target.soname("cublas"), needs=[lt], **options)
+        if how != "gone":
+            b.one(folder / "lt" if how == "runpath" else folder, lt)
+
+    return prepare
+
+
+def _solver_needs_blas(b: Bench) -> None:
+    folder = b.everything(without=["cublas", "cusolver"])
+    b.one(folder, b.target.soname("cusolver"), needs=[b.target.soname("cublas")])
+
+
+# -- Files that are not what their name says -------------------------------------------------------
+
+
+def _damage(kind: str, path: Path, good: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if kind == "empty":
+        standins.empty(path)
+    elif kind == "wrong-class":
+        standins.wrong_class(path)
+    elif kind == "wrong-machine":
+        standins.wrong_machine(path)
+    elif kind == "text":
+        standins.linker_script(path)
+    elif kind == "short":
+        standins.truncated(path, good, 40)
+    elif kind == "header-only":
+        standins.truncated(path, good, 64)
+    elif kind == "first-kilobyte":
+        standins.truncated(path, good, 1024)
+    elif kind == "half":
+        standins.truncated(path, good, good.stat().st_size // 2)
+    elif kind == "directory":
+        path.mkdir()
+    elif kind == "dangling":
+        path.symlink_to("nowhere.so")
+    elif kind == "loop":
+        path.symlink_to(path.name)
+    elif kind == "folder-is-a-file":
+        path.parent.rmdir()
+        path.parent.write_text("", encoding="utf-8")
+    elif kind == "not-executable":
+        shutil.copyfile(good, path)
+        path.chmod(0o444)
+    elif kind == "zeros":
+        path.write_bytes(bytes(4096))
+    else:
+        raise ValueError(kind)
+
+
+DAMAGES = (
+    "empty",
+    "wrong-class",
+    "wrong-machine",
+    "text",
+    "short",
+    "header-only",
+    "first-kilobyte",
+    "half",
+    "directory",
+    "dangling",
+    "loop",
+    "folder-is-a-file",
+    "not-executable",
+    "zeros",
+)
+
+
+def _broken(target: Target) -> list[Situation]:
+    victim = "cudnn" if target.asks("cudnn") else stem(target.required[0])
+    core = {"empty", "wrong-class", "text"}
+    listed = []
+    for kind in DAMAGES:
+        listed.append(
+            Situation(
+                f"{victim}-{kind}-first",
+                "broken",
+                "a bad file on the path before the good one",
+                _damaged(victim, kind, alone=False),
+                kind in core,
+            )
+        )
+        if kind not in {"folder-is-a-file"}:
+            listed.append(
+                Situation(
+                    f"{victim}-{kind}",
+                    "broken",
+                    "only the bad file",
+                    _damaged(victim, kind, alone=True),
+                    kind in core,
+                )
+            )
+    listed += [
+        Situation(
+            f"{victim}-empty-last", "broken", "the good file before the bad one", _damaged_last(victim)
+        ),
+        Situation(
+            "cudart-empty-first",
+            "broken",
+            "the library that is opened at import, too",
+            _damaged("cudart", "empty", alone=False),
+        ),
+        Situation(f"{victim}-no-soname", "broken", "a library without DT_SONAME", _odd_soname(victim, "")),
+        Situation(
+            f"{victim}-other-soname",
+            "broken",
+            "a library with another DT_SONAME",
+            _odd_soname(victim, "libother.so.1"),
+        ),
+        Situation(
+            f"{victim}-symlink", "broken", "libX.so.N -> libX.so.N.1.2, as installed", _symlinked(victim)
+        ),
+    ]
+    return listed
+
+
+def _damaged(name: str, kind: str, *, alone: bool) -> Callable[[Bench], None]:
+    def prepare(b: Bench) -> None:
+        soname = b.target.soname(name)
+        good = b.one(b.root / "aside", soname)
+        _damage(kind, b.root / "bad" / soname, good)
+        b.path.append(str(b.root / "bad"))
+        b.everything(without=[name] if alone else [])
+
+    return prepare
+
+
+def _damaged_last(name: str) -> Callable[[Bench], None]:
+    def prepare(b: Bench) -> None:
+        b.everything()
+        standins.empty(b.root / "bad" / b.target.soname(name))
+        b.path.append(str(b.root / "bad"))
+
+    return prepare
+
+
+def _odd_soname(name: str, soname: str) -> Callable[[Bench], None]:
+    def prepare(b: Bench) -> None:
+        folder = b.everything(without=[name])
+        b.one(folder, b.target.soname(name), soname=soname)
+
+    return prepare
+
+
+def _symlinked(name: str) -> Callable[[Bench], None]:
+    def prepare(b: Bench) -> None:
+        folder = b.everything(without=[name])
+        soname = b.target.soname(name)
+        built = b.one(b.root / "store", soname, needs=["libfoo.so.1"], runpath="$ORIGIN")
+        built.rename(built.with_name(soname + ".1.2"))
+        (folder / soname).symlink_to(f"../store/{soname}.1.2")
+        standins.library(folder / "more" / "libfoo.so.1", b.cache)
+        standins.library(b.root / "store" / "libfoo.so.1", b.cache)
+
+    return prepare
+
+
+# -- The driver ------------------------------------------------------------------------------------
+
+INIT_ERRORS = (3, 34, 35, 36, 46, 100, 101, 802, 803, 804, 999)
+
+
+def _driver() -> list[Situation]:
+    listed = [
+        Situation("no-driver", "driver", "neither libcuda nor NVML; all the libraries", _no_driver, True),
+        Situation("no-driver-no-libraries", "driver", "nothing at all", void, True),
+        Situation("no-libcuda", "driver", "NVML without libcuda", _drivers(cuda=False, nvml=True)),
+        Situation("no-nvml", "driver", "libcuda without NVML", _drivers(cuda=True, nvml=False), True),
+        Situation("libcuda-empty", "driver", "an empty libcuda.so.1", _bad_driver("empty"), True),
+        Situation(
+            "libcuda-wrong-class-first",
+            "driver",
+            "a 32-bit libcuda.so.1, then the good one",
+            _bad_driver("wrong-class", good=True),
+        ),
+        Situation(
+            "libcuda-dangling", "driver", "libcuda.so.1 is a dangling symlink", _bad_driver("dangling")
+        ),
+        Situation(
+            "libcuda-dangling-first", "driver", "…and then the good one", _bad_driver("dangling", good=True)
+        ),
+        Situation("libcuda-unversioned", "driver", "libcuda.so without libcuda.so.1", _libcuda_unversioned),
+        Situation(
+            "stub-first",
+            "driver",
+            "the toolkit's stub as libcuda.so.1 before the driver",
+            _stub("first"),
+            True,
+        ),
+        Situation("stub-last", "driver", "the stub after the driver", _stub("last")),
+        Situation("stub-alone", "driver", "the stub and no driver", _stub("alone")),
+        Situation(
+            "stub-unversioned",
+            "driver",
+            "lib64/stubs/libcuda.so as installed, no driver",
+            _stub("unversioned"),
+        ),
+        Situation("nvml-empty", "driver", "an empty libnvidia-ml.so.1", _bad_nvml),
+        Situation("nvml-init-9", "driver", "nvmlInit: driver not loaded", _with({"STANDIN_NVML_INIT": "9"})),
+        Situation(
+            "nvml-init-18", "driver", "nvmlInit: driver/library mismatch", _with({"STANDIN_NVML_INIT": "18"})
+        ),
+        Situation("nvml-init-999", "driver", "nvmlInit: unknown error", _with({"STANDIN_NVML_INIT": "999"})),
+        Situation("driver-cuda-9", "driver", "a driver for CUDA 9.0", _with({"STANDIN_CUDA": "9000"})),
+        Situation(
+            "driver-cuda-0", "driver", "a driver that says it is for CUDA 0", _with({"STANDIN_CUDA": "0"})
+        ),
+        Situation(
+            "attributes-fail-999", "driver", "cuDeviceGetAttribute fails", _with({"STANDIN_ATTRIBUTE": "999"})
+        ),
+        Situation("context-fails-2", "driver", "no context: out of memory", _with({"STANDIN_CTX": "2"})),
+        Situation(
+            "context-fails-46", "driver", "no context: device unavailable", _with({"STANDIN_CTX": "46"})
+        ),
+    ]
+    listed += [
+        Situation(
+            f"init-{code}",
+            "driver",
+            f"cuInit returns {code}",
+            _with({"STANDIN_INIT": str(code)}),
+            code in {100, 803, 804, 999},
+        )
+        for code in INIT_ERRORS
+    ]
+    return listed
+
+
+def _with(env: Mapping[str, str]) -> Callable[[Bench], None]:
+    def prepare(b: Bench) -> None:
+        b.everything()
+        b.env.update(env)
+
+    return prepare
+
+
+def _no_driver(b: Bench) -> None:
+    b.path.append(str(b.libraries()))
+
+
+def _drivers(*, cuda: bool, nvml: bool) -> Callable[[Bench], None]:
+    def prepare(b: Bench) -> None:
+        b.driver(cuda=cuda, nvml=nvml)
+        b.path.append(str(b.libraries()))
+
+    return prepare
+
+
+def _bad_driver(kind: str, *, good: bool = False) -> Callable[[Bench], None]:
+    def prepare(b: Bench) -> None:
+        whole = standins.driver(b.root / "aside", b.cache) / standins.CUDA
+        _damage(kind, b.root / "bad" / standins.CUDA, whole)
+        b.path.append(str(b.root / "bad"))
+        b.driver(cuda=good)
+        b.path.append(str(b.libraries()))
+
+    return prepare
+
+
+def _bad_nvml(b: Bench) -> None:
+    standins.empty(b.root / "bad" / standins.NVML)
+    b.path.append(str(b.root / "bad"))
+    b.everything()
+
+
+def _libcuda_unversioned(b: Bench) -> None:
+    folder = b.driver()
+    (folder / standins.CUDA).rename(folder / "libcuda.so")
+    b.path.append(str(b.libraries()))
+
+
+def _stub(how: str) -> Callable[[Bench], None]:
+    def prepare(b: Bench) -> None:
+        stubs = b.root / "lib64" / "stubs"
+        standins.stub_driver(stubs / "libcuda.so", b.cache)
+        if how != "unversioned":
+            (stubs / standins.CUDA).symlink_to("libcuda.so")
+        if how != "last":
+            b.path.append(str(stubs))
+        b.driver(cuda=how in {"first", "last"})
+        if how == "last":
+            b.path.append(str(stubs))
+        b.path.append(str(b.libraries()))
+
+    return prepare
+
+
+# -- Devices ---------------------------------------------------------------------------------------
+
+VISIBLE = {
+    "empty": "",
+    "minus-one": "-1",
+    "0-7-1": "0,7,1",
+    "1-0": "1,0",
+    "1": "1",
+    "abc": "abc",
+    "uuid": UUIDS[1],
+    "uuid-prefix": "GPU-02",
+    "uuid-ambiguous": "GPU-",
+    "uuid-unknown": "GPU-ff",
+    "uuids": f"{UUIDS[1]},{UUIDS[0]}",
+    "uuid-then-index": f"{UUIDS[0]},1",
+    "index-then-uuid": f"0,{UUIDS[1]}",
+    "space-0": " 0",
+    "0-space-1": "0 ,1",
+    "0-comma-space-1": "0, 1",
+    "no-dev-files": "NoDevFiles",
+    "0-0": "0,0",
+    "0-minus-1-1": "0,-1,1",
+    "trailing-comma": "0,",
+    "leading-comma": ",0",
+    "0gpu": "0gpu",
+    "0-abc": "0,abc",
+    "all": "all",
+    "none": "none",
+    "void": "void",
+    "7": "7",
+    "quoted": '"0"',
+    "plus-1": "+1",
+    "hex": "0x1",
+    "space": " ",
+    "semicolon": "0;1",
+    "lower-uuid": UUIDS[0].lower(),
+}
+
+
+def _devices() -> list[Situation]:
+    core_visible = {"empty", "minus-one", "0-7-1", "1-0", "abc", "uuid"}
+    listed = [
+        Situation(f"gpus-{count}", "devices", f"{count} GPUs", _with({"STANDIN_GPUS": str(count)}), True)
+        for count in (0, 1, 2, 4)
+    ]
+    two = {"STANDIN_GPUS": "2", "STANDIN_NAME": "First;Second"}
+    listed += [
+        Situation(
+            f"visible-{name}",
+            "devices",
+            f"2 GPUs, CUDA_VISIBLE_DEVICES={value!r}",
+            _with({**two, "CUDA_VISIBLE_DEVICES": value}),
+            name in core_visible,
+        )
+        for name, value in VISIBLE.items()
+    ]
+    cards = {
+        "cc-30": ("1", "30", "132", True),
+        "cc-35": ("1", "35", "132", False),
+        "cc-37": ("1", "37", "132", False),
+        "cc-50": ("1", "50", "132", False),
+        "cc-52": ("1", "52", "132", False),
+        "cc-60": ("1", "60", "132", False),
+        "cc-120": ("1", "120", "132", False),
+        "cc-80-30": ("2", "80,30", "132", True),
+        "cc-30-80": ("2", "30,80", "132", False),
+        "cc-20": ("1", "20", "132", False),
+        "mp-132-2": ("2", "80", "132,2", False),
+        "mp-2-132": ("2", "80", "2,132", False),
+        "mp-2": ("1", "80", "2", False),
+        "mp-8-7": ("2", "80", "8,7", False),
+        "mp-7-7": ("2", "80", "7,7", False),
+        "mp-132-8": ("2", "80", "132,8", False),
+        "mp-132-7": ("2", "80", "132,7", False),
+    }
+    listed += [
+        Situation(
+            name,
+            "devices",
+            f"{gpus} GPUs, compute capability {cc}, {mp} multiprocessors",
+            _with({"STANDIN_GPUS": gpus, "STANDIN_CC": cc, "STANDIN_MP": mp}),
+            core,
+        )
+        for name, (gpus, cc, mp, core) in cards.items()
+    ]
+    listed.append(Situation("tiny-memory", "devices", "a GPU with 64 MiB", _with({"STANDIN_MEM_MIB": "64"})))
+    return listed
+
+
+# -- How LD_LIBRARY_PATH is read -------------------------------------------------------------------
+
+
+def _search_path(target: Target) -> list[Situation]:
+    forms: dict[str, tuple[str, str]] = {
+        # name: (LD_LIBRARY_PATH with {d} the driver, {c} the libraries; what it is about)
+        "path-empty-entry": ("{d}::{x}", "an empty entry is the current directory, which has the libraries"),
+        "path-leading-colon": (":{d}", "a leading colon likewise"),
+        "path-trailing-colon": ("{d}:", "a trailing colon likewise"),
+        "path-dot": ("{d}:.", "a dot"),
+        "path-semicolon": ("{d};{c}", "semicolons separate too"),
+        "path-trailing-slash": ("{d}/:{c}///", "slashes at the end"),
+        "path-nonexistent": ("{x}:{d}:{x}/y:{c}", "folders that are not there"),
+        "path-origin": (
+            "{d}:$ORIGIN/{up}/cuda",
+            "$ORIGIN, which for LD_LIBRARY_PATH is the program's folder",
+        ),
+        "path-origin-braces": ("{d}:${{ORIGIN}}/{up}/cuda", "${ORIGIN}"),
+        "path-lib-token": ("{d}:{r}/token/$LIB", "$LIB"),
+        "path-tilde": ("{d}:~/cuda", "a tilde is not expanded by the loader"),
+        "path-space": ("{d}: {c}", "a space before a folder belongs to its name"),
+        "path-with-space": ("{d}:{r}/with space", "a folder with a space in it"),
+        "path-is-file": ("{d}:{d}/libcuda.so.1:{c}", "an entry that is a file"),
+        "path-long": ("{d}:" + "/nowhere" * 200 + ":{c}", "an entry longer than any path"),
+        "path-dotdot": ("{d}:{c}/../cuda", "dots inside"),
+        "path-symlink": ("{d}:{r}/link", "a folder reached through a symlink"),
+    }
+    listed = [Situation(name, "path", about, _path_form(form)) for name, (form, about) in forms.items()]
+    listed += [
+        Situation(
+            "path-relative",
+            "path",
+            "a folder relative to the current directory",
+            _path_form("{d}:cuda", at_root=True),
+        ),
+        Situation(
+            "program-rpath", "path", "conda: the libraries where python's own RPATH leads", _program("rpath")
+        ),
+        Situation("program-runpath", "path", "a python with RUNPATH instead", _program("runpath")),
+        Situation(
+            "hwcaps-only",
+            "path",
+            "libcudnn only in glibc-hwcaps/x86-64-v2",
+            _hwcaps("glibc-hwcaps/x86-64-v2", "only"),
+        ),
+        Situation(
+            "hwcaps-broken",
+            "path",
+            "a broken one in glibc-hwcaps/x86-64-v2",
+            _hwcaps("glibc-hwcaps/x86-64-v2", "broken"),
+        ),
+        Situation(
+            "hwcaps-v4-broken",
+            "path",
+            "a broken one in glibc-hwcaps/x86-64-v4",
+            _hwcaps("glibc-hwcaps/x86-64-v4", "broken"),
+        ),
+        Situation(
+            "hwcaps-unknown", "path", "libcudnn only in glibc-hwcaps/z99", _hwcaps("glibc-hwcaps/z99", "only")
+        ),
+        Situation("legacy-tls", "path", "libcudnn only in tls/", _hwcaps("tls", "only")),
+        Situation("legacy-haswell", "path", "libcudnn only in haswell/", _hwcaps("haswell", "only")),
+        Situation("legacy-x86_64", "path", "libcudnn only in x86_64/", _hwcaps("x86_64", "only")),
+    ]
+    return listed
+
+
+def _path_form(form: str, *, at_root: bool = False) -> Callable[[Bench], None]:
+    def prepare(b: Bench) -> None:
+        folder = b.everything()
+        b.cwd = b.root if at_root else folder
+        (b.root / "with space").symlink_to(folder)
+        (b.root / "link").symlink_to(folder)
+        token = b.root / "token"
+        for name in ("lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu"):
+            (token / name).mkdir(parents=True)
+            for path in folder.iterdir():
+                shutil.copyfile(path, token / name / path.name)
+        program = Path(os.path.realpath(b.interpreter)).parent
+        up = os.path.relpath(b.root, program)
+        b.raw_path = form.format(d=b.root / "driver", c=folder, x=b.root / "nowhere", r=b.root, up=up)
+
+    return prepare
+
+
+def _program(tag: str) -> Callable[[Bench], None]:
+    def prepare(b: Bench) -> None:
+        b.driver()
+        environment = b.program(**{tag: "$ORIGIN/../lib"})
+        b.libraries(environment / "lib")
+
+    return prepare
+
+
+def _hwcaps(sub: str, how: str) -> Callable[[Bench], None]:
+    def prepare(b: Bench) -> None:
+        soname = b.target.soname("cudnn")
+        folder = b.everything(without=["cudnn"] if how == "only" else [])
+        if how == "only":
+            b.one(folder / sub, soname)
+        else:
+            standins.empty(folder / sub / soname)
+
+    return prepare
+
+
+# -- Libraries that are in the process before TF asks ----------------------------------------------
+
+
+def _preloaded(target: Target) -> list[Situation]:
+    return [
+        Situation("preload-all", "preloaded", "LD_PRELOAD of every library by its path", _preload("all")),
+        Situation(
+            "preload-by-soname",
+            "preloaded",
+            "LD_PRELOAD of a file with another name and the right soname",
+            _preload("renamed"),
+        ),
+        Situation(
+            "preload-no-soname",
+            "preloaded",
+            "LD_PRELOAD of the right name without a soname",
+            _preload("no-soname"),
+        ),
+        Situation(
+            "preload-missing", "preloaded", "LD_PRELOAD of something that is not there", _preload("missing")
+        ),
+        Situation(
+            "preload-wrong-order",
+            "preloaded",
+            "LD_PRELOAD of a good one, an empty one on the path",
+            _preload("guards"),
+        ),
+        Situation(
+            "sitecustomize-cdll", "preloaded", "sitecustomize opens every library with ctypes", _sitecustomize
+        ),
+    ]
+
+
+def _preload(how: str) -> Callable[[Bench], None]:
+    def prepare(b: Bench) -> None:
+        b.driver()
+        if how == "missing":
+            b.path.append(str(b.libraries()))
+            b.env["LD_PRELOAD"] = str(b.root / "nowhere.so")
+            return
+        if how == "all":
+            folder = b.libraries()
+            b.env["LD_PRELOAD"] = ":".join(str(folder / name) for name in b.target.required)
+            return
+        soname = b.target.soname("cudnn")
+        b.path.append(str(b.libraries(without=["cudnn"])))
+        if how == "guards":
+            standins.empty(b.root / "bad" / soname)
+            b.path.insert(0, str(b.root / "bad"))
+        aside = b.root / "aside"
+        built = b.one(aside, soname, soname="" if how == "no-soname" else soname)
+        if how == "renamed":
+            built = built.rename(aside / "anything.so")
+        b.env["LD_PRELOAD"] = str(built)
+
+    return prepare
+
+
+def _sitecustomize(b: Bench) -> None:
+    b.driver()
+    folder = b.libraries()
+    code = "import ctypes\n" + "".join(f"ctypes.CDLL({str(folder / name)!r})\n" for name in b.target.required)
+    (b.root / "custom").mkdir()
+    (b.root / "custom" / "sitecustomize.py").write_text(code, encoding="utf-8")
+    b.env["PYTHONPATH"] = str(b.root / "custom")
+
+
+# -- TF's own switches -----------------------------------------------------------------------------
+
+
+def _tf_switches() -> list[Situation]:
+    mixed = {"STANDIN_GPUS": "2", "STANDIN_MP": "132,2"}
+    switches = {
+        "min-mp-1": {**mixed, "TF_MIN_GPU_MULTIPROCESSOR_COUNT": "1"},
+        "min-mp-2": {**mixed, "TF_MIN_GPU_MULTIPROCESSOR_COUNT": "2"},
+        "min-mp-200": {**mixed, "TF_MIN_GPU_MULTIPROCESSOR_COUNT": "200"},
+        "min-mp-200-one-gpu": {"TF_MIN_GPU_MULTIPROCESSOR_COUNT": "200"},
+        "min-mp-abc": {**mixed, "TF_MIN_GPU_MULTIPROCESSOR_COUNT": "abc"},
+        "min-mp-empty": {**mixed, "TF_MIN_GPU_MULTIPROCESSOR_COUNT": ""},
+        "min-mp-0": {**mixed, "TF_MIN_GPU_MULTIPROCESSOR_COUNT": "0"},
+        "allow-growth": {"TF_FORCE_GPU_ALLOW_GROWTH": "true"},
+        "device-order-pci": {"STANDIN_GPUS": "2", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
+        "device-order-nonsense": {"STANDIN_GPUS": "2", "CUDA_DEVICE_ORDER": "NONSENSE"},
+        "xla-devices": {"TF_XLA_FLAGS": "--tf_xla_enable_xla_devices"},
+        "xla-flags-unknown": {"XLA_FLAGS": "--no_such_flag"},
+        "per-process-memory": {"TF_GPU_ALLOCATOR": "cuda_malloc_async"},
+        "misspelt-visible": {"CUDA_VISIBLE_DEVIES": "-1"},
+        "nvidia-visible": {"NVIDIA_VISIBLE_DEVICES": "void"},
+        "hip-visible": {"HIP_VISIBLE_DEVICES": "-1"},
+        "rocr-visible": {"ROCR_VISIBLE_DEVICES": "-1"},
+        "virtual-device-list": {"TF_GPU_VISIBLE_DEVICE_LIST": "-1", "VISIBLE_DEVICE_LIST": "-1"},
+        "device-schedule-nonsense": {"TF_CUDA_PLATFORM_GPU_DEVICE_SCHEDULE": "nonsense"},
+        "device-types-cpu": {"TF_ENABLED_DEVICE_TYPES": "CPU"},
+        "device-types-gpu": {"TF_ENABLED_DEVICE_TYPES": "GPU"},
+        "device-types-cpu-gpu": {"TF_ENABLED_DEVICE_TYPES": "CPU,GPU"},
+        "device-types-lower": {"TF_ENABLED_DEVICE_TYPES": "cpu,gpu"},
+        "device-types-spaces": {"TF_ENABLED_DEVICE_TYPES": "CPU, GPU"},
+        "device-types-empty": {"TF_ENABLED_DEVICE_TYPES": ""},
+        "device-types-xla": {"TF_ENABLED_DEVICE_TYPES": "XLA_GPU"},
+        "mps-pipe": {"CUDA_MPS_PIPE_DIRECTORY": "/nowhere"},
+        "bind-now": {"LD_BIND_NOW": "1"},
+    }
+    return [
+        Situation(f"switch-{name}", "switches", " ".join(f"{k}={v}" for k, v in env.items()), _with(env))
+        for name, env in switches.items()
+    ]
+
+
+# -- What is system-wide: only in a mount namespace of its own -------------------------------------
+
+
+def _system_wide(target: Target) -> list[Situation]:
+    return [
+        Situation(
+            "cache-all", "system", "every library and the driver in /etc/ld.so.cache alone", _cached("all")
+        ),
+        Situation(
+            "cache-libraries",
+            "system",
+            "the driver on the path, the libraries in the cache",
+            _cached("libraries"),
+        ),
+        Situation("cache-stale", "system", "the cache names files that are gone", _cached("stale")),
+        Situation(
+            "cache-path-empty-file",
+            "system",
+            "in the cache; an empty file on LD_LIBRARY_PATH",
+            _cached("empty-on-path"),
+        ),
+        Situation(
+            "cache-path-wrong-class",
+            "system",
+            "in the cache; a 32-bit file on LD_LIBRARY_PATH",
+            _cached("class-on-path"),
+        ),
+        Situation(
+            "cache-broken", "system", "libcudnn in the cache became an empty file", _cached("became-empty")
+        ),
+        Situation(
+            "conf-without-cache",
+            "system",
+            "ld.so.conf names the folder, nobody ran ldconfig",
+            _cached("not-run"),
+        ),
+        Situation("cache-gone", "system", "no cache, the libraries on LD_LIBRARY_PATH", _cached("no-cache")),
+        Situation("default-folder", "system", "the libraries in /usr/lib", _default_folder),
+    ]
+
+
+def _cached(how: str) -> Callable[[Bench], None]:
+    def prepare(b: Bench) -> None:
+        soname = b.target.soname("cudnn")
+        folder = b.libraries()
+        if how == "all":
+            standins.driver(folder, b.cache)
+        else:
+            b.driver()
+        conf, cache = b.root / "ld.so.conf", b.root / "ld.so.cache"
+        listed = "" if how in {"not-run", "no-cache"} else f"{folder}\n"
+        conf.write_text(f"{listed}include /etc/ld.so.conf.d/*.conf\n", encoding="utf-8")
+        subprocess.run(["/sbin/ldconfig", "-X", "-f", str(conf), "-C", str(cache)], check=True, timeout=60)
+        lines = [f"mount --bind {cache} /etc/ld.so.cache"]
+        if how == "not-run":
+            conf.write_text(f"{folder}\ninclude /etc/ld.so.conf.d/*.conf\n", encoding="utf-8")
+        if how != "no-cache":
+            lines.append(f"mount --bind {conf} /etc/ld.so.conf")
+        else:
+            lines = ["mount --bind /dev/null /etc/ld.so.cache"]
+            b.path.append(str(folder))
+        if how == "stale":
+            shutil.rmtree(folder)
+        if how == "became-empty":
+            standins.empty(folder / soname)
+        if how == "empty-on-path":
+            standins.empty(b.root / "bad" / soname)
+            b.path.insert(0, str(b.root / "bad"))
+        if how == "class-on-path":
+            standins.wrong_class(b.root / "bad" / soname)
+            b.path.insert(0, str(b.root / "bad"))
+        b.private_mounts(*lines)
+
+    return prepare
+
+
+def _default_folder(b: Bench) -> None:
+    b.driver()
+    folder = b.libraries()
+    b.private_mounts(
+        f"mkdir -p {b.root}/over {b.root}/layers",
+        f"mount -t tmpfs none {b.root}/layers && mkdir {b.root}/layers/up {b.root}/layers/work",
+        f"cp -a {folder}/. {b.root}/layers/up/",
+        f"cd {b.root}/layers",
+        "mount -t overlay overlay -o lowerdir=/usr/lib,upperdir=up,workdir=work /usr/lib",
+    )

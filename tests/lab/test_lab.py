@@ -1,0 +1,336 @@
+"""The lab itself: the stand-ins answer as the real things do, and TensorFlow's logs are read right.
+
+No TensorFlow is needed here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from elftools.elf.dynamic import DynamicSection
+from elftools.elf.elffile import ELFFile
+
+from lab import standins
+from lab.situations import UUIDS, VISIBLE
+from lab.truth import Failure, failures_in, judge, stem
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the stand-ins are ELF"),
+    pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler"),
+]
+
+_ASK = r"""
+import ctypes, json, os
+out = {}
+cuda = ctypes.CDLL("libcuda.so.1")
+count = ctypes.c_int(-1)
+out["before"] = cuda.cuDeviceGetCount(ctypes.byref(count))
+out["init"] = cuda.cuInit(0)
+name = ctypes.c_char_p()
+out["known"] = cuda.cuGetErrorName(out["init"], ctypes.byref(name))
+out["error"] = (name.value or b"").decode()
+cuda.cuDeviceGetCount(ctypes.byref(count))
+out["count"] = count.value
+out["devices"] = []
+for ordinal in range(max(count.value, 0)):
+    device, text, uuid = ctypes.c_int(), ctypes.create_string_buffer(64), ctypes.create_string_buffer(16)
+    memory, value = ctypes.c_size_t(), ctypes.c_int()
+    cuda.cuDeviceGet(ctypes.byref(device), ordinal)
+    row = {}
+    cuda.cuDeviceGetName(text, 64, device)
+    row["name"] = text.value.decode()
+    cuda.cuDeviceGetPCIBusId(text, 64, device)
+    row["pci"] = text.value.decode()
+    cuda.cuDeviceGetUuid(uuid, device)
+    row["uuid"] = uuid.raw.hex()
+    cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
+    row["mib"] = memory.value >> 20
+    for key, attribute in (("major", 75), ("minor", 76), ("mp", 16)):
+        cuda.cuDeviceGetAttribute(ctypes.byref(value), attribute, device)
+        row[key] = value.value
+    out["devices"].append(row)
+nvml = ctypes.CDLL("libnvidia-ml.so.1")
+out["nvml"] = nvml.nvmlInit_v2()
+number = ctypes.c_uint()
+nvml.nvmlDeviceGetCount_v2(ctypes.byref(number))
+out["nvml_count"] = number.value
+handle, text = ctypes.c_void_p(), ctypes.create_string_buffer(96)
+out["nvml_names"] = []
+for index in range(number.value):
+    nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle))
+    nvml.nvmlDeviceGetName(handle, text, 96)
+    row = [text.value.decode()]
+    nvml.nvmlDeviceGetUUID(handle, text, 96)
+    row.append(text.value.decode())
+    out["nvml_names"].append(row)
+print(json.dumps(out))
+"""
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def drivers(cache: Path) -> Path:
+    return standins.driver(cache / "driver", cache)
+
+
+def ask(drivers: Path, **env: str) -> dict[str, Any]:
+    """What the stand-in driver and NVML say."""
+    child = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(drivers), **env}
+    done = subprocess.run(
+        [sys.executable, "-c", _ASK], env=child, capture_output=True, text=True, check=True, timeout=60
+    )
+    return dict(json.loads(done.stdout))
+
+
+def opens(library: str, *folders: Path, **env: str) -> str:
+    """dlerror's text, or "" where the library opens."""
+    code = f"import ctypes\ntry: ctypes.CDLL({library!r})\nexcept OSError as error: print(error)"
+    child = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": ":".join(map(str, folders)), **env}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=child, capture_output=True, text=True, check=True, timeout=60
+    )
+    return done.stdout.strip()
+
+
+def test_driver_has_a_list_for_each_property(drivers: Path) -> None:
+    said = ask(
+        drivers,
+        STANDIN_GPUS="3",
+        STANDIN_NAME="A;B b",
+        STANDIN_CC="80,30",
+        STANDIN_MEM_MIB="100,200,300",
+        STANDIN_MP="132,2",
+    )
+    assert said["before"] == 3  # CUDA_ERROR_NOT_INITIALIZED
+    assert [d["name"] for d in said["devices"]] == ["A", "B b", "B b"]
+    assert [(d["major"], d["minor"]) for d in said["devices"]] == [(8, 0), (3, 0), (3, 0)]
+    assert [d["mib"] for d in said["devices"]] == [100, 200, 300]
+    assert [d["mp"] for d in said["devices"]] == [132, 2, 2]
+    assert [d["pci"] for d in said["devices"]] == ["0000:01:00.0", "0000:02:00.0", "0000:03:00.0"]
+    assert said["nvml_names"] == [["A", UUIDS[0]], ["B b", UUIDS[1]], ["B b", UUIDS[2]]]
+
+
+VISIBLE_TO = {
+    "": [],
+    "-1": [],
+    "abc": [],
+    "NoDevFiles": [],
+    "none": [],
+    "0,7,1": [0],
+    "1,0": [1, 0],
+    "1": [1],
+    "0,1": [0, 1],
+    "0,0": [],
+    "0,-1,1": [0],
+    " 0": [0],
+    "0 ,1": [0, 1],
+    "0, 1": [0, 1],
+    "0gpu": [0],
+    "0,": [0],
+    ",0": [],
+    "0;1": [0],
+    "7": [],
+    UUIDS[1]: [1],
+    "GPU-02": [1],
+    "GPU-": [],
+    "GPU-ff": [],
+    f"{UUIDS[1]},{UUIDS[0]}": [1, 0],
+    f"{UUIDS[0]},1": [0],
+    f"0,{UUIDS[1]}": [0],
+    f"{UUIDS[0]},GPU-01": [],
+}
+
+
+@pytest.mark.parametrize("value", VISIBLE_TO)
+def test_visible_devices(drivers: Path, value: str) -> None:
+    said = ask(drivers, STANDIN_GPUS="2", STANDIN_NAME="zero;one", CUDA_VISIBLE_DEVICES=value)
+    wanted = VISIBLE_TO[value]
+    assert [d["name"] for d in said["devices"]] == [("zero", "one")[index] for index in wanted]
+    assert [d["pci"] for d in said["devices"]] == [f"0000:0{index + 1}:00.0" for index in wanted]
+    assert said["init"] == (0 if wanted else 100)
+    assert said["nvml_count"] == 2
+
+
+def test_situations_have_no_value_twice() -> None:
+    assert len(set(VISIBLE.values())) == len(VISIBLE)
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        (3, "CUDA_ERROR_NOT_INITIALIZED"),
+        (35, "CUDA_ERROR_INSUFFICIENT_DRIVER"),
+        (100, "CUDA_ERROR_NO_DEVICE"),
+        (803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"),
+        (804, "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE"),
+        (999, "CUDA_ERROR_UNKNOWN"),
+    ],
+)
+def test_init_errors_have_names(drivers: Path, code: int, name: str) -> None:
+    said = ask(drivers, STANDIN_INIT=str(code))
+    assert (said["init"], said["known"], said["error"], said["count"]) == (code, 0, name, -1)
+
+
+def test_nvml_fails_on_demand(drivers: Path) -> None:
+    assert ask(drivers, STANDIN_NVML_INIT="18")["nvml"] == 18
+
+
+def test_stub_driver_says_34(cache: Path, drivers: Path, tmp_path: Path) -> None:
+    standins.stub_driver(tmp_path / standins.CUDA, cache)
+    child = {"LD_LIBRARY_PATH": f"{tmp_path}:{drivers}"}
+    code = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=child, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "34"
+    assert standins.defined_symbols(tmp_path / standins.CUDA) >= {"cuDeviceGet", "cuLaunchKernel"}
+
+
+def test_library_has_what_was_asked(cache: Path, tmp_path: Path) -> None:
+    path = standins.library(
+        tmp_path / "libcublas.so.10.0",
+        cache,
+        needs=["libfoo.so.1", "libbar.so.2"],
+        runpath="$ORIGIN/x",
+        symbols=["plain", "old@V_1", "new@V_2"],
+    )
+    with path.open("rb") as stream:
+        elf = ELFFile(stream)
+        dynamic = elf.get_section_by_name(".dynamic")
+        assert isinstance(dynamic, DynamicSection)
+        tags: list[tuple[str, Any]] = [(tag.entry.d_tag, tag) for tag in dynamic.iter_tags()]
+        needed = [tag.needed for name, tag in tags if name == "DT_NEEDED"]
+        assert needed == ["libfoo.so.1", "libbar.so.2"]
+        assert [tag.soname for name, tag in tags if name == "DT_SONAME"] == ["libcublas.so.10.0"]
+        assert [tag.runpath for name, tag in tags if name == "DT_RUNPATH"] == ["$ORIGIN/x"]
+        assert not [name for name, _ in tags if name == "DT_RPATH"]
+    assert standins.defined_symbols(path) >= {"plain", "old", "new"}
+
+
+def test_rpath_and_no_soname(cache: Path, tmp_path: Path) -> None:
+    path = standins.library(tmp_path / "libx.so", cache, soname="", rpath="/nowhere")
+    with path.open("rb") as stream:
+        dynamic = ELFFile(stream).get_section_by_name(".dynamic")
+        assert isinstance(dynamic, DynamicSection)
+        names = {tag.entry.d_tag for tag in dynamic.iter_tags()}
+    assert "DT_RPATH" in names
+    assert not names & {"DT_RUNPATH", "DT_SONAME", "DT_NEEDED"}
+
+
+def test_wanted_symbols_keep_versions(cache: Path, tmp_path: Path) -> None:
+    path = standins.library(
+        tmp_path / "liblike_tf.so",
+        cache,
+        needs=["libcublas.so.10.0"],
+        imports=["cublasSgemm_v2@libcublas.so.10.0", "cudnnCreate", "cuInit", "__cudaRegisterFatBinary"],
+    )
+    wanted = standins.wanted_symbols([path])
+    assert wanted == {
+        "libcublas": {"cublasSgemm_v2@libcublas.so.10.0"},
+        "libcudnn": {"cudnnCreate"},
+        "libcuda": {"cuInit"},
+        "libcudart": {"__cudaRegisterFatBinary"},
+    }
+    assert standins.lacking_in_driver([path], cache) == set()
+    folder = tmp_path / "cuda"
+    for name, symbols in wanted.items():
+        soname = {"libcublas": "libcublas.so.10.0"}.get(name, f"{name}.so")
+        standins.library(folder / soname, cache, symbols=symbols)
+    preload = ":".join(str(folder / f"{name}.so") for name in ("libcudnn", "libcuda", "libcudart"))
+    assert opens(path.name, tmp_path, folder, LD_PRELOAD=preload) == ""
+    assert "cudnnCreate" in opens(path.name, tmp_path, folder) or "undefined symbol" in opens(
+        path.name, tmp_path, folder
+    )
+
+
+def test_what_is_no_library_does_not_open(cache: Path, tmp_path: Path) -> None:
+    good = standins.library(tmp_path / "good" / "libx.so.1", cache)
+    made = {
+        "file too short": standins.empty(tmp_path / "empty" / "libx.so.1"),
+        "invalid ELF header": standins.linker_script(tmp_path / "text" / "libx.so.1"),
+        "wrong ELF class: ELFCLASS32": standins.wrong_class(tmp_path / "class" / "libx.so.1"),
+        "cannot open shared object file": standins.wrong_machine(tmp_path / "machine" / "libx.so.1"),
+        "cannot read file data": standins.truncated(tmp_path / "cut" / "libx.so.1", good, 64),
+    }
+    for message, path in made.items():
+        assert message in opens("libx.so.1", path.parent)
+        # The wrong kind is passed over; a broken file ends the search.
+        goes_on = path.parent.name in {"class", "machine"}
+        assert (opens("libx.so.1", path.parent, good.parent) == "") is goes_on
+
+
+NO_FILE = "cannot open shared object file: No such file or directory"
+NO_VERSION = "/lib/libc.so.6: version `GLIBC_2.99' not found (required by /c/libcudnn.so.9)"
+LOGS = {
+    "1.14": (
+        (
+            f"dso_loader.cc:53] Could not dlopen library 'libcudnn.so.7'; dlerror: libfoo.so.1: {NO_FILE}; "
+            "LD_LIBRARY_PATH: /a:/b"
+        ),
+        Failure("libcudnn.so.7", "libfoo.so.1", f"libfoo.so.1: {NO_FILE}"),
+    ),
+    "2.4": (
+        (
+            "dso_loader.cc:60] Could not load dynamic library 'libcublas.so.11'; "
+            "dlerror: /bad/libcublas.so.11: file too short; LD_LIBRARY_PATH: /bad"
+        ),
+        Failure("libcublas.so.11", "libcublas.so.11", "/bad/libcublas.so.11: file too short"),
+    ),
+    "2.15, no LD_LIBRARY_PATH": (
+        f"Could not load dynamic library 'libcudart.so.12'; dlerror: libcudart.so.12: {NO_FILE}",
+        Failure("libcudart.so.12", "libcudart.so.12", f"libcudart.so.12: {NO_FILE}"),
+    ),
+    "a version": (
+        f"Could not load dynamic library 'libcudnn.so.9'; dlerror: {NO_VERSION}",
+        Failure("libcudnn.so.9", "libc.so.6", NO_VERSION),
+    ),
+    "1.0": (
+        "dso_loader.cc:126] Couldn't open CUDA library libcufft.so.8.0. LD_LIBRARY_PATH: /a",
+        Failure("libcufft.so.8.0", "libcufft.so.8.0", ""),
+    ),
+}
+
+
+@pytest.mark.parametrize("log", LOGS)
+def test_failures_in(log: str) -> None:
+    text, failure = LOGS[log]
+    assert failures_in(f"before\n{text}\n{text}\nafter\n") == [failure]
+
+
+def test_judge_import_error() -> None:
+    error = (
+        "Traceback:\nImportError: libcublas.so.10.0: cannot open shared object file: No such file\n\nFailed\n"
+    )
+    truth = judge({"stage": "import", "error": error, "tensorflow": None}, "", 0, 1.0)
+    assert (truth.import_ok, truth.gpu_registered, truth.gpu_count) == (False, False, 0)
+    assert truth.missing_libraries == truth.really_missing == ["libcublas.so.10.0"]
+
+
+def test_judge_crash() -> None:
+    truth = judge({"stage": "list", "tensorflow": "2.4.4", "count": None}, "", -7, 1.0)
+    assert (truth.import_ok, truth.gpu_registered, truth.crashed) == (True, False, "SIGBUS")
+
+
+def test_judge_leaves_tensorrt_out() -> None:
+    log = "Could not load dynamic library 'libnvinfer.so.7'; dlerror: libnvinfer.so.7: cannot open\n"
+    truth = judge({"stage": "done", "tensorflow": "2.10.1", "count": 1}, log, 0, 1.0)
+    assert truth.missing_libraries == []
+    assert [failure.opened for failure in truth.failures] == ["libnvinfer.so.7"]
+
+
+def test_stem() -> None:
+    assert stem("/x/libcublasLt.so.12") == "cublasLt"
+    assert stem("libnvidia-ml.so.1") == "nvidia-ml"
