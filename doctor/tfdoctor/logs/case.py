@@ -1,0 +1,131 @@
+"""A log with what follows from it, ready to be judged; and what a judgement is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from tfdoctor.findings import Cause
+from tfdoctor.logs.deduce import Device, Origin, devices, origin
+from tfdoctor.logs.libraries import Missing, is_cupti, is_driver, missing_libraries, stem_of
+
+if TYPE_CHECKING:
+    from tfdoctor.compat import Compat
+    from tfdoctor.logs.events import Event, Log
+
+__all__ = ["LIBRARY_CAUSES", "Case", "Decision"]
+
+LIBRARY_CAUSES = (Cause.LIBS_WRONG_VERSION, Cause.LIBS_NOT_INSTALLED, Cause.LIBS_NOT_ON_PATH)
+REGISTRATION = frozenset({"cudart", "cublas", "cufft", "cusolver", "cusparse", "cudnn"})
+"""What every release from 1.14 on opens before it registers a GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The root cause, what shows it, and what else it could be."""
+
+    cause: Cause
+    events: tuple[Event, ...] = ()
+    maybe: tuple[Cause, ...] = ()
+    """Other causes that this log does not rule out."""
+    note: str = ""
+    """What is particular to this log, as sentences."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A log with what follows from it; nothing here does I/O."""
+
+    log: Log
+    compat: Compat
+
+    @cached_property
+    def origin(self) -> Origin:
+        return origin(self.log, self.compat)
+
+    @cached_property
+    def devices(self) -> tuple[Device, ...]:
+        return devices(self.log, self.compat)
+
+    @cached_property
+    def missing(self) -> tuple[Missing, ...]:
+        return missing_libraries(self.log)
+
+    @cached_property
+    def created(self) -> Event | None:
+        """The last message that shows a registered GPU."""
+        return self.log.last("device-created", "device-created-part", "gpu-listed")
+
+    @cached_property
+    def ready(self) -> int:
+        """The place of the last message after which nothing stands between TensorFlow and the GPU; -1 without one.
+
+        Weaker than `created`: every library was opened, or the cards were taken, and no skipping followed.
+        """
+        place = max((event.order for event in self.log.of("devices-visible")), default=-1)
+        opened = {stem_of(event.get("soname")): event.order for event in self.log.of("dso-opened")}
+        card = {"cuda", "nvcuda"} & opened.keys() or self.log.has("device-found", "numa")
+        if card and opened.keys() >= REGISTRATION:
+            place = max(place, *(opened[stem] for stem in REGISTRATION))
+        skipped = self.log.last("registration-skipped", "device-ignored", "amd-ignored")
+        return place if skipped is None or skipped.order < place or self.others_left else -1
+
+    @cached_property
+    def others_left(self) -> bool:
+        """Whether TensorFlow left out some cards and took others."""
+        ignored = {int(event.get("index")) for event in self.log.of("device-ignored")}
+        found = {int(event.get("index")) for event in self.log.of("device-found")}
+        return bool(ignored) and bool((found | set(range(max(ignored)))) - ignored)
+
+    @cached_property
+    def toolkit(self) -> tuple[Missing, ...]:
+        """What is missing of CUDA and cuDNN itself, after the last GPU was registered.
+
+        Before 1.14 a GPU was registered without cuDNN, too.
+        """
+        after = self.created.order if self.created is not None else -1
+        return tuple(
+            m
+            for m in self.missing
+            if not is_driver(m.soname)
+            and not is_cupti(m.soname)
+            and (m.event.id == "dso-failed-old" or (m.event.id == "dso-failed" and m.event.order > after))
+        )
+
+    @cached_property
+    def hidden(self) -> Event | None:
+        """Where CUDA_VISIBLE_DEVICES is shown to hide every GPU."""
+        for event in self.log.of("visible-devices"):
+            value = event.fields.get("value", event.fields.get("set"))
+            if value is None or event.text.lstrip("# $").startswith("NVIDIA"):
+                continue
+            if value.strip("\"'") in ("", "-1", "none", "None", "NoDevFiles"):
+                return event
+        return None
+
+    def answers(self, question: str, answer: str) -> bool:
+        """Whether a question to TensorFlow is followed by this answer, on one of the next lines."""
+        lines = {event.line for event in self.log.of("answer-line") if event.get("answer") == answer}
+        return any(lines & {e.line + 1, e.line + 2} for e in self.log.of(question))
+
+    def in_container(self) -> bool:
+        return self.log.has("container-hint")
+
+    def says(self, *ids: str) -> tuple[Event, ...]:
+        """The first two events of each of these, as evidence."""
+        return tuple(event for name in ids for event in self.log.of(name)[:2])
+
+    def capability(self) -> str | None:
+        """The compute capability of the card that the log is about."""
+        for device in reversed(self.devices):
+            if device.compute_capability:
+                return device.compute_capability
+        event = self.log.last("jit-from-ptx")
+        if event is not None and event.get("cc"):
+            return event.get("cc")
+        event = self.log.last("device-properties")
+        if event is None:
+            return None
+        both = f"{event.get('major')}.{event.get('minor')}" if event.get("major") else None
+        return event.get("cc") or event.get("xcc") or both

@@ -1,0 +1,204 @@
+"""What a log tells of the TensorFlow that wrote it: its version, its era, its CUDA, its devices."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tfdoctor import versions
+from tfdoctor.logs.libraries import is_driver, is_tensorrt, matters, stem_of
+
+if TYPE_CHECKING:
+    from tfdoctor.compat import Compat, Release
+    from tfdoctor.logs.events import Log
+
+__all__ = ["Device", "Origin", "card_memory", "devices", "origin"]
+
+_FORMATS: tuple[tuple[str, str, str], ...] = (
+    ("core/common_runtime/gpu/gpu_init", "0.5", "0.12"),
+    ("external/local_xla/xla/tsl", "2.17", ""),
+    ("external/local_xla", "2.15", ""),
+    ("external/local_tsl", "2.15", "2.18"),
+    ("tensorflow/tsl", "2.11", "2.14"),
+    ("tensorflow/compiler/xla/stream_executor", "2.11", "2.14"),
+    ("tensorflow/stream_executor/dso_loader", "0.5", "1.13"),
+    ("tensorflow/stream_executor/platform/default", "1.14", "2.10"),
+    ("tensorflow/stream_executor/cuda", "0.5", "2.10"),
+)
+"""Part of a source path → the first and last minor release whose messages have it."""
+_MESSAGES: tuple[tuple[str, str, str], ...] = (
+    ("dso-failed-old", "0.5", "1.13"),
+    ("dso-failed", "1.14", ""),
+    ("cudart-stub-note", "1.15", "2.11"),
+    ("cuda-not-found", "2.12", ""),
+    ("cuda-runtime-not-loaded", "2.18", ""),
+    ("format-absl", "2.17", ""),
+    ("onednn-info", "2.9", ""),
+    ("windows-native", "2.11", ""),
+    ("factory", "2.9", ""),
+    ("xla-gpu-listed", "1.13", "2.4"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Which TensorFlow wrote a log."""
+
+    version: str | None
+    """Only where the log says it."""
+    era: str | None
+    """"2.4-2.11": the minor releases that the log can be of; one alone where only one can; None: unknown."""
+    cuda: str | None
+    """"11.2" or "11": from the names of the libraries."""
+    release: Release | None
+    """The row of compat/ for `version`, or for the newest release of the era where the sonames decide."""
+
+    @property
+    def name(self) -> str:
+        """What to call it in a sentence."""
+        if self.version is not None:
+            return f"TensorFlow {self.version}"
+        return f"TensorFlow ({self.era})" if self.era else "TensorFlow"
+
+
+def origin(log: Log, compat: Compat) -> Origin:
+    """The version that the log states, else the era to which formats and sonames belong."""
+    version = _stated(log)
+    names = _sonames(log)
+    low, high = _bounds(log)
+    rows = [row for row in compat.releases if row.gpu and not row.is_prerelease]
+    fitting = [row for row in rows if _within(row, low, high) and _has_all(row, names)]
+    cuda = _cuda(names, compat) or _cuda_of_dlls(log)
+    if version is not None:
+        nearest = compat.nearest(version)
+        return Origin(version, versions.major_minor(version), cuda or nearest.release.cuda, nearest.release)
+    if low == "" and not names:
+        return Origin(None, None, cuda, None)
+    if not fitting:
+        return Origin(None, _range(low, high), cuda, None)
+    minors = [row.minor for row in fitting]
+    newest = fitting[-1]
+    known = {row.cuda for row in fitting}
+    if cuda is None and len(known) == 1:
+        cuda = newest.cuda
+    return Origin(None, _range(minors[0], minors[-1]), cuda, newest if names else None)
+
+
+def _range(low: str, high: str) -> str | None:
+    if not low and not high:
+        return None
+    return low if low == high else f"{low}-{high}" if high else f"{low}+"
+
+
+def _stated(log: Log) -> str | None:
+    for event in reversed(log.of("tf-version")):
+        if versions.is_version(event.get("version")):
+            return event.get("version")
+    alone = [e.get("version") for e in log.of("tf-version-alone") if versions.is_version(e.get("version"))]
+    return alone[-1] if alone and len(set(alone)) == 1 else None
+
+
+def _bounds(log: Log) -> tuple[str, str]:
+    low, high = "", ""
+    spans = [(first, last) for name, first, last in _MESSAGES if log.has(name)]
+    for event in log.of("format-classic"):
+        path = event.get("path").replace("\\", "/")
+        for part, first, last in _FORMATS:
+            if path.startswith(part) or part in path:
+                spans.append((first, last))
+                break
+    for first, last in spans:
+        if not low or versions.compare(first, low) > 0:
+            low = first
+        if last and (not high or versions.compare(last, high) < 0):
+            high = last
+    if low and high and versions.compare(low, high) > 0:
+        return low, ""
+    return low, high
+
+
+def _within(row: Release, low: str, high: str) -> bool:
+    minor = row.minor
+    return (not low or versions.compare(minor, low) >= 0) and (not high or versions.compare(minor, high) <= 0)
+
+
+def _sonames(log: Log) -> list[str]:
+    """Names of Linux libraries that TensorFlow itself asked for."""
+    names = {e.get("soname") for e in log.of("dso-opened", "dso-failed")}
+    names |= {e.get("soname") for e in log.of("import-so") if not e.get("opened")}
+    wanted = (
+        name
+        for name in names
+        if re.search(r"\.so\.\d", name) and matters(name) and not is_driver(name) and not is_tensorrt(name)
+    )
+    return sorted(name for name in wanted if stem_of(name) in _REGISTRATION)
+
+
+_REGISTRATION = frozenset(
+    {"cudart", "cublas", "cublasLt", "cufft", "curand", "cusolver", "cusparse", "cudnn"}
+)
+
+
+def _has_all(row: Release, names: list[str]) -> bool:
+    return all(name in row.required_libraries for name in names)
+
+
+def _cuda(names: list[str], compat: Compat) -> str | None:
+    """The CUDA of the runtime's soname; the others keep their names from one CUDA to the next."""
+    found = [v for name in names if stem_of(name) == "cudart" for v in compat.cuda_of_soname(name)]
+    return max(found, key=versions.numbers) if found else None
+
+
+def _cuda_of_dlls(log: Log) -> str | None:
+    """cudart64_100.dll is of CUDA 10.0; cudart64_110.dll of any 11.x."""
+    for event in log.of("dso-opened", "dso-failed", "import-dll"):
+        found = re.search(r"cudart(?:64|32)_(\d{2,3})\.dll", event.get("soname"))
+        if found is not None:
+            cuda = f"{found[1][:-1]}.{found[1][-1]}"
+            return (
+                cuda if versions.compare(cuda, "11.0") < 0 else versions.major_minor(cuda).partition(".")[0]
+            )
+    return None
+
+
+# ---------------------------------------------------------------- devices
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A GPU that TensorFlow registered."""
+
+    index: int
+    name: str
+    compute_capability: str | None
+    memory_mib: int | None
+    """What TensorFlow took of its memory, not what the card has."""
+    pci_bus_id: str | None
+
+
+def devices(log: Log, compat: Compat) -> tuple[Device, ...]:
+    """Every registered GPU once, as it was registered last."""
+    found: dict[tuple[int, str], Device] = {}
+    for event in log.of("device-created"):
+        index = int(event.get("slot"))
+        memory = event.get("memory")
+        capability = event.get("cc") or _capability(event.get("name"), compat)
+        found[(index, event.get("pci"))] = Device(
+            index, event.get("name"), capability, int(memory) if memory else None, event.get("pci") or None
+        )
+    return tuple(sorted(found.values(), key=lambda device: (device.index, device.pci_bus_id or "")))
+
+
+def _capability(name: str, compat: Compat) -> str | None:
+    match = compat.gpus_named(name) if name else None
+    return match.capabilities[0] if match is not None and len(match.capabilities) == 1 else None
+
+
+def card_memory(log: Log) -> float | None:
+    """MiB of the smallest card that the log describes; None where it describes none."""
+    sizes = []
+    for event in log.of("device-memory"):
+        factor = 1024.0 if event.get("unit") == "GiB" else 1.0
+        sizes.append(float(event.get("size")) * factor)
+    return min(sizes) if sizes else None

@@ -1,0 +1,302 @@
+"""What fails at the GPU: libraries, the card, its memory, its libraries at work. One gate a cause or a family."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tfdoctor import versions
+from tfdoctor.findings import Cause
+from tfdoctor.logs.case import LIBRARY_CAUSES, Case, Decision
+from tfdoctor.logs.deduce import card_memory
+from tfdoctor.logs.libraries import is_cudnn, is_cupti, libraries_cause, search_path, stem_of
+
+if TYPE_CHECKING:
+    from tfdoctor.logs.events import Event
+
+BUSY_MIB = 1024
+"""A device made with less than this, on a card of unknown size, was made beside somebody else."""
+BUSY_SHARE = 0.35
+
+
+# ---------------------------------------------------------------- libraries
+
+
+def lazy_libraries(case: Case) -> Decision | None:
+    """Parts of cuDNN that are opened when first needed; the program ends there."""
+    lazy = [m for m in case.missing if m.event.id == "lazy-library-failed"]
+    if case.log.has("library-version"):
+        return Decision(Cause.LIBS_WRONG_VERSION, case.says("library-version"))
+    symbol = case.log.first("undefined-symbol")
+    if symbol is not None and is_cudnn(symbol.get("soname")):
+        return Decision(Cause.CUDNN_VERSION_MISMATCH, case.says("undefined-symbol"))
+    if symbol is not None:
+        return Decision(Cause.LIBS_WRONG_VERSION, case.says("undefined-symbol"))
+    if not lazy:
+        return None
+    events = tuple(m.event for m in lazy[:2])
+    inner = [m for m in lazy if m.transitive or stem_of(m.soname) == "zlibwapi"]
+    if any(stem_of(m.soname) == "cuda" for m in inner):
+        return Decision(Cause.WSL_LIBCUDA, events, (Cause.LIBS_TRANSITIVE,))
+    if inner:
+        return Decision(Cause.LIBS_TRANSITIVE, events)
+    cause = Cause.CUDNN_MISSING if is_cudnn(lazy[0].soname) else Cause.LIBS_NOT_ON_PATH
+    return Decision(cause, events, (Cause.LIBS_NOT_ON_PATH,))
+
+
+def libraries(case: Case) -> Decision | None:
+    """Registration skipped for want of libraries that are named."""
+    toolkit = case.toolkit
+    if not toolkit:
+        return None
+    cause = libraries_cause(toolkit, case.log, case.compat)
+    events = tuple(m.event for m in toolkit[:12])
+    maybe = tuple(c for c in LIBRARY_CAUSES if c is not cause)
+    path = search_path(toolkit)
+    note = ""
+    if cause is Cause.LIBS_WRONG_VERSION and path:
+        note = f"LD_LIBRARY_PATH was {path}.".replace("`", "'")
+    elif (
+        len(toolkit) == 1
+        and stem_of(toolkit[0].soname) == "cudart"
+        and not case.log.has("registration-skipped")
+    ):
+        maybe = (*maybe, Cause.NO_DRIVER)
+    return Decision(cause, events, maybe, note)
+
+
+def unlisted(case: Case) -> Decision | None:
+    """Libraries are missing and the log names none."""
+    return _skipped(
+        case, "registration-skipped", "cuda-runtime-not-loaded", "cuda-not-found", "cudart-stub-note"
+    )
+
+
+def unlisted_surely(case: Case) -> Decision | None:
+    """The same, where registration is said to be skipped: memory used by others does not matter then."""
+    return _skipped(case, "registration-skipped", "cuda-runtime-not-loaded")
+
+
+def _skipped(case: Case, *ids: str) -> Decision | None:
+    event = case.log.last(*ids)
+    if event is not None and event.id != "registration-skipped" and case.ready >= 0:
+        return None
+    if event is None or (case.created is not None and case.created.order > event.order):
+        return None
+    if case.created is not None and event.id != "registration-skipped":
+        return None
+    if case.hidden is not None:
+        return Decision(Cause.HIDDEN_BY_ENV, (case.hidden, *case.says(*ids)), (Cause.LIBS_UNLISTED,))
+    maybe: tuple[Cause, ...] = LIBRARY_CAUSES
+    if not case.log.has("registration-skipped", "cuda-runtime-not-loaded", "numa"):
+        maybe = (*maybe, Cause.NO_DRIVER, Cause.HIDDEN_BY_ENV)
+    return Decision(Cause.LIBS_UNLISTED, case.says(*ids), maybe)
+
+
+def cupti(case: Case) -> Decision | None:
+    missing = [m for m in case.missing if is_cupti(m.soname)]
+    if not missing and not case.log.has("cupti-failed"):
+        return None
+    events = (*(m.event for m in missing[:2]), *case.says("cupti-failed"))
+    return Decision(Cause.CUPTI_MISSING, events)
+
+
+# ---------------------------------------------------------------- the card
+
+
+def ignored(case: Case) -> Decision | None:
+    """Every card was left out."""
+    if case.created is not None or case.others_left:
+        return None
+    event = case.log.last("amd-ignored")
+    if event is not None:
+        return Decision(_amd(event), case.says("amd-ignored"))
+    if case.log.has("device-ignored"):
+        return Decision(Cause.GPU_TOO_OLD, case.says("device-ignored"))
+    return None
+
+
+def _amd(event: Event) -> Cause:
+    def generation(target: str) -> int:
+        digits = re.match(r"gfx(\w{1,3}?)\w\w$", target)
+        return int(digits[1]) if digits and digits[1].isdigit() else 0
+
+    have = generation(event.get("gfx"))
+    supported = [generation(word) for word in re.findall(r"gfx\w{3,5}", event.get("supported"))]
+    return Cause.GPU_TOO_OLD if supported and have < min(supported) else Cause.GPU_TOO_NEW
+
+
+def no_code(case: Case) -> Decision | None:
+    """The card is registered, or was about to be, and there is no code for it."""
+    log = case.log
+    if log.has("arch-mismatch"):
+        return Decision(Cause.GPU_TOO_OLD, case.says("arch-mismatch", "device-created"))
+    ptxas = log.first("ptxas-too-old")
+    if ptxas is not None and not _from(ptxas.get("arch"), "5.0"):
+        return Decision(Cause.GPU_TOO_OLD, case.says("ptxas-too-old"))
+    if log.has("jit-from-ptx", "ptxas-too-old"):
+        return Decision(Cause.GPU_TOO_NEW, case.says("jit-from-ptx", "no-kernel-image", "ptxas-too-old"))
+    capability = case.capability()
+    newer = _newer_than_cuda(case, capability)
+    event = log.first("no-kernel-image")
+    if event is not None:
+        too_new = newer or "PTX" in event.get("what") or (capability is not None and _from(capability, "8.9"))
+        cause = Cause.GPU_TOO_NEW if too_new else Cause.GPU_TOO_OLD
+        return Decision(cause, case.says("no-kernel-image", "device-created", "device-properties"))
+    if newer and case.created is not None:
+        evidence = case.says("device-created", "cublas-init", "cudnn-init")
+        return Decision(
+            Cause.GPU_TOO_NEW,
+            evidence,
+            note=f"CUDA {case.origin.cuda} knows no card of compute capability {capability}.",
+        )
+    return None
+
+
+def _from(capability: str, floor: str) -> bool:
+    return versions.parse_capability(capability) >= versions.parse_capability(floor)
+
+
+def _newer_than_cuda(case: Case, capability: str | None) -> bool:
+    """Whether the card is of a generation that this TensorFlow's CUDA does not know."""
+    if capability is None or case.origin.cuda is None:
+        return False
+    cuda = case.origin.cuda
+    series = case.compat.cuda_series(versions.major_minor(cuda) if "." in cuda else f"{cuda}.0")
+    if series is None or not series.capabilities or "." not in cuda:
+        return False
+    known = max(versions.parse_capability(one)[0] for one in series.capabilities)
+    return versions.parse_capability(capability)[0] > known
+
+
+# ---------------------------------------------------------------- a registered GPU that fails
+
+
+def _busy(case: Case) -> bool:
+    """Whether a device was made with so little memory that somebody else must have the rest."""
+    amounts = [device.memory_mib for device in case.devices if device.memory_mib is not None]
+    if not amounts:
+        return False
+    least, card = min(amounts), card_memory(case.log)
+    if card is not None and card < 2300:
+        return least < card * BUSY_SHARE
+    return least < BUSY_MIB
+
+
+def memory(case: Case) -> Decision | None:
+    log = case.log
+    context = log.first("context-failed")
+    if context is not None and "MEMORY" in context.get("code").upper():
+        return Decision(Cause.GPU_BUSY_OTHER_PROCESS, case.says("context-failed"), (Cause.OOM,))
+    if context is not None and "out of memory" in context.get("code"):
+        return Decision(Cause.GPU_BUSY_OTHER_PROCESS, case.says("context-failed"), (Cause.OOM,))
+    failed = failed_allocations(case)
+    if failed and _busy(case):
+        events = (*case.says("device-created"), *failed[:3])
+        return Decision(Cause.GPU_BUSY_OTHER_PROCESS, events, (Cause.OOM,))
+    if _busy(case) and log.has("cublas-init", "cudnn-init"):
+        events = case.says("device-created", "cublas-init", "cudnn-init")
+        return Decision(Cause.GPU_BUSY_OTHER_PROCESS, events, (Cause.OOM, Cause.CUBLAS_INIT_FAILED))
+    if failed:
+        return Decision(Cause.OOM, tuple(failed[:4]), (Cause.GPU_BUSY_OTHER_PROCESS,))
+    return None
+
+
+def failed_allocations(case: Case) -> list[Event]:
+    """Failures of memory that are failures: not those of which the caller says that they are none."""
+    harmless = {event.record - after for event in case.log.of("oom-not-a-failure") for after in (0, 1)}
+    return [event for event in case.log.of("oom") if event.record not in harmless]
+
+
+def cudnn(case: Case) -> Decision | None:
+    log = case.log
+    if log.has("cudnn-version"):
+        return Decision(Cause.CUDNN_VERSION_MISMATCH, case.says("cudnn-version"))
+    expected = {event.record for event in log.of("cudnn-not-asked")}
+    if all(event.record in expected for event in log.of("cudnn-init")):
+        return None
+    event = log.first("driver-possibly-insufficient")
+    if event is not None and _barely_enough(case, event.get("driver")):
+        return Decision(
+            Cause.DRIVER_TOO_OLD,
+            case.says("driver-possibly-insufficient", "cudnn-init"),
+            (Cause.CUDNN_INIT_FAILED,),
+        )
+    return Decision(Cause.CUDNN_INIT_FAILED, case.says("cudnn-init"), (Cause.OOM,))
+
+
+def _barely_enough(case: Case, driver: str) -> bool:
+    """Whether a driver is of the oldest branch that this CUDA takes, or older: cuDNN's later releases want more."""
+    release = case.origin.release
+    cuda = case.origin.cuda or (release.cuda if release is not None else None)
+    if cuda is None or "." not in cuda:
+        return versions.major(driver) < 390
+    minimum = case.compat.driver_minimum(cuda).minimum
+    return minimum is not None and versions.major(driver) <= versions.major(minimum)
+
+
+def cublas(case: Case) -> Decision | None:
+    if not case.log.has("cublas-init"):
+        return None
+    maybe = (Cause.OOM, Cause.GPU_BUSY_OTHER_PROCESS)
+    return Decision(Cause.CUBLAS_INIT_FAILED, case.says("cublas-init"), maybe)
+
+
+def tools(case: Case) -> Decision | None:
+    log = case.log
+    if log.has("libdevice", "ptxas-missing"):
+        return Decision(Cause.LIBDEVICE_OR_PTXAS_MISSING, case.says("libdevice", "ptxas-missing"))
+    if log.has("nccl"):
+        return Decision(Cause.NCCL_FAILURE, case.says("nccl"))
+    return None
+
+
+# ---------------------------------------------------------------- no GPU, and no reason given
+
+
+def placement(case: Case) -> Decision | None:
+    log = case.log
+    if case.created is None and _cpu_build(case):
+        return Decision(
+            Cause.CPU_ONLY_BUILD, case.says("not-built-with-cuda", "built-with-cuda-asked", "answer-line")
+        )
+    if log.has("placement"):
+        return Decision(Cause.PLACEMENT_ERROR, case.says("placement"))
+    return None
+
+
+def _cpu_build(case: Case) -> bool:
+    log = case.log
+    if log.has("not-built-with-cuda"):
+        return True
+    return case.answers("built-with-cuda-asked", "False")
+
+
+def nothing_registered(case: Case) -> Decision | None:
+    log = case.log
+    if case.created is not None:
+        return None
+    if log.has("xla-gpu-listed"):
+        return Decision(Cause.XLA_GPU_ONLY, case.says("xla-gpu-listed"), LIBRARY_CAUSES)
+    if case.hidden is not None and _none_said(case):
+        return Decision(Cause.HIDDEN_BY_ENV, (case.hidden, *case.says("gpu-none-listed")))
+    if log.has("dso-opened", "device-found", "numa", "xla-on-cuda", "devices-visible"):
+        return None
+    if _none_said(case):
+        return Decision(
+            Cause.CPU_ONLY_BUILD,
+            case.says("gpu-none-listed", "devices-listed-cpu"),
+            (Cause.NO_DEVICE, Cause.HIDDEN_BY_ENV, Cause.INCONCLUSIVE),
+        )
+    return None
+
+
+def _none_said(case: Case) -> bool:
+    """Whether a program lists its devices, or is asked, and there is no GPU."""
+    return case.log.has("gpu-none-listed", "devices-listed-cpu") or case.answers("gpu-asked", "False")
+
+
+def healthy(case: Case) -> Decision | None:
+    if case.created is not None or case.ready >= 0 or case.others_left:
+        return Decision(Cause.HEALTHY, case.says("device-created", "gpu-listed", "devices-visible")[:4])
+    return None

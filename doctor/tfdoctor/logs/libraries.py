@@ -1,0 +1,215 @@
+"""Which libraries a log says are missing, which of them matter, and what the log tells of the reason."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tfdoctor.findings import Cause
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdoctor.compat import Compat
+    from tfdoctor.logs.events import Event, Log
+
+__all__ = [
+    "Missing",
+    "is_cudnn",
+    "is_driver",
+    "libraries_cause",
+    "missing_libraries",
+    "search_path",
+    "stem_of",
+]
+
+_LIBRARY_PATH = re.compile(r"[;,]?\s{0,3}LD_L\w{1,10}_PATH:\s{0,3}")
+_NAMES = re.compile(r"(lib[\w.+-]{1,100}\.so[.\d]{0,24}):")
+_CUDA = re.compile(
+    r"(?:lib)?(?:cuda(?:rt)?|cublas|cublasLt|cufft|cufftw|curand|cusolver|cusolverMg|cusparse|cusparseLt|cudnn\w{0,40}|"
+    r"cupti|nccl|nvcuda|nvrtc|nvrtc-builtins|nvJitLink|nvToolsExt|nvidia-[\w-]{1,40}|nvinfer\w{0,20}|nvonnxparser|"
+    r"rocblas|rocsolver|rocrand|rocfft|rocm\w{0,20}|hip\w{0,20}|amdhip64|MIOpen|rccl|roctracer\w{0,10}|zlibwapi|"
+    r"mklml|iomp5)",
+    re.IGNORECASE,
+)
+_CUDA_IN_PATH = re.compile(r"cuda[-_]?(\d{1,2}\.\d)\b")
+_CUDA_PLACE = re.compile(r"cuda", re.IGNORECASE)
+_OTHER_VERSION = re.compile(r"undefined symbol|version .{1,80} not found|invalid ELF header|wrong ELF class")
+_DLL_VERSION = re.compile(r"64_(\d{2,3})(?:_\d)?\.dll$|32_(\d{2,3})\.dll$", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A library that could not be opened."""
+
+    soname: str
+    """The one really missing."""
+    opened: str
+    """The one that was asked for: the same, or one that needs it."""
+    event: Event
+    error: str = ""
+    path: str | None = None
+    """LD_LIBRARY_PATH as it was; None where it was not set or the message does not say."""
+
+    @property
+    def transitive(self) -> bool:
+        return self.soname != self.opened
+
+
+def stem_of(name: str) -> str:
+    """ "libcudart.so.11.0" and "cudart64_110.dll" → "cudart"."""
+    name = name.rpartition("/")[2].rpartition("\\")[2]
+    if name.lower().endswith(".dll"):
+        return re.sub(r"(?:64|32)?(?:_[\d_]{1,12})?\.dll$", "", name, flags=re.IGNORECASE)
+    return name.partition(".so")[0].removeprefix("lib")
+
+
+def is_cudnn(name: str) -> bool:
+    return stem_of(name).startswith("cudnn")
+
+
+def is_driver(name: str) -> bool:
+    return stem_of(name) in ("cuda", "nvcuda")
+
+
+def is_tensorrt(name: str) -> bool:
+    return stem_of(name).startswith(("nvinfer", "nvonnx"))
+
+
+def is_cupti(name: str) -> bool:
+    return stem_of(name) == "cupti"
+
+
+def matters(name: str) -> bool:
+    """Whether a library has to do with GPUs, and TensorFlow needs it to use one."""
+    return _CUDA.fullmatch(stem_of(name)) is not None and not is_tensorrt(name)
+
+
+def missing_libraries(log: Log) -> tuple[Missing, ...]:
+    """Every library that could not be opened and was not opened later, in the order of the log."""
+    found: dict[str, Missing] = {}
+    names = (
+        "dso-failed",
+        "dso-failed-old",
+        "import-so",
+        "import-dll",
+        "lazy-library-failed",
+        "damaged-library",
+    )
+    for event in log.of(*names):
+        for missing in _of_event(event):
+            known = found.get(missing.soname)
+            if known is None or (known.path is None and missing.path is not None):
+                found[missing.soname] = missing
+    opened = {event.get("soname"): event.order for event in log.of("dso-opened")}
+    last = {}
+    for event in log.of("dso-failed", "dso-failed-old"):
+        last[event.get("soname")] = event.order
+    return tuple(
+        missing
+        for name, missing in found.items()
+        if opened.get(name, -1) < last.get(missing.opened, missing.event.order)
+    )
+
+
+def _of_event(event: Event) -> list[Missing]:
+    soname = event.get("soname").rstrip(".")
+    if event.id == "import-so":
+        return [] if event.get("opened") else _one(soname, soname, event)
+    if event.id == "import-dll":
+        names = [name.strip() for name in re.split(r" or |,", soname)]
+        return [Missing(name, name, event) for name in names if name]
+    if event.id == "lazy-library-failed":
+        inner = _NAMES.search(event.get("error"))
+        result = _one(soname, soname, event)
+        if inner is not None and inner[1] != soname and "cannot open" in event.get("error"):
+            result += _one(inner[1], soname, event)
+        return result
+    if event.id == "damaged-library":
+        return _one(soname, soname, event)
+    parts = _LIBRARY_PATH.split(event.get("error") if event.id == "dso-failed" else "", maxsplit=1)
+    error = parts[0].strip()
+    path = parts[1].strip() if len(parts) > 1 else event.fields.get("path")
+    inner = _NAMES.match(error)
+    really = inner[1] if inner is not None and "cannot open shared" in error else soname
+    return _one(_whole(really, soname), soname, event, error, path)
+
+
+def _whole(really: str, soname: str) -> str:
+    """The same library, cut by an editor or a terminal in one of the two places, is the same."""
+    return soname if really.startswith(soname) or soname.startswith(really) else really
+
+
+def _one(really: str, opened: str, event: Event, error: str = "", path: str | None = None) -> list[Missing]:
+    return [Missing(really, opened, event, error, path)] if matters(really) or matters(opened) else []
+
+
+# ---------------------------------------------------------------- why
+
+
+def search_path(missing: Sequence[Missing]) -> str | None:
+    """LD_LIBRARY_PATH as the log shows it; None where it does not."""
+    return next((m.path for m in missing if m.path is not None), None)
+
+
+def cuda_wanted(names: Sequence[str], compat: Compat) -> tuple[str, ...]:
+    """The CUDA versions to which these sonames belong: ("10.0",), or ("11",) for any 11.x."""
+    wanted: dict[str, None] = {}
+    for name in names:
+        version = _DLL_VERSION.search(name)
+        if version is not None:
+            digits = version[1] or version[2]
+            if stem_of(name) in ("cudart", "cublas") and not is_cudnn(name):
+                wanted[f"{digits[:-1]}.{digits[-1]}" if len(digits) > 1 else digits] = None
+            continue
+        if not is_cudnn(name):
+            wanted.update(dict.fromkeys(compat.cuda_of_soname(name)))
+    return tuple(wanted)
+
+
+def libraries_cause(missing: Sequence[Missing], log: Log, compat: Compat) -> Cause:
+    """The likeliest of wrong version, not installed, not on the path; the log seldom tells them apart.
+
+    Only what concerns registration is given: no driver, no CUPTI, no TensorRT.
+    """
+    direct = [m for m in missing if not m.transitive]
+    if not direct:
+        return Cause.LIBS_TRANSITIVE
+    if all(is_cudnn(m.soname) for m in direct):
+        return Cause.CUDNN_MISSING
+    toolkit = [m for m in direct if not is_cudnn(m.soname)]
+    opened = {event.get("soname") for event in log.of("dso-opened")}
+    rocm = any(stem_of(m.soname).startswith(("roc", "hip", "MIOpen")) for m in toolkit)
+    siblings = [name for name in opened if matters(name) and not is_driver(name) and not is_cupti(name)]
+    path = search_path(missing) or ""
+    if any(_OTHER_VERSION.search(m.error) for m in toolkit):
+        return Cause.LIBS_WRONG_VERSION
+    if rocm:
+        return Cause.LIBS_NOT_INSTALLED
+    wanted = cuda_wanted([m.soname for m in toolkit], compat)
+    others = [v for v in _CUDA_IN_PATH.findall(path) if not _fits(v, wanted)]
+    same = [v for v in _CUDA_IN_PATH.findall(path) if _fits(v, wanted)]
+    if others and not same:
+        return Cause.LIBS_WRONG_VERSION
+    toolkit_found = [name for name in siblings if not is_cudnn(name)]
+    if same:
+        return Cause.LIBS_NOT_ON_PATH if toolkit_found else Cause.LIBS_WRONG_VERSION
+    if siblings or _CUDA_PLACE.search(path) or _all_but_the_runtime(log):
+        return Cause.LIBS_WRONG_VERSION
+    return Cause.LIBS_NOT_INSTALLED
+
+
+def _fits(version: str, wanted: Sequence[str]) -> bool:
+    return any(version == want or version.startswith(f"{want}.") for want in wanted)
+
+
+def _all_but_the_runtime(log: Log) -> bool:
+    """Whether many failed and libcudart, which TensorFlow opens first, did not: it was opened before."""
+    names = {event.get("soname") for event in log.of("dso-failed")}
+    return len(names) >= 3 and not any(stem_of(name) == "cudart" for name in names)
+
+
+def named(missing: Sequence[Missing]) -> tuple[str, ...]:
+    """Sonames in the order of the log, each once."""
+    return tuple(dict.fromkeys(m.soname for m in missing))

@@ -1,0 +1,258 @@
+"""A log → its report: the verdict in a sentence, the root cause as a finding, what is harmless, what misleads. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tfdoctor.causes import MEANINGS
+from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.logs import advice
+from tfdoctor.logs.case import Case, Decision
+from tfdoctor.logs.events import scan
+from tfdoctor.logs.libraries import is_cupti, named
+from tfdoctor.logs.reader import read_lines
+from tfdoctor.logs.signatures import load_signatures
+from tfdoctor.logs.verdict import decide, registered
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tfdoctor.compat import Compat
+    from tfdoctor.logs.deduce import Device
+    from tfdoctor.logs.events import Event
+
+__all__ = ["LogReport", "diagnose_log"]
+
+WARNINGS = frozenset({Cause.INCONCLUSIVE, Cause.CUPTI_MISSING})
+SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True)
+class LogReport:
+    """Everything that `diagnose` has to say. Renderers compute nothing beyond it."""
+
+    name: str
+    """The file, as the user named it; "-" for standard input."""
+    tensorflow_version: str | None
+    era: str | None
+    gpu_registered: bool | None
+    devices: tuple[Device, ...]
+    missing_libraries: tuple[str, ...]
+    benign: tuple[str, ...]
+    cause: Cause
+    summary: str
+    undecided: tuple[Cause, ...]
+    """Other causes that the log does not rule out."""
+    findings: tuple[Finding, ...]
+    lines: int = 0
+    bytes: int = 0
+    root: Finding | None = field(default=None)
+
+
+def diagnose_log(chunks: Iterable[bytes], compat: Compat, name: str = "-") -> LogReport:
+    """Read a log and judge it. `chunks` are its bytes, in pieces of any size. Never raises on any bytes."""
+    size = [0, 0]
+
+    def count(lines: int, length: int) -> None:
+        size[:] = [lines, length]
+
+    catalogue = load_signatures()
+    log = scan(read_lines(chunks, count, catalogue.worth), catalogue)
+    log.lines, log.bytes = size
+    case = Case(log, compat)
+    decision = decide(case)
+    return _report(case, decision, name)
+
+
+def _report(case: Case, decision: Decision, name: str) -> LogReport:
+    used = registered(case, decision)
+    missing = _missing(case, decision)
+    benign = _benign(case)
+    root = _root(case, decision, name, missing)
+    findings = [root, *_misread(case, decision, name), *_harmless(case, name)]
+    return LogReport(
+        name=name,
+        tensorflow_version=case.origin.version,
+        era=case.origin.era,
+        gpu_registered=used,
+        devices=case.devices,
+        missing_libraries=missing,
+        benign=benign,
+        cause=decision.cause,
+        summary=_summary(case, decision, missing),
+        undecided=decision.maybe,
+        findings=tuple(findings) if decision.cause is not Cause.HEALTHY else tuple(findings[1:]),
+        lines=case.log.lines,
+        bytes=case.log.bytes,
+        root=root if decision.cause is not Cause.HEALTHY else None,
+    )
+
+
+def _missing(case: Case, decision: Decision) -> tuple[str, ...]:
+    """What could not be opened and matters: the profiler's CUPTI only where it is the matter."""
+    found = [m for m in case.missing if decision.cause is Cause.CUPTI_MISSING or not is_cupti(m.soname)]
+    names = list(named(found))
+    event = case.log.first("container-driver-error")
+    if event is not None:
+        names += [n for n in (event.get("soname"), _library_of(event.get("file"))) if n and n not in names]
+    return tuple(sorted(names))
+
+
+def _library_of(path: str) -> str:
+    name = path.rpartition("/")[2]
+    return name.rstrip(".:,") if ".so" in name else ""
+
+
+def _benign(case: Case) -> tuple[str, ...]:
+    codes: set[str] = set()
+    for events in case.log.events.values():
+        code = events[0].signature.benign
+        if code is not None:
+            codes.add(code)
+    return tuple(sorted(codes))
+
+
+# ---------------------------------------------------------------- findings
+
+
+def _evidence(events: Iterable[Event], name: str) -> tuple[Evidence, ...]:
+    seen: dict[tuple[int, str], Evidence] = {}
+    for event in events:
+        seen.setdefault((event.line, event.text), Evidence(name, event.text, event.line))
+    return tuple(seen.values())[:SHOWN]
+
+
+def _root(case: Case, decision: Decision, name: str, missing: Sequence[str]) -> Finding:
+    cause = decision.cause
+    parts = [MEANINGS[cause]]
+    if missing and cause is not Cause.HEALTHY:
+        parts.append(f"The log names: {', '.join(missing[:8])}{' …' if len(missing) > 8 else ''}.")
+    if decision.note:
+        parts.append(decision.note)
+    remedies = advice.remedies(case, cause)
+    if decision.maybe:
+        words = ", ".join(other.value for other in decision.maybe)
+        parts.append(f"The log alone does not rule out: {words}. `tfdoctor check` on that machine decides.")
+        if advice.CHECK not in remedies:
+            remedies = (*remedies, advice.CHECK)
+    return Finding(
+        code=advice.CODES[cause],
+        cause=cause,
+        severity=_severity(cause),
+        title=advice.TITLES[cause],
+        explanation=" ".join(parts),
+        evidence=_evidence(decision.events, name),
+        remedies=remedies,
+    )
+
+
+def _severity(cause: Cause) -> Severity:
+    if cause is Cause.HEALTHY:
+        return Severity.INFO
+    return Severity.WARNING if cause in WARNINGS else Severity.ERROR
+
+
+def _harmless(case: Case, name: str) -> list[Finding]:
+    events = [case.log.of(e)[0] for e in case.log.events if case.log.of(e)[0].signature.benign is not None]
+    if not events:
+        return []
+    says = list(dict.fromkeys(event.signature.says for event in events))
+    return [
+        Finding(
+            advice.HARMLESS,
+            Cause.HEALTHY,
+            Severity.INFO,
+            "Messages that look bad and are harmless",
+            " ".join(says),
+            _evidence(sorted(events, key=lambda event: event.order), name),
+        )
+    ]
+
+
+def _misread(case: Case, decision: Decision, name: str) -> list[Finding]:
+    """What in this log looks like something that it is not."""
+    found: list[tuple[str, str]] = []
+    log, healthy = case.log, decision.cause is Cause.HEALTHY
+    if case.created is None:
+        if log.has("xla-gpu-listed"):
+            found.append(
+                ("XLA_GPU devices are not registered GPUs: operations run on the CPU.", "xla-gpu-listed")
+            )
+        if log.has("xla-on-cuda"):
+            found.append(("XLA naming the card does not mean that TensorFlow registered it.", "xla-on-cuda"))
+        if log.has("device-found"):
+            found.append(("A device that is found is not yet registered: that comes later.", "device-found"))
+    if log.has("cuda-not-found") and decision.cause is not Cause.NO_DRIVER and not healthy:
+        found.append(
+            (
+                "“Could not find cuda drivers” is printed with working drivers, too: it is about libcudart.",
+                "cuda-not-found",
+            )
+        )
+    if not found:
+        return []
+    events = [event for _, signature in found for event in log.of(signature)[:1]]
+    return [
+        Finding(
+            advice.MISREAD,
+            decision.cause,
+            Severity.INFO,
+            "Easily misread",
+            " ".join(text for text, _ in found),
+            _evidence(events, name),
+        )
+    ]
+
+
+# ---------------------------------------------------------------- the sentence
+
+
+def _summary(case: Case, decision: Decision, missing: Sequence[str]) -> str:
+    cause, who = decision.cause, case.origin.name
+    if cause is Cause.HEALTHY:
+        count = len({device.index for device in case.devices}) or 1
+        names = ", ".join(dict.fromkeys(device.name for device in case.devices))
+        what = f"{count} GPU{'' if count == 1 else 's'}" + (f" ({names})" if names else "")
+        return f"{who} registered {what}; nothing in this log speaks against it."
+    if cause is Cause.INCONCLUSIVE:
+        return f"{advice.TITLES[cause]}."
+    title = advice.TITLES[cause]
+    if missing and cause in (
+        Cause.LIBS_WRONG_VERSION,
+        Cause.LIBS_NOT_INSTALLED,
+        Cause.LIBS_NOT_ON_PATH,
+        Cause.IMPORT_MISSING_CUDA_LIB,
+        Cause.LIBS_TRANSITIVE,
+        Cause.CUDNN_MISSING,
+    ):
+        shown = ", ".join(missing[:4]) + (f" and {len(missing) - 4} more" if len(missing) > 4 else "")
+        title = f"{title}: {shown}"
+    if title[1:2].islower() and not title.startswith("Tensor"):
+        title = title[0].lower() + title[1:]
+    return f"{who}: {title}."
+
+
+def with_host(report: LogReport, cause: Cause | None, finding: Finding | None) -> LogReport:
+    """The report with this machine's own answer where the log left it open."""
+    if finding is None or cause is None:
+        return report
+    from dataclasses import replace
+
+    if cause in report.undecided or report.cause is Cause.INCONCLUSIVE:
+        kept = tuple(f for f in report.findings if f is not report.root)
+        summary = f"{report.summary} On this machine: {finding.title}."
+        return replace(
+            report, cause=cause, summary=summary, undecided=(), root=finding, findings=(finding, *kept)
+        )
+    here = Remedy("What `check` says of this machine agrees or differs: compare.", ("tfdoctor check",))
+    note = Finding(
+        finding.code,
+        finding.cause,
+        Severity.INFO,
+        f"On this machine: {finding.title}",
+        finding.explanation,
+        finding.evidence,
+        (*finding.remedies, here),
+    )
+    return replace(report, findings=(*report.findings, note))

@@ -1,0 +1,105 @@
+"""From everything that was seen to the one root cause: explicit gates, in the order in which things break.
+
+A gate sees the whole log, never a single line: which message came first in the text decides nothing by itself. The
+first gate that answers wins, so the order below is the argument: what stands lower on the machine comes first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.findings import Cause
+from tfdoctor.logs import gates_gpu, gates_machine
+from tfdoctor.logs.case import LIBRARY_CAUSES, Case, Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["GATES", "decide", "registered"]
+
+
+def decide(case: Case) -> Decision:
+    """The root cause of what this log shows."""
+    for gate in GATES:
+        decision = gate(case)
+        if decision is not None:
+            return decision
+    return Decision(Cause.INCONCLUSIVE)
+
+
+GATES: tuple[Callable[[Case], Decision | None], ...] = (
+    gates_machine.containers,
+    gates_machine.windows,
+    gates_machine.installation,
+    gates_machine.driver,
+    gates_machine.smi,
+    gates_gpu.libraries,
+    gates_gpu.lazy_libraries,
+    gates_gpu.unlisted_surely,
+    gates_gpu.ignored,
+    gates_gpu.no_code,
+    gates_gpu.memory,
+    gates_gpu.cudnn,
+    gates_gpu.cublas,
+    gates_gpu.tools,
+    gates_gpu.unlisted,
+    gates_gpu.placement,
+    gates_gpu.cupti,
+    gates_gpu.nothing_registered,
+    gates_gpu.healthy,
+)
+
+NEVER_REGISTERED = frozenset(
+    {
+        *LIBRARY_CAUSES,
+        Cause.LIBS_UNLISTED,
+        Cause.LIBS_TRANSITIVE,
+        Cause.CUDNN_MISSING,
+        Cause.NO_DRIVER,
+        Cause.NO_DEVICE,
+        Cause.HIDDEN_BY_ENV,
+        Cause.DRIVER_LIB_MISMATCH,
+        Cause.DRIVER_INIT_UNKNOWN,
+        Cause.COMPAT_NOT_SUPPORTED,
+        Cause.STUB_LIBCUDA,
+        Cause.NVML_MISSING,
+        Cause.IMPORT_MISSING_CUDA_LIB,
+        Cause.MSVC_RUNTIME_MISSING,
+        Cause.ILLEGAL_INSTRUCTION_AVX,
+        Cause.GLIBC_TOO_OLD,
+        Cause.LIBSTDCXX_TOO_OLD,
+        Cause.CPU_ONLY_BUILD,
+        Cause.WINDOWS_NATIVE_UNSUPPORTED,
+        Cause.XLA_GPU_ONLY,
+        Cause.NO_NVIDIA_RUNTIME,
+        Cause.CONTAINER_NO_GPU,
+        Cause.CONTAINER_CUDA_REQUIREMENT,
+        Cause.CONTAINER_DRIVER_LIBS,
+        Cause.CONTAINER_NVML_LOST,
+        Cause.PROTOBUF_CONFLICT,
+    }
+)
+"""Causes with which no GPU is registered, unless the log shows one."""
+
+
+def registered(case: Case, decision: Decision) -> bool | None:
+    """Whether TensorFlow registered a GPU; None where the log does not say."""
+    log = case.log
+    if case.created is not None:
+        return True
+    used = ("gpu-used", "cudnn-loaded", "cublas-init")
+    if (
+        any(event.get("loaded") for event in log.of("cudnn-version"))
+        or log.has(*used)
+        or any(event.get("status") for event in log.of("cudnn-init"))
+    ):
+        return decision.cause not in NEVER_REGISTERED or decision.cause is Cause.LIBS_TRANSITIVE
+    if case.others_left and decision.cause not in NEVER_REGISTERED:
+        return True
+    if decision.cause in NEVER_REGISTERED or log.has("device-ignored", "amd-ignored"):
+        return False
+    if decision.cause is Cause.GPU_BUSY_OTHER_PROCESS and log.has("context-failed"):
+        return False
+    if case.ready >= 0 or gates_gpu.failed_allocations(case):
+        return True
+    return None

@@ -1,0 +1,157 @@
+"""What `diagnose` says, in a terminal: readable without colour, in a pipe and in any locale."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.padding import Padding
+from rich.text import Text
+
+from tfdoctor.findings import Cause, Severity
+from tfdoctor.redact import clean, clean_line
+from tfdoctor.render.terminal import colour, page, text_of, width, write
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tfdoctor.findings import Finding
+    from tfdoctor.logs.report import LogReport
+
+FEW = 4
+"""Lines of evidence that are shown without --verbose."""
+
+
+def print_log(
+    report: LogReport,
+    *,
+    verbose: bool = False,
+    quiet: bool = False,
+    heading: bool = False,
+    first: bool = True,
+) -> None:
+    """Write one log's report to standard output."""
+    text = render_log(
+        report, columns=width(), coloured=colour(), verbose=verbose, quiet=quiet, heading=heading
+    )
+    write(text if first else f"\n{text}")
+
+
+def render_log(
+    report: LogReport,
+    *,
+    columns: int = 80,
+    coloured: bool = False,
+    verbose: bool = False,
+    quiet: bool = False,
+    heading: bool = False,
+) -> str:
+    """The report as text. Commands are never wrapped: they are there to be copied."""
+    out = page(columns, coloured=coloured)
+    if heading:
+        out.print(Text(f"{clean_line(report.name)}:", style="bold"))
+    _verdict(out, report)
+    if not quiet:
+        _facts(out, report)
+        if report.root is not None:
+            _explained(out, report.root, verbose=verbose)
+        for finding in report.findings:
+            if finding is not report.root:
+                _note(out, finding, verbose=verbose)
+        _last(out, report)
+    return text_of(out)
+
+
+def _verdict(out: Console, report: LogReport) -> None:
+    mark, style = "✗", "bold red"
+    if report.cause is Cause.HEALTHY:
+        mark, style = "✓", "green"
+    elif report.root is None or report.root.severity < Severity.ERROR:
+        mark, style = "!", "yellow"
+    code = f" [{report.root.code}]" if report.root is not None else ""
+    _hanging(
+        out, Text(f"{mark} ", style=style), f"{clean_line(report.summary, limit=1000)}{code}", style="bold"
+    )
+
+
+def _facts(out: Console, report: LogReport) -> None:
+    for device in report.devices:
+        parts = [device.name]
+        if device.compute_capability:
+            parts.append(f"compute capability {device.compute_capability}")
+        if device.memory_mib is not None:
+            parts.append(f"{device.memory_mib} MB taken")
+        if device.pci_bus_id:
+            parts.append(device.pci_bus_id)
+        _hanging(out, Text("  GPU   ", style="dim"), f"{device.index}: {clean_line(', '.join(parts))}")
+
+
+def _explained(out: Console, finding: Finding, *, verbose: bool) -> None:
+    out.print()
+    _hanging(out, Text("  Why   ", style="dim"), clean_line(finding.explanation, limit=3000))
+    if finding.evidence:
+        out.print()
+    shown = finding.evidence if verbose else finding.evidence[:FEW]
+    for evidence in shown:
+        _hanging(
+            out,
+            Text("  Seen  ", style="dim"),
+            f"line {evidence.line}: {clean_line(evidence.text, limit=400 if verbose else 240)}",
+        )
+    if len(shown) < len(finding.evidence):
+        _hanging(out, Text("        "), f"and {len(finding.evidence) - len(shown)} more (-v)", style="dim")
+    for number, remedy in enumerate(finding.remedies):
+        out.print()
+        _hanging(
+            out,
+            Text("  Do    " if number == 0 else "  Or    ", style="dim"),
+            clean_line(remedy.text, limit=1000),
+        )
+        for command in remedy.commands:
+            out.print(
+                Text(f"          {clean(command)}", style="cyan"), no_wrap=True, overflow="ignore", crop=False
+            )
+
+
+def _note(out: Console, finding: Finding, *, verbose: bool) -> None:
+    out.print()
+    _hanging(out, Text(f"{finding.title}: ", style="bold"), clean_line(finding.explanation, limit=2000))
+    if verbose:
+        for evidence in finding.evidence:
+            _hanging(
+                out,
+                Text("  Seen  ", style="dim"),
+                f"line {evidence.line}: {clean_line(evidence.text)}",
+                style="dim",
+            )
+
+
+def _last(out: Console, report: LogReport) -> None:
+    out.print()
+    parts = [f"{report.lines} line{'' if report.lines == 1 else 's'} read"]
+    if report.tensorflow_version:
+        parts.append(f"TensorFlow {report.tensorflow_version}")
+    elif report.era:
+        parts.append(f"TensorFlow {report.era} by its messages")
+    out.print(Text(f"{'; '.join(parts)}.", style="dim"))
+    if report.root is not None:
+        out.print(
+            Text("Next: ", style="dim") + Text(f"tfdoctor explain {report.cause.value}", style="cyan"),
+            no_wrap=True,
+            overflow="ignore",
+            crop=False,
+        )
+
+
+def _hanging(out: Console, first: Text, text: str, *, style: str = "") -> None:
+    """A paragraph whose later lines stand below the first one's text, or a little in where that is narrow."""
+    indent = len(first) if out.width - len(first) >= 40 else 2
+    if len(first) > 12:
+        out.print(first.append_text(Text(text, style=style)))
+        return
+    lines = Text(text, style=style).wrap(out, max(out.width - indent, 20))
+    for number, line in enumerate(lines):
+        line.rstrip()
+        if number == 0:
+            out.print(first.append_text(line), no_wrap=True, overflow="ignore", crop=False)
+        else:
+            out.print(Padding(line, (0, 0, 0, indent)), no_wrap=True, overflow="ignore", crop=False)

@@ -1,0 +1,126 @@
+"""The reader: whatever people paste comes out as the lines that were meant."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tfdoctor.compat import Compat
+from tfdoctor.logs.reader import is_binary, read_lines
+from tfdoctor.logs.report import diagnose_log
+from tfdoctor.render.log_console import render_log
+from tfdoctor.render.log_markdown import log_markdown
+
+COMPAT = Compat.load()
+LOG = """\
+2020-11-30 17:36:59.367782: I tensorflow/stream_executor/platform/default/dso_loader.cc:49] Successfully opened dynamic library libcudart.so.11.0
+2020-11-30 17:36:59.369653: I tensorflow/stream_executor/platform/default/dso_loader.cc:49] Successfully opened dynamic library libcublas.so.11
+2020-11-30 17:36:59.370610: W tensorflow/stream_executor/platform/default/dso_loader.cc:60] Could not load dynamic library 'libcusolver.so.10'; dlerror: libcusolver.so.10: cannot open shared object file: No such file or directory
+2020-11-30 17:36:59.371200: W tensorflow/core/common_runtime/gpu/gpu_device.cc:1764] Cannot dlopen some GPU libraries. Please make sure the missing libraries mentioned above are installed properly if you would like to use GPU.
+Skipping registering GPU devices...
+"""  # noqa: E501
+
+
+def wrapped(width: int) -> str:
+    return "\n".join(
+        part
+        for line in LOG.splitlines()
+        for part in (line[i : i + width] for i in range(0, len(line), width))
+    )
+
+
+def prefixed(mark: str, text: str = LOG) -> str:
+    return "\n".join(mark + line for line in text.splitlines())
+
+
+SHAPES = {
+    "as it is": LOG.encode(),
+    "crlf": LOG.replace("\n", "\r\n").encode(),
+    "utf-16": LOG.encode("utf-16"),
+    "utf-16 without mark": LOG.encode("utf-16-le"),
+    "byte-order mark": LOG.encode("utf-8-sig"),
+    "colours": prefixed("\x1b[31m\x1b[1m").encode(),
+    "quoted": prefixed("> ").encode(),
+    "a comment": prefixed("# ").encode(),
+    "indented": prefixed("    ").encode(),
+    "ray": prefixed("(pid=7428) ").encode(),
+    "mpi": prefixed("[1,0]<stderr>:").encode(),
+    "slurm": prefixed("0: ").encode(),
+    "compose": prefixed("trainer_1  | ").encode(),
+    "kubectl": prefixed("2024-01-01T10:00:00.123456789Z stderr F ").encode(),
+    "journald": prefixed("Nov 20 12:30:30 host python3[123]: ").encode(),
+    "airflow": prefixed("[2024-01-01, 10:00:00 UTC] {subprocess.py:93} INFO - ").encode(),
+    "hadoop": prefixed("18/07/25 12:17:57 INFO HboxContainer: ").encode(),
+    "80 columns": wrapped(80).encode(),
+    "146 columns": wrapped(146).encode(),
+    "80 columns, quoted": prefixed("> ", wrapped(80)).encode(),
+    "on one line": LOG.replace("\n", " ").encode(),
+    "html": ("<pre>" + LOG.replace("'", "&#39;").replace("\n", "<br>\n") + "</pre>").encode(),
+    "a notebook": (
+        '{"text": [\n' + ",\n".join(json.dumps(f"{li}\n") for li in LOG.splitlines()) + "]}"
+    ).encode(),
+    "json": json.dumps({"stderr": LOG}).encode(),
+    "json in json": json.dumps(json.dumps({"stderr": LOG})).encode(),
+    "markdown": LOG.replace("_", "\\_").encode(),
+    "after carriage returns": ("1/9\r2/9\r" + LOG).encode(),
+    "latin-1 beside it": b"caf\xe9\n" + LOG.encode(),
+}
+
+
+@pytest.mark.parametrize("data", SHAPES.values(), ids=SHAPES)
+def test_every_shape_says_the_same(data: bytes) -> None:
+    report = diagnose_log([data], COMPAT)
+    assert report.missing_libraries == ("libcusolver.so.10",)
+    assert report.cause.value == "libs-wrong-version"
+    assert report.gpu_registered is False
+    assert report.era == "2.4"
+
+
+def test_the_numbers_are_those_of_the_file() -> None:
+    report = diagnose_log([b"\n\n" + wrapped(80).encode()], COMPAT)
+    assert report.root is not None
+    assert report.root.evidence[0].line == 7
+    assert report.lines == 2 + len(wrapped(80).splitlines())
+
+
+def test_pieces_of_any_size_are_the_same_log() -> None:
+    data = LOG.encode()
+    for size in (1, 7, 100, 4096):
+        chunks = [data[i : i + size] for i in range(0, len(data), size)]
+        assert [line.text for line in read_lines(chunks)] == [line.text for line in read_lines([data])]
+
+
+def test_a_table_of_nvidia_smi_is_not_taken_for_a_wrapped_line() -> None:
+    row = "| NVIDIA-SMI 440.82       Driver Version: 440.82       CUDA Version: 10.2     |".ljust(79)
+    lines = list(read_lines([("\n".join([row] * 6)).encode()]))
+    assert len(lines) == 6
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.one_of(
+        st.binary(max_size=3000), st.text(max_size=2000).map(lambda text: text.encode("utf-8", "replace"))
+    )
+)
+def test_never_raises_and_passes_no_control_character_on(data: bytes) -> None:
+    report = diagnose_log([LOG.encode(), data, LOG.encode()], COMPAT)
+    shown = render_log(report, verbose=True) + log_markdown(report)
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", shown)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(alphabet="\x1b[]\r\\n\"'<>&;_|>#*` GPUlibcuda.so:1", max_size=400))
+def test_lines_never_carry_control_characters(text: str) -> None:
+    for line in read_lines([text.encode()]):
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", line.text)
+
+
+def test_binary_is_known() -> None:
+    assert is_binary(bytes(range(256)) * 8)
+    assert not is_binary(LOG.encode("utf-16"))
+    assert not is_binary(b"\x1b[31mred\x1b[0m\n")
+    assert not is_binary(b"")

@@ -1,0 +1,366 @@
+# ruff: noqa: E501 - lines of logs are long
+"""From a log to the one root cause: small logs of each kind and era, and the real ones where they are at hand."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tfdoctor.causes import MEANINGS
+from tfdoctor.compat import Compat
+from tfdoctor.findings import Cause, Severity
+from tfdoctor.logs import advice
+from tfdoctor.logs.report import LogReport, diagnose_log
+from tfdoctor.rules import ALL_RULES
+
+COMPAT = Compat.load()
+DATA = Path(__file__).parent / "data"
+CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus" / "logs"
+
+T = "2020-05-01 10:00:00.000001: "
+DSO = "tensorflow/stream_executor/platform/default/dso_loader.cc:55] "
+CREATED = (
+    T + "I tensorflow/core/common_runtime/gpu/gpu_device.cc:1247] Created TensorFlow device "
+    "(/job:localhost/replica:0/task:0/device:GPU:0 with {mb} MB memory) -> physical GPU (device: 0, name: {name}, "
+    "pci bus id: 0000:01:00.0, compute capability: {cc})\n"
+)
+GPU = CREATED.format(mb=7000, name="GeForce GTX 1080", cc="6.1")
+INIT = T + "E tensorflow/stream_executor/cuda/cuda_driver.cc:318] failed call to cuInit: "
+MISSING = (
+    T + "W " + DSO + "Could not load dynamic library '{0}'; dlerror: {1}: cannot open shared object file{2}\n"
+)
+SKIPPED = "Cannot dlopen some GPU libraries.\nSkipping registering GPU devices...\n"
+
+
+def missing(*names: str, path: str = "") -> str:
+    tail = f": No such file or directory; LD_LIBRARY_PATH: {path}" if path else ""
+    return "".join(MISSING.format(name, name, tail) for name in names)
+
+
+def opened(*names: str) -> str:
+    return "".join(f"{T}I {DSO}Successfully opened dynamic library {name}\n" for name in names)
+
+
+CUDA101 = ("libcudart.so.10.1", "libcublas.so.10", "libcufft.so.10", "libcusolver.so.10", "libcusparse.so.10")
+
+CASES: list[tuple[str, str, str]] = [
+    ("healthy", "healthy", GPU),
+    (
+        "healthy with a card left out",
+        "healthy",
+        GPU
+        + "Ignoring visible gpu device (device: 1, name: GT 610, pci bus id: 0000:02:00.0) with Cuda compute capability 2.1. The minimum required Cuda capability is 3.5.\n",
+    ),
+    ("healthy without TensorRT", "healthy", missing("libnvinfer.so.6") + GPU),
+    (
+        "healthy, memory was tight",
+        "healthy",
+        GPU
+        + "W bfc_allocator.cc:243] Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.16GiB. The caller indicates that this is not a failure, but\n",
+    ),
+    ("healthy after a first try", "healthy", missing(*CUDA101) + SKIPPED + opened(*CUDA101) + GPU),
+    ("ready without a session", "healthy", opened("libcuda.so.1", *CUDA101, "libcudnn.so.7")),
+    (
+        "a parameter server",
+        "healthy",
+        GPU + "Initialize GrpcChannelCache for job ps -> {0 -> h:1}\n" + INIT + "CUDA_ERROR_NO_DEVICE\n",
+    ),
+    ("nothing", "inconclusive", "hello\n"),
+    ("no driver", "no-driver", missing("libcuda.so.1") + INIT + "UNKNOWN ERROR (303)\n"),
+    (
+        "no driver, old",
+        "no-driver",
+        INIT + "CUDA_ERROR_UNKNOWN\nkernel driver does not appear to be running on this host (h)\n",
+    ),
+    ("no device", "no-device", INIT + "CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected\n"),
+    ("ray", "hidden-by-env", "(pid=7) " + INIT + "CUDA_ERROR_NO_DEVICE\n"),
+    ("hidden", "hidden-by-env", 'export CUDA_VISIBLE_DEVICES=""\n' + INIT + "CUDA_ERROR_NO_DEVICE\n"),
+    (
+        "hidden, 2.21",
+        "hidden-by-env",
+        'I0000 00:00:1775118342.960484  222489 cuda_diagnostics.cc:160] env: CUDA_VISIBLE_DEVICES="-1"\n'
+        + INIT
+        + "INTERNAL: CUDA error: Failed call to cuInit: CUDA_ERROR_NO_DEVICE\n",
+    ),
+    (
+        "mismatch",
+        "driver-lib-mismatch",
+        INIT + "CUDA_ERROR_UNKNOWN\nkernel version 418.67.0 does not match DSO version 410.104.0 -- cannot\n",
+    ),
+    ("compat", "compat-not-supported", INIT + "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE: forward\n"),
+    ("unknown", "driver-init-unknown", INIT + "CUDA_ERROR_UNKNOWN: unknown error\n"),
+    ("stub", "stub-libcuda", INIT + "UNKNOWN ERROR (34)\n"),
+    (
+        "driver too old",
+        "driver-too-old",
+        "cudaGetDevice() failed. Status: CUDA driver version is insufficient for CUDA runtime version\n",
+    ),
+    ("all missing", "libs-not-installed", missing(*CUDA101) + SKIPPED),
+    (
+        "another CUDA on the path",
+        "libs-wrong-version",
+        missing(*CUDA101, path="/usr/local/cuda-9.0/lib64") + SKIPPED,
+    ),
+    (
+        "some of the same CUDA",
+        "libs-not-on-path",
+        opened(CUDA101[0]) + missing(*CUDA101[1:], path="/usr/local/cuda-10.1/lib64") + SKIPPED,
+    ),
+    ("cuDNN alone", "cudnn-missing", opened(*CUDA101) + missing("libcudnn.so.7") + SKIPPED),
+    ("transitive", "libs-transitive", MISSING.format("libcudnn.so.7", "libcublas.so.10", "") + SKIPPED),
+    (
+        "unlisted",
+        "libs-unlisted",
+        "I tensorflow/tsl/cuda/cudart_stub.cc:28] Could not find cuda drivers on your machine, GPU will not be used.\n"
+        + SKIPPED,
+    ),
+    (
+        "memory of JAX beside it",
+        "libs-unlisted",
+        SKIPPED
+        + "E0523 23:12:25.907730   21880 pjrt_stream_executor_client.cc:2826] failed: RESOURCE_EXHAUSTED: Out of memory\n",
+    ),
+    (
+        "import",
+        "import-missing-cuda-lib",
+        "ImportError: libcublas.so.9.0: cannot open shared object file: No such file or directory\n",
+    ),
+    (
+        "import, Windows",
+        "import-missing-cuda-lib",
+        "OSError: [WinError 126] x\nImportError: Could not find 'cudart64_90.dll'. TensorFlow requires that\n",
+    ),
+    (
+        "import, driver's",
+        "libs-transitive",
+        "ImportError: libnvidia-fatbinaryloader.so.384.90: cannot open shared object file\n",
+    ),
+    (
+        "old format",
+        "cudnn-missing",
+        "I tensorflow/stream_executor/dso_loader.cc:119] Couldn't open CUDA library libcudnn.so. LD_LIBRARY_PATH: /usr/local/cuda/lib64\n",
+    ),
+    (
+        "runtime DLL",
+        "msvc-runtime-missing",
+        "ImportError: Could not find the DLL(s) 'msvcp140_1.dll'. TensorFlow requires\n",
+    ),
+    (
+        "nameless DLL",
+        "msvc-runtime-missing",
+        "ImportError: DLL load failed: The specified module could not be found.\n",
+    ),
+    ("no AVX", "illegal-instruction-avx", "Illegal instruction (core dumped)\n"),
+    (
+        "no AVX, Windows",
+        "illegal-instruction-avx",
+        "ImportError: DLL load failed while importing _x: A dynamic link library (DLL) initialization routine failed.\n",
+    ),
+    (
+        "glibc",
+        "glibc-too-old",
+        "ImportError: /lib/libm.so.6: version `GLIBC_2.23' not found (required by x)\n",
+    ),
+    ("libstdc++", "libstdcxx-too-old", "ImportError: libstdc++.so.6: version `CXXABI_1.3.8' not found\n"),
+    ("numpy", "numpy-abi", "A module that was compiled using NumPy 1.x cannot be run in\n"),
+    ("protobuf", "protobuf-conflict", "TypeError: Descriptors cannot not be created directly.\n"),
+    ("pip", "no-matching-wheel", "ERROR: No matching distribution found for tensorflow-gpu==2.4.1\n"),
+    (
+        "native Windows",
+        "windows-native-unsupported",
+        "TensorFlow GPU support is not available on native Windows for TensorFlow >= 2.11.\n",
+    ),
+    (
+        "below the floor",
+        "gpu-too-old",
+        "Ignoring visible gpu device (device: 0, name: GTX 550 Ti, pci bus id: 0000:01:00.0) with Cuda compute capability 2.1. The minimum required Cuda capability is 3.5.\n",
+    ),
+    (
+        "no image",
+        "gpu-too-old",
+        "RuntimeError: CUDA runtime implicit initialization on GPU:0 failed. Status: device kernel image is invalid\n",
+    ),
+    (
+        "from PTX",
+        "gpu-too-new",
+        "TensorFlow was not built with CUDA kernel binaries compatible with compute capability 12.0.\n",
+    ),
+    (
+        "Ampere with CUDA 10.1",
+        "gpu-too-new",
+        opened(*CUDA101) + CREATED.format(mb=22000, name="GeForce RTX 3090", cc="8.6"),
+    ),
+    (
+        "memory",
+        "oom",
+        GPU + "OOM when allocating tensor with shape[4608,512] on /device:GPU:0 by allocator GPU_0_bfc\n",
+    ),
+    (
+        "busy",
+        "gpu-busy-other-process",
+        CREATED.format(mb=72, name="GeForce RTX 2060", cc="7.5")
+        + "failed to allocate 72.19M (75694080 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY\n",
+    ),
+    (
+        "cuDNN's version",
+        "cudnn-version-mismatch",
+        GPU + "Loaded runtime CuDNN library: 7.4.2 but source was compiled with: 7.6.0.\n",
+    ),
+    (
+        "cuDNN's start",
+        "cudnn-init-failed",
+        GPU + "Could not create cudnn handle: CUDNN_STATUS_INTERNAL_ERROR\n",
+    ),
+    (
+        "cuDNN not asked",
+        "healthy",
+        GPU + "Failed to determine cuDNN version (Note that this is expected): CUDNN_STATUS_INTERNAL_ERROR\n",
+    ),
+    ("cuBLAS", "cublas-init-failed", GPU + "failed to create cublas handle: CUBLAS_STATUS_ALLOC_FAILED\n"),
+    (
+        "NCCL",
+        "nccl-failure",
+        GPU + "InternalError: NCCL: unhandled system error. Set NCCL_DEBUG=WARN for detail.\n",
+    ),
+    ("libdevice", "libdevice-or-ptxas-missing", GPU + "libdevice not found at ./libdevice.10.bc\n"),
+    ("CUPTI", "cupti-missing", GPU + missing("libcupti.so.10.1")),
+    ("XLA", "xla-gpu-only", '[name: "/device:CPU:0"\n, name: "/device:XLA_GPU:0"\n'),
+    (
+        "placement",
+        "placement-error",
+        GPU
+        + "InvalidArgumentError: Cannot assign a device for operation MatMul: Could not satisfy explicit\n",
+    ),
+    ("CPU build", "cpu-only-build", ">>> tf.test.is_built_with_cuda()\nFalse\n"),
+    (
+        "engine",
+        "no-nvidia-runtime",
+        'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].\n',
+    ),
+    (
+        "requirement",
+        "container-cuda-requirement",
+        "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.8,\n",
+    ),
+    (
+        "host's libraries",
+        "container-driver-libs",
+        r"caused \\\"error running hook: stderr: nvidia-container-cli: detection error: open failed: /usr/lib/libnvidia-tls.so.570.1: no such file\\\n\"",
+    ),
+    (
+        "host's NVML",
+        "driver-lib-mismatch",
+        "nvidia-container-cli: initialization error: nvml error: driver/library version mismatch: unknown\n",
+    ),
+    ("lost", "container-nvml-lost", "Failed to initialize NVML: Unknown Error\n"),
+    (
+        "container without GPUs",
+        "container-no-gpu",
+        "$ docker run -it tensorflow/tensorflow:latest-gpu\n"
+        + missing("libcuda.so.1")
+        + INIT
+        + "UNKNOWN ERROR (303)\nno NVIDIA GPU device is present: /dev/nvidia0 does not exist\n",
+    ),
+    (
+        "WSL",
+        "wsl-libcuda",
+        "Could not load library libcudnn_cnn_infer.so.8. Error: libcuda.so: cannot open shared object file: No such file\n",
+    ),
+]
+
+
+def judged(text: str) -> LogReport:
+    return diagnose_log([text.encode()], COMPAT, "log.txt")
+
+
+@pytest.mark.parametrize(("cause", "text"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_the_root_cause(cause: str, text: str) -> None:
+    report = judged(text)
+    assert report.cause.value == cause
+    if cause not in ("healthy", "inconclusive"):
+        assert report.root is not None
+        assert report.root.evidence, "a cause without evidence"
+        assert all(evidence.line for evidence in report.root.evidence)
+        assert report.root.remedies
+        assert report.root.severity >= Severity.WARNING
+
+
+def test_each_cause_that_a_log_can_show_has_a_case() -> None:
+    without = {cause.value for cause in Cause} - {case[1] for case in CASES}
+    assert without == {"both-packages", "nvml-missing"}
+
+
+def test_what_is_really_missing_is_named() -> None:
+    report = judged(MISSING.format("libcudnn.so.7", "libcublas.so.10", "") + missing("libnvinfer.so.7"))
+    assert report.missing_libraries == ("libcublas.so.10",)
+    assert "tensorrt-missing" not in report.benign
+    assert judged("TF-TRT Warning: Could not find TensorRT\n" + GPU).benign == ("tensorrt-missing",)
+
+
+def test_devices() -> None:
+    (device,) = judged(GPU).devices
+    assert (device.index, device.name, device.compute_capability) == (0, "GeForce GTX 1080", "6.1")
+    assert (device.memory_mib, device.pci_bus_id) == (7000, "0000:01:00.0")
+
+
+def test_what_is_misread_is_said() -> None:
+    report = judged('name: "/device:XLA_GPU:0"\n')
+    assert any(finding.code == advice.MISREAD for finding in report.findings)
+
+
+def test_what_is_not_decided_is_said() -> None:
+    report = judged(missing(*CUDA101) + SKIPPED)
+    assert Cause.LIBS_WRONG_VERSION in report.undecided
+    assert report.root is not None
+    assert "tfdoctor check" in report.root.explanation
+
+
+def test_codes_and_titles_are_complete_and_those_of_the_rules() -> None:
+    assert set(advice.CODES) == set(advice.TITLES) == set(Cause) == set(MEANINGS)
+    causes = {rule.code: rule.causes for rule in ALL_RULES}
+    for cause, code in advice.CODES.items():
+        assert code.startswith("TFD8") or cause in causes[code], (cause, code)
+    assert not any(code.startswith("TFD8") for code in causes)
+
+
+TRUTH: dict[str, dict[str, Any]] = json.loads((DATA / "truth.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", TRUTH)
+def test_what_real_tensorflow_printed(name: str) -> None:
+    """Logs of real releases against the stand-in driver (tests/lab), with what was known when they were made."""
+    truth = TRUTH[name]
+    report = judged((DATA / name).read_text(encoding="utf-8"))
+    assert list(report.missing_libraries) == truth["missing"]
+    assert report.gpu_registered is truth["registered"]
+    minor = tuple(int(part) for part in truth["tensorflow"].split(".")[:2])
+    assert report.era is not None
+    first, _, last = report.era.rstrip("+").partition("-")
+    low, high = (tuple(int(part) for part in end.split(".")) for end in (first, last or first))
+    assert low <= minor
+    assert minor <= high or report.era.endswith("+")
+
+
+@pytest.mark.skipif(not CORPUS.is_dir(), reason="the real logs are not beside this checkout")
+def test_the_real_logs() -> None:
+    counts: Counter[str] = Counter()
+    for folder in sorted(path for path in CORPUS.iterdir() if path.is_dir()):
+        meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+        labels = meta["labels"]
+        report = diagnose_log([(folder / "log.txt").read_bytes()], COMPAT)
+        counts["all"] += 1
+        counts["strict"] += report.cause.value == labels["primary"]
+        accepted = report.cause.value in (labels["primary"], *labels["acceptable"])
+        counts["accepted"] += accepted
+        counts["alarms"] += labels["primary"] == "healthy" and not accepted
+        if labels["missing_libs"] or report.missing_libraries:
+            counts["named"] += 1
+            counts["libraries"] += sorted(labels["missing_libs"]) == sorted(report.missing_libraries)
+    assert counts["accepted"] >= 0.96 * counts["all"]
+    assert counts["strict"] >= 0.88 * counts["all"]
+    assert counts["libraries"] >= 0.95 * counts["named"]
+    assert counts["alarms"] == 0
