@@ -1,0 +1,659 @@
+"""Remedies shared by rules: exact commands for this Python, this distribution, these versions.
+
+Pure text from facts and tables. Every path and requirement goes through `quote`.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import shlex
+from typing import TYPE_CHECKING
+
+from tfdoctor import versions
+from tfdoctor.compat import split_soname
+from tfdoctor.compat.imports import companions
+from tfdoctor.facts import value_of
+from tfdoctor.findings import Remedy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tfdoctor.compat import Release
+    from tfdoctor.facts import FoundElsewhere
+    from tfdoctor.rules.base import Context
+
+CHECK_AGAIN = "tfdoctor check"
+APT, DNF, ZYPPER, PACMAN = "apt", "dnf", "zypper", "pacman"
+MANAGERS = {
+    "debian": APT,
+    "ubuntu": APT,
+    "fedora": DNF,
+    "rhel": DNF,
+    "centos": DNF,
+    "rocky": DNF,
+    "almalinux": DNF,
+    "amzn": DNF,
+    "suse": ZYPPER,
+    "opensuse": ZYPPER,
+    "opensuse-leap": ZYPPER,
+    "sles": ZYPPER,
+    "arch": PACMAN,
+}
+WHEELS_HAVE = {11: "11.8", 12: "12.9", 13: "13.0"}
+"""CUDA major → the toolkit whose sonames NVIDIA's wheels have (the first cu11 wheels are of 11.7)."""
+CONDA_CUDNN = {"8.0": "6.0", "9.0": "7.6", "10.0": "7.6", "10.1": "7.6", "11.0": "8.0", "11.2": "8.1"}
+"""CUDA → the cuDNN that conda has for it and that satisfies every TensorFlow built with it."""
+
+
+def quote(text: str) -> str:
+    """Text as one word of a shell command."""
+    return shlex.quote(text)
+
+
+def sudo(context: Context) -> str:
+    """ "sudo ", or nothing where this already runs as root."""
+    return "" if context.facts.machine.root else "sudo "
+
+
+def package_manager(context: Context) -> str | None:
+    """This distribution's package manager; None where it is not known."""
+    machine = context.facts.machine
+    for name in (machine.distribution_id, *machine.distribution_like):
+        if name in MANAGERS:
+            return MANAGERS[name]
+    return None
+
+
+# ---------------------------------------------------------------- pip
+
+
+def pip_install(context: Context, requirements: Iterable[str], *, options: str = "") -> str:
+    """The command that installs into the examined Python: its own pip, uv where it was made without pip."""
+    wanted = " ".join(quote(requirement) for requirement in requirements)
+    flags = f"{options} " if options else ""
+    python = context.python
+    if python is None:
+        return f"python3 -m pip install {flags}{wanted}"
+    if python.externally_managed and not python.virtual and "--break-system-packages" not in flags:
+        flags = f"--break-system-packages {flags}"
+    installers = {d.installer for d in python.distributions}
+    if "uv" in installers and "pip" not in installers:
+        return f"uv pip install --python {quote(python.executable)} {flags}{wanted}"
+    return f"{quote(python.executable)} -m pip install {flags}{wanted}"
+
+
+def pip_uninstall(context: Context, names: Iterable[str]) -> str:
+    """The command that removes distributions from the examined Python."""
+    command = pip_install(context, names)
+    if command.startswith("uv "):
+        return command.replace("uv pip install", "uv pip uninstall", 1)
+    return command.replace("-m pip install", "-m pip uninstall -y", 1)
+
+
+def venv_with(context: Context, requirements: Iterable[str], python: str = "python3") -> tuple[str, ...]:
+    """Commands that make a fresh virtual environment with these requirements, beside whatever is there."""
+    del context
+    wanted = " ".join(quote(requirement) for requirement in requirements)
+    return (
+        f"{quote(python)} -m venv tf-env",
+        "tf-env/bin/python -m pip install --upgrade pip",
+        f"tf-env/bin/python -m pip install {wanted}",
+        "tfdoctor check --python tf-env",
+    )
+
+
+def install_commands(context: Context, requirements: Sequence[str]) -> tuple[str, ...]:
+    """Commands that install into this Python, or into a fresh environment where the system manages it."""
+    python = context.python
+    if python is not None and python.externally_managed and not python.virtual:
+        return venv_with(context, requirements, python.executable)
+    return pip_install(context, requirements), check_again(context)
+
+
+def check_again(context: Context) -> str:
+    """The command that looks at the same Python once more."""
+    python = context.python
+    if python is None or python.requested.startswith(("$", "python3 on", "python on")):
+        return CHECK_AGAIN
+    return f"{CHECK_AGAIN} --python {quote(python.executable)}"
+
+
+# ---------------------------------------------------------------- TensorFlow releases
+
+
+def extra_installs(context: Context, release: Release, python: str | None = None) -> bool:
+    """Whether this release has a CUDA extra and pip can install it on this Python."""
+    if release.pip_extra is None:
+        return False
+    version = python or (context.python.version if context.python is not None else None)
+    for problem in context.compat.problems_of(release.package, release.version, area="packaging"):
+        wanted = problem.when.get("python")
+        if problem.when.get("extra") != release.pip_extra or problem.cause != "no-matching-wheel":
+            continue
+        if wanted is None or (version is not None and versions.satisfies(version, wanted)):
+            return False
+    return True
+
+
+def gpu_requirement(context: Context, release: Release, python: str | None = None) -> tuple[str, ...]:
+    """What pip installs to have this release with its CUDA libraries, where they come as wheels."""
+    if extra_installs(context, release, python):
+        wanted = [f"{release.package}[{release.pip_extra}]=={release.version}"]
+        projects = [pin for pin in release.extra_pins if project_of(pin).startswith("nvidia-cudnn-")]
+        for pin in projects:
+            kept = cudnn_requirement(context, project_of(pin), pin, release.cudnn)
+            if kept != pin:
+                wanted.append(kept)
+        return (*wanted, *companion_pins(release))
+    return (
+        f"{release.package}=={release.version}",
+        *wheels_for(context, release, release.required_libraries),
+        *companion_pins(release),
+    )
+
+
+def companion_pins(release: Release) -> tuple[str, ...]:
+    """Upper limits for NumPy and protobuf that this release needs and does not ask for itself.
+
+    Without them pip installs today's: `pip install tensorflow==2.10.1` cannot even be imported.
+    """
+    own = {project_of(requirement): requirement for requirement in release.requires}
+    pins: dict[str, str] = {}
+    for row in companions():
+        first = row.breaks.removeprefix(">=").partition(",")[0]
+        if not row.breaks.startswith(">=") or not versions.satisfies(release.version, row.tensorflow):
+            continue
+        asked = own.get(row.package, "").partition(";")[0].strip()[len(row.package) :]
+        if asked and not versions.satisfies(first, asked):
+            continue
+        known = pins.get(row.package)
+        if known is None or versions.compare(_limit(row.requirement), _limit(known)) < 0:
+            pins[row.package] = row.requirement
+    return tuple(pins.values())
+
+
+def _limit(requirement: str) -> str:
+    return requirement.rpartition("<")[2]
+
+
+def best_release(context: Context, *, python: str | None = None) -> Release | None:
+    """The newest GPU release for this Python, its glibc, these cards and this driver, or None.
+
+    Where it does not find its own libraries, the minor before it is taken if that one does.
+    """
+    facts = context.facts
+    version = python or (context.python.version if context.python is not None else None)
+    if version is None or facts.machine.machine not in ("x86_64", "AMD64"):
+        return None
+    glibc = context.python.glibc if context.python is not None else None
+    driver = value_of(facts.driver.cuda)
+    fitting = [
+        row
+        for row in context.compat.releases_for_python(version, "linux", gpu=True)
+        if row.required_libraries
+        and (glibc is None or row.glibc is None or versions.at_least(glibc, row.glibc))
+        and all(_runs_on(context, row, card) for card in capabilities(context))
+        and (
+            driver is None
+            or driver.version is None
+            or row.cuda is None
+            or versions.major(driver.version) >= versions.major(row.cuda)
+        )
+    ]
+    fitting.sort(key=lambda row: (row.parsed, row.package == "tensorflow"), reverse=True)
+    newest = next(iter(fitting), None)
+    if newest is None or not newest.runpath_misses:
+        return newest
+    before = [row for row in fitting if row.minor != newest.minor][:1]
+    near = before and before[0].parsed.minor == newest.parsed.minor - 1 and not before[0].runpath_misses
+    return before[0] if near else newest
+
+
+def _runs_on(context: Context, release: Release, card: str) -> bool:
+    """Whether this release has code for a card, and nothing is known to fail that no pin mends."""
+    if context.compat.code_for(release, card) not in {"native", "jit"}:
+        return False
+    problems = context.compat.problems_of(release.package, release.version, capability=card, area="gpu")
+    return not any(
+        p.severity == "error" and "capability" in p.when and "extra" not in p.when for p in problems
+    )
+
+
+def install_release(context: Context, release: Release, text: str, python: str | None = None) -> Remedy:
+    """How this release is installed with everything that it needs for a GPU, and that connected.
+
+    `python`: a version other than the examined one's, for which an environment is made.
+    """
+    requirements = gpu_requirement(context, release, python)
+    own = context.python
+    managed = own is not None and own.externally_managed and not own.virtual
+    if python is None and not managed:
+        site = own.site_packages[0] if own is not None and own.site_packages else ""
+        commands = install_commands(context, requirements)
+    else:
+        version = versions.major_minor(python or (own.version if own is not None else "3"))
+        site = f"$PWD/tf-env/lib/python{version}/site-packages"
+        interpreter = own.executable if python is None and own is not None else f"python{version}"
+        commands = venv_with(context, requirements, interpreter)
+    return Remedy(text, (*commands[:-1], *connecting(context, release, site), commands[-1]))
+
+
+def connecting(context: Context, release: Release, site: str) -> tuple[str, ...]:
+    """What a fresh installation of this release in `site` still needs so that the loader finds its CUDA.
+
+    Links where its RUNPATH leaves folders of its extra out, the export from 2.5 to 2.13, conda's libraries
+    before; `site` may start with "$PWD".
+    """
+    needed = release.required_libraries
+    if not site or release.cuda is None or not needed:
+        return ()
+    if not wheels_for(context, release, needed):
+        return _conda_folder(release.cuda, release.cudnn)
+    folders = {name: wheel_project(context, name, release.cuda) for name in needed}
+    places = {name: f"{site}/{wheel[1]}" for name, wheel in folders.items() if wheel is not None}
+    if not framework_folders(release):
+        return (export_path(dict.fromkeys(places.values())),)
+    target = runpath_target([f"{site}/nvidia/{folder}/lib" for folder in framework_folders(release)])
+    missed = [name for name in release.runpath_misses if name in places]
+    return tuple(link_command(places[name], name, target) for name in missed) if target is not None else ()
+
+
+def another_release(context: Context, text: str) -> list[Remedy]:
+    """The newest release that works on this Python, where it is another one than the installed."""
+    release, build = best_release(context), context.build
+    if release is None or (build is not None and build.version == release.version):
+        return []
+    return [install_release(context, release, text.format(release=f"TensorFlow {release.version}"))]
+
+
+# ---------------------------------------------------------------- NVIDIA's wheels
+
+
+def cuda_requirements(context: Context, sonames: Sequence[str]) -> tuple[str, ...]:
+    """NVIDIA's wheels that bring these libraries to this TensorFlow, pinned as its own extra pins them.
+
+    Empty where there are none for its CUDA (11.0 and older), or where one of the libraries is in no wheel.
+    """
+    build = context.build
+    if build is None or build.cuda is None:
+        return ()
+    release = build.release if build.exact else None
+    return _wheels(
+        context, sonames, release=release, cuda=build.cuda, cudnn=build.cudnn, version=build.version
+    )
+
+
+def wheels_for(context: Context, release: Release, sonames: Sequence[str]) -> tuple[str, ...]:
+    """The same for a release that is not installed."""
+    if release.cuda is None:
+        return ()
+    return _wheels(
+        context,
+        sonames,
+        release=release,
+        cuda=release.cuda,
+        cudnn=release.cudnn,
+        version=release.version,
+    )
+
+
+def wheel_project(context: Context, soname: str, cuda: str) -> tuple[str, str] | None:
+    """(project, folder below site-packages) of the wheel that has this very soname for this CUDA major."""
+    major = versions.major(cuda)
+    wheel, parts = context.compat.wheel_for(soname, major), split_soname(soname)
+    if wheel is None or parts is None:
+        return None
+    has = context.compat.soname_for(parts[0], WHEELS_HAVE.get(major, cuda))
+    if has is not None and has != soname:
+        return None
+    return wheel.project, wheel.folder
+
+
+def _wheels(
+    context: Context,
+    sonames: Sequence[str],
+    *,
+    release: Release | None,
+    cuda: str,
+    cudnn: str | None,
+    version: str | None,
+) -> tuple[str, ...]:
+    wheels = [wheel_project(context, soname, cuda) for soname in sonames]
+    # Below 2.5 something is missing from the wheels of every CUDA: half a set helps nobody.
+    if not wheels or any(wheel is None for wheel in wheels):
+        return ()
+    if version is not None and versions.numbers(version)[:2] < (2, 5):
+        return ()
+    pins = {project_of(pin): pin for pin in (release.extra_pins if release is not None else ())}
+    wanted: dict[str, None] = {}
+    for wheel in wheels:
+        if wheel is not None:
+            requirement = pins.get(wheel[0], wheel[0])
+            if wheel[0].startswith("nvidia-cudnn-"):
+                built = release.cudnn if release is not None and release.cudnn else cudnn
+                requirement = cudnn_requirement(context, wheel[0], requirement, built)
+            wanted.setdefault(requirement, None)
+    return tuple(wanted)
+
+
+def cudnn_requirement(context: Context, project: str, pinned: str, built: str | None = None) -> str:
+    """A cuDNN requirement that this build loads (its major) and that still has code for these cards."""
+    if built is None:
+        return pinned
+    major = versions.major(built)
+    old = [card for card in capabilities(context) if not versions.at_least(card, "7.5")]
+    kepler = [card for card in capabilities(context) if not versions.at_least(card, "5.0")]
+    if pinned == project:
+        if major == 8 and kepler and project.endswith("-cu11"):
+            return f"{project}>=8.5,<8.8"  # 8.9 has nothing below 5.0
+        least = built if "." in built else str(major)
+        pinned = f"{project}>={least},<{major + 1}"
+    if old and major == 9 and "==" not in pinned:
+        return f"{project}>=9.3,<9.11"  # 9.11 dropped Maxwell, Pascal and Volta
+    return pinned
+
+
+def project_of(requirement: str) -> str:
+    """The normalised project name of a requirement: "nvidia-cudnn-cu12<10.0,>=9.3" → "nvidia-cudnn-cu12"."""
+    for index, letter in enumerate(requirement):
+        if not (letter.isalnum() or letter in "-_."):
+            return requirement[:index].replace("_", "-").lower()
+    return requirement.replace("_", "-").lower()
+
+
+def site_packages(context: Context) -> str:
+    """Where this TensorFlow lies and its wheels go; empty where that is not known."""
+    if context.tensorflow is not None:
+        return posixpath.dirname(context.tensorflow.package_dir)
+    if context.python is not None and context.python.site_packages:
+        return context.python.site_packages[0]
+    return ""
+
+
+def wheel_folders(context: Context, release: Release | None, sonames: Sequence[str]) -> tuple[str, ...]:
+    """The folders into which NVIDIA's wheels put these libraries, as they will be after the installation."""
+    cuda = (
+        release.cuda if release is not None else (context.build.cuda if context.build is not None else None)
+    )
+    site = site_packages(context)
+    if cuda is None or not site:
+        return ()
+    wheels = (wheel_project(context, soname, cuda) for soname in sonames)
+    return tuple(dict.fromkeys(f"{site}/{wheel[1]}" for wheel in wheels if wheel is not None))
+
+
+def looks_into_wheels(context: Context) -> bool:
+    """Whether this build has a RUNPATH into NVIDIA's wheels (from 2.14 on)."""
+    build = context.build
+    if build is None:
+        return False
+    if build.exact and build.release is not None:
+        return bool(framework_folders(build.release))
+    return build.minor >= (2, 14)
+
+
+def bring_libraries(context: Context, sonames: Sequence[str]) -> list[Remedy]:
+    """How these libraries come to this TensorFlow, and what then connects them."""
+    build = context.build
+    if build is None:
+        return []
+    if context.tensorflow is not None and context.tensorflow.conda_build and _from_conda(context):
+        return _conda_libraries(context)
+    requirements = cuda_requirements(context, sonames)
+    if not requirements:
+        return [
+            *_conda_libraries(context),
+            *another_release(context, "Use {release}, whose CUDA libraries come as wheels."),
+        ]
+    release = build.release if build.exact else None
+    whole = set(sonames) >= set(build.required)
+    if whole and release is not None and extra_installs(context, release):
+        requirements = gpu_requirement(context, release)
+    install = pip_install(context, requirements)
+    if looks_into_wheels(context):
+        missed = [s for s in sonames if release is not None and s in release.runpath_misses]
+        if not missed:
+            return [
+                Remedy(
+                    "Install NVIDIA's wheels; this TensorFlow looks into them by itself.",
+                    (install, check_again(context)),
+                )
+            ]
+        return _wheels_and_links(context, install, missed)
+    return [
+        name_folders(
+            context,
+            wheel_folders(context, release, sonames),
+            f"Install NVIDIA's wheels and name their folders, into which TensorFlow {build.version} does "
+            "not look "
+            "by itself.",
+            first=(install,),
+        )
+    ]
+
+
+def _wheels_and_links(context: Context, install: str, missed: Sequence[str]) -> list[Remedy]:
+    """For releases whose RUNPATH leaves folders of their own extra out."""
+    build = context.build
+    release = build.release if build is not None else None
+    links = connecting(context, release, site_packages(context)) if release is not None else ()
+    links = tuple(line for line in links if any(name.split(".so")[0] in line for name in missed))
+    version = build.version if build is not None else ""
+    return [
+        Remedy(
+            f"Install NVIDIA's wheels, and link what TensorFlow {version} does not find of them into a "
+            "folder where it looks.",
+            (install, *links, check_again(context)),
+        ),
+        name_folders(
+            context,
+            wheel_folders(context, release, missed),
+            "Instead of the links, name the folder before Python starts.",
+            first=(install,),
+        ),
+    ]
+
+
+def framework_folders(release: Release | None) -> tuple[str, ...]:
+    """The folders below nvidia/ on the RUNPATH of the object that opens the libraries (from 2.12 on)."""
+    runpath = release.runpath if release is not None else {}
+    return next((some for name, some in runpath.items() if "libtensorflow_framework" in name), ())
+
+
+def _from_conda(context: Context) -> bool:
+    python, tensorflow = context.python, context.tensorflow
+    if python is None or tensorflow is None or python.conda_prefix is None:
+        return False
+    owner = python.distribution(tensorflow.distribution or "")
+    return owner is None or owner.installer != "pip"
+
+
+def _conda_libraries(context: Context) -> list[Remedy]:
+    """CUDA of 11.0 and older comes as conda packages; newer for a TensorFlow that conda itself installed."""
+    build, python = context.build, context.python
+    if build is None or build.cuda is None:
+        return []
+    cuda = versions.major_minor(build.cuda)
+    if python is not None and python.conda_prefix is not None:
+        prefix = python.conda_prefix
+        channel, wanted = _conda_packages(cuda, build.cudnn)
+        return [
+            name_folders(
+                context,
+                [f"{prefix}/lib"],
+                f"Install CUDA {cuda} and its cuDNN from conda, and name the folder before Python starts.",
+                first=(f"conda install --prefix {quote(prefix)} -c {channel} {wanted}",),
+            )
+        ]
+    return [
+        Remedy(
+            f"CUDA {cuda} has no wheels; conda (Miniforge) has it. Make a folder with its libraries and "
+            "name it before Python starts.",
+            (*_conda_folder(cuda, build.cudnn), check_again(context)),
+        )
+    ]
+
+
+def _conda_packages(cuda: str, cudnn: str | None) -> tuple[str, str]:
+    """(channel, packages) that have this CUDA and a cuDNN for it."""
+    if versions.major(cuda) >= 12:
+        return "conda-forge", f"cuda-version={cuda} cuda-libraries cudnn"
+    beside = CONDA_CUDNN.get(cuda)
+    if cuda == "8.0" and cudnn is not None and versions.major(cudnn) == 5:
+        beside = "5.1"
+    channel = "conda-forge" if versions.at_least(cuda, "10.0") else "defaults"
+    return channel, f"cudatoolkit={cuda} {f'cudnn={beside}' if beside else 'cudnn'}"
+
+
+def _conda_folder(cuda: str, cudnn: str | None) -> tuple[str, str]:
+    """Commands that make a folder with this CUDA beside everything else, and name it."""
+    cuda = versions.major_minor(cuda)
+    channel, wanted = _conda_packages(cuda, cudnn)
+    return (
+        f'conda create --prefix "$HOME/cuda-{cuda}" -c {channel} {wanted}',
+        export_path([f"$HOME/cuda-{cuda}/lib"]),
+    )
+
+
+# ---------------------------------------------------------------- the loader
+
+
+def export_path(folders: Iterable[str]) -> str:
+    """The line that puts folders on LD_LIBRARY_PATH, before what is on it."""
+    joined = ":".join(folders)
+    rest = "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+    if joined.startswith(("$HOME/", "$PWD/")):
+        return f'export LD_LIBRARY_PATH="{joined}{rest}"'
+    return f'export LD_LIBRARY_PATH={quote(joined)}"{rest}"'
+
+
+def name_folders(context: Context, folders: Iterable[str], text: str, *, first: Sequence[str] = ()) -> Remedy:
+    """LD_LIBRARY_PATH for this shell, and the line that keeps it for this environment."""
+    line = export_path(folders)
+    where, commands = keep_line(context, line)
+    return Remedy(f"{text} {where}", (*first, line, check_again(context), *commands))
+
+
+def keep_line(context: Context, line: str) -> tuple[str, tuple[str, ...]]:
+    """How a line of the shell is kept: conda's activate.d, a virtual environment's activate, ~/.profile."""
+    python = context.python
+    if python is not None and python.conda_prefix is not None:
+        folder = f"{python.conda_prefix}/etc/conda/activate.d"
+        script = quote(f"{folder}/tensorflow-cuda.sh")
+        return (
+            "The last two lines keep it for this conda environment.",
+            (f"mkdir -p {quote(folder)}", f"echo {quote(line)} > {script}"),
+        )
+    if python is not None and python.virtual:
+        return (
+            "The last line keeps it for this virtual environment.",
+            (f"echo {quote(line)} >> {quote(f'{python.prefix}/bin/activate')}",),
+        )
+    return "The last line keeps it for each login.", (f"echo {quote(line)} >> ~/.profile",)
+
+
+def ldconfig(context: Context, folders: Sequence[str]) -> Remedy:
+    """How the loader is told of folders for every program."""
+    root = sudo(context)
+    lines = " ".join(quote(folder) for folder in folders)
+    return Remedy(
+        "Tell the loader of it for every program.",
+        (
+            f"printf '%s\\n' {lines} | {root}tee /etc/ld.so.conf.d/tensorflow-cuda.conf",
+            f"{root}ldconfig",
+        ),
+        changes_system=True,
+    )
+
+
+def runpath_target(folders: Sequence[str]) -> str | None:
+    """The folder of a RUNPATH into which links go: beside cuSPARSE or cuBLAS, whose neighbours are alike."""
+    for name in ("/cusparse/", "/cublas/", "/cuda_runtime/"):
+        for folder in folders:
+            if name in folder:
+                return folder
+    return folders[0] if folders else None
+
+
+def link_command(own: str, name: str, folder: str) -> str:
+    """A relative link to a library in another folder; with cuDNN go the parts that it opens beside itself."""
+    stem, _, version = name.partition(".so")
+    relative = posixpath.relpath(own, folder)
+    own, folder = own.removeprefix("$PWD/"), folder.removeprefix("$PWD/")
+    if stem == "libcudnn":
+        return f"ln -sr {quote(own)}/libcudnn*.so{version} {quote(folder)}/"
+    return f"ln -s {quote(f'{relative}/{name}')} {quote(f'{folder}/{name}')}"
+
+
+def link_into_runpath(context: Context, found: Sequence[FoundElsewhere]) -> Remedy | None:
+    """Relative links that put libraries of NVIDIA's wheels where TensorFlow's own RUNPATH looks.
+
+    The least intrusive cure: nothing to set, nothing outside the environment is touched. None where
+    TensorFlow looks in no folder beside them, or they are not from wheels.
+    """
+    loader = context.loader
+    if loader is None or not found:
+        return None
+    commands: list[str] = []
+    for library in found:
+        site, inside, _ = library.path.partition("/nvidia/")
+        if not inside:
+            return None
+        folder = runpath_target([f for f in loader.runpath_folders if f.startswith(f"{site}/nvidia/")])
+        if folder is None:
+            return None
+        commands.append(link_command(posixpath.dirname(library.path), library.name, folder))
+    return Remedy(
+        "Link the libraries into a folder where TensorFlow looks (the links can simply be deleted again).",
+        (*commands, check_again(context)),
+    )
+
+
+# ---------------------------------------------------------------- cards and their driver
+
+
+def capabilities(context: Context) -> tuple[str, ...]:
+    """The compute capabilities of the cards, from the driver; else from their PCI ids."""
+    driver = value_of(context.facts.driver.cuda)
+    known = (
+        tuple(d.compute_capability for d in driver.devices if d.compute_capability)
+        if driver is not None
+        else ()
+    )
+    if known:
+        return known
+    cards = value_of(context.facts.driver.pci) or ()
+    found = (context.compat.gpu_by_pci_id(card.device_id) for card in cards if card.device_id)
+    return tuple(gpu.capability for gpu in found if gpu is not None)
+
+
+def driver_install(context: Context) -> Remedy:
+    """How this distribution installs NVIDIA's driver."""
+    manager = package_manager(context)
+    machine = context.facts.machine
+    if manager == APT and machine.distribution_id == "ubuntu":
+        commands: tuple[str, ...] = ("sudo ubuntu-drivers install", "sudo reboot")
+    elif manager == APT:
+        commands = (
+            "sudo apt-get update",
+            "sudo apt-get install linux-headers-$(uname -r) nvidia-driver",
+            "sudo reboot",
+        )
+    elif manager == DNF and machine.distribution_id == "fedora":
+        commands = ("sudo dnf install akmod-nvidia xorg-x11-drv-nvidia-cuda", "sudo reboot")
+    elif manager == DNF:
+        commands = ("sudo dnf module install nvidia-driver:latest-dkms", "sudo reboot")
+    elif manager == ZYPPER:
+        commands = ("sudo zypper install-new-recommends --repo NVIDIA", "sudo reboot")
+    elif manager == PACMAN:
+        commands = ("sudo pacman -S nvidia nvidia-utils", "sudo reboot")
+    else:
+        commands = ()
+    needs = ""
+    if manager == APT and machine.distribution_id == "debian":
+        needs = " The package is in Debian's non-free component, which must be in your apt sources."
+    elif manager == DNF and machine.distribution_id == "fedora":
+        needs = " The packages are RPM Fusion's, whose nonfree repository must be enabled."
+    elif manager in (DNF, ZYPPER):
+        needs = " NVIDIA's repository for this distribution must be enabled."
+    return Remedy(f"Install NVIDIA's driver, then restart.{needs}", commands, changes_system=True)

@@ -1,0 +1,127 @@
+"""Two TensorFlow packages lie over each other.
+
+What it means
+-------------
+`tensorflow`, `tensorflow-gpu`, `tensorflow-cpu`, `tf-nightly` and Intel's package all write into the same
+folder. Where two are installed the files of the later one win, some of the earlier one stay, and removing
+either breaks the other.
+
+How it is seen
+--------------
+The distributions that are registered in the same site-packages as the `tensorflow` folder; and leftovers of
+an interrupted pip, whose names begin with a tilde (`~ensorflow`).
+
+What to do
+----------
+Remove all of them, then install one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.predict import builds_installed
+from tfdoctor.rules import advice
+from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule, unanswered
+
+if TYPE_CHECKING:
+    from tfdoctor.facts import Distribution
+    from tfdoctor.findings import Finding
+
+SAME_FILES = {"tensorflow", "tensorflow-gpu"}
+"""From 2.1 to 2.11 these two have the same files where their versions are the same."""
+
+
+def check(context: Context) -> Result:
+    refused = unanswered(context.facts.tensorflow, "TensorFlow")
+    if refused is not None:
+        return refused
+    if context.python is None:
+        return CouldNotCheck("which distributions are installed is not known")
+    findings = []
+    builds = builds_installed(context.facts)
+    if len(builds) > 1:
+        findings.append(_two(context, builds))
+    left = [d for d in context.python.distributions if d.name.startswith("~") and "ensorflow" in d.name]
+    if left:
+        findings.append(_leftovers(left))
+    return findings
+
+
+def _two(context: Context, builds: tuple[str, ...]) -> Finding:
+    names = {build.split(" ")[0] for build in builds}
+    numbers = {build.split(" ")[1] for build in builds}
+    minor = context.build.minor if context.build is not None else ()
+    harmless = names <= SAME_FILES and len(numbers) == 1 and (2, 1) <= minor < (2, 12)
+    guilty = context.prediction.cause is Cause.BOTH_PACKAGES or context.prediction.import_ok is False
+    severity = Severity.ERROR if guilty else Severity.INFO if harmless else Severity.WARNING
+    tensorflow = context.tensorflow
+    return RULE.finding(
+        Cause.BOTH_PACKAGES,
+        severity,
+        (
+            "These two have the same files in this version, so that nothing is wrong until one of them is "
+            "removed: "
+            "that takes the files of the other one along."
+            if harmless
+            else "They write into the same folder. What is there now is a mixture, in which the one installed "
+            "last wins."
+        ),
+        title=f"{len(builds)} TensorFlow packages lie over each other: {', '.join(builds)}",
+        evidence=[Evidence(tensorflow.package_dir if tensorflow else "", build) for build in builds],
+        remedies=_clean(context, sorted(names), harmless=harmless),
+    )
+
+
+def _clean(context: Context, names: list[str], *, harmless: bool) -> list[Remedy]:
+    build = context.build
+    release = None
+    if build is not None and build.version is not None:
+        choices = [context.compat.release(build.version, p) for p in ("tensorflow", "tensorflow-gpu")]
+        release = next((row for row in choices if row is not None and row.gpu), None)
+    release = release or advice.best_release(context)
+    if release is None:
+        return [Remedy("Remove all of them, then install one.", (advice.pip_uninstall(context, names),))]
+    text = (
+        "To have only one: remove both, then install one."
+        if harmless
+        else "Remove all of them, then install one."
+    )
+    return [
+        Remedy(
+            text,
+            (
+                advice.pip_uninstall(context, names),
+                advice.pip_install(
+                    context, [f"{release.package}=={release.version}", *advice.companion_pins(release)]
+                ),
+                advice.check_again(context),
+            ),
+        )
+    ]
+
+
+def _leftovers(left: list[Distribution]) -> Finding:
+    folders = sorted({d.location for d in left})
+    names = ", ".join(f"{d.name} {d.version}" for d in left)
+    return RULE.finding(
+        Cause.BOTH_PACKAGES,
+        Severity.INFO,
+        'pip puts a package aside under such a name while it replaces it, and warns of an "invalid '
+        'distribution" when '
+        "it was interrupted. Python ignores it.",
+        title=f"A leftover of an interrupted pip: {names}",
+        evidence=[Evidence(d.location, f"{d.name} {d.version}") for d in left],
+        remedies=[
+            Remedy(
+                "Remove the leftovers.",
+                tuple(f"rm -rf {advice.quote(folder)}/~*ensorflow*" for folder in folders),
+            )
+        ],
+    )
+
+
+RULE = Rule(
+    "TFD304", "both-packages", "Two TensorFlow packages lie over each other", (Cause.BOTH_PACKAGES,), check
+)

@@ -1,0 +1,98 @@
+"""TensorFlow lists a GPU and cannot compute on it.
+
+What it means
+-------------
+A device in the list is no promise: TensorFlow registers cards for which it has no code, whose memory is taken, or
+whose driver cannot make a context. Only a product that comes back right shows that a card is of use.
+
+How it is seen
+--------------
+`check --deep` multiplies two matrices on each GPU in a child process and compares the result with the CPU's.
+
+What to do
+----------
+The error of the first failing card says which way to look; the other findings of the same run often name it already.
+"""
+
+from __future__ import annotations
+
+from tfdoctor import versions
+from tfdoctor.facts import value_of
+from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.rules import advice
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+
+SIGNS = (
+    (("out of memory", "OUT_OF_MEMORY", "RESOURCE_EXHAUSTED", "ResourceExhausted", "OOM"), Cause.OOM),
+    (("insufficient for CUDA runtime", "INSUFFICIENT_DRIVER"), Cause.DRIVER_TOO_OLD),
+    (("INVALID_PTX", "UNSUPPORTED_PTX"), Cause.GPU_TOO_NEW),
+    (("CUDNN_STATUS", "Could not create cudnn handle", "DNN library"), Cause.CUDNN_INIT_FAILED),
+    (("CUBLAS_STATUS", "cublas handle", "Blas GEMM launch failed"), Cause.CUBLAS_INIT_FAILED),
+)
+"""Words of TensorFlow's errors → root cause, the first that is met."""
+NO_CODE = ("no kernel image", "INVALID_IMAGE", "NO_BINARY_FOR_GPU", "invalid device function")
+
+
+def check(context: Context) -> Result:
+    if context.observed is None:
+        return NotApplicable("TensorFlow was not run (`--deep`)")
+    if not context.observed.computed:
+        return NotApplicable("TensorFlow lists no GPU to compute on")
+    failed = [line for line in context.observed.computed if "failed" in line]
+    if not failed:
+        return ()
+    return [
+        RULE.finding(
+            _cause(context, failed[0]),
+            Severity.ERROR,
+            f"{len(failed)} of {len(context.observed.computed)} GPUs are listed and do not compute: {failed[0]}",
+            evidence=[Evidence("a product on each GPU, in a child process", line) for line in failed],
+            remedies=[
+                Remedy(
+                    "Look at what the driver says while it happens: NVRM and Xid lines name a fault of card or driver.",
+                    ("sudo dmesg | grep -i -E 'nvrm|xid' | tail -n 20", advice.check_again(context)),
+                )
+            ],
+        )
+    ]
+
+
+def _cause(context: Context, line: str) -> Cause:
+    for words, cause in SIGNS:
+        if any(word in line for word in words):
+            return cause
+    if any(word in line for word in NO_CODE):
+        return _no_code(context)
+    return Cause.INCONCLUSIVE
+
+
+def _no_code(context: Context) -> Cause:
+    """No machine code for the card: it is older than all that is inside, or newer."""
+    driver = value_of(context.facts.driver.cuda)
+    build = context.build
+    inside = build.release.cubin if build is not None and build.release is not None else ()
+    cards = [
+        d.compute_capability for d in (driver.devices if driver is not None else ()) if d.compute_capability
+    ]
+    if inside and cards:
+        oldest = min(inside, key=versions.parse_capability)
+        if all(versions.parse_capability(card) < versions.parse_capability(oldest) for card in cards):
+            return Cause.GPU_TOO_OLD
+    return Cause.GPU_TOO_NEW
+
+
+RULE = Rule(
+    "TFD115",
+    "compute-fails",
+    "A GPU is listed and does not compute",
+    (
+        Cause.OOM,
+        Cause.DRIVER_TOO_OLD,
+        Cause.GPU_TOO_NEW,
+        Cause.GPU_TOO_OLD,
+        Cause.CUDNN_INIT_FAILED,
+        Cause.CUBLAS_INIT_FAILED,
+        Cause.INCONCLUSIVE,
+    ),
+    check,
+)

@@ -1,0 +1,121 @@
+"""The container was started without GPUs.
+
+What it means
+-------------
+A container has no driver of its own. Its engine lends it the host's: the device nodes and the driver's
+libraries, but only when it is asked to as the container is started. Here the host has a card or NVIDIA's
+kernel module, and the container was given neither nodes nor libcuda.so.1.
+
+How it is seen
+--------------
+/proc and /sys show the host's card and kernel module inside a container; /dev and the library folders are
+its own.
+
+What to do
+----------
+Start the container with GPUs; the host needs NVIDIA's container toolkit for that.
+"""
+
+from __future__ import annotations
+
+from tfdoctor.facts import value_of
+from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.predict import has_gpu_nodes
+from tfdoctor.rules import _driver
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+
+VISIBLE, CAPABILITIES = "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"
+NOTHING = frozenset({"", "void", "none"})
+STARTS = {
+    "docker": ("Docker", ("docker run --gpus all IMAGE",)),
+    "podman": ("Podman", ("podman run --device nvidia.com/gpu=all IMAGE",)),
+    "apptainer": ("Apptainer (Singularity)", ("apptainer exec --nv IMAGE.sif python3 SCRIPT.py",)),
+    "lxc": ("LXD", ("lxc config device add CONTAINER gpu gpu",)),
+}
+"""What starts each kind of container with GPUs."""
+
+
+def check(context: Context) -> Result:
+    kind = context.facts.machine.container
+    if not kind:
+        return NotApplicable("this is not a container")
+    refused = _driver.unasked(context)
+    if refused is not None:
+        return refused
+    state = _driver.state(context)
+    if state.cause is not Cause.CONTAINER_NO_GPU:
+        return ()
+    variables = context.facts.environment.variables
+    visible, capabilities = variables.get(VISIBLE), variables.get(CAPABILITIES)
+    evidence = [Evidence("the loader" if state.resolution else "libcuda.so.1", state.why)]
+    evidence += [
+        Evidence(name, repr(variables[name])) for name in (VISIBLE, CAPABILITIES) if name in variables
+    ]
+    evidence += [*_driver.pci_evidence(context), *_driver.module_evidence(context)]
+    nodes = value_of(context.facts.driver.nodes)
+    evidence.append(
+        Evidence("/dev", ", ".join(nodes.names) if nodes is not None else "no NVIDIA device node")
+    )
+    title, why = "The container was started without GPUs", ""
+    if visible is not None and visible.strip() in NOTHING:
+        why = f" {VISIBLE} is {visible!r}, which asks for none."
+    elif capabilities is not None and has_gpu_nodes(context.facts) and _lacks_compute(capabilities):
+        title = "The container was given the card without CUDA's driver library"
+        why = f" {CAPABILITIES} is {capabilities!r}: without `compute` libcuda.so.1 stays outside."
+    return [
+        RULE.finding(
+            Cause.CONTAINER_NO_GPU,
+            Severity.ERROR,
+            "The host has NVIDIA's card or kernel module, and this container was not given "
+            f"{'libcuda.so.1' if has_gpu_nodes(context.facts) else 'it'}.{why} Nothing inside the container "
+            "can mend that, and no driver belongs into it.",
+            title=title,
+            evidence=evidence,
+            remedies=_remedies(kind, capabilities),
+        )
+    ]
+
+
+def _lacks_compute(capabilities: str) -> bool:
+    return not {"compute", "all"} & set(capabilities.replace(" ", "").split(","))
+
+
+def _remedies(kind: str, capabilities: str | None) -> list[Remedy]:
+    if capabilities is not None and _lacks_compute(capabilities):
+        return [
+            Remedy(
+                "Start it with this variable.",
+                (f"docker run --gpus all -e {CAPABILITIES}=compute,utility IMAGE",),
+            )
+        ]
+    if kind == "kubernetes":
+        return [
+            Remedy(
+                "Ask for a GPU in the pod's specification, under the container's `resources`: `limits: "
+                "{nvidia.com/gpu: 1}`; the cluster needs NVIDIA's device plugin. This tells whether it has "
+                "it:",
+                ("kubectl describe nodes | grep nvidia.com/gpu",),
+            )
+        ]
+    name, commands = STARTS.get(kind, STARTS["docker"])
+    remedies = [Remedy(f"{name}: start it with GPUs.", commands)]
+    if kind not in ("apptainer", "lxc"):
+        compose = (
+            " In a Compose file: `deploy: {resources: {reservations: {devices: [{capabilities: [gpu]}]}}}`."
+        )
+        remedies.append(
+            Remedy(
+                "Where the engine refuses, its host lacks NVIDIA's container toolkit (package "
+                f"nvidia-container-toolkit).{compose if kind == 'docker' else ''}",
+            )
+        )
+    return remedies
+
+
+RULE = Rule(
+    "TFD401",
+    "container-no-gpu",
+    "The container was started without GPUs",
+    (Cause.CONTAINER_NO_GPU,),
+    check,
+)

@@ -1,0 +1,169 @@
+"""The installed TensorFlow has no GPU code.
+
+What it means
+-------------
+Some packages of TensorFlow are built for the CPU alone: tensorflow-cpu, Intel's, conda's `mkl` and `eigen`
+builds, the plain `tensorflow` before 1.15 and in 1.15.2 to 1.15.5 and 2.0, and the wheels for ARM and
+macOS. They never show a GPU, whatever driver and CUDA are installed.
+
+How it is seen
+--------------
+build_info.py and cuda_config.h of the installation say whether it was built with CUDA; where they do not,
+the release table does.
+
+What to do
+----------
+Install the package with GPU code in its place.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor import versions
+from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.predict import builds_installed
+from tfdoctor.rules import advice
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
+
+if TYPE_CHECKING:
+    from tfdoctor.compat import Release
+    from tfdoctor.facts import TensorFlowFacts
+    from tfdoctor.predict import Build
+
+BUILDS = "'tensorflow=*=cuda*'"
+"""conda-forge's builds of TensorFlow with CUDA, as one word of a shell command."""
+
+
+def check(context: Context) -> Result:
+    refused = unanswered(context.facts.tensorflow, "TensorFlow")
+    if refused is not None:
+        return refused
+    build, tensorflow = context.build, context.tensorflow
+    if build is None or tensorflow is None:
+        return NotApplicable("there is no TensorFlow")
+    if build.rocm:
+        return NotApplicable("this is a ROCm build, for AMD GPUs")
+    if build.gpu is None:
+        return CouldNotCheck("whether this build has GPU code could not be learned from its files")
+    if build.gpu:
+        return ()
+    if context.prediction.cause is Cause.WINDOWS_NATIVE_UNSUPPORTED:
+        return NotApplicable("no TensorFlow of this version has GPU code on Windows: TFD305 tells of it")
+    if len(builds_installed(context.facts)) > 1:
+        return NotApplicable("two packages lie over each other: TFD304 tells of it")
+    name = tensorflow.distribution or "TensorFlow"
+    return [
+        RULE.finding(
+            Cause.CPU_ONLY_BUILD,
+            Severity.ERROR,
+            f"{_why(context, build, tensorflow)} It never shows a GPU, whatever is installed beside it.",
+            title=f"{name} {build.version or ''} has no GPU code".replace("  ", " "),
+            evidence=_evidence(context, tensorflow),
+            remedies=_remedies(context, build, tensorflow),
+        )
+    ]
+
+
+def _why(context: Context, build: Build, tensorflow: TensorFlowFacts) -> str:
+    name, machine = tensorflow.distribution or "", context.facts.machine
+    if tensorflow.conda_build:
+        return f"This is conda's build {tensorflow.conda_build}, made for the CPU."
+    if machine.system == "Darwin":
+        return "On macOS TensorFlow has no CUDA."
+    if machine.machine.lower() in {"aarch64", "arm64"}:
+        return "The wheels for 64-bit ARM are built for the CPU."
+    if name == "tensorflow" and build.version is not None:
+        minor = build.minor
+        if minor == (2, 0):
+            return "The package `tensorflow` 2.0 is built for the CPU; its GPU build is `tensorflow-gpu`."
+        if minor == (1, 15):
+            return (
+                "The package `tensorflow` 1.15.0 has GPU code, and 1.15.2 to 1.15.5 have none: a patch "
+                "upgrade took "
+                "it away."
+            )
+        if minor < (1, 15):
+            return "Before 1.15 the package `tensorflow` is for the CPU; its GPU build is `tensorflow-gpu`."
+    known = context.compat.distribution(name) if name else None
+    return known.note if known is not None and known.gpu is False else "This build was made without CUDA."
+
+
+def _evidence(context: Context, tensorflow: TensorFlowFacts) -> list[Evidence]:
+    lines = []
+    said = tensorflow.build_info.get("is_cuda_build")
+    if said is not None:
+        lines.append(
+            Evidence(f"{tensorflow.core_dir}/python/platform/build_info.py", f"is_cuda_build: {said}")
+        )
+    owner = context.python.distribution(tensorflow.distribution or "") if context.python is not None else None
+    if owner is not None:
+        lines.append(Evidence(owner.location, f"{owner.name} {owner.version}"))
+    if tensorflow.conda_build:
+        lines.append(Evidence("conda-meta", f"build {tensorflow.conda_build}"))
+    return lines
+
+
+def _remedies(context: Context, build: Build, tensorflow: TensorFlowFacts) -> list[Remedy]:
+    machine, python = context.facts.machine, context.python
+    if machine.system == "Darwin" or machine.machine.lower() in {"aarch64", "arm64"}:
+        return [Remedy("On this machine TensorFlow uses the CPU: there is no CUDA wheel to change to.")]
+    if tensorflow.conda_build and python is not None and python.conda_prefix is not None:
+        prefix = advice.quote(python.conda_prefix)
+        return [
+            Remedy(
+                "Let conda take the build with CUDA (the variable tells it that there is a driver, where it "
+                "does not see one).",
+                (
+                    f"CONDA_OVERRIDE_CUDA=12.0 conda install --prefix {prefix} -c conda-forge {BUILDS}",
+                    advice.check_again(context),
+                ),
+            )
+        ]
+    name = tensorflow.distribution or "tensorflow"
+    remedies = []
+    same = _same_version(context, build)
+    if same is not None:
+        requirements = advice.gpu_requirement(context, same)
+        remedies.append(
+            Remedy(
+                f"Install {same.package} {same.version}, which has GPU code, in its place.",
+                (
+                    advice.pip_uninstall(context, [name]),
+                    advice.pip_install(context, requirements),
+                    advice.check_again(context),
+                ),
+            )
+        )
+    newest = advice.best_release(context)
+    if newest is not None and (same is None or newest.version != same.version):
+        wanted = advice.gpu_requirement(context, newest)
+        remedies.append(
+            Remedy(
+                f"Install TensorFlow {newest.version}, the newest with GPU code that finds its libraries on "
+                "this "
+                "Python.",
+                (
+                    advice.pip_uninstall(context, [name]),
+                    advice.pip_install(context, wanted),
+                    advice.check_again(context),
+                ),
+            )
+        )
+    return remedies
+
+
+def _same_version(context: Context, build: Build) -> Release | None:
+    """The release of this very version that has GPU code and a wheel for this Python."""
+    python = context.python
+    if build.version is None or python is None:
+        return None
+    minor = versions.major_minor(python.version)
+    for package in ("tensorflow", "tensorflow-gpu"):
+        release = context.compat.release(build.version, package)
+        if release is not None and release.gpu and minor in release.linux_pythons:
+            return release
+    return None
+
+
+RULE = Rule("TFD303", "cpu-only-build", "This TensorFlow has no GPU code", (Cause.CPU_ONLY_BUILD,), check)

@@ -1,0 +1,68 @@
+"""CUDA is there and cuDNN is not.
+
+What it means
+-------------
+cuDNN, NVIDIA's library for neural networks, is not part of the CUDA toolkit: it is installed apart.
+TensorFlow opens it when it lists the GPUs, and without it registers none.
+
+How it is seen
+--------------
+The loader gives TensorFlow its CUDA libraries and not libcudnn, and no file of that name is in the usual
+places.
+
+What to do
+----------
+Install cuDNN in the major version that this TensorFlow opens.
+"""
+
+from __future__ import annotations
+
+from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.rules import advice
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, linked_hard, without_libraries
+
+
+def check(context: Context) -> Result:
+    unanswerable = without_libraries(context) or linked_hard(context)
+    if unanswerable is not None:
+        return unanswerable
+    build = context.build
+    lost = context.missing_because(Cause.CUDNN_MISSING)
+    if build is None or not lost:
+        return ()
+    if context.missing_because(Cause.LIBS_NOT_INSTALLED, Cause.LIBS_WRONG_VERSION):
+        return NotApplicable(
+            "cuDNN is missing with the other CUDA libraries: that finding tells how it comes"
+        )
+    name = lost[0].soname
+    remedies = advice.bring_libraries(context, [name])
+    package = context.compat.debian_package_for(name, build.cuda)
+    if package is not None and _from_nvidia_repository(context):
+        remedies.append(
+            Remedy(
+                "Install NVIDIA's package, where its apt repository (the one CUDA came from) is set up.",
+                (f"{advice.sudo(context)}apt-get install {package}", advice.check_again(context)),
+                changes_system=True,
+            )
+        )
+    return [
+        RULE.finding(
+            Cause.CUDNN_MISSING,
+            Severity.ERROR,
+            f"TensorFlow {build.version} opens {name}. The CUDA toolkit does not contain cuDNN.",
+            title=f"cuDNN is not installed: {name} is nowhere",
+            evidence=[Evidence("the loader", lost[0].resolution.error)],
+            remedies=remedies,
+        )
+    ]
+
+
+def _from_nvidia_repository(context: Context) -> bool:
+    """Whether CUDA came as packages of the system: then its repository is there."""
+    if advice.package_manager(context) != advice.APT or context.loader is None:
+        return False
+    used = [r.path or "" for r in context.loader.resolutions if r.ok and r.soname.startswith("libcublas.")]
+    return any(path.startswith("/usr/local/cuda") for path in used)
+
+
+RULE = Rule("TFD205", "cudnn-missing", "cuDNN is not installed", (Cause.CUDNN_MISSING,), check)

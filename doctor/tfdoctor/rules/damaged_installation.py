@@ -1,0 +1,110 @@
+"""TensorFlow's installation is incomplete.
+
+What it means
+-------------
+Files that every TensorFlow has are not there: an installation that was interrupted, a full disk, a folder
+that was deleted by hand. Or the distribution is registered and its package is gone; or the other way round.
+
+How it is seen
+--------------
+A few files that no TensorFlow can do without are looked for, and the registered distributions are compared
+with the folder.
+
+What to do
+----------
+Install it again, with --force-reinstall.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.facts import Absent, Unknown
+from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.rules import advice
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+
+if TYPE_CHECKING:
+    from tfdoctor.facts import Distribution
+    from tfdoctor.findings import Finding
+
+OWN = ("tensorflow", "tensorflow-gpu", "tensorflow-cpu", "tf-nightly", "intel-tensorflow", "tensorflow-intel")
+
+
+def check(context: Context) -> Result:
+    fact, python = context.facts.tensorflow, context.python
+    if isinstance(fact, Unknown):
+        return CouldNotCheck(f"TensorFlow: {fact.why}")
+    if python is None:
+        return CouldNotCheck("this Python did not answer")
+    if isinstance(fact, Absent):
+        registered = [d for d in python.distributions if d.name in OWN]
+        if not registered:
+            return NotApplicable("TensorFlow is not installed")
+        return [_files_gone(context, registered)]
+    tensorflow = context.tensorflow
+    if tensorflow is None:
+        return NotApplicable("TensorFlow is not installed")
+    if tensorflow.missing_files:
+        return [_files_missing(context)]
+    if tensorflow.distribution is None and not tensorflow.conda_build:
+        return [_unregistered(context)]
+    return ()
+
+
+def _files_gone(context: Context, registered: list[Distribution]) -> Finding:
+    names = ", ".join(f"{d.name} {d.version}" for d in registered)
+    return RULE.finding(
+        Cause.INCONCLUSIVE,
+        Severity.ERROR,
+        f"{names} is registered as installed, and there is no `tensorflow` folder: import tensorflow fails.",
+        title=f"{names} is registered and its files are gone",
+        evidence=[Evidence(d.location, f"{d.name} {d.version}") for d in registered],
+        remedies=[_again(context, [f"{d.name}=={d.version}" for d in registered[:1]])],
+    )
+
+
+def _files_missing(context: Context) -> Finding:
+    tensorflow, build = context.tensorflow, context.build
+    missing = tensorflow.missing_files if tensorflow is not None else ()
+    folder = tensorflow.core_dir if tensorflow is not None else ""
+    name = tensorflow.distribution if tensorflow is not None else None
+    version = build.version if build is not None else None
+    wanted = f"{name or 'tensorflow'}=={version}" if version else name or "tensorflow"
+    return RULE.finding(
+        Cause.INCONCLUSIVE,
+        Severity.ERROR,
+        f"{', '.join(missing)} is missing from {folder}: import tensorflow fails.",
+        title="TensorFlow's installation is damaged: files are missing",
+        evidence=[Evidence(folder, f"{entry} is not there") for entry in missing],
+        remedies=[_again(context, [wanted])],
+    )
+
+
+def _unregistered(context: Context) -> Finding:
+    tensorflow = context.tensorflow
+    folder = tensorflow.package_dir if tensorflow is not None else ""
+    return RULE.finding(
+        Cause.INCONCLUSIVE,
+        Severity.INFO,
+        "There is a `tensorflow` folder and no distribution that it belongs to: built from source, copied, "
+        "or left "
+        "behind. pip does not know of it, and will put another one over it or beside it.",
+        title="This TensorFlow was not installed by pip or conda",
+        evidence=[Evidence(folder, "belongs to no registered distribution")],
+    )
+
+
+def _again(context: Context, requirements: list[str]) -> Remedy:
+    return Remedy(
+        "Install it again.",
+        (
+            advice.pip_install(context, requirements, options="--force-reinstall --no-deps"),
+            advice.check_again(context),
+        ),
+    )
+
+
+RULE = Rule(
+    "TFD311", "damaged-installation", "TensorFlow's installation is damaged", (Cause.INCONCLUSIVE,), check
+)

@@ -1,0 +1,109 @@
+"""The loader stops at a damaged library.
+
+What it means
+-------------
+A file of the right name lies in a folder where the loader looks, and is no library: it is empty, cut short
+(a full disk, an interrupted copy), a text file, or not readable. The loader does not go on to the next
+folder: a good library behind it is never reached. A file cut short can even kill Python with a bus error.
+
+How it is seen
+--------------
+Each file that the loader would open is read as the loader reads it: its header, its segments, its size.
+
+What to do
+----------
+Remove the damaged file, or reinstall what it belongs to.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.rules import advice
+from tfdoctor.rules.base import Context, Result, Rule, linked_hard, without_libraries
+
+if TYPE_CHECKING:
+    from tfdoctor.facts import Tried
+    from tfdoctor.predict import MissingLibrary
+
+
+def check(context: Context) -> Result:
+    unanswerable = without_libraries(context) or linked_hard(context)
+    if unanswerable is not None:
+        return unanswerable
+    lost = [m for m in context.missing_because(Cause.LIBS_NOT_INSTALLED) if m.damaged]
+    if not lost:
+        return ()
+    bad = [_stopped(missing) for missing in lost]
+    names = ", ".join(missing.soname for missing in lost)
+    evidence = []
+    for missing, tried in zip(lost, bad, strict=True):
+        evidence.append(Evidence(tried.path, f"{tried.problem} (reached through {tried.via})"))
+        evidence.append(Evidence("the loader", missing.resolution.error))
+        evidence += [Evidence(good.path, "is there, and never reached") for good in missing.elsewhere]
+    crash = any(missing.resolution.crash for missing in lost)
+    explanation = (
+        f"The loader stops at {', '.join(tried.path for tried in bad)} when TensorFlow asks for {names}, "
+        "and looks "
+        "no further."
+    )
+    if crash:
+        explanation += " The file is cut short in a way that kills Python with a bus error (SIGBUS)."
+    return [
+        RULE.finding(
+            Cause.LIBS_NOT_INSTALLED,
+            Severity.ERROR,
+            explanation,
+            title=f"{bad[0].path} is damaged: {bad[0].problem}",
+            evidence=evidence,
+            remedies=_remedies(context, lost, bad),
+        )
+    ]
+
+
+def _stopped(missing: MissingLibrary) -> Tried:
+    return next(tried for tried in missing.resolution.tried if tried.problem)
+
+
+def _remedies(context: Context, lost: list[MissingLibrary], bad: list[Tried]) -> list[Remedy]:
+    paths = [tried.path for tried in bad]
+    if all("ermission" in tried.problem for tried in bad):
+        files = " ".join(advice.quote(path) for path in paths)
+        return [Remedy("Let this user read the file.", (f"{advice.sudo(context)}chmod a+r {files}",), True)]
+    wheels = [path for path in paths if "/nvidia/" in path and "-packages/" in path]
+    names = [missing.soname for missing in lost]
+    requirements = advice.cuda_requirements(context, names)
+    if len(wheels) == len(paths) and requirements:
+        return [
+            Remedy(
+                "Reinstall the wheel that it belongs to.",
+                (
+                    advice.pip_install(context, requirements, options="--force-reinstall --no-deps"),
+                    advice.check_again(context),
+                ),
+            )
+        ]
+    aside = tuple(
+        f"{_root(context, path)}mv {advice.quote(path)} {advice.quote(path)}.damaged" for path in paths
+    )
+    remedies = [
+        Remedy(
+            "Put the damaged file aside.",
+            (*aside, advice.check_again(context)),
+            changes_system=any(path.startswith(("/usr/", "/lib", "/opt/")) for path in paths),
+        )
+    ]
+    without_good = [missing.soname for missing in lost if not missing.elsewhere]
+    if without_good:
+        remedies += advice.bring_libraries(context, without_good)
+    return remedies
+
+
+def _root(context: Context, path: str) -> str:
+    return advice.sudo(context) if path.startswith(("/usr/", "/lib", "/opt/")) else ""
+
+
+RULE = Rule(
+    "TFD209", "damaged-library", "The loader stops at a damaged library", (Cause.LIBS_NOT_INSTALLED,), check
+)

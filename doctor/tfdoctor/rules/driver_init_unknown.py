@@ -1,0 +1,330 @@
+"""The driver is there and does not come up.
+
+What it means
+-------------
+cuInit, the first thing that every CUDA program calls, fails with a number that says little: most often
+CUDA_ERROR_UNKNOWN (999). Or the driver crashes, or does not answer at all. TensorFlow then registers no GPU.
+
+How it is seen
+--------------
+A child process calls cuInit, with a deadline. The kernel modules, the environment and nvidia-smi tell which
+of the usual reasons it is: nvidia_uvm is not loaded, the machine slept, MPS is in the way, a system with
+NVSwitch has no Fabric Manager.
+
+What to do
+----------
+One remedy for each number; where the number says nothing, the kernel's log does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.facts import Absent, value_of
+from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.rules import _driver, advice
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tfdoctor.facts import CudaDriver
+
+Said = tuple[str, str, list[Remedy]]
+"""Title, explanation, remedies."""
+MPS_CODES = frozenset({800, 805, 806, 807, 808, 809})
+
+
+def check(context: Context) -> Result:
+    hung = _driver.hangs(context)
+    if hung:
+        return [_hung(context, hung)]
+    refused = _driver.unasked(context)
+    if refused is not None:
+        return refused
+    state = _driver.state(context)
+    if state.answer is None or state.cause is None:
+        return ()
+    if state.cause is not Cause.DRIVER_INIT_UNKNOWN:
+        return NotApplicable("the driver's answer has a name of its own")
+    if _driver.node_trouble(context):
+        return NotApplicable("device nodes are missing or closed, which TFD113 explains")
+    title, explanation, remedies = _crashed(context, state.answer) or _failed(context, state.answer)
+    source = getattr(context.facts.driver.cuda, "source", "libcuda.so.1")
+    evidence = [
+        Evidence(source, state.why),
+        *_driver.module_evidence(context),
+        *_driver.smi_evidence(context),
+    ]
+    return [_finding(title, explanation, evidence, remedies)]
+
+
+def _finding(title: str, explanation: str, evidence: list[Evidence], remedies: list[Remedy]) -> Finding:
+    return RULE.finding(
+        Cause.DRIVER_INIT_UNKNOWN,
+        Severity.ERROR,
+        explanation,
+        title=title,
+        evidence=evidence,
+        remedies=remedies,
+    )
+
+
+def _hung(context: Context, why: str) -> Finding:
+    source = getattr(context.facts.driver.cuda, "source", "") or "libcuda.so.1"
+    return _finding(
+        "The driver does not answer",
+        f"A child process called cuInit, and {why}. Every CUDA program will hang there too, TensorFlow "
+        "included. Mostly the card or its kernel module is stuck; a first call after start can also be slow "
+        "where many cards have to be woken up.",
+        [Evidence(source, why), *_driver.module_evidence(context), *_driver.smi_evidence(context)],
+        [
+            Remedy("Give it more time once, to tell slow from stuck.", ("tfdoctor check --timeout 60",)),
+            _driver.kernel_log(context),
+            _driver.reboot(context, "Where the kernel's log speaks of Xid or NVRM errors, restart."),
+        ],
+    )
+
+
+def _crashed(context: Context, answer: CudaDriver) -> Said | None:
+    if not answer.crashed:
+        return None
+    remedies = [_driver.kernel_log(context)]
+    preload = context.facts.environment.variables.get("LD_PRELOAD")
+    if preload:
+        remedies.insert(
+            0, Remedy("LD_PRELOAD is set: try without it.", ("unset LD_PRELOAD", advice.check_again(context)))
+        )
+    if not context.facts.machine.container:
+        install = advice.driver_install(context)
+        remedies.append(
+            Remedy(f"Reinstall the driver. {install.text}", install.commands, changes_system=True)
+        )
+    return (
+        "The driver's library crashes",
+        (
+            f"The child process that called cuInit was ended by {answer.crashed}. The libraries of the "
+            "driver are damaged, are of several versions at once, or something that is loaded before them "
+            "breaks them."
+        ),
+        remedies,
+    )
+
+
+def _failed(context: Context, answer: CudaDriver) -> Said:
+    number = answer.init or 0
+    if number in MPS_CODES or (
+        number == 999 and "CUDA_MPS_PIPE_DIRECTORY" in context.facts.environment.variables
+    ):
+        return _mps(context, answer)
+    by_number: dict[int, Callable[[Context], Said]] = {
+        2: _no_memory,
+        46: _unavailable,
+        214: _ecc,
+        304: _system_call,
+        802: _not_ready,
+    }
+    known = by_number.get(number)
+    return known(context) if known is not None else _unknown(context, answer)
+
+
+def _unknown(context: Context, answer: CudaDriver) -> Said:
+    """999, 3, 101 and whatever has no name: what the machine shows tells more than the number."""
+    driver, root = context.facts.driver, advice.sudo(context)
+    name = f"{answer.init_name} ({answer.init})"
+    modules = value_of(driver.modules)
+    machine = context.facts.machine
+    elsewhere = machine.wsl or machine.container or machine.jetson  # where /proc does not tell of the module
+    if isinstance(driver.kernel_module, Absent) and not elsewhere:
+        return (
+            "NVIDIA's kernel module is not loaded",
+            (
+                f"cuInit answers {name}, and the kernel's part of the driver is not running: it was not "
+                "built for this kernel, or Secure Boot refuses it because it is not signed."
+            ),
+            [_driver.load_module(context), Remedy("Is Secure Boot on?", ("mokutil --sb-state",))],
+        )
+    if modules is not None and "nvidia" in modules and "nvidia_uvm" not in modules:
+        return (
+            "The kernel module nvidia_uvm is not loaded",
+            (
+                f"cuInit answers {name}. The module nvidia is loaded and nvidia_uvm, which CUDA needs beside "
+                "it, is not."
+            ),
+            [
+                _driver.load_module(context, "nvidia-uvm"),
+                Remedy(
+                    "To have it after each start:",
+                    (f"echo nvidia-uvm | {root}tee /etc/modules-load.d/nvidia-uvm.conf",),
+                    changes_system=True,
+                ),
+            ],
+        )
+    if context.facts.machine.container or context.facts.machine.wsl:
+        restart = Remedy(
+            "In Windows' PowerShell, then open the distribution again:",
+            ("wsl --shutdown",),
+            changes_system=True,
+        )
+        if context.facts.machine.container:
+            restart = Remedy(
+                "Start the container anew; where that does not help, look at the host:", ("nvidia-smi",)
+            )
+        return (
+            f"The driver fails: {answer.init_name}",
+            f"cuInit answers {name}, which names no reason.",
+            [restart],
+        )
+    return (
+        f"The driver fails: {answer.init_name}",
+        (
+            f"cuInit answers {name}, which names no reason. After the machine slept the usual one is that "
+            "nvidia_uvm has lost the card; else the kernel's log has it."
+        ),
+        [
+            Remedy(
+                "Load nvidia_uvm anew (end programs that use the card first).",
+                (f"{root}rmmod nvidia_uvm", f"{root}modprobe nvidia-uvm", advice.check_again(context)),
+                changes_system=True,
+            ),
+            _driver.kernel_log(context),
+            _driver.reboot(context),
+        ],
+    )
+
+
+def _no_memory(context: Context) -> Said:
+    del context
+    return (
+        "The driver cannot get memory from the system",
+        (
+            "cuInit answers CUDA_ERROR_OUT_OF_MEMORY (2). It means the computer's memory, not the card's: "
+            "CUDA reserves much address space, and a limit (`ulimit -v`, a batch system) or a full memory "
+            "forbids it."
+        ),
+        [Remedy("Look at the limit and at the free memory.", ("ulimit -v", "free -m"))],
+    )
+
+
+def _unavailable(context: Context) -> Said:
+    return (
+        "The card is there and not available",
+        (
+            "The driver answers CUDA_ERROR_DEVICE_UNAVAILABLE (46): another process has the card for itself "
+            "(compute mode Exclusive_Process or Prohibited), or the card is in a bad state."
+        ),
+        [
+            Remedy(
+                "See who uses it, and in which compute mode it is.",
+                ("nvidia-smi", "nvidia-smi --query-gpu=index,compute_mode --format=csv"),
+            ),
+            _driver.kernel_log(context),
+        ],
+    )
+
+
+def _ecc(context: Context) -> Said:
+    return (
+        "The card's memory has an error that cannot be corrected",
+        "The driver answers CUDA_ERROR_ECC_UNCORRECTABLE (214).",
+        [
+            Remedy("See the card's error counts.", ("nvidia-smi -q -d ECC,PAGE_RETIREMENT,ROW_REMAPPER",)),
+            _driver.reboot(context, "Restart; where it recurs, the card is faulty."),
+        ],
+    )
+
+
+def _system_call(context: Context) -> Said:
+    return (
+        "The driver is refused something by the operating system",
+        (
+            "cuInit answers CUDA_ERROR_OPERATING_SYSTEM (304): a system call of the driver failed. Mostly "
+            "that is a device node that may not be opened, or a security module or sandbox (SELinux, "
+            "AppArmor, seccomp)."
+        ),
+        [
+            Remedy("Look at the nodes and their owner.", ("ls -l /dev/nvidia*",)),
+            Remedy(
+                "See which call is refused.",
+                ("strace -f -e trace=openat,ioctl nvidia-smi 2>&1 | tail -n 40",),
+            ),
+            _driver.kernel_log(context),
+        ],
+    )
+
+
+def _not_ready(context: Context) -> Said:
+    root, manager = advice.sudo(context), advice.package_manager(context)
+    version = _driver.driver_version(context)
+    exact = f" It must be of the driver's very version, {version[0]}." if version is not None else ""
+    branch = version[0].split(".")[0] if version is not None else ""
+    machine = context.facts.machine
+    start = (f"{root}systemctl enable --now nvidia-fabricmanager", advice.check_again(context))
+    remedies = [Remedy("Start NVIDIA's Fabric Manager.", start, changes_system=True)]
+    if machine.container:
+        remedies = [
+            Remedy("On the host, start NVIDIA's Fabric Manager.", (f"sudo {start[0].removeprefix(root)}",))
+        ]
+    elif manager == advice.APT and machine.distribution_id == "ubuntu" and branch:
+        remedies.append(
+            Remedy(
+                f"Where it is not installed, install the one for branch {branch}.",
+                (f"{root}apt-get install nvidia-fabricmanager-{branch}", start[0]),
+                changes_system=True,
+            )
+        )
+    elif exact:
+        remedies.append(Remedy(f"Where it is not installed, NVIDIA's repository has it.{exact}"))
+    remedies.append(
+        Remedy(
+            "Without NVSwitch: in confidential-computing mode the card has to be set ready.",
+            ("nvidia-smi conf-compute -grs", f"{root}nvidia-smi conf-compute -srs 1"),
+            changes_system=True,
+        )
+    )
+    return (
+        "The system is not ready: Fabric Manager is not running",
+        (
+            "cuInit answers CUDA_ERROR_SYSTEM_NOT_READY (802). On machines whose cards are joined by "
+            "NVSwitch (HGX, DGX) nothing works before the service nvidia-fabricmanager has set up the "
+            f"links.{exact}"
+        ),
+        remedies,
+    )
+
+
+def _mps(context: Context, answer: CudaDriver) -> Said:
+    pipe = context.facts.environment.variables.get("CUDA_MPS_PIPE_DIRECTORY")
+    where = f" CUDA_MPS_PIPE_DIRECTORY is {pipe!r}." if pipe else ""
+    remedies = []
+    if pipe:
+        remedies.append(
+            Remedy(
+                "Do without MPS in this shell.",
+                ("unset CUDA_MPS_PIPE_DIRECTORY", advice.check_again(context)),
+            )
+        )
+    remedies.append(
+        Remedy(
+            "Look whether the MPS daemon runs, and for whom; end it where it is not wanted.",
+            ("ps -ef | grep [n]vidia-cuda-mps", "echo quit | nvidia-cuda-mps-control"),
+        )
+    )
+    refused = "is not permitted" if answer.init == 800 else "fails"
+    return (
+        "The Multi-Process Service (MPS) is in the way",
+        (
+            f"cuInit {refused}: {answer.init_name} ({answer.init}). A program that finds an MPS daemon must "
+            f"go through it, and it serves one user at a time.{where}"
+        ),
+        remedies,
+    )
+
+
+RULE = Rule(
+    "TFD105",
+    "driver-init-unknown",
+    "The driver does not come up",
+    (Cause.DRIVER_INIT_UNKNOWN,),
+    check,
+)

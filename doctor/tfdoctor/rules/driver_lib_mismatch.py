@@ -1,0 +1,125 @@
+"""The driver's kernel module and its libraries are of different versions.
+
+What it means
+-------------
+The two halves of NVIDIA's driver only work together when they are of one version. After an update the new
+libraries are on the disk at once, and the old kernel module stays in memory until it is loaded anew: cuInit
+answers CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803), on GeForce cards often 804, and nvidia-smi says
+"Driver/library version mismatch".
+
+How it is seen
+--------------
+cuInit's answer, /proc/driver/nvidia/version (the module in memory) beside the version of the libraries,
+NVML's error 18, and nvidia-smi's message. A libcuda from a cuda-compat package is TFD106.
+
+What to do
+----------
+Restart, or unload the old module and load the new one.
+"""
+
+from __future__ import annotations
+
+from tfdoctor.facts import Known, SmiFailure, value_of
+from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.predict import kernel_mismatch
+from tfdoctor.rules import _driver, advice
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+
+NVML_MISMATCH = 18
+UNLOAD_ORDER = ("nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia")
+"""Each is used by the later ones' users: rmmod takes them in this order."""
+
+
+def check(context: Context) -> Result:
+    refused = _driver.unasked(context)
+    if refused is not None:
+        return refused
+    state = _driver.state(context)
+    if state.cause is not None and state.cause is not Cause.DRIVER_LIB_MISMATCH:
+        return NotApplicable("the driver fails for another reason")
+    said = _said(context)
+    if state.cause is None and not said:
+        return ()
+    failed = state.cause is Cause.DRIVER_LIB_MISMATCH
+    fatal = failed or context.prediction.cause is Cause.DRIVER_LIB_MISMATCH
+    versions = kernel_mismatch(context.facts)
+    between = (
+        f"The kernel module in memory is {versions[0]}, the libraries are {versions[1]}"
+        if versions is not None
+        else "The kernel module in memory and the libraries are of different versions"
+    )
+    answer = state.answer
+    evidence = list(said)
+    if failed and answer is not None:
+        source = getattr(context.facts.driver.cuda, "source", "libcuda.so.1")
+        evidence.insert(0, Evidence(source, f"cuInit: {answer.init_name} ({answer.init})"))
+    evidence += _driver.module_evidence(context)
+    if answer is not None and answer.path:
+        evidence.append(Evidence(answer.path, "is the libcuda that was loaded"))
+    rest = "." if failed else "; libcuda answers all the same, and NVML, which nvidia-smi uses, does not."
+    return [
+        RULE.finding(
+            Cause.DRIVER_LIB_MISMATCH,
+            Severity.ERROR if fatal else Severity.WARNING,
+            f"{between}: an update changed the files, and the old module is still loaded{rest}",
+            title="The driver was updated, and the old kernel module is still loaded",
+            evidence=evidence,
+            remedies=_remedies(context),
+        )
+    ]
+
+
+def _said(context: Context) -> list[Evidence]:
+    """What NVML and nvidia-smi say of it."""
+    driver = context.facts.driver
+    nvml, smi = value_of(driver.nvml), value_of(driver.smi)
+    said = []
+    if nvml is not None and nvml.init == NVML_MISMATCH:
+        said.append(
+            Evidence("nvmlInit", f"{nvml.init_error or 'Driver/library version mismatch'} ({nvml.init})")
+        )
+    if isinstance(smi, SmiFailure) and smi.kind == "nvml_mismatch":
+        said += _driver.smi_evidence(context)
+    return said
+
+
+def _remedies(context: Context) -> list[Remedy]:
+    facts = context.facts
+    if facts.machine.container:
+        return [
+            Remedy(
+                "Restart the host if its driver was updated, then start this container anew: it keeps the "
+                "libraries that it was given when it was started.",
+            ),
+            Remedy(
+                "Where that does not help, the image has driver libraries of its own, which do not belong "
+                "there; this lists their packages (Debian, Ubuntu).",
+                ("dpkg -l 'libnvidia-compute-*' 'libcuda1' 'nvidia-utils-*'",),
+            ),
+        ]
+    root = advice.sudo(context)
+    loaded = value_of(facts.driver.modules) if isinstance(facts.driver.modules, Known) else None
+    modules = [name for name in UNLOAD_ORDER if loaded is None or name in loaded]
+    return [
+        _driver.reboot(context, "Restart the machine: this always helps."),
+        Remedy(
+            "Without a restart: end every program that uses the card (the desktop too), then change the "
+            "module.",
+            (
+                f"{root}lsof /dev/nvidia*",
+                f"{root}rmmod {' '.join(modules or ['nvidia'])}",
+                f"{root}modprobe nvidia",
+                advice.check_again(context),
+            ),
+            changes_system=True,
+        ),
+    ]
+
+
+RULE = Rule(
+    "TFD104",
+    "driver-lib-mismatch",
+    "The driver's kernel module and libraries are of different versions",
+    (Cause.DRIVER_LIB_MISMATCH,),
+    check,
+)

@@ -1,0 +1,220 @@
+"""The driver is older than this TensorFlow's CUDA needs.
+
+What it means
+-------------
+Each CUDA needs a driver of a certain age. TensorFlow lists the cards all the same, because listing needs no
+CUDA runtime, and fails at the first operation: "CUDA driver version is insufficient for CUDA runtime
+version". From CUDA 11 on, every release of a major runs on the first driver of that major; only code that
+has to be compiled from PTX needs a driver as new as the toolkit.
+
+How it is seen
+--------------
+cuDriverGetVersion tells the newest CUDA that the driver speaks; where libcuda does not answer, the version
+of the kernel module, of NVML or of nvidia-smi is compared with NVIDIA's table. cuInit itself can answer 35
+or 36.
+
+What to do
+----------
+Update the driver, or use a TensorFlow that was built with an older CUDA.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor import versions
+from tfdoctor.facts import value_of
+from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.rules import _driver, advice
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+
+if TYPE_CHECKING:
+    from tfdoctor.compat.models_cuda import DriverMinimum
+
+
+def check(context: Context) -> Result:
+    state = _driver.state(context)
+    if state.cause is Cause.DRIVER_TOO_OLD:
+        return [_cuinit(context, state.why)]
+    if state.cause is not None:
+        return NotApplicable("the driver shows no device, for another reason")
+    minimum = _minimum(context)
+    if minimum is None or minimum.minimum is None:
+        return NotApplicable(
+            "there is no TensorFlow with a known CUDA"
+            if minimum is None
+            else f"no table says which driver CUDA {minimum.cuda} needs here"
+        )
+    speaks = state.answer.version if state.answer is not None else None
+    version = _driver.driver_version(context)
+    if speaks is not None:
+        old = not versions.at_least(speaks, _least_cuda(minimum))
+    elif version is not None:
+        old = not versions.at_least(version[0], minimum.minimum)
+    else:
+        return CouldNotCheck("the driver's version is not known")
+    if not old:
+        return _needs_jit(context, minimum, speaks)
+    if _no_newer_driver(context, minimum):
+        return NotApplicable("no driver that is new enough drives this card, which TFD110 explains")
+    return [_below(context, minimum, speaks)]
+
+
+def _minimum(context: Context) -> DriverMinimum | None:
+    build = context.build
+    if build is None or build.cuda is None or build.rocm or not versions.is_version(build.cuda):
+        return None
+    windows = context.facts.machine.system == "Windows" or bool(context.facts.machine.wsl)
+    return context.compat.driver_minimum(build.cuda, "windows" if windows else "linux")
+
+
+def _least_cuda(minimum: DriverMinimum) -> str:
+    """The CUDA that the driver itself must speak: x.0 with minor-version compatibility, else this very "
+    "one."""
+    if minimum.minor_version_compatibility:
+        return f"{versions.major(minimum.cuda)}.0"
+    return versions.major_minor(minimum.cuda)
+
+
+def _no_newer_driver(context: Context, minimum: DriverMinimum) -> bool:
+    """Whether no card here has a driver branch that is new enough, nor code in this TensorFlow."""
+    devices = _driver.known_devices(context)
+    if not devices or minimum.minimum is None:
+        return False
+    for device in devices:
+        branch = _driver.last_branch(device.compute_capability or "99")
+        if branch is None or versions.major(minimum.minimum) <= versions.major(branch[0]):
+            return False
+        if _driver.code_for(context, device.compute_capability or "99") != "none":
+            return False
+    return True
+
+
+def _evidence(context: Context, speaks: str | None) -> list[Evidence]:
+    version = _driver.driver_version(context)
+    lines = [Evidence(version[1], f"driver {version[0]}")] if version is not None else []
+    if speaks is not None:
+        lines.append(Evidence("cuDriverGetVersion", f"speaks CUDA {speaks} and older"))
+    minimum = _minimum(context)
+    if minimum is not None and minimum.minimum is not None:
+        lines.append(Evidence("NVIDIA's table of toolkits and drivers", minimum.explanation))
+    return lines
+
+
+def _cuinit(context: Context, why: str) -> Finding:
+    minimum = _minimum(context)
+    needs = (
+        f" TensorFlow's CUDA {minimum.cuda} needs driver {minimum.minimum} or newer."
+        if minimum is not None and minimum.minimum is not None
+        else ""
+    )
+    return RULE.finding(
+        Cause.DRIVER_TOO_OLD,
+        Severity.ERROR,
+        f"{why} The kernel's part of the driver is older than the library that asks it.{needs}",
+        title="The driver is too old",
+        evidence=[*_evidence(context, None), *_driver.module_evidence(context)],
+        remedies=_remedies(context, minimum),
+    )
+
+
+def _below(context: Context, minimum: DriverMinimum, speaks: str | None) -> Finding:
+    version = _driver.driver_version(context)
+    have = f"Driver {version[0]}" if version is not None else "The driver"
+    said = f"{have} speaks CUDA {speaks}" if speaks is not None else f"{have} is there"
+    return RULE.finding(
+        Cause.DRIVER_TOO_OLD,
+        Severity.ERROR,
+        f"{said}; this TensorFlow was built with CUDA {minimum.cuda}, and {minimum.explanation}. TensorFlow "
+        "lists the card and then cannot use it: the CUDA runtime refuses the driver.",
+        title=f"The driver is too old for CUDA {versions.major_minor(minimum.cuda)}: {minimum.minimum} or "
+        "newer is needed",
+        evidence=_evidence(context, speaks),
+        remedies=_remedies(context, minimum),
+    )
+
+
+def _needs_jit(context: Context, minimum: DriverMinimum, speaks: str | None) -> list[Finding]:
+    """New enough to run, too old to compile this toolkit's PTX: matters only to cards without machine "
+    "code."""
+    if speaks is None or versions.at_least(speaks, versions.major_minor(minimum.cuda)):
+        return []
+    affected = [
+        device
+        for device in _driver.shown_devices(context)
+        if device.compute_capability
+        and _driver.code_for(context, device.compute_capability) in ("jit", "arch-specific")
+    ]
+    if not affected:
+        return []
+    names = ", ".join(_driver.device_label(device) for device in affected)
+    return [
+        RULE.finding(
+            Cause.DRIVER_TOO_OLD,
+            Severity.ERROR,
+            f"{names}: this TensorFlow has no machine code for compute capability "
+            f"{affected[0].compute_capability}, so that the driver would have to compile its PTX, which is "
+            f"of CUDA {minimum.cuda}. The driver speaks CUDA {speaks} and refuses newer PTX "
+            "(CUDA_ERROR_UNSUPPORTED_PTX_VERSION).",
+            title=f"The driver is too old to compile this TensorFlow's code: {minimum.own or 'a newer one'} "
+            "is needed",
+            evidence=_evidence(context, speaks),
+            remedies=_remedies(context, minimum),
+        )
+    ]
+
+
+def _remedies(context: Context, minimum: DriverMinimum | None) -> list[Remedy]:
+    least = f" ({minimum.minimum} or newer)" if minimum is not None and minimum.minimum is not None else ""
+    machine = context.facts.machine
+    if machine.wsl:
+        update = Remedy(
+            f"Update NVIDIA's driver in Windows{least}, then in PowerShell:",
+            ("wsl --shutdown",),
+            changes_system=True,
+        )
+    elif machine.container:
+        update = Remedy(
+            f"Update the driver of the host{least}; the container has none of its own. On the host:",
+            ("nvidia-smi",),
+            changes_system=True,
+        )
+    else:
+        install = advice.driver_install(context)
+        update = Remedy(f"Update the driver{least}. {install.text}", install.commands, changes_system=True)
+    return [update, *_older_tensorflow(context)]
+
+
+def _older_tensorflow(context: Context) -> list[Remedy]:
+    """A release for this Python that the driver can run."""
+    build, python = context.build, context.python
+    version, answer = _driver.driver_version(context), value_of(context.facts.driver.cuda)
+    if build is None or python is None or version is None or context.facts.machine.wsl:
+        return []
+    if answer is not None and answer.init in (35, 36):
+        return []
+    cards = [d.compute_capability for d in _driver.known_devices(context) if d.compute_capability]
+    release = context.compat.newest_release_for(
+        python=python.version,
+        capability=min(cards, key=versions.parse_capability) if cards else None,
+        driver=version[0],
+        glibc=python.glibc,
+    )
+    if release is None or release.version == build.version:
+        return []
+    return [
+        advice.install_release(
+            context,
+            release,
+            f"Use TensorFlow {release.version} (CUDA {release.cuda}), which this driver can run.",
+        )
+    ]
+
+
+RULE = Rule(
+    "TFD103",
+    "driver-too-old",
+    "The driver is too old for this TensorFlow's CUDA",
+    (Cause.DRIVER_TOO_OLD,),
+    check,
+)

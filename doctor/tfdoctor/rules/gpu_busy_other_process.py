@@ -1,0 +1,205 @@
+"""Another process holds the card's memory, or the card itself.
+
+What it means
+-------------
+TensorFlow takes nearly all free memory of every card that it sees, at its first operation. Where another
+process has most of it, too little is left: CUDA_ERROR_OUT_OF_MEMORY, or cuBLAS and cuDNN that cannot be
+initialised. In the compute mode Exclusive_Process a card serves one process at a time; in Prohibited none.
+
+How it is seen
+--------------
+NVML, else nvidia-smi, tells how much memory is used and in which mode the card is. tfdoctor itself takes
+none.
+
+What to do
+----------
+End the other process, choose another card, or let TensorFlow take memory only as it needs it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tfdoctor.facts import Absent, SmiFacts, value_of
+from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.rules import advice
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+
+LEAST_MIB = 500
+"""A context with cuBLAS and cuDNN takes about this much before any tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A card's memory and mode, by its PCI address."""
+
+    label: str
+    pci_bus_id: str | None
+    uuid: str | None
+    index: int
+    total: int | None
+    used: int | None
+    mode: str
+
+    @property
+    def left(self) -> int | None:
+        return self.total - self.used if self.total and self.used is not None else None
+
+
+def check(context: Context) -> Result:
+    cards = _cards(context)
+    if cards is None:
+        absent = isinstance(context.facts.driver.nvml, Absent) or isinstance(context.facts.driver.smi, Absent)
+        nvml = value_of(context.facts.driver.nvml)
+        if absent or (nvml is not None and not nvml.loaded):
+            return NotApplicable("neither NVML nor nvidia-smi is there to tell")
+        return CouldNotCheck("neither NVML nor nvidia-smi tells how much memory is used")
+    visible = _visible(context, cards)
+    if not visible:
+        return NotApplicable("no card is visible here")
+    closed = [card for card in visible if card.mode.lower() == "prohibited"]
+    findings = [_prohibited(context, closed, visible)] if closed else []
+    open_cards = [card for card in visible if card not in closed]
+    busy = [card for card in open_cards if _is_busy(card)]
+    if busy:
+        findings.append(_busy(context, busy, open_cards, cards))
+    return findings
+
+
+def _cards(context: Context) -> list[Card] | None:
+    """From NVML, with nvidia-smi's modes; from nvidia-smi alone; None where neither tells.
+
+    MIG parents are left out: their memory is not their instances'.
+    """
+    nvml, smi = value_of(context.facts.driver.nvml), value_of(context.facts.driver.smi)
+    told = smi.gpus if isinstance(smi, SmiFacts) else ()
+    by_address = {gpu.pci_bus_id: gpu for gpu in told if gpu.pci_bus_id}
+    if nvml is not None and nvml.init == 0 and nvml.devices:
+        found = []
+        for device in nvml.devices:
+            gpu = by_address.get(device.pci_bus_id) if device.pci_bus_id else None
+            if gpu is not None and gpu.mig:
+                continue
+            found.append(
+                Card(
+                    device.name or f"GPU {device.index}",
+                    device.pci_bus_id,
+                    device.uuid,
+                    device.index,
+                    device.memory_total_mib,
+                    device.memory_used_mib,
+                    (gpu.compute_mode if gpu is not None else None) or "",
+                )
+            )
+        return found
+    if not told:
+        return None
+    return [
+        Card(
+            gpu.name or f"GPU {gpu.index}",
+            gpu.pci_bus_id,
+            gpu.uuid,
+            gpu.index or 0,
+            gpu.memory_total_mib,
+            gpu.memory_used_mib,
+            gpu.compute_mode or "",
+        )
+        for gpu in told
+        if not gpu.mig
+    ]
+
+
+def _visible(context: Context, cards: list[Card]) -> list[Card]:
+    """The cards that TensorFlow will see: those that the driver shows, by PCI address."""
+    answer = value_of(context.facts.driver.cuda)
+    if answer is None or answer.init is None:
+        return cards
+    shown = {device.pci_bus_id for device in answer.devices}
+    if None in shown:
+        return cards if answer.devices else []
+    return [card for card in cards if card.pci_bus_id in shown]
+
+
+def _is_busy(card: Card) -> bool:
+    left = card.left
+    return left is not None and card.total is not None and (left < LEAST_MIB or left * 2 < card.total)
+
+
+def _said(card: Card) -> str:
+    where = f" ({card.pci_bus_id})" if card.pci_bus_id else ""
+    return f"{card.label}{where}: {card.left} of {card.total} MiB free"
+
+
+def _busy(context: Context, busy: list[Card], visible: list[Card], cards: list[Card]) -> Finding:
+    full = all((card.left or 0) < LEAST_MIB for card in busy) and len(busy) == len(visible)
+    exclusive = any("exclusive" in card.mode.lower() for card in busy)
+    mode = " Its compute mode lets one process at a time use it." if exclusive else ""
+    amount = (
+        "That is too little for TensorFlow to start." if full else "TensorFlow takes nearly all that is left."
+    )
+    return RULE.finding(
+        Cause.GPU_BUSY_OTHER_PROCESS,
+        Severity.ERROR if full else Severity.WARNING,
+        f"Other processes use the card's memory: {'; '.join(_said(card) for card in busy)}. {amount}{mode}",
+        title="Other processes have taken the card's memory"
+        if full
+        else "Other processes use more than half of the card's memory",
+        evidence=[Evidence("NVML", _said(card)) for card in busy],
+        remedies=_remedies(context, busy, cards, full=full),
+    )
+
+
+def _remedies(context: Context, busy: list[Card], cards: list[Card], *, full: bool) -> list[Remedy]:
+    remedies = [
+        Remedy(
+            "See who uses it; a Python that was forgotten is the usual one. End it by its number (`kill "
+            "PID`).",
+            ("nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name,used_memory --format=csv",),
+        )
+    ]
+    free = [card for card in cards if card not in busy and card.uuid and not _is_busy(card)]
+    if free:
+        best = max(free, key=lambda card: card.left or 0)
+        remedies.append(
+            Remedy(
+                f"Use the free card ({best.label}).",
+                (f"export CUDA_VISIBLE_DEVICES={advice.quote(best.uuid or '')}", advice.check_again(context)),
+            )
+        )
+    if not full:
+        remedies.append(
+            Remedy(
+                "Share it: let TensorFlow take memory only as it needs it.",
+                ("export TF_FORCE_GPU_ALLOW_GROWTH=true",),
+            )
+        )
+    return remedies
+
+
+def _prohibited(context: Context, closed: list[Card], visible: list[Card]) -> Finding:
+    root = advice.sudo(context)
+    names = ", ".join(card.label for card in closed)
+    return RULE.finding(
+        Cause.GPU_BUSY_OTHER_PROCESS,
+        Severity.ERROR if len(closed) == len(visible) else Severity.WARNING,
+        f"{names}: the compute mode is Prohibited, in which no process may use the card. TensorFlow lists it "
+        "and fails at the first operation.",
+        title="The card's compute mode forbids computing",
+        evidence=[Evidence("nvidia-smi -q -x", f"{card.label}: compute mode {card.mode}") for card in closed],
+        remedies=[
+            Remedy(
+                "Set it back.",
+                tuple(f"{root}nvidia-smi -i {card.index} -c DEFAULT" for card in closed),
+                changes_system=True,
+            )
+        ],
+    )
+
+
+RULE = Rule(
+    "TFD603",
+    "gpu-busy-other-process",
+    "Other processes hold the card",
+    (Cause.GPU_BUSY_OTHER_PROCESS,),
+    check,
+)

@@ -1,0 +1,244 @@
+"""The card is newer than the machine code in this TensorFlow.
+
+What it means
+-------------
+For a card that is newer than all machine code inside, the driver compiles the PTX inside once, which can
+take half an hour, and keeps the result (in ~/.nv/ComputeCache). Where the PTX is specific to one
+architecture (sm_90a in TensorFlow 2.16 to 2.20), no newer card can compile it: operations fail with
+CUDA_ERROR_INVALID_PTX. Where there is no PTX, nothing runs.
+
+How it is seen
+--------------
+The compute capability comes from the driver, or from the card's PCI id; what the wheel has was read from
+its files.
+
+What to do
+----------
+Wait once and give the cache room, or install a TensorFlow that has code for the card.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor import versions
+from tfdoctor.facts import Unknown
+from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.rules import _driver, advice
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
+from tfdoctor.rules.gpu_too_old import cudnn_in_use
+
+if TYPE_CHECKING:
+    from tfdoctor.compat.models_libraries import Problem
+    from tfdoctor.facts import CudaDevice
+    from tfdoctor.predict import Build
+
+CACHE_BYTES = 4294967296
+"""The largest CUDA_CACHE_MAXSIZE: all kernels of TensorFlow need more than the default."""
+
+
+def check(context: Context) -> Result:
+    refused = unanswered(context.facts.tensorflow, "TensorFlow")
+    if refused is not None:
+        return refused
+    build = context.build
+    if build is None or build.gpu is False or build.rocm:
+        return NotApplicable("this TensorFlow has no CUDA code")
+    devices = [d for d in _driver.known_devices(context) if d.compute_capability]
+    if not devices:
+        if isinstance(context.facts.driver.cuda, Unknown):
+            return CouldNotCheck("the compute capability is not known: the driver did not answer")
+        return NotApplicable("no card whose compute capability is known")
+    findings = []
+    for capability in dict.fromkeys(d.compute_capability or "" for d in devices):
+        alike = [d for d in devices if d.compute_capability == capability]
+        found = _judge(context, build, capability, alike)
+        if found is not None:
+            findings.append(found)
+    return findings
+
+
+def _judge(context: Context, build: Build, capability: str, devices: list[CudaDevice]) -> Finding | None:
+    code = _driver.code_for(context, capability)
+    newest = _driver.newest_code(context)
+    if code == "arch-specific":
+        return _arch_specific(context, build, capability, devices)
+    if code == "none" and newest is not None and versions.at_least(capability, newest):
+        return _nothing(context, build, capability, devices)
+    if code == "jit":
+        return _compiled(context, build, capability, devices)
+    return _cudnn(context, build, capability, devices) if code == "native" else None
+
+
+def _problems(context: Context, build: Build, capability: str) -> list[Problem]:
+    release = build.release if build.exact else None
+    if release is None:
+        return []
+    found = context.compat.problems_of(release.package, release.version, capability=capability, area="gpu")
+    return [p for p in found if p.cause == Cause.GPU_TOO_NEW.value and set(p.when) <= {"capability"}]
+
+
+def _evidence(context: Context, devices: list[CudaDevice]) -> list[Evidence]:
+    known = devices[0].ordinal >= 0
+    source = "the driver" if known else getattr(context.facts.driver.pci, "source", "the PCI bus")
+    lines = [
+        Evidence(source, f"{_driver.device_label(d)}: compute capability {d.compute_capability}")
+        for d in devices
+    ]
+    newest = _driver.newest_code(context)
+    if newest is not None:
+        lines.append(Evidence("the wheel", f"its newest machine code is for {newest}"))
+    return lines
+
+
+def _finding(
+    context: Context,
+    devices: list[CudaDevice],
+    severity: Severity,
+    *,
+    title: str,
+    explanation: str,
+    remedies: list[Remedy],
+) -> Finding:
+    if devices[0].ordinal < 0:
+        severity = min(severity, Severity.WARNING)  # there is no driver to use it with: that leads
+    return RULE.finding(
+        Cause.GPU_TOO_NEW,
+        severity,
+        explanation,
+        title=title,
+        evidence=_evidence(context, devices),
+        remedies=remedies,
+    )
+
+
+def _newer_than(build: Build, devices: list[CudaDevice]) -> str:
+    return f"{devices[0].name or 'The card'} is newer than the machine code in TensorFlow {build.version}"
+
+
+def _arch_specific(context: Context, build: Build, capability: str, devices: list[CudaDevice]) -> Finding:
+    problems = _problems(context, build, capability)
+    said = " ".join(p.text for p in problems) or (
+        "A part of its PTX is specific to another architecture, which this card cannot compile."
+    )
+    return _finding(
+        context,
+        devices,
+        Severity.ERROR,
+        title=f"TensorFlow {build.version} has kernels that cannot run on this card (compute capability "
+        f"{capability})",
+        explanation=f"{_newer_than(build, devices)}. {said} TensorFlow registers the card, and operations "
+        "fail with CUDA_ERROR_INVALID_PTX.",
+        remedies=[*_newer(context), *(Remedy(p.remedy) for p in problems)],
+    )
+
+
+def _nothing(context: Context, build: Build, capability: str, devices: list[CudaDevice]) -> Finding:
+    return _finding(
+        context,
+        devices,
+        Severity.ERROR,
+        title=f"TensorFlow {build.version} has no code for this card (compute capability {capability})",
+        explanation=f"{_newer_than(build, devices)}, and there is no PTX inside that the driver could "
+        "compile for it. TensorFlow registers the card, and every operation fails.",
+        remedies=_newer(context),
+    )
+
+
+def _compiled(context: Context, build: Build, capability: str, devices: list[CudaDevice]) -> Finding:
+    problems = _problems(context, build, capability)
+    variables = context.facts.environment.variables
+    said = "".join(f" {p.text}" for p in problems)
+    known = [Remedy(p.remedy) for p in problems]
+    explanation = (
+        f"{_newer_than(build, devices)}: the driver compiles its kernels when they are first used, which can "
+        f"take half an hour, and keeps them for the next time.{said}"
+    )
+    forbidden = variables.get("CUDA_DISABLE_PTX_JIT", "0") not in ("", "0")
+    if forbidden:
+        return _finding(
+            context,
+            devices,
+            Severity.ERROR,
+            title="CUDA_DISABLE_PTX_JIT forbids the compilation that this card needs",
+            explanation=f"{explanation} CUDA_DISABLE_PTX_JIT forbids it, so that operations fail.",
+            remedies=[
+                Remedy(
+                    "Take the variable away.", ("unset CUDA_DISABLE_PTX_JIT", advice.check_again(context))
+                ),
+                *_newer(context),
+            ],
+        )
+    line = f"export CUDA_CACHE_MAXSIZE={CACHE_BYTES}"
+    wait = Remedy(
+        "Give the cache room, so that the wait comes only once, and let the first run finish.", (line,)
+    )
+    remedies = [wait]
+    if variables.get("CUDA_CACHE_DISABLE", "0") not in ("", "0"):
+        remedies.insert(
+            0,
+            Remedy(
+                "CUDA_CACHE_DISABLE makes every start wait anew: unset it.", ("unset CUDA_CACHE_DISABLE",)
+            ),
+        )
+    return _finding(
+        context,
+        devices,
+        Severity.WARNING,
+        title=f"The first run will be slow: TensorFlow {build.version} has no machine code for compute "
+        f"capability {capability}",
+        explanation=explanation,
+        remedies=[*remedies, *_native(context, capability), *known],
+    )
+
+
+def _cudnn(context: Context, build: Build, capability: str, devices: list[CudaDevice]) -> Finding | None:
+    used = cudnn_in_use(context)
+    if used is None:
+        return None
+    support = context.compat.cudnn_support(used[0], capability)
+    if support.verdict != "too-new":
+        return None
+    remedies = []
+    if used[1] != "cudnn" and build.cudnn is not None:
+        wanted = f"{used[1]}>={build.cudnn},<{versions.major(used[0]) + 1}"
+        remedies.append(
+            Remedy(
+                "Install the newest cuDNN of the same major version.",
+                (advice.pip_install(context, (wanted,), options="--upgrade"), advice.check_again(context)),
+            )
+        )
+    return _finding(
+        context,
+        devices,
+        Severity.WARNING,
+        title=f"cuDNN {used[0]} does not know this card (compute capability {capability})",
+        explanation=f"{support.explanation}; TensorFlow {build.version} itself has code for the card, and "
+        "its convolutions may fail or be slow.",
+        remedies=remedies,
+    )
+
+
+def _newer(context: Context) -> list[Remedy]:
+    return advice.another_release(context, "Install {release}, which has code that this card can run.")
+
+
+def _native(context: Context, capability: str) -> list[Remedy]:
+    """A release with machine code for the card, where one exists for this Python."""
+    python = context.python
+    if python is None:
+        return []
+    for release in context.compat.releases_for_python(python.version, "linux", gpu=True):
+        if context.compat.code_for(release, capability) == "native":
+            text = f"Install TensorFlow {release.version}, which has machine code for the card."
+            return [advice.install_release(context, release, text)]
+    return []
+
+
+RULE = Rule(
+    "TFD111",
+    "gpu-too-new",
+    "The card is newer than the code in this TensorFlow",
+    (Cause.GPU_TOO_NEW,),
+    check,
+)

@@ -1,0 +1,225 @@
+"""The card is older than what this TensorFlow, or its cuDNN, has code for.
+
+What it means
+-------------
+A wheel has machine code for some generations of cards, by compute capability. Below its floor TensorFlow
+ignores a card. Between the floor and the oldest code inside, it registers the card and every operation
+fails ("no kernel image is available for execution on the device"). The same holds for cuDNN: from 9.11 on
+it has nothing for Maxwell, Pascal and Volta, so that convolutions fail although TensorFlow itself supports
+the card.
+
+How it is seen
+--------------
+The compute capability comes from the driver, or, where that does not answer, from the card's PCI id; what
+the wheel and the cuDNN have was read from their files.
+
+What to do
+----------
+Install the newest TensorFlow that has code for the card, or an older cuDNN.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from typing import TYPE_CHECKING
+
+from tfdoctor import versions
+from tfdoctor.facts import Unknown
+from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.predict import registered_devices
+from tfdoctor.rules import _driver, advice
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
+
+if TYPE_CHECKING:
+    from tfdoctor.facts import CudaDevice
+    from tfdoctor.predict import Build
+
+
+def check(context: Context) -> Result:
+    refused = unanswered(context.facts.tensorflow, "TensorFlow")
+    if refused is not None:
+        return refused
+    build = context.build
+    if build is None or build.gpu is False or build.rocm:
+        return NotApplicable("this TensorFlow has no CUDA code")
+    devices = [d for d in _driver.known_devices(context) if d.compute_capability]
+    if not devices:
+        if isinstance(context.facts.driver.cuda, Unknown):
+            return CouldNotCheck("the compute capability is not known: the driver did not answer")
+        return NotApplicable("no card whose compute capability is known")
+    findings = _below_floor(context, build, devices)
+    rest = [d for d in devices if versions.at_least(d.compute_capability or "0", build.floor)]
+    findings += _without_code(context, build, rest)
+    return findings or _cudnn(context, rest)
+
+
+def _names(devices: list[CudaDevice]) -> str:
+    return ", ".join(f"{_driver.device_label(d)}: {d.compute_capability}" for d in devices)
+
+
+def _evidence(context: Context, devices: list[CudaDevice]) -> list[Evidence]:
+    known = any(device.ordinal >= 0 for device in devices)
+    source = "the driver" if known else getattr(context.facts.driver.pci, "source", "the PCI bus")
+    return [
+        Evidence(source, f"{_driver.device_label(d)}: compute capability {d.compute_capability}")
+        for d in devices
+    ]
+
+
+def _below_floor(context: Context, build: Build, devices: list[CudaDevice]) -> list[Finding]:
+    """Nothing is registered, because every card is below the floor; where only some are, TFD114 says it."""
+    if any(versions.at_least(d.compute_capability or "0", build.floor) for d in devices):
+        return []
+    return [
+        RULE.finding(
+            Cause.GPU_TOO_OLD,
+            Severity.ERROR if devices[0].ordinal >= 0 else Severity.WARNING,
+            f"TensorFlow {build.version} ignores every card below compute capability {build.floor}: "
+            f"{_names(devices)}.",
+            title=f"The card is too old: TensorFlow {build.version} needs compute capability {build.floor}",
+            evidence=_evidence(context, devices),
+            remedies=_older_release(context, devices),
+        )
+    ]
+
+
+def _without_code(context: Context, build: Build, devices: list[CudaDevice]) -> list[Finding]:
+    newest = _driver.newest_code(context)
+    bad = [
+        d
+        for d in devices
+        if d.compute_capability
+        and newest is not None
+        and _driver.code_for(context, d.compute_capability) == "none"
+        and not versions.at_least(d.compute_capability, newest)
+    ]
+    if not bad:
+        return []
+    registered = registered_devices(devices, build, context.facts.environment.variables)
+    every = all(device in bad for device in registered) and bad[0].ordinal >= 0
+    return [
+        RULE.finding(
+            Cause.GPU_TOO_OLD,
+            Severity.ERROR if every else Severity.WARNING,
+            f"{_names(bad)}. TensorFlow {build.version} registers such a card (its floor is {build.floor}) "
+            "and has no "
+            f'code that runs on it{_inside(context, build)}: the first operation stops with "no kernel '
+            "image is "
+            'available for execution on the device".',
+            title=f"TensorFlow {build.version} has no code for this card (compute capability "
+            f"{bad[0].compute_capability})",
+            evidence=_evidence(context, bad),
+            remedies=_older_release(context, bad),
+        )
+    ]
+
+
+def _inside(context: Context, build: Build) -> str:
+    own = _driver.own_architectures(context)
+    code = own[0] if own is not None else (build.release.cubin if build.release is not None else ())
+    return f" (it has {', '.join(code)})" if code else ""
+
+
+def _older_release(context: Context, devices: list[CudaDevice]) -> list[Remedy]:
+    """The newest release that runs these cards: on this Python, else on the newest Python that it has "
+    "wheels for."""
+    capability = min((d.compute_capability or "0" for d in devices), key=versions.parse_capability)
+    branch, version = _driver.last_branch(capability), _driver.driver_version(context)
+    driver = version[0] if version is not None else None
+    if branch is not None and (driver is None or not versions.at_least(driver, branch[0])):
+        driver = f"{branch[0]}.999"  # what the card can have at most
+    python = context.python
+    release = None
+    if python is not None:
+        release = context.compat.newest_release_for(
+            python=python.version, capability=capability, driver=driver, glibc=python.glibc
+        )
+    if release is not None:
+        text = f"Install TensorFlow {release.version}, the newest for this Python with code for the card."
+        return [advice.install_release(context, release, text)]
+    release = context.compat.newest_release_for(capability=capability, driver=driver)
+    if release is None:
+        return [Remedy("No published TensorFlow with code for this card is known; it has to run on the CPU.")]
+    other = release.pythons()[-1]
+    text = (
+        f"The newest TensorFlow with code for the card is {release.version}, which needs Python {other} "
+        f"(Python {release.pythons()[0]} to {other})."
+    )
+    return [advice.install_release(context, release, text, python=other)]
+
+
+# ---------------------------------------------------------------- cuDNN
+
+
+def cudnn_in_use(context: Context) -> tuple[str, str] | None:
+    """(version, wheel's project or "cudnn" for conda's) of the cuDNN that the loader gives; None where not "
+    "plain."""
+    loader, python, build = context.loader, context.python, context.build
+    if loader is None or python is None or build is None:
+        return None
+    resolution = next((r for r in loader.resolutions if r.soname.startswith("libcudnn.so") and r.ok), None)
+    if resolution is None or resolution.path is None:
+        return None
+    path = posixpath.normpath(resolution.path)
+    site, inside, _ = path.partition("/nvidia/cudnn/")
+    if inside:
+        for d in python.distributions:
+            if d.name.startswith("nvidia-cudnn-") and d.location == site and versions.is_version(d.version):
+                return d.version, d.name
+    if python.conda_prefix and path.startswith(f"{python.conda_prefix}/lib/"):
+        for package in python.conda_packages:
+            if package.name == "cudnn" and versions.is_version(package.version):
+                return package.version, "cudnn"
+    return None
+
+
+def _cudnn(context: Context, devices: list[CudaDevice]) -> list[Finding]:
+    used, build = cudnn_in_use(context), context.build
+    if used is None or build is None:
+        return []
+    version, project = used
+    bad = [
+        d
+        for d in devices
+        if d.compute_capability
+        and context.compat.cudnn_support(version, d.compute_capability).verdict == "dropped"
+    ]
+    if not bad:
+        return []
+    support = context.compat.cudnn_support(version, bad[0].compute_capability or "")
+    every = len(bad) == len(devices) and bad[0].ordinal >= 0
+    evidence = [*_evidence(context, bad), Evidence(project, version)]
+    return [
+        RULE.finding(
+            Cause.GPU_TOO_OLD,
+            Severity.ERROR if every else Severity.WARNING,
+            f"{_names(bad)}. {support.explanation}; TensorFlow {build.version} itself supports the card, and "
+            "its convolutions fail in cuDNN.",
+            title=f"cuDNN {version} has no code for this card (compute capability "
+            f"{bad[0].compute_capability})",
+            evidence=evidence,
+            remedies=_older_cudnn(context, project),
+        )
+    ]
+
+
+def _older_cudnn(context: Context, project: str) -> list[Remedy]:
+    build = context.build
+    if build is None or build.cudnn is None or project == "cudnn":
+        return [Remedy("Install an older cuDNN of the same major version.")]
+    wanted = advice.cudnn_requirement(context, project, project, build.cudnn)
+    return [
+        Remedy(
+            "Install the last cuDNN that has code for it.",
+            (advice.pip_install(context, (wanted,)), advice.check_again(context)),
+        )
+    ]
+
+
+RULE = Rule(
+    "TFD110",
+    "gpu-too-old",
+    "The card is older than this TensorFlow or its cuDNN supports",
+    (Cause.GPU_TOO_OLD,),
+    check,
+)

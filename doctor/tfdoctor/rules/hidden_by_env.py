@@ -1,0 +1,120 @@
+"""CUDA_VISIBLE_DEVICES hides every card.
+
+What it means
+-------------
+The driver shows a program only the cards that CUDA_VISIBLE_DEVICES names, and stops at the first entry that
+it does not know. An empty value, -1, or a name that is no card hides all of them, and TensorFlow then says
+that there is no device. Schedulers (Slurm, Ray, Kubernetes) set the variable for a job that was given no
+GPU.
+
+How it is seen
+--------------
+The driver is asked twice, in two child processes: with the variable as it is, and without it.
+
+What to do
+----------
+Unset the variable, or name cards that exist; under a scheduler ask for a GPU.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.facts import Absent, value_of
+from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.predict import hidden_by_environment
+from tfdoctor.rules import _driver, advice
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+
+if TYPE_CHECKING:
+    from tfdoctor.facts import CudaDevice
+
+VARIABLE = "CUDA_VISIBLE_DEVICES"
+REQUESTS = {
+    "slurm": ("srun --gres=gpu:1 python3 SCRIPT.py",),
+    "lsf": ('bsub -gpu "num=1" python3 SCRIPT.py',),
+    "pbs": ("qsub -l select=1:ngpus=1 JOB.sh",),
+    "ray": (),
+    "kubernetes": (),
+}
+ASKING = {
+    "ray": ": ask for one in the code, `@ray.remote(num_gpus=1)`",
+    "kubernetes": ": ask for one in the pod's specification, `limits: {nvidia.com/gpu: 1}`",
+}
+
+
+def check(context: Context) -> Result:
+    variables, driver = context.facts.environment.variables, context.facts.driver
+    if VARIABLE not in variables:
+        return NotApplicable(f"{VARIABLE} is not set")
+    refused = _driver.unasked(context)
+    if refused is not None:
+        return refused
+    answer = value_of(driver.cuda)
+    if answer is None or answer.crashed or not answer.loaded:
+        return NotApplicable("there is no driver to hide cards of")
+    if answer.count or answer.init not in (0, 100):
+        return ()
+    without = value_of(driver.cuda_unhidden) if driver.cuda_unhidden is not None else None
+    if without is None:
+        if isinstance(driver.cuda_unhidden, Absent):
+            return NotApplicable(driver.cuda_unhidden.why or "there is no driver to hide cards of")
+        return CouldNotCheck(f"the driver did not answer without {VARIABLE}")
+    if not hidden_by_environment(context.facts):
+        return ()
+    value = variables[VARIABLE]
+    cards = [_driver.device_label(device) for device in without.devices]
+    count = without.count or len(cards)
+    return [
+        RULE.finding(
+            Cause.HIDDEN_BY_ENV,
+            Severity.ERROR,
+            f"{VARIABLE} is {value!r}: {_meaning(value, without.devices)}. Without it the driver shows "
+            f"{count} card{'s' * (count != 1)}.",
+            evidence=[
+                Evidence(VARIABLE, repr(value)),
+                *(Evidence("the driver, without it", card) for card in cards),
+            ],
+            remedies=_remedies(context),
+        )
+    ]
+
+
+def _meaning(value: str, devices: tuple[CudaDevice, ...]) -> str:
+    """Why this value names no card, as half a sentence."""
+    entries = [entry.strip() for entry in value.split(",")]
+    first = entries[0]
+    if not value.strip():
+        return "an empty value hides every card"
+    if first.startswith("-") and first[1:].isdigit():
+        return f"{first} hides every card, and whatever follows it"
+    if first == "NoDevFiles":
+        return "a scheduler sets this where a job was given no card"
+    if first.startswith(("GPU-", "MIG-")):
+        return f"no card here has an identifier that begins with {first}"
+    if first.isdigit() and int(first) >= len(devices) > 0:
+        last = len(devices) - 1
+        numbers = f"they are numbered from 0 to {last}" if last else "the only one has the number 0"
+        return f"there is no card {first}; {numbers}"
+    if len(set(entries)) < len(entries):
+        return "it names a card twice, which hides every card"
+    return f"{first!r} is neither a number nor an identifier of a card"
+
+
+def _remedies(context: Context) -> list[Remedy]:
+    scheduler = context.facts.environment.scheduler
+    remedies = [
+        Remedy(
+            "Take the variable away, or name cards that are there.",
+            (f"unset {VARIABLE}", advice.check_again(context)),
+        )
+    ]
+    if scheduler in REQUESTS:
+        asking = ASKING.get(scheduler, ": ask for a GPU")
+        remedies.insert(
+            0, Remedy(f"This runs under {scheduler}, which sets it{asking}.", REQUESTS[scheduler])
+        )
+    return remedies
+
+
+RULE = Rule("TFD601", "hidden-by-env", "CUDA_VISIBLE_DEVICES hides every GPU", (Cause.HIDDEN_BY_ENV,), check)

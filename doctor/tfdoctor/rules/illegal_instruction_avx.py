@@ -1,0 +1,72 @@
+"""The processor lacks AVX, with which TensorFlow's wheels are compiled.
+
+What it means
+-------------
+Since 1.6 TensorFlow's x86 wheels are compiled with AVX. On a processor without it (Intel before Sandy
+Bridge, some Pentium, Celeron and Atom, or a virtual machine that hides it) the import kills Python:
+"Illegal instruction (core dumped)".
+
+How it is seen
+--------------
+The flags in /proc/cpuinfo.
+
+What to do
+----------
+In a virtual machine pass the host's processor through. Else use 1.5, or conda-forge's build.
+"""
+
+from __future__ import annotations
+
+from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.predict import lacks_avx
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
+
+
+def check(context: Context) -> Result:
+    refused = unanswered(context.facts.tensorflow, "TensorFlow")
+    if refused is not None:
+        return refused
+    machine, build, tensorflow = context.facts.machine, context.build, context.tensorflow
+    if machine.machine.lower() not in {"x86_64", "amd64"}:
+        return NotApplicable("AVX is a matter of x86 processors")
+    if build is None or tensorflow is None or tensorflow.conda_build or not build.minor:
+        return NotApplicable("this is not one of TensorFlow's own wheels")
+    if build.minor < (1, 6):
+        return NotApplicable("wheels before 1.6 are compiled without AVX")
+    if not machine.cpu_flags:
+        return CouldNotCheck("the processor's flags are not known")
+    if not lacks_avx(context.facts, tensorflow, build):
+        return ()
+    virtual = "hypervisor" in machine.cpu_flags
+    remedies = [
+        Remedy("Use TensorFlow 1.5, a build without AVX (compiled by yourself), or another machine."),
+    ]
+    if virtual:
+        remedies.insert(
+            0,
+            Remedy(
+                "This is a virtual machine: let it see the host's processor (QEMU and Proxmox: CPU type "
+                "`host`)."
+            ),
+        )
+    return [
+        RULE.finding(
+            Cause.ILLEGAL_INSTRUCTION_AVX,
+            Severity.ERROR,
+            f"TensorFlow {build.version} is compiled with AVX, and this processor does not show it. The "
+            "import kills "
+            'Python with "Illegal instruction".',
+            title="This processor has no AVX, which TensorFlow's wheels need",
+            evidence=[Evidence("/proc/cpuinfo", "no `avx` among the flags")],
+            remedies=remedies,
+        )
+    ]
+
+
+RULE = Rule(
+    "TFD310",
+    "illegal-instruction-avx",
+    "The processor lacks AVX",
+    (Cause.ILLEGAL_INSTRUCTION_AVX,),
+    check,
+)

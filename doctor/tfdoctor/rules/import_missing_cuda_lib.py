@@ -1,0 +1,99 @@
+"""`import tensorflow` fails for a CUDA library (TensorFlow 1.13 and older).
+
+What it means
+-------------
+The GPU builds of TensorFlow 1.13 and older are linked with CUDA: without one of its libraries Python stops
+at the import with "ImportError: libcublas.so.10.0: cannot open shared object file". Only the first one
+missing is named.
+
+How it is seen
+--------------
+What TensorFlow's own objects need is read from them, and looked for as the loader does; then the usual
+places are searched for the same names and for other versions.
+
+What to do
+----------
+Bring the exact CUDA and cuDNN that this release was built with, let the loader look where they are, or use
+a newer TensorFlow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.rules import advice
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, without_libraries
+from tfdoctor.rules.libs_not_on_path import best_of, connect
+
+if TYPE_CHECKING:
+    from tfdoctor.predict import Build
+
+
+def check(context: Context) -> Result:
+    unanswerable = without_libraries(context)
+    if unanswerable is not None:
+        return unanswerable
+    build, loader = context.build, context.loader
+    if build is None or loader is None or build.linkage != "needed":
+        return NotApplicable(
+            "this TensorFlow links no CUDA library: from 1.14 on it opens them when it lists GPUs"
+        )
+    lost = tuple(dict.fromkeys(n for failed in loader.import_needs for n in failed.really_missing))
+    cuda = [name for name in lost if name in build.required]
+    if not cuda:
+        return ()
+    return [
+        RULE.finding(
+            Cause.IMPORT_MISSING_CUDA_LIB,
+            Severity.ERROR,
+            f"TensorFlow {build.version} is linked with CUDA {build.cuda} and cannot be imported without "
+            f"{', '.join(cuda)}. No other version is taken in their place.",
+            title=f"import tensorflow fails: {cuda[0]} cannot be opened",
+            evidence=_evidence(context, cuda),
+            remedies=_remedies(context, build, cuda),
+        )
+    ]
+
+
+def _evidence(context: Context, cuda: list[str]) -> list[Evidence]:
+    loader = context.loader
+    lines = [Evidence("the loader", failed.error) for failed in (loader.import_needs if loader else ())]
+    for missing in context.missing:
+        if missing.soname in cuda:
+            lines += [Evidence(found.path, "is there") for found in missing.elsewhere]
+            lines += [
+                Evidence(f.path, f"is there, {missing.soname} is wanted") for f in missing.other_versions[:2]
+            ]
+            lines += [Evidence(t.path, t.problem) for t in missing.resolution.tried if t.problem]
+    return lines
+
+
+def _remedies(context: Context, build: Build, cuda: list[str]) -> list[Remedy]:
+    off_path = [m for m in context.missing_because(Cause.LIBS_NOT_ON_PATH) if m.soname in cuda]
+    remedies: list[Remedy] = []
+    if off_path:
+        remedies += connect(context, [best_of(missing.elsewhere) for missing in off_path])
+    if len(off_path) < len(cuda):
+        remedies += advice.bring_libraries(context, cuda)
+    name = "tensorflow" if build.version else ""
+    if name and not off_path:
+        remedies.append(
+            Remedy(
+                "Use the CPU: the plain package of the same version has no CUDA in it.",
+                (
+                    advice.pip_uninstall(context, ["tensorflow-gpu"]),
+                    advice.pip_install(context, [f"tensorflow=={build.version}"]),
+                ),
+            )
+        )
+    return remedies
+
+
+RULE = Rule(
+    "TFD207",
+    "import-missing-cuda-lib",
+    "import tensorflow fails for a CUDA library",
+    (Cause.IMPORT_MISSING_CUDA_LIB,),
+    check,
+)

@@ -1,0 +1,120 @@
+"""XLA will not find libdevice and ptxas.
+
+What it means
+-------------
+XLA compiles for the GPU when a program runs (`jit_compile=True`, which Keras 3 sets by itself on a GPU, and
+which the optimizers of Keras 2.11 to 2.15 use). It needs two parts of the CUDA compiler that no TensorFlow
+wheel has: libdevice and ptxas. Without them training stops with "libdevice not found at ./libdevice.10.bc".
+
+How it is seen
+--------------
+The places that TensorFlow searches: the folder that XLA_FLAGS names, NVIDIA's wheel nvidia-cuda-nvcc (from
+2.14 on), /usr/local/cuda, and the toolkit's folder that it was built with.
+
+What to do
+----------
+Install NVIDIA's wheel, or name a toolkit's folder in XLA_FLAGS.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor import versions
+from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.rules import advice
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
+
+if TYPE_CHECKING:
+    from tfdoctor.facts import CudaToolkit
+    from tfdoctor.predict import Build
+
+FLAG = "--xla_gpu_cuda_data_dir="
+
+
+def check(context: Context) -> Result:
+    refused = unanswered(context.facts.tensorflow, "TensorFlow")
+    if refused is not None:
+        return refused
+    build, python = context.build, context.python
+    if build is None or not build.gpu or build.minor < (2, 4):
+        return NotApplicable("this TensorFlow does not compile with XLA on a GPU by itself")
+    if not context.prediction.gpu_registered:
+        return NotApplicable("no GPU will be registered, for which XLA could compile")
+    if python is None:
+        return CouldNotCheck("which wheels are installed is not known")
+    if context.tensorflow is not None and context.tensorflow.conda_build:
+        return NotApplicable("conda's TensorFlow brings its own libdevice")
+    good = [toolkit for toolkit in context.facts.toolkits if toolkit.libdevice and toolkit.ptxas]
+    if any(searched(context, build, toolkit) for toolkit in good):
+        return ()
+    project = f"nvidia-cuda-nvcc-cu{versions.major(build.cuda)}" if build.cuda else ""
+    if build.minor >= (2, 14) and any(d.name == project for d in python.distributions):
+        return ()
+    return [
+        RULE.finding(
+            Cause.LIBDEVICE_OR_PTXAS_MISSING,
+            Severity.WARNING,
+            "The GPU is registered and ordinary operations work. What XLA compiles, such as the training "
+            "step of "
+            "Keras, needs libdevice and ptxas, which are in none of the places where this TensorFlow looks.",
+            title="XLA will not find libdevice and ptxas",
+            evidence=_evidence(context, build, project),
+            remedies=_remedies(context, build, project, good),
+        )
+    ]
+
+
+def searched(context: Context, build: Build, toolkit: CudaToolkit) -> bool:
+    """Whether TensorFlow looks into this toolkit by itself or through XLA_FLAGS."""
+    named = context.facts.environment.variables.get("XLA_FLAGS", "")
+    places = {"/usr/local/cuda"}
+    if build.cuda is not None and build.minor < (2, 18):
+        places.add(f"/usr/local/cuda-{versions.major_minor(build.cuda)}")
+    return toolkit.path in places or f"{FLAG}{toolkit.path.rstrip('/')}" in named.replace("/ ", " ").rstrip(
+        "/"
+    )
+
+
+def _evidence(context: Context, build: Build, project: str) -> list[Evidence]:
+    lines = [Evidence("/usr/local/cuda", "no libdevice and ptxas there")]
+    if build.minor >= (2, 14):
+        lines.append(Evidence("installed distributions", f"{project} is not among them"))
+    flags = context.facts.environment.variables.get("XLA_FLAGS")
+    lines.append(Evidence("XLA_FLAGS", flags if flags is not None else "is not set"))
+    return lines
+
+
+def _remedies(context: Context, build: Build, project: str, good: list[CudaToolkit]) -> list[Remedy]:
+    remedies: list[Remedy] = []
+    pins = build.release.extra_pins if build.exact and build.release is not None else ()
+    requirement = next((pin for pin in pins if advice.project_of(pin) == project), project)
+    if build.minor >= (2, 14) and project:
+        remedies.append(
+            Remedy(
+                "Install NVIDIA's wheel with the compiler.",
+                (advice.pip_install(context, [requirement]), advice.check_again(context)),
+            )
+        )
+    if good:
+        line = f"export XLA_FLAGS={advice.quote(FLAG + good[0].path)}"
+        remedies.append(Remedy(f"Name the toolkit that is there ({good[0].path}).", (line,)))
+    elif project in {"nvidia-cuda-nvcc-cu11", "nvidia-cuda-nvcc-cu12"} and build.minor < (2, 14):
+        folder = f"{advice.site_packages(context)}/nvidia/cuda_nvcc"
+        line = f"export XLA_FLAGS={advice.quote(FLAG + folder)}"
+        remedies.append(
+            Remedy(
+                "Install NVIDIA's wheel with the compiler and name its folder.",
+                (advice.pip_install(context, [project]), line),
+            )
+        )
+    return remedies
+
+
+RULE = Rule(
+    "TFD208",
+    "libdevice-or-ptxas-missing",
+    "XLA will not find libdevice and ptxas",
+    (Cause.LIBDEVICE_OR_PTXAS_MISSING,),
+    check,
+)

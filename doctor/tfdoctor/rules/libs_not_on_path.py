@@ -1,0 +1,137 @@
+"""CUDA libraries are installed and the loader does not look where they are.
+
+What it means
+-------------
+The very libraries that this TensorFlow opens are on the machine, in a folder that is neither on its
+RUNPATH, nor on LD_LIBRARY_PATH, nor known to ldconfig. TensorFlow prints "Cannot dlopen some GPU libraries.
+Skipping registering GPU devices..." and uses the CPU.
+
+How it is seen
+--------------
+glibc's rules are followed for each library that TensorFlow opens, from the object that opens it; then the
+usual places (NVIDIA's wheels, conda, /usr/local/cuda*, the system's folders) are searched for files of that
+name.
+
+What to do
+----------
+Put the folder on LD_LIBRARY_PATH before Python starts, or link the file into a folder on TensorFlow's own
+RUNPATH, or tell ldconfig of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.rules import advice
+from tfdoctor.rules.base import Context, Result, Rule, linked_hard, without_libraries
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdoctor.facts import FoundElsewhere
+    from tfdoctor.predict import MissingLibrary
+
+SYSTEM_CUDA = ("/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda", "/usr/local/lib")
+"""Folders that ldconfig may be told of: nothing in them stands in the way of other programs."""
+
+
+def check(context: Context) -> Result:
+    unanswerable = without_libraries(context) or linked_hard(context)
+    if unanswerable is not None:
+        return unanswerable
+    lost = context.missing_because(Cause.LIBS_NOT_ON_PATH)
+    if not lost or context.loader is None or context.build is None:
+        return ()
+    names = ", ".join(missing.soname for missing in lost)
+    found = [best_of(missing.elsewhere) for missing in lost]
+    folders = folders_of(found)
+    evidence = [Evidence(library.path, "is there") for library in found]
+    evidence += [Evidence("the loader", missing.resolution.error) for missing in lost]
+    shown = ":".join(context.loader.library_path)
+    evidence.append(Evidence("LD_LIBRARY_PATH", shown or "is not set"))
+    explanation = (
+        f"TensorFlow {context.build.version} opens {names} from "
+        f"{(context.loader.caller or '').rpartition('/')[2]}, and the loader does not look in "
+        f"{', '.join(folders)}."
+    )
+    if at_fault(context, lost):
+        explanation += (
+            f" This is a fault of TensorFlow {context.build.version} itself: the RUNPATH of that object "
+            "leaves "
+            "the folder out, so that even a complete installation with its own `and-cuda` extra registers "
+            "no GPU."
+        )
+    count = f"{names} is" if len(lost) == 1 else f"{len(lost)} CUDA libraries are"
+    return [
+        RULE.finding(
+            Cause.LIBS_NOT_ON_PATH,
+            Severity.ERROR,
+            explanation,
+            title=f"{count} installed where the loader does not look",
+            evidence=evidence,
+            remedies=connect(context, found, at_fault=at_fault(context, lost)),
+        )
+    ]
+
+
+def at_fault(context: Context, lost: Sequence[MissingLibrary]) -> bool:
+    """Whether this release is known to leave the folders of its own extra out of its RUNPATH."""
+    build = context.build
+    release = build.release if build is not None and build.exact else None
+    return release is not None and any(missing.soname in release.runpath_misses for missing in lost)
+
+
+def best_of(choices: Sequence[FoundElsewhere]) -> FoundElsewhere:
+    """One of several places: what PyTorch carries for itself comes last."""
+    return next((library for library in choices if library.package != "torch"), choices[0])
+
+
+def folders_of(found: Sequence[FoundElsewhere]) -> tuple[str, ...]:
+    """The folders of these files, each once."""
+    return tuple(dict.fromkeys(library.path.rpartition("/")[0] for library in found))
+
+
+def connect(context: Context, found: Sequence[FoundElsewhere], *, at_fault: bool = False) -> list[Remedy]:
+    """How the loader comes to look where these files are."""
+    folders = folders_of(found)
+    remedies: list[Remedy] = []
+    link = advice.link_into_runpath(context, found)
+    mended = _mended_release(context) if at_fault else None
+    if mended is not None:
+        remedies.append(mended)
+    if link is not None:
+        remedies.append(link)
+    if not any(set(folder) & set(":;") for folder in folders):
+        text = "Name the folder before Python starts (os.environ inside the program is too late)."
+        remedies.append(advice.name_folders(context, folders, text))
+    if all(folder.startswith(SYSTEM_CUDA) and "-packages/" not in folder for folder in folders):
+        remedies.append(advice.ldconfig(context, folders))
+    return remedies
+
+
+def _mended_release(context: Context) -> Remedy | None:
+    """A later patch of the same minor that finds its own libraries."""
+    build, python = context.build, context.python
+    if build is None or build.release is None or python is None:
+        return None
+    for release in context.compat.releases_for_python(python.version, "linux", gpu=True):
+        same = release.package == build.release.package and release.minor == build.release.minor
+        if same and release.parsed > build.release.parsed and not release.runpath_misses:
+            return Remedy(
+                f"Install {release.version}, where this is mended.",
+                (
+                    advice.pip_install(context, advice.gpu_requirement(context, release)),
+                    advice.check_again(context),
+                ),
+            )
+    return None
+
+
+RULE = Rule(
+    "TFD203",
+    "libs-not-on-path",
+    "CUDA libraries are where the loader does not look",
+    (Cause.LIBS_NOT_ON_PATH,),
+    check,
+)

@@ -1,0 +1,133 @@
+"""A CUDA library is found, and something that it needs itself is not.
+
+What it means
+-------------
+CUDA libraries need each other: cuSPARSE and cuSOLVER of CUDA 12 need nvJitLink, cuBLAS needs cuBLASLt. The
+loader gives a library to TensorFlow only with everything that it needs. TensorFlow then names the library
+that it wanted, not the one that is missing.
+
+How it is seen
+--------------
+What each library needs is read from the file and looked for with that library's own RUNPATH, as the loader
+does; the symbol versions that it asks for are compared with those that the found files have.
+
+What to do
+----------
+Install the package that brings the missing one, or let the loader look where it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.rules import advice
+from tfdoctor.rules.base import Context, Result, Rule, linked_hard, without_libraries
+
+if TYPE_CHECKING:
+    from tfdoctor.facts import FoundElsewhere
+    from tfdoctor.predict import MissingLibrary
+
+
+def check(context: Context) -> Result:
+    unanswerable = without_libraries(context) or linked_hard(context)
+    if unanswerable is not None:
+        return unanswerable
+    lost = context.missing_because(Cause.LIBS_TRANSITIVE)
+    if not lost:
+        return ()
+    absent = tuple(dict.fromkeys(n for m in lost for n in m.resolution.really_missing if n != m.soname))
+    opened = ", ".join(missing.soname for missing in lost)
+    what = ", ".join(absent) or "something that it needs"
+    title = f"{opened} needs {what}, which the loader cannot give it"
+    if any("version `" in missing.resolution.error for missing in lost):
+        title = f"{opened} needs a newer version of something than is there"
+    return [
+        RULE.finding(
+            Cause.LIBS_TRANSITIVE,
+            Severity.ERROR,
+            f"The loader finds {opened}, and not {what}. TensorFlow's log only names the library that it "
+            "opened.",
+            title=title,
+            evidence=[line for missing in lost for line in _chain(missing)],
+            remedies=_remedies(context, absent, lost),
+        )
+    ]
+
+
+def _chain(missing: MissingLibrary) -> list[Evidence]:
+    resolution = missing.resolution
+    lines = [Evidence(resolution.path or missing.soname, f"is found as {missing.soname}")]
+    needing = (resolution.needed_by or "").rpartition("/")[2]
+    lines.append(Evidence("the loader", f"{resolution.error}{f' (needed by {needing})' if needing else ''}"))
+    lines += [Evidence(t.path, t.problem) for t in resolution.tried if t.problem]
+    return lines
+
+
+def _remedies(context: Context, absent: tuple[str, ...], lost: tuple[MissingLibrary, ...]) -> list[Remedy]:
+    there = _elsewhere(context, absent)
+    if absent and len(there) == len(absent):
+        folders = tuple(dict.fromkeys(found.path.rpartition("/")[0] for found in there))
+        text = f"It is in {', '.join(folders)}: name the folder before Python starts."
+        return [advice.name_folders(context, folders, text)]
+    if any("version `GLIBC_" in missing.resolution.error for missing in lost):
+        return [
+            Remedy(
+                "The library is made for a newer system than this one. Install an older one: NVIDIA's "
+                "wheels in the "
+                "versions that this TensorFlow pins.",
+                _reinstall(context, [missing.soname for missing in lost]),
+            )
+        ]
+    build = context.build
+    projects = [advice.wheel_project(context, n, build.cuda) for n in absent] if build and build.cuda else []
+    wheels = advice.cuda_requirements(context, absent)
+    if wheels and projects:
+        return [
+            Remedy(
+                f"Install what brings {', '.join(absent)}.",
+                (advice.pip_install(context, wheels), advice.check_again(context)),
+            )
+        ]
+    system = {name: context.compat.distro_package_for(name) or SYSTEM.get(name) for name in absent}
+    if absent and all(system.values()) and advice.package_manager(context) == advice.APT:
+        packages = " ".join(dict.fromkeys(str(package) for package in system.values()))
+        return [
+            Remedy(
+                f"Install what brings {', '.join(absent)}.",
+                (f"{advice.sudo(context)}apt-get install {packages}", advice.check_again(context)),
+                changes_system=True,
+            )
+        ]
+    return [
+        Remedy(
+            "Reinstall the library with everything that it needs.",
+            _reinstall(context, [missing.soname for missing in lost]),
+        )
+    ]
+
+
+SYSTEM = {"libz.so.1": "zlib1g", "libgomp.so.1": "libgomp1", "libstdc++.so.6": "libstdc++6"}
+"""What cuDNN and CUDA need of the system itself → its package on Debian and Ubuntu."""
+
+
+def _elsewhere(context: Context, absent: tuple[str, ...]) -> list[FoundElsewhere]:
+    found = context.loader.found if context.loader is not None else ()
+    places = (next((f for f in found if f.name == name), None) for name in absent)
+    return [place for place in places if place is not None]
+
+
+def _reinstall(context: Context, names: list[str]) -> tuple[str, ...]:
+    wheels = advice.cuda_requirements(context, names)
+    if not wheels:
+        return ()
+    return advice.pip_install(context, wheels, options="--force-reinstall"), advice.check_again(context)
+
+
+RULE = Rule(
+    "TFD204",
+    "libs-transitive",
+    "A CUDA library lacks something that it needs itself",
+    (Cause.LIBS_TRANSITIVE,),
+    check,
+)

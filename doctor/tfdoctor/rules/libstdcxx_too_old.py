@@ -1,0 +1,92 @@
+"""The C++ library that is found is older than this TensorFlow needs.
+
+What it means
+-------------
+`import tensorflow` stops with "libstdc++.so.6: version `GLIBCXX_3.4.29' not found" or "version
+`CXXABI_1.3.13' not found". Often the system's libstdc++ would do, and an older one comes before it: from a
+folder on LD_LIBRARY_PATH, from conda, from another program's installation.
+
+How it is seen
+--------------
+The symbol versions that TensorFlow's objects ask for are compared with those of the libstdc++ that the
+loader takes.
+
+What to do
+----------
+Take the older library out of the way, or install a newer one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.rules import advice
+from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule, unanswered
+
+if TYPE_CHECKING:
+    from tfdoctor.facts import Resolution
+
+WANTED = re.compile(r"^(?P<path>[^:]+): version `(?P<version>(?:GLIBCXX|CXXABI)_[\w.]+)'")
+
+
+def check(context: Context) -> Result:
+    refused = unanswered(context.facts.tensorflow, "TensorFlow")
+    if refused is not None:
+        return refused
+    if context.loader is None:
+        refused = unanswered(context.facts.loader, "the loader")
+        return CouldNotCheck(refused.why if refused is not None else "the loader could not be followed")
+    failed = [(r, m) for r in context.loader.import_needs if (m := WANTED.search(r.error))]
+    if not failed:
+        return ()
+    resolution, match = failed[0]
+    return [
+        RULE.finding(
+            Cause.LIBSTDCXX_TOO_OLD,
+            Severity.ERROR,
+            f"TensorFlow needs {match['version']} of the C++ library; {match['path']}, which the loader "
+            "takes, does "
+            "not have it.",
+            title=f"{match['path']} is too old for this TensorFlow",
+            evidence=[Evidence("the loader", resolution.error)],
+            remedies=_remedies(context, resolution, match["path"]),
+        )
+    ]
+
+
+def _remedies(context: Context, resolution: Resolution, path: str) -> list[Remedy]:
+    del resolution
+    loader, python = context.loader, context.python
+    folder = path.rpartition("/")[0]
+    if loader is not None and folder in loader.library_path:
+        kept = [entry for entry in loader.library_path if entry != folder]
+        command = (
+            f"export LD_LIBRARY_PATH={advice.quote(':'.join(kept))}" if kept else "unset LD_LIBRARY_PATH"
+        )
+        return [
+            Remedy(
+                f"{folder} comes from LD_LIBRARY_PATH: take it off there.",
+                (command, advice.check_again(context)),
+            )
+        ]
+    if python is not None and python.conda_prefix is not None:
+        prefix = advice.quote(python.conda_prefix)
+        return [
+            Remedy(
+                "Install a newer one into the conda environment.",
+                (f"conda install --prefix {prefix} -c conda-forge libstdcxx-ng", advice.check_again(context)),
+            )
+        ]
+    remedies = advice.another_release(context, "Install {release}.")
+    return [*remedies, Remedy("Run it on a newer system, or in a container with one.")]
+
+
+RULE = Rule(
+    "TFD309",
+    "libstdcxx-too-old",
+    "The C++ library is too old for this TensorFlow",
+    (Cause.LIBSTDCXX_TOO_OLD,),
+    check,
+)

@@ -1,0 +1,112 @@
+"""TensorFlow leaves some of the cards out.
+
+What it means
+-------------
+TensorFlow ignores a card whose compute capability is below its floor, and one that has far fewer
+multiprocessors than the best card: fewer than 8, or than the best card itself where that is smaller. The
+variable TF_MIN_GPU_MULTIPROCESSOR_COUNT sets another number. The other cards are registered and numbered
+without it.
+
+How it is seen
+--------------
+The driver tells each card's compute capability and number of multiprocessors.
+
+What to do
+----------
+Nothing, where the small card is there for the screen; else set the variable.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor import versions
+from tfdoctor.facts import value_of
+from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.predict import registered_devices
+from tfdoctor.rules import _driver, advice
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, unanswered
+
+if TYPE_CHECKING:
+    from tfdoctor.facts import CudaDevice
+    from tfdoctor.predict import Build
+
+VARIABLE = "TF_MIN_GPU_MULTIPROCESSOR_COUNT"
+
+
+def check(context: Context) -> Result:
+    refused = unanswered(context.facts.tensorflow, "TensorFlow") or _driver.unasked(context)
+    if refused is not None:
+        return refused
+    build, answer = context.build, value_of(context.facts.driver.cuda)
+    if build is None or build.gpu is False or build.rocm:
+        return NotApplicable("this TensorFlow has no CUDA code")
+    if answer is None or not answer.devices:
+        return NotApplicable("the driver shows no card")
+    variables = context.facts.environment.variables
+    kept = registered_devices(answer.devices, build, variables)
+    dropped = [device for device in answer.devices if device not in kept]
+    if not dropped:
+        return ()
+    by_variable = not kept and bool(registered_devices(answer.devices, build, {}))
+    if by_variable:
+        return [_all_dropped(context, build, dropped)]
+    if not kept:
+        return NotApplicable("no card is registered at all, which TFD110 explains")
+    return [_some_dropped(context, build, dropped, len(kept))]
+
+
+def _why(device: CudaDevice, build: Build) -> str:
+    label = _driver.device_label(device).partition(", ")[2] or _driver.device_label(device)
+    capability = device.compute_capability
+    if capability is not None and not versions.at_least(capability, build.floor):
+        return f"{label}: compute capability {capability}, below {build.floor}"
+    return f"{label}: {device.multiprocessors} multiprocessors"
+
+
+def _some_dropped(context: Context, build: Build, dropped: list[CudaDevice], kept: int) -> Finding:
+    reasons = [_why(device, build) for device in dropped]
+    small = [d for d in dropped if versions.at_least(d.compute_capability or "99", build.floor)]
+    asked = context.facts.environment.variables.get(VARIABLE)
+    remedies = []
+    if small:
+        least = min(device.multiprocessors or 0 for device in small)
+        line = f"export {VARIABLE}={least}"
+        remedies.append(
+            Remedy("To have TensorFlow take the small card too:", (line, advice.check_again(context)))
+        )
+    set_to = f" {VARIABLE} is set to {asked!r}." if asked is not None else ""
+    return RULE.finding(
+        Cause.HIDDEN_BY_ENV if small and asked is not None else Cause.GPU_TOO_OLD,
+        Severity.WARNING,
+        f"The driver shows {len(dropped) + kept} cards and TensorFlow takes {kept}. It leaves out "
+        f"{'; '.join(reasons)}.{set_to}",
+        title=f"TensorFlow leaves {len(dropped)} of {len(dropped) + kept} cards out",
+        evidence=[Evidence("the driver", reason) for reason in reasons],
+        remedies=remedies,
+    )
+
+
+def _all_dropped(context: Context, build: Build, dropped: list[CudaDevice]) -> Finding:
+    value = context.facts.environment.variables.get(VARIABLE, "")
+    return RULE.finding(
+        Cause.HIDDEN_BY_ENV,
+        Severity.ERROR,
+        f"{VARIABLE} is {value!r}: TensorFlow takes only cards with at least that many multiprocessors, and "
+        "no card here has them.",
+        title=f"{VARIABLE} leaves every card out",
+        evidence=[
+            Evidence(VARIABLE, repr(value)),
+            *(Evidence("the driver", _why(device, build)) for device in dropped),
+        ],
+        remedies=[Remedy("Take the variable away.", (f"unset {VARIABLE}", advice.check_again(context)))],
+    )
+
+
+RULE = Rule(
+    "TFD114",
+    "mixed-gpus",
+    "TensorFlow leaves some cards out",
+    (Cause.GPU_TOO_OLD, Cause.HIDDEN_BY_ENV),
+    check,
+)

@@ -1,0 +1,342 @@
+"""The driver answers and has no device to show.
+
+What it means
+-------------
+libcuda.so.1 is there, and cuInit answers CUDA_ERROR_NO_DEVICE (100), or counts no device. Nothing hides
+one: without CUDA_VISIBLE_DEVICES the answer is the same. The card is missing, switched off, taken by
+another kernel driver, has fallen off the bus, or this driver does not drive it.
+
+How it is seen
+--------------
+A child process asks the driver. The PCI bus, the kernel modules and nvidia-smi tell what stands in the way:
+a card bound to vfio-pci or nouveau, a kernel module that is not loaded, an open kernel module before
+Turing, a driver branch that no longer knows the card, a MIG parent without instances.
+
+What to do
+----------
+Depends on which of these it is; the finding says it. Where nothing is to be seen, the kernel's log has the
+reason.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from tfdoctor import versions
+from tfdoctor.facts import Absent, SmiFacts, SmiFailure, value_of
+from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.rules import _driver, advice
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+
+if TYPE_CHECKING:
+    from tfdoctor.facts import PciGpu
+
+
+def check(context: Context) -> Result:
+    refused = _driver.unasked(context)
+    if refused is not None:
+        return refused
+    state = _driver.state(context)
+    if state.answer is None or not state.answer.loaded:
+        return NotApplicable("there is no driver to ask")
+    if state.cause is not Cause.NO_DEVICE:
+        return ()
+    if _driver.node_trouble(context):
+        return NotApplicable("device nodes are missing or closed, which TFD113 explains")
+    evidence = [
+        Evidence(getattr(context.facts.driver.cuda, "source", ""), _answer(context)),
+        *_driver.pci_evidence(context),
+        *_driver.module_evidence(context),
+        *_driver.smi_evidence(context),
+    ]
+    title, explanation, remedies = _reason(context)
+    if context.facts.machine.container:
+        remedies = [dataclasses.replace(r, text=f"On the host, not in here: {r.text}") for r in remedies]
+    return [_finding(title, explanation, evidence, remedies)]
+
+
+def _finding(title: str, explanation: str, evidence: list[Evidence], remedies: list[Remedy]) -> Finding:
+    return RULE.finding(
+        Cause.NO_DEVICE, Severity.ERROR, explanation, title=title, evidence=evidence, remedies=remedies
+    )
+
+
+def _answer(context: Context) -> str:
+    answer = value_of(context.facts.driver.cuda)
+    if answer is None or answer.init == 0:
+        return "cuDeviceGetCount: 0"
+    return f"cuInit: {answer.init_name} ({answer.init})"
+
+
+Said = tuple[str, str, list[Remedy]]
+
+
+def _reason(context: Context) -> Said:
+    """Title, explanation and remedies of the first thing that explains it."""
+    for look in (_wsl, _no_card, _taken, _mig, _lost, _module_missing, _not_driven):
+        said = look(context)
+        if said is not None:
+            return said
+    return (
+        "The driver shows no GPU",
+        "The driver is loaded and knows of no device that CUDA could use. The kernel's log says why.",
+        [_driver.kernel_log(context), _driver.reboot(context, "A restart helps where the card is stuck.")],
+    )
+
+
+def _wsl(context: Context) -> Said | None:
+    if not context.facts.machine.wsl:
+        return None
+    return (
+        "WSL's driver shows no GPU",
+        (
+            "Under WSL the card is Windows' own. Its driver answers and shows none: it is disabled in "
+            "Windows, or WSL has lost it, as happens after a driver update or sleep."
+        ),
+        [
+            Remedy(
+                "In Windows' PowerShell; then open the distribution again.",
+                ("nvidia-smi", "wsl --shutdown"),
+                changes_system=True,
+            )
+        ],
+    )
+
+
+def _no_card(context: Context) -> Said | None:
+    if not isinstance(context.facts.driver.pci, Absent) or context.facts.machine.jetson:
+        return None
+    modules = value_of(context.facts.driver.modules) or ()
+    look = Remedy("Look whether the machine has an NVIDIA card at all.", ("lspci -d 10de:",))
+    if "bbswitch" in modules:
+        return (
+            "The NVIDIA card is switched off (bbswitch)",
+            (
+                "A driver is installed, no NVIDIA card is on the PCI bus, and bbswitch, which turns a "
+                "laptop's card off, is loaded."
+            ),
+            [
+                Remedy(
+                    "Switch to the NVIDIA card (Ubuntu's tool), then restart.",
+                    (f"{advice.sudo(context)}prime-select nvidia",),
+                    changes_system=True,
+                )
+            ],
+        )
+    return (
+        "A driver is there, and no NVIDIA card is on the PCI bus",
+        (
+            "The driver's library answers, and there is no card: a virtual machine or instance type without "
+            "a GPU, a card that is switched off in the firmware, not seated, or fallen off the bus."
+        ),
+        [look, _driver.reboot(context, "A card that fell off the bus comes back after a cold start.")],
+    )
+
+
+def _taken(context: Context) -> Said | None:
+    """Cards that another kernel driver holds, where NVIDIA's holds none."""
+    cards = value_of(context.facts.driver.pci) or ()
+    if not cards or any(card.driver == "nvidia" for card in cards):
+        return None
+    for card in cards:
+        if card.driver in ("vfio-pci", "pci-stub"):
+            return (
+                "The card is reserved for a virtual machine",
+                (
+                    f"{_driver.card_label(context, card)} is bound to {card.driver}, which hands it to a "
+                    "virtual machine; the host's driver cannot use it."
+                ),
+                [_rebind(context, card)],
+            )
+        if card.driver in ("nouveau", "nova_core", "nova"):
+            return (
+                f"The card runs on {card.driver}, not on NVIDIA's driver",
+                (
+                    f"NVIDIA's libraries are installed, and {card.driver} has taken "
+                    f"{_driver.card_label(context, card)}: it was loaded first. NVIDIA's packages switch it "
+                    "off, and the next start has to happen with that in the initial RAM disk."
+                ),
+                [
+                    Remedy(
+                        "Switch it off for the next start.",
+                        (
+                            (
+                                f"echo 'blacklist {card.driver}' | {advice.sudo(context)}tee "
+                                f"/etc/modprobe.d/blacklist-{card.driver}.conf"
+                            ),
+                            _initramfs(context),
+                            f"{advice.sudo(context)}reboot",
+                        ),
+                        changes_system=True,
+                    )
+                ],
+            )
+    return None
+
+
+def _rebind(context: Context, card: PciGpu) -> Remedy:
+    root, address = advice.sudo(context), advice.quote(card.address)
+    return Remedy(
+        "Where no virtual machine uses it, give it back for now (after the next start the configuration that "
+        "reserves it acts again: `vfio-pci.ids` on the kernel's command line or in /etc/modprobe.d).",
+        (
+            f"echo {address} | {root}tee /sys/bus/pci/drivers/{card.driver}/unbind",
+            f"{root}modprobe nvidia",
+            f"echo {address} | {root}tee /sys/bus/pci/drivers/nvidia/bind",
+        ),
+        changes_system=True,
+    )
+
+
+def _initramfs(context: Context) -> str:
+    root = advice.sudo(context)
+    manager = advice.package_manager(context)
+    if manager == advice.APT:
+        return f"{root}update-initramfs -u"
+    return f"{root}mkinitcpio -P" if manager == advice.PACMAN else f"{root}dracut --force"
+
+
+def _mig(context: Context) -> Said | None:
+    smi = value_of(context.facts.driver.smi)
+    parents = [g for g in smi.gpus if g.mig and not g.mig_instances] if isinstance(smi, SmiFacts) else []
+    if not isinstance(smi, SmiFacts) or not parents or len(parents) != len(smi.gpus):
+        return None
+    parent = parents[0]
+    index = parent.index or 0
+    root = advice.sudo(context)
+    return (
+        "MIG is on and the card has no instance",
+        (
+            f"{parent.name or 'The card'} is in MIG mode (divided into instances) and none was made: CUDA "
+            "shows instances only, so it shows nothing."
+        ),
+        [
+            Remedy(
+                "Make an instance: list the profiles, then make one of the largest (profile 0) and its "
+                "compute instance.",
+                (f"{root}nvidia-smi mig -i {index} -lgip", f"{root}nvidia-smi mig -i {index} -cgi 0 -C"),
+                changes_system=True,
+            ),
+            Remedy(
+                "Switch MIG off and use the whole card (no program may be using it).",
+                (f"{root}nvidia-smi -i {index} -mig 0",),
+                changes_system=True,
+            ),
+        ],
+    )
+
+
+def _lost(context: Context) -> Said | None:
+    smi = value_of(context.facts.driver.smi)
+    if not isinstance(smi, SmiFailure) or smi.kind not in ("gpu_lost", "device_handle_unknown_error"):
+        return None
+    return (
+        "The card has fallen off the bus",
+        (
+            "The driver lost the card while the machine ran: heat, power, a loose slot or riser, or a fault "
+            "of the card itself. Programs cannot bring it back."
+        ),
+        [
+            _driver.kernel_log(context),
+            Remedy("Shut down, wait, and start again; where it recurs, look at power, slot and cooling."),
+        ],
+    )
+
+
+def _module_missing(context: Context) -> Said | None:
+    """The user-space libraries are there; the kernel's part is not loaded."""
+    if not isinstance(context.facts.driver.kernel_module, Absent) or context.facts.machine.jetson:
+        return None
+    root = advice.sudo(context)
+    headers = {
+        advice.APT: f"{root}apt-get install --reinstall linux-headers-$(uname -r)",
+        advice.DNF: f"{root}dnf install kernel-devel-$(uname -r)",
+        advice.PACMAN: f"{root}pacman -S linux-headers",
+    }.get(advice.package_manager(context) or "")
+    rebuild = (*((headers,) if headers else ()), f"{root}dkms autoinstall", f"{root}modprobe nvidia")
+    return (
+        "NVIDIA's kernel module is not loaded",
+        ("The driver's libraries are installed and its kernel module is not running. It was not built for "
+        f"this kernel{_kernel(context)} (after a kernel update), Secure Boot refuses it because it is not "
+        "signed, or something keeps it from being loaded."),
+        [
+            Remedy(
+                "Load it; where that fails, the message names the reason.",
+                (f"{root}modprobe nvidia", advice.check_again(context)),
+                changes_system=True,
+            ),
+            Remedy(
+                "\"Key was rejected by service\" or \"Required key not available\" means Secure Boot: enrol "
+                "the key that signs the module (the distribution's driver package asks for it), or switch "
+                "Secure Boot off in the firmware.",
+                ("mokutil --sb-state",),
+            ),
+            Remedy('"Module nvidia not found" means that it was not built: see, then build it.',
+                   ("dkms status", *rebuild), changes_system=True),
+        ],
+    )  # fmt: skip
+
+
+def _kernel(context: Context) -> str:
+    return f" ({context.facts.machine.kernel})" if context.facts.machine.kernel else ""
+
+
+def _not_driven(context: Context) -> Said | None:
+    """The kernel module runs and does not drive this card."""
+    module = value_of(context.facts.driver.kernel_module)
+    if module is None:
+        return None
+    for card in value_of(context.facts.driver.pci) or ():
+        gpu = _driver.gpu_of(context, card)
+        if gpu is None:
+            continue
+        branch = _driver.last_branch(gpu.capability)
+        if branch is not None and versions.at_least(module.version, branch[1]):
+            return (
+                f"Driver {module.version} no longer drives the {gpu.name}",
+                (
+                    f"Branch {branch[0]} is the last one for compute capability {gpu.capability}; this is "
+                    f"{module.version}."
+                ),
+                [Remedy(f"Install the driver branch {branch[0]} in its place, then restart.")],
+            )
+        if module.open_kernel and not versions.at_least(gpu.capability, _driver.OPEN_MODULE_FROM):
+            return (
+                f"The open kernel module does not drive the {gpu.name}",
+                (
+                    "NVIDIA's open kernel module is for Turing (compute capability 7.5) and newer; this "
+                    f"card is {gpu.capability} and needs the proprietary one."
+                ),
+                [_flavour(context, module.version, opened=False)],
+            )
+        if not module.open_kernel and versions.at_least(gpu.capability, _driver.OPEN_MODULE_ONLY):
+            return (
+                f"The {gpu.name} needs the open kernel module",
+                (
+                    "From Blackwell on (compute capability 10.0) only NVIDIA's open kernel module drives a "
+                    "card; the proprietary one is loaded."
+                ),
+                [_flavour(context, module.version, opened=True)],
+            )
+    return None
+
+
+def _flavour(context: Context, version: str, *, opened: bool) -> Remedy:
+    """The other flavour of the same driver branch."""
+    root, manager = advice.sudo(context), advice.package_manager(context)
+    name = "the open" if opened else "the proprietary"
+    text = f"Install {name} kernel module of the same branch, then restart."
+    machine = context.facts.machine
+    if manager == advice.APT and machine.distribution_id == "ubuntu":
+        package = f"nvidia-driver-{version.split('.', maxsplit=1)[0]}{'-open' if opened else ''}"
+        return Remedy(text, (f"{root}apt-get install {package}", f"{root}reboot"), changes_system=True)
+    if manager == advice.APT:
+        package = "nvidia-open-kernel-dkms" if opened else "nvidia-kernel-dkms"
+        return Remedy(text, (f"{root}apt-get install {package}", f"{root}reboot"), changes_system=True)
+    if manager == advice.PACMAN and opened:
+        return Remedy(text, (f"{root}pacman -S nvidia-open", f"{root}reboot"), changes_system=True)
+    return Remedy(text, changes_system=True)
+
+
+RULE = Rule("TFD102", "no-device", "The driver has no GPU to show", (Cause.NO_DEVICE,), check)

@@ -1,0 +1,254 @@
+"""The loader cannot open the driver's library, libcuda.so.1.
+
+What it means
+-------------
+TensorFlow reaches the GPU through libcuda.so.1, which comes with NVIDIA's driver and with nothing else: not
+with CUDA, not with a wheel. Without it TensorFlow registers no GPU, whatever else is installed (TensorFlow
+1.13 and older cannot even be imported).
+
+How it is seen
+--------------
+The loader's rules are followed for `libcuda.so.1` as TensorFlow opens it, and a child process opens it for
+real. What else is known tells why: no card on the PCI bus, a card that nouveau drives, a driver whose
+library lies where the loader does not look, is damaged or is another machine's. A container that was given
+no GPU is TFD401, and WSL's own library is TFD108.
+
+What to do
+----------
+Install the driver for this distribution, or, where the file is there, let the loader find it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.facts import Absent, value_of
+from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.predict import own_driver_files
+from tfdoctor.rules import _driver, advice
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, seen
+
+if TYPE_CHECKING:
+    from tfdoctor.facts import Resolution
+
+DEFAULT_FOLDERS = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
+"""Folders in which the loader looks without being told; Debian's multiarch ones lie below them."""
+
+
+def check(context: Context) -> Result:
+    facts = context.facts
+    if facts.machine.system == "Darwin":
+        return NotApplicable("there is no CUDA on macOS")
+    state = _driver.state(context)
+    if state.cause is None and state.resolution is None and state.answer is None:
+        return CouldNotCheck(getattr(facts.driver.cuda, "why", "") or "the driver did not answer")
+    if state.cause is not Cause.NO_DRIVER:
+        return ()
+    evidence = [Evidence("the loader", state.why), *_surroundings(context)]
+    failed = state.resolution if state.resolution is not None and not state.resolution.ok else None
+    if failed is None:
+        return [_refused(context, state.why, evidence)]
+    if failed.path or any(attempt.problem for attempt in failed.tried):
+        return [_damaged(context, failed, evidence)]
+    files = own_driver_files(facts)
+    if files:
+        return [_not_found(context, files, evidence)]
+    return [_nothing_there(context, evidence)]
+
+
+def _error(
+    title: str, explanation: str, evidence: list[Evidence], remedies: list[Remedy] | None = None
+) -> Finding:
+    return RULE.finding(
+        Cause.NO_DRIVER,
+        Severity.ERROR,
+        explanation,
+        title=title,
+        evidence=evidence,
+        remedies=remedies or (),
+    )
+
+
+def _refused(context: Context, why: str, evidence: list[Evidence]) -> Finding:
+    """The loader's rules say that it opens, and it does not; or cuInit answers 303."""
+    return _error(
+        "The driver's library libcuda.so.1 is there and does not load",
+        f"{why} The file is there; a part of the driver that it needs is damaged or missing.",
+        evidence,
+        [_reinstall(context)],
+    )
+
+
+def _damaged(context: Context, failed: Resolution, evidence: list[Evidence]) -> Finding:
+    bad = next((attempt for attempt in failed.tried if attempt.problem), None)
+    if bad is None:
+        lost = ", ".join(name for name in failed.really_missing if name != "libcuda.so.1")
+        return _error(
+            "The driver's library libcuda.so.1 lacks something that it needs",
+            f"{failed.path} is there, and the loader cannot give it {lost or 'a library that it needs'}. The "
+            "driver is installed in part.",
+            evidence,
+            [_reinstall(context)],
+        )
+    evidence = [*evidence, Evidence(bad.path, bad.problem)]
+    if "class" in bad.problem or "machine" in bad.problem:
+        return _error(
+            "The driver's library is for another architecture",
+            f"{bad.path} is not for this Python ({bad.problem}): the 64-bit part of the driver for "
+            f"{context.facts.machine.machine or 'this machine'} is missing, or a 32-bit or foreign one was "
+            "installed alone.",
+            evidence,
+            [_reinstall(context)],
+        )
+    empty = " An empty file is what an image keeps that was made from a running GPU container." * (
+        "too short" in bad.problem and bool(context.facts.machine.container)
+    )
+    remedies = [_reinstall(context)]
+    if context.facts.machine.container:
+        remedies = [
+            Remedy(
+                "Remove the file from the image, and start the container with GPUs: the driver's libraries "
+                "come from the host.",
+                (f"rm {advice.quote(bad.path)}",),
+            )
+        ]
+    return _error(
+        "The driver's library libcuda.so.1 is damaged",
+        f"The loader stops at {bad.path}: {bad.problem}.{empty}",
+        evidence,
+        remedies,
+    )
+
+
+def _not_found(context: Context, files: tuple[str, ...], evidence: list[Evidence]) -> Finding:
+    folder = files[0].rpartition("/")[0]
+    root = advice.sudo(context)
+    known = folder in DEFAULT_FOLDERS or folder.endswith("-linux-gnu")
+    tell: tuple[str, ...] = (f"{root}ldconfig", advice.check_again(context))
+    if not known:
+        line = f"echo {advice.quote(folder)} | {root}tee /etc/ld.so.conf.d/nvidia-driver.conf"
+        tell = (line, *tell)
+    return _error(
+        "The driver's library is there and the loader does not find it",
+        f"A driver's library is on this machine ({files[0]}), and the loader does not look "
+        f"there{' for it under the name libcuda.so.1' if known else ''}.",
+        [*evidence, Evidence(folder, ", ".join(path.rpartition("/")[2] for path in files))],
+        [
+            Remedy("Let the loader know it.", tell, changes_system=True),
+            Remedy("Name its folder, for this shell only.", (advice.export_path([folder]),)),
+        ],
+    )
+
+
+def _nothing_there(context: Context, evidence: list[Evidence]) -> Finding:
+    facts, driver = context.facts, context.facts.driver
+    cards = value_of(driver.pci) or ()
+    modules = value_of(driver.modules) or ()
+    cpu = Remedy("TensorFlow works here on the CPU; nothing needs to be installed for that.")
+    if facts.machine.wsl:
+        return _wsl_without_gpu(context, evidence)
+    if facts.machine.container:
+        return _error(
+            "This container has no NVIDIA driver, and no card of its host is to be seen",
+            "A container has no driver of its own: the host's is lent to it when it is started with GPUs. "
+            "Here there is neither a card nor NVIDIA's kernel module to be seen.",
+            evidence,
+            [
+                Remedy("On the host, look whether its driver works.", ("nvidia-smi",)),
+                Remedy("Where it does, start the container with GPUs (Docker: `--gpus all`)."),
+                cpu,
+            ],
+        )
+    if isinstance(driver.pci, Absent):
+        return _error(
+            "No NVIDIA driver, and no NVIDIA card on the PCI bus",
+            "No NVIDIA driver is installed, and no NVIDIA card is on this machine's PCI bus: a driver would "
+            "find nothing to drive. If there should be a card, it is not attached (a virtual machine or an "
+            "instance type without a GPU), switched off in the firmware, or not seated.",
+            evidence,
+            [Remedy("Look whether the machine has an NVIDIA card at all.", ("lspci -d 10de:",)), cpu],
+        )
+    if "nouveau" in modules or any(card.driver == "nouveau" for card in cards):
+        return _error(
+            "The card runs on nouveau; NVIDIA's driver is not installed",
+            "The card is driven by nouveau, the kernel's free driver, which has no CUDA. NVIDIA's driver "
+            "replaces it.",
+            evidence,
+            [*_legacy(context), advice.driver_install(context)],
+        )
+    if driver.driver_files:
+        return _error(
+            "NVIDIA's driver is not installed; what is there belongs to the CUDA toolkit",
+            f"{driver.driver_files[0]} is not a driver: the toolkit's stub is for linking, and cuda-compat "
+            "works only on top of a driver.",
+            [*evidence, *(Evidence(path, "is there") for path in driver.driver_files[:4])],
+            [*_legacy(context), advice.driver_install(context)],
+        )
+    return _error(
+        "NVIDIA's driver is not installed",
+        "libcuda.so.1 comes with NVIDIA's driver and with nothing else; it is nowhere on this machine.",
+        evidence,
+        [*_legacy(context), advice.driver_install(context)],
+    )
+
+
+def _wsl_without_gpu(context: Context, evidence: list[Evidence]) -> Finding:
+    if context.facts.machine.wsl == 1:
+        return _error(
+            "WSL 1 gives Linux programs no GPU",
+            "Only WSL 2 lends Windows' graphics card to Linux. This distribution runs under WSL 1.",
+            evidence,
+            [
+                Remedy(
+                    "In Windows' PowerShell: list the distributions, then convert this one by its name.",
+                    ("wsl --list --verbose", "wsl --set-version Ubuntu 2"),
+                    changes_system=True,
+                )
+            ],
+        )
+    return _error(
+        "WSL shows this Linux no graphics card",
+        "Under WSL 2 the card comes from Windows, as /dev/dxg, and it is not there: Windows has no NVIDIA "
+        "driver with WSL support, or WSL itself is too old. No Linux driver belongs into WSL.",
+        evidence,
+        [
+            Remedy(
+                "Install or update NVIDIA's driver in Windows, then in PowerShell:",
+                ("wsl --update", "wsl --shutdown"),
+                changes_system=True,
+            )
+        ],
+    )
+
+
+def _legacy(context: Context) -> list[Remedy]:
+    """Which driver a card needs that the newest no longer drives."""
+    said = []
+    for device in _driver.known_devices(context):
+        branch = _driver.last_branch(device.compute_capability or "99")
+        if branch is not None:
+            said.append(
+                Remedy(
+                    f"{device.name} needs a driver of branch {branch[0]}, the last one for it; newer ones "
+                    "leave it out. Choose that branch where the package manager offers several."
+                )
+            )
+    return list(dict.fromkeys(said))
+
+
+def _surroundings(context: Context) -> list[Evidence]:
+    driver = context.facts.driver
+    lines = [*_driver.pci_evidence(context), *_driver.module_evidence(context)]
+    if isinstance(driver.smi, Absent):
+        lines.append(seen(driver.smi, driver.smi.why))
+    return [*lines, *_driver.smi_evidence(context)]
+
+
+def _reinstall(context: Context) -> Remedy:
+    if context.facts.machine.container:
+        return Remedy("Start the container anew; the driver's libraries come from the host.")
+    install = advice.driver_install(context)
+    return Remedy(f"Reinstall the driver. {install.text}", install.commands, changes_system=True)
+
+
+RULE = Rule("TFD101", "no-driver", "NVIDIA's driver library cannot be opened", (Cause.NO_DRIVER,), check)

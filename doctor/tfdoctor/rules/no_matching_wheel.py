@@ -1,0 +1,168 @@
+"""There is no TensorFlow wheel for this Python or this platform.
+
+What it means
+-------------
+TensorFlow comes as wheels for certain Pythons: each release for a few versions of CPython, 64 bit, on
+glibc. Where none fits, pip says "No matching distribution found for tensorflow", or quietly takes a very
+old release. GPU wheels exist for Linux on x86-64 only.
+
+How it is seen
+--------------
+The version, kind, size and C library of the examined Python are compared with the wheels on the package
+index.
+
+What to do
+----------
+Make an environment with a Python that has wheels; the nearest one is named.
+"""
+
+from __future__ import annotations
+
+from tfdoctor import versions
+from tfdoctor.facts import Known
+from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.rules import advice
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+
+X86_64 = ("x86_64", "amd64")
+
+
+def check(context: Context) -> Result:
+    if isinstance(context.facts.tensorflow, Known):
+        return NotApplicable("a TensorFlow is installed in this Python")
+    if context.python is None:
+        return CouldNotCheck("this Python did not answer")
+    why = reason(context)
+    if not why:
+        return ()
+    python = context.python
+    return [
+        RULE.finding(
+            Cause.NO_MATCHING_WHEEL,
+            Severity.ERROR,
+            why,
+            title=f"TensorFlow has no wheel with GPU code for this {python.implementation} {python.version}",
+            evidence=[
+                Evidence(
+                    python.executable,
+                    f"{python.implementation} {python.version}, {python.bits} bit, {python.platform}, "
+                    f"{f'glibc {python.glibc}' if python.glibc else 'no glibc'}",
+                )
+            ],
+            remedies=_remedies(context),
+        )
+    ]
+
+
+def reason(context: Context) -> str:
+    """Why no GPU wheel fits this Python; empty where one does, or where this cannot be said."""
+    python = context.python
+    if python is None:
+        return ""
+    if python.implementation != "CPython":
+        return f"TensorFlow's wheels are for CPython; this is {python.implementation}."
+    if python.bits != 64:
+        return f"TensorFlow's wheels are for 64-bit Pythons; this one has {python.bits} bits."
+    platform = python.platform.lower()
+    if "macos" in platform or context.facts.machine.system == "Darwin":
+        return "On macOS TensorFlow has no CUDA: the wheels there are for the CPU (Apple's GPU is Metal's)."
+    if platform.startswith("win"):
+        if not context.compat.releases_for_python(python.version, "windows", gpu=True):
+            return (
+                "On native Windows TensorFlow 2.10.1 is the last with GPU code, and it has no wheel for "
+                "Python "
+                f"{versions.major_minor(python.version)}."
+            )
+        return ""
+    if python.machine.lower() not in X86_64:
+        return (
+            f"GPU wheels are for x86-64 only; this Python is for {python.machine}, whose wheels use the CPU."
+        )
+    if python.glibc is None:
+        return "TensorFlow's wheels need glibc; this system has another C library (musl, as on Alpine)."
+    return _version_reason(context, python.version, python.glibc)
+
+
+def _version_reason(context: Context, python: str, glibc: str) -> str:
+    minor = versions.major_minor(python)
+    fitting = context.compat.releases_for_python(python, "linux", gpu=True)
+    if not fitting:
+        finals = [row for row in context.compat.releases if not row.is_prerelease]
+        known = sorted({p for row in finals for p in row.linux_pythons}, key=versions.numbers)
+        if known and versions.compare(minor, known[-1]) > 0:
+            newest = context.compat.newest
+            return (
+                f"Python {minor} is newer than TensorFlow's wheels: those of {newest.version} (the newest "
+                "known, "
+                f"{newest.released}) are for Python {', '.join(newest.linux_pythons)}."
+            )
+        return f"No TensorFlow release with GPU code has a wheel for Python {minor}."
+    if all(row.glibc is not None and not versions.at_least(glibc, row.glibc) for row in fitting):
+        least = min((row.glibc for row in fitting if row.glibc), key=versions.numbers)
+        return f"The wheels for Python {minor} need glibc {least} or newer; this system has {glibc}."
+    return ""
+
+
+def nearest_python(context: Context) -> str | None:
+    """The Python nearest to this one that has a GPU wheel which this glibc can load."""
+    python = context.python
+    if python is None:
+        return None
+    usable = {
+        p
+        for row in context.compat.releases
+        if row.gpu and not row.is_prerelease and (row.glibc is None or _loads(python.glibc, row.glibc))
+        for p in row.linux_pythons
+    }
+    here = versions.numbers(python.version)[:2]
+    return min(usable, key=lambda p: (_distance(versions.numbers(p), here), p), default=None)
+
+
+def _loads(have: str | None, want: str) -> bool:
+    return have is None or versions.at_least(have, want)
+
+
+def _distance(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+    return abs((one[0] - other[0]) * 100 + (one[1] - other[1] if len(one) > 1 and len(other) > 1 else 0))
+
+
+def _remedies(context: Context) -> list[Remedy]:
+    machine, python = context.facts.machine, context.python
+    if python is None:
+        return []
+    if machine.system == "Windows":
+        return [
+            Remedy("Use WSL 2, whose Linux takes the Linux wheels.", ("wsl --install",), changes_system=True)
+        ]
+    if machine.system == "Darwin" or python.machine.lower() not in X86_64:
+        return [
+            Remedy("On this machine TensorFlow uses the CPU.", (advice.pip_install(context, ["tensorflow"]),))
+        ]
+    if python.glibc is None:
+        return [Remedy("Use a container or a system with glibc (Debian, Ubuntu, Fedora).")]
+    nearest = nearest_python(context)
+    release = advice.best_release(context, python=nearest) if nearest is not None else None
+    if nearest is None or release is None:
+        return []
+    requirements = " ".join(advice.quote(r) for r in advice.gpu_requirement(context, release, nearest))
+    return [
+        Remedy(
+            f"Make an environment with Python {nearest} (uv fetches it where it is not there) and TensorFlow "
+            f"{release.version}.",
+            (
+                f"uv venv --python {nearest} tf-env",
+                f"uv pip install --python tf-env/bin/python {requirements}",
+                *advice.connecting(context, release, f"$PWD/tf-env/lib/python{nearest}/site-packages"),
+                "tfdoctor check --python tf-env",
+            ),
+        )
+    ]
+
+
+RULE = Rule(
+    "TFD302",
+    "no-matching-wheel",
+    "There is no TensorFlow wheel for this Python",
+    (Cause.NO_MATCHING_WHEEL,),
+    check,
+)

@@ -1,0 +1,50 @@
+"""Whether TensorFlow will register a GPU could not be known.
+
+What it means
+-------------
+Something on the way could not be looked at: the Python did not answer in time, the driver hung, a file
+could not be read, the system is none whose loader is modelled. tfdoctor then says so and does not guess.
+
+How it is seen
+--------------
+The chain of gates that TensorFlow goes through ends at one that could not be judged.
+
+What to do
+----------
+Run TensorFlow itself with --deep, or give the probes more time.
+"""
+
+from __future__ import annotations
+
+from tfdoctor.facts import Absent
+from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+
+
+def check(context: Context) -> Result:
+    said = context.prediction
+    if isinstance(context.facts.tensorflow, Absent):
+        return NotApplicable("TensorFlow is not installed")
+    if said.gpu_registered is not None:
+        return ()
+    why = said.reasons[-1] if said.reasons else "Something on the way could not be looked at."
+    if context.observed is not None and context.observed.gpu_registered is not None:
+        return NotApplicable("it was run, and that tells")
+    return [
+        RULE.finding(
+            Cause.INCONCLUSIVE,
+            Severity.WARNING,
+            why,
+            title="Whether TensorFlow will register a GPU could not be known",
+            evidence=[Evidence("the prediction", reason) for reason in said.reasons],
+            remedies=[
+                Remedy("Run TensorFlow itself and see.", ("tfdoctor check --deep",)),
+                Remedy("Where something took too long, allow more time.", ("tfdoctor check --timeout 60",)),
+            ],
+        )
+    ]
+
+
+RULE = Rule(
+    "TFD903", "not-known", "Whether a GPU will be registered could not be known", (Cause.INCONCLUSIVE,), check
+)

@@ -1,0 +1,29 @@
+"""NumPy has a version that this TensorFlow does not work with.
+
+What it means
+-------------
+TensorFlow's wheels are compiled against NumPy. Those before 2.18 fail to import with NumPy 2; older ones
+use names that NumPy 1.24 took away, or fail later in their recurrent layers with 1.20. pip allows it,
+because the old wheels name no upper limit.
+
+How it is seen
+--------------
+The installed versions are compared with what was tried with real wheels (compat/imports.toml).
+
+What to do
+----------
+Install the NumPy that this TensorFlow works with.
+"""
+
+from __future__ import annotations
+
+from tfdoctor.findings import Cause
+from tfdoctor.rules._companions import companion_findings
+from tfdoctor.rules.base import Context, Result, Rule
+
+
+def check(context: Context) -> Result:
+    return companion_findings(context, RULE, "numpy")
+
+
+RULE = Rule("TFD306", "numpy-abi", "NumPy does not fit this TensorFlow", (Cause.NUMPY_ABI,), check)

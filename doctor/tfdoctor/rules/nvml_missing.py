@@ -1,0 +1,144 @@
+"""NVML, the driver's management library, is missing or fails.
+
+What it means
+-------------
+From 2.21 on TensorFlow opens libnvidia-ml.so.1 before it registers a GPU. Where that fails it registers
+none and says nothing at all. The library comes with the driver. Containers get it only with the driver
+capability `utility`.
+
+How it is seen
+--------------
+The loader's rules are followed for libnvidia-ml.so.1 as TensorFlow opens it, and a child process calls
+nvmlInit.
+
+What to do
+----------
+Install the driver's package that has it; start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility.
+"""
+
+from __future__ import annotations
+
+from tfdoctor.facts import value_of
+from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.predict import NVML_ERROR_UNKNOWN, container_lost_nvml
+from tfdoctor.rules import _driver, advice
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
+
+SONAME = "libnvidia-ml.so.1"
+NVML_ERRORS = {
+    3: "this user or container is not allowed to",
+    4: "this user is not allowed to open the device nodes",
+    9: "the kernel module is not loaded",
+    12: "a part of the driver's library is missing",
+    15: "a card has fallen off the bus",
+    17: "the operating system blocks the access to the card",
+    NVML_ERROR_UNKNOWN: "the reason is not known",
+}
+"""nvmlInit's results; 18, another version than the kernel module's, is TFD104."""
+MISMATCH = 18
+
+
+def check(context: Context) -> Result:
+    refused = unanswered(context.facts.tensorflow, "TensorFlow")
+    if refused is not None:
+        return refused
+    if context.build is None or SONAME not in context.build.driver_libraries:
+        return NotApplicable("this TensorFlow does not open NVML")
+    if context.loader is None:
+        return CouldNotCheck("the loader could not be followed")
+    state = _driver.state(context)
+    if state.cause is not None:
+        return NotApplicable("libcuda.so.1 fails before NVML is opened")
+    resolution = context.loader.resolution(SONAME)
+    if resolution is not None and not resolution.ok:
+        return [_missing(context, resolution.error)]
+    nvml = value_of(context.facts.driver.nvml)
+    if nvml is None:
+        return CouldNotCheck(getattr(context.facts.driver.nvml, "why", "NVML was not asked"))
+    if container_lost_nvml(context.facts):
+        return NotApplicable("the container was cut off from the GPUs, which TFD112 explains")
+    if nvml.loaded and nvml.init not in (0, None, MISMATCH):
+        return [_fails(context, nvml.init or 0, nvml.init_error)]
+    return ()
+
+
+def _missing(context: Context, error: str) -> Finding:
+    version = context.build.version if context.build is not None else ""
+    variables = context.facts.environment.variables
+    given = variables.get("NVIDIA_DRIVER_CAPABILITIES")
+    evidence = [Evidence("the loader", error)]
+    narrow = given is not None and not {"utility", "all"} & set(given.replace(" ", "").split(","))
+    if given is not None:
+        evidence.append(Evidence("NVIDIA_DRIVER_CAPABILITIES", repr(given)))
+    why = (
+        f" NVIDIA_DRIVER_CAPABILITIES is {given!r}: without `utility` a container is not given NVML."
+        if narrow
+        else ""
+    )
+    return RULE.finding(
+        Cause.NVML_MISSING,
+        Severity.ERROR,
+        f"TensorFlow {version} opens {SONAME} before it registers a GPU; the loader cannot give it, so no "
+        f"GPU is registered, and TensorFlow does not say why. libcuda.so.1 itself works.{why}",
+        title=f"{SONAME} is missing; TensorFlow {version} registers no GPU without it",
+        evidence=evidence,
+        remedies=_remedies(context),
+    )
+
+
+def _remedies(context: Context) -> list[Remedy]:
+    machine, manager = context.facts.machine, advice.package_manager(context)
+    root = advice.sudo(context)
+    if machine.container:
+        return [
+            Remedy(
+                "Start the container with this variable (Docker; in a Dockerfile: `ENV "
+                "NVIDIA_DRIVER_CAPABILITIES=compute,utility`).",
+                ("docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility IMAGE",),
+            )
+        ]
+    if machine.wsl:
+        return [
+            Remedy(
+                "WSL's own is in /usr/lib/wsl/lib; tell the loader of it.",
+                (f"echo /usr/lib/wsl/lib | {root}tee /etc/ld.so.conf.d/ld.wsl.conf", f"{root}ldconfig"),
+                changes_system=True,
+            )
+        ]
+    if manager == advice.APT and machine.distribution_id == "debian":
+        return [
+            Remedy(
+                "Install it.",
+                (f"{root}apt-get install libnvidia-ml1", advice.check_again(context)),
+                changes_system=True,
+            )
+        ]
+    install = advice.driver_install(context)
+    return [
+        Remedy(
+            f"It comes with the driver: install the driver whole. {install.text}",
+            install.commands,
+            changes_system=True,
+        )
+    ]
+
+
+def _fails(context: Context, number: int, text: str) -> Finding:
+    why = NVML_ERRORS.get(number, "NVML gives no reason")
+    remedies = [
+        Remedy("See whether nvidia-smi, which uses it, says more.", ("nvidia-smi",)),
+        _driver.kernel_log(context),
+    ]
+    return RULE.finding(
+        Cause.NVML_MISSING,
+        Severity.ERROR,
+        f"{SONAME} opens and nvmlInit fails with {number}{f' ({text})' if text else ''}: {why}. libcuda.so.1 "
+        "works. TensorFlow 2.21 and newer ask NVML about the cards first, and register none where it does "
+        "not answer.",
+        title=f"NVML is there and fails ({number})",
+        evidence=[Evidence("nvmlInit", f"{number}: {text or why}"), *_driver.smi_evidence(context)],
+        remedies=remedies,
+    )
+
+
+RULE = Rule("TFD109", "nvml-missing", "NVML is missing or fails", (Cause.NVML_MISSING,), check)

@@ -1,0 +1,182 @@
+"""An environment variable is set in a way that does not do what it looks like.
+
+What it means
+-------------
+TF_CPP_MIN_LOG_LEVEL hides TensorFlow's own messages, so that it does not say why it registers no GPU.
+TF_FORCE_GPU_ALLOW_GROWTH knows only `true` and `false`. XLA_FLAGS is a list of flags that begin with two
+hyphens; anything else is taken for the name of a file, and TensorFlow stops. LD_LIBRARY_PATH is not
+expanded by the loader (`~`, `$HOME`), and an empty or relative entry in it means the working directory.
+
+How it is seen
+--------------
+The variables are read as this process has them.
+
+What to do
+----------
+Each finding names the right line.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.rules import advice
+from tfdoctor.rules.base import Context, Result, Rule
+
+TOKEN = re.compile(r"\$(?:ORIGIN|LIB|PLATFORM|\{(?:ORIGIN|LIB|PLATFORM)\})")
+"""What the loader does expand in LD_LIBRARY_PATH."""
+FILE = re.compile(r"\.so(\.\d+)*\Z")
+
+
+def check(context: Context) -> Result:
+    variables = context.facts.environment.variables
+    looks = (_log_level, _growth, _xla_flags, _library_path)
+    return [finding for look in looks for finding in look(context, variables)]
+
+
+def _finding(
+    severity: Severity, title: str, explanation: str, *, seen: tuple[str, str], remedies: list[Remedy]
+) -> Finding:
+    return RULE.finding(
+        Cause.INCONCLUSIVE,
+        severity,
+        explanation,
+        title=title,
+        evidence=[Evidence(seen[0], repr(seen[1]))],
+        remedies=remedies,
+    )
+
+
+def _log_level(context: Context, variables: dict[str, str]) -> list[Finding]:
+    name = "TF_CPP_MIN_LOG_LEVEL"
+    value = variables.get(name, "").strip()
+    hides_warnings = value == "2" and context.prediction.gpu_registered is not True
+    if value != "3" and not hides_warnings:
+        return []
+    what = "every message, errors too" if value == "3" else "warnings, those about the GPU too"
+    return [
+        _finding(
+            Severity.INFO,
+            f"{name}={value} keeps TensorFlow from saying what is wrong",
+            f"It hides {what}: where no GPU is registered, TensorFlow does not say why.",
+            seen=(name, value),
+            remedies=[Remedy("While looking for a fault:", (f"unset {name}",))],
+        )
+    ]
+
+
+def _growth(context: Context, variables: dict[str, str]) -> list[Finding]:
+    del context
+    name = "TF_FORCE_GPU_ALLOW_GROWTH"
+    value = variables.get(name)
+    if value is None or value in ("true", "false"):
+        return []
+    return [
+        _finding(
+            Severity.WARNING,
+            f"{name} is {value!r}, which TensorFlow does not understand",
+            "It knows only the words true and false, in lower case; anything else is ignored, and TensorFlow "
+            "takes nearly all memory of the card.",
+            seen=(name, value),
+            remedies=[Remedy("Write it so:", (f"export {name}=true",))],
+        )
+    ]
+
+
+def _xla_flags(context: Context, variables: dict[str, str]) -> list[Finding]:
+    del context
+    name = "XLA_FLAGS"
+    value = variables.get(name, "")
+    if not value.strip() or value.lstrip().startswith("-"):
+        return []
+    remedies = []
+    if value.startswith("xla_"):
+        remedies.append(Remedy("Write it so:", (f"export {name}={advice.quote('--' + value)}",)))
+    else:
+        remedies.append(Remedy("Where no file of flags is meant:", (f"unset {name}",)))
+    return [
+        _finding(
+            Severity.WARNING,
+            f"{name} does not begin with two hyphens and is taken for a file's name",
+            "Flags begin with `--`. A value that begins otherwise is read as the name of a file with flags, "
+            "and where there is no such file TensorFlow stops.",
+            seen=(name, value),
+            remedies=remedies,
+        )
+    ]
+
+
+def _library_path(context: Context, variables: dict[str, str]) -> list[Finding]:
+    name = "LD_LIBRARY_PATH"
+    value = variables.get(name, "")
+    if not value:
+        return []
+    entries = value.replace(";", ":").split(":")
+    wrong = {entry: why for entry in entries if (why := _what_is_wrong(entry))}
+    home = next((e for e in wrong if e.startswith(("~/", "$HOME/", "${HOME}/"))), None)
+    findings = []
+    if wrong:
+        said = "; ".join(f"{entry!r} {why}" for entry, why in wrong.items())
+        kept = ":".join(entry for entry in entries if entry and entry not in wrong)
+        remedies = []
+        if home is not None:
+            tail = home.split("/", 1)[1]
+            before = advice.quote(kept) + ":" if kept else ""
+            remedies.append(
+                Remedy("Let the shell expand it:", (f'export {name}={before}"$HOME"/{advice.quote(tail)}',))
+            )
+        elif kept:
+            remedies.append(Remedy("Without these:", (f"export {name}={advice.quote(kept)}",)))
+        else:
+            remedies.append(Remedy("Without these nothing is left:", (f"unset {name}",)))
+        findings.append(
+            _finding(
+                Severity.WARNING,
+                f"{name} has entries that do not do what they look like",
+                f"{said}.",
+                seen=(name, value),
+                remedies=remedies,
+            )
+        )
+    if "" in entries and not wrong:
+        kept = ":".join(entry for entry in entries if entry)
+        line = f"export {name}={advice.quote(kept)}" if kept else f"unset {name}"
+        findings.append(
+            _finding(
+                Severity.INFO,
+                f"{name} has an empty entry, which means the working directory",
+                "A colon at the beginning, at the end, or two in a row make the loader look for libraries in "
+                "whatever folder the program was started from.",
+                seen=(name, value),
+                remedies=[Remedy("Without it:", (line, advice.check_again(context)))],
+            )
+        )
+    return findings
+
+
+def _what_is_wrong(entry: str) -> str:
+    """Half a sentence about an entry; empty where it is in order."""
+    if not entry:
+        return ""
+    bare = TOKEN.sub("", entry)
+    if entry.startswith("~"):
+        return "is not expanded: the loader does not know `~`"
+    if "$" in bare:
+        return "is not expanded: the loader knows no variables of the shell"
+    if entry != entry.strip() or entry.strip("\"'") != entry:
+        return "has a space or quotation mark too many"
+    if FILE.search(entry):
+        return "is a file; entries are folders"
+    if not entry.startswith("/") and bare == entry:
+        return "is relative: it means another folder wherever the program is started"
+    return ""
+
+
+RULE = Rule(
+    "TFD605",
+    "odd-variables",
+    "An environment variable does not do what it looks like",
+    (Cause.INCONCLUSIVE,),
+    check,
+)

@@ -1,0 +1,31 @@
+"""protobuf has a version that this TensorFlow does not work with.
+
+What it means
+-------------
+TensorFlow carries code that was generated for one protobuf. Before 2.12 it is refused by protobuf 4 and
+newer ("Descriptors cannot be created directly"); newer releases refuse a protobuf that is older than their
+own generator.
+
+How it is seen
+--------------
+The installed versions are compared with what was tried with real wheels (compat/imports.toml).
+
+What to do
+----------
+Install the protobuf that this TensorFlow works with.
+"""
+
+from __future__ import annotations
+
+from tfdoctor.findings import Cause
+from tfdoctor.rules._companions import companion_findings
+from tfdoctor.rules.base import Context, Result, Rule
+
+
+def check(context: Context) -> Result:
+    return companion_findings(context, RULE, "protobuf")
+
+
+RULE = Rule(
+    "TFD307", "protobuf-conflict", "protobuf does not fit this TensorFlow", (Cause.PROTOBUF_CONFLICT,), check
+)

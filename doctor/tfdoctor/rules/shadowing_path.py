@@ -1,0 +1,96 @@
+"""LD_LIBRARY_PATH gives TensorFlow older CUDA libraries than its own wheels.
+
+What it means
+-------------
+LD_LIBRARY_PATH comes before the folders that TensorFlow itself names. Where it holds a CUDA of the same
+major version and older than the wheels that this TensorFlow pins, the older files are used: mostly it
+works, and sometimes a function is missing or a mixture of both versions fails ("undefined symbol", "version
+mismatch").
+
+How it is seen
+--------------
+For each library whose wheel is installed: which file the loader gives, and the version in that file's full
+name.
+
+What to do
+----------
+Take the folder off LD_LIBRARY_PATH for TensorFlow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor import versions
+from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.rules import advice
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, linked_hard, without_libraries
+from tfdoctor.rules.cudnn_version_mismatch import library_version
+
+if TYPE_CHECKING:
+    from tfdoctor.facts import Resolution
+
+
+def check(context: Context) -> Result:
+    unanswerable = without_libraries(context) or linked_hard(context)
+    if unanswerable is not None:
+        return unanswerable
+    loader, build, python = context.loader, context.build, context.python
+    if loader is None or build is None or build.cuda is None or python is None:
+        return NotApplicable("there is nothing to compare")
+    if not loader.library_path:
+        return NotApplicable("LD_LIBRARY_PATH is not set")
+    older = []
+    for resolution in loader.resolutions:
+        pair = _older(context, resolution)
+        if pair is not None:
+            older.append((resolution, *pair))
+    if not older:
+        return ()
+    folders = tuple(dict.fromkeys((r.path or "").rpartition("/")[0] for r, _, _ in older))
+    kept = [folder for folder in loader.library_path if folder not in folders]
+    shown = ", ".join(f"{r.soname} {has} instead of {wants}" for r, has, wants in older)
+    command = f"export LD_LIBRARY_PATH={advice.quote(':'.join(kept))}" if kept else "unset LD_LIBRARY_PATH"
+    return [
+        RULE.finding(
+            Cause.LIBS_WRONG_VERSION,
+            Severity.WARNING,
+            f"LD_LIBRARY_PATH comes before the wheels that this TensorFlow pins, and gives it {shown}.",
+            title="LD_LIBRARY_PATH puts older CUDA libraries before TensorFlow's own wheels",
+            evidence=[
+                Evidence("LD_LIBRARY_PATH", ":".join(loader.library_path)),
+                *(Evidence(r.path or "", f"{has}; the wheel has {wants}") for r, has, wants in older),
+            ],
+            remedies=[
+                Remedy(
+                    f"Take {', '.join(folders)} off it where TensorFlow runs.",
+                    (command, advice.check_again(context)),
+                )
+            ],
+        )
+    ]
+
+
+def _older(context: Context, resolution: Resolution) -> tuple[str, str] | None:
+    """(version that is used, version of the wheel) where an older file stands before the installed wheel."""
+    build, python = context.build, context.python
+    if build is None or build.cuda is None or python is None or not resolution.ok or resolution.path is None:
+        return None
+    if not resolution.via.startswith("LD_LIBRARY_PATH") or "/nvidia/" in resolution.path:
+        return None
+    wheel = advice.wheel_project(context, resolution.soname, build.cuda)
+    installed = python.distribution(wheel[0]) if wheel is not None else None
+    version = library_version(context, resolution.path)
+    if installed is None or version is None or not installed.version[:1].isdigit():
+        return None
+    have, want = versions.numbers(version)[:3], versions.numbers(installed.version)[:3]
+    return (version, installed.version) if have < want else None
+
+
+RULE = Rule(
+    "TFD210",
+    "shadowing-path",
+    "LD_LIBRARY_PATH puts older CUDA libraries before TensorFlow's own",
+    (Cause.LIBS_WRONG_VERSION,),
+    check,
+)

@@ -1,0 +1,134 @@
+"""nvidia-smi is there and does not answer as it should.
+
+What it means
+-------------
+nvidia-smi asks the driver through NVML; TensorFlow asks it through libcuda. Where nvidia-smi alone fails,
+TensorFlow may work all the same, but part of the driver is damaged, blocked or slow. In a container that
+has run for a while, "Failed to initialize NVML: Unknown Error" means that it was cut off from the devices:
+systemd on the host reloaded its units and took the permission away.
+
+How it is seen
+--------------
+`nvidia-smi -q -x` is run with a deadline, and its message or exit status is compared with the known ones.
+
+What to do
+----------
+Where libcuda fails too, mend that first. A container that lost its devices has to be started anew.
+"""
+
+from __future__ import annotations
+
+from tfdoctor.facts import SmiFailure, value_of
+from tfdoctor.findings import Cause, Finding, Remedy, Severity
+from tfdoctor.predict import container_lost_nvml
+from tfdoctor.rules import _driver
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, unanswered
+
+SAYINGS = {
+    "timeout": "it does not answer in time: the driver is stuck, or many cards have to be woken up",
+    "garbage": "it prints something that is no answer: another program goes by that name, or it is damaged",
+    "driver_not_communicating": "it cannot talk to the kernel module: that is not loaded, or not built for "
+    "this kernel",
+    "nvml_driver_not_loaded": "NVML finds no kernel module",
+    "nvml_unknown_error": "NVML fails and names no reason",
+    "nvml_insufficient_permissions": "this user may not open the device nodes",
+    "nvml_access_blocked_os": "the operating system blocks the access to the card (seen under WSL with old "
+    "drivers)",
+    "nvml_na": "NVML fails and names no reason",
+    "no_devices": "it finds no device",
+    "gpu_lost": "a card has fallen off the bus",
+    "device_handle_unknown_error": "a card does not answer; mostly it has fallen off the bus",
+    "device_handle_not_found": "a card is listed and cannot be found",
+    "device_handle_error": "a card does not answer",
+    "libnvidia_ml_missing": "libnvidia-ml.so.1, which it needs, cannot be loaded",
+}
+"""Kinds of probes/parse/smi_failure.py, as half a sentence."""
+
+
+def check(context: Context) -> Result:
+    state = _driver.state(context)
+    if container_lost_nvml(context.facts):
+        harmless = state.works and context.prediction.cause is not Cause.CONTAINER_NVML_LOST
+        return [_cut_off(context, harmless=harmless)]
+    fact = context.facts.driver.smi
+    refused = unanswered(fact, "nvidia-smi")
+    if refused is not None:
+        return refused
+    failed = value_of(fact)
+    if not isinstance(failed, SmiFailure):
+        return ()
+    if failed.kind in ("command_not_found", "executable_not_found_in_container"):
+        return NotApplicable("there is no nvidia-smi")
+    if failed.kind == "nvml_mismatch":
+        return NotApplicable("its message is explained by TFD104")
+    if state.works:
+        return [_alone(context, failed)]
+    return [
+        RULE.finding(
+            Cause.INCONCLUSIVE,
+            Severity.INFO,
+            f"nvidia-smi fails as well: {_saying(failed)}. It asks the same driver.",
+            title="nvidia-smi fails, too",
+            evidence=_driver.smi_evidence(context),
+        )
+    ]
+
+
+def _saying(failed: SmiFailure) -> str:
+    known = SAYINGS.get(failed.kind)
+    if known is not None:
+        return known
+    return f"it ends with status {failed.returncode}" if failed.returncode is not None else "it cannot be run"
+
+
+def _alone(context: Context, failed: SmiFailure) -> Finding:
+    missing = failed.kind == "libnvidia_ml_missing"
+    remedies = [Remedy("Run it by hand and read what it says.", ("nvidia-smi",))]
+    if failed.kind == "garbage":
+        remedies = [Remedy("See which program goes by that name.", ("type -a nvidia-smi",))]
+    elif not missing:
+        remedies.append(_driver.kernel_log(context))
+    return RULE.finding(
+        Cause.NVML_MISSING if missing else Cause.INCONCLUSIVE,
+        Severity.WARNING,
+        f"nvidia-smi fails: {_saying(failed)}. libcuda.so.1, which TensorFlow uses, answers all the same.",
+        title="nvidia-smi does not answer as it should"
+        if failed.kind != "timeout"
+        else "nvidia-smi hangs, and the driver's library answers",
+        evidence=_driver.smi_evidence(context),
+        remedies=remedies,
+    )
+
+
+def _cut_off(context: Context, *, harmless: bool) -> Finding:
+    return RULE.finding(
+        Cause.CONTAINER_NVML_LOST,
+        Severity.WARNING if harmless else Severity.ERROR,
+        'NVML answers "Unknown Error". In a container that had a GPU when it was started this means that '
+        "its host has since taken the permission to open the device nodes away: `systemctl daemon-reload` "
+        "does that to containers whose devices systemd was not told of.",
+        title="The container was cut off from the GPUs while it ran",
+        evidence=_driver.smi_evidence(context),
+        remedies=[
+            Remedy("Start the container anew (on the host).", ("docker restart CONTAINER", "nvidia-smi")),
+            Remedy(
+                "So that it does not happen again: name the nodes when it is started, or use CDI (`--device "
+                "nvidia.com/gpu=all`).",
+                (
+                    (
+                        "docker run --gpus all --device /dev/nvidiactl --device /dev/nvidia-uvm --device "
+                        "/dev/nvidia0 IMAGE"
+                    ),
+                ),
+            ),
+        ],
+    )
+
+
+RULE = Rule(
+    "TFD112",
+    "smi-unanswered",
+    "nvidia-smi does not answer as it should",
+    (Cause.INCONCLUSIVE, Cause.NVML_MISSING, Cause.CONTAINER_NVML_LOST),
+    check,
+)

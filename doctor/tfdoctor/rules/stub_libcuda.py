@@ -1,0 +1,102 @@
+"""The CUDA toolkit's stub is loaded in place of the driver.
+
+What it means
+-------------
+The toolkit has a libcuda.so in a folder called `stubs`, for linking programs on machines without a driver.
+It has every function and does nothing: cuInit answers CUDA_ERROR_STUB_LIBRARY (34). Where the loader finds
+it before the driver's library, no program sees a GPU.
+
+How it is seen
+--------------
+The file that the loader maps for libcuda.so.1, and cuInit's answer.
+
+What to do
+----------
+Take the stubs folder from LD_LIBRARY_PATH and from /etc/ld.so.conf.d; where there is no driver beside it,
+install one.
+"""
+
+from __future__ import annotations
+
+from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.predict import own_driver_files
+from tfdoctor.rules import _driver, advice
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+
+
+def check(context: Context) -> Result:
+    refused = _driver.unasked(context)
+    if refused is not None:
+        return refused
+    state = _driver.state(context)
+    answer = state.answer
+    if answer is None or not answer.loaded:
+        return NotApplicable("no libcuda.so.1 is loaded")
+    if state.cause is not Cause.STUB_LIBCUDA:
+        return ()
+    path = answer.path or (state.resolution.path if state.resolution is not None else None) or "libcuda.so.1"
+    via = state.resolution.via if state.resolution is not None else ""
+    own = own_driver_files(context.facts)
+    evidence = [Evidence(path, state.why)]
+    if via:
+        evidence.append(Evidence("the loader", f"finds it through {via}"))
+    evidence += [Evidence(file, "is the driver's own") for file in own if file != path][:2]
+    return [
+        RULE.finding(
+            Cause.STUB_LIBCUDA,
+            Severity.ERROR,
+            f"The loader takes {path} for libcuda.so.1{f', through {via}' if via else ''}. It is the CUDA "
+            "toolkit's stand-in for linking and drives no card.",
+            title="The toolkit's stub stands in for the driver",
+            evidence=evidence,
+            remedies=_remedies(context, path, via, installed=any(file != path for file in own)),
+        )
+    ]
+
+
+def _remedies(context: Context, path: str, via: str, *, installed: bool) -> list[Remedy]:
+    root, remedies = advice.sudo(context), []
+    line = _driver.without_folder(context, "/stubs/")
+    if line is not None:
+        remedies.append(
+            Remedy("Take the stubs folder from LD_LIBRARY_PATH.", (line, advice.check_again(context)))
+        )
+    if "ld.so.cache" in via:
+        remedies.append(
+            Remedy(
+                "Find the file that names the stubs folder to the loader, take its line out, and make the "
+                "cache anew.",
+                ("grep -rn stubs /etc/ld.so.conf /etc/ld.so.conf.d", f"{root}ldconfig"),
+                changes_system=True,
+            )
+        )
+    if line is None and "ld.so.cache" not in via:
+        remedies.append(
+            Remedy(
+                "See what leads there; where it is a link that somebody made, remove the link.",
+                (f"ls -l {advice.quote(path)}",),
+            )
+        )
+    if installed:
+        return remedies
+    if context.facts.machine.container:
+        return [
+            *remedies,
+            Remedy(
+                "Then start the container with GPUs (Docker: `--gpus all`): the driver comes from the host."
+            ),
+        ]
+    install = advice.driver_install(context)
+    return [
+        *remedies,
+        Remedy(f"No driver is to be seen beside it. {install.text}", install.commands, changes_system=True),
+    ]
+
+
+RULE = Rule(
+    "TFD107",
+    "stub-libcuda",
+    "The CUDA toolkit's stub is loaded in place of the driver",
+    (Cause.STUB_LIBCUDA,),
+    check,
+)

@@ -1,0 +1,85 @@
+"""TensorFlow 2.11 and newer have no GPU code on native Windows.
+
+What it means
+-------------
+2.10.1 is the last release whose Windows wheel has GPU code. What pip installs on Windows since then is for
+the CPU; the log says nothing of it.
+
+How it is seen
+--------------
+The operating system and the installed version.
+
+What to do
+----------
+Run it in WSL 2, where the Linux wheels work with the Windows driver, or use 2.10.1 with CUDA 11.2 and cuDNN
+8.1.
+"""
+
+from __future__ import annotations
+
+from tfdoctor import versions
+from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.rules import advice
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, unanswered
+
+LAST = "2.10.1"
+
+
+def check(context: Context) -> Result:
+    if context.facts.machine.system != "Windows":
+        return NotApplicable("this is not Windows")
+    refused = unanswered(context.facts.tensorflow, "TensorFlow")
+    if refused is not None:
+        return refused
+    build, python = context.build, context.python
+    if build is None or build.gpu or build.minor < (2, 11):
+        return ()
+    remedies = [
+        Remedy(
+            "Use WSL 2 and install TensorFlow in its Linux. NVIDIA's driver is the Windows one: none is "
+            "installed inside.",
+            ("wsl --install",),
+            changes_system=True,
+        )
+    ]
+    release = context.compat.release(LAST, "tensorflow")
+    if release is not None and python is not None:
+        pythons = release.windows_pythons
+        if versions.major_minor(python.version) in pythons:
+            commands: tuple[str, ...] = (
+                advice.pip_install(context, [f"tensorflow=={LAST}", "numpy<2", "protobuf<3.20"]),
+            )
+        else:
+            commands = (
+                f"py -{pythons[-1]} -m venv tf-env" if pythons else "py -3.10 -m venv tf-env",
+                f'tf-env\\Scripts\\python -m pip install "tensorflow=={LAST}" "numpy<2" "protobuf<3.20"',
+            )
+        remedies.append(
+            Remedy(
+                f"Use {LAST}, the last with GPU code on Windows, with CUDA 11.2 and cuDNN 8.1 from NVIDIA's "
+                "archive.",
+                commands,
+            )
+        )
+    return [
+        RULE.finding(
+            Cause.WINDOWS_NATIVE_UNSUPPORTED,
+            Severity.ERROR,
+            f"TensorFlow {build.version} for Windows is built for the CPU; {LAST} is the last with GPU code "
+            "there.",
+            evidence=[
+                Evidence("the operating system", "Windows"),
+                Evidence("TensorFlow", build.version or ""),
+            ],
+            remedies=remedies,
+        )
+    ]
+
+
+RULE = Rule(
+    "TFD305",
+    "windows-native-unsupported",
+    "TensorFlow 2.11 and newer have no GPU code on native Windows",
+    (Cause.WINDOWS_NATIVE_UNSUPPORTED,),
+    check,
+)

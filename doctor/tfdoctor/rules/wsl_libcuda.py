@@ -1,0 +1,118 @@
+"""Under WSL, the libcuda that is found is not WSL's own, or none is found.
+
+What it means
+-------------
+Under WSL 2 the driver is Windows' driver. WSL puts its Linux side into /usr/lib/wsl/lib and tells the
+loader of it; only that libcuda.so.1 reaches the card. Where the loader does not look there, or a Linux
+driver that was installed inside WSL stands before it, TensorFlow registers no GPU.
+
+How it is seen
+--------------
+/dev/dxg is there, so WSL shows the card; the loader's way to libcuda.so.1 is followed, and the file that is
+really loaded is compared.
+
+What to do
+----------
+Tell the loader of /usr/lib/wsl/lib; remove Linux driver packages from WSL.
+"""
+
+from __future__ import annotations
+
+from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.rules import _driver, advice
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+
+FOLDER = "/usr/lib/wsl/lib"
+
+
+def check(context: Context) -> Result:
+    if not context.facts.machine.wsl:
+        return NotApplicable("this is not WSL")
+    refused = _driver.unasked(context)
+    if refused is not None:
+        return refused
+    state = _driver.state(context)
+    if state.cause is not Cause.WSL_LIBCUDA:
+        return ()
+    files = [path for path in context.facts.driver.driver_files if path.startswith(f"{FOLDER}/")]
+    evidence = [Evidence("the loader", state.why)]
+    evidence += [Evidence(path, "is WSL's own") for path in files[:2]]
+    if state.answer is not None and state.answer.loaded:
+        return [_foreign(context, state.answer.path or "libcuda.so.1", evidence)]
+    return [_not_found(context, evidence) if files else _gone(evidence)]
+
+
+def _error(title: str, explanation: str, evidence: list[Evidence], remedies: list[Remedy]) -> Finding:
+    return RULE.finding(
+        Cause.WSL_LIBCUDA, Severity.ERROR, explanation, title=title, evidence=evidence, remedies=remedies
+    )
+
+
+def _line(context: Context) -> Remedy:
+    return Remedy("For this shell only:", (advice.export_path([FOLDER]), advice.check_again(context)))
+
+
+def _not_found(context: Context, evidence: list[Evidence]) -> Finding:
+    root = advice.sudo(context)
+    return _error(
+        "WSL's libcuda is there and the loader does not look there",
+        f"WSL's driver library is in {FOLDER}, and the loader does not know this folder: the file "
+        "/etc/ld.so.conf.d/ld.wsl.conf, which WSL writes, is missing, or its cache was not made anew.",
+        evidence,
+        [
+            Remedy(
+                "Tell the loader of it.",
+                (
+                    f"echo {FOLDER} | {root}tee /etc/ld.so.conf.d/ld.wsl.conf",
+                    f"{root}ldconfig",
+                    advice.check_again(context),
+                ),
+                changes_system=True,
+            ),
+            _line(context),
+        ],
+    )
+
+
+def _gone(evidence: list[Evidence]) -> Finding:
+    return _error(
+        "WSL shows the card and has no driver library",
+        f"/dev/dxg is there, and {FOLDER} has no libcuda.so.1: Windows has no NVIDIA driver with WSL "
+        "support, or WSL has not taken over the one that was installed while it ran.",
+        evidence,
+        [
+            Remedy(
+                "Install or update NVIDIA's driver in Windows (no Linux driver inside WSL), then in "
+                "PowerShell:",
+                ("wsl --update", "wsl --shutdown"),
+                changes_system=True,
+            )
+        ],
+    )
+
+
+def _foreign(context: Context, path: str, evidence: list[Evidence]) -> Finding:
+    root = advice.sudo(context)
+    remove: tuple[str, ...] = ()
+    if advice.package_manager(context) == advice.APT:
+        remove = (
+            f"dpkg -S {advice.quote(path)}",
+            f"{root}apt-get purge 'libnvidia-compute-*' 'nvidia-driver-*' 'libcuda1'",
+            f"{root}ldconfig",
+        )
+    return _error(
+        "A Linux driver inside WSL stands before WSL's own",
+        f"The loader takes {path}, which is a Linux driver's library: there is no NVIDIA kernel module under "
+        f"WSL that it could talk to. Only {FOLDER}/libcuda.so.1 reaches the card.",
+        evidence,
+        [
+            Remedy("Remove the Linux driver from WSL (the first command shows its package).", remove,
+                   changes_system=True),
+            _line(context),
+        ],
+    )  # fmt: skip
+
+
+RULE = Rule(
+    "TFD108", "wsl-libcuda", "Under WSL, another libcuda than WSL's is found", (Cause.WSL_LIBCUDA,), check
+)

@@ -1,0 +1,52 @@
+"""TFD115: cards that are listed and do not compute."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from tfdoctor.compat import Compat
+from tfdoctor.diagnose import diagnose
+from tfdoctor.findings import Cause, Observation, OutcomeKind
+from tfdoctor.rules import compute_fails
+from tfdoctor.rules.base import Context
+
+from .make_facts import healthy
+
+SEEN = Observation(True, True, 1, (), 4.0, ("/physical_device:GPU:0",), ("GPU:0 ok",))
+
+
+def observed(*computed: str) -> Observation:
+    return dataclasses.replace(SEEN, computed=computed)
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("GPU:0 failed: ResourceExhaustedError: OOM when allocating", Cause.OOM),
+        (
+            "GPU:0 failed: InternalError: 'cuLaunchKernel' failed with 'CUDA_ERROR_INVALID_PTX'",
+            Cause.GPU_TOO_NEW,
+        ),
+        ("GPU:0 failed: InternalError: no kernel image is available for execution", Cause.GPU_TOO_NEW),
+        (
+            "GPU:0 failed: UnknownError: Could not create cudnn handle: CUDNN_STATUS_INTERNAL_ERROR",
+            Cause.CUDNN_INIT_FAILED,
+        ),
+        ("GPU:0 failed: TensorFlow was ended by signal 11", Cause.INCONCLUSIVE),
+    ],
+)
+def test_the_error_names_the_cause(line: str, cause: Cause) -> None:
+    report = diagnose(healthy(), Compat.load(), observed(line))
+    assert report.root is not None
+    assert (report.root.code, report.root.cause) == ("TFD115", cause)
+    assert report.verdict.gpu_usable is False
+
+
+def test_clean_and_not_applicable() -> None:
+    facts, compat = healthy(), Compat.load()
+    prediction = diagnose(facts, compat).prediction
+    clean = compute_fails.RULE.run(Context(facts, compat, prediction, SEEN))
+    assert clean.kind is OutcomeKind.CLEAN
+    assert compute_fails.RULE.run(Context(facts, compat, prediction)).kind is OutcomeKind.NOT_APPLICABLE
