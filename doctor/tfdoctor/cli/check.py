@@ -1,0 +1,76 @@
+"""`tfdoctor check`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from tfdoctor.compat import Compat
+from tfdoctor.diagnose import diagnose
+from tfdoctor.errors import ExitCode, UsageError
+from tfdoctor.facts import value_of
+from tfdoctor.findings import Severity
+from tfdoctor.predict import build_of
+from tfdoctor.survey import survey
+from tfdoctor.system import LiveSystem, RecordedSystem
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tfdoctor.findings import Observation, Report
+    from tfdoctor.system import System
+
+DEEP_TIMEOUT = 180.0
+"""Seconds that importing TensorFlow and a first kernel may take (PTX may have to be compiled)."""
+
+
+def check(
+    *,
+    python: str | None,
+    deep: bool,
+    facts: Path | None,
+    timeout: float,
+    fail_on: str,
+    as_json: bool,
+    verbose: bool,
+    quiet: bool,
+) -> int:
+    """Look, judge, print. Returns the exit status."""
+    if deep and facts is not None:
+        raise UsageError("--deep runs TensorFlow here; it cannot be run on a recorded machine (--facts).")
+    system: System = LiveSystem() if facts is None else RecordedSystem(facts)
+    compat = Compat.load()
+    seen = survey(system, compat, requested_python=python, timeout=timeout)
+    observed: Observation | None = None
+    interpreter, tensorflow = value_of(seen.python), value_of(seen.tensorflow)
+    if deep and interpreter is not None and tensorflow is not None:
+        from tfdoctor.observe import observe
+
+        build = build_of(tensorflow, compat)
+        wanted = {*build.required, *build.driver_libraries}
+        _progress("Running TensorFlow in a child process; this takes some seconds …", quiet=quiet)
+        observed = observe(system, interpreter.executable, wanted, timeout=max(timeout, DEEP_TIMEOUT))
+    report = diagnose(seen, compat, observed)
+    if as_json:
+        from tfdoctor.render.json import report_json, write_json
+
+        write_json(report_json(report))
+    else:
+        from tfdoctor.render.console import print_report
+
+        print_report(report, verbose=verbose, quiet=quiet)
+    return exit_status(report, fail_on)
+
+
+def _progress(text: str, *, quiet: bool) -> None:
+    """Tell a person at a terminal why nothing happens; nobody else."""
+    if sys.stderr.isatty() and not quiet:
+        sys.stderr.write(f"{text}\n")
+
+
+def exit_status(report: Report, fail_on: str) -> ExitCode:
+    """1 where a finding is at or above `fail_on`."""
+    if fail_on == "never":
+        return ExitCode.OK
+    least = Severity[fail_on.upper()]
+    return ExitCode.FOUND if any(finding.severity >= least for finding in report.findings) else ExitCode.OK

@@ -1,0 +1,61 @@
+"""`check --deep`: run TensorFlow in a child process and read what it did."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tfdoctor.findings import Observation
+from tfdoctor.logs.dso import failed_opens
+from tfdoctor.probes.payload import run_payload
+from tfdoctor.redact import clean_line
+from tfdoctor.system.result import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from tfdoctor.system import CommandResult, System
+
+SHOW_LOADER = {"TF_CPP_VMODULE": "dso_loader=3", "TF_CPP_MIN_LOG_LEVEL": "0"}
+"""From 2.12 on TensorFlow names the libraries it could not open only so."""
+
+
+def observe(system: System, python: str, wanted: Collection[str], *, timeout: float) -> Observation:
+    """Import TensorFlow in a child of `python`, list its GPUs, compute on each.
+
+    `wanted` are the sonames that matter for registration: others (TensorRT) may be missing. `timeout` in seconds.
+    """
+    answer, result = run_payload(
+        system, python, "deep", timeout=timeout, env=SHOW_LOADER, unset=("TF_CPP_MAX_VLOG_LEVEL",)
+    )
+    return judge(answer, result, wanted)
+
+
+def judge(answer: dict[str, Any], result: CommandResult, wanted: Collection[str]) -> Observation:
+    """The observation in what the child printed, however far it came."""
+    error = str(answer.get("error", ""))
+    imported = answer.get("import_ok") is True
+    listed = answer.get("devices")
+    devices = tuple(str(name) for name in listed) if isinstance(listed, list) else ()
+    computed = tuple(str(line) for line in answer.get("computed") or ())
+    unfinished = answer.get("computing")
+    if not result.ok:
+        if isinstance(unfinished, int):
+            computed += (f"GPU:{unfinished} failed: TensorFlow {result.why()}",)
+        elif not error:
+            error = f"TensorFlow {result.why()}"
+            if result.failure is not Failure.TIMEOUT and result.stderr.strip():
+                error += f": {result.stderr.strip().splitlines()[-1]}"
+    known = isinstance(listed, list)
+    failed = failed_opens(f"{result.stderr}\n{result.stdout}\n{error}")
+    missing = {f.really_missing for f in failed if f.opened in wanted or not imported}
+    return Observation(
+        import_ok=imported,
+        # An import that fails, or that kills the process, registers nothing; one that hangs tells nothing.
+        gpu_registered=bool(devices) if known else (None if result.failure is Failure.TIMEOUT else False),
+        gpu_count=len(devices) if known else (None if result.failure is Failure.TIMEOUT else 0),
+        missing_libraries=tuple(sorted(missing)) if not devices else (),
+        seconds=round(float(answer.get("seconds", result.seconds)), 2),
+        devices=tuple(clean_line(name) for name in devices),
+        computed=tuple(clean_line(line) for line in computed),
+        error=clean_line(error, limit=600),
+    )

@@ -1,0 +1,1 @@
+"""Reports as text. Nothing here computes: what is shown was decided before."""

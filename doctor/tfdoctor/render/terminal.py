@@ -1,0 +1,63 @@
+"""What the terminal is like, and writing to it: its width, its colours, its encoding."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+
+from rich.console import Console
+
+PLAIN = str.maketrans({"✓": "+", "✗": "x", "–": "-", "×": "x", "…": "...", "·": "-", "→": "->", "’": "'"})
+"""For encodings that lack our few typographic characters."""
+
+
+def width() -> int:
+    """Columns to write in: COLUMNS, else the terminal's own (at most 110), else 80."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdigit() and int(columns) > 0:
+        return max(20, min(int(columns), 200))
+    try:
+        return max(20, min(os.get_terminal_size(sys.stdout.fileno()).columns or 80, 110))
+    except (OSError, ValueError):
+        return 80
+
+
+def colour() -> bool:
+    """Colour in a terminal only; NO_COLOR and TERM=dumb switch it off, FORCE_COLOR on."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return sys.stdout.isatty() and os.environ.get("TERM", "") != "dumb"
+
+
+def page(columns: int, *, coloured: bool) -> Console:
+    """A console that writes to memory, and takes every text as it is: no markup, no emoji, no guessing."""
+    return Console(
+        file=io.StringIO(),
+        width=columns,
+        force_terminal=coloured,
+        no_color=not coloured,
+        color_system="standard" if coloured else None,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+    )
+
+
+def text_of(console: Console) -> str:
+    """What was printed on a `page`, without spaces at the ends of lines."""
+    text: str = console.file.getvalue()  # type: ignore[attr-defined]
+    return "\n".join(line.rstrip() for line in text.splitlines()).strip("\n") + "\n"
+
+
+def write(text: str) -> None:
+    """Put it on standard output in whatever encoding that has."""
+    encoding = sys.stdout.encoding or "ascii"
+    try:
+        text.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        text = text.translate(PLAIN).encode(encoding, "replace").decode(encoding)
+    sys.stdout.write(text)

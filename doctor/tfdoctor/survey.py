@@ -1,0 +1,185 @@
+"""Looking at a machine: all probes, side by side, each with its deadline, into one `Facts`."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tfdoctor.errors import Error
+from tfdoctor.facts import Absent, DriverFacts, Facts, Unknown, value_of
+from tfdoctor.predict import build_of, dlopen_caller, opened_sonames
+from tfdoctor.probes import driver, environment, loading, machine, python, toolkits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tfdoctor.compat import Compat
+    from tfdoctor.facts import CudaDriver, Fact, LoaderFacts, Nvml, PythonFacts, TensorFlowFacts
+    from tfdoctor.system import System
+
+T = TypeVar("T")
+
+
+class _Probes:
+    """Probes that run side by side in daemon threads: one that hangs, even in the kernel, cannot keep us."""
+
+    def __init__(self, timeout: float) -> None:
+        self._deadline = time.monotonic() + timeout
+        self.seconds: dict[str, float] = {}
+
+    @property
+    def left(self) -> float:
+        """Seconds until the deadline, and a little more than none after it."""
+        return max(0.2, self._deadline - time.monotonic())
+
+    def start(self, name: str, probe: Callable[[], T]) -> Future[T]:
+        """Run `probe` in a thread of its own."""
+        future: Future[T] = Future()
+
+        def work() -> None:
+            began = time.monotonic()
+            try:
+                future.set_result(probe())
+            except BaseException as error:
+                future.set_exception(error)
+            self.seconds[name] = round(time.monotonic() - began, 4)
+
+        threading.Thread(target=work, name=f"probe {name}", daemon=True).start()
+        return future
+
+    def value(self, future: Future[T], what: str, otherwise: Callable[[Unknown], T]) -> T:
+        """The probe's result; `otherwise` of the reason where it crashed or did not end in time."""
+        try:
+            return future.result(self.left)
+        except Error:
+            raise
+        except FutureTimeoutError:
+            return otherwise(Unknown(f"looking at {what} did not end in time", what))
+        except Exception as error:
+            return otherwise(Unknown(f"looking at {what} crashed: {type(error).__name__}: {error}", what))
+
+
+def survey(
+    system: System, compat: Compat, *, requested_python: str | None = None, timeout: float = 10.0
+) -> Facts:
+    """Look at everything. `timeout` (seconds) bounds the whole; a probe that hangs costs only its own fact.
+
+    Raises UsageError where the Python that was asked for cannot be examined.
+    """
+    try:
+        return _survey(system, compat, requested_python, timeout)
+    except BaseException:  # Ctrl-C, or the wrong Python: nothing that was started may outlive this
+        system.stop()
+        raise
+
+
+def _survey(system: System, compat: Compat, requested_python: str | None, timeout: float) -> Facts:
+    probes = _Probes(timeout)
+    interpreter, chosen = python.find_python(system, requested_python)
+    asked = requested_python is not None
+    limit = max(0.5, timeout * 0.8)
+    hidden = "CUDA_VISIBLE_DEVICES" in system.env
+
+    def ask_driver(**how: Any) -> tuple[Fact[CudaDriver], Fact[Nvml]]:
+        return driver.probe_libraries(system, interpreter, timeout=limit, **how)
+
+    start, value = probes.start, probes.value
+    target = start("python", lambda: python.probe(system, interpreter, chosen, asked=asked, timeout=limit))
+    libraries = start("driver", ask_driver)
+    unhidden = start(
+        "driver, nothing hidden",
+        lambda: (
+            ask_driver(libnvml="-", unset=("CUDA_VISIBLE_DEVICES",), variant="unhidden") if hidden else None
+        ),
+    )
+    smi = start("nvidia-smi", lambda: driver.probe_smi(system, timeout=limit / 2))
+    pci = start("pci", lambda: driver.probe_pci(system))
+    kernel_module = start("kernel module", lambda: driver.probe_kernel_module(system))
+    modules = start("modules", lambda: driver.probe_modules(system))
+    nodes = start("nodes", lambda: driver.probe_nodes(system))
+    files = start("driver files", lambda: driver.probe_driver_files(system))
+    kits = start("toolkits", lambda: toolkits.probe(system))
+    nvcc = start("nvcc", lambda: toolkits.probe_nvcc(system, timeout=limit / 2))
+    computer = machine.probe(system)
+
+    python_fact, tensorflow_fact = value(target, "the target Python", lambda unknown: (unknown, unknown))
+    followed = start(
+        "loader", lambda: _loader(system, compat, python_fact, tensorflow_fact, computer.cpu_flags)
+    )
+    loader_fact = value(followed, "the loader", _itself)
+    cuda, nvml = value(libraries, "the driver", lambda unknown: (unknown, unknown))
+    cuda, nvml = _as_tensorflow_loads(system, interpreter, loader_fact, cuda, nvml, probes.left)
+    without = value(unhidden, "the driver", lambda unknown: (unknown, unknown))
+    return Facts(
+        machine=computer,
+        environment=environment.probe(system),
+        driver=DriverFacts(
+            pci=value(pci, "the PCI bus", _itself),
+            kernel_module=value(kernel_module, "the kernel module", _itself),
+            modules=value(modules, "kernel modules", _itself),
+            nodes=value(nodes, "device nodes", _itself),
+            smi=value(smi, "nvidia-smi", _itself),
+            cuda=cuda,
+            cuda_unhidden=without[0] if without is not None else None,
+            nvml=nvml,
+            dxcore=system.exists("/dev/dxg"),
+            driver_files=value(files, "the driver's files", lambda _: ()),
+        ),
+        python=python_fact,
+        tensorflow=tensorflow_fact,
+        loader=loader_fact,
+        toolkits=value(kits, "CUDA toolkits", lambda _: ()),
+        nvcc=value(nvcc, "nvcc", _itself),
+        seconds=dict(sorted(probes.seconds.items())),
+    )
+
+
+def _itself(unknown: Unknown) -> Unknown:
+    return unknown
+
+
+def _loader(
+    system: System,
+    compat: Compat,
+    python_fact: Fact[PythonFacts],
+    tensorflow_fact: Fact[TensorFlowFacts],
+    cpu_flags: frozenset[str],
+) -> Fact[LoaderFacts]:
+    interpreter, tensorflow = value_of(python_fact), value_of(tensorflow_fact)
+    if interpreter is None or tensorflow is None:
+        return Absent("the loader", "there is no TensorFlow to follow it for")
+    build = build_of(tensorflow, compat)
+    return loading.probe(
+        system,
+        interpreter,
+        tensorflow,
+        sonames=opened_sonames(build),
+        caller=dlopen_caller(build),
+        hard_linked=build.linkage == "needed",
+        cpu_flags=cpu_flags,
+    )
+
+
+def _as_tensorflow_loads(
+    system: System,
+    interpreter: str,
+    loader_fact: Fact[LoaderFacts],
+    cuda: Fact[CudaDriver],
+    nvml: Fact[Nvml],
+    left: float,
+) -> tuple[Fact[CudaDriver], Fact[Nvml]]:
+    """Ask the very file that TensorFlow would open, where the child's own loader gave another one."""
+    loader = value_of(loader_fact)
+    wanted = loader.resolution("libcuda.so.1") if loader is not None else None
+    asked = value_of(cuda)
+    if wanted is None or wanted.path is None or not wanted.ok or asked is None or asked.crashed:
+        return cuda, nvml
+    if asked.path is not None and system.realpath(asked.path) == system.realpath(wanted.path):
+        return cuda, nvml
+    again, _ = driver.probe_libraries(
+        system, interpreter, timeout=left, libcuda=wanted.path, libnvml="-", variant="as-tensorflow"
+    )
+    return again, nvml

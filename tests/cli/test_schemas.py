@@ -1,0 +1,105 @@
+"""The JSON that the commands print is what docs/schemas promises."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tfdoctor.compat import Compat
+from tfdoctor.diagnose import diagnose
+from tfdoctor.findings import Cause, OutcomeKind
+from tfdoctor.render.json import report_json
+from tfdoctor.rules import ALL_RULES
+from tfdoctor.survey import survey
+from tfdoctor.system import RecordedSystem
+
+ROOT = Path(__file__).resolve().parents[2]
+SCHEMAS = ROOT / "docs" / "schemas"
+HOSTS = sorted(path.parent for path in (ROOT / "tests" / "hosts").glob("*/host.json"))
+
+
+def schema(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((SCHEMAS / f"{name}.schema.json").read_text(encoding="utf-8"))
+    return loaded
+
+
+def validate(answer: Any, name: str) -> None:
+    jsonschema.Draft202012Validator(schema(name)).validate(answer)
+
+
+def tfdoctor(*args: str) -> tuple[int, Any, str]:
+    """Exit status, standard output as JSON, standard error."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tfdoctor", *args], capture_output=True, text=True, timeout=120, check=False
+    )
+    return done.returncode, json.loads(done.stdout), done.stderr
+
+
+@pytest.mark.parametrize("path", sorted(SCHEMAS.glob("*.json")), ids=lambda path: path.name)
+def test_a_schema_is_a_schema(path: Path) -> None:
+    jsonschema.Draft202012Validator.check_schema(json.loads(path.read_text(encoding="utf-8")))
+    assert path.name.endswith(".schema.json")
+
+
+@pytest.mark.parametrize("name", ["check", "explain"])
+def test_the_causes_are_the_vocabulary(name: str) -> None:
+    assert schema(name)["$defs"]["cause"]["enum"] == [cause.value for cause in Cause]
+
+
+def test_the_outcomes_are_all_outcomes() -> None:
+    properties = schema("check")["properties"]
+    kinds = [kind.value for kind in OutcomeKind]
+    assert sorted(properties["outcomes"]["required"]) == sorted(kinds)
+    assert sorted(properties["rules"]["items"]["properties"]["outcome"]["enum"]) == sorted(kinds)
+
+
+def test_check_on_this_machine() -> None:
+    status, answer, _ = tfdoctor("check", "--json", "--python", sys.executable)
+    validate(answer, "check")
+    assert status in (0, 1)
+    assert status == any(finding["severity"] == "error" for finding in answer["findings"])
+    assert sum(answer["outcomes"].values()) == len(ALL_RULES) == len(answer["rules"])
+    assert answer["outcomes"]["crashed"] == 0
+    assert answer["observed"] is None
+
+
+@pytest.mark.skipif(not HOSTS, reason="no recorded machines")
+@pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.name)
+def test_check_on_a_recorded_machine(host: Path) -> None:
+    compat = Compat.load()
+    report = diagnose(survey(RecordedSystem(host), compat), compat)
+    answer = json.loads(json.dumps(report_json(report)))
+    validate(answer, "check")
+    assert answer["outcomes"]["crashed"] == 0
+
+
+@pytest.mark.parametrize("args", [(), ("TFD101",), ("no-device",), ("libs-unlisted",)])
+def test_explain(args: tuple[str, ...]) -> None:
+    status, answer, err = tfdoctor("explain", "--json", *args)
+    validate(answer, "explain")
+    assert (status, err) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("explain", "--json", "nothing-like-that"),
+        ("check", "--json", "--python", "/nowhere/python"),
+        ("check", "--json", "--facts", "/nowhere"),
+        ("check", "--json", "--no-such-option"),
+        ("check", "--json", "--timeout", "soon"),
+        ("no-such-command", "--json"),
+    ],
+    ids=" ".join,
+)
+def test_an_error_is_json_too(args: tuple[str, ...]) -> None:
+    status, answer, err = tfdoctor(*args)
+    validate(answer, "error")
+    assert status == answer["error"]["code"] == 2
+    assert err == ""

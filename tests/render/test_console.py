@@ -1,0 +1,80 @@
+"""The terminal report, whole: `pytest tests/render --refresh` writes the expected files anew."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tfdoctor.compat import Compat
+from tfdoctor.diagnose import diagnose
+from tfdoctor.findings import Observation, Report
+from tfdoctor.render.console import render_report
+from tfdoctor.survey import survey
+from tfdoctor.system import RecordedSystem
+
+HOSTS = Path(__file__).parents[1] / "hosts"
+EXPECTED = Path(__file__).with_name("expected")
+SHOWN = (
+    "healthy-two-gpus",
+    "container-without-gpu",
+    "driver-hangs",
+    "blackwell-with-tf218",
+    "two-other-cudas",
+    "hidden-by-slurm",
+)
+
+
+def report_of(host: str, observed: Observation | None = None) -> Report:
+    compat = Compat.load()
+    return diagnose(survey(RecordedSystem(HOSTS / host), compat), compat, observed)
+
+
+def compare(name: str, text: str, refresh: bool) -> None:
+    path = EXPECTED / name
+    text = re.sub(r"^tfdoctor [\w.]+", "tfdoctor VERSION", text, flags=re.MULTILINE)
+    if refresh:
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("host", SHOWN)
+def test_whole_report(host: str, refresh: bool) -> None:
+    compare(f"{host}.txt", render_report(report_of(host), width=80), refresh)
+
+
+def test_verbose_and_quiet(refresh: bool) -> None:
+    report = report_of("container-without-gpu")
+    compare("container-without-gpu-verbose.txt", render_report(report, verbose=True, width=100), refresh)
+    compare("container-without-gpu-quiet.txt", render_report(report, quiet=True, width=80), refresh)
+
+
+def test_prediction_beside_observation(refresh: bool) -> None:
+    observed = Observation(
+        import_ok=True,
+        gpu_registered=True,
+        gpu_count=1,
+        missing_libraries=(),
+        seconds=4.2,
+        devices=("/physical_device:GPU:0",),
+        computed=("GPU:0 failed: InternalError: no kernel image is available",),
+    )
+    compare("deep.txt", render_report(report_of("healthy-one-gpu", observed), width=80), refresh)
+
+
+@pytest.mark.parametrize("host", SHOWN)
+@pytest.mark.parametrize("width", [30, 60])
+def test_narrow_terminals(host: str, width: int) -> None:
+    """Nothing but commands, which are there to be copied, is wider than the terminal."""
+    for line in render_report(report_of(host), width=width).splitlines():
+        words = line.split()
+        unbreakable = max((len(word) for word in words), default=0)
+        assert len(line) <= max(width, unbreakable + 12) or line.startswith("          "), line
+
+
+@pytest.mark.parametrize("host", SHOWN)
+def test_colour_is_only_on_request(host: str) -> None:
+    report = report_of(host)
+    assert "\x1b" not in render_report(report, width=80)
+    assert "\x1b[" in render_report(report, width=80, colour=True)
