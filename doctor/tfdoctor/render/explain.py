@@ -1,0 +1,165 @@
+"""`tfdoctor explain` on the terminal and as JSON (docs/schemas/explain.schema.json)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from tfdoctor.render import terminal
+from tfdoctor.render.json import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.console import RenderableType
+
+    from tfdoctor.explain import CauseEntry, Explanation, RuleEntry
+
+NARROW = 60
+"""Columns below which a list is printed as one paragraph an entry instead of a table."""
+WIDEST = 100
+"""Columns beyond which prose is not stretched."""
+
+
+def explanation_json(found: Explanation) -> dict[str, Any]:
+    """`explain --json`: one shape, whatever was asked for."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "query": found.query,
+        "rules": [_rule_json(rule) for rule in found.rules],
+        "causes": [
+            {"cause": entry.cause.value, "meaning": entry.meaning, "rules": list(entry.codes)}
+            for entry in found.causes
+        ],
+        "related": [rule.code for rule in found.related],
+    }
+
+
+def _rule_json(rule: RuleEntry) -> dict[str, Any]:
+    return {
+        "code": rule.code,
+        "name": rule.name,
+        "title": rule.title,
+        "causes": [cause.value for cause in rule.causes],
+        "summary": rule.summary,
+        "sections": [{"heading": s.heading, "text": s.text} for s in rule.sections],
+    }
+
+
+def print_explanation(found: Explanation) -> None:
+    """Write the explanation to standard output."""
+    terminal.write(render_explanation(found, width=terminal.width(), colour=terminal.colour()))
+
+
+def render_explanation(found: Explanation, *, width: int = 80, colour: bool = False) -> str:
+    """The explanation as text, at most `width` columns wide."""
+    out = terminal.page(min(width, WIDEST), coloured=colour)
+    out.print(Group(*(_list(found, out.width) if found.query is None else _details(found, out.width))))
+    return terminal.text_of(out)
+
+
+def _list(found: Explanation, width: int) -> Iterable[RenderableType]:
+    yield Text("Rules", style="bold")
+    yield Text("")
+    if width < NARROW:
+        for rule in found.rules:
+            yield Text.assemble((rule.code, "bold"), " ", rule.name)
+            yield Padding(Text(rule.title), (0, 0, 0, 2))
+    else:
+        yield _columns(
+            [(Text(rule.code, style="bold"), Text(rule.name), Text(rule.title)) for rule in found.rules]
+        )
+    yield Text("")
+    yield Text("Causes", style="bold")
+    yield Text("")
+    for entry in found.causes:
+        yield _cause_line(entry)
+        yield Padding(Text(entry.meaning), (0, 0, 0, 2))
+    yield Text("")
+    yield Text("`tfdoctor explain CODE` or `tfdoctor explain CAUSE` tells more.")
+
+
+def _details(found: Explanation, width: int) -> Iterable[RenderableType]:
+    for rule in found.rules:
+        yield Text.assemble((f"{rule.code} {rule.name}", "bold"))
+        yield Text(rule.title)
+        for section in rule.sections:
+            yield Text("")
+            yield Text(section.heading, style="bold")
+            yield from _prose(section.text)
+        yield Text("")
+    if not found.rules and len(found.causes) == 1:
+        entry = found.causes[0]
+        yield Text(entry.cause.value, style="bold")
+        yield Text(entry.meaning)
+        if not entry.codes:
+            yield Text("")
+            yield Text("No rule of `tfdoctor check` names this cause.")
+    elif not found.causes and any(rule.any_cause for rule in found.rules):
+        yield Text("Causes", style="bold")
+        yield Text("Any: the data names it.")
+    elif found.causes:
+        yield Text("Cause" if len(found.causes) == 1 else "Causes", style="bold")
+        for entry in found.causes:
+            yield Text(entry.cause.value)
+            yield Padding(Text(entry.meaning), (0, 0, 0, 2))
+    if found.related:
+        yield Text("")
+        one = len(found.causes) == 1
+        heading = "Rules" if not found.rules else "Other rules"
+        yield Text(f"{heading} that can name {'this cause' if one else 'one of these causes'}", style="bold")
+        if width < NARROW:
+            for rule in found.related:
+                yield Text(f"{rule.code} {rule.name}")
+        else:
+            yield _columns([(Text(r.code), Text(r.name), Text(r.title)) for r in found.related])
+
+
+def _cause_line(entry: CauseEntry) -> Text:
+    codes = f" ({', '.join(entry.codes)})" if entry.codes else ""
+    return Text.assemble((entry.cause.value, "bold"), codes)
+
+
+def _columns(rows: Iterable[tuple[Text, Text, Text]]) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(ratio=1)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _prose(text: str) -> Iterable[RenderableType]:
+    """Paragraphs are filled anew; a list's entries and indented lines (commands) stay lines of their own."""
+    for number, paragraph in enumerate(text.split("\n\n")):
+        if number:
+            yield Text("")
+        for line in _lines(paragraph):
+            indent = len(line) - len(line.lstrip())
+            hang = 2 if line.lstrip().startswith(("* ", "- ")) else 0
+            if hang:
+                entry = Table.grid()
+                entry.add_column(width=hang, no_wrap=True)
+                entry.add_column(ratio=1)
+                entry.add_row(Text("*"), Text(line.lstrip()[2:]))
+                yield Padding(entry, (0, 0, 0, indent))
+            else:
+                yield Padding(Text(line.lstrip()), (0, 0, 0, indent))
+
+
+def _lines(paragraph: str) -> list[str]:
+    lines: list[str] = []
+    for line in paragraph.splitlines():
+        starts = line.lstrip().startswith(("* ", "- "))
+        command = line.startswith("    ")
+        goes_on = bool(lines) and not starts and not command and not lines[-1].startswith("    ")
+        if goes_on:
+            lines[-1] += " " + line.strip()
+        else:
+            lines.append(line.rstrip())
+    return lines

@@ -1,0 +1,191 @@
+"""`tfdoctor explain`: finding what is asked for, and printing it in any terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tfdoctor.causes import MEANINGS
+from tfdoctor.cli.main import run
+from tfdoctor.errors import UsageError
+from tfdoctor.explain import catalogue, lookup
+from tfdoctor.findings import Cause
+from tfdoctor.render.explain import render_explanation
+from tfdoctor.rules import ALL_RULES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ASKED = [rule.code for rule in ALL_RULES] + [cause.value for cause in Cause]
+
+
+def tfdoctor(monkeypatch: pytest.MonkeyPatch, *args: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["tfdoctor", *args])
+    with pytest.raises(SystemExit) as end:
+        run()
+    assert isinstance(end.value.code, int)
+    return end.value.code
+
+
+def codes(entries: Sequence[object]) -> list[str]:
+    return [entry.code for entry in entries]  # type: ignore[attr-defined]
+
+
+def test_the_catalogue_has_every_rule_and_every_cause_once() -> None:
+    everything = catalogue()
+    assert codes(everything.rules) == sorted(rule.code for rule in ALL_RULES)
+    assert [entry.cause for entry in everything.causes] == list(Cause)
+    assert all(section.text for rule in everything.rules for section in rule.sections)
+
+
+def test_every_cause_has_its_sentence() -> None:
+    assert list(MEANINGS) == list(Cause)
+    for meaning in MEANINGS.values():
+        assert meaning.endswith(".")
+        assert "  " not in meaning
+    assert len(set(MEANINGS.values())) == len(MEANINGS)
+
+
+@pytest.mark.parametrize("query", ["TFD203", "tfd203", "203", " 203 "])
+def test_a_rule_by_its_code(query: str) -> None:
+    found = lookup(query)
+    assert codes(found.rules) == ["TFD203"]
+    assert [entry.cause for entry in found.causes] == [Cause.LIBS_NOT_ON_PATH]
+
+
+@pytest.mark.parametrize("query", ["libs-not-on-path", "libs_not_on_path", "LIBS-NOT-ON-PATH"])
+def test_a_word_that_is_both_gives_the_rule(query: str) -> None:
+    assert codes(lookup(query).rules) == ["TFD203"]
+
+
+def test_a_cause_gives_all_its_rules() -> None:
+    found = lookup("inconclusive")
+    assert [entry.cause for entry in found.causes] == [Cause.INCONCLUSIVE]
+    having = [
+        rule.code for rule in ALL_RULES if Cause.INCONCLUSIVE in rule.causes and rule.causes != tuple(Cause)
+    ]
+    assert sorted(codes(found.rules) + codes(found.related)) == sorted(having)
+
+
+def test_a_cause_without_a_rule() -> None:
+    found = lookup("libs-unlisted")
+    assert not found.rules
+    assert "does not say which" in render_explanation(found, width=200)
+
+
+@pytest.mark.parametrize(
+    ("query", "near"),
+    [
+        ("libs-not-on-pth", "`libs-not-on-path`"),
+        ("TFD20", "`TFD20"),
+        ("nvml", "`nvml-missing`"),
+        ("no driver", "`no-driver`"),
+    ],
+)
+def test_an_unknown_word_names_its_neighbours(query: str, near: str) -> None:
+    with pytest.raises(UsageError) as error:
+        lookup(query)
+    assert near in error.value.hint
+    assert query in error.value.message
+
+
+@pytest.mark.parametrize("query", ["", "999", "x", "\x1b[31m", "é" * 500, "../../etc/passwd"])
+def test_nonsense_is_refused(query: str) -> None:
+    with pytest.raises(UsageError) as error:
+        lookup(query)
+    assert "lists every code" in error.value.hint
+    assert len(error.value.message) < 400
+
+
+@pytest.mark.parametrize("width", [20, 40, 59, 60, 80, 200])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    for found in (catalogue(), *(lookup(word) for word in ASKED)):
+        text = render_explanation(found, width=width)
+        assert text.endswith("\n")
+        assert not text.endswith("\n\n")
+        for line in text.splitlines():
+            assert len(line) <= width
+            assert line == line.rstrip()
+
+
+def test_colour_changes_nothing_but_colour() -> None:
+    import re
+
+    found = lookup("TFD101")
+    coloured = render_explanation(found, colour=True)
+    assert "\x1b[1m" in coloured
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == render_explanation(found)
+
+
+def test_the_command_prints_the_list(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tfdoctor(monkeypatch, "explain") == 0
+    out = capsys.readouterr().out
+    for word in ASKED:
+        assert word in out
+    assert "\x1b" not in out
+
+
+def test_the_command_knows_narrow_terminals(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    assert tfdoctor(monkeypatch, "explain", "203") == 0
+    assert max(len(line) for line in capsys.readouterr().out.splitlines()) <= 40
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_any_locale_can_take_it(monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding))
+    assert tfdoctor(monkeypatch, "explain") == 0
+    text = raw.getvalue().decode(encoding)
+    assert "AVX2" in text
+    assert "?" not in text
+
+
+def test_an_unknown_word_ends_in_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tfdoctor(monkeypatch, "explain", "libs-not-on-pth") == 2
+    captured = capsys.readouterr()
+    assert not captured.out
+    assert captured.err.splitlines() == [
+        "tfdoctor: no rule and no cause is called 'libs-not-on-pth'",
+        captured.err.splitlines()[1],
+    ]
+    assert captured.err.splitlines()[1].startswith("hint: did you mean `libs-not-on-path`")
+
+
+def test_json_says_the_same(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tfdoctor(monkeypatch, "explain", "TFD203", "--json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["query"] == "TFD203"
+    assert [rule["code"] for rule in answer["rules"]] == ["TFD203"]
+    assert [section["heading"] for section in answer["rules"][0]["sections"]] == [
+        "What it means",
+        "How it is seen",
+        "What to do",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "word"),
+    [("TFD801", "libs-unlisted"), ("tfd804", "oom"), ("820", "harmless"), ("TFD821", "XLA_GPU")],
+)
+def test_codes_of_logs_are_explained(code: str, word: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tfdoctor", "explain", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert word in done.stdout
