@@ -1,0 +1,212 @@
+"""`tfdoctor matrix`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, NoReturn
+
+from tfdoctor import versions
+from tfdoctor.compat import Compat, UnknownReleaseError
+from tfdoctor.compat.matrix import MatrixQuery, matrix
+from tfdoctor.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdoctor.compat.matrix import MatrixRow
+
+LISTS_ALL = "`tfdoctor matrix` lists every release."
+LISTS_GPUS = "`tfdoctor matrix --list-gpus` lists every GPU; --cc takes its compute capability."
+OPTIONS = {
+    "cuda": "--cuda",
+    "cudnn": "--cudnn",
+    "python": "--python",
+    "capability": "--cc",
+    "driver": "--driver",
+    "package": "--package",
+}
+"""A condition of `MatrixQuery` → the option that sets it."""
+EXAMPLES = {"cuda": "12.5", "cudnn": "9.3", "python": "3.11", "capability": "8.6", "driver": "550.54.14"}
+
+
+def show_matrix(query: MatrixQuery, gpu: str | None, *, as_json: bool, as_markdown: bool) -> int:
+    """Print the releases that fulfil the query; the card where one version was asked for. Returns the exit
+    status."""
+    if as_json and as_markdown:
+        raise UsageError("--json and --markdown are two answers; give one of them.")
+    compat = Compat.load()
+    _check(compat, query)
+    note = ""
+    if gpu is not None:
+        query, note = _with_gpu(compat, query, gpu)
+    try:
+        rows = matrix(compat, query)
+    except UnknownReleaseError as error:
+        _no_release(compat, error.version, query.package)
+    except versions.VersionSyntaxError as error:
+        _no_version(compat, "--tf", query.tf or "", str(error))
+    one = query.tf is not None and len({row.release.version for row in rows}) == 1
+    _print(compat, query, rows, note=note, one=one, as_json=as_json, as_markdown=as_markdown)
+    return ExitCode.OK
+
+
+def list_gpus(*, as_json: bool) -> int:
+    """Print every GPU that `--gpu` knows."""
+    from tfdoctor.render import matrix as pages
+    from tfdoctor.render import terminal
+    from tfdoctor.render.json import write_json
+
+    compat = Compat.load()
+    if as_json:
+        write_json(pages.gpus_json(compat.gpus, compat.gpus_as_of))
+    else:
+        terminal.write(pages.render_gpus(compat.gpus, width=terminal.width(), colour=terminal.colour()))
+    return ExitCode.OK
+
+
+def _print(
+    compat: Compat,
+    query: MatrixQuery,
+    rows: Sequence[MatrixRow],
+    *,
+    note: str,
+    one: bool,
+    as_json: bool,
+    as_markdown: bool,
+) -> None:
+    from tfdoctor.card import card
+    from tfdoctor.render import matrix as pages
+    from tfdoctor.render import terminal
+    from tfdoctor.render.json import write_json
+
+    made = None
+    if one:
+        python = None if query.python is None else versions.major_minor(query.python)
+        capabilities = [] if query.capability is None else query.capability.split(",")
+        made = card(compat, rows, capabilities=capabilities, python=python, system=query.os)
+    as_of = compat.as_of
+    if as_json:
+        write_json(pages.matrix_json(rows, as_of, made))
+    elif as_markdown and made is not None:
+        terminal.write(pages.markdown_card(made, as_of=as_of, note=note))
+    elif as_markdown:
+        terminal.write(pages.markdown_rows(rows, note=note))
+    elif not rows:
+        terminal.write(pages.render_nothing([*filter(None, [note]), *_reasons(compat, query)]))
+    else:
+        width, colour = terminal.width(), terminal.colour()
+        terminal.write(
+            pages.render_rows(
+                rows, as_of=as_of, note=note, windows=query.os == "windows", width=width, colour=colour
+            )
+            if made is None
+            else pages.render_card(made, as_of=as_of, note=note, width=width, colour=colour)
+        )
+
+
+# ---------------------------------------------------------------- wrong requests
+
+
+def _check(compat: Compat, query: MatrixQuery) -> None:
+    """Refuse what is no version at all; which releases there are is the query's business."""
+    for field, example in EXAMPLES.items():
+        value = getattr(query, field)
+        if value is None:
+            continue
+        try:
+            if field == "capability":
+                for part in value.split(","):
+                    versions.parse_capability(part)
+            else:
+                versions.has_prefix("0", value)
+        except versions.VersionSyntaxError as error:
+            hint = f"A number such as {OPTIONS[field]} {example}. {_known(compat, field)}".rstrip()
+            msg = f"{OPTIONS[field]}: {error}."
+            raise UsageError(msg, hint=hint) from error
+    packages = sorted({row.package for row in compat.releases})
+    if query.package is not None and query.package not in packages:
+        known = compat.distribution(query.package)
+        if known is not None:
+            of = f"Its answers are those of --package {known.same_as}." if known.same_as else ""
+            msg = f"--package: {known.name} has no rows of its own. {known.note}"
+            raise UsageError(msg, hint=of)
+        msg = f"--package: there is no table of `{query.package}`."
+        raise UsageError(msg, hint=f"There is {' and '.join(packages)}.")
+
+
+def _known(compat: Compat, field: str) -> str:
+    """The values of a condition that some release has, newest first."""
+    if field == "python":
+        values = {text for row in compat.releases for text in (*row.linux_pythons, *row.windows_pythons)}
+    elif field in {"cuda", "cudnn"}:
+        values = {getattr(row, field) for row in compat.releases} - {None}
+    else:
+        return ""
+    ordered = sorted(values, key=versions.numbers, reverse=True)
+    return f"There are {', '.join(ordered)}."
+
+
+def _with_gpu(compat: Compat, query: MatrixQuery, gpu: str) -> tuple[MatrixQuery, str]:
+    """The query with the capabilities that a card's name or PCI id can mean, and what that is."""
+    if query.capability is not None:
+        raise UsageError("--gpu and --cc say the same; give one of them.")
+    card = compat.gpu_by_pci_id(gpu)
+    if card is not None:
+        note = f"{card.name} has compute capability {card.capability}."
+        return dataclasses.replace(query, capability=card.capability), note
+    match = compat.gpus_named(gpu)
+    if match is None:
+        nearest = compat.nearest_gpu_names(gpu)
+        found = f"The nearest: {', '.join(nearest)}. " if nearest else ""
+        msg = f"--gpu: no NVIDIA GPU called `{gpu}` is known."
+        raise UsageError(msg, hint=found + LISTS_GPUS)
+    texts = match.capabilities
+    names = list(dict.fromkeys(card.name for card in match.gpus))
+    name = names[0] if len(names) == 1 else gpu
+    note = f"{name} has compute capability {texts[0]}."
+    if match.ambiguous:
+        note = (
+            f"{name} can be a card of compute capability {', '.join(texts[:-1])} or {texts[-1]}: releases "
+            "that run on one of them are shown. --gpu takes the PCI id, too (`lspci -nn` shows it: 10de:…)."
+        )
+    return dataclasses.replace(query, capability=",".join(texts)), note
+
+
+def _no_release(compat: Compat, spec: str, package: str | None) -> NoReturn:
+    nearest = ", ".join(compat.nearest_versions(spec))
+    newest = compat.newest.version
+    which = f"{package} {spec}" if package else f"TensorFlow {spec}"
+    msg = f"--tf: no {which} is known."
+    raise UsageError(msg, hint=f"The nearest: {nearest}. The newest: {newest}. {LISTS_ALL}")
+
+
+def _no_version(compat: Compat, option: str, text: str, why: str) -> NoReturn:
+    nearest = ", ".join(compat.nearest_versions(text))
+    msg = f"{option}: {why}."
+    raise UsageError(
+        msg,
+        hint=f'A version (2.15.1), its beginning (2.15), conditions (">=2.10,<2.13") or latest. '
+        f"There are {nearest} and older ones. {LISTS_ALL}",
+    )
+
+
+def _without(query: MatrixQuery, field: str) -> MatrixQuery:
+    given = dataclasses.asdict(query)
+    given[field] = None
+    return MatrixQuery(**given)
+
+
+def _reasons(compat: Compat, query: MatrixQuery) -> list[str]:
+    """For each condition what there is in its place, or how many releases would fit without it."""
+    reasons = []
+    given = {field: option for field, option in OPTIONS.items() if getattr(query, field) is not None}
+    for field, option in given.items():
+        value = getattr(query, field)
+        if not matrix(compat, MatrixQuery(os=query.os, **{field: value})):
+            reasons.append(f"No release has {option} {value}. {_known(compat, field)}".rstrip())
+            continue
+        rows = matrix(compat, _without(query, field))
+        if rows:
+            newest = f"{rows[0].release.package} {rows[0].release.version}"
+            reasons.append(f"Without {option} {value}: {len(rows)}, the newest is {newest}.")
+    return reasons or [LISTS_ALL]

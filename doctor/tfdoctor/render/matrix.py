@@ -1,0 +1,406 @@
+"""`tfdoctor matrix` on the terminal, as Markdown and as JSON (docs/schemas/matrix.schema.json)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from tfdoctor.card import code_of, conditions, pythons
+from tfdoctor.compat.matrix import group
+from tfdoctor.redact import clean_line
+from tfdoctor.render import terminal
+from tfdoctor.render.json import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rich.console import Console
+
+    from tfdoctor.card import Card
+    from tfdoctor.compat import Gpu, Problem
+    from tfdoctor.compat.matrix import MatrixGroup, MatrixRow
+
+NARROW = 70
+"""Columns below which an entry is a paragraph instead of a line of a table."""
+WIDE = 124
+"""Columns from which on the table has all columns."""
+PROSE = 100
+"""Columns beyond which prose is not stretched."""
+MARKS = {
+    "error": (Text("✗ ", style="bold red"), "✗"),
+    "warning": (Text("! ", style="yellow"), "!"),
+    "info": (Text("– ", style="dim"), "–"),
+}
+ORDER = ("error", "warning", "info")
+CODES = {"native": "code", "jit": "PTX", "arch-specific": "partly", "unknown": "?", "none": "none"}
+
+
+def matrix_json(rows: Sequence[MatrixRow], as_of: str, card: Card | None) -> dict[str, Any]:
+    """`matrix --json`; `install` only where one release was asked for."""
+    answer: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "as_of": as_of,
+        "rows": [row.as_dict(code_of) for row in rows],
+    }
+    if card is not None:
+        answer["install"] = [{"text": step.text, "commands": list(step.commands)} for step in card.steps]
+    return answer
+
+
+def gpus_json(gpus: Sequence[Gpu], as_of: str) -> dict[str, Any]:
+    """`matrix --list-gpus --json`."""
+    listed = [
+        {"name": gpu.name, "compute_capability": gpu.capability, "pci_ids": list(gpu.pci_ids)} for gpu in gpus
+    ]
+    return {"schema_version": SCHEMA_VERSION, "as_of": as_of, "rows": [], "gpus": listed}
+
+
+# ---------------------------------------------------------------- many releases
+
+
+def render_rows(
+    rows: Sequence[MatrixRow],
+    *,
+    as_of: str,
+    note: str = "",
+    windows: bool = False,
+    width: int = 80,
+    colour: bool = False,
+) -> str:
+    """The rows for eyes: like neighbours in one line, newest first. `windows`: that system's wheels are meant."""
+    out = terminal.page(width, coloured=colour)
+    groups = group(rows)
+    with_gpu = [members for members in groups if _has_gpu(members, windows)]
+    without = [members for members in groups if not _has_gpu(members, windows)]
+    asked = any(row.code is not None for row in rows)
+    if note:
+        out.print(Text(note))
+        out.print()
+    if with_gpu:
+        if width < NARROW:
+            _paragraphs(out, with_gpu, asked=asked, windows=windows)
+        else:
+            out.print(_grid(with_gpu, asked=asked, windows=windows, wide=width >= WIDE))
+    if without:
+        if with_gpu:
+            out.print()
+        where = " on Windows" if windows else ""
+        heading = Text(f"Without GPU code{where}: ", style="bold")
+        out.print(heading.append_text(Text(_names(without), style="")))
+    out.print()
+    _legend(out, with_gpu, asked=asked, wide=not NARROW <= width < WIDE)
+    counted = f"{len(rows)} release{'s' if len(rows) != 1 else ''}, as of {as_of}."
+    out.print(Text(f"{counted} `tfdoctor matrix --tf VERSION` shows one.", style="dim"))
+    return terminal.text_of(out)
+
+
+def render_nothing(reasons: Sequence[str]) -> str:
+    """What is said where no release fits."""
+    lines = ["No TensorFlow release fits all of this."]
+    lines += [f"  {reason}" for reason in reasons]
+    return "\n".join(lines) + "\n"
+
+
+def render_gpus(gpus: Sequence[Gpu], *, width: int = 80, colour: bool = False) -> str:
+    """Every known GPU name by compute capability."""
+    out = terminal.page(width, coloured=colour)
+    for capability in dict.fromkeys(gpu.capability for gpu in gpus):
+        names = dict.fromkeys(gpu.name for gpu in gpus if gpu.capability == capability)
+        _entry(out, Text(f"{capability:5}", style="bold"), ", ".join(names))
+    return terminal.text_of(out)
+
+
+def _columns(asked: bool, wide: bool) -> list[str]:
+    head = ["TensorFlow", "Python", "CUDA", "cuDNN", "driver"]
+    if wide or not asked:
+        head.append("GPUs")
+    if asked:
+        head.append("your GPU")
+    if wide:
+        head[1:1] = ["package"]
+        head += ["glibc", "faults"]
+    return head
+
+
+def _has_gpu(members: MatrixGroup, windows: bool) -> bool:
+    release = members.first.release
+    return bool(release.windows_gpu) if windows else release.gpu
+
+
+def _system(row: MatrixRow, windows: bool) -> tuple[str, str]:
+    """(Pythons, driver) of the system that is meant."""
+    if windows:
+        return pythons(row.release.windows_pythons), row.driver_windows or "?"
+    return pythons(row.release.linux_pythons), row.driver_linux or "?"
+
+
+def _grid(groups: Sequence[MatrixGroup], *, asked: bool, windows: bool, wide: bool) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for name in _columns(asked, wide):
+        table.add_column(name, no_wrap=name != "GPUs", header_style="bold")
+    table.show_header = True
+    for members in groups:
+        row = members.first
+        release = row.release
+        cells = [
+            _versions(members, packages=not wide),
+            _system(row, windows)[0],
+            release.cuda or "?",
+            release.cudnn or "?",
+            _system(row, windows)[1],
+        ]
+        if wide or not asked:
+            cells.append(_gpus(members) if wide else _gpu_range(members))
+        if asked:
+            cells.append(CODES[row.code or "unknown"])
+        if wide:
+            cells[1:1] = [" / ".join(_short(name) for name in members.packages)]
+            cells += ["" if windows else release.glibc or "?", _faults(row)]
+        table.add_row(*(Text(cell) for cell in cells))
+    return table
+
+
+def _paragraphs(out: Console, groups: Sequence[MatrixGroup], *, asked: bool, windows: bool) -> None:
+    for members in groups:
+        row = members.first
+        release = row.release
+        out.print(Text(_versions(members, packages=True), style="bold"))
+        parts = [
+            f"Python {_system(row, windows)[0]}",
+            f"CUDA {release.cuda or '?'}",
+            f"cuDNN {release.cudnn or '?'}",
+            f"driver {_system(row, windows)[1]}",
+            f"GPUs {_gpus(members)}",
+        ]
+        if asked:
+            parts.append(f"your GPU: {CODES[row.code or 'unknown']}")
+        out.print(Padding(Text(", ".join(parts)), (0, 0, 0, 2)))
+
+
+def _legend(out: Console, groups: Sequence[MatrixGroup], *, asked: bool, wide: bool) -> None:
+    if not groups:
+        return
+    marks = [_gpus(members) for members in groups if wide or not asked]
+    lines = ["GPUs: compute capabilities with machine code"] if marks else []
+    if any(mark.endswith("+") for mark in marks):
+        lines.append("+ newer cards work too, after compiling PTX on first use")
+    if any(mark.endswith("*") for mark in marks):
+        lines.append("* newer cards fail in part: some PTX is for one architecture only")
+    if any(_marked(members.first) for members in groups):
+        lines.append("! known to be wrong with its libraries, its packaging or some cards")
+    if asked:
+        lines.append(
+            "your GPU: code = machine code for it, PTX = compiled on first use, partly = some kernels fail"
+        )
+    for line in lines:
+        out.print(Text(line, style="dim"))
+
+
+def _names(groups: Iterable[MatrixGroup]) -> str:
+    found: dict[str, dict[str, None]] = {}
+    for members in groups:
+        for package in members.packages:
+            found.setdefault(package, {}).update(dict.fromkeys(members.versions))
+    return "; ".join(f"{package} {', '.join(versions)}" for package, versions in found.items())
+
+
+def _versions(members: MatrixGroup, *, packages: bool) -> str:
+    mark = " !" if _marked(members.first) else ""
+    only_gpu = packages and members.packages == ("tensorflow-gpu",)
+    return f"{_span(members)}{' -gpu' if only_gpu else ''}{mark}"
+
+
+def _span(members: MatrixGroup) -> str:
+    """`2.10.0 - 2.10.1`: the oldest and the newest."""
+    names = members.versions
+    return names[0] if len(names) == 1 else f"{names[-1]} - {names[0]}"
+
+
+def _short(package: str) -> str:
+    return {"tensorflow": "tensorflow", "tensorflow-gpu": "-gpu"}.get(package, package)
+
+
+def _gpus(members: MatrixGroup) -> str:
+    release = members.first.release
+    if not release.cubin:
+        return "?"
+    end = "*" if release.ptx_arch_specific else "+" if release.ptx else ""
+    return " ".join(release.cubin) + end
+
+
+def _gpu_range(members: MatrixGroup) -> str:
+    """`6.0 - 9.0+`: the lowest and the highest."""
+    words = _gpus(members).split(" ")
+    return words[0] if len(words) == 1 else f"{words[0]} - {words[-1]}"
+
+
+def _marked(row: MatrixRow) -> bool:
+    return any(p.severity == "error" and p.area in {"libraries", "packaging", "gpu"} for p in row.problems)
+
+
+def _faults(row: MatrixRow) -> str:
+    count = sum(problem.severity == "error" for problem in row.problems)
+    return str(count) if count else ""
+
+
+# ---------------------------------------------------------------- one release
+
+
+def render_card(card: Card, *, as_of: str, note: str = "", width: int = 80, colour: bool = False) -> str:
+    """The card of one release, at most `width` columns wide, its commands never wrapped."""
+    out = terminal.page(min(width, PROSE), coloured=colour)
+    release = card.row.release
+    out.print(Text(f"{release.package} {release.version}", style="bold").append(_about(card), style="dim"))
+    for other in card.others:
+        out.print(Text(_other(card.row, other)))
+    if note:
+        out.print(Text(note))
+    if card.row.code is not None:
+        out.print(Text(_code(card.row)))
+    _heading(out, "What it needs")
+    widest = max(len(name) for name, _ in card.needs)
+    for name, text in card.needs:
+        _entry(out, Text(name.ljust(widest + 2), style="dim"), text)
+    _heading(out, "What has gone wrong with it")
+    if not card.row.problems:
+        out.print(Text("Nothing is known."))
+    for problem in _sorted(card.row.problems):
+        _entry(out, MARKS[problem.severity][0] + Text(f"{code_of(problem)}  ", style="bold"), problem.title)
+        for line in _details(problem):
+            _entry(out, Text("          "), line)
+    _heading(out, "How to install it")
+    for number, step in enumerate(card.steps):
+        if number:
+            out.print()
+        out.print(Text(step.text))
+        for command in step.commands:
+            out.print(Text(f"    {command}", style="cyan"), no_wrap=True, overflow="ignore", crop=False)
+    out.print()
+    out.print(Text(f"{_evidence(card)} As of {as_of}.", style="dim"))
+    return terminal.text_of(out)
+
+
+def _heading(out: Console, text: str) -> None:
+    out.print()
+    out.print(Text(text, style="bold"))
+
+
+def _entry(out: Console, first: Text, text: str) -> None:
+    """A paragraph that hangs beside its first words; below them where the terminal is narrow."""
+    if out.width - len(first) < 24:
+        head = Text(first.plain.rstrip(), style=first.style)
+        if head.plain:
+            out.print(head)
+        out.print(Padding(Text(text), (0, 0, 0, 2)))
+        return
+    table = Table.grid()
+    table.add_column(width=len(first), no_wrap=True)
+    table.add_column(ratio=1)
+    table.add_row(first, Text(text))
+    out.print(table)
+
+
+def _about(card: Card) -> str:
+    release = card.row.release
+    words = [f"released {release.released}", "for GPUs" if release.gpu else "without GPU code"]
+    if release.yanked:
+        words.append("withdrawn from the index")
+    return f" · {' · '.join(words)}"
+
+
+def _other(row: MatrixRow, other: MatrixRow) -> str:
+    name = other.release.package
+    if not other.release.gpu and row.release.gpu:
+        return f"{name} {other.release.version} has no GPU code."
+    return f"{name} {other.release.version} is the same."
+
+
+def _code(row: MatrixRow) -> str:
+    meanings = {
+        "native": "It has machine code for this card.",
+        "jit": "It has no machine code for this card: kernels are compiled from PTX on first use.",
+        "arch-specific": "It has no machine code for this card, and some of its PTX cannot be compiled for it.",
+        "unknown": "Whether it has code for this card is not known.",
+        "none": "It has no code for this card.",
+    }
+    return meanings[row.code or "unknown"]
+
+
+def _sorted(problems: Iterable[Problem]) -> list[Problem]:
+    return sorted(problems, key=lambda problem: ORDER.index(problem.severity))
+
+
+def _details(problem: Problem) -> Iterable[str]:
+    when = conditions(problem)
+    if when:
+        yield f"When: {when}."
+    yield problem.text
+    yield f"Do: {problem.remedy}"
+
+
+def _evidence(card: Card) -> str:
+    release = card.row.release
+    if release.evidence == "measured":
+        return "Read from the wheel itself."
+    if release.inferred_from:
+        return f"Read from the wheel of {release.inferred_from}, its neighbour."
+    return "From its maker's documentation."
+
+
+# ---------------------------------------------------------------- Markdown
+
+
+def markdown_rows(rows: Sequence[MatrixRow], *, note: str = "") -> str:
+    """The rows as a Markdown table."""
+    head = ("TensorFlow", "package", "Python", "CUDA", "cuDNN", "driver", "GPUs", "PTX", "glibc", "problems")
+    lines = [f"| {' | '.join(head)} |", f"|{'|'.join('---' for _ in head)}|"]
+    for members in group(rows):
+        row = members.first
+        release = row.release
+        problems = ", ".join(problem.id for problem in row.problems if problem.severity == "error")
+        cells = (
+            _span(members),
+            " / ".join(members.packages),
+            pythons(release.linux_pythons),
+            (release.cuda or "?") if release.gpu else "none",
+            (release.cudnn or "?") if release.gpu else "none",
+            (row.driver_linux or "?") if release.gpu else "",
+            ", ".join(release.cubin),
+            ", ".join((*release.ptx, *release.ptx_arch_specific)),
+            release.glibc or "?",
+            problems,
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return (f"{_escape(note)}\n\n" if note else "") + "\n".join(lines) + "\n"
+
+
+def markdown_card(card: Card, *, as_of: str, note: str = "") -> str:
+    """The card as Markdown."""
+    release = card.row.release
+    lines = [f"# {release.package} {release.version}", "", _about(card).removeprefix(" · ") + "."]
+    lines += [_other(card.row, other) for other in card.others]
+    if note:
+        lines.append(_escape(note))
+    if card.row.code is not None:
+        lines.append(_code(card.row))
+    lines += ["", "## What it needs", ""]
+    lines += [f"* **{name}**: {_escape(text)}" for name, text in card.needs]
+    lines += ["", "## What has gone wrong with it", ""]
+    for problem in _sorted(card.row.problems):
+        lines.append(
+            f"* **{code_of(problem)} {_escape(problem.title)}.** {_escape(' '.join(_details(problem)))}"
+        )
+    if not card.row.problems:
+        lines.append("Nothing is known.")
+    lines += ["", "## How to install it", ""]
+    for step in card.steps:
+        lines += [step.text, "", "```", *step.commands, "```", ""]
+    lines.append(f"{_evidence(card)} As of {as_of}.")
+    return "\n".join(lines) + "\n"
+
+
+def _escape(text: str) -> str:
+    return clean_line(text, limit=2000).replace("|", r"\|").replace("<", "&lt;")

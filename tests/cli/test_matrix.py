@@ -1,0 +1,265 @@
+"""`tfdoctor matrix`: the releases, one release's card, and every wrong request."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tfdoctor.card import card, code_of, conditions, pythons
+from tfdoctor.cli.main import run
+from tfdoctor.compat import Compat
+from tfdoctor.compat.matrix import MatrixQuery, matrix
+from tfdoctor.render.matrix import markdown_card, markdown_rows, render_card, render_gpus, render_rows
+from tfdoctor.rules import ALL_RULES, known_problem
+
+COMPAT = Compat.load()
+SCHEMA = json.loads(
+    (Path(__file__).resolve().parents[2] / "docs" / "schemas" / "matrix.schema.json").read_bytes()
+)
+VERSIONS = sorted({row.version for row in COMPAT.releases})
+
+
+def tfdoctor(monkeypatch: pytest.MonkeyPatch, *args: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["tfdoctor", "matrix", *args])
+    with pytest.raises(SystemExit) as end:
+        run()
+    assert isinstance(end.value.code, int)
+    return end.value.code
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *args: str) -> Any:
+    assert tfdoctor(monkeypatch, *args, "--json") == 0
+    out, err = capsys.readouterr()
+    assert not err
+    data = json.loads(out)
+    jsonschema.Draft202012Validator(SCHEMA).validate(data)
+    return data
+
+
+# --- JSON ---
+
+
+def test_all_rows_as_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    data = answer(monkeypatch, capsys)
+    assert len(data["rows"]) == len(COMPAT.releases)
+    assert "install" not in data
+    assert all(row["required_libraries"] == sorted(row["required_libraries"]) for row in data["rows"])
+
+
+@pytest.mark.parametrize(
+    ("args", "versions"),
+    [
+        (("--tf", "2.4"), ["2.4.4", "2.4.4"]),
+        (("--tf", "1.14", "--cuda", "10"), ["1.14.0"]),
+        (("--tf", ">=2.10,<2.13", "--package", "tensorflow", "--python", "3.7"), ["2.11.0", "2.10.1", "2.10.0"]),
+        (("--cuda", "12.2"), ["2.15.1", "2.15.0.post1", "2.15.0"]),
+        (("--cudnn", "8.7"), ["2.14.1", "2.14.0"]),
+        (("--tf", ">=2.17", "--gpu", "RTX 5090", "--python", "3.9", "--cudnn", "8"), ["2.17.1", "2.17.0"]),
+        (("--tf", ">=2.16,<2.17", "--cc", "3.5"), []),
+        (("--driver", "470.82.01", "--cuda", "12"), []),
+        (("--tf", "2.10.1", "--windows", "--package", "tensorflow"), ["2.10.1"]),
+        (("--tf", "latest"), [COMPAT.newest.version]),
+        (("--gpu", "10de:2684", "--cuda", "12.3"), ["2.17.1", "2.17.0", "2.16.2", "2.16.1"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)  # fmt: skip
+def test_filters(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    args: tuple[str, ...],
+    versions: list[str],
+) -> None:
+    data = answer(monkeypatch, capsys, *args)
+    assert [row["tensorflow"] for row in data["rows"]] == versions
+
+
+def test_one_release_says_how_it_is_installed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = answer(monkeypatch, capsys, "--tf", "2.21")
+    (row,) = data["rows"]
+    assert (row["tensorflow"], row["cuda"], row["driver_minimum"]["linux"]) == (
+        "2.21.0",
+        "12.5.1",
+        "525.60.13",
+    )
+    problems = {problem["id"]: problem["code"] for problem in row["known_problems"]}
+    assert problems["runpath-without-cusolver"] == "TFD203"
+    commands = [command for step in data["install"] for command in step["commands"]]
+    assert any("'tensorflow[and-cuda]==2.21.0'" in command for command in commands)
+    assert any("libcusolver.so.11" in command for command in commands)
+
+
+def test_the_gpu_decides_the_pins(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = answer(monkeypatch, capsys, "--tf", "2.20", "--gpu", "Tesla P100")
+    new = answer(monkeypatch, capsys, "--tf", "2.20", "--gpu", "L4")
+    assert "9.11" in json.dumps(old["install"])
+    assert "9.11" not in json.dumps(new["install"])
+
+
+def test_the_gpus(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    data = answer(monkeypatch, capsys, "--list-gpus")
+    assert len(data["gpus"]) == len(COMPAT.gpus)
+    assert not data["rows"]
+
+
+def test_windows(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = answer(monkeypatch, capsys, "--windows", "--cuda", "11")["rows"]
+    assert rows[0]["tensorflow"] == "2.10.1"
+    assert all(row["gpu_windows"] for row in rows)
+    assert tfdoctor(monkeypatch, "--windows", "--tf", ">=2.10,<2.12") == 0
+    out = capsys.readouterr().out
+    assert "452.39" in out
+    assert "450.80.02" not in out
+    assert "Without GPU code on Windows: tensorflow 2.11.1" in out
+    data = answer(monkeypatch, capsys, "--windows", "--tf", "2.10")
+    assert data["install"][0]["commands"][0] == "py -3.10 -m venv tf-env"
+
+
+# --- wrong requests ---
+
+
+@pytest.mark.parametrize(
+    ("args", "message", "hint"),
+    [
+        (("--tf", "3.0"), "no TensorFlow 3.0", "The nearest: 2.21.0"),
+        (("--tf", "2.4.9"), "2.4.9", "The nearest: 2.4.4, 2.4.3"),
+        (("--tf", "1.13.0"), "1.13.0", "1.13.1"),
+        (("--tf", ">=3"), ">=3", "2.21.0"),
+        (("--tf", "banana"), "`banana` is not a version", "There are 2.21.0"),
+        (("--tf", ""), "not a version", "2.21.0"),
+        (("--tf", "2.10", "--package", "torch"), "`torch`", "tensorflow and tensorflow-gpu"),
+        (("--tf", "2.20", "--package", "tensorflow-gpu"), "tensorflow-gpu 2.20", "`tfdoctor matrix` lists"),
+        (("--gpu", "RTX 9999"), "`RTX 9999`", "The nearest: "),
+        (("--gpu", ""), "no NVIDIA GPU", "--list-gpus"),
+        (("--gpu", "H100", "--cc", "9.0"), "--gpu and --cc", ""),
+        (("--cc", "banana"), "--cc", "--cc 8.6"),
+        (("--cuda", "twelve"), "--cuda", "12.5.1"),
+        (("--cudnn", "x"), "--cudnn", "9.3"),
+        (("--python", "x"), "--python", "3.13"),
+        (("--driver", "new"), "--driver", "550"),
+        (("--markdown", "--json"), "--json and --markdown", ""),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_wrong_request_ends_in_2_and_says_what_there_is(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    args: tuple[str, ...],
+    message: str,
+    hint: str,
+) -> None:
+    assert tfdoctor(monkeypatch, *args) == 2
+    out, err = capsys.readouterr()
+    if "--json" in args:
+        err = out
+    else:
+        assert not out
+    assert message in err
+    assert hint in err
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("--python", "3.6", "--cuda", "12"), "Without --cuda 12: "),
+        (("--cuda", "12.9"), "No release has --cuda 12.9. There are 12.5.1"),
+        (("--tf", "2.21", "--cc", "5.0"), "Without --cc 5.0: 1, the newest is tensorflow 2.21.0."),
+    ],
+)
+def test_nothing_fits(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], args: tuple[str, ...], says: str
+) -> None:
+    assert tfdoctor(monkeypatch, *args) == 0
+    assert says in capsys.readouterr().out
+
+
+def test_an_ambiguous_name_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tfdoctor(monkeypatch, "--gpu", "GT 730") == 0
+    assert "2.1, 3.0 or 3.5" in capsys.readouterr().out
+
+
+# --- for eyes ---
+
+
+@pytest.mark.parametrize("width", [20, 40, 69, 80, 123, 124, 200])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    for query in (MatrixQuery(), MatrixQuery(capability="8.6"), MatrixQuery(gpu=False)):
+        text = render_rows(matrix(COMPAT, query), as_of=COMPAT.as_of, width=width)
+        assert all(len(line) <= width for line in text.splitlines())
+    for version in ("1.0.1", "1.12.3", "1.15.2", "2.0.0", "2.10.1", "2.15.0", "2.21.0", "2.22.0rc0"):
+        rows = matrix(COMPAT, MatrixQuery(tf=version))
+        text = render_card(card(COMPAT, rows), as_of=COMPAT.as_of, width=width)
+        for line in text.splitlines():
+            assert len(line) <= width or line.startswith("    "), "only commands are as long as they are"
+    assert all(len(line) <= width for line in render_gpus(COMPAT.gpus, width=width).splitlines())
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_release_has_a_card(version: str) -> None:
+    rows = matrix(COMPAT, MatrixQuery(tf=version))
+    made = card(COMPAT, rows)
+    text = render_card(made, as_of=COMPAT.as_of)
+    assert text.startswith(f"{made.row.release.package} {version} ")
+    assert f"=={version}" in text
+    for problem in made.row.problems:
+        assert problem.id in {known.id for known in COMPAT.problems}
+        assert code_of(problem) in text
+    assert made.row.release.gpu or "without GPU code" in text
+    markdown = markdown_card(made, as_of=COMPAT.as_of)
+    assert markdown.startswith(f"# {made.row.release.package} {version}\n")
+    assert len(made.others) + 1 == len(rows)
+
+
+def test_colour_changes_nothing_but_colour() -> None:
+    rows = matrix(COMPAT, MatrixQuery(tf="2.21"))
+    made = card(COMPAT, rows)
+    coloured = render_card(made, as_of=COMPAT.as_of, colour=True)
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == render_card(made, as_of=COMPAT.as_of)
+
+
+def test_ascii_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
+    for args in ((), ("--tf", "2.21"), ("--gpu", "GT 730")):
+        assert tfdoctor(monkeypatch, *args) == 0
+    assert b"TFD203" in raw.getvalue()
+
+
+def test_markdown_is_one_table() -> None:
+    lines = markdown_rows(matrix(COMPAT)).splitlines()
+    assert {line.count("|") for line in lines} == {11}
+    assert "| 2.21.0 |" in "\n".join(lines)
+
+
+def test_pythons() -> None:
+    assert pythons(("2.7", "3.5", "3.6", "3.7")) == "2.7, 3.5-3.7"
+    assert pythons(("3.9", "3.10", "3.11")) == "3.9-3.11"
+    assert pythons(()) == ""
+
+
+# --- codes of problems ---
+
+
+def test_a_problem_has_the_code_under_which_check_reports_it() -> None:
+    rules = {rule.code: rule for rule in ALL_RULES}
+    codes = {problem.id: code_of(problem) for problem in COMPAT.problems}
+    assert codes["runpath-without-cusolver"] == codes["runpath-almost-empty"] == "TFD203"
+    assert codes["nvml-required"] == "TFD109"
+    for problem in COMPAT.problems:
+        rule = rules[codes[problem.id]]
+        assert problem.cause in {cause.value for cause in rule.causes}
+        if problem.id not in known_problem.OTHERS:
+            assert rule is known_problem.RULE
+        assert "{" not in conditions(problem)
