@@ -1,0 +1,71 @@
+"""`tfdoctor parse`: the parsers that serve `check`, on any pasted or saved output."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tfdoctor.errors import UsageError
+from tfdoctor.probes.parse.kinds import PARSERS, detect
+from tfdoctor.probes.parse.kinds import parse as parse_text
+from tfdoctor.redact import clean_line
+from tfdoctor.render import terminal
+from tfdoctor.render.json import SCHEMA_VERSION, write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LIMIT = 64 << 20
+"""Bytes that are read at most: no tool prints as much, and memory must stay bounded."""
+BYTE_ORDER_MARKS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
+
+
+def parse(kind: str, file: str, *, as_json: bool) -> int:
+    """Parse one output and print what it says. Raises UsageError."""
+    if kind != "auto" and kind not in PARSERS:
+        near = difflib.get_close_matches(kind, PARSERS, n=2)
+        hint = f"Did you mean {' or '.join(near)}?" if near else f"One of: auto {' '.join(PARSERS)}"
+        message = f"`{clean_line(kind)}` is no kind of output that is known."
+        raise UsageError(message, hint=hint)
+    text = _read(file)
+    chosen = detect(text) if kind == "auto" else kind
+    if chosen is None:
+        raise UsageError(
+            "This is no output that is recognised.", hint=f"Name its kind, one of: {' '.join(PARSERS)}"
+        )
+    data = parse_text(chosen, text)
+    if as_json:
+        write_json({"schema_version": SCHEMA_VERSION, "kind": chosen, "data": data})
+    else:
+        lines = (f"{path}: {clean_line(str(value))}" for path, value in leaves(data))
+        terminal.write("\n".join((f"kind: {chosen}", *lines)) + "\n")
+    return 0
+
+
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value with its path: ("gpus[0].name", "Tesla T4")."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from leaves(inner, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list) and value:
+        for index, inner in enumerate(value):
+            yield from leaves(inner, f"{path}[{index}]")
+    else:
+        yield path, "none" if value in (None, []) else value
+
+
+def _read(file: str) -> str:
+    try:
+        if file == "-":
+            content = sys.stdin.buffer.read(LIMIT)
+        else:
+            with Path(file).open("rb") as stream:
+                content = stream.read(LIMIT)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        message = f"{clean_line(file)}: {reason}"
+        raise UsageError(message) from error
+    encoding = next((name for mark, name in BYTE_ORDER_MARKS if content.startswith(mark)), "utf-8")
+    return content.decode(encoding, "replace")
