@@ -1,0 +1,35 @@
+"""Print the requirements of a dependency group (PEP 735), for a pip that does not know groups (before 25.1).
+
+python scripts/dependency_group.py pyproject.toml dev
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+def requirements(groups: dict[str, list[Any]], name: str) -> list[str]:
+    """The group's requirements, those of the groups that it includes among them. Raises KeyError."""
+    found: list[str] = []
+    for entry in groups[name]:
+        found += [entry] if isinstance(entry, str) else requirements(groups, entry["include-group"])
+    return list(dict.fromkeys(found))
+
+
+def main() -> int:
+    """Returns the exit status."""
+    path, name = sys.argv[1:]
+    groups = tomllib.loads(Path(path).read_text(encoding="utf-8"))["dependency-groups"]
+    print("\n".join(requirements(groups, name)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+"""The scripts that need nothing but a shell: what they say where something is missing."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+ROOT = Path(__file__).resolve().parents[1]
+BASH = shutil.which("bash") or ""
+pytestmark = pytest.mark.skipif(not BASH or sys.platform == "win32", reason="no bash")
+
+
+@pytest.mark.parametrize("name", ["scripts/tfdoctor", "scripts/test", "scripts/environment.bash", ".ci/run"])
+def test_the_shell_can_read_it(name: str) -> None:
+    done = subprocess.run([BASH, "-n", ROOT / name], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", ["scripts/tfdoctor", "scripts/test", "scripts/bench", ".ci/run"])
+def test_it_can_be_run(name: str) -> None:
+    path = ROOT / name
+    assert path.stat().st_mode & 0o111
+    assert path.read_text(encoding="utf-8").startswith("#!/usr/bin/env ")
+
+
+def checkout_of_scripts(folder: Path) -> Path:
+    (folder / "scripts").mkdir()
+    for name in ("tfdoctor", "test", "environment.bash"):
+        shutil.copy(ROOT / "scripts" / name, folder / "scripts")
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    return folder
+
+
+def path_with(folder: Path, python: str | None) -> str:
+    """A PATH with the few tools that the scripts use and, as python3, a shell script."""
+    folder.mkdir()
+    for tool in ("bash", "env", "dirname", "readlink", "cat", "rm", "mv"):
+        found = shutil.which(tool)
+        assert found is not None
+        (folder / tool).symlink_to(found)
+    (folder / "apt-get").write_text("#!/bin/sh\n", encoding="ascii")
+    (folder / "apt-get").chmod(0o755)
+    if python is not None:
+        (folder / "python3").write_text(f"#!/bin/sh\n{python}\n", encoding="utf-8")
+        (folder / "python3").chmod(0o755)
+    return str(folder)
+
+
+@pytest.mark.parametrize("script", ["tfdoctor", "test"])
+@pytest.mark.parametrize(
+    ("python", "message"),
+    [
+        (None, "tfdoctor needs Python 3.10 or newer on PATH, and there is none."),
+        ("exit 1", "tfdoctor needs Python 3.10 or newer on PATH, and there is none."),
+        ('case "$*" in *ensurepip*) exit 1;; esac', "    sudo apt-get install python3-venv"),
+    ],
+    ids=["no Python", "too old a Python", "no ensurepip"],
+)
+def test_what_is_missing_is_said(tmp_path: Path, script: str, python: str | None, message: str) -> None:
+    checkout = checkout_of_scripts(tmp_path)
+    done = subprocess.run(
+        [checkout / "scripts" / script, "check"],
+        env={"PATH": path_with(tmp_path / "bin", python)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert done.stdout == ""
+    assert message in done.stderr.splitlines()
+    assert not (checkout / ".venv-run").exists()
+
+
+def test_the_tool_sees_the_environment_of_the_caller(tmp_path: Path) -> None:
+    """The private environment is stood in for: its Python prints what it was given."""
+    checkout = checkout_of_scripts(tmp_path)
+    made = checkout / ".venv-run" / "bin"
+    made.mkdir(parents=True)
+    (made / "python").write_text('#!/bin/sh\npwd -P\nenv\nfor a in "$@"; do echo "arg=$a"; done\n')
+    (made / "python").chmod(0o755)
+    state = f"{checkout}\n{(ROOT / 'pyproject.toml').read_text(encoding='utf-8')}"
+    (made.parent / "complete").write_text(state, encoding="utf-8")
+    work = tmp_path / "work"
+    work.mkdir()
+    given = {"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": "/a:/b", "VIRTUAL_ENV": "/v", "PYTHONPATH": "/p"}
+    done = subprocess.run(
+        [checkout / "scripts" / "tfdoctor", "check", "--python", "a b"],
+        env=given,
+        cwd=work,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    lines = done.stdout.splitlines()
+    assert lines[0] == str(work.resolve())
+    arguments = [line for line in lines if line.startswith("arg=")]
+    assert arguments == ["arg=-I", f"arg={made}/tfdoctor", "arg=check", "arg=--python", "arg=a b"]
+    seen = dict(line.split("=", 1) for line in lines[1:] if not line.startswith("arg="))
+    assert {name: seen.get(name) for name in given} == given
+    assert set(seen) - set(given) <= {"PWD", "OLDPWD", "SHLVL", "_"}
+    assert done.stderr == ""
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_group_includes_its_groups() -> None:
+    groups = {"a": ["x>=1", "y"], "b": [{"include-group": "a"}, "y", "z"]}
+    assert script("dependency_group").requirements(groups, "b") == ["x>=1", "y", "z"]
+    with pytest.raises(KeyError):
+        script("dependency_group").requirements(groups, "c")

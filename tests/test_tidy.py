@@ -1,0 +1,280 @@
+"""The house is in order: what one file says of another is true.
+
+Exemptions are named lists, and an exemption that is no longer needed is a failure, too.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import typer.main
+
+import tfdoctor
+from tfdoctor.cli.main import app
+from tfdoctor.compat import Compat
+from tfdoctor.diagnose import diagnose
+from tfdoctor.explain import HEADINGS, catalogue, rule_entry
+from tfdoctor.findings import Cause, OutcomeKind
+from tfdoctor.rules import ALL_RULES
+from tfdoctor.survey import survey
+from tfdoctor.system import RecordedSystem
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from tfdoctor.rules.base import Rule
+
+ROOT = Path(__file__).resolve().parents[1]
+RULES = ROOT / "doctor" / "tfdoctor" / "rules"
+HOSTS = sorted(path.parent for path in (ROOT / "tests" / "hosts").glob("*/host.json"))
+NO_RULES = frozenset({"__init__.py", "base.py", "advice.py"})
+"""Modules of rules/ that hold what several rules share; so do those whose name begins with `_`."""
+
+LONGEST = 600
+LONG_MODULES = frozenset(
+    {
+        "doctor/tfdoctor/compat/loader.py",
+        "doctor/tfdoctor/compat/queries.py",
+        "doctor/tfdoctor/rules/advice.py",
+        "scripts/update_tensorflow.py",
+        "tests/hosts/make.py",
+        "tests/lab/situations.py",
+    }
+)
+"""Longer than a module should be."""
+
+FIRED_ELSEWHERE: dict[str, str] = {
+    **dict.fromkeys((f"TFD{number}" for number in (201, *range(203, 211))), "tests/rules/test_libraries.py"),
+    **dict.fromkeys((f"TFD{number}" for number in range(301, 313)), "tests/rules/test_python.py"),
+    "TFD115": "tests/rules/test_compute_fails.py",
+    **dict.fromkeys(("TFD901", "TFD902"), "tests/rules/test_own_data.py"),
+}
+"""Rules that no recorded machine fires → the test module that does."""
+
+by_code = pytest.mark.parametrize("rule", ALL_RULES, ids=lambda rule: rule.code)
+
+
+def tracked() -> list[Path]:
+    """Every file of the checkout that is or will be under version control."""
+    if shutil.which("git") is None or not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    listed = subprocess.run(
+        [shutil.which("git") or "", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    return [path for path in (ROOT / name for name in listed.split("\0") if name) if path.is_file()]
+
+
+def modules() -> list[Path]:
+    return [path for path in tracked() if path.suffix == ".py"]
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# ---------------------------------------------------------------- rules
+
+
+@by_code
+def test_code_name_and_file_agree(rule: Rule) -> None:
+    assert re.fullmatch(r"TFD[1-9]\d\d", rule.code)
+    module = sys.modules[rule.check.__module__]
+    assert module.__name__ == f"tfdoctor.rules.{rule.name.replace('-', '_')}"
+    assert module.RULE is rule
+
+
+@by_code
+def test_a_rule_is_documented(rule: Rule) -> None:
+    doc = sys.modules[rule.check.__module__].__doc__ or ""
+    headings = re.findall(r"^(\S[^\n]*)\n(-+)$", doc, re.MULTILINE)
+    assert [heading for heading, _ in headings] == list(HEADINGS)
+    assert all(len(heading) == len(line) for heading, line in headings)
+    entry = rule_entry(rule)
+    assert entry.summary.endswith(".")
+    assert not rule.title.endswith(".")
+    assert all(len(section.text) > 20 for section in entry.sections)
+
+
+@by_code
+def test_a_rule_names_causes_of_the_vocabulary(rule: Rule) -> None:
+    assert rule.causes
+    assert len(set(rule.causes)) == len(rule.causes)
+    assert all(isinstance(cause, Cause) for cause in rule.causes)
+
+
+def test_codes_and_names_are_unique_and_codes_in_order() -> None:
+    codes = [rule.code for rule in ALL_RULES]
+    assert codes == sorted(set(codes))
+    names = [rule.name for rule in ALL_RULES]
+    assert len(set(names)) == len(names)
+
+
+def test_every_file_of_rules_is_in_all_rules() -> None:
+    files = {p.stem for p in RULES.glob("*.py") if p.name not in NO_RULES and not p.stem.startswith("_")}
+    assert files == {rule.name.replace("-", "_") for rule in ALL_RULES}
+
+
+@functools.cache
+def outcomes_of_hosts() -> dict[str, dict[OutcomeKind, list[str]]]:
+    """code → outcome → the recorded machines on which the rule ended so."""
+    compat = Compat.load()
+    seen: dict[str, dict[OutcomeKind, list[str]]] = {rule.code: {} for rule in ALL_RULES}
+    for host in HOSTS:
+        report = diagnose(survey(RecordedSystem(host), compat), compat)
+        for outcome in report.outcomes:
+            seen[outcome.code].setdefault(outcome.kind, []).append(host.name)
+    return seen
+
+
+@pytest.mark.skipif(not HOSTS, reason="no recorded machines")
+@by_code
+def test_something_fires_the_rule_and_something_does_not(rule: Rule) -> None:
+    seen = outcomes_of_hosts()[rule.code]
+    assert OutcomeKind.CRASHED not in seen
+    fired = seen.get(OutcomeKind.FOUND, [])
+    elsewhere = FIRED_ELSEWHERE.get(rule.code)
+    if elsewhere is not None:
+        assert not fired, f"stale exemption: {fired[0]} fires {rule.code}"
+        named = f"{rule.name.replace('-', '_')}.RULE"
+        assert named in (ROOT / elsewhere).read_text(encoding="utf-8"), f"stale exemption of {rule.code}"
+    else:
+        assert fired, f"no recorded machine fires {rule.code}"
+    assert seen.get(OutcomeKind.CLEAN) or seen.get(OutcomeKind.NOT_APPLICABLE)
+
+
+def test_exemptions_are_of_rules() -> None:
+    assert set(FIRED_ELSEWHERE) <= {rule.code for rule in ALL_RULES}
+
+
+# ---------------------------------------------------------------- pages
+
+
+def test_the_page_of_rules_is_fresh() -> None:
+    page = script("generate_docs").page(catalogue())
+    assert (ROOT / "docs" / "rules.md").read_text(encoding="utf-8") == page, (
+        "stale: run python scripts/generate_docs.py"
+    )
+
+
+def test_the_changelog_has_this_version() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    versions = re.findall(r"^## \[?(\d+\.\d+\.\d+)\]?", text, re.MULTILINE)
+    assert tfdoctor.__version__ in versions
+
+
+PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_links_lead_somewhere(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+        assert "://" in target or (ROOT / target).exists(), target
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_files_that_a_page_names_exist(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    named = re.findall(r"`((?:doctor|compat|docs|tests|scripts|\.ci)/[\w./-]*[\w/])`", text)
+    missing = [path for path in named if not (ROOT / path).exists()]
+    assert not missing
+
+
+def commands_in(text: str) -> list[list[str]]:
+    """`tfdoctor …` and `scripts/…` lines, from code blocks and code spans, taken apart at spaces."""
+    code = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    lines = [line.strip() for block in code for line in block.splitlines()]
+    spans = re.findall(r"(?<!`)`([^`\n]+)`(?!`)", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
+    found = []
+    for line in [*lines, *spans]:
+        match = re.match(r"(?:\$ |Next: )?((?:\./)?scripts/\S+|tfdoctor)(?=\s|$)([^#|>]*)", line)
+        if match and not re.match(r" \d", match[2]):  # "tfdoctor 0.1.0 …" is output
+            found.append([match[1], *match[2].split()])
+    return found
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_commands_that_a_page_names_exist(name: str) -> None:
+    found = commands_in((ROOT / name).read_text(encoding="utf-8"))
+    group: Any = typer.main.get_command(app)
+    for program, *args in found:
+        if program.endswith("tfdoctor"):
+            words = [arg for arg in args if not arg.startswith("-")]
+            if not words:
+                continue
+            assert words[0] in group.commands, f"{program} {' '.join(args)}"
+            known = {o for param in group.commands[words[0]].params for o in param.opts}
+            options = {arg.partition("=")[0] for arg in args if arg.startswith("-")} - {"--help"}
+            assert options <= known, f"{program} {' '.join(args)}"
+        if "/" in program:
+            assert (ROOT / program).is_file(), program
+
+
+def test_the_readme_shows_the_two_commands() -> None:
+    found = [" ".join(words) for words in commands_in((ROOT / "README.md").read_text(encoding="utf-8"))]
+    assert "./scripts/tfdoctor check" in found
+    assert "./scripts/test" in found
+
+
+# ---------------------------------------------------------------- files
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    silent = []
+    for path in modules():
+        text = path.read_text(encoding="utf-8")
+        # The payload starts with a comment: other interpreters read it, none of them its docstring.
+        commented = path.parent.name == "payload" and text.startswith("# ")
+        if text and not commented and not ast.get_docstring(ast.parse(text)):
+            silent.append(relative(path))
+    assert not silent
+
+
+def test_modules_are_short() -> None:
+    lengths = {relative(path): len(path.read_text(encoding="utf-8").splitlines()) for path in modules()}
+    long = {name for name, length in lengths.items() if length > LONGEST}
+    assert long <= LONG_MODULES, "split it"
+    assert long >= LONG_MODULES, "stale exemption"
+
+
+HOME = re.compile(
+    r"(?:/home/|/Users/)(?!user\b|USER\b|me\b|x\b|<)\w|(?<![\w.}])/r[o]ot/\w|/w[o]rk/(?:main|shared)\b"
+)
+REGISTRY = re.compile(
+    r"(?i)\b(?:py[p]i\.org|pythonh[o]sted\.org|(?:[\w-]+\.)+(?:jfrog\.io|pkg\.dev)|artifactory|devpi)\b"
+)
+MAY_NAME = frozenset({"tests/test_tidy.py"})
+"""The test that looks for such names itself."""
+
+
+def test_no_machine_and_no_registry_in_any_file() -> None:
+    found = []
+    for path in tracked():
+        if relative(path) in MAY_NAME or relative(path).startswith("tests/hosts/"):
+            continue
+        text = path.read_bytes().decode("utf-8", "replace")
+        for pattern in (HOME, REGISTRY):
+            found += [f"{relative(path)}: {match[0]}" for match in pattern.finditer(text)]
+    assert not found
