@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -15,7 +17,9 @@ from tfdoctor.survey import survey
 from tfdoctor.system import LiveSystem, RecordedSystem
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+    from types import FrameType
 
     from tfdoctor.findings import Observation, Report
     from tfdoctor.system import System
@@ -40,16 +44,17 @@ def check(
         raise UsageError("--deep runs TensorFlow here; it cannot be run on a recorded machine (--facts).")
     system: System = LiveSystem() if facts is None else RecordedSystem(facts)
     compat = Compat.load()
-    seen = survey(system, compat, requested_python=python, timeout=timeout)
     observed: Observation | None = None
-    interpreter, tensorflow = value_of(seen.python), value_of(seen.tensorflow)
-    if deep and interpreter is not None and tensorflow is not None:
-        from tfdoctor.observe import observe
+    with stopping(system):
+        seen = survey(system, compat, requested_python=python, timeout=timeout)
+        interpreter, tensorflow = value_of(seen.python), value_of(seen.tensorflow)
+        if deep and interpreter is not None and tensorflow is not None:
+            from tfdoctor.observe import observe
 
-        build = build_of(tensorflow, compat)
-        wanted = {*build.required, *build.driver_libraries}
-        _progress("Running TensorFlow in a child process; this takes some seconds …", quiet=quiet)
-        observed = observe(system, interpreter.executable, wanted, timeout=max(timeout, DEEP_TIMEOUT))
+            build = build_of(tensorflow, compat)
+            wanted = {*build.required, *build.driver_libraries}
+            _progress("Running TensorFlow in a child process; this takes some seconds …", quiet=quiet)
+            observed = observe(system, interpreter.executable, wanted, timeout=max(timeout, DEEP_TIMEOUT))
     report = diagnose(seen, compat, observed)
     if as_json:
         from tfdoctor.render.json import report_json, write_json
@@ -60,6 +65,33 @@ def check(
 
         print_report(report, verbose=verbose, quiet=quiet)
     return exit_status(report, fail_on)
+
+
+@contextlib.contextmanager
+def stopping(system: System) -> Iterator[None]:
+    """Ctrl-C ends everything that `system` runs, and then the block, whatever code it meets.
+
+    CPython drops a KeyboardInterrupt that is raised within one of its own callbacks: without this such a Ctrl-C
+    would be lost, and the probes run on to their deadlines.
+    """
+    seen: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        seen.append(number)
+        system.stop()
+        signal.default_int_handler(number, frame)
+
+    try:
+        before = signal.signal(signal.SIGINT, interrupt)
+    except ValueError:  # not in the main thread: signals are somebody else's
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if seen:
+        raise KeyboardInterrupt
 
 
 def _progress(text: str, *, quiet: bool) -> None:

@@ -230,6 +230,8 @@ def run() -> NoReturn:
     try:
         code = app(standalone_mode=False)
         status = code if isinstance(code, int) else 0
+        if status == ExitCode.INTERRUPTED:  # Typer turns a KeyboardInterrupt into this status
+            _say("Interrupted.")
         sys.stdout.flush()
     except typer.Exit as end:
         status = end.exit_code
