@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 from tfdoctor.compat import Compat
@@ -81,11 +82,13 @@ def stopping(system: System) -> Iterator[None]:
         system.stop()
         signal.default_int_handler(number, frame)
 
-    try:
-        before = signal.signal(signal.SIGINT, interrupt)
-    except ValueError:  # not in the main thread: signals are somebody else's
+    ours = threading.current_thread() is threading.main_thread()
+    if (
+        not ours or signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    ):  # somebody else's, or ignored on purpose
         yield
         return
+    before = signal.signal(signal.SIGINT, interrupt)
     try:
         yield
     finally:
