@@ -41,15 +41,3 @@ class UsageError(Error):
 
     exit_code = ExitCode.USAGE
     kind = "usage"
-
-
-class DataError(Error):
-    """A data file of tfdoctor's own is damaged or missing: reinstalling mends it."""
-
-    kind = "data"
-
-
-class TimeLimitError(Error):
-    """Something did not answer within the time allowed and nothing useful is known without it."""
-
-    kind = "timeout"

@@ -21,12 +21,13 @@ from tfdoctor.facts import (
 from tfdoctor.findings import Evidence, Remedy
 from tfdoctor.predict import driver_gate, driver_missing_cause
 from tfdoctor.rules import advice
-from tfdoctor.rules.base import CouldNotCheck, NotApplicable, seen
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, seen, unanswered
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Gpu
     from tfdoctor.facts import PciGpu
     from tfdoctor.findings import Cause
+    from tfdoctor.predict import Build
     from tfdoctor.rules.base import Context
 
 LAST_BRANCHES = (("3.0", "390", "391"), ("5.0", "470", "495"), ("7.5", "580", "590"))
@@ -295,3 +296,19 @@ def without_folder(context: Context, word: str) -> str | None:
     if len(kept) == len(entries):
         return None
     return f"export LD_LIBRARY_PATH={advice.quote(':'.join(kept))}" if kept else "unset LD_LIBRARY_PATH"
+
+
+def build_and_cards(context: Context) -> tuple[Build, list[CudaDevice]] | NotApplicable | CouldNotCheck:
+    """This CUDA build and the cards whose compute capability is known; else why they cannot be compared."""
+    refused = unanswered(context.facts.tensorflow, "TensorFlow")
+    if refused is not None:
+        return refused
+    build = context.build
+    if build is None or build.gpu is False or build.rocm:
+        return NotApplicable("this TensorFlow has no CUDA code")
+    devices = [d for d in known_devices(context) if d.compute_capability]
+    if not devices:
+        if isinstance(context.facts.driver.cuda, Unknown):
+            return CouldNotCheck("the compute capability is not known: the driver did not answer")
+        return NotApplicable("no card whose compute capability is known")
+    return build, devices

@@ -22,10 +22,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.facts import Unknown
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.rules import _driver, advice
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
+from tfdoctor.rules.base import Context, Result, Rule
 from tfdoctor.rules.gpu_too_old import cudnn_in_use
 
 if TYPE_CHECKING:
@@ -38,17 +37,10 @@ CACHE_BYTES = 4294967296
 
 
 def check(context: Context) -> Result:
-    refused = unanswered(context.facts.tensorflow, "TensorFlow")
-    if refused is not None:
-        return refused
-    build = context.build
-    if build is None or build.gpu is False or build.rocm:
-        return NotApplicable("this TensorFlow has no CUDA code")
-    devices = [d for d in _driver.known_devices(context) if d.compute_capability]
-    if not devices:
-        if isinstance(context.facts.driver.cuda, Unknown):
-            return CouldNotCheck("the compute capability is not known: the driver did not answer")
-        return NotApplicable("no card whose compute capability is known")
+    asked = _driver.build_and_cards(context)
+    if not isinstance(asked, tuple):
+        return asked
+    build, devices = asked
     findings = []
     for capability in dict.fromkeys(d.compute_capability or "" for d in devices):
         alike = [d for d in devices if d.compute_capability == capability]

@@ -24,11 +24,10 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.facts import Unknown
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import registered_devices
 from tfdoctor.rules import _driver, advice
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
+from tfdoctor.rules.base import Context, Result, Rule
 
 if TYPE_CHECKING:
     from tfdoctor.facts import CudaDevice
@@ -36,17 +35,10 @@ if TYPE_CHECKING:
 
 
 def check(context: Context) -> Result:
-    refused = unanswered(context.facts.tensorflow, "TensorFlow")
-    if refused is not None:
-        return refused
-    build = context.build
-    if build is None or build.gpu is False or build.rocm:
-        return NotApplicable("this TensorFlow has no CUDA code")
-    devices = [d for d in _driver.known_devices(context) if d.compute_capability]
-    if not devices:
-        if isinstance(context.facts.driver.cuda, Unknown):
-            return CouldNotCheck("the compute capability is not known: the driver did not answer")
-        return NotApplicable("no card whose compute capability is known")
+    asked = _driver.build_and_cards(context)
+    if not isinstance(asked, tuple):
+        return asked
+    build, devices = asked
     findings = _below_floor(context, build, devices)
     rest = [d for d in devices if versions.at_least(d.compute_capability or "0", build.floor)]
     findings += _without_code(context, build, rest)
