@@ -37,6 +37,8 @@ FOLLOWS: dict[Cause, frozenset[Cause]] = {
     Cause.LIBS_NOT_ON_PATH: frozenset({Cause.CUDNN_MISSING, Cause.LIBS_TRANSITIVE}),
 }
 """Root cause → causes whose findings merely follow from it, or are mended with it."""
+BESIDE = frozenset({"TFD402", "TFD403", "TFD404", "TFD405", "TFD406"})
+"""Rules about what this machine's containers could have: never the reason of what this Python meets."""
 
 
 def diagnose(
@@ -69,6 +71,7 @@ def diagnose(
 
 def _root(findings: Sequence[Finding], prediction: Prediction) -> Finding | None:
     """The finding that names the prediction's cause; where all is predicted well, the first error."""
+    findings = [finding for finding in findings if finding.code not in BESIDE]
     if prediction.gpu_registered is False:
         same = [f for f in findings if f.cause is prediction.cause]
         errors = [f for f in same if f.severity is Severity.ERROR]

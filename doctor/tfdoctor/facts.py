@@ -7,7 +7,10 @@ The three are never confused: a rule that meets an `Unknown` ends in "could not 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar, Union
+from typing import TYPE_CHECKING, Generic, TypeVar, Union
+
+if TYPE_CHECKING:
+    from tfdoctor.facts_containers import ContainerFacts
 
 T = TypeVar("T")
 
@@ -101,11 +104,56 @@ class DeviceNodes:
     names: tuple[str, ...]
 
 
+NOTEBOOK = "a notebook's kernel"
+"""The `command` of a Jupyter notebook's kernel."""
+
+
 @dataclass(frozen=True, slots=True)
 class SmiProcess:
+    """A process on a card, as nvidia-smi lists it; who it is, as /proc says."""
+
     pid: int | None
     name: str | None
     used_mib: int | None
+    kind: str | None = None
+    """"C" (computes), "G" (draws), "C+G"."""
+    user: str | None = None
+    """Whose it is; the number where it has no name here."""
+    own: bool | None = None
+    """Whether it is this user's."""
+    state: str | None = None
+    """"gone": no such process here (another container's, or the driver has not noticed yet); "zombie"."""
+    command: str = ""
+    """Its command line, where this user may read it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CardHealth:
+    """What nvidia-smi says of a card's condition. None and empty: not shown, or not supported by it."""
+
+    persistence: bool | None = None
+    ecc: bool | None = None
+    uncorrected: int | None = None
+    """Memory errors that could not be corrected, since the driver was loaded."""
+    uncorrected_ever: int | None = None
+    retirement_pending: bool | None = None
+    remap_pending: bool | None = None
+    remap_failure: bool | None = None
+    recovery: str | None = None
+    """What the driver asks for: "Reset", "Reboot", "Drain and Reset"; None where nothing."""
+    slowdowns: tuple[str, ...] = ()
+    """Active reasons for low clocks: "hw_thermal_slowdown", "sw_power_cap", …"""
+    temperature: int | None = None
+    """In degrees Celsius."""
+    power_limit: float | None = None
+    """The limit that is set, in watts."""
+    power_default: float | None = None
+    virtualization: str | None = None
+    """"VGPU", "Pass-Through"."""
+    licence: str | None = None
+    """A virtual GPU's: "Licensed (Expiry: …)", "Unlicensed"."""
+    display: bool | None = None
+    """Whether a screen hangs on it or a desktop uses it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +170,7 @@ class SmiGpu:
     mig: bool | None
     mig_instances: int = 0
     processes: tuple[SmiProcess, ...] = ()
+    health: CardHealth | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +227,8 @@ class CudaDriver:
     """How the child ended where it did not answer: "signal 11"."""
     closed_nodes: tuple[str, ...] = ()
     """Device nodes /dev/nvidia… that this user may not open for reading and writing."""
+    refused_nodes: tuple[str, ...] = ()
+    """Nodes whose mode lets this user in, and which the kernel refuses all the same (EPERM): a cgroup's rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +274,78 @@ class DriverFacts:
     """WSL's /dev/dxg is there."""
     driver_files: tuple[str, ...] = ()
     """Every libcuda.so* found in the usual folders, wherever the loader looks."""
+
+
+# ---------------------------------------------------------------- the kernel around the driver
+
+
+@dataclass(frozen=True, slots=True)
+class KernelEvent:
+    """Something that the kernel's log says, since the last start, of a card or its driver."""
+
+    kind: str
+    """A kind of probes/parse/kernel_log.py: "xid", "api-mismatch", "init-failed", "unsigned", …"""
+    text: str
+    """A line of it: an Xid's last one, else the first."""
+    xid: int | None = None
+    pci_bus_id: str | None = None
+    process: str = ""
+    """"python3 (1234)", where the line names it."""
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class DkmsModule:
+    """A driver's sources that DKMS has, and the kernels that it has built them for."""
+
+    name: str
+    version: str
+    kernels: tuple[str, ...]
+    failed: str = ""
+    """The log of a build that did not end."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleFiles:
+    """NVIDIA's kernel module on the disk, looked for where it is not loaded."""
+
+    running: tuple[str, ...]
+    """The files for the kernel that runs."""
+    other_kernels: tuple[str, ...]
+    """The other installed kernels that have one."""
+    headers: bool
+    """Whether the running kernel's headers are there to build against."""
+    dkms: tuple[DkmsModule, ...] = ()
+    signed: bool | None = None
+    """Whether the file for the running kernel carries a signature; None where it was not looked at."""
+    blocked: tuple[tuple[str, str], ...] = ()
+    """(file, line) of modprobe's configuration that keeps the module from being loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriverPackage:
+    """An installed package that brings libcuda or NVIDIA's kernel module."""
+
+    name: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFacts:
+    """The operating system around the driver, as probes/kernel.py saw it."""
+
+    log: Fact[tuple[KernelEvent, ...]] = Unknown("not looked at")
+    modules: Fact[ModuleFiles] = Unknown("not looked at")
+    secure_boot: Fact[bool] = Unknown("not looked at")
+    packages: Fact[tuple[DriverPackage, ...]] = Unknown("not looked at")
+    runfile: Fact[str] = Unknown("not looked at")
+    """The version that NVIDIA's own installer (the .run file) left here."""
+    prime: Fact[str] = Unknown("not looked at")
+    """Ubuntu's choice of a laptop's card: "on", "on-demand", "off"."""
+    lost_cards: tuple[str, ...] = ()
+    """PCI addresses of cards that answer with all ones: switched off, or fallen off the bus."""
+    links: Fact[dict[str, str]] = Unknown("not looked at")
+    """How each pair of cards is joined, where there are several: "GPU0-GPU1" → "NV12", "PHB", "SYS"."""
 
 
 # ---------------------------------------------------------------- the target Python
@@ -425,5 +548,7 @@ class Facts:
     toolkits: tuple[CudaToolkit, ...]
     nvcc: Fact[str]
     """The release that `nvcc --version` prints."""
+    containers: Fact[ContainerFacts] = Absent("container engines", "nobody looked for them")
     seconds: dict[str, float] = field(default_factory=dict)
     """How long each probe took."""
+    kernel: KernelFacts = field(default_factory=KernelFacts)

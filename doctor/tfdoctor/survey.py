@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from concurrent.futures import Future
@@ -9,9 +10,9 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfdoctor.errors import Error
-from tfdoctor.facts import Absent, DriverFacts, Facts, Unknown, value_of
+from tfdoctor.facts import Absent, DriverFacts, Facts, KernelFacts, Unknown, value_of
 from tfdoctor.predict import build_of, dlopen_caller, opened_sonames
-from tfdoctor.probes import driver, environment, loading, machine, python, toolkits
+from tfdoctor.probes import containers, driver, environment, kernel, loading, machine, python, toolkits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,15 +96,24 @@ def _survey(system: System, compat: Compat, requested_python: str | None, timeou
             ask_driver(libnvml="-", unset=("CUDA_VISIBLE_DEVICES",), variant="unhidden") if hidden else None
         ),
     )
-    smi = start("nvidia-smi", lambda: driver.probe_smi(system, timeout=limit / 2))
+    computer = machine.probe(system)
+    smi = start("nvidia-smi", lambda: driver.probe_smi(system, timeout=limit / 2, machine=computer))
     pci = start("pci", lambda: driver.probe_pci(system))
+    around = start(
+        "kernel",
+        lambda: kernel.probe(system, computer, lambda: value(pci, "the PCI bus", _itself), timeout=limit / 4),
+    )
+    links = start(
+        "links",
+        lambda: kernel.probe_links(system, value(pci, "the PCI bus", _itself), timeout=limit / 2),
+    )
     kernel_module = start("kernel module", lambda: driver.probe_kernel_module(system))
     modules = start("modules", lambda: driver.probe_modules(system))
     nodes = start("nodes", lambda: driver.probe_nodes(system))
     files = start("driver files", lambda: driver.probe_driver_files(system))
     kits = start("toolkits", lambda: toolkits.probe(system))
     nvcc = start("nvcc", lambda: toolkits.probe_nvcc(system, timeout=limit / 2))
-    computer = machine.probe(system)
+    engines = start("containers", lambda: containers.probe(system, timeout=min(3.0, limit / 2)))
 
     python_fact, tensorflow_fact = value(target, "the target Python", lambda unknown: (unknown, unknown))
     followed = start(
@@ -133,12 +143,21 @@ def _survey(system: System, compat: Compat, requested_python: str | None, timeou
         loader=loader_fact,
         toolkits=value(kits, "CUDA toolkits", lambda _: ()),
         nvcc=value(nvcc, "nvcc", _itself),
+        containers=value(engines, "container engines", _itself),
+        kernel=dataclasses.replace(
+            value(around, "the kernel", _nothing_of_kernel),
+            links=value(links, "how the cards are joined", _itself),
+        ),
         seconds=dict(sorted(probes.seconds.items())),
     )
 
 
 def _itself(unknown: Unknown) -> Unknown:
     return unknown
+
+
+def _nothing_of_kernel(unknown: Unknown) -> KernelFacts:
+    return KernelFacts(unknown, unknown, unknown, unknown, unknown, unknown)
 
 
 def _loader(

@@ -14,6 +14,7 @@ import json
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -375,6 +376,10 @@ def _answers(machine: Machine) -> None:
         ],
     }  # fmt: skip
     machine.which["nvidia-smi"] = "/usr/bin/nvidia-smi"
+    if len(cards) == 2:
+        machine.commands["nvidia-smi topo -m"] = {
+            "stdout": "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tPIX\t0-15\nGPU1\tPIX\t X \t0-15\n"
+        }
     machine.commands["nvidia-smi -q -x"] = {"stdout": smi_xml(machine)}
 
 
@@ -1030,6 +1035,19 @@ def shadowed() -> Machine:
     machine = healthy()
     machine.target["shadow"] = "/srv/project/tensorflow.py"
     return machine
+
+
+def _scenes() -> None:
+    """Machines that stand in modules of their own, by topic."""
+    sys.path.insert(0, str(HERE))
+    import scenes_engine
+    import scenes_kernel
+
+    scenes_engine.register(host, healthy)
+    scenes_kernel.register(SimpleNamespace(**globals()))
+
+
+_scenes()
 
 
 # ---------------------------------------------------------------- writing

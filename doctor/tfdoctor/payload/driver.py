@@ -9,8 +9,10 @@ if sys.path:
     sys.path.pop(0)
 
 import ctypes  # noqa: E402
+import errno  # noqa: E402
 import json  # noqa: E402
 import os  # noqa: E402
+import re  # noqa: E402
 
 MARKER = "tfdoctor-payload:"
 TOTAL_LIMIT = 256  # devices: more would be garbage from a broken library
@@ -108,6 +110,28 @@ def closed_nodes():
     return [path for path in paths if not os.path.isdir(path) and not os.access(path, os.R_OK | os.W_OK)][:32]
 
 
+def refused_nodes(closed):
+    """Nodes that this user may open by their mode and that the kernel refuses all the same (EPERM): a cgroup.
+
+    Asked only where cuInit has failed, which tried to open them itself.
+    """
+    refused = []
+    try:
+        names = sorted(os.listdir("/dev"))
+    except OSError:
+        return []
+    for name in names:
+        path = "/dev/" + name
+        if not re.match(r"nvidia(\d+|ctl|-uvm)$", name) or path in closed:
+            continue
+        try:
+            os.close(os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0)))
+        except OSError as error:
+            if error.errno == errno.EPERM:
+                refused.append(path)
+    return refused[:32]
+
+
 def cuda(name):
     answer = {"loaded": False, "error": "", "devices": [], "closed_nodes": closed_nodes()}
     library, answer["error"] = load(name)
@@ -131,6 +155,7 @@ def cuda(name):
     if query is not None and not query(ctypes.byref(version)):
         answer["version"] = version.value
     if result:
+        answer["refused_nodes"] = refused_nodes(answer["closed_nodes"])
         return answer
     count = ctypes.c_int(0)
     query = function(library, "cuDeviceGetCount")

@@ -6,6 +6,7 @@ environment, because that is the loader and those are the search paths that Tens
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -28,15 +29,18 @@ from tfdoctor.facts import (
 )
 from tfdoctor.probes.parse.proc_version import parse_proc_version
 from tfdoctor.probes.parse.smi_failure import parse_smi_failure
+from tfdoctor.probes.parse.smi_health import parse_smi_health
 from tfdoctor.probes.parse.smi_table import parse_smi_table
 from tfdoctor.probes.parse.smi_xml import parse_smi_xml
 from tfdoctor.probes.payload import run_payload
+from tfdoctor.probes.processes import identify
 from tfdoctor.redact import clean, clean_line
 from tfdoctor.system.result import Failure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tfdoctor.facts import MachineFacts
     from tfdoctor.system import CommandResult, System
 
 NVIDIA_VENDOR = "0x10de"
@@ -181,8 +185,10 @@ def _line(system: System, path: str) -> str | None:
 # ---------------------------------------------------------------- nvidia-smi
 
 
-def probe_smi(system: System, *, timeout: float) -> Fact[SmiFacts | SmiFailure]:
-    """nvidia-smi's XML; its table where it knows no XML."""
+def probe_smi(
+    system: System, *, timeout: float, machine: MachineFacts | None = None
+) -> Fact[SmiFacts | SmiFailure]:
+    """nvidia-smi's XML; its table where it knows no XML. `machine` tells whose the process numbers are."""
     command = system.which("nvidia-smi")
     if command is None and system.exists("/usr/lib/wsl/lib/nvidia-smi"):
         command = "/usr/lib/wsl/lib/nvidia-smi"
@@ -192,7 +198,8 @@ def probe_smi(system: System, *, timeout: float) -> Fact[SmiFacts | SmiFailure]:
     if result.ok and "<nvidia_smi_log" in result.stdout:
         xml = parse_smi_xml(result.stdout)
         if xml.driver_version is not None or xml.gpus:
-            return Known(_from_xml(xml), "nvidia-smi -q -x")
+            smi = _with_health(system, _from_xml(xml), result.stdout, machine)
+            return Known(smi, "nvidia-smi -q -x")
     if result.failure is Failure.TIMEOUT:
         return Known(SmiFailure("timeout", f"nvidia-smi {result.why()}", None), "nvidia-smi -q -x")
     if result.ok:
@@ -235,6 +242,22 @@ def _from_xml(xml: Any) -> SmiFacts:
             )
             for gpu in xml.gpus
         ),
+    )
+
+
+def _with_health(system: System, smi: SmiFacts, report: str, machine: MachineFacts | None) -> SmiFacts:
+    """The same with each card's condition, and who is on it. WSL's process numbers are Windows' own."""
+    elsewhere = machine is not None and bool(machine.container or machine.wsl)
+    said = parse_smi_health(report)
+    return dataclasses.replace(
+        smi,
+        gpus=tuple(
+            dataclasses.replace(
+                gpu, health=health, processes=identify(system, processes, container=elsewhere)
+            )
+            for gpu, (health, processes) in zip(smi.gpus, said, strict=False)
+        )
+        + smi.gpus[len(said) :],
     )
 
 
@@ -316,6 +339,7 @@ def _cuda(answer: Mapping[str, Any], result: CommandResult, source: str) -> Fact
             count=_int(raw, "count"),
             devices=tuple(_device(device) for device in raw.get("devices", ()) if isinstance(device, dict)),
             closed_nodes=tuple(clean_line(str(node)) for node in raw.get("closed_nodes") or ()),
+            refused_nodes=tuple(clean_line(str(node)) for node in raw.get("refused_nodes") or ()),
         ),
         source,
     )

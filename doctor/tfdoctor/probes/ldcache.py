@@ -14,6 +14,8 @@ TAG_GLIBC_HWCAPS = 1
 FLAGS = {62: 0x0303, 183: 0x0A03, 21: 0x0503, 22: 0x0403, 243: 0x1003}
 """ELF e_machine → the flags of its 64-bit libraries."""
 MAX_ENTRIES = 1 << 20
+GROWTH = 4
+"""Bytes of names for each byte of the cache, at most: in a damaged one all entries may share one long name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ def parse_ldcache(content: bytes, machine: int = 62) -> tuple[CacheEntry, ...]:
     _, count, _, _, extension = HEADER.unpack_from(content, start)
     hwcaps = _hwcap_names(content, start, extension)
     entries: list[CacheEntry] = []
+    room = GROWTH * len(content)
     for index in range(min(count, MAX_ENTRIES)):
         at = start + HEADER.size + index * ENTRY.size
         if at + ENTRY.size > len(content):
@@ -50,7 +53,11 @@ def parse_ldcache(content: bytes, machine: int = 62) -> tuple[CacheEntry, ...]:
             kind = hwcaps[number] if number < len(hwcaps) else "unknown"
         elif hwcap:
             kind = "legacy"
-        entries.append(CacheEntry(_text(content, start + key), _text(content, start + value), kind))
+        entry = CacheEntry(_text(content, start + key), _text(content, start + value), kind)
+        room -= len(entry.soname) + len(entry.path)
+        if room < 0:
+            break
+        entries.append(entry)
     return tuple(entries)
 
 

@@ -51,7 +51,7 @@ def parse_answer(text: str) -> dict[str, Any]:
             continue
         try:
             part = json.loads(line[len(MARKER) :])
-        except ValueError:
+        except (ValueError, RecursionError):  # the latter of "[[[[…"
             continue
         if isinstance(part, dict):
             answer.update(part)

@@ -247,6 +247,10 @@ def node_trouble(context: Context) -> list[str]:
     if answer.init in (0, 34, 35, 36, 802, 803, 804):
         return []
     trouble = [f"{node} may not be opened by this user" for node in answer.closed_nodes]
+    trouble += [
+        f"{node} is refused by the kernel, although its mode lets this user in"
+        for node in answer.refused_nodes
+    ]
     nodes = facts.driver.nodes
     if isinstance(nodes, Unknown):
         return trouble

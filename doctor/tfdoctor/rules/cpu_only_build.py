@@ -106,6 +106,18 @@ def _evidence(context: Context, tensorflow: TensorFlowFacts) -> list[Evidence]:
 
 def _remedies(context: Context, build: Build, tensorflow: TensorFlowFacts) -> list[Remedy]:
     machine, python = context.facts.machine, context.python
+    if machine.jetson:
+        return [
+            Remedy(
+                "On a Jetson, TensorFlow for the GPU comes from NVIDIA, built for the version of JetPack; the first "
+                'command shows that version. NVIDIA\'s guide is called "Installing TensorFlow for Jetson Platform". '
+                "Its container images for Jetson are the other way.",
+                (
+                    "cat /etc/nv_tegra_release",
+                    advice.pip_uninstall(context, [tensorflow.distribution or "tensorflow"]),
+                ),
+            )
+        ]
     if machine.system == "Darwin" or machine.machine.lower() in {"aarch64", "arm64"}:
         return [Remedy("On this machine TensorFlow uses the CPU: there is no CUDA wheel to change to.")]
     if tensorflow.conda_build and python is not None and python.conda_prefix is not None:

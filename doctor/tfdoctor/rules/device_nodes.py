@@ -8,12 +8,13 @@ were broken or no card there.
 
 How it is seen
 --------------
-The names in /dev, and whether the child process that asks the driver may open them for reading and writing;
-nothing is opened for the look.
+The names in /dev, and whether the child process that asks the driver may open them for reading and writing.
+Where cuInit has failed, it also tries: a node whose mode lets this user in and that the kernel refuses (EPERM) is
+forbidden by a cgroup, as batch systems (Slurm) and container engines do it.
 
 What to do
 ----------
-Have the nodes made by nvidia-modprobe; join the group that owns them.
+Have the nodes made by nvidia-modprobe; join the group that owns them; ask the batch system for a GPU.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ def check(context: Context) -> Result:
     if not trouble or state.cause is None:
         return ()
     closed = state.answer.closed_nodes if state.answer is not None else ()
+    refused_nodes = state.answer.refused_nodes if state.answer is not None and not closed else ()
     names = value_of(driver.nodes)
     evidence = [Evidence("/dev", line) for line in trouble]
     evidence.append(Evidence("/dev", f"there: {', '.join(names.names) if names is not None else 'none'}"))
@@ -57,11 +59,45 @@ def check(context: Context) -> Result:
             Severity.ERROR,
             f"NVIDIA's kernel module is loaded, and {'; '.join(trouble)}. The driver needs these nodes to "
             "reach the card.",
-            title="This user may not open the card's device nodes"
-            if closed
-            else "Device nodes of the card are missing",
+            title=_title(context, closed, refused_nodes),
             evidence=evidence,
-            remedies=_remedies(context, closed),
+            remedies=_refused(context) if refused_nodes else _remedies(context, closed),
+        )
+    ]
+
+
+def _title(context: Context, closed: tuple[str, ...], refused: tuple[str, ...]) -> str:
+    if closed:
+        return "This user may not open the card's device nodes"
+    if not refused:
+        return "Device nodes of the card are missing"
+    if context.facts.environment.scheduler == "slurm":
+        return "This job was given no GPU: its cgroup refuses the card"
+    return "The kernel refuses the card to this process: a cgroup forbids it"
+
+
+def _refused(context: Context) -> list[Remedy]:
+    """Remedies where the mode of the nodes is right and a cgroup forbids them."""
+    scheduler = context.facts.environment.scheduler
+    if scheduler == "slurm":
+        return [
+            Remedy(
+                "Ask Slurm for a GPU when the job is started.",
+                ("srun --gres=gpu:1 --pty nvidia-smi", "scontrol show job $SLURM_JOB_ID"),
+            )
+        ]
+    if context.facts.machine.container:
+        return [
+            Remedy(
+                "Start the container anew with GPUs (Docker: `--gpus all`; nodes that were mounted alone are "
+                "refused by its cgroup)."
+            )
+        ]
+    return [
+        Remedy(
+            "See which unit or job this process belongs to; its DevicePolicy or DeviceAllow (systemd), or its job's "
+            "resources, leave the card out.",
+            ("cat /proc/self/cgroup",),
         )
     ]
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.facts import Absent, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules import _driver, advice
+from tfdoctor.rules import _driver, _kernel, advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 
 if TYPE_CHECKING:
@@ -49,6 +49,9 @@ def check(context: Context) -> Result:
         return NotApplicable("the driver's answer has a name of its own")
     if _driver.node_trouble(context):
         return NotApplicable("device nodes are missing or closed, which TFD113 explains")
+    known = _kernel.explained(context)
+    if known:
+        return NotApplicable(f"NVIDIA's kernel module does not run, for a reason that {known} explains")
     title, explanation, remedies = _crashed(context, state.answer) or _failed(context, state.answer)
     source = getattr(context.facts.driver.cuda, "source", "libcuda.so.1")
     evidence = [
@@ -160,6 +163,9 @@ def _unknown(context: Context, answer: CudaDriver) -> Said:
                 ),
             ],
         )
+    logged = _kernel.logged(context)
+    if logged is not None:
+        return logged
     if context.facts.machine.container or context.facts.machine.wsl:
         restart = Remedy(
             "In Windows' PowerShell, then open the distribution again:",

@@ -8,8 +8,9 @@ initialised. In the compute mode Exclusive_Process a card serves one process at 
 
 How it is seen
 --------------
-NVML, else nvidia-smi, tells how much memory is used and in which mode the card is. tfdoctor itself takes
-none.
+NVML, else nvidia-smi, tells how much memory is used and in which mode the card is. nvidia-smi lists the processes,
+and /proc tells whose they are and what runs in them (not in a container, where the numbers are the host's).
+tfdoctor itself takes none.
 
 What to do
 ----------
@@ -20,11 +21,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfdoctor.facts import Absent, SmiFacts, value_of
+from tfdoctor import versions
+from tfdoctor.facts import NOTEBOOK, Absent, SmiFacts, SmiProcess, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 
+TAKES_FROM = (2, 5)
+"""From this TensorFlow on `RESERVES_MIB` is what its gpu_device.cc leaves free (MinSystemMemory)."""
+RESERVES_MIB = ((6, 500), (7, 1050), (8, 1536), (99, 1800))
+"""(up to this major compute capability, MiB that TensorFlow leaves); 225 where less than 2 GiB are free."""
+MOST_NAMED = 6
 LEAST_MIB = 500
 """A context with cuBLAS and cuDNN takes about this much before any tensor."""
 
@@ -40,6 +47,7 @@ class Card:
     total: int | None
     used: int | None
     mode: str
+    processes: tuple[SmiProcess, ...] = ()
 
     @property
     def left(self) -> int | None:
@@ -89,6 +97,7 @@ def _cards(context: Context) -> list[Card] | None:
                     device.memory_total_mib,
                     device.memory_used_mib,
                     (gpu.compute_mode if gpu is not None else None) or "",
+                    gpu.processes if gpu is not None else (),
                 )
             )
         return found
@@ -103,6 +112,7 @@ def _cards(context: Context) -> list[Card] | None:
             gpu.memory_total_mib,
             gpu.memory_used_mib,
             gpu.compute_mode or "",
+            gpu.processes,
         )
         for gpu in told
         if not gpu.mig
@@ -134,29 +144,112 @@ def _busy(context: Context, busy: list[Card], visible: list[Card], cards: list[C
     full = all((card.left or 0) < LEAST_MIB for card in busy) and len(busy) == len(visible)
     exclusive = any("exclusive" in card.mode.lower() for card in busy)
     mode = " Its compute mode lets one process at a time use it." if exclusive else ""
-    amount = (
-        "That is too little for TensorFlow to start." if full else "TensorFlow takes nearly all that is left."
+    amount = "That is too little for TensorFlow to start." if full else _would_take(context, busy)
+    held = [line for card in busy for line in _holders(card)]
+    who = (
+        f" On it: {'; '.join(held[:MOST_NAMED])}{' and more' if len(held) > MOST_NAMED else ''}."
+        if held
+        else ""
     )
     return RULE.finding(
         Cause.GPU_BUSY_OTHER_PROCESS,
         Severity.ERROR if full else Severity.WARNING,
-        f"Other processes use the card's memory: {'; '.join(_said(card) for card in busy)}. {amount}{mode}",
+        f"Other processes use the card's memory: {'; '.join(_said(card) for card in busy)}.{who} {amount}{mode}",
         title="Other processes have taken the card's memory"
         if full
         else "Other processes use more than half of the card's memory",
-        evidence=[Evidence("NVML", _said(card)) for card in busy],
+        evidence=[
+            *(Evidence("NVML", _said(card)) for card in busy),
+            *(Evidence("nvidia-smi -q -x", line) for line in held[:20]),
+        ],
         remedies=_remedies(context, busy, cards, full=full),
     )
 
 
-def _remedies(context: Context, busy: list[Card], cards: list[Card], *, full: bool) -> list[Remedy]:
-    remedies = [
+def _would_take(context: Context, busy: list[Card]) -> str:
+    """What TensorFlow would do with the rest, in numbers where its rule for it is known."""
+    build = context.build
+    answer = value_of(context.facts.driver.cuda)
+    left = busy[0].left
+    if build is None or build.version is None or build.minor < TAKES_FROM or answer is None or not left:
+        return "TensorFlow takes nearly all that is left."
+    device = next((d for d in answer.devices if d.pci_bus_id == busy[0].pci_bus_id), None)
+    if device is None or device.compute_capability is None or len(busy) > 1:
+        return "TensorFlow takes nearly all that is left."
+    major = versions.parse_capability(device.compute_capability)[0]
+    spared = next(mib for newest, mib in RESERVES_MIB if major <= newest) if left >= 2048 else 225
+    return f"TensorFlow would take nearly all that is left, about {max(left - spared, 0)} MiB."
+
+
+def _holders(card: Card) -> list[str]:
+    """Who is on the card, the largest first; those that only draw a screen last."""
+    ordered = sorted(card.processes, key=lambda p: (p.kind == "G", -(p.used_mib or 0)))
+    return [_holder(process) for process in ordered]
+
+
+def _holder(process: SmiProcess) -> str:
+    name = (process.name or "a process").rpartition("/")[2][:60] or "a process"
+    what = f" running {process.command}" if process.command else ""
+    number = f" (pid {process.pid})" if process.pid is not None else ""
+    whose = " of yours" if process.own else (f" of {process.user}" if process.user else "")
+    amount = f", {process.used_mib} MiB" if process.used_mib is not None else ""
+    state = {
+        "gone": ", which is no longer there",
+        "zombie": ", which has ended and which its parent has not collected (a zombie)",
+    }.get(process.state or "", "")
+    return f"{name}{what}{number}{whose}{amount}{state}"
+
+
+def _end_them(context: Context, busy: list[Card]) -> list[Remedy]:
+    """How those are ended who hold the memory."""
+    root = advice.sudo(context)
+    listed = [p for card in busy for p in card.processes if p.kind != "G"]
+    own = [p for p in listed if p.own and p.pid is not None and p.state is None]
+    others = sorted({p.user for p in listed if p.own is False and p.user and p.state is None})
+    remedies = []
+    notebooks = [p for p in own if p.command == NOTEBOOK]
+    if notebooks:
+        remedies.append(
+            Remedy(
+                "Earlier notebooks of yours still hold the card: shut their kernels down in Jupyter, or end them.",
+                (f"kill {' '.join(str(p.pid) for p in notebooks)}",),
+            )
+        )
+    rest = [p for p in own if p not in notebooks]
+    if rest:
+        remedies.append(
+            Remedy(
+                "These are your own: end what you no longer need.",
+                (f"kill {' '.join(str(p.pid) for p in rest)}",),
+            )
+        )
+    if others:
+        remedies.append(Remedy(f"Ask {', '.join(others)}, or wait; only they and root can end theirs."))
+    if any(p.state for p in listed):
+        remedies.append(
+            Remedy(
+                "What has ended and still holds memory lets go when its parent does; see who has the card open.",
+                (f"{root}fuser -v /dev/nvidia*",),
+            )
+        )
+    if remedies:
+        return remedies
+    look: tuple[str, ...] = (
+        "nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name,used_memory --format=csv",
+    )
+    if not listed and not context.facts.machine.container and not context.facts.machine.wsl:
+        look = (*look, f"{root}fuser -v /dev/nvidia*")
+    return [
         Remedy(
             "See who uses it; a Python that was forgotten is the usual one. End it by its number (`kill "
             "PID`).",
-            ("nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name,used_memory --format=csv",),
+            look,
         )
     ]
+
+
+def _remedies(context: Context, busy: list[Card], cards: list[Card], *, full: bool) -> list[Remedy]:
+    remedies = _end_them(context, busy)
     free = [card for card in cards if card not in busy and card.uuid and not _is_busy(card)]
     if free:
         best = max(free, key=lambda card: card.left or 0)

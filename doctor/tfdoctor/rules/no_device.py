@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.facts import Absent, SmiFacts, SmiFailure, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules import _driver, advice
+from tfdoctor.rules import _driver, _kernel, advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 
 if TYPE_CHECKING:
@@ -44,6 +44,9 @@ def check(context: Context) -> Result:
         return ()
     if _driver.node_trouble(context):
         return NotApplicable("device nodes are missing or closed, which TFD113 explains")
+    known = _kernel.explained(context)
+    if known:
+        return NotApplicable(f"NVIDIA's kernel module does not run, for a reason that {known} explains")
     evidence = [
         Evidence(getattr(context.facts.driver.cuda, "source", ""), _answer(context)),
         *_driver.pci_evidence(context),
@@ -74,7 +77,7 @@ Said = tuple[str, str, list[Remedy]]
 
 def _reason(context: Context) -> Said:
     """Title, explanation and remedies of the first thing that explains it."""
-    for look in (_wsl, _no_card, _taken, _mig, _lost, _module_missing, _not_driven):
+    for look in (_wsl, _no_card, _taken, _mig, _lost, _silent, _module_missing, _not_driven, _kernel.logged):
         said = look(context)
         if said is not None:
             return said
@@ -244,6 +247,28 @@ def _lost(context: Context) -> Said | None:
     )
 
 
+def _silent(context: Context) -> Said | None:
+    """Every card on the bus answers with all ones."""
+    cards = value_of(context.facts.driver.pci) or ()
+    lost = context.facts.kernel.lost_cards
+    if not cards or any(card.address not in lost for card in cards):
+        return None
+    return (
+        "The card does not answer on the bus",
+        (
+            f"{', '.join(_driver.card_label(context, card) for card in cards)}: everything that is read from it "
+            'is all ones (lspci shows "rev ff"). It was switched off (a laptop\'s power saving), or has fallen '
+            "off the bus."
+        ),
+        [
+            _driver.kernel_log(context),
+            Remedy(
+                "Shut down, wait, and start again; on a laptop, look at the tool that switches its graphics."
+            ),
+        ],
+    )
+
+
 def _module_missing(context: Context) -> Said | None:
     """The user-space libraries are there; the kernel's part is not loaded."""
     if not isinstance(context.facts.driver.kernel_module, Absent) or context.facts.machine.jetson:
@@ -258,7 +283,7 @@ def _module_missing(context: Context) -> Said | None:
     return (
         "NVIDIA's kernel module is not loaded",
         ("The driver's libraries are installed and its kernel module is not running. It was not built for "
-        f"this kernel{_kernel(context)} (after a kernel update), Secure Boot refuses it because it is not "
+        f"this kernel{_kernel_release(context)} (after a kernel update), Secure Boot refuses it because it is not "
         "signed, or something keeps it from being loaded."),
         [
             Remedy(
@@ -278,7 +303,7 @@ def _module_missing(context: Context) -> Said | None:
     )  # fmt: skip
 
 
-def _kernel(context: Context) -> str:
+def _kernel_release(context: Context) -> str:
     return f" ({context.facts.machine.kernel})" if context.facts.machine.kernel else ""
 
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.facts import Absent, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import own_driver_files
-from tfdoctor.rules import _driver, advice
+from tfdoctor.rules import _driver, _kernel, advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, seen
 
 if TYPE_CHECKING:
@@ -44,6 +44,9 @@ def check(context: Context) -> Result:
         return CouldNotCheck(getattr(facts.driver.cuda, "why", "") or "the driver did not answer")
     if state.cause is not Cause.NO_DRIVER:
         return ()
+    known = _kernel.explained(context)
+    if known:
+        return NotApplicable(f"NVIDIA's kernel module does not run, for a reason that {known} explains")
     evidence = [Evidence("the loader", state.why), *_surroundings(context)]
     failed = state.resolution if state.resolution is not None and not state.resolution.ok else None
     if failed is None:

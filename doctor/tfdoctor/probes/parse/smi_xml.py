@@ -88,6 +88,11 @@ def parse_smi_xml(text: str) -> SmiXml:
     )
 
 
+def read_report(text: str) -> Element | None:
+    """The root element of ``nvidia-smi -q -x``, as far as it is well-formed; None where there is none."""
+    return _read(_document(clean(text)))[0]
+
+
 def _document(text: str) -> str:
     """From the DOCTYPE or root element to the root's end. The XML declaration goes: we hold decoded text."""
     start = text.find("<!DOCTYPE " + _ROOT)

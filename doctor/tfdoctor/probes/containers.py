@@ -1,0 +1,394 @@
+"""Container engines and NVIDIA's container toolkit: what is here, and what Docker's engine says of itself.
+
+Nothing is started and nothing leaves the machine: Docker is asked through its own client, only where that would
+speak to a local socket behind which an engine already runs. Podman and Apptainer have no engine to ask, and
+`podman info` would make folders; of them only the version is asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import posixpath
+from typing import TYPE_CHECKING, Any
+
+from tfdoctor.facts import Absent, Fact, Known, Unknown
+from tfdoctor.facts_containers import (
+    CdiSpec,
+    ContainerFacts,
+    ContainerTool,
+    ContainerToolkit,
+    DaemonConfig,
+    DockerEngine,
+    EngineSilence,
+    Runtime,
+    ToolkitConfig,
+)
+from tfdoctor.probes.parse import engine as parse
+from tfdoctor.probes.parse.cdi import CdiError, parse_cdi
+from tfdoctor.redact import clean_line
+from tfdoctor.system import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdoctor.system import CommandResult, System
+
+DEFAULT_ENDPOINT = "unix:///var/run/docker.sock"
+INFO = "docker info"
+WITH_VERSION = ("podman", "nerdctl", "apptainer", "singularity")
+FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+"""The PATH of a service: where an engine finds its runtimes and hooks, whatever the user's PATH is."""
+TOOLKIT_FOLDERS = (*FOLDERS, "/usr/local/nvidia/toolkit", "/run/current-system/sw/bin")
+EXECUTABLES = (
+    "nvidia-ctk",
+    "nvidia-container-runtime",
+    "nvidia-container-runtime-hook",
+    "nvidia-cdi-hook",
+    "nvidia-container-cli",
+    "nvidia-container-toolkit",
+    "nvidia-docker",
+    "nvidia-docker-plugin",
+)
+TOOLKIT_CONFIG = "/etc/nvidia-container-runtime/config.toml"
+HOOK_FOLDERS = ("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d")
+CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
+MOST_FILES = 40
+"""Files of one folder that are looked into."""
+SPEC_LIMIT = 2 << 20
+UNITS = "/run/systemd/units"
+
+
+def probe(system: System, *, timeout: float) -> Fact[ContainerFacts]:
+    """Look at all of it. `timeout` (seconds) is for each command that is asked."""
+    if system.platform.get("system") != "Linux":
+        return Absent("container engines", "they are looked at on Linux only")
+    toolkit = _toolkit(system, timeout)
+    tools = _tools(system, timeout, versions=isinstance(toolkit, Known))
+    endpoint, context = _endpoint(system)
+    docker = next((tool for tool in tools if tool.name == "docker"), None)
+    answer, client = _docker(system, docker, endpoint, timeout)
+    if docker is not None and client is not None:
+        told = ContainerTool(docker.name, docker.path, client, docker.snap)
+        tools = tuple(told if tool is docker else tool for tool in tools)
+    engine = answer.value if isinstance(answer, Known) else None
+    folders: tuple[str, ...] = ()
+    if isinstance(engine, DockerEngine) and not engine.snap and not engine.desktop:
+        folders = engine.cdi_folders  # of this very file system
+    return Known(
+        ContainerFacts(
+            tools=tools,
+            docker=answer,
+            endpoint=clean_line(endpoint),
+            context=clean_line(context) if context else None,
+            daemon_config=_daemon_config(system, answer, docker, endpoint),
+            toolkit=toolkit,
+            cdi=_cdi(system, (*CDI_FOLDERS, *folders)),
+        ),
+        "the commands and folders of container engines",
+    )
+
+
+# ---------------------------------------------------------------- commands
+
+
+def _tools(system: System, timeout: float, *, versions: bool) -> tuple[ContainerTool, ...]:
+    """Which there are. `versions`: ask for them; without NVIDIA's toolkit nothing depends on them."""
+    tools: list[ContainerTool] = []
+    for name in ("docker", *WITH_VERSION):
+        path = system.which(name)
+        if path is None or (name == "docker" and _emulated(system, path)):
+            continue
+        if name == "singularity" and any(tool.name == "apptainer" for tool in tools):
+            continue  # Apptainer brings the old name as a link to itself
+        snap = path.startswith("/snap/") or system.realpath(path) == "/usr/bin/snap"
+        version = None
+        if versions and name in WITH_VERSION:
+            result = system.run([path, "--version"], timeout=timeout, key=f"{name} --version")
+            version = parse.version_in(result.stdout) if result.ok else None
+        tools.append(ContainerTool(name, path, version, snap))
+    return tuple(tools)
+
+
+def _emulated(system: System, path: str) -> bool:
+    """Whether this `docker` is Podman under another name (the package podman-docker)."""
+    podman = system.which("podman")
+    if podman is None:
+        return False
+    if system.realpath(path) == system.realpath(podman):
+        return True
+    with contextlib.suppress(OSError):
+        head = system.read_text(path, limit=600)
+        return head.startswith("#!") and "podman" in head
+    return False
+
+
+def _found(system: System, command: str) -> bool | None:
+    """Whether an engine finds this command; None where that cannot be seen."""
+    if not command:
+        return None
+    if command.startswith("/"):
+        return system.exists(command) or (False if _gone(system, command) else None)
+    return system.which(command) is not None or any(system.exists(f"{f}/{command}") for f in FOLDERS)
+
+
+def _gone(system: System, path: str) -> bool:
+    """Whether it is certain that nothing is there: a folder on the way can be listed and lacks the next name."""
+    while path not in ("", "/"):
+        parent, name = posixpath.split(path)
+        if system.is_dir(parent):
+            try:
+                return name not in system.listdir(parent)
+            except OSError:
+                return False
+        path = parent
+    return False
+
+
+# ---------------------------------------------------------------- docker
+
+
+def _endpoint(system: System) -> tuple[str, str | None]:
+    """(where Docker's client would connect, the context that says so), in the client's own order."""
+    host = system.env.get("DOCKER_HOST", "")
+    if host:
+        return host, None
+    folder = system.env.get("DOCKER_CONFIG") or f"{system.env.get('HOME', '')}/.docker"
+    name = system.env.get("DOCKER_CONTEXT") or ""
+    if not name:
+        with contextlib.suppress(OSError, ValueError, RecursionError):
+            name = (
+                parse.word(
+                    parse.table(json.loads(system.read_text(f"{folder}/config.json"))).get("currentContext")
+                )
+                or ""
+            )
+    if name in ("", "default"):
+        return DEFAULT_ENDPOINT, None
+    meta = f"{folder}/contexts/meta/{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()}/meta.json"
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        endpoints = parse.table(parse.table(json.loads(system.read_text(meta))).get("Endpoints"))
+        return parse.word(parse.table(endpoints.get("docker")).get("Host")) or "", name
+    return "", name
+
+
+def _docker(
+    system: System, docker: ContainerTool | None, endpoint: str, timeout: float
+) -> tuple[Fact[DockerEngine | EngineSilence], str | None]:
+    """(what the engine said or why it did not, the client's version)."""
+    socket = endpoint.removeprefix("unix://") if endpoint.startswith("unix://") else None
+    there = socket is not None and system.exists(socket)
+
+    def silent(kind: str, text: str, group: str | None = None) -> Known[DockerEngine | EngineSilence]:
+        return Known(EngineSilence(kind, clean_line(text), group), INFO)
+
+    if docker is None:
+        if there:
+            return silent("no-client", f"{socket} is there and no docker command is on PATH"), None
+        return Absent(INFO, "there is no Docker"), None
+    if not endpoint:
+        return silent("context", "the chosen context is not there or names no endpoint"), None
+    if socket is None:
+        return silent("remote", f"the client is set to {endpoint}, which is not asked"), None
+    if not there:
+        gone = _gone(system, socket)
+        return silent(
+            "no-socket" if gone else "other", f"{socket} {'is not there' if gone else 'cannot be seen'}"
+        ), None
+    if socket in ("/var/run/docker.sock", "/run/docker.sock") and _would_start(system):
+        return silent("not-running", "the engine is stopped; systemd starts it at the first use"), None
+    result = system.run([docker.path, "info", "--format", "{{json .}}"], timeout=timeout, key=INFO)
+    document = parse.info_document(result.stdout) or {}
+    client = parse.word(parse.table(document.get("ClientInfo")).get("Version"))
+    if parse.word(document.get("ServerVersion")):
+        return Known(_engine(system, document), INFO), client
+    if result.failure is Failure.TIMEOUT:
+        return silent("timeout", f"`{INFO}` {result.why()}"), client
+    said = "\n".join((result.stderr, *parse.strings(document.get("ServerErrors"))))
+    kind = parse.silence_of(said)
+    group = _group(system, socket, timeout) if kind == "permission" else None
+    return silent(kind, _first_line(said, result), group), client
+
+
+def _first_line(said: str, result: CommandResult) -> str:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return lines[0] if lines else f"`{INFO}` {result.why()} and said nothing of an engine"
+
+
+def _would_start(system: System) -> bool:
+    """Whether only systemd listens, so that asking would start the engine."""
+    try:
+        units = system.listdir(UNITS)
+    except OSError:
+        return False
+    return "invocation:docker.socket" in units and "invocation:docker.service" not in units
+
+
+def _group(system: System, path: str, timeout: float) -> str | None:
+    """The group that a file belongs to."""
+    result = system.run(["stat", "-L", "-c", "%G", path], timeout=timeout, key="stat docker.sock")
+    return clean_line(result.stdout, limit=64) or None if result.ok else None
+
+
+def _engine(system: System, info: dict[str, Any]) -> DockerEngine:
+    folder = parse.word(info.get("DockerRootDir")) or ""
+    system_name = parse.word(info.get("OperatingSystem")) or ""
+    snap = folder.startswith("/var/snap/")
+    desktop = "Docker Desktop" in system_name
+    return DockerEngine(
+        version=parse.word(info.get("ServerVersion")),
+        runtimes=_runtimes(system, info.get("Runtimes"), opaque=snap or desktop),
+        default_runtime=parse.word(info.get("DefaultRuntime")),
+        rootless=any(
+            option.startswith("name=rootless") for option in parse.strings(info.get("SecurityOptions"))
+        ),
+        snap=snap,
+        desktop=desktop,
+        cgroup_version=parse.word(info.get("CgroupVersion")),
+        cgroup_driver=parse.word(info.get("CgroupDriver")),
+        storage_driver=parse.word(info.get("Driver")),
+        cdi_folders=parse.strings(info.get("CDISpecDirs")),
+    )
+
+
+def _runtimes(system: System, named: Any, *, opaque: bool) -> tuple[Runtime, ...]:
+    """Those of `docker info` or of daemon.json: name → {"path": …}."""
+    result = []
+    for name, value in sorted(parse.table(named).items()):
+        path = parse.word(parse.table(value).get("path")) or ""
+        result.append(Runtime(clean_line(name), clean_line(path), None if opaque else _found(system, path)))
+    return tuple(result)
+
+
+def _daemon_config(
+    system: System, answer: Fact[DockerEngine | EngineSilence], docker: ContainerTool | None, endpoint: str
+) -> Fact[DaemonConfig]:
+    """The daemon.json that this engine reads."""
+    engine = answer.value if isinstance(answer, Known) and isinstance(answer.value, DockerEngine) else None
+    path = "/etc/docker/daemon.json"
+    if engine is not None and engine.desktop:
+        return Absent(path, "Docker Desktop's engine does not read it")
+    if engine.snap if engine is not None else docker is not None and docker.snap:
+        path = "/var/snap/docker/current/config/daemon.json"
+    elif engine.rootless if engine is not None else endpoint.startswith("unix:///run/user/"):
+        home = system.env.get("XDG_CONFIG_HOME") or f"{system.env.get('HOME', '')}/.config"
+        path = f"{home}/docker/daemon.json"
+    try:
+        text = system.read_text(path)
+    except FileNotFoundError:
+        return Absent(path, "there is none")
+    except OSError as error:
+        return Unknown(f"{path}: {error.strerror or error}", path)
+    document, problem = parse.daemon_json(text)
+    opaque = engine.snap if engine is not None else docker is not None and docker.snap
+    return Known(
+        DaemonConfig(
+            path=path,
+            problem=clean_line(problem),
+            runtimes=_runtimes(system, document.get("runtimes"), opaque=opaque),
+            default_runtime=parse.word(document.get("default-runtime")),
+        ),
+        path,
+    )
+
+
+# ---------------------------------------------------------------- NVIDIA's toolkit
+
+
+def _toolkit(system: System, timeout: float) -> Fact[ContainerToolkit]:
+    executables: list[tuple[str, str]] = []
+    for name in EXECUTABLES:
+        folders = (f"{folder}/{name}" for folder in TOOLKIT_FOLDERS)
+        path = system.which(name) or next((path for path in folders if system.exists(path)), None)
+        if path is not None:
+            executables.append((name, path))
+    hooks = _hooks(system)
+    if not executables and not hooks:
+        return Absent("NVIDIA's container toolkit", "none of its commands is on PATH or in the usual folders")
+    here = dict(executables)
+    version = None
+    for name in ("nvidia-ctk", "nvidia-container-cli"):
+        if name in here and version is None:
+            result = system.run([here[name], "--version"], timeout=timeout, key=f"{name} --version")
+            version = parse.version_in(result.stdout) if result.ok else None
+    return Known(
+        ContainerToolkit(version, tuple(executables), _toolkit_config(system), hooks),
+        executables[0][1] if executables else hooks[0],
+    )
+
+
+def _toolkit_config(system: System) -> Fact[ToolkitConfig]:
+    try:
+        text = system.read_text(TOOLKIT_CONFIG)
+    except FileNotFoundError:
+        return Absent(TOOLKIT_CONFIG, "there is none: its defaults hold")
+    except OSError as error:
+        return Unknown(f"{TOOLKIT_CONFIG}: {error.strerror or error}", TOOLKIT_CONFIG)
+    tables, problem = parse.toolkit_toml(text)
+    return Known(
+        ToolkitConfig(
+            path=TOOLKIT_CONFIG,
+            problem=clean_line(problem),
+            mode=parse.word(parse.table(tables.get("nvidia-container-runtime")).get("mode")),
+            no_cgroups=parse.truth(parse.table(tables.get("nvidia-container-cli")).get("no-cgroups")),
+            skip_mode_detection=parse.truth(
+                parse.table(tables.get("nvidia-container-runtime-hook")).get("skip-mode-detection")
+            ),
+        ),
+        TOOLKIT_CONFIG,
+    )
+
+
+def _hooks(system: System) -> tuple[str, ...]:
+    """OCI hook files that call NVIDIA's hook."""
+    found = []
+    for folder in HOOK_FOLDERS:
+        for path in _files(system, folder, (".json",)):
+            with contextlib.suppress(OSError):
+                if "nvidia" in system.read_text(path, limit=1 << 16):
+                    found.append(path)
+    return tuple(found)
+
+
+def _files(system: System, folder: str, endings: tuple[str, ...]) -> list[str]:
+    try:
+        names = system.listdir(folder)
+    except OSError:
+        return []
+    return [f"{folder}/{name}" for name in names if name.endswith(endings)][:MOST_FILES]
+
+
+# ---------------------------------------------------------------- CDI
+
+
+def _cdi(system: System, folders: Sequence[str]) -> tuple[CdiSpec, ...]:
+    """Specifications of NVIDIA's devices; a folder that is another's link counts once."""
+    once = {system.realpath(folder): folder for folder in reversed(folders)}
+    specs: list[CdiSpec] = []
+    for folder in reversed(once.values()):
+        for path in _files(system, folder, (".json", ".yaml")):  # the only endings that CDI takes
+            spec = _spec(system, path)
+            if "nvidia" in (spec.kind or posixpath.basename(path)):
+                specs.append(spec)
+    return tuple(specs)
+
+
+def _spec(system: System, path: str) -> CdiSpec:
+    try:
+        text = system.read_text(path, limit=SPEC_LIMIT)
+        if len(text) >= SPEC_LIMIT:
+            return CdiSpec(path, f"larger than {SPEC_LIMIT >> 20} MiB")
+        cdi = parse_cdi(text)
+    except CdiError as error:
+        return CdiSpec(path, clean_line(str(error)))
+    except OSError as error:
+        return CdiSpec(path, error.strerror or str(error))
+    return CdiSpec(
+        path=path,
+        kind=clean_line(cdi.kind),
+        version=clean_line(cdi.version),
+        devices=tuple(clean_line(name) for name in cdi.devices),
+        missing=tuple(clean_line(p) for p in cdi.paths if not system.exists(p) and _gone(system, p)),
+        driver_version=cdi.driver_version,
+    )

@@ -1,0 +1,342 @@
+"""The operating system around the driver: the kernel's log, the module's files, Secure Boot, driver packages.
+
+Everything here explains why a driver that is installed does not run. Where there is nothing of NVIDIA's,
+almost nothing is looked at; nothing is ever loaded, built or changed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tfdoctor.facts import (
+    Absent,
+    DkmsModule,
+    DriverPackage,
+    Fact,
+    KernelEvent,
+    KernelFacts,
+    Known,
+    ModuleFiles,
+    Unknown,
+)
+from tfdoctor.probes.parse.kernel_log import parse_kernel_log
+from tfdoctor.probes.parse.smi_topo import parse_smi_topo
+from tfdoctor.redact import clean_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tfdoctor.facts import MachineFacts, PciGpu
+    from tfdoctor.system import System
+
+MODULE_VERSION = "/proc/driver/nvidia/version"
+NOTHING = "nothing of NVIDIA's is on this machine"
+LOG_FILES = ("/var/log/kern.log", "/var/log/messages")
+LOG_TAIL = "1048576"
+"""Bytes of a log file that are read, from its end."""
+MODULE_FILE = re.compile(
+    r"^(\S*/)?nvidia(?:-current|-open|-legacy-[0-9]+xx|-tesla(?:-[0-9]+)?|_[0-9]{3})?(?:-open)?\.ko(?:\.\w+)?:",
+    re.MULTILINE,
+)
+"""A line of modules.dep that begins with NVIDIA's main module; Debian names it nvidia-current."""
+MODULES_DEP_LIMIT = 8 << 20
+DKMS_NAME = re.compile(r"nvidia(?:-(?:current|open|srv|server|legacy-[0-9]+xx|tesla(?:-[0-9]+)?|[0-9]+))*\Z")
+"""Sources of the driver; nvidia-fs and nvidia-peermem are something else."""
+BLOCKED = re.compile(
+    r"^[ \t]*((?:blacklist[ \t]+nvidia|alias[ \t]+nvidia[ \t]+off|install[ \t]+nvidia[ \t]+\S*(?:false|true))"
+    r"[ \t]*)(?:#[^\n]*)?$",
+    re.MULTILINE,
+)
+BLOCKED_AT_START = re.compile(
+    r"(?<!\S)(?:modprobe\.blacklist|module_blacklist|rd\.driver\.blacklist)=(?:[^\s,]{1,60},)*nvidia(?=[,\s]|\Z)"
+)
+MODPROBE_FOLDERS = ("/etc/modprobe.d", "/run/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d")
+SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+"""Four bytes of attributes, then 1 where it is on (UEFI specification, global variables)."""
+DPKG_NAMES = re.compile(r"(libnvidia-compute(?:-[0-9]+(?:-server)?)?|libcuda1|libnvidia-tesla(?:-[0-9]+)?-cuda1"
+                        r"|libnvidia-legacy-[0-9]+xx-cuda1)(?::\w+)?\.list\Z")  # fmt: skip
+RPM_NAMES = (
+    "nvidia-driver-cuda-libs",
+    "xorg-x11-drv-nvidia-cuda-libs",
+    "xorg-x11-drv-nvidia-470xx-cuda-libs",
+    "nvidia-compute-G05",
+    "nvidia-compute-G06",
+)
+PACMAN_NAME = re.compile(r"(nvidia(?:-[0-9]+xx)?-utils)-([0-9][0-9.]*)-[0-9.]+\Z")
+INSTALLER, INSTALLER_LOG = "/usr/bin/nvidia-uninstall", "/var/log/nvidia-installer.log"
+PRIME = "/etc/prime-discrete"
+
+
+def probe(
+    system: System,
+    machine: MachineFacts,
+    pci: Callable[[], Fact[tuple[PciGpu, ...]]],
+    *,
+    timeout: float,
+) -> KernelFacts:
+    """Everything but `links`. `pci` gives the cards on the bus, when they are known.
+
+    `timeout` (seconds) is for each way to the log, half of it for any other command.
+    """
+    if machine.system != "Linux":
+        nothing = Absent(machine.system, "this is not Linux")
+        return KernelFacts(nothing, nothing, nothing, nothing, nothing, nothing)
+    cards = pci()
+    prime = _word(system, PRIME)
+    loaded = system.exists(MODULE_VERSION)
+    if not loaded and not isinstance(cards, Known) and not machine.wsl and not isinstance(prime, Known):
+        absent = Absent("/sys/bus/pci/devices", NOTHING) if isinstance(cards, Absent) else cards
+        return KernelFacts(absent, absent, absent, absent, absent, prime)
+    secure_boot = probe_secure_boot(system, machine)
+    return KernelFacts(
+        log=probe_log(system, machine, timeout=timeout),
+        modules=probe_module_files(system, machine, timeout=timeout / 2, signature=secure_boot == ON),
+        secure_boot=secure_boot,
+        packages=probe_packages(system, timeout=timeout / 2),
+        runfile=probe_runfile(system),
+        prime=prime,
+        lost_cards=probe_lost(system, cards.value if isinstance(cards, Known) else ()),
+    )
+
+
+ON = Known(True, SECURE_BOOT)
+
+
+def _text(system: System, path: str, limit: int = 1 << 16) -> str | None:
+    try:
+        return system.read_text(path, limit=limit)
+    except OSError:
+        return None
+
+
+def _names(system: System, folder: str) -> list[str]:
+    try:
+        return system.listdir(folder)
+    except OSError:
+        return []
+
+
+def _word(system: System, path: str) -> Fact[str]:
+    try:
+        return Known(clean_line(system.read_text(path, limit=256), limit=64), path)
+    except FileNotFoundError:
+        return Absent(path)
+    except OSError as error:
+        return Unknown(f"{path}: {error.strerror or error}", path)
+
+
+# ---------------------------------------------------------------- the kernel's log
+
+
+def probe_log(system: System, machine: MachineFacts, *, timeout: float) -> Fact[tuple[KernelEvent, ...]]:
+    """What the kernel said since the last start: from dmesg, else the journal, else the log's file."""
+    if machine.wsl:
+        return Absent("dmesg", "under WSL the driver is Windows' own and writes no log here")
+    refused = []
+    for argv in (
+        ("dmesg",),
+        ("journalctl", "-k", "-b", "-q", "--no-pager", "-n", "20000"),
+        *(("tail", "-c", LOG_TAIL, path) for path in LOG_FILES if system.exists(path)),
+    ):
+        if system.which(argv[0]) is None:
+            continue
+        result = system.run(argv, timeout=timeout, key=" ".join(argv))
+        # journalctl ends well and prints nothing where this user may not read the system's journal.
+        if result.ok and result.stdout.strip():
+            return Known(parse_kernel_log(result.stdout), " ".join(argv))
+        said = clean_line(result.stderr, limit=120) or ("printed nothing" if result.ok else result.why())
+        refused.append(f"{argv[0]}: {said.removeprefix(f'{argv[0]}: ')}")
+    if not refused:
+        return Absent("dmesg", "this system has no kernel log that could be asked")
+    return Unknown(f"the kernel's log cannot be read by this user ({'; '.join(refused)})", "dmesg")
+
+
+# ---------------------------------------------------------------- the module on the disk
+
+
+def probe_module_files(
+    system: System, machine: MachineFacts, *, timeout: float, signature: bool
+) -> Fact[ModuleFiles]:
+    """NVIDIA's kernel module below /lib/modules, where it is not loaded. `signature`: look whether it is signed."""
+    if machine.wsl:
+        return Absent("/lib/modules", "WSL has no NVIDIA kernel module")
+    if machine.container:
+        return Unknown("a container does not show its host's kernel modules", "/lib/modules")
+    if system.exists(MODULE_VERSION):
+        return Absent("/lib/modules", "NVIDIA's kernel module is loaded")
+    if not machine.kernel:
+        return Unknown("which kernel runs is not known", "/lib/modules")
+    base = f"/lib/modules/{machine.kernel}"
+    running = _module_files(system, base)
+    if running is None:
+        return Unknown(f"{base}/modules.dep cannot be read", base)
+    others = [kernel for kernel in _names(system, "/lib/modules") if kernel != machine.kernel]
+    return Known(
+        ModuleFiles(
+            running=running,
+            other_kernels=tuple(
+                clean_line(kernel, limit=120)
+                for kernel in others[-8:]
+                if _module_files(system, f"/lib/modules/{kernel}")
+            ),
+            headers=system.exists(f"{base}/build"),
+            dkms=_dkms(system),
+            signed=_signed(system, running[0], timeout) if running and signature else None,
+            blocked=_blocked(system) if running else (),
+        ),
+        f"{base}/modules.dep",
+    )
+
+
+def _module_files(system: System, base: str) -> tuple[str, ...] | None:
+    """The files of one kernel, from what depmod wrote; None where it cannot be read."""
+    text = _text(system, f"{base}/modules.dep", MODULES_DEP_LIMIT)
+    if text is None:
+        return None
+    found = (match[0].rstrip(":") for match in MODULE_FILE.finditer(text))
+    return tuple(clean_line(name if name.startswith("/") else f"{base}/{name}") for name in found)
+
+
+def _dkms(system: System) -> tuple[DkmsModule, ...]:
+    base = "/var/lib/dkms"
+    found = []
+    for name in _names(system, base):
+        if not DKMS_NAME.match(name):
+            continue
+        for version in _names(system, f"{base}/{name}"):
+            folder = f"{base}/{name}/{version}"
+            if not version[:1].isdigit() or not system.is_dir(folder):
+                continue
+            kernels = [k for k in _names(system, folder) if k not in ("build", "source") and k[:1].isdigit()]
+            log = f"{folder}/build/make.log"
+            failed = log if system.exists(log) else ""
+            found.append(DkmsModule(clean_line(name), clean_line(version), tuple(kernels), failed))
+    return tuple(found)
+
+
+def _signed(system: System, path: str, timeout: float) -> bool | None:
+    command = system.which("modinfo") or ("/sbin/modinfo" if system.exists("/sbin/modinfo") else None)
+    if command is None:
+        return None
+    result = system.run([command, "-F", "signer", path], timeout=timeout, key="modinfo -F signer")
+    return bool(result.stdout.strip()) if result.ok else None
+
+
+def _blocked(system: System) -> tuple[tuple[str, str], ...]:
+    """Lines of modprobe's configuration, and of the kernel's, that forbid the module."""
+    found = []
+    for folder in dict.fromkeys(system.realpath(folder) for folder in MODPROBE_FOLDERS):
+        for name in _names(system, folder):
+            if name.endswith(".conf"):
+                match = BLOCKED.search(_text(system, f"{folder}/{name}") or "")
+                if match is not None:
+                    found.append((clean_line(f"{folder}/{name}"), clean_line(match[1])))
+    match = BLOCKED_AT_START.search(_text(system, "/proc/cmdline", 4096) or "")
+    if match is not None:
+        found.append(("/proc/cmdline", clean_line(match[0])))
+    return tuple(found)
+
+
+def probe_secure_boot(system: System, machine: MachineFacts) -> Fact[bool]:
+    """Whether Secure Boot is on, as the firmware says."""
+    if machine.wsl:
+        return Absent(SECURE_BOOT, "WSL has no firmware of its own")
+    try:
+        raw = system.read_bytes(SECURE_BOOT, limit=8)
+    except FileNotFoundError:
+        if machine.container or system.exists("/sys/firmware/efi"):
+            return Unknown("the firmware's variables are not to be seen here", SECURE_BOOT)
+        return Absent("/sys/firmware/efi", "the machine was not started by UEFI")
+    except OSError as error:
+        return Unknown(f"{SECURE_BOOT}: {error.strerror or error}", SECURE_BOOT)
+    return Known(raw[4:5] == b"\x01", SECURE_BOOT) if len(raw) >= 5 else Unknown("cut off", SECURE_BOOT)
+
+
+# ---------------------------------------------------------------- packages
+
+
+def probe_packages(system: System, *, timeout: float) -> Fact[tuple[DriverPackage, ...]]:
+    """Installed packages that own a libcuda. No package manager is asked where none of them is there."""
+    info = "/var/lib/dpkg/info"
+    if system.exists(info):
+        matches = (DPKG_NAMES.match(name) for name in _names(system, info))
+        names = list(dict.fromkeys(match[1] for match in matches if match is not None))
+        if not names:
+            return Absent("dpkg", "no package of NVIDIA's driver")
+        argv = ("dpkg-query", "-W", "-f", "${db:Status-Abbrev}|${Package}|${Version}\\n", *names)
+        result = system.run(argv, timeout=timeout, key="dpkg-query -W")
+        rows = [line.split("|") for line in result.stdout.splitlines()]
+        found = [(row[1], row[2]) for row in rows if len(row) == 3 and row[0].startswith("ii")]
+        return _packages(found, "dpkg -l") if result.ok or found else Unknown(f"dpkg-query {result.why()}")
+    pacman = "/var/lib/pacman/local"
+    if system.exists(pacman):
+        entries = (PACMAN_NAME.match(name) for name in _names(system, pacman))
+        return _packages([(m[1], m[2]) for m in entries if m is not None], "pacman -Q")
+    if system.which("rpm") is not None:
+        argv = ("rpm", "-q", "--qf", "%{NAME}|%{VERSION}\\n", *RPM_NAMES)
+        result = system.run(argv, timeout=timeout, key="rpm -q")
+        rows = [line.split("|") for line in result.stdout.splitlines()]
+        if result.failure is not None:
+            return Unknown(f"rpm {result.why()}", "rpm -q")
+        return _packages([(row[0], row[1]) for row in rows if len(row) == 2], "rpm -q")
+    return Unknown("no package manager that is known here")
+
+
+def _packages(found: list[tuple[str, str]], source: str) -> Fact[tuple[DriverPackage, ...]]:
+    if not found:
+        return Absent(source, "no package of NVIDIA's driver")
+    packages = {(clean_line(name, limit=80), clean_line(version, limit=80)) for name, version in found}
+    return Known(tuple(DriverPackage(*pair) for pair in sorted(packages)), source)
+
+
+def probe_runfile(system: System) -> Fact[str]:
+    """The version that NVIDIA's own installer put here; its uninstaller tells that it is still here."""
+    if not system.exists(INSTALLER):
+        return Absent(INSTALLER, "NVIDIA's installer was not used")
+    text = _text(system, INSTALLER_LOG, 4096)
+    match = re.search(r"^installer version: ([0-9][0-9.]{2,20})$", text or "", re.MULTILINE)
+    return Known(match[1] if match is not None else "", INSTALLER)
+
+
+# ---------------------------------------------------------------- cards
+
+
+def probe_lost(system: System, cards: tuple[PciGpu, ...]) -> tuple[str, ...]:
+    """The cards whose configuration space reads as all ones. One that sleeps is not read: that would wake it."""
+    lost = []
+    for card in cards:
+        folder = f"/sys/bus/pci/devices/{card.address}"
+        if (_text(system, f"{folder}/power/runtime_status", 32) or "").strip() == "suspended":
+            continue
+        try:
+            raw = system.read_bytes(f"{folder}/config", limit=4)
+        except OSError:
+            continue
+        if raw == b"\xff\xff\xff\xff":
+            lost.append(card.address)
+    return tuple(lost)
+
+
+def probe_links(system: System, cards: Fact[tuple[PciGpu, ...]], *, timeout: float) -> Fact[dict[str, str]]:
+    """How the cards reach each other, where there are several that NVIDIA's driver holds."""
+    if isinstance(cards, Unknown):
+        return cards
+    held = [card for card in cards.value if card.driver == "nvidia"] if isinstance(cards, Known) else []
+    if len(held) < 2:
+        return Absent("nvidia-smi topo -m", "there are not several cards")
+    command = system.which("nvidia-smi")
+    if command is None:
+        return Absent("nvidia-smi topo -m", "no nvidia-smi on PATH")
+    result = system.run([command, "topo", "-m"], timeout=timeout, key="nvidia-smi topo -m")
+    matrix = parse_smi_topo(result.stdout).matrix if result.ok else {}
+    gpus = [name for name in matrix if name.startswith("GPU")]
+    pairs = {
+        f"{one}-{other}": matrix[one][other]
+        for number, one in enumerate(gpus)
+        for other in gpus[number + 1 :]
+        if other in matrix[one]
+    }
+    if not pairs:
+        return Unknown(f"nvidia-smi topo -m {result.why()}", "nvidia-smi topo -m")
+    return Known(pairs, "nvidia-smi topo -m")

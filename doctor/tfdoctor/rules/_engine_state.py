@@ -1,0 +1,371 @@
+"""What of container engines is set up wrongly, stale, or will not last: pure, as `_engine` is. Not a rule."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor import versions
+from tfdoctor.facts import Unknown, value_of
+from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.rules import advice
+from tfdoctor.rules._engine import (
+    DEVICE,
+    GUIDE,
+    HOOK,
+    LEGACY_MODES,
+    RUNTIME,
+    STOCK_RUNTIMES,
+    Trouble,
+    engine,
+    gpu_specs,
+    names,
+    no_runtime,
+    toolkit_config,
+    unreachable,
+    without_gpus,
+)
+from tfdoctor.rules.base import seen
+
+if TYPE_CHECKING:
+    from tfdoctor.facts_containers import CdiSpec, ContainerFacts, ToolkitConfig
+
+
+def troubles(
+    containers: ContainerFacts, *, driver: str | None = None, sudo: str = "sudo "
+) -> tuple[Trouble, ...]:
+    """Everything at once, the gravest first: for commands that run containers."""
+    found = [
+        *unreachable(containers, sudo),
+        *misconfigured(containers, sudo),
+        *without_gpus(containers, sudo),
+        *stale(containers, driver, sudo),
+        *losing(containers, sudo),
+    ]
+    return tuple(sorted(found, key=lambda trouble: -trouble.severity))
+
+
+# ---------------------------------------------------------------- set up wrongly
+
+
+def misconfigured(containers: ContainerFacts, sudo: str = "sudo ") -> list[Trouble]:
+    """What is configured, and cannot work as it is."""
+    found = [*_daemon_json(containers, sudo), *_missing_runtimes(containers, sudo)]
+    docker, toolkit, config = engine(containers), value_of(containers.toolkit), toolkit_config(containers)
+    own = docker is not None and not docker.snap and not docker.desktop
+    if config is not None and config.problem:
+        found.append(
+            no_runtime(
+                "toolkit-config",
+                "The configuration of NVIDIA's container toolkit is not TOML",
+                "Its hook and its runtime stop at it, and no container with GPUs starts.",
+                [Evidence(config.path, config.problem)],
+                [
+                    Remedy(
+                        "Mend that line; this prints the default to compare with.",
+                        ("nvidia-ctk config default",),
+                    )
+                ],
+                Severity.WARNING,
+            )
+        )
+        return found
+    if docker is None or not own or toolkit is None or not toolkit.has(HOOK):
+        return found
+    readable = not isinstance(toolkit.config, Unknown)
+    if docker.rootless and readable and not (config is not None and config.no_cgroups):
+        found.append(
+            no_runtime(
+                "rootless-cgroups",
+                "Rootless Docker is refused when it gives GPUs: the toolkit wants to change cgroups",
+                "A rootless engine may not change device cgroups; NVIDIA's hook does so unless no-cgroups is true, "
+                "and then the container does not start (bpf_prog_query or devices.allow: not permitted).",
+                [
+                    Evidence("docker info", "Security Options: rootless"),
+                    seen(toolkit.config, f"no-cgroups = {_said(config)}"),
+                ],
+                [
+                    Remedy(
+                        "Set it. An engine that runs as root on the same machine then loses its GPUs; CDI serves "
+                        "both.",
+                        (f"{sudo}nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place",),
+                        changes_system=True,
+                    )
+                ],
+                Severity.WARNING,
+            )
+        )
+    mode = (config.mode or "") if config is not None else ""
+    if config is not None and mode not in LEGACY_MODES and not config.skip_mode_detection:
+        found.append(
+            no_runtime(
+                "hook-refuses",
+                f"`docker run --gpus` is refused: the toolkit's mode is {mode!r}",
+                "`--gpus` calls NVIDIA's hook directly, which serves the modes auto and legacy alone.",
+                [Evidence(config.path, f"mode = {mode!r}")],
+                [
+                    Remedy(
+                        "Start containers with the runtime instead.",
+                        (f"docker run {RUNTIME} IMAGE",),
+                    ),
+                    Remedy(
+                        "Or set the mode back.",
+                        (f"{sudo}nvidia-ctk config --set nvidia-container-runtime.mode=auto --in-place",),
+                        changes_system=True,
+                    ),
+                ],
+            )
+        )
+    return found
+
+
+def _said(config: ToolkitConfig | None) -> str:
+    value = config.no_cgroups if config is not None else None
+    return "not set" if value is None else str(value).lower()
+
+
+def _daemon_json(containers: ContainerFacts, sudo: str) -> list[Trouble]:
+    config = value_of(containers.daemon_config)
+    if config is None:
+        return []
+    look = Remedy(
+        "Let the engine itself check it (Docker 23 and newer).",
+        (f"{sudo}dockerd --validate --config-file {config.path}",),
+    )
+    if config.problem:
+        return [
+            no_runtime(
+                "daemon-json",
+                "Docker's configuration is not valid JSON",
+                "The engine refuses to start with it; one that runs has not read it yet and will fail at its next "
+                "start.",
+                [Evidence(config.path, config.problem)],
+                [Remedy("Mend that place.", (f"{sudo}python3 -m json.tool {config.path}",)), look],
+                Severity.WARNING,
+            )
+        ]
+    docker = engine(containers)
+    known = {r.name for r in (*config.runtimes, *(docker.runtimes if docker is not None else ()))}
+    default = config.default_runtime or ""
+    if default in STOCK_RUNTIMES or default in known:
+        return []
+    return [
+        no_runtime(
+            "default-runtime",
+            f"Docker's default runtime {default!r} is not defined",
+            "The engine refuses to start with such a configuration.",
+            [
+                Evidence(config.path, f'"default-runtime": "{default}"'),
+                Evidence(config.path, f"runtimes: {names(config.runtimes)}"),
+            ],
+            [
+                Remedy(
+                    "Define it with the toolkit, or take the line out.",
+                    (
+                        f"{sudo}nvidia-ctk runtime configure --runtime=docker",
+                        f"{sudo}systemctl restart docker",
+                    ),
+                    changes_system=True,
+                ),
+                look,
+            ],
+            Severity.WARNING,
+        )
+    ]
+
+
+def _missing_runtimes(containers: ContainerFacts, sudo: str) -> list[Trouble]:
+    docker, config = engine(containers), value_of(containers.daemon_config)
+    named = {r.name: r for r in (docker.runtimes if docker is not None else ())}
+    named |= {r.name: r for r in (config.runtimes if config is not None else ())}
+    default = (docker.default_runtime if docker is not None else None) or (
+        config.default_runtime if config is not None else None
+    )
+    found = []
+    for runtime in named.values():
+        if runtime.found is not False or "nvidia" not in f"{runtime.name} {runtime.path}":
+            continue
+        every = " It is the default runtime: no container starts at all." if runtime.name == default else ""
+        found.append(
+            no_runtime(
+                "runtime-missing",
+                f"Docker's runtime {runtime.name!r} points to a program that is not there",
+                f"Docker is told to start containers with {runtime.path}, and that is not on this machine.{every}",
+                [
+                    Evidence(
+                        "docker info" if docker is not None else "daemon.json",
+                        f"{runtime.name}: {runtime.path}",
+                    ),
+                    Evidence("docker info", f"Default Runtime: {default or 'not known'}"),
+                ],
+                [
+                    Remedy(
+                        f"Install the package nvidia-container-toolkit ({GUIDE}), or take the runtime out of "
+                        f"{config.path if config is not None else 'daemon.json'} and restart the engine.",
+                        (f"{sudo}systemctl restart docker",),
+                        changes_system=True,
+                    )
+                ],
+                Severity.WARNING,
+            )
+        )
+    return found
+
+
+# ---------------------------------------------------------------- CDI
+
+
+def stale(containers: ContainerFacts, driver: str | None, sudo: str = "sudo ") -> list[Trouble]:
+    """CDI specifications that cannot be read, or name what is no longer there.
+
+    `driver`: the version of the driver that is loaded and whose libraries are installed; None: not known.
+    """
+    docker, config = engine(containers), toolkit_config(containers)
+    used = bool(
+        containers.tool("podman", "nerdctl")
+        or (docker is not None and docker.cdi_folders)
+        or (config is not None and (config.mode or "").endswith("cdi"))
+    )
+    specs = gpu_specs(containers)
+    found = []
+    for at, spec in enumerate(specs):
+        what = _what_is_wrong(spec, driver)
+        if not what:
+            continue
+        # Of the same devices, CDI takes those of the later folder.
+        later = [
+            s
+            for s in specs[at + 1 :]
+            if not _what_is_wrong(s, driver) and set(spec.devices) <= set(s.devices)
+        ]
+        hidden = bool(later and not spec.problem and _folder(later[0].path) != _folder(spec.path))
+        grave = used and not hidden
+        found.append(
+            Trouble(
+                "cdi-unreadable" if spec.problem else "cdi-stale",
+                Cause.CONTAINER_DRIVER_LIBS,
+                Severity.WARNING if grave else Severity.INFO,
+                "The CDI specification cannot be used"
+                if spec.problem
+                else "The CDI specification is of another state of the driver",
+                f"{what} "
+                + (
+                    f"Engines that look into {_folder(later[0].path)} take its devices from there."
+                    if hidden
+                    else "Containers that ask for its devices do not start, or start with the wrong libraries."
+                ),
+                tuple(_spec_evidence(spec, driver)),
+                (
+                    Remedy(
+                        "Write it anew; toolkits from 1.18 on do so themselves for /var/run/cdi.",
+                        (
+                            f"{sudo}nvidia-ctk cdi generate --output={advice.quote(spec.path)}",
+                            *(
+                                (f"{sudo}chmod a+r {advice.quote(spec.path)}",)
+                                if "ermission" in spec.problem
+                                else ()
+                            ),
+                            "nvidia-ctk cdi list",
+                        ),
+                        changes_system=True,
+                    ),
+                ),
+            )
+        )
+    return found
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _what_is_wrong(spec: CdiSpec, driver: str | None) -> str:
+    if spec.problem:
+        return f"{spec.path}: {spec.problem.rstrip('.')}."
+    if spec.missing:
+        more = f" and {len(spec.missing) - 1} more that are" if len(spec.missing) > 1 else ", which is"
+        return f"It names {spec.missing[0]}{more} not there."
+    if driver is not None and spec.driver_version is not None and not _same(spec.driver_version, driver):
+        return f"It lends the libraries of driver {spec.driver_version}, and {driver} is loaded."
+    return ""
+
+
+def _same(one: str, other: str) -> bool:
+    return one == other or versions.compare(one, other) == 0
+
+
+def _spec_evidence(spec: CdiSpec, driver: str | None) -> list[Evidence]:
+    evidence = [Evidence(spec.path, f"not there: {path}") for path in spec.missing[:4]]
+    if spec.problem:
+        evidence.append(Evidence(spec.path, spec.problem))
+    if spec.driver_version is not None:
+        evidence.append(
+            Evidence(spec.path, f"made for driver {spec.driver_version}; loaded: {driver or 'not known'}")
+        )
+    return evidence
+
+
+# ---------------------------------------------------------------- GPUs that get lost
+
+
+def losing(containers: ContainerFacts, sudo: str = "sudo ") -> list[Trouble]:
+    """Conditions under which a running container loses its GPUs, or starts without the right to use them."""
+    docker, toolkit, config = engine(containers), value_of(containers.toolkit), toolkit_config(containers)
+    if (
+        docker is None
+        or toolkit is None
+        or not toolkit.has(HOOK)
+        or docker.rootless
+        or docker.snap
+        or docker.desktop
+    ):
+        return []
+    if config is not None and config.no_cgroups:
+        return [
+            Trouble(
+                "no-cgroups",
+                Cause.CONTAINER_NVML_LOST,
+                Severity.WARNING,
+                "Containers get the card's nodes without the right to open them",
+                "no-cgroups is true, which is for rootless engines; this one runs as root, and its containers say "
+                '"Failed to initialize NVML: Unknown Error".',
+                (Evidence(config.path, "no-cgroups = true"), Evidence("docker info", "not rootless")),
+                (
+                    Remedy(
+                        "Set it to false; a rootless engine beside this one is better served through CDI.",
+                        (f"{sudo}nvidia-ctk config --set nvidia-container-cli.no-cgroups=false --in-place",),
+                        changes_system=True,
+                    ),
+                ),
+            )
+        ]
+    if docker.cgroup_driver != "systemd":
+        return []
+    return [
+        Trouble(
+            "systemd-cgroups",
+            Cause.CONTAINER_NVML_LOST,
+            Severity.INFO,
+            "A running container can lose its GPUs at `systemctl daemon-reload`",
+            "systemd manages the cgroups of containers here, and knows nothing of the devices that NVIDIA's hook "
+            '(`--gpus`) adds: when it reloads its units, they are gone ("Failed to initialize NVML: Unknown '
+            'Error") until the container is started anew.',
+            (
+                Evidence(
+                    "docker info", f"Cgroup Driver: systemd, Cgroup Version: {docker.cgroup_version or '?'}"
+                ),
+                Evidence(dict(toolkit.executables)[HOOK], "the hook of `--gpus`"),
+            ),
+            (
+                Remedy(
+                    "For containers that run for long, ask through CDI (Docker 28.2 and newer; before that it is to "
+                    "be enabled), which tells the engine of the devices.",
+                    (f"docker run {DEVICE} IMAGE",),
+                ),
+                Remedy(
+                    'Or let Docker manage cgroups itself: `"exec-opts": ["native.cgroupdriver=cgroupfs"]` in '
+                    "/etc/docker/daemon.json, then restart it.",
+                    changes_system=True,
+                ),
+            ),
+        )
+    ]

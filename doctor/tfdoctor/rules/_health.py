@@ -1,0 +1,35 @@
+"""What rules about the cards' condition share. Not a rule."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.facts import Absent, SmiFacts, Unknown
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable
+
+if TYPE_CHECKING:
+    from tfdoctor.facts import CardHealth, SmiGpu
+    from tfdoctor.rules.base import Context
+
+
+def conditions(
+    context: Context,
+) -> tuple[list[tuple[SmiGpu, CardHealth]], NotApplicable | CouldNotCheck | None]:
+    """Each card with its condition; else the outcome of a rule that would have asked for it."""
+    fact = context.facts.driver.smi
+    if isinstance(fact, Unknown):
+        return [], CouldNotCheck(f"nvidia-smi: {fact.why}")
+    if isinstance(fact, Absent):
+        return [], NotApplicable(fact.why or "there is no nvidia-smi to ask")
+    if not isinstance(fact.value, SmiFacts):
+        return [], NotApplicable("nvidia-smi does not answer, which TFD112 explains")
+    found = [(gpu, gpu.health) for gpu in fact.value.gpus if gpu.health is not None]
+    if not found:
+        return [], NotApplicable("this nvidia-smi does not tell the cards' condition")
+    return found, None
+
+
+def label(gpu: SmiGpu) -> str:
+    """ "NVIDIA A100 (0000:01:00.0)"."""
+    name = gpu.name or f"GPU {gpu.index}"
+    return f"{name} ({gpu.pci_bus_id})" if gpu.pci_bus_id else name

@@ -1,0 +1,101 @@
+"""The card's memory is damaged, or the driver asks for a reset.
+
+What it means
+-------------
+Cards with error-correcting memory (ECC) count errors that could not be corrected, and put spare rows or pages in
+the place of bad ones at the next reset. A pending replacement does not disturb programs, says NVIDIA. A failed one
+means that the spares are used up. The driver also says when the card has to be reset before it computes again.
+
+How it is seen
+--------------
+`nvidia-smi -q -x`: the volatile uncorrected counters, retired pages, remapped rows, and the recovery action. Cards
+without ECC show none of these.
+
+What to do
+----------
+Reset the card or restart the machine; where remapping has failed, have the card replaced.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.rules import _driver, _health, advice
+from tfdoctor.rules.base import Context, Result, Rule
+
+if TYPE_CHECKING:
+    from tfdoctor.facts import CardHealth, SmiGpu
+
+
+def check(context: Context) -> Result:
+    cards, refused = _health.conditions(context)
+    if refused is not None:
+        return refused
+    findings = []
+    for gpu, health in cards:
+        grave, pending = _grave(health), _pending(health)
+        if grave or pending:
+            findings.append(_finding(context, gpu, grave, pending))
+    return findings
+
+
+def _grave(health: CardHealth) -> list[str]:
+    said = []
+    if health.recovery:
+        said.append(f"the driver asks for: {health.recovery}")
+    if health.uncorrected:
+        said.append(f"{health.uncorrected} memory errors since the driver was loaded could not be corrected")
+    if health.remap_failure:
+        said.append("a bad row of the memory could not be replaced (row remapping has failed)")
+    return said
+
+
+def _pending(health: CardHealth) -> list[str]:
+    said = []
+    if health.remap_pending:
+        said.append("a bad row of the memory is to be replaced at the next reset")
+    if health.retirement_pending:
+        said.append("a bad page of the memory is to be retired when the driver is loaded anew")
+    return said
+
+
+def _finding(context: Context, gpu: SmiGpu, grave: list[str], pending: list[str]) -> Finding:
+    root, name = advice.sudo(context), _health.label(gpu)
+    said = [*grave, *pending]
+    remedies = []
+    if context.facts.machine.container or context.facts.machine.wsl:
+        remedies.append(Remedy("Whoever runs the host has to reset the card or restart the machine."))
+    else:
+        remedies.append(
+            Remedy(
+                "Reset the card; no program may be using it, and cards that show a screen cannot be reset so.",
+                (f"{root}nvidia-smi --gpu-reset -i {gpu.index or 0}",),
+                changes_system=True,
+            )
+        )
+        remedies.append(_driver.reboot(context, "Or restart the machine."))
+    if grave:
+        remedies.append(
+            Remedy("Where it recurs, or remapping has failed, have the card replaced; these are its counters.",
+                   (f"nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT -i {gpu.index or 0}",))
+        )  # fmt: skip
+    return RULE.finding(
+        Cause.INCONCLUSIVE,
+        Severity.WARNING if grave else Severity.INFO,
+        f"{name}: {'; '.join(said)}.",
+        title="The card's memory has errors, or it needs a reset"
+        if grave
+        else "The card will mend its memory at the next reset",
+        evidence=[Evidence("nvidia-smi -q -x", f"{name}: {line}") for line in said],
+        remedies=remedies,
+    )
+
+
+RULE = Rule(
+    "TFD121",
+    "card-health",
+    "The card's memory has errors, or the driver asks for a reset",
+    (Cause.INCONCLUSIVE,),
+    check,
+)

@@ -1,0 +1,58 @@
+"""A CDI specification names what is no longer there.
+
+What it means
+-------------
+A CDI specification lists the device nodes and the driver's libraries, with the version in their names, that a
+container is lent. After an update of the driver, or a change of cards or MIG instances, the old list names
+files that are gone: the container does not start ("failed to stat", "no such file or directory",
+"unresolvable CDI devices").
+
+How it is seen
+--------------
+Every path in the *.json and *.yaml files of /etc/cdi, /var/run/cdi and the engine's own CDI folders that is for
+NVIDIA's GPUs is looked for; the version in the name of libcuda is compared with the driver that is loaded. The
+file itself is read as JSON, or as the block YAML that `nvidia-ctk` writes.
+
+What to do
+----------
+Write the specification anew. The toolkit from 1.18 on does so itself, for /var/run/cdi.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tfdoctor.facts import value_of
+from tfdoctor.facts_containers import ContainerFacts
+from tfdoctor.findings import Cause
+from tfdoctor.rules import _engine, _engine_state, advice
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+
+OWN_VERSION = re.compile(r"libcuda\.so\.(\d{3}\.[\d.]{2,16})\Z")
+
+
+def check(context: Context) -> Result:
+    containers = _engine.applicable(context)
+    if not isinstance(containers, ContainerFacts):
+        return containers
+    if not _engine.gpu_specs(containers):
+        return NotApplicable("there is no CDI specification of NVIDIA's GPUs")
+    return _engine.findings(RULE, _engine_state.stale(containers, _driver(context), advice.sudo(context)))
+
+
+def _driver(context: Context) -> str | None:
+    """The driver's version, where kernel module and library agree: else which one is stale is not the question."""
+    module, cuda = value_of(context.facts.driver.kernel_module), value_of(context.facts.driver.cuda)
+    library = OWN_VERSION.search(cuda.path or "") if cuda is not None else None
+    if module is None or library is None or library[1] != module.version:
+        return None
+    return module.version
+
+
+RULE = Rule(
+    "TFD405",
+    "cdi-spec-stale",
+    "A CDI specification names what is no longer there",
+    (Cause.CONTAINER_DRIVER_LIBS,),
+    check,
+)

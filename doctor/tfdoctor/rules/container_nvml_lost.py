@@ -1,0 +1,43 @@
+"""Containers here can lose their GPUs, or get them without the right to use them.
+
+What it means
+-------------
+NVIDIA's hook (`docker run --gpus`) lets a container open the card behind the back of the engine. Where systemd
+manages the cgroups, `systemctl daemon-reload` takes that right away from every running container: "Failed to
+initialize NVML: Unknown Error". With no-cgroups set to true, which is for rootless engines, a container of an
+engine that runs as root never gets it.
+
+How it is seen
+--------------
+The cgroup driver and the security options in `docker info`, the hook, and no-cgroups in
+/etc/nvidia-container-runtime/config.toml. Nothing is known of containers that run.
+
+What to do
+----------
+Ask for GPUs through CDI, or let Docker manage cgroups itself; set no-cgroups to false.
+"""
+
+from __future__ import annotations
+
+from tfdoctor.facts_containers import ContainerFacts
+from tfdoctor.findings import Cause
+from tfdoctor.rules import _engine, _engine_state, advice
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+
+
+def check(context: Context) -> Result:
+    containers = _engine.applicable(context)
+    if not isinstance(containers, ContainerFacts):
+        return containers
+    if _engine.engine(containers) is None:
+        return NotApplicable("no engine of Docker that answers")
+    return _engine.findings(RULE, _engine_state.losing(containers, advice.sudo(context)))
+
+
+RULE = Rule(
+    "TFD406",
+    "container-nvml-lost",
+    "Containers can lose their GPUs",
+    (Cause.CONTAINER_NVML_LOST,),
+    check,
+)

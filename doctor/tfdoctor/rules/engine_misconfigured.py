@@ -1,0 +1,43 @@
+"""The configuration of Docker or of NVIDIA's container toolkit cannot work as it is.
+
+What it means
+-------------
+daemon.json is not valid JSON, or names a default runtime that it does not define: the engine will not start.
+A runtime points to a program that is not there: no container starts with it. A rootless engine without
+no-cgroups is refused by the toolkit. A toolkit in the mode cdi refuses `--gpus`. A config.toml that is not
+TOML stops the toolkit.
+
+How it is seen
+--------------
+The daemon.json of the engine in use, /etc/nvidia-container-runtime/config.toml, `docker info`, and whether the
+programs they name are there.
+
+What to do
+----------
+Each finding names the line and the command.
+"""
+
+from __future__ import annotations
+
+from tfdoctor.facts_containers import ContainerFacts
+from tfdoctor.findings import Cause
+from tfdoctor.rules import _engine, _engine_state, advice
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+
+
+def check(context: Context) -> Result:
+    containers = _engine.applicable(context)
+    if not isinstance(containers, ContainerFacts):
+        return containers
+    if containers.tool("docker") is None and _engine.engine(containers) is None:
+        return NotApplicable("there is no Docker")
+    return _engine.findings(RULE, _engine_state.misconfigured(containers, advice.sudo(context)))
+
+
+RULE = Rule(
+    "TFD404",
+    "engine-misconfigured",
+    "Docker's or the toolkit's configuration cannot work",
+    (Cause.NO_NVIDIA_RUNTIME,),
+    check,
+)

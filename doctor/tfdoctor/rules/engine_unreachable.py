@@ -1,0 +1,45 @@
+"""Docker is installed, and its engine does not answer.
+
+What it means
+-------------
+Docker's client speaks with an engine through a socket. The engine is not running, this user may not open its
+socket, or the client is set to something that is not there. It matters only to containers: TensorFlow in a
+Python on this machine needs no engine.
+
+How it is seen
+--------------
+`docker info`, asked only where the client would use a local socket and an engine already runs: nothing is
+started, and an engine on another machine is never asked.
+
+What to do
+----------
+Start the engine, or join the group that its socket belongs to.
+"""
+
+from __future__ import annotations
+
+from tfdoctor.facts_containers import ContainerFacts
+from tfdoctor.findings import Cause
+from tfdoctor.rules import _engine, advice
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+
+
+def check(context: Context) -> Result:
+    containers = _engine.applicable(context)
+    if not isinstance(containers, ContainerFacts):
+        return containers
+    silent = _engine.silence(containers)
+    if silent is not None and silent.kind == "remote":
+        return NotApplicable("Docker's client is set to another machine's engine, which is not asked")
+    if silent is None and _engine.engine(containers) is None:
+        return NotApplicable("there is no Docker")
+    return _engine.findings(RULE, _engine.unreachable(containers, advice.sudo(context)))
+
+
+RULE = Rule(
+    "TFD402",
+    "engine-unreachable",
+    "Docker's engine does not answer",
+    (Cause.INCONCLUSIVE,),
+    check,
+)

@@ -1,0 +1,139 @@
+"""The kernel's log speaks of faults of the card or its driver.
+
+What it means
+-------------
+NVIDIA's kernel module writes what goes wrong into the kernel's log, in lines that begin with NVRM; an Xid
+number names the kind. Some are a program's own doing (13, 31, 43, 45) and say nothing of the card. Others mean
+that the card, its memory or its bus is in trouble (48, 63, 64, 74, 79, 95, 119), even where it works at the moment.
+
+How it is seen
+--------------
+dmesg, else the systemd journal, else /var/log/kern.log, since the last start of the machine. Where this user may
+read none of them, the check could not be made. The meanings are those of NVIDIA's documentation of Xid errors.
+
+What to do
+----------
+After an Xid that a program caused: mend the program. Else restart; where it recurs, the card, its power, cooling
+or slot is at fault.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.findings import Cause, Finding, Remedy, Severity
+from tfdoctor.rules import _driver, _kernel, _xids
+from tfdoctor.rules.base import Context, Result, Rule, unanswered
+
+if TYPE_CHECKING:
+    from tfdoctor.facts import KernelEvent
+
+OTHERS = {
+    "bus-lost": (Cause.NO_DEVICE, "the card has fallen off the bus"),
+    "api-mismatch": (
+        Cause.DRIVER_LIB_MISMATCH,
+        "a program came with driver libraries of another version than the kernel module's",
+    ),
+    "needs-open": (Cause.NO_DEVICE, "the card needs NVIDIA's open kernel module"),
+    "legacy": (Cause.NO_DEVICE, "the card is driven by an older branch of the driver"),
+    "not-supported": (Cause.NO_DEVICE, "the driver does not know the card"),
+    "taken": (Cause.NO_DEVICE, "another kernel driver holds the card"),
+    "bad-bar": (Cause.NO_DEVICE, "the firmware gives the card no address space"),
+    "firmware-missing": (Cause.DRIVER_INIT_UNKNOWN, "firmware of the driver's is missing"),
+    "init-failed": (Cause.DRIVER_INIT_UNKNOWN, "the module could not start the card"),
+    "wrong-kernel": (Cause.NO_DEVICE, "the module does not fit this kernel"),
+    "probe-failed": (Cause.NO_DEVICE, "the module took none of the cards"),
+}
+"""kind of an event → the cause that it speaks for, and what it means. "unsigned" names no module: TFD118 uses it."""
+
+
+def check(context: Context) -> Result:
+    fact = context.facts.kernel.log
+    refused = unanswered(fact, "the kernel's log")
+    if refused is not None:
+        return refused
+    found = _kernel.events(context)
+    xids = [event for event in found if event.xid is not None]
+    grave = [e for e in xids if _kind(e) in (_xids.Kind.FAULT, _xids.Kind.LOST)]
+    light = [e for e in xids if e not in grave]
+    findings = [_grave(context, grave)] if grave else []
+    others = [e for e in found if e.kind in OTHERS and not _said_by(e, grave)]
+    if others:
+        findings.append(_others(context, others))
+    if light:
+        findings.append(_light(context, light))
+    return findings
+
+
+def _kind(event: KernelEvent) -> _xids.Kind:
+    return _xids.meaning(event.xid or 0).kind
+
+
+def _said_by(event: KernelEvent, grave: list[KernelEvent]) -> bool:
+    """Whether an Xid says the same as this line."""
+    return event.kind == "bus-lost" and any(e.xid == _xids.BUS_LOST for e in grave)
+
+
+def _told(event: KernelEvent) -> str:
+    number = event.xid or 0
+    said = _xids.meaning(number).meaning
+    asked = _xids.recovery_asked(event.text) if number == 154 else ""
+    where = f" on {event.pci_bus_id}" if event.pci_bus_id else ""
+    who = f", from {event.process}" if event.process else ""
+    times = f", {event.count} times" if event.count > 1 else ""
+    return f"Xid {number}{where}{who}{times}: {said}{f' ({asked})' if asked else ''}"
+
+
+def _grave(context: Context, found: list[KernelEvent]) -> Finding:
+    lost = any(_kind(event) is _xids.Kind.LOST for event in found)
+    works = _driver.state(context).works
+    now = " The driver shows a card at the moment all the same." if works else ""
+    return RULE.finding(
+        Cause.NO_DEVICE if lost and not works else Cause.INCONCLUSIVE,
+        Severity.WARNING,
+        f"Since the last start: {'; '.join(_told(event) for event in found)}.{now}",
+        title="The kernel's log tells of a fault of the card",
+        evidence=_kernel.evidence(context, found),
+        remedies=[
+            _driver.reboot(context, "A restart brings the card back into a known state."),
+            Remedy(
+                "Where it recurs, look at the card's own counters, then at power, cooling and slot.",
+                ("nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT,PERFORMANCE",),
+            ),
+        ],
+    )
+
+
+def _others(context: Context, found: list[KernelEvent]) -> Finding:
+    cause = OTHERS[found[0].kind][0]
+    said = dict.fromkeys(OTHERS[event.kind][1] for event in found)
+    works = _driver.state(context).works
+    now = " The driver shows a card all the same; it may be one of several, or past." if works else ""
+    return RULE.finding(
+        cause,
+        Severity.INFO if works else Severity.WARNING,
+        f"The kernel's log says: {'; '.join(said)}.{now}",
+        title="The kernel's log tells of trouble with NVIDIA's driver",
+        evidence=_kernel.evidence(context, found),
+        remedies=[_driver.kernel_log(context)],
+    )
+
+
+def _light(context: Context, found: list[KernelEvent]) -> Finding:
+    return RULE.finding(
+        Cause.INCONCLUSIVE,
+        Severity.INFO,
+        f"Since the last start: {'; '.join(_told(event) for event in found)}. These do not mean that the card is "
+        "faulty, unless they come from many programs that work elsewhere.",
+        title="The kernel's log notes errors of programs on the card",
+        evidence=_kernel.evidence(context, found),
+    )
+
+
+RULE = Rule(
+    "TFD116",
+    "kernel-log",
+    "The kernel's log tells of faults of the card or its driver",
+    (Cause.NO_DEVICE, Cause.DRIVER_LIB_MISMATCH, Cause.DRIVER_INIT_UNKNOWN, Cause.INCONCLUSIVE),
+    check,
+)

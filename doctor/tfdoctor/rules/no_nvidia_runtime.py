@@ -1,0 +1,47 @@
+"""A container engine is here and has nothing with which it could give GPUs to a container.
+
+What it means
+-------------
+A container gets the host's device nodes and driver libraries from NVIDIA's container toolkit: through its hook
+(`docker run --gpus`), its runtime (`--runtime=nvidia`), or a CDI specification (`--device nvidia.com/gpu=all`,
+the only way of Podman 4.1 and newer without OCI hooks). None of these is here for that engine. Docker Desktop
+for Linux cannot have them at all: its engine runs in a virtual machine.
+
+How it is seen
+--------------
+The runtimes and CDI folders in `docker info`, the toolkit's commands on PATH and in the folders of services,
+and the specifications in /etc/cdi and /var/run/cdi.
+
+What to do
+----------
+Install the package nvidia-container-toolkit and let it set the engine up. TensorFlow outside of containers
+does not need it.
+"""
+
+from __future__ import annotations
+
+from tfdoctor.facts_containers import ContainerFacts
+from tfdoctor.findings import Cause
+from tfdoctor.rules import _engine, advice
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+
+
+def check(context: Context) -> Result:
+    containers = _engine.applicable(context)
+    if not isinstance(containers, ContainerFacts):
+        return containers
+    docker = _engine.engine(containers)
+    if docker is None and _engine.podman_way(containers) is None:
+        return NotApplicable("no engine that could be asked; TFD402 says why")
+    if docker is not None and docker.desktop and context.facts.machine.wsl:
+        return NotApplicable("Docker Desktop under WSL brings NVIDIA's toolkit itself")
+    return _engine.findings(RULE, _engine.without_gpus(containers, advice.sudo(context)))
+
+
+RULE = Rule(
+    "TFD403",
+    "no-nvidia-runtime",
+    "A container engine cannot give GPUs to containers",
+    (Cause.NO_NVIDIA_RUNTIME,),
+    check,
+)

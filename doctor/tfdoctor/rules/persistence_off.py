@@ -1,0 +1,69 @@
+"""The driver lets go of the card whenever no program uses it (persistence mode is off).
+
+What it means
+-------------
+On a server without a screen the driver shuts a card down when the last program has left it, and starts it anew for
+the next one. Each start of TensorFlow then takes a second or more longer, by card, and settings such as power limits
+and error counters are lost in between. Nothing fails.
+
+How it is seen
+--------------
+`nvidia-smi -q -x`: persistence mode off, on a card that shows no screen and that no program holds at the moment.
+Only told for cards with ECC memory, which are those of servers.
+
+What to do
+----------
+Let NVIDIA's persistence daemon run.
+"""
+
+from __future__ import annotations
+
+from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.rules import _health, advice
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+
+
+def check(context: Context) -> Result:
+    if context.facts.machine.container or context.facts.machine.wsl:
+        return NotApplicable("the host decides over its cards' persistence")
+    cards, refused = _health.conditions(context)
+    if refused is not None:
+        return refused
+    off = [
+        gpu
+        for gpu, health in cards
+        if health.persistence is False and health.ecc and health.display is False and not gpu.processes
+    ]
+    if not off:
+        return ()
+    root = advice.sudo(context)
+    names = ", ".join(_health.label(gpu) for gpu in off)
+    return [
+        RULE.finding(
+            Cause.INCONCLUSIVE,
+            Severity.INFO,
+            f"{names}: persistence mode is off, so that the driver starts the card anew for each program. That costs "
+            "time at each start and loses the card's settings.",
+            title="The driver lets go of the card between programs",
+            evidence=[
+                Evidence("nvidia-smi -q -x", f"{_health.label(gpu)}: persistence_mode Disabled")
+                for gpu in off
+            ],
+            remedies=[
+                Remedy(
+                    "Let the persistence daemon run; it comes with the driver.",
+                    (f"{root}systemctl enable --now nvidia-persistenced",),
+                    changes_system=True,
+                )
+            ],
+        )
+    ]
+
+
+RULE = Rule(
+    "TFD124",
+    "persistence-off",
+    "The driver lets go of the card between programs",
+    (Cause.INCONCLUSIVE,),
+    check,
+)

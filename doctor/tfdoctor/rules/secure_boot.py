@@ -1,0 +1,116 @@
+"""Secure Boot keeps NVIDIA's kernel module out.
+
+What it means
+-------------
+With Secure Boot the kernel loads only modules that are signed with a key which the firmware or the machine's owner
+has enrolled. A module that was built here, by DKMS or NVIDIA's installer, is not signed, or with a key that was
+never enrolled. The driver's libraries are there, and no card is shown.
+
+How it is seen
+--------------
+The firmware's variable SecureBoot is 1, the module's file for the running kernel is there and not loaded, and
+either it carries no signature (modinfo) or the kernel's log says that it refused a module. A module whose signature
+is there and whose key is unknown shows in the log alone.
+
+What to do
+----------
+Have the module signed and enrol the key, which is asked for once at the next start; or install the distribution's
+own signed module; or switch Secure Boot off in the firmware.
+"""
+
+from __future__ import annotations
+
+from tfdoctor.facts import Known, Unknown
+from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.rules import _kernel, advice
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, seen
+
+
+def check(context: Context) -> Result:
+    cause = _kernel.without_module(context)
+    if cause is None:
+        return NotApplicable("no driver is installed here that waits for its kernel module")
+    found = _kernel.files(context)
+    if found is None or not found.running or not _kernel.on_the_bus(context):
+        return NotApplicable("there is no module for the running kernel that could be refused")
+    fact = context.facts.kernel.secure_boot
+    if isinstance(fact, Unknown):
+        return CouldNotCheck(f"Secure Boot: {fact.why}")
+    if not isinstance(fact, Known) or not fact.value:
+        return ()
+    if _kernel.switched_off(context):
+        return NotApplicable("the card was switched off on purpose, which TFD119 explains")
+    if not _kernel.refused_by_secure_boot(context):
+        if found.signed is None and isinstance(context.facts.kernel.log, Unknown):
+            return CouldNotCheck(
+                "Secure Boot is on; neither modinfo nor the kernel's log tells whether it refuses"
+            )
+        return ()
+    refusals = _kernel.events(context, "unsigned")
+    unsigned = found.signed is False
+    return [
+        RULE.finding(
+            cause,
+            Severity.ERROR,
+            "Secure Boot is on, NVIDIA's kernel module is there and not loaded, and the kernel's log says that it "
+            "refused a module."
+            if refusals and not unsigned
+            else "Secure Boot is on, and NVIDIA's kernel module is not signed, so that the kernel refuses it.",
+            title="The kernel refuses to load NVIDIA's module (Secure Boot)",
+            evidence=[
+                seen(fact, "Secure Boot is on"),
+                Evidence(
+                    found.running[0], "is there and is not loaded" + (", not signed" if unsigned else "")
+                ),
+                *_kernel.evidence(context, refusals),
+            ],
+            remedies=_remedies(context),
+        )
+    ]
+
+
+def _remedies(context: Context) -> list[Remedy]:
+    root, manager = advice.sudo(context), advice.package_manager(context)
+    machine = context.facts.machine
+    remedies = []
+    if manager == advice.APT and machine.distribution_id == "ubuntu":
+        remedies.append(
+            Remedy(
+                "Take Ubuntu's ready-made module, which Canonical has signed: `ubuntu-drivers list` shows the "
+                "branches; put yours in the place of BRANCH.",
+                (f"{root}apt-get install linux-modules-nvidia-BRANCH-generic", f"{root}reboot"),
+                changes_system=True,
+            )
+        )
+    key = {
+        advice.APT: "/var/lib/dkms/mok.pub"
+        if machine.distribution_id == "debian"
+        else "/var/lib/shim-signed/mok/MOK.der",
+        advice.DNF: "/etc/pki/akmods/certs/public_key.der"
+        if machine.distribution_id == "fedora"
+        else "/var/lib/dkms/mok.pub",
+    }.get(manager or "", "/var/lib/dkms/mok.pub")
+    remedies.append(
+        Remedy(
+            "Enrol the key with which DKMS (on Fedora: akmods) signs what it builds. It asks for a password, and "
+            "the blue screen of the next start asks for it again; then build the module anew.",
+            (f"{root}mokutil --import {key}", f"{root}reboot"),
+            changes_system=True,
+        )
+    )
+    remedies.append(
+        Remedy(
+            "Or switch Secure Boot off in the firmware's settings; this shows how it stands.",
+            ("mokutil --sb-state",),
+        )
+    )
+    return remedies
+
+
+RULE = Rule(
+    "TFD118",
+    "secure-boot",
+    "Secure Boot keeps NVIDIA's kernel module out",
+    (Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN, Cause.NO_DRIVER),
+    check,
+)

@@ -1,0 +1,179 @@
+"""Several installations of NVIDIA's driver lie over each other.
+
+What it means
+-------------
+The driver can come from the distribution's packages, from NVIDIA's repository, or from NVIDIA's own installer (the
+.run file). Two of them overwrite each other's files: it works until one of them is updated, and then the kernel
+module and libcuda are of two versions (TFD104). Under WSL any Linux driver is one too many: the driver is Windows'.
+
+How it is seen
+--------------
+Packages that own a libcuda, the installer's uninstaller (/usr/bin/nvidia-uninstall), and the version numbers in the
+names of the libcuda files in the usual folders. The toolkit's stubs and cuda-compat are not counted.
+
+What to do
+----------
+Keep one. NVIDIA's installer has its own uninstaller; packages are removed by the package manager.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tfdoctor.facts import DriverPackage, Unknown, value_of
+from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.predict import own_driver_files
+from tfdoctor.rules import advice
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+
+FILE = re.compile(r"/libcuda\.so\.([0-9]{2,4}\.[0-9.]{1,12})\Z")
+
+
+def check(context: Context) -> Result:
+    kernel = context.facts.kernel
+    packages = value_of(kernel.packages) or ()
+    runfile = value_of(kernel.runfile)
+    files = _files(context)
+    if context.facts.machine.wsl:
+        if not packages:
+            return NotApplicable("under WSL the driver is Windows' own")
+        return [_inside_wsl(context, packages)]
+    if context.facts.machine.container:
+        return _in_container(context, files)
+    if not packages and runfile is None and not files:
+        if isinstance(kernel.packages, Unknown) and kernel.packages.why != "not looked at":
+            return CouldNotCheck(f"packages: {kernel.packages.why}")
+        return NotApplicable("no NVIDIA driver is installed here")
+    both = bool(packages) and runfile is not None
+    if not both and len(files) < 2 and not _branches_mixed(packages):
+        return ()
+    return [_mixed(context, packages, runfile, files, both=both)]
+
+
+def _files(context: Context) -> dict[str, list[str]]:
+    """Version → files of libcuda that name it."""
+    found: dict[str, list[str]] = {}
+    for path in own_driver_files(context.facts):
+        match = FILE.search(path)
+        if match is not None and "/wsl/" not in path:
+            found.setdefault(match[1], []).append(path)
+    return found
+
+
+def upstream(version: str) -> str:
+    """ "1:550.54.14-0ubuntu1" → "550.54.14"."""
+    match = re.match(r"(?:[0-9]+:)?([0-9]+(?:\.[0-9]+)*)", version)
+    return match[1] if match is not None else version
+
+
+def _branches_mixed(packages: tuple[DriverPackage, ...]) -> bool:
+    return len({upstream(package.version) for package in packages}) > 1
+
+
+def _evidence(
+    packages: tuple[DriverPackage, ...], runfile: str | None, files: dict[str, list[str]]
+) -> list[Evidence]:
+    return [
+        *(Evidence("package manager", f"{p.name} {p.version}") for p in packages[:6]),
+        *(
+            [Evidence("/usr/bin/nvidia-uninstall", f"NVIDIA's installer {runfile}".rstrip())]
+            if runfile is not None
+            else []
+        ),
+        *(Evidence(paths[0], f"is of {version}") for version, paths in list(files.items())[:6]),
+    ]
+
+
+def _mixed(
+    context: Context,
+    packages: tuple[DriverPackage, ...],
+    runfile: str | None,
+    files: dict[str, list[str]],
+    *,
+    both: bool,
+) -> Finding:
+    root = advice.sudo(context)
+    versions = {upstream(p.version) for p in packages} | set(files) | ({runfile} if runfile else set())
+    several = len(versions) > 1
+    what = "NVIDIA's own installer and packages" if both else "several versions"
+    remedies = []
+    if runfile is not None:
+        remedies.append(
+            Remedy(
+                "Remove what NVIDIA's installer put there, install the package anew, and restart.",
+                (f"{root}nvidia-uninstall", *advice.driver_install(context).commands),
+                changes_system=True,
+            )
+        )
+    owner = {
+        advice.APT: "dpkg -S 'libcuda.so.*'",
+        advice.DNF: "rpm -qa '*nvidia*'",
+        advice.ZYPPER: "rpm -qa '*nvidia*'",
+        advice.PACMAN: "pacman -Qs nvidia",
+    }.get(advice.package_manager(context) or "")
+    if owner is not None:
+        remedies.append(Remedy("See which package each comes from, and remove all but one.", (owner,)))
+    return RULE.finding(
+        Cause.DRIVER_LIB_MISMATCH if several else Cause.INCONCLUSIVE,
+        Severity.WARNING if several else Severity.INFO,
+        f"The driver is here from {what}"
+        + (f": {', '.join(sorted(versions))}" if several else "")
+        + ". Which of them is used is decided by the loader, and the next update of one breaks it.",
+        title="Several installations of NVIDIA's driver lie over each other",
+        evidence=_evidence(packages, runfile, files),
+        remedies=remedies,
+    )
+
+
+def _in_container(context: Context, files: dict[str, list[str]]) -> Result:
+    module = value_of(context.facts.driver.kernel_module)
+    foreign = [v for v in files if module is not None and v != module.version]
+    if not files:
+        return NotApplicable("the container engine gave this container no driver")
+    if not foreign or len(files) < 2:
+        return ()
+    return [
+        RULE.finding(
+            Cause.DRIVER_LIB_MISMATCH,
+            Severity.WARNING,
+            f"This image has a driver library of its own ({', '.join(foreign)}) beside the one that the container "
+            "engine brings in. Driver libraries do not belong into an image: they have to be the host's.",
+            title="The image has a driver of its own",
+            evidence=_evidence((), None, files),
+            remedies=[Remedy("Build the image without the driver's packages; the engine brings the host's.")],
+        )
+    ]
+
+
+def _inside_wsl(context: Context, packages: tuple[DriverPackage, ...]) -> Finding:
+    root = advice.sudo(context)
+    names = " ".join(advice.quote(package.name) for package in packages)
+    commands = {
+        advice.APT: (f"{root}apt-get purge {names}", f"{root}ldconfig"),
+        advice.DNF: (f"{root}dnf remove {names}", f"{root}ldconfig"),
+    }.get(advice.package_manager(context) or "", ())
+    return RULE.finding(
+        Cause.WSL_LIBCUDA,
+        Severity.WARNING,
+        f"Under WSL the driver is Windows' own, and packages with a Linux driver are installed here "
+        f"({', '.join(f'{p.name} {p.version}' for p in packages[:4])}). Their libcuda reaches no card; where the "
+        "loader finds it first, no GPU is shown.",
+        title="A Linux driver is installed inside WSL",
+        evidence=_evidence(packages, None, {}),
+        remedies=[
+            Remedy(
+                "Remove it. NVIDIA's CUDA packages for WSL (`wsl-ubuntu`) come without a driver.",
+                commands,
+                changes_system=True,
+            )
+        ],
+    )
+
+
+RULE = Rule(
+    "TFD120",
+    "several-drivers",
+    "Several installations of NVIDIA's driver lie over each other",
+    (Cause.DRIVER_LIB_MISMATCH, Cause.WSL_LIBCUDA, Cause.INCONCLUSIVE),
+    check,
+)

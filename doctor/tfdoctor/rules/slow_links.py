@@ -1,0 +1,70 @@
+"""The cards reach each other only the long way round.
+
+What it means
+-------------
+Training on several cards (MirroredStrategy) exchanges gradients between them all the time. Cards that are joined by
+NVLink or sit behind one PCIe switch do that directly. Between cards at two processors (SYS) or two host bridges
+(NODE) everything goes through the processor's own links. It works, more slowly; nothing fails.
+
+How it is seen
+--------------
+`nvidia-smi topo -m`, asked only where NVIDIA's driver holds two or more cards.
+
+What to do
+----------
+Where only some of the cards are used, take those that are near each other.
+"""
+
+from __future__ import annotations
+
+from tfdoctor.facts import value_of
+from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, unanswered
+
+FAR = {"SYS": "through the link between two processors", "SOC": "through the link between two processors",
+       "NODE": "through two host bridges of one processor"}  # fmt: skip
+NEAR = ("NV", "PIX", "PXB", "PSB", "C2C")
+
+
+def check(context: Context) -> Result:
+    fact = context.facts.kernel.links
+    refused = unanswered(fact, "how the cards are joined")
+    if refused is not None:
+        return refused
+    answer = value_of(context.facts.driver.cuda)
+    if answer is not None and len(answer.devices) < 2:
+        return NotApplicable("one card is visible here")
+    links = value_of(fact) or {}
+    far = {pair: link for pair, link in links.items() if link in FAR}
+    if not far:
+        return ()
+    near = [pair for pair, link in links.items() if link.startswith(NEAR)]
+    remedies = []
+    if near:
+        numbers = near[0].replace("GPU", "").replace("-", ",")
+        remedies.append(
+            Remedy(
+                f"For two cards, take a pair that is near each other ({near[0]}).",
+                ("export CUDA_DEVICE_ORDER=PCI_BUS_ID", f"export CUDA_VISIBLE_DEVICES={numbers}"),
+            )
+        )
+    ways = sorted({f"{link}: {FAR[link]}" for link in far.values()})
+    shown = ", ".join(list(far)[:6]) + (f" and {len(far) - 6} more" if len(far) > 6 else "")
+    return [
+        RULE.finding(
+            Cause.HEALTHY,
+            Severity.INFO,
+            f"{len(far)} of {len(links)} pairs of cards reach each other only the long way ({'; '.join(ways)}): "
+            f"{shown}. Training on these together is slower than it could be.",
+            title="Some cards reach each other only the long way round",
+            evidence=[
+                Evidence("nvidia-smi topo -m", f"{pair}: {link}") for pair, link in list(far.items())[:8]
+            ],
+            remedies=remedies,
+        )
+    ]
+
+
+RULE = Rule(
+    "TFD125", "slow-links", "The cards reach each other only the long way round", (Cause.HEALTHY,), check
+)

@@ -1,0 +1,61 @@
+"""The virtual GPU has no licence.
+
+What it means
+-------------
+A virtual GPU (NVIDIA vGPU, formerly GRID) needs a licence from a licence server. Without one it starts at full
+speed, is slowed down after a while, and CUDA is refused or its resources are limited, says NVIDIA's licensing guide.
+
+How it is seen
+--------------
+`nvidia-smi -q -x` says "Unlicensed" for the card.
+
+What to do
+----------
+Give the machine its client token and restart the licensing service; look whether it reaches the licence server.
+"""
+
+from __future__ import annotations
+
+from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.rules import _health, advice
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+
+
+def check(context: Context) -> Result:
+    cards, refused = _health.conditions(context)
+    if refused is not None:
+        return refused
+    virtual = [(gpu, health) for gpu, health in cards if health.licence]
+    if not virtual:
+        return NotApplicable("no card here is a virtual GPU that tells of a licence")
+    without = [
+        (gpu, health) for gpu, health in virtual if (health.licence or "").lower().startswith("unlicensed")
+    ]
+    if not without:
+        return ()
+    root = advice.sudo(context)
+    names = ", ".join(_health.label(gpu) for gpu, _ in without)
+    return [
+        RULE.finding(
+            Cause.INCONCLUSIVE,
+            Severity.WARNING,
+            f"{names}: the virtual GPU has no licence. It is slowed down some time after the start, and CUDA programs "
+            "may then fail.",
+            title="The virtual GPU has no licence",
+            evidence=[Evidence("nvidia-smi -q -x", f"{_health.label(g)}: {h.licence}") for g, h in without],
+            remedies=[
+                Remedy(
+                    "Put the client token of your licence server into /etc/nvidia/ClientConfigToken, then ask anew.",
+                    (
+                        "ls -l /etc/nvidia/ClientConfigToken /etc/nvidia/gridd.conf",
+                        f"{root}systemctl restart nvidia-gridd",
+                        f"{root}journalctl -u nvidia-gridd -n 20 --no-pager",
+                    ),
+                    changes_system=True,
+                )
+            ],
+        )
+    ]
+
+
+RULE = Rule("TFD123", "vgpu-unlicensed", "The virtual GPU has no licence", (Cause.INCONCLUSIVE,), check)

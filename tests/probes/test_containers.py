@@ -1,0 +1,337 @@
+"""Container engines: Docker's client and socket, CDI specifications, the toolkit's files, on a made machine."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfdoctor.facts import Absent, Known, value_of
+from tfdoctor.facts_containers import ContainerFacts, DockerEngine, EngineSilence
+from tfdoctor.probes import containers
+from tfdoctor.probes.parse.cdi import CdiError, parse_cdi
+from tfdoctor.probes.parse.engine import daemon_json, info_document, silence_of, toolkit_toml, version_in
+from tfdoctor.system import RecordedSystem
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+WITH_INDENT = """---
+cdiVersion: 0.5.0
+kind: nvidia.com/gpu
+devices:
+    - name: "0"
+      containerEdits:
+        deviceNodes:
+            - path: /dev/nvidia0
+              hostPath: /run/nvidia/driver/dev/nvidia0
+    - name: all
+      containerEdits:
+        deviceNodes:
+            - path: /dev/nvidia0
+containerEdits:
+    env:
+        - NVIDIA_VISIBLE_DEVICES=void
+    hooks:
+        - hookName: createContainer
+          path: /usr/bin/nvidia-cdi-hook
+          args:
+            - nvidia-cdi-hook
+            - create-symlinks
+            - --link
+            - libcuda.so.1::/lib/x86_64-linux-gnu/libcuda.so
+    mounts:
+        - hostPath: /lib/x86_64-linux-gnu/libcuda.so.570.133.20
+          containerPath: /lib/x86_64-linux-gnu/libcuda.so.570.133.20
+          options:
+            - ro
+"""
+"""As toolkits from 1.18 on write it."""
+WITHOUT_INDENT = """cdiVersion: 0.3.0
+containerEdits:
+  deviceNodes:
+  - path: /dev/nvidiactl
+  hooks:
+  - args:
+    - nvidia-ctk
+    - ../card1::/dev/dri/by-path/pci-0000:01:00.0-card
+    hookName: createContainer
+    path: /usr/bin/nvidia-ctk
+  mounts:
+  - containerPath: /usr/bin/nvidia-smi
+    hostPath: '/usr/bin/nvidia-smi'   # a comment
+devices:
+- containerEdits:
+    deviceNodes:
+    - path: /dev/dri/card1
+    - path: /dev/nvidia0
+  name: "0"
+kind: nvidia.com/gpu
+"""
+"""As older ones write it: keys in order, lists under their key's own column."""
+
+
+def test_a_specification_in_either_form() -> None:
+    new, old = parse_cdi(WITH_INDENT), parse_cdi(WITHOUT_INDENT)
+    assert (new.kind, new.version, new.devices, new.driver_version) == (
+        "nvidia.com/gpu", "0.5.0", ("0", "all"), "570.133.20",
+    )  # fmt: skip
+    assert set(new.paths) == {
+        "/lib/x86_64-linux-gnu/libcuda.so.570.133.20", "/usr/bin/nvidia-cdi-hook",
+        "/run/nvidia/driver/dev/nvidia0", "/dev/nvidia0",
+    }  # fmt: skip
+    assert old.devices == ("0",)
+    assert set(old.paths) == {
+        "/dev/nvidiactl", "/usr/bin/nvidia-smi", "/usr/bin/nvidia-ctk", "/dev/dri/card1", "/dev/nvidia0",
+    }  # fmt: skip
+    assert old.driver_version is None
+
+
+def test_json_is_a_specification_too() -> None:
+    spec = {
+        "cdiVersion": "0.6.0", "kind": "nvidia.com/gpu", "devices": [{"name": "0"}],
+        "containerEdits": {"mounts": [{"hostPath": "/a"}, "no table", {"hostPath": 3}]},
+    }  # fmt: skip
+    assert parse_cdi(json.dumps(spec)).paths == ("/a",)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "empty"),
+        ("{", "not JSON"),
+        ("devices: []\n", "no `kind`"),
+        ("kind: nvidia.com/gpu\njust words\n", "line 2"),
+        ("kind: &a nvidia.com/gpu\n", "beyond"),
+        ("kind: x\ndevices: {a: b}\n", "line 2"),
+        ("kind: x\n\tdevices: y\n", "tab"),
+        ("kind: x\n    stray: y\n", "line 2"),
+        ("- a\n" * 60_000, "lines"),
+        ("\n".join("  " * n + "a:" for n in range(60)), "too deep"),
+    ],
+)
+def test_what_is_no_specification_is_refused_with_its_place(text: str, said: str) -> None:
+    with pytest.raises(CdiError, match=said):
+        parse_cdi(text)
+
+
+@given(st.text() | st.text(alphabet="ab-:'\"{}[] \n#|&.~", max_size=200))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    with contextlib.suppress(CdiError):
+        parse_cdi(text)
+    assert isinstance(daemon_json(text)[1], str)
+    assert isinstance(toolkit_toml(text)[1], str)
+    assert info_document(text) is None or isinstance(info_document(text), dict)
+    assert silence_of(text)
+    version_in(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (
+            "Got permission denied while trying to connect to the Docker daemon socket at unix:///x",
+            "permission",
+        ),
+        (
+            "permission denied while trying to connect to the docker API at unix:///var/run/docker.sock",
+            "permission",
+        ),
+        ("Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?", "not-running"),
+        (
+            "failed to connect to the docker API at unix:///x; dial unix /x: connect: no such file or directory",
+            "not-running",
+        ),
+        (
+            'Failed to initialize: unable to resolve docker endpoint: context "x": context not found',
+            "context",
+        ),
+        ("something new", "other"),
+    ],
+)
+def test_what_the_client_says_when_nobody_answers(text: str, kind: str) -> None:
+    assert silence_of(text) == kind
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("podman version 4.3.1\n", "4.3.1"),
+        ("NVIDIA Container Toolkit CLI version 1.18.0-rc.2\ncommit: 9b1a2c\n", "1.18.0-rc.2"),
+        ("cli-version: 1.14.0\nlib-version: 1.14.0\n", "1.14.0"),
+        ("apptainer version 1.3.4-1.el9", "1.3.4-1.el9"),
+        ("no number", None),
+    ],
+)
+def test_versions(text: str, version: str | None) -> None:
+    assert version_in(text) == version
+
+
+# ---------------------------------------------------------------- the probe
+
+
+class Asked(RecordedSystem):
+    """A recorded machine that remembers which commands were run."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.ran: list[str] = []
+
+    def run(self, argv: Sequence[str], **how: Any) -> Any:
+        self.ran.append(how.get("key") or " ".join(argv))
+        return super().run(argv, **how)
+
+
+def look(folder: Path, **host: Any) -> tuple[ContainerFacts, list[str]]:
+    host.setdefault("which", {"docker": "/usr/bin/docker"})
+    (folder / "host.json").write_text(json.dumps({"schema_version": 1, **host}), encoding="utf-8")
+    system = Asked(folder)
+    fact = containers.probe(system, timeout=1.0)
+    assert isinstance(fact, Known)
+    return fact.value, system.ran
+
+
+SOCKET = {"/var/run": ["docker.sock"]}
+ANSWER = {
+    "docker info": {"stdout": json.dumps({"ServerVersion": "28.2.2", "Runtimes": {"runc": {"path": "runc"}}})}
+}
+
+
+def context(name: str, host: str) -> dict[str, str]:
+    """The files of a chosen context of Docker's client."""
+    meta = f"/u/.docker/contexts/meta/{hashlib.sha256(name.encode()).hexdigest()}/meta.json"
+    return {
+        "/u/.docker/config.json": json.dumps({"currentContext": name}),
+        meta: json.dumps({"Name": name, "Endpoints": {"docker": {"Host": host}}}),
+    }
+
+
+@pytest.mark.parametrize(
+    ("host", "kind"),
+    [
+        ({"env": {"DOCKER_HOST": "tcp://192.0.2.1:2375"}, "directories": SOCKET}, "remote"),
+        ({"env": {"DOCKER_HOST": "ssh://me@there"}, "directories": SOCKET}, "remote"),
+        ({"env": {"HOME": "/u"}, "files": context("far", "ssh://there"), "directories": SOCKET}, "remote"),
+        ({"env": {"HOME": "/u", "DOCKER_CONTEXT": "gone"}, "directories": SOCKET}, "context"),
+        ({"directories": {"/var/run": []}}, "no-socket"),
+        ({"directories": SOCKET | {"/run/systemd/units": ["invocation:docker.socket"]}}, "not-running"),
+        ({"directories": SOCKET, "which": {}}, "no-client"),
+    ],
+)
+def test_an_engine_that_is_not_here_is_not_asked(tmp_path: Path, host: dict[str, Any], kind: str) -> None:
+    facts, ran = look(tmp_path, commands=ANSWER, **host)
+    answer = value_of(facts.docker)
+    assert isinstance(answer, EngineSilence)
+    assert answer.kind == kind
+    assert ran == []
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        {"directories": SOCKET},
+        {
+            "directories": SOCKET
+            | {"/run/systemd/units": ["invocation:docker.service", "invocation:docker.socket"]}
+        },
+        {
+            "env": {"HOME": "/u"},
+            "files": context("own", "unix:///u/d.sock"),
+            "directories": {"/u": ["d.sock"]},
+        },
+        {
+            "env": {"HOME": "/u", "DOCKER_HOST": "unix:///u/d.sock"},
+            "files": context("far", "ssh://there"),
+            "directories": {"/u": ["d.sock"]},
+        },
+    ],
+)
+def test_an_engine_that_runs_here_is_asked_once(tmp_path: Path, host: dict[str, Any]) -> None:
+    facts, ran = look(tmp_path, commands=ANSWER, **host)
+    assert isinstance(value_of(facts.docker), DockerEngine)
+    assert ran == ["docker info"]
+
+
+def test_podman_under_dockers_name_is_not_docker(tmp_path: Path) -> None:
+    facts, ran = look(
+        tmp_path,
+        which={"docker": "/usr/bin/docker", "podman": "/usr/bin/podman"},
+        files={"/usr/bin/docker": '#!/usr/bin/sh\nexec /usr/bin/podman "$@"\n'},
+        commands={"podman --version": {"stdout": "podman version 4.9.3\n"}},
+    )
+    assert [tool.name for tool in facts.tools] == ["podman"]
+    assert isinstance(facts.docker, Absent)
+    assert ran == []  # `podman info` would make folders
+
+
+def test_an_answer_that_hangs_or_is_garbage_is_said_so(tmp_path: Path) -> None:
+    hung, _ = look(tmp_path, directories=SOCKET, commands={"docker info": {"failure": "timeout"}})
+    garbage, _ = look(
+        tmp_path, directories=SOCKET, commands={"docker info": {"stdout": "\x1b[31m{", "returncode": 1}}
+    )
+    for facts, kind in ((hung, "timeout"), (garbage, "other")):
+        answer = value_of(facts.docker)
+        assert isinstance(answer, EngineSilence)
+        assert answer.kind == kind
+        assert answer.text
+        assert "\x1b" not in answer.text
+
+
+def test_a_path_is_missing_only_where_its_folder_can_be_listed(tmp_path: Path) -> None:
+    class Closed(RecordedSystem):
+        def listdir(self, path: str) -> list[str]:
+            if path == "/closed":
+                raise PermissionError(13, "Permission denied", path)
+            return super().listdir(path)
+
+    spec = {
+        "kind": "nvidia.com/gpu",
+        "containerEdits": {"mounts": [{"hostPath": p} for p in ("/closed/a", "/open/b", "/open/c")]},
+    }
+    host = {
+        "files": {"/etc/cdi/nvidia.json": json.dumps(spec), "/open/c": ""},
+        "directories": {"/closed": []},
+    }
+    (tmp_path / "host.json").write_text(json.dumps({"schema_version": 1, **host}), encoding="utf-8")
+    facts = value_of(containers.probe(Closed(tmp_path), timeout=1.0))
+    assert facts is not None
+    assert facts.cdi[0].missing == ("/open/b",)
+
+
+def test_specifications_of_others_are_left_alone(tmp_path: Path) -> None:
+    facts, _ = look(
+        tmp_path,
+        files={
+            "/etc/cdi/intel.yaml": "kind: intel.com/gpu\n",
+            "/etc/cdi/broken.yaml": "?",
+            "/etc/cdi/nvidia.yml": "kind: nvidia.com/gpu\n",  # CDI takes .yaml and .json only
+            "/etc/cdi/nvidia-broken.yaml": "?",
+            "/var/run/cdi/a.yaml": "kind: nvidia.com/gpu\n",
+        },
+    )
+    assert [(spec.path, bool(spec.problem)) for spec in facts.cdi] == [
+        ("/etc/cdi/nvidia-broken.yaml", True),
+        ("/var/run/cdi/a.yaml", False),
+    ]
+
+
+def test_the_toolkits_configuration_reads_no_comment(tmp_path: Path) -> None:
+    facts, _ = look(
+        tmp_path,
+        which={"nvidia-ctk": "/usr/bin/nvidia-ctk"},
+        files={
+            "/etc/nvidia-container-runtime/config.toml": (
+                '[nvidia-container-cli]\n#no-cgroups = true\n[nvidia-container-runtime]\nmode = "cdi"\n'
+            )
+        },
+    )
+    toolkit = value_of(facts.toolkit)
+    config = value_of(toolkit.config) if toolkit is not None else None
+    assert config is not None
+    assert (config.no_cgroups, config.mode) == (None, "cdi")

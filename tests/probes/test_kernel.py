@@ -1,0 +1,359 @@
+"""What the kernel's log, nvidia-smi's report and /proc say, read: parsers on real lines, probes on small machines."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tfdoctor.facts import NOTEBOOK, Absent, Known, MachineFacts, PciGpu, SmiProcess, Unknown
+from tfdoctor.probes import kernel
+from tfdoctor.probes.parse.kernel_log import KINDS, parse_kernel_log
+from tfdoctor.probes.parse.smi_health import parse_smi_health
+from tfdoctor.probes.processes import identify
+from tfdoctor.system import LiveSystem, RecordedSystem
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HERE = MachineFacts(
+    "Linux", "x86_64", "6.1.0-18-amd64", None, "debian", (), "12", frozenset(), None, None, False
+)
+CARD = PciGpu("0000:01:00.0", "2684", None)
+
+
+def machine(folder: Path, **host: Any) -> RecordedSystem:
+    (folder / "host.json").write_text(json.dumps({"schema_version": 1, **host}), encoding="utf-8")
+    return RecordedSystem(folder)
+
+
+# ---------------------------------------------------------------- the kernel's log
+
+# As people posted them, from dmesg, the journal and syslog; host names and identifiers are replaced.
+LINES = (
+    ("[    8.8] NVRM: Xid (PCI:0000:2b:00): 79, GPU has fallen off the bus.", "xid", 79, "0000:2b:00.0"),
+    ("NVRM: Xid (0000:03:00): 14, Channel 00000001", "xid", 14, "0000:03:00.0"),
+    (
+        ("Jun 11 09:44:44 box kernel: NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x0 (None) to "
+        "0x2 (OS Reboot)"),
+        "xid", 154, "0000:01:00.0",
+    ),
+    ("[1231741.378609] NVRM: Xid (PCI:0009:01:00): 43, pid=3188489, name=trigger_xid, channel 0x0b00000a",
+     "xid", 43, "0009:01:00.0"),
+    ("[ 1505.802779] NVRM: RmInitAdapter failed! (0x30:0xffffffff:899)", "init-failed", None, None),
+    ("[   18.0] NVRM: GPU 0000:01:00.0 is already bound to vfio-pci.", "taken", None, "0000:01:00.0"),
+    (
+        ("[Mon May 25 05:20:57 2026] NVRM: The NVIDIA GPU 0000:05:00.0 (PCI ID: 10de:20b0)\n"
+        "                           NVRM: installed in this system is not supported by the\n"
+        "                           NVRM: NVIDIA 580.126.09 driver release."),
+        "not-supported", None, "0000:05:00.0",
+    ),
+    (
+        ("[    9.424670] NVRM: API mismatch: the client 'kwin_wayland' (pid 1005)\n"
+        "               NVRM: has the version 595.84, but this kernel module has\n"
+        "               NVRM: the version 595.80.  Please make sure that this"),
+        "api-mismatch", None, None,
+    ),
+    (
+        ("Jun 30 11:07:05 gpu-0 kernel: NVRM: API mismatch: the client has the version 535.54.03, but\n"
+        "                              NVRM: this kernel module has the version 530.30.02.  Please"),
+        "api-mismatch", None, None,
+    ),
+    ("[    9.3] Lockdown: systemd-modules: unsigned module loading is restricted", "unsigned", None, None),
+    ("[    7.1] Loading of module with unavailable key is rejected", "unsigned", None, None),
+    (
+        ("NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:\n"
+        "NVRM: BAR1 is 0M @ 0x00000000 (PCI:0001:00.0)"),
+        "bad-bar", None, None,
+    ),
+    (("NVRM: The NVIDIA GeForce 210 GPU installed in this system is\nNVRM:  supported through the NVIDIA 340.xx Legacy "
+     "drivers. Please"), "legacy", None, None),
+    ("[   19.5] NVRM: GPU 0000:01:00.0: this card requires use of the NVIDIA open kernel modules.",
+     "needs-open", None, "0000:01:00.0"),
+    ("[   19.5] nvidia 0000:01:00.0: Direct firmware load for nvidia/550.54.14/gsp_ga10x.bin failed with error -2",
+     "firmware-missing", None, "0000:01:00.0"),
+    ("[   19.5] nvidia: disagrees about version of symbol module_layout", "wrong-kernel", None, None),
+    ("[   19.5] nvidia: probe of 0000:82:00.0 failed with error -1", "probe-failed", None, "0000:82:00.0"),
+    ("[   19.5] NVRM: GPU at 0000:01:00.0 has fallen off the bus.", "bus-lost", None, "0000:01:00.0"),
+)  # fmt: skip
+INNOCENT = (
+    "[    7.1] nvidia: module verification failed: signature and/or required key missing - tainting kernel",
+    "[    7.1] nvidia: module license 'NVIDIA' taints kernel.",
+    "[    7.1] nvidia-nvlink: Nvlink Core is being initialized, major device number 508",
+    "[    7.2] NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.54.14  Thu Feb 22 01:44:30 UTC 2024",
+    "[    7.3] nvidia-modeset: Loading NVIDIA Kernel Mode Setting Driver for UNIX platforms  550.54.14",
+    "[    7.4] NVRM: GPU at PCI:0000:01:00: GPU-1f2e3d4c-5b6a-4788-9000-000000000000",
+    "[    7.5] vboxdrv: module verification failed: signature and/or required key missing",
+    "[    7.6] usb 1-1: device descriptor read/64, failed with error -110",
+)
+
+
+@pytest.mark.parametrize(("text", "kind", "xid", "address"), LINES)
+def test_a_line_of_the_log_is_known(text: str, kind: str, xid: int | None, address: str | None) -> None:
+    (event,) = parse_kernel_log(text)
+    assert (event.kind, event.xid, event.pci_bus_id, event.count) == (kind, xid, address, 1)
+
+
+def test_every_kind_has_a_real_line() -> None:
+    assert {kind for _, kind, _, _ in LINES} == {"xid", *(kind for kind, _ in KINDS)}
+
+
+@pytest.mark.parametrize("line", INNOCENT)
+def test_what_is_usual_is_no_event(line: str) -> None:
+    assert parse_kernel_log(line) == ()
+
+
+def test_repeated_events_are_counted_and_the_process_is_named() -> None:
+    line = "[ 1.0] NVRM: Xid (PCI:0000:01:00): 31, pid={}, name=python3, Ch 00000008\n"
+    (event,) = parse_kernel_log("".join(line.format(pid) for pid in range(5)))
+    assert (event.count, event.process) == (5, "python3 (4)")
+
+
+def test_only_what_was_said_since_the_last_start_counts() -> None:
+    old = "[ 8.0] NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.\n"
+    start = "[ 0.0] Linux version 6.1.0-18-amd64 (debian)\n"
+    assert parse_kernel_log(old + start) == ()
+    assert len(parse_kernel_log(start + old)) == 1
+
+
+def test_a_load_that_went_well_ends_what_was_said_of_the_load_before() -> None:
+    text = "[ 1.0] NVRM: Xid (PCI:0000:01:00): 48, pid=1, name=x, DBE\n[ 2.0] NVRM: RmInitAdapter failed! (0x1:0x2:3)\n"
+    well = "[ 3.0] NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.95.05\n"
+    assert [event.kind for event in parse_kernel_log(text + well)] == ["xid"]
+
+
+def test_a_card_that_fills_the_log_costs_little_time() -> None:
+    line = "[ 1.0] NVRM: nvAssertFailedNoLog: Assertion failed: Reset required " + "x " * 150 + "\n"
+    began = time.perf_counter()
+    parse_kernel_log(line * 20_000)
+    assert time.perf_counter() - began < 5
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=st.lists(st.sampled_from([*(line for line, *_ in LINES), *INNOCENT, "", "\x1b[1m", "NVRM: "]),
+                     max_size=12).map("\n".join) | st.text(max_size=300))  # fmt: skip
+def test_any_text_has_an_answer(text: str) -> None:
+    for event in parse_kernel_log(text):
+        assert event.text
+        assert "\x1b" not in event.text
+    assert isinstance(parse_smi_health(text), tuple)
+
+
+REFUSED = {"returncode": 1, "stderr": "dmesg: read kernel buffer failed: Operation not permitted\n"}
+XID = "NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.\n"
+
+
+@pytest.mark.parametrize(
+    ("host", "source"),
+    [
+        ({"which": {"dmesg": "/usr/bin/dmesg"}, "commands": {"dmesg": {"stdout": XID}}}, "dmesg"),
+        (
+            {
+                "which": {"dmesg": "/usr/bin/dmesg", "tail": "/usr/bin/tail"},
+                "commands": {"dmesg": REFUSED, "tail -c 1048576 /var/log/kern.log": {"stdout": XID}},
+                "files": {"/var/log/kern.log": ""},
+            },
+            "tail -c 1048576 /var/log/kern.log",
+        ),
+    ],
+)
+def test_the_log_is_read_where_it_can_be(tmp_path: Path, host: dict[str, Any], source: str) -> None:
+    fact = kernel.probe_log(machine(tmp_path, **host), HERE, timeout=1)
+    assert isinstance(fact, Known)
+    assert fact.source == source
+    assert [event.xid for event in fact.value] == [79]
+
+
+def test_a_log_that_is_forbidden_is_unknown_and_one_that_is_nowhere_absent(tmp_path: Path) -> None:
+    forbidden = machine(tmp_path, which={"dmesg": "/usr/bin/dmesg"}, commands={"dmesg": REFUSED})
+    fact = kernel.probe_log(forbidden, HERE, timeout=1)
+    assert isinstance(fact, Unknown)
+    assert "Operation not permitted" in fact.why
+    assert isinstance(kernel.probe_log(machine(tmp_path), HERE, timeout=1), Absent)
+
+
+# ---------------------------------------------------------------- the module on the disk
+
+
+@pytest.mark.parametrize(
+    ("line", "there"),
+    [
+        ("updates/dkms/nvidia.ko.zst: kernel/drivers/acpi/video.ko.zst", True),
+        ("kernel/drivers/video/nvidia.ko:", True),
+        ("kernel/nvidia-550/nvidia.ko: kernel/drivers/i2c/i2c-core.ko", True),
+        ("updates/dkms/nvidia-current.ko.xz:", True),
+        ("extra/nvidia/nvidia.ko.xz:", True),
+        ("updates/dkms/nvidia_367.ko:", True),
+        ("/lib/modules/5.14.0/weak-updates/nvidia/nvidia.ko:", True),
+        ("kernel/drivers/video/fbdev/nvidia/nvidiafb.ko:", False),
+        ("updates/dkms/nvidia-fs.ko:", False),
+        ("updates/dkms/nvidia-uvm.ko: updates/dkms/nvidia.ko", False),
+        ("kernel/drivers/platform/x86/nvidia-wmi-ec-backlight.ko:", False),
+    ],
+)
+def test_the_module_is_found_under_the_names_of_distributions(line: str, there: bool) -> None:
+    assert bool(kernel.MODULE_FILE.search(f"kernel/net/a.ko:\n{line}\nkernel/net/b.ko:\n")) is there
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("blacklist nvidia\n", "blacklist nvidia"),
+        ("# x\n  blacklist   nvidia  # off\n", "blacklist nvidia"),
+        ("alias nvidia off\n", "alias nvidia off"),
+        ("install nvidia /bin/false\n", "install nvidia /bin/false"),
+        ("blacklist nvidiafb\nblacklist nvidia-drm\n", None),
+        ("#blacklist nvidia\n", None),
+        ("install nvidia /sbin/modprobe --ignore-install nvidia-current $CMDLINE_OPTS\n", None),
+        ("options nvidia NVreg_OpenRmEnableUnsupportedGpus=1\n", None),
+    ],
+)
+def test_lines_that_forbid_the_module(text: str, line: str | None) -> None:
+    match = kernel.BLOCKED.search(text)
+    assert (" ".join(match[1].split()) if match else None) == line
+
+
+def test_the_module_is_not_looked_for_where_it_runs_or_cannot_be_seen(tmp_path: Path) -> None:
+    loaded = machine(tmp_path, files={kernel.MODULE_VERSION: "NVRM version: …\n"})
+    assert isinstance(kernel.probe_module_files(loaded, HERE, timeout=1, signature=False), Absent)
+    empty = machine(tmp_path)
+    assert isinstance(kernel.probe_module_files(empty, HERE, timeout=1, signature=False), Unknown)
+
+
+def test_dkms_names_of_drivers_only() -> None:
+    assert all(
+        kernel.DKMS_NAME.match(n)
+        for n in ("nvidia", "nvidia-current", "nvidia-open", "nvidia-367", "nvidia-srv")
+    )
+    assert not any(
+        kernel.DKMS_NAME.match(n) for n in ("nvidia-fs", "nvidia-peermem", "virtualbox", "nvidiafb")
+    )
+
+
+@pytest.mark.parametrize(
+    ("raw", "on"), [(b"\x06\x00\x00\x00\x01", True), (b"\x06\x00\x00\x00\x00", False), (b"\x06\x00", None)]
+)
+def test_secure_boot_is_the_fifth_byte(tmp_path: Path, raw: bytes, on: bool | None) -> None:
+    path = tmp_path / kernel.SECURE_BOOT.lstrip("/")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(raw)
+    fact = kernel.probe_secure_boot(LiveSystem(str(tmp_path)), HERE)
+    assert (fact.value if isinstance(fact, Known) else None) is on
+
+
+def test_without_firmware_variables_secure_boot_is_absent_or_unknown(tmp_path: Path) -> None:
+    assert isinstance(kernel.probe_secure_boot(LiveSystem(str(tmp_path)), HERE), Absent)
+    (tmp_path / "sys/firmware/efi").mkdir(parents=True)
+    assert isinstance(kernel.probe_secure_boot(LiveSystem(str(tmp_path)), HERE), Unknown)
+
+
+def test_a_card_of_all_ones_is_lost_and_a_sleeping_one_is_let_sleep(tmp_path: Path) -> None:
+    folder = tmp_path / "sys/bus/pci/devices" / CARD.address
+    (folder / "power").mkdir(parents=True)
+    (folder / "config").write_bytes(b"\xff" * 64)
+    system = LiveSystem(str(tmp_path))
+    assert kernel.probe_lost(system, (CARD,)) == (CARD.address,)
+    (folder / "power" / "runtime_status").write_text("suspended\n")
+    assert kernel.probe_lost(system, (CARD,)) == ()
+    (folder / "power" / "runtime_status").write_text("active\n")
+    (folder / "config").write_bytes(bytes.fromhex("de108426") + b"\0" * 60)
+    assert kernel.probe_lost(system, (CARD,)) == ()
+
+
+def test_nothing_is_asked_where_there_is_nothing_of_nvidias(tmp_path: Path) -> None:
+    class Silent(LiveSystem):
+        def run(self, *_: Any, **__: Any) -> Any:
+            pytest.fail("a command was run")
+
+    facts = kernel.probe(Silent(str(tmp_path)), HERE, lambda: Absent("bus", "no card"), timeout=1)
+    assert isinstance(facts.log, Absent)
+    assert isinstance(facts.packages, Absent)
+    could_not = kernel.probe(Silent(str(tmp_path)), HERE, lambda: Unknown("no /sys", "bus"), timeout=1)
+    assert isinstance(could_not.log, Unknown)
+
+
+# ---------------------------------------------------------------- packages
+
+
+def test_rpm_and_pacman_packages(tmp_path: Path) -> None:
+    rpm = machine(
+        tmp_path,
+        which={"rpm": "/usr/bin/rpm"},
+        commands={
+            "rpm -q": {
+                "returncode": 4,
+                "stdout": "package nvidia-driver-cuda-libs is not installed\nxorg-x11-drv-nvidia-cuda-libs|550.54.14\n",
+            }
+        },
+    )
+    fact = kernel.probe_packages(rpm, timeout=1)
+    assert isinstance(fact, Known)
+    assert [(p.name, p.version) for p in fact.value] == [("xorg-x11-drv-nvidia-cuda-libs", "550.54.14")]
+    arch = machine(
+        tmp_path, directories={"/var/lib/pacman/local": ["nvidia-utils-550.54.14-2", "nvtop-3.0-1"]}
+    )
+    fact = kernel.probe_packages(arch, timeout=1)
+    assert isinstance(fact, Known)
+    assert [(p.name, p.version) for p in fact.value] == [("nvidia-utils", "550.54.14")]
+
+
+def test_dpkg_is_asked_only_for_packages_that_left_a_list_and_removed_ones_do_not_count(
+    tmp_path: Path,
+) -> None:
+    info = {"/var/lib/dpkg/info": ["libc6:amd64.list", "libnvidia-compute-535:amd64.list"]}
+    gone = machine(
+        tmp_path,
+        directories=info,
+        commands={"dpkg-query -W": {"stdout": "rc |libnvidia-compute-535|535.1\n"}},
+    )
+    assert isinstance(kernel.probe_packages(gone, timeout=1), Absent)
+    none = machine(tmp_path, directories={"/var/lib/dpkg/info": ["libc6:amd64.list"]})
+    assert isinstance(kernel.probe_packages(none, timeout=1), Absent)
+
+
+# ---------------------------------------------------------------- processes
+
+
+def test_in_a_container_nobody_is_looked_up() -> None:
+    listed = (SmiProcess(1, "python", 10),)
+    assert identify(LiveSystem(), listed, container=True) == listed
+
+
+def test_this_process_is_this_users() -> None:
+    import os
+
+    (found,) = identify(LiveSystem(), (SmiProcess(os.getpid(), None, 10),))
+    assert found.own is True
+    assert found.name
+    assert found.state is None
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        ("python3\0train.py\0--key=abc\0", "train.py"),
+        ("python3\0-u\0/home/user/a/train.py\0", "train.py"),
+        ("python3\0-m\0pkg.train\0--key=abc\0", "-m pkg.train"),
+        ("python3\0-c\0import secrets\0", ""),
+        ("python3\0-m\0ipykernel_launcher\0-f\0x.json\0", NOTEBOOK),
+        ("/usr/lib/xorg/Xorg\0:0\0", ""),
+        ("", ""),
+    ],
+)
+def test_of_a_command_only_the_program_is_kept(tmp_path: Path, words: str, command: str) -> None:
+    status = "Name:\tpython3\nState:\tZ (zombie)\nUid:\t1001\t1001\t1001\t1001\n"
+    files = {"/proc/1/status": status, "/proc/7/status": status, "/proc/7/cmdline": words}
+    (found,) = identify(machine(tmp_path, files=files, platform={"uid": "1000"}), (SmiProcess(7, None, 1),))
+    assert found.command == command
+    assert (found.own, found.user, found.state) == (False, "1001", "zombie")
+
+
+def test_where_others_processes_are_hidden_none_is_called_gone(tmp_path: Path) -> None:
+    (found,) = identify(machine(tmp_path), (SmiProcess(7, "x", 1),))
+    assert found.state is None
+    (found,) = identify(machine(tmp_path, files={"/proc/1/status": ""}), (SmiProcess(7, "x", 1),))
+    assert found.state == "gone"
