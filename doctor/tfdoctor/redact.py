@@ -1,7 +1,8 @@
 """Scrubbing of text that comes from outside: logs, file names, what other programs print.
 
 `clean` makes text safe to show in a terminal; `redact` removes what tells who and where somebody is.
-Both are idempotent.
+Both are idempotent. `Redactor` (redaction.py) does the same for a whole recording: what it replaces stays
+recognisable, so that the recording is judged as the machine was.
 """
 
 from __future__ import annotations

@@ -43,7 +43,10 @@ def check(
     """Look, judge, print. Returns the exit status."""
     if deep and facts is not None:
         raise UsageError("--deep runs TensorFlow here; it cannot be run on a recorded machine (--facts).")
-    system: System = LiveSystem() if facts is None else RecordedSystem(facts)
+    system: System = LiveSystem()
+    if facts is not None:
+        recorded = RecordedSystem(facts)
+        system, python = recorded, python or recorded.python
     compat = Compat.load()
     observed: Observation | None = None
     with stopping(system):

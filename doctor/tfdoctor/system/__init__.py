@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from tfdoctor.system.elf import ElfError, ElfFile, ElfProblem
 from tfdoctor.system.live import LiveSystem
-from tfdoctor.system.recorded import RecordedSystem, RecordingSystem
+from tfdoctor.system.recorded import RecordedSystem
+from tfdoctor.system.recording import RecordingSystem
 from tfdoctor.system.result import CommandResult, Failure
 
 if TYPE_CHECKING:

@@ -50,8 +50,10 @@ MACHINE_NAMES = {
 
 MAX_PROGRAM_HEADERS = 512
 MAX_DYNAMIC_BYTES = 1 << 20
-MAX_VERSION_ENTRIES = 4096
+MAX_VERSION_ENTRIES = 1 << 14
 MAX_STRING = 1 << 20
+MAX_STRINGS = 1 << 22
+"""Bytes of all names together: entries of a damaged table may all point at one long string."""
 MAX_OFFSET = 1 << 42
 
 
@@ -108,6 +110,11 @@ def read_elf(path: str, machine: str) -> ElfFile:
     with Path(path).open("rb") as stream:
         stat = os.fstat(stream.fileno())
         return _read(stream, stat.st_size, (stat.st_dev, stat.st_ino), MACHINES.get(machine.lower(), 62))
+
+
+def read_elf_stream(stream: BinaryIO, size: int, device_inode: tuple[int, int], machine: str) -> ElfFile:
+    """The same of an open file, wherever it is. Raises OSError, ElfError."""
+    return _read(stream, size, device_inode, MACHINES.get(machine.lower(), 62))
 
 
 def _read(stream: BinaryIO, size: int, device_inode: tuple[int, int], expected_machine: int) -> ElfFile:
@@ -181,6 +188,8 @@ class _Dynamic:
         self._stream = stream
         self._loads = loads
         self._entries: list[tuple[int, int]] = []
+        self._room = MAX_STRINGS
+        self._versions = MAX_VERSION_ENTRIES
         content = _bytes(self._stream, dynamic.offset, dynamic.size // DYN64.size * DYN64.size)
         for tag, value in DYN64.iter_unpack(content):
             if tag == DT_NULL:
@@ -216,7 +225,17 @@ class _Dynamic:
         content = _bytes(self._stream, self._strings + index, 256)
         if b"\0" not in content:  # a RUNPATH can have 20 KB
             content = _bytes(self._stream, self._strings + index, MAX_STRING)
-        return content.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
+        name = content.split(b"\0", 1)[0]
+        self._room -= len(name)
+        if self._room < 0:
+            raise ElfError(ElfProblem.MALFORMED, "names too long")
+        return name.decode("utf-8", "surrogateescape")
+
+    def _count_version(self) -> None:
+        """Tables are chains of offsets, which can be laid so that every link is met thousands of times."""
+        self._versions -= 1
+        if self._versions < 0:
+            raise ElfError(ElfProblem.MALFORMED, "too many symbol versions")
 
     def _verneed(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """Elfxx_Verneed and Elfxx_Vernaux."""
@@ -225,11 +244,13 @@ class _Dynamic:
             return ()
         result: list[tuple[str, tuple[str, ...]]] = []
         at = self._offset(table)
-        for _ in range(min(self._value(DT_VERNEEDNUM) or 0, MAX_VERSION_ENTRIES)):
+        for _ in range(self._value(DT_VERNEEDNUM) or 0):
+            self._count_version()
             _, count, file_at, aux, following = VERNEED.unpack(_bytes(self._stream, at, VERNEED.size))
             versions: list[str] = []
             aux_at = at + aux
-            for _ in range(min(count, MAX_VERSION_ENTRIES)):
+            for _ in range(count):
+                self._count_version()
                 _, flags, _, name_at, next_aux = VERNAUX.unpack(_bytes(self._stream, aux_at, VERNAUX.size))
                 if not flags & VER_FLG_WEAK:
                     versions.append(self._string(name_at))
@@ -249,7 +270,8 @@ class _Dynamic:
             return ()
         names: list[str] = []
         at = self._offset(table)
-        for _ in range(min(self._value(DT_VERDEFNUM) or 0, MAX_VERSION_ENTRIES)):
+        for _ in range(self._value(DT_VERDEFNUM) or 0):
+            self._count_version()
             _, _, _, _, _, aux, following = VERDEF.unpack(_bytes(self._stream, at, VERDEF.size))
             (name_at,) = struct.unpack("<I", _bytes(self._stream, at + aux, 4))
             names.append(self._string(name_at))

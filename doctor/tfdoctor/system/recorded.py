@@ -1,4 +1,4 @@
-"""A machine as a folder, and the recorder that writes such folders.
+"""A machine as a folder or a .tar.gz, as `tfdoctor capture` writes it, or as somebody writes it for a test.
 
     host.json     {"schema_version": 1, "platform": {...}, "cwd": "/", "env": {...},
                    "commands": {"nvidia-smi -q -x": {"returncode": 0, "stdout": "...", "stderr": ""}},
@@ -7,35 +7,32 @@
                    "unresolved": {"/usr/lib/libcudnn.so.9": ["symbol"]},
                    "which": {"nvidia-smi": "/usr/bin/nvidia-smi"}, "files": {"/etc/hostname": "h\n"}}
     root/…        the files that were read, at their paths; short texts may stand in "files" instead
+    output/…      what commands printed, where "stdout_file" names it
 
 Everything is optional: what is not there was looked for and not found. By hand, a file under root/ or one
-entry of host.json is enough to make a machine for a test.
+entry of host.json is enough to make a machine for a test. A capture also has the exact answers, which are looked
+at first: "exists" and "folders" (path → whether), "listings" (whole folders), "errors" (path → ["read" or
+"list", errno, text]), "stored" (path → the name below root/, where the path itself cannot be one), and "python",
+the interpreter that was asked for.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import json
-import threading
-from typing import TYPE_CHECKING, Any, TypeVar
+import posixpath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tfdoctor.errors import UsageError
+from tfdoctor.system import archive
 from tfdoctor.system.elf import ElfError, ElfFile, ElfProblem
 from tfdoctor.system.result import CommandResult, Failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from tfdoctor.system import System
 
 SCHEMA_VERSION = 1
-T = TypeVar("T")
-
-
-def _elf_to_json(elf: ElfFile) -> dict[str, Any]:
-    return dataclasses.asdict(elf)
 
 
 def _elf_from_json(value: Mapping[str, Any]) -> ElfFile:
@@ -58,24 +55,120 @@ def _missing(path: str) -> FileNotFoundError:
     return FileNotFoundError(errno.ENOENT, "No such file or directory", path)
 
 
+def _all_text(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(entry, str) for entry in value)
+
+
+def _is_elf(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    if "problem" in value:
+        return value["problem"] in {problem.value for problem in ElfProblem}
+    if "errno" in value:
+        return type(value["errno"]) is int
+    verneed = value.get("verneed", [])
+    inode = value.get("device_inode", [0, 0])
+    return (
+        all(_all_text(value.get(name, [])) for name in ("needed", "verdef"))
+        and all(isinstance(value.get(name) or "", str) for name in ("soname", "rpath", "runpath"))
+        and all(type(value.get(name, 0)) is int for name in ("machine", "size"))
+        and isinstance(verneed, list)
+        and all(
+            isinstance(e, list) and len(e) == 2 and isinstance(e[0], str) and _all_text(e[1]) for e in verneed
+        )
+        and isinstance(inode, list)
+        and len(inode) == 2
+        and all(type(number) is int for number in inode)
+    )
+
+
+def _is_command(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and (not value.get("failure") or value["failure"] in {failure.value for failure in Failure})
+        and (value.get("returncode") is None or type(value["returncode"]) is int)
+        and isinstance(value.get("seconds", 0), (int, float))
+        and all(isinstance(value.get(f"{stream}_file", ""), str) for stream in ("stdout", "stderr"))
+    )
+
+
+def _is_error(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == 3
+        and value[0] in ("read", "list")
+        and type(value[1]) is int
+        and isinstance(value[2], str)
+    )
+
+
+TABLES: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("env", "files", "links", "platform", "stored"), lambda value: isinstance(value, str)),
+    **dict.fromkeys(("exists", "folders"), lambda value: isinstance(value, bool)),
+    **dict.fromkeys(("directories", "listings", "unresolved"), _all_text),
+    "which": lambda value: value is None or isinstance(value, str),
+    "elf": _is_elf,
+    "commands": _is_command,
+    "errors": _is_error,
+}
+"""Table of host.json → whether one of its values is of its kind."""
+
+
+def _manifest(raw: bytes, name: str) -> dict[str, Any]:
+    """host.json, checked: whoever made it, looking at it raises nothing but what a machine raises."""
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        message = f"{name}: not JSON: {error}"
+        raise UsageError(message) from error
+    if not isinstance(value, dict) or value.get("schema_version") != SCHEMA_VERSION:
+        message = f"{name}: not a recording that this version reads (schema_version {SCHEMA_VERSION})"
+        raise UsageError(message)
+    for table, is_right in TABLES.items():
+        entries = value.get(table, {})
+        wrong = (
+            [key for key, entry in entries.items() if not is_right(entry)]
+            if isinstance(entries, dict)
+            else [""]
+        )
+        if wrong:
+            message = f"{name}: {table}: what stands under {wrong[0][:80]!r} is not of its kind"
+            raise UsageError(message)
+    for key in ("cwd", "python"):
+        if not isinstance(value.get(key) or "", str):
+            message = f"{name}: {key}: not a text"
+            raise UsageError(message)
+    return value
+
+
 class RecordedSystem:
     """A machine that is somewhere else, or that never was."""
 
-    def __init__(self, folder: Path) -> None:
-        manifest = folder / "host.json"
-        try:
-            raw = json.loads(manifest.read_text(encoding="utf-8"))
-        except OSError as error:
-            message = f"{folder}: not a recorded machine: {error.strerror or error}"
-            raise UsageError(message, hint="A recording is a folder with a host.json in it.") from error
-        except ValueError as error:
-            message = f"{manifest}: not JSON: {error}"
-            raise UsageError(message) from error
-        if not isinstance(raw, dict) or raw.get("schema_version") != SCHEMA_VERSION:
-            message = f"{manifest}: not a recording that this version reads (schema_version {SCHEMA_VERSION})"
-            raise UsageError(message)
-        self._folder = folder
-        self._host: dict[str, Any] = raw
+    def __init__(self, source: Path | Mapping[str, bytes]) -> None:
+        """`source`: a folder, a .tar.gz, or its files by name. Raises UsageError where it is no recording."""
+        files = archive.read(source) if isinstance(source, Path) else source
+        name = str(source / archive.HOST) if isinstance(source, Path) else archive.HOST
+        self._host = _manifest(files[archive.HOST], name)
+        self._stored = files
+        self._contents = {
+            f"/{name.removeprefix('root/')}": name for name in files if name.startswith("root/")
+        }
+        self._contents.update(
+            {path: f"root/{name}" for path, name in self._table("stored").items() if f"root/{name}" in files}
+        )
+        self._above = {
+            folder
+            for table in (
+                self._table("directories"),
+                self._table("elf"),
+                self._table("files"),
+                self._contents,
+            )
+            for path in table
+            for folder in _parents(path)
+        } | set(self._table("directories"))
+        self._links = sorted(self._table("links").items(), key=lambda item: -len(item[0]))
+        self._resolved: dict[str, str] = {}
 
     @property
     def env(self) -> Mapping[str, str]:
@@ -93,25 +186,36 @@ class RecordedSystem:
         value = self._host.get(name, {})
         return value if isinstance(value, dict) else {}
 
-    def _file(self, path: str) -> Path:
-        parts = [part for part in path.split("/") if part not in ("", ".")]
-        if ".." in parts:  # a recording must not reach outside its folder
-            raise _missing(path)
-        return self._folder.joinpath("root", *parts)
+    @property
+    def python(self) -> str | None:
+        """The interpreter that was asked for when this was captured (`--python`)."""
+        return self._host.get("python") or None
+
+    def _answer(self, table: str, path: str) -> Any:
+        """The exact answer, as it was asked or without ".."; None where there is none."""
+        entries = self._table(table)
+        return entries.get(path, entries.get(normal(path)))
+
+    def _fail(self, kind: str, path: str) -> None:
+        error = self._answer("errors", path)
+        if error is not None and error[0] == kind:
+            raise OSError(error[1], error[2], path)
 
     def read_text(self, path: str, *, limit: int = 1 << 20) -> str:
         return self.read_bytes(path, limit=limit).decode("utf-8", "replace")
 
     def read_bytes(self, path: str, *, limit: int = 16 << 20) -> bytes:
-        path = self.realpath(path)
-        text = self._table("files").get(path)
-        if isinstance(text, str):
-            return text.encode("utf-8")[:limit]
-        with self._file(path).open("rb") as stream:
-            return stream.read(limit)
+        self._fail("read", path)
+        for name in (normal(path), self.realpath(path)):
+            text = self._table("files").get(name)
+            if isinstance(text, str):
+                return text.encode("utf-8", "surrogateescape")[:limit]
+            if name in self._contents:
+                return self._stored[self._contents[name]][:limit]
+        raise _missing(path)
 
     def read_elf(self, path: str) -> ElfFile:
-        entry = self._table("elf").get(_normal(path))
+        entry = self._answer("elf", path)
         if entry is None:
             entry = self._table("elf").get(self.realpath(path))
         if entry is None:
@@ -119,58 +223,54 @@ class RecordedSystem:
         if "problem" in entry:
             raise ElfError(ElfProblem(entry["problem"]), str(entry.get("detail", "")))
         if "errno" in entry:
-            raise OSError(entry["errno"], "recorded error", path)
+            raise OSError(entry["errno"], str(entry.get("strerror") or "recorded error"), path)
         return _elf_from_json(entry)
 
     def unresolved_symbols(self, path: str, providers: Sequence[str]) -> tuple[str, ...]:
-        del providers
-        return tuple(self._table("unresolved").get(_normal(path), ()))
+        table, name = self._table("unresolved"), normal(path)
+        return tuple(table.get(f"{name}#{len(providers)}", table.get(name, ())))
 
     def exists(self, path: str) -> bool:
+        known = self._answer("exists", path)
+        if known is not None:
+            return bool(known)
         path = self.realpath(path)
-        try:
-            if self._file(path).exists():
-                return True
-        except OSError:
-            return False
-        known = path in self._table("elf") or path in self._table("files")
-        return known or self._is_listed(path) or self.is_dir(path)
+        there = path in self._table("elf") or path in self._table("files") or path in self._contents
+        return there or self._is_listed(path) or self.is_dir(path)
 
     def _is_listed(self, path: str) -> bool:
         parent, _, name = path.rpartition("/")
         return name in self._table("directories").get(parent or "/", ())
 
     def is_dir(self, path: str) -> bool:
-        path = self.realpath(path)
-        try:
-            if self._file(path).is_dir():
-                return True
-        except OSError:
-            return False
-        prefix = path.rstrip("/") + "/"
-        tables = (self._table("directories"), self._table("elf"), self._table("files"))
-        return path in tables[0] or any(known.startswith(prefix) for table in tables for known in table)
+        known = self._answer("folders", path)
+        return bool(known) if known is not None else self.realpath(path) in self._above
 
     def listdir(self, path: str) -> list[str]:
-        path = self.realpath(path)
-        if not self.is_dir(path):
-            raise _missing(path)
+        self._fail("list", path)
+        known = self._answer("listings", path)
+        if known is not None:
+            return list(known)
+        asked, path = path, self.realpath(path)
+        if path not in self._above:
+            raise _missing(asked)
         names = set(self._table("directories").get(path, ()))
-        folder = self._file(path)
-        if folder.is_dir():
-            names.update(entry.name for entry in folder.iterdir())
         prefix = path.rstrip("/") + "/"
-        for table in (self._table("elf"), self._table("files"), self._table("links")):
+        for table in (self._table("elf"), self._table("files"), self._table("links"), self._contents):
             names.update(known[len(prefix) :].split("/")[0] for known in table if known.startswith(prefix))
         return sorted(names)
 
     def realpath(self, path: str) -> str:
-        links = self._table("links")
-        path = _normal(path)
+        path = normal(path)
+        if path not in self._resolved:
+            self._resolved[path] = self._resolve(path)
+        return self._resolved[path]
+
+    def _resolve(self, path: str) -> str:
         for _ in range(40):
-            for link in sorted(links, key=len, reverse=True):
+            for link, target in self._links:
                 if path == link or path.startswith(link + "/"):
-                    path = _normal(links[link] + path[len(link) :])
+                    path = normal(target + path[len(link) :])[:4096]
                     break
             else:
                 return path
@@ -203,7 +303,7 @@ class RecordedSystem:
             stderr=self._output(entry, "stderr"),
             failure=failure,
             detail=str(entry.get("detail", "")),
-            seconds=timeout if failure is Failure.TIMEOUT else 0.0,
+            seconds=float(entry.get("seconds") or timeout) if failure is Failure.TIMEOUT else 0.0,
         )
 
     def stop(self) -> None:
@@ -213,152 +313,22 @@ class RecordedSystem:
         """The text itself, JSON to be printed, or the name of a file beside host.json ("stdout_file")."""
         if f"{stream}_file" in entry:
             name = str(entry[f"{stream}_file"])
-            if "/" in name or name.startswith("."):
+            if name not in self._stored:
                 raise _missing(name)
-            return (self._folder / name).read_text(encoding="utf-8", errors="replace")
+            return self._stored[name].decode("utf-8", "replace")
         value = entry.get(stream, "")
         return value if isinstance(value, str) else json.dumps(value)
 
 
-def _normal(path: str) -> str:
-    parts: list[str] = []
-    for part in path.split("/"):
-        if part == "..":
-            parts[-1:] = []
-        elif part not in ("", "."):
-            parts.append(part)
-    return "/" + "/".join(parts)
+def normal(path: str) -> str:
+    """An absolute path without "..", taken as it is written: no link is followed."""
+    return posixpath.normpath(f"/{path.lstrip('/')}")
 
 
-class RecordingSystem:
-    """A system that remembers everything it was asked and can write it as a recording."""
-
-    def __init__(self, inner: System, scrub: Callable[[str], str] = lambda text: text) -> None:
-        self._inner = inner
-        self._scrub = scrub
-        self._lock = threading.Lock()
-        self._files: dict[str, bytes] = {}
-        self._tables: dict[str, dict[str, Any]] = {
-            name: {} for name in ("commands", "elf", "links", "directories", "which", "env", "unresolved")
-        }
-
-    @property
-    def env(self) -> Mapping[str, str]:
-        return self._inner.env
-
-    @property
-    def cwd(self) -> str:
-        return self._inner.cwd
-
-    @property
-    def platform(self) -> Mapping[str, str]:
-        return self._inner.platform
-
-    def _note(self, table: str, name: str, value: Any) -> None:
-        with self._lock:
-            self._tables[table][name] = value
-
-    def read_text(self, path: str, *, limit: int = 1 << 20) -> str:
-        return self.read_bytes(path, limit=limit).decode("utf-8", "replace")
-
-    def read_bytes(self, path: str, *, limit: int = 16 << 20) -> bytes:
-        content = self._inner.read_bytes(path, limit=limit)
-        with self._lock:
-            self._files[_normal(path)] = content
-        return content
-
-    def read_elf(self, path: str) -> ElfFile:
-        try:
-            elf = self._inner.read_elf(path)
-        except ElfError as error:
-            self._note("elf", _normal(path), {"problem": error.problem.value, "detail": error.detail})
-            raise
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            self._note("elf", _normal(path), {"errno": error.errno})
-            raise
-        self._note("elf", _normal(path), _elf_to_json(elf))
-        return elf
-
-    def unresolved_symbols(self, path: str, providers: Sequence[str]) -> tuple[str, ...]:
-        found = self._inner.unresolved_symbols(path, providers)
-        if found:
-            self._note("unresolved", _normal(path), list(found))
-        return found
-
-    def exists(self, path: str) -> bool:
-        found = self._inner.exists(path)
-        if found:
-            parent, _, name = _normal(path).rpartition("/")
-            with self._lock:
-                names = self._tables["directories"].setdefault(parent or "/", [])
-                if name not in names:
-                    names.append(name)
-        return found
-
-    def is_dir(self, path: str) -> bool:
-        found = self._inner.is_dir(path)
-        if found:
-            with self._lock:
-                self._tables["directories"].setdefault(_normal(path), [])
-        return found
-
-    def listdir(self, path: str) -> list[str]:
-        names = self._inner.listdir(path)
-        self._note("directories", _normal(path), names)
-        return names
-
-    def realpath(self, path: str) -> str:
-        resolved = self._inner.realpath(path)
-        if resolved != _normal(path):
-            self._note("links", _normal(path), resolved)
-        return resolved
-
-    def which(self, name: str) -> str | None:
-        found = self._inner.which(name)
-        if found:
-            self._note("which", name, found)
-        return found
-
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        timeout: float,
-        env: Mapping[str, str] | None = None,
-        unset: Sequence[str] = (),
-        key: str = "",
-    ) -> CommandResult:
-        result = self._inner.run(argv, timeout=timeout, env=env, unset=unset, key=key)
-        entry = {
-            "returncode": result.returncode,
-            "stdout": self._scrub(result.stdout),
-            "stderr": self._scrub(result.stderr),
-            "failure": result.failure.value if result.failure else None,
-            "detail": result.detail,
-        }
-        self._note("commands", key or " ".join(argv), {name: value for name, value in entry.items() if value})
-        return result
-
-    def stop(self) -> None:
-        self._inner.stop()
-
-    def write(self, folder: Path, env_names: Callable[[str], bool]) -> None:
-        """Write the recording. Only variables that `env_names` accepts are kept. Raises OSError."""
-        folder.mkdir(parents=True, exist_ok=True)
-        for path, content in sorted(self._files.items()):
-            target = folder.joinpath("root", *path.strip("/").split("/"))
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content)
-        kept = {name: self._scrub(value) for name, value in sorted(self.env.items()) if env_names(name)}
-        manifest = {
-            "schema_version": SCHEMA_VERSION,
-            "platform": dict(self.platform),
-            "cwd": self.cwd,
-            **{name: dict(sorted(table.items())) for name, table in self._tables.items()},
-            "env": kept,
-        }
-        (folder / "host.json").write_text(
-            json.dumps(manifest, indent=1, sort_keys=True) + "\n", encoding="utf-8"
-        )
+def _parents(path: str) -> list[str]:
+    """Every folder above a path."""
+    found = []
+    while path not in ("/", ""):
+        path = posixpath.dirname(path)
+        found.append(path)
+    return found

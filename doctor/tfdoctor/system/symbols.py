@@ -12,7 +12,7 @@ import struct
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdoctor.system.elf import DYN64, EHDR64, PHDR64, PT_DYNAMIC, PT_LOAD
+from tfdoctor.system.elf import DYN64, EHDR64, MAX_DYNAMIC_BYTES, PHDR64, PT_DYNAMIC, PT_LOAD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,11 +23,14 @@ SHN_UNDEF = 0
 STB_GLOBAL, STB_WEAK = 1, 2
 MAX_SYMBOLS = 1 << 20
 MAX_NAME = 4096
-MAX_CHAIN = 1 << 16
+MAX_NAMES = 1 << 25
+MAX_STEPS = 1 << 19
+"""Links of hash chains followed in one object, together: real ones have a handful a name."""
 
 
 class SymbolTable:
-    """The dynamic symbols of one object. Use as a context manager. Raises OSError, ValueError, struct.error."""
+    """The dynamic symbols of one object. Use as a context manager. Raises OSError, ValueError, OverflowError,
+    struct.error."""
 
     def __init__(self, path: str) -> None:
         with Path(path).open("rb") as stream:
@@ -37,10 +40,12 @@ class SymbolTable:
             PHDR64.unpack_from(self._map, header[5] + i * PHDR64.size) for i in range(min(header[10], 512))
         ]
         self._loads = [s for s in segments if s[0] == PT_LOAD]
+        self._steps = 0
         tags: dict[int, int] = {}
         for segment in segments:
             if segment[0] == PT_DYNAMIC:
-                for at in range(segment[2], segment[2] + segment[5] - DYN64.size + 1, DYN64.size):
+                size = min(segment[5], MAX_DYNAMIC_BYTES)
+                for at in range(segment[2], segment[2] + size - DYN64.size + 1, DYN64.size):
                     tag, value = DYN64.unpack_from(self._map, at)
                     if tag == 0:
                         break
@@ -77,10 +82,15 @@ class SymbolTable:
             count = struct.unpack_from("<I", self._map, self._sysv + 4)[0]
         else:
             return
+        room = MAX_NAMES
         for index in range(1, min(count, MAX_SYMBOLS)):
             name, info, _, section, _, _ = SYM64.unpack_from(self._map, self._symbols + index * SYM64.size)
             if section == SHN_UNDEF and info >> 4 == STB_GLOBAL and name:
-                yield self._name(name)
+                found = self._name(name)
+                room -= len(found)
+                if room < 0:
+                    raise ValueError("names too long")
+                yield found
 
     def defines(self, name: bytes, gnu_hash: int) -> bool:
         """Whether a global or weak definition of `name` is here."""
@@ -94,6 +104,12 @@ class SymbolTable:
         same = self._map[start : start + len(name) + 1] == name + b"\0"
         return bool(same and section != SHN_UNDEF and info >> 4 in (STB_GLOBAL, STB_WEAK, 10))
 
+    def _step(self) -> None:
+        """One more link; ValueError where a damaged table would go on for ever."""
+        self._steps += 1
+        if self._steps > MAX_STEPS:
+            raise ValueError("hash chains too long")
+
     def _in_gnu(self, name: bytes, value: int) -> bool:
         at = self._gnu or 0
         buckets, first, words, shift = struct.unpack_from("<IIII", self._map, at)
@@ -104,7 +120,8 @@ class SymbolTable:
             return False
         table = at + 16 + words * 8
         (index,) = struct.unpack_from("<I", self._map, table + value % buckets * 4)
-        for _ in range(MAX_CHAIN):
+        while True:
+            self._step()
             if index < first:
                 return False
             (chained,) = struct.unpack_from("<I", self._map, table + buckets * 4 + (index - first) * 4)
@@ -113,7 +130,6 @@ class SymbolTable:
             if chained & 1:
                 return False
             index += 1
-        return False
 
     def _in_sysv(self, name: bytes) -> bool:
         if self._sysv is None:
@@ -125,9 +141,8 @@ class SymbolTable:
             value = (value ^ (high >> 24)) & ~high & 0xFFFFFFFF
         buckets, _ = struct.unpack_from("<II", self._map, self._sysv)
         (index,) = struct.unpack_from("<I", self._map, self._sysv + 8 + value % max(1, buckets) * 4)
-        for _ in range(MAX_CHAIN):
-            if index == 0:
-                return False
+        while index:
+            self._step()
             if self._is(index, name):
                 return True
             (index,) = struct.unpack_from("<I", self._map, self._sysv + 8 + (buckets + index) * 4)
@@ -155,6 +170,6 @@ def unresolved(path: str, providers: Iterable[str]) -> tuple[str, ...]:
                 break
             with SymbolTable(provider) as table:
                 wanted = [name for name in wanted if not table.defines(name, gnu_hash(name))]
-    except (ValueError, struct.error, IndexError):
+    except (ValueError, OverflowError, struct.error, IndexError):
         return ()
     return tuple(name.decode("utf-8", "replace") for name in wanted)

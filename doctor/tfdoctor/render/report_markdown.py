@@ -1,0 +1,277 @@
+"""`tfdoctor report`: one machine as Markdown for a bug report. It is given what was redacted already.
+
+Text from outside may hold anything: nothing of it opens or closes a fence, a table's cell or a tag, or mentions a
+person. A comment on GitHub takes 65,536 characters: the longest sections are cut, and say so.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tfdoctor import __version__
+from tfdoctor.facts import Known, SmiFacts, SmiFailure, Unknown, value_of
+from tfdoctor.redact import clean, clean_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tfdoctor.facts import Fact, Facts
+    from tfdoctor.findings import Finding, Report
+
+LIMIT = 65_536
+"""Characters that GitHub takes."""
+_ROOM = 400
+_SPECIAL = str.maketrans(
+    {char: f"\\{char}" for char in "\\*_{}[]|~`$"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
+)
+_NAMELY = re.compile(r"([@#])(?=\w)")
+
+
+@dataclass
+class _Section:
+    """Lines that may be cut at their end, between those that may not."""
+
+    head: list[str]
+    body: list[str] = field(default_factory=list)
+    foot: list[str] = field(default_factory=list)
+    cut: int = 0
+
+    def lines(self) -> list[str]:
+        note = (
+            [f"<sub>{self.cut} more lines were cut: a comment has no room for them.</sub>", ""]
+            if self.cut
+            else []
+        )
+        return [*self.head, *self.body, *self.foot, *note]
+
+    def size(self) -> int:
+        return sum(len(line) + 1 for line in self.lines())
+
+
+def report_markdown(report: Report, *, differences: Sequence[str] = ()) -> str:
+    """The whole report, at most `LIMIT` characters."""
+    facts = report.facts
+    sections = [
+        _Section([f"**{words(report.verdict.summary)}**", ""]),
+        _versions(report),
+        *(_finding(finding) for finding in report.findings if finding.severity > 0),
+        _outcomes(report),
+        _folded("Libraries that TensorFlow opens", ("library", "", "from"), _libraries(facts)),
+        _folded("Environment variables", ("variable", "value"), _variables(facts)),
+        _folded("Packages", ("package", "version", "installed by"), _packages(facts)),
+        _folded("nvidia-smi", ("", "card", "memory (MiB)", "mode", "MIG", "bus", "UUID"), _cards(facts)),
+        *(_finding(finding) for finding in report.findings if finding.severity == 0),
+        _Section(_made(differences)),
+    ]
+    sections = [section for section in sections if section.head]
+    total = sum(section.size() for section in sections)
+    while total > LIMIT - _ROOM:
+        largest = max((s for s in sections if s.body), key=lambda s: sum(map(len, s.body)), default=None)
+        if largest is None:
+            break
+        drop = max(1, len(largest.body) // 4)
+        largest.cut += drop
+        del largest.body[-drop:]
+        total = sum(section.size() for section in sections)
+    return "\n".join(line for section in sections for line in section.lines())[:LIMIT]
+
+
+# ---------------------------------------------------------------- text that cannot break out
+
+
+def words(text: str, limit: int = 1500) -> str:
+    """Prose: no markup of its own, nobody is mentioned, no issue is linked."""
+    return _NAMELY.sub(r"\1<!-- -->", clean_line(text, limit=limit).translate(_SPECIAL))
+
+
+def code(text: str, limit: int = 400) -> str:
+    """A code span that ends where it should, in a table, too."""
+    inside = clean_line(text, limit=limit).replace("`", "'").replace("|", "\\|")
+    return f"`{inside}`" if inside else ""
+
+
+def fenced(lines: Iterable[str], language: str = "text") -> list[str]:
+    """Lines in a fence longer than any in them."""
+    inside = [line for text in lines for line in clean(text, limit=2000).split("\n")]
+    longest = max((len(run) for line in inside for run in re.findall(r"`+", line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return [f"{fence}{language}", *inside, fence]
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _table(columns: Sequence[str]) -> list[str]:
+    return [_row(columns), f"|{'---|' * len(columns)}"]
+
+
+def _folded(title: str, columns: Sequence[str], rows: list[list[str]] | str) -> _Section:
+    if not rows:
+        return _Section([])
+    head = [f"<details><summary>{title}</summary>", ""]
+    if isinstance(rows, str):
+        return _Section(head, fenced([rows]), ["", "</details>", ""])
+    return _Section([*head, *_table(columns)], [_row(row) for row in rows], ["", "</details>", ""])
+
+
+# ---------------------------------------------------------------- the sections
+
+
+def _said(fact: Fact[str]) -> str:
+    if isinstance(fact, Known):
+        return code(fact.value)
+    return f"not known: {words(fact.why, 200)}" if isinstance(fact, Unknown) else "none"
+
+
+def _versions(report: Report) -> _Section:
+    facts = report.facts
+    machine, python, tensorflow = facts.machine, value_of(facts.python), value_of(facts.tensorflow)
+    smi = value_of(facts.driver.smi)
+    driver = smi.driver_version if isinstance(smi, SmiFacts) else None
+    module, cuda = value_of(facts.driver.kernel_module), value_of(facts.driver.cuda)
+    where = machine.container or ("WSL" if machine.wsl else None)
+    rows = [
+        ("OS", words(machine.distribution or machine.system)),
+        ("kernel", code(f"{machine.kernel} {machine.machine}")),
+        ("container", words(where) if where else "no"),
+        ("glibc", code(python.glibc or "") if python is not None else ""),
+        (
+            "Python",
+            f"{code(python.version)} {code(python.executable)}"
+            if python is not None
+            else _missing(facts.python),
+        ),
+        (
+            "TensorFlow",
+            f"{code(tensorflow.version or 'unknown')} {code(tensorflow.distribution or '')}"
+            if tensorflow is not None
+            else _missing(facts.tensorflow),
+        ),
+        (
+            "built for",
+            _built_for(tensorflow.cuda_config, tensorflow.build_info) if tensorflow is not None else "",
+        ),
+        ("driver (nvidia-smi)", code(driver or "") or _missing(facts.driver.smi)),
+        (
+            "kernel module",
+            code(module.version) if module is not None else _missing(facts.driver.kernel_module),
+        ),
+        ("driver's CUDA", code(cuda.version or "") if cuda is not None else ""),
+        ("nvcc", _said(facts.nvcc)),
+    ]
+    rows += [
+        (
+            f"GPU {device.ordinal}",
+            f"{words(device.name or 'unknown')} ({words(device.compute_capability or '?')})",
+        )
+        for device in (cuda.devices if cuda is not None else ())
+    ]
+    if cuda is None or not cuda.devices:
+        rows += [
+            (
+                f"card {card.address}",
+                f"{code('10de:' + card.device_id)}, driver {code(card.driver or 'none')}",
+            )
+            for card in value_of(facts.driver.pci) or ()
+        ]
+    rows += [(f"toolkit {kit.version or ''}".strip(), code(kit.path)) for kit in facts.toolkits]
+    return _Section(_table(("", "")), [_row((name, text)) for name, text in rows if text.strip()], [""])
+
+
+def _missing(fact: Fact[Any]) -> str:
+    if isinstance(fact, Known):
+        return "no version" if not isinstance(fact.value, SmiFailure) else f"failed: {words(fact.value.kind)}"
+    return f"not known: {words(fact.why, 200)}" if isinstance(fact, Unknown) else "not there"
+
+
+def _built_for(config: dict[str, str], info: dict[str, str]) -> str:
+    cuda = config.get("TF_CUDA_VERSION") or info.get("cuda_version") or ""
+    cudnn = config.get("TF_CUDNN_VERSION") or info.get("cudnn_version") or ""
+    return " ".join(f"{name} {code(value)}" for name, value in (("CUDA", cuda), ("cuDNN", cudnn)) if value)
+
+
+def _finding(finding: Finding) -> _Section:
+    head = [
+        f"### {finding.code} {words(finding.title, 300)}", "",
+        f"{finding.severity.word}, {code(finding.cause.value)}. {words(finding.explanation)}", "",
+    ]  # fmt: skip
+    seen = [
+        f"{clean_line(e.source)}{f':{e.line}' if e.line else ''}: {clean_line(e.text)}"
+        for e in finding.evidence[:40]
+    ]
+    return _Section(head, foot=[*fenced(seen), ""] if seen else [])
+
+
+def _outcomes(report: Report) -> _Section:
+    counts = report.counts()
+    text = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in counts.items())
+    unknown = [o for o in report.outcomes if o.why and o.kind.value in ("could_not_check", "crashed")]
+    return _Section([f"Checks: {text}.", ""], [f"- {o.code}: {words(o.why, 300)}" for o in unknown], [""])
+
+
+def _libraries(facts: Facts) -> list[list[str]]:
+    loader = value_of(facts.loader)
+    if loader is None:
+        return []
+    return [
+        [
+            code(r.soname),
+            "found" if r.ok else words(r.error, 300),
+            f"{code(r.path or '')} {words(r.via, 200)}".strip(),
+        ]
+        for r in (*loader.import_needs, *loader.resolutions)
+    ]
+
+
+def _variables(facts: Facts) -> list[list[str]]:
+    rows = [[code(name), code(value) or "(empty)"] for name, value in facts.environment.variables.items()]
+    return rows + [[code(name), f"meant for {code(meant)}?"] for name, meant in facts.environment.misspelt]
+
+
+def _packages(facts: Facts) -> list[list[str]]:
+    python = value_of(facts.python)
+    if python is None:
+        return []
+    found = [[code(d.name), code(d.version), words(d.installer or "")] for d in python.distributions]
+    return found + [[code(p.name), code(f"{p.version} {p.build}"), "conda"] for p in python.conda_packages]
+
+
+def _cards(facts: Facts) -> list[list[str]] | str:
+    smi = value_of(facts.driver.smi)
+    if isinstance(smi, SmiFailure):
+        return smi.text
+    if smi is None:
+        return []
+    return [
+        [
+            "" if gpu.index is None else str(gpu.index),
+            words(gpu.name or ""),
+            f"{_number(gpu.memory_used_mib)} / {_number(gpu.memory_total_mib)}",
+            words(gpu.compute_mode or ""),
+            {True: "on", False: "off", None: ""}[gpu.mig],
+            code(gpu.pci_bus_id or ""),
+            code(gpu.uuid or ""),
+        ]
+        for gpu in smi.gpus
+    ]
+
+
+def _number(value: int | None) -> str:
+    return "?" if value is None else str(value)
+
+
+def _made(differences: Sequence[str]) -> list[str]:
+    made = f"Made by `tfdoctor report` {__version__}"
+    lines = [
+        f"<sub>{made}. Users, hosts, addresses, tokens and identifiers are replaced, the same by the same.</sub>",
+        "",
+    ]
+    if differences:
+        lines[:0] = [
+            f"Redacted, these are judged otherwise than on the machine: {words(', '.join(differences))}.",
+            "",
+        ]
+    return lines

@@ -1,0 +1,76 @@
+"""Who uses this machine and what it is called: what `capture` must not tell. It is asked for nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import re
+from typing import TYPE_CHECKING
+
+from tfdoctor.system.redactor import Redactor
+from tfdoctor.system.redactor_patterns import SECRET_KEY, is_secret_value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+USERS = (
+    "USER",
+    "LOGNAME",
+    "USERNAME",
+    "SUDO_USER",
+    "SLURM_JOB_USER",
+    "SLURM_JOB_ACCOUNT",
+    "PBS_O_LOGNAME",
+    "LSFUSER",
+)
+HOSTS = (
+    "HOSTNAME", "HOST", "COMPUTERNAME", "USERDOMAIN", "USERDNSDOMAIN", "SLURMD_NODENAME", "SLURM_SUBMIT_HOST",
+    "SLURM_TOPOLOGY_ADDR", "SLURM_CLUSTER_NAME", "SLURM_JOB_NODELIST", "SLURM_NODELIST", "PBS_O_HOST", "LSB_HOSTS",
+    "POD_NAME", "MY_POD_NAME", "POD_NAMESPACE", "MY_POD_NAMESPACE", "MY_NODE_NAME", "NODE_NAME", "K8S_POD_NAME",
+)  # fmt: skip
+NAMES = (
+    "SLURM_JOB_NAME",
+    "SLURM_JOB_PARTITION",
+    "SLURM_JOB_ACCOUNT",
+    "PBS_JOBNAME",
+    "LSB_JOBNAME",
+    "WANDB_ENTITY",
+)
+_LIST = re.compile(r"[\s,;]+")
+
+
+def redactor_for(env: Mapping[str, str], *, local: bool) -> Redactor:
+    """A redactor that knows what the environment says of user, host and secrets; `local`: this machine's, too.
+
+    Variables are looked at here only for what to replace; none of them gets into a recording for it.
+    """
+    users = [env[name] for name in USERS if env.get(name)]
+    home = env.get("HOME") or env.get("USERPROFILE") or ""
+    if re.search(r"(?i)[/\\](?:home\d{0,2}|users)[/\\]", home):
+        users.append(re.split(r"[/\\]", home.rstrip("/\\"))[-1])
+    hosts = [part for name in HOSTS for part in _LIST.split(env.get(name, "")) if part]
+    secrets = [
+        value
+        for name, value in sorted(env.items())
+        if SECRET_KEY.search(name) and is_secret_value(value) and len(value) >= 6
+    ]
+    if local:
+        hosts.append(platform.node())
+        users += _account()
+    redactor = Redactor(users=dict.fromkeys(users), hosts=dict.fromkeys(hosts), secrets=secrets)
+    for name in NAMES:
+        if env.get(name):
+            redactor.learn(env[name], "job_name")
+    return redactor
+
+
+def _account() -> list[str]:
+    """The login and the full name of who runs this."""
+    names: list[str] = []
+    with contextlib.suppress(ImportError, KeyError, AttributeError, OSError):
+        import pwd
+
+        entry = pwd.getpwuid(os.geteuid())
+        names += [entry.pw_name, entry.pw_gecos.split(",")[0]]
+    return [name for name in names if len(name) > 1]

@@ -1,0 +1,246 @@
+"""What secrets look like: the patterns of redaction.py. Every repetition is bounded."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+LITERAL_KINDS = frozenset({"user", "host", "name", "secret", "serial", "process"})
+"""Kinds that are looked for as they are, in every text."""
+WORDS = {"address": "ip"}
+"""Kind → its placeholder's word, where that is another."""
+PLACEHOLDER = re.compile(
+    r"(?<![A-Za-z0-9])(?:(?:user|host|ip|mac|email|secret|serial|name|process)-[1-9]\d{0,5}(?:\.(?:py|pyc|ipynb))?"
+    r"|0000[0-9a-f]{4}-0000-0000-0000-000000000000|0{4}[0-9a-f]{8}0{20}(?:0{8})?(?:0{24})?)(?![A-Za-z0-9])"
+)
+PLAIN_USER = re.compile(r"(?i)(?:/home\d{0,2}/|[/\\]Users[/\\]{1,2})user(?![\w.-])")
+"""Somebody whose name really is `user`."""
+
+GENERIC = frozenset(
+    """
+    user users host ip mac email secret serial name process id none null true false unknown default local localhost
+    localdomain localhost.localdomain root admin administrator ubuntu debian fedora centos rocky arch nvidia ec2-user
+    azureuser opc jovyan vscode runner node docker podman cuda cudnn tensorflow tensorflow-gpu tf keras torch jax
+    python python3 conda miniconda miniconda3 anaconda anaconda3 mamba pip venv env envs lib lib64 bin usr opt etc dev
+    sys proc run var tmp mnt srv home data work workspace app apps src test tests build public shared all linux linux64
+    x86_64 aarch64 amd64 arm64 gpu gpus cpu git www server main linuxbrew kernel nvrm systemd dbus nobody daemon site
+    site-packages dist-packages include share local64 target slurm kubernetes docker-desktop windows microsoft wsl
+    compute driver drivers version system machine libs library release file files driver-daemon https http
+    """.split()  # noqa: SIM905 - a list of words reads best as one
+)
+"""Names that are nobody's: replacing them would change what a recording means, and hides nothing."""
+PUBLIC_DOMAINS = (
+    "nvidia.com", "tensorflow.org", "python.org", "github.com", "docker.com", "debian.org", "ubuntu.com",
+    "redhat.com", "fedoraproject.org", "opensuse.org", "archlinux.org", "kernel.org", "anaconda.org", "gnu.org",
+    "microsoft.com", "wikipedia.org", "apache.org", "w3.org", "launchpad.net", "rockylinux.org", "centos.org",
+)  # fmt: skip
+"""Projects' own sites: they tell nothing of who asks."""
+
+# ---------------------------------------------------------------- who
+
+_PART = r"[^/\\\s:;'\"<>|,)(\]\[{}]{1,64}"
+HOMES = (
+    re.compile(rf"/(?:home\d{{0,2}}|Users|users)/({_PART})"),
+    re.compile(r"(?i)\b[A-Z]:[\\/]{1,2}Users[\\/]{1,2}([^/\\:*?\"<>|\n]{1,64})(?=[\\/])"),
+    re.compile(rf"(?i)\b[A-Z]:[\\/]{{1,2}}Users[\\/]{{1,2}}({_PART})"),
+)
+USER_KEY = re.compile(r"(?i)(?:user|user_?name|owner|login|job_?user|full_?name)")
+NAME_KEY = re.compile(
+    r"(?i)(?:(?:io\.kubernetes\.)?(?:pod|container|sandbox|job|account|project)[._-]?(?:name|namespace)"
+    r"|namespace|job_?account|account|(?:io\.kubernetes\.)?pod[._-]namespace)"
+)
+NAMES = (
+    re.compile(r"/(?:var/log/)?pods/([a-z0-9][a-z0-9-]{0,62})_([a-z0-9][a-z0-9.-]{0,252})_[0-9a-f]{8}-"),
+    re.compile(
+        r"(?i)\b(?:pod|namespace|container|account|job|slurm_job_account|slurm_job_name)[_ ]?name(?:space)?"
+        r"[\"']?\s{0,3}[=:]\s{0,3}[\"']?([a-z0-9][\w.-]{2,80})"
+    ),
+    re.compile(r"(?i)\b(?:namespace|slurm_job_account)[\"']?\s{0,3}[=:]\s{0,3}[\"']?([a-z0-9][\w.-]{2,80})"),
+)
+
+# ---------------------------------------------------------------- where
+
+HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
+HOST_KEY = re.compile(
+    r"(?i)(?:host|host_?name|node|node_?name|fqdn|domain|domain_?name|server|server_?name|computer_?name)"
+)
+CLUSTER = re.compile(r"\"([A-Za-z0-9][\w.-]{1,252}):\d{2,5}\"")
+"""A task of TF_CONFIG: "worker-0.example:2222"."""
+HOSTS = (
+    re.compile(r"(?i)\b[a-z][a-z0-9+.-]{1,20}://(?:[^\s/@\"'<>]{1,256}@)?([A-Za-z0-9][\w.-]{2,252})"),
+    re.compile(
+        r"(?m)^(?:<\d{1,3}>)?(?:\w{3} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})?"
+        r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,:+Z-]{0,20}) ([A-Za-z0-9][\w.-]{1,252})"
+        r" [\w./-]{1,60}(?:\[\d{1,9}\])?: "
+    ),
+    re.compile(
+        r"(?i)\b(?:static |pretty )?(?:host ?name|node ?name|slurmd_nodename|computer ?name|fqdn)"
+        r"[\"']?\s{0,20}[=:]\s{0,4}[\"']?([a-z0-9][\w.-]{1,252})"
+    ),
+    re.compile(r"(?m)^ Name: ([A-Za-z0-9][\w.-]{1,252})$"),  # `docker info`
+    re.compile(
+        r"(?i)(?<![\w.-])((?:[a-z0-9][a-z0-9-]{0,62}\.){1,5}(?:internal|local|lan|corp|intranet|localdomain|private))"
+        r"(?![\w-])"
+    ),
+    re.compile(r"(?i)(?<![\w./:-])((?:[a-z0-9-]{1,63}\.){1,5}[a-z]{2,24}):\d{2,5}(?=/)"),  # a registry
+    re.compile(r"(?<![\w.-])(ip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3})(?![\w-])"),  # a cloud's own naming
+    re.compile(r"(?m)^Linux ([A-Za-z0-9][\w.-]{1,252}) \d{1,2}\.\d{1,3}\.\d"),  # `uname -a`
+)
+EMAIL = re.compile(
+    r"(?<![\w.+@-])([A-Za-z0-9][\w.+-]{0,63})@(?=[0-9.-]{0,252}[A-Za-z])([A-Za-z0-9](?:[\w.-]{0,251}\w)?)(?![\w-]|://)"
+)
+NOT_A_HOST = re.compile(r"GLIBC|GCC_|CXXABI|lib[\w+-]{1,60}\.so")
+"""What stands behind the @ of a symbol."""
+MAC = re.compile(r"(?i)(?<![\w:.-])[0-9a-f]{2}(?:([:-])[0-9a-f]{2})(?:\1[0-9a-f]{2}){4,18}(?![\w:-])(?!\.\d)")
+IPV4 = re.compile(
+    r"(?<![A-Za-z0-9.])\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}(?![A-Za-z0-9])(?!\.\d)(?!-\d{1,4}[+~])"
+)
+IPV6 = re.compile(r"(?i)(?<![\w:.])(?=[0-9a-f:]{2})[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,7}(?![\w:])(?!\.\d)")
+_QUAD = r"(\d{1,3}(?:\.\d{1,3}){3})(?!\d|\.\d)"
+VERSION = re.compile(
+    rf"(?i)version[\"']?[\s:=>(]{{1,40}}[\"'v]?{_QUAD}|(?:==|>=|<=|~=|!=)\s{{0,2}}{_QUAD}|\.so\.{_QUAD}"
+    rf"|\b(?:nvidia[-_][cnt]\w{{1,30}}|lib(?:cu|nv|nccl)\w{{1,30}}|cudnn|cublas|cuda|tensorrt|cudatoolkit)"
+    rf"(?:[-_]cu\d\d)?[ \t_-]{{1,3}}v?{_QUAD}|(?<![\w.]){_QUAD}(?:-\d{{1,4}}[+~]|\.dist-info|-py\d)"
+    rf"|(?<![\w.]){_QUAD}-(?:microsoft|generic|WSL)"
+)
+VERSION_KEY = re.compile(r"(?i)version|release")
+
+# ---------------------------------------------------------------- what opens doors
+
+_WORD = (
+    r"(?:token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key(?:[_-]id)?|auth[_-]?key|private[_-]?key"
+    r"|account[_-]?key|credentials?|signature|license[_-]?key|cookie|authtoken)"
+)
+SECRET_KEY = re.compile(rf"(?i){_WORD}(?:[_-]?(?:id|value|key))?\Z|(?:^|_)(?:pass|pat|sig|jwt|auth)\Z")
+ASSIGNED = re.compile(
+    rf"(?i)({_WORD}(?:[_-]?(?:id|value|key))?|(?<=[?&;])sig|(?<=[?&;])key)"
+    r"(\\?[\"']?\s{0,3}[=:]\s{0,3}\\?[\"']?)([^\s\"'&;,<>\\]{3,2000})"
+)
+FLAG = re.compile(
+    rf"(?i)(?<![\w-])(--?[a-z0-9_-]{{0,30}}{_WORD})([ \t]{{1,3}}[\"']?)([^\s\"'&;,<>-][^\s\"'&;,<>]{{2,2000}})"
+)
+BEARER = re.compile(
+    r"(?i)\b(bearer|basic|negotiate|apikey)([ \t]{1,3})((?=[^\s\"',]{0,200}[\d=+/])[A-Za-z0-9._~+/=-]{8,4000})"
+)
+USERINFO = re.compile(r"(?i)(\b[a-z][a-z0-9+.-]{1,20}://)([^\s/@\"'<>]{1,512})@")
+TOKENS = (
+    re.compile(
+        r"-----BEGIN [A-Z0-9 ]{0,40}(?:KEY|CERTIFICATE|MESSAGE)[A-Z ]{0,20}-----"
+        r"(?:\s{0,4}(?:Proc-Type|DEK-Info): [^\n]{0,99}){0,3}"
+        r"[A-Za-z0-9+/=\s\\]{0,20000}(?:-----END [A-Z0-9 ]{0,60}-----)?"
+    ),
+    re.compile(
+        r"\bssh-(?:rsa|ed25519|dss) AAAA[A-Za-z0-9+/=]{20,2000}|\becdsa-[\w-]{5,40} AAAA[A-Za-z0-9+/=]{20,2000}"
+    ),
+    re.compile(
+        r"(?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{5,4000}\.[A-Za-z0-9_-]{5,4000}(?:\.[A-Za-z0-9_-]{0,4000})?"
+    ),
+    re.compile(
+        r"(?<![A-Za-z0-9])(?:gh[pousr]_[A-Za-z0-9]{16,255}|github_pat_\w{20,255}|glpat-[\w-]{16,64}|hf_[A-Za-z0-9]{16,64}"
+        r"|(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,32}|AIza[\w-]{30,50}|ya29\.[\w-]{20,300}|xox[abeoprs]-[\w-]{10,200}"
+        r"|sk-[A-Za-z0-9_-]{16,200}|nvapi-[\w-]{16,200}|dckr_pat_[\w-]{16,100}|npm_[A-Za-z0-9]{20,60}"
+        r"|p[y]pi-[A-Za-z0-9_-]{16,300}|r8_[A-Za-z0-9]{20,60}|wandb_v1_\w{16,100}|dapi[0-9a-f]{32}|SG\.[\w-]{16,80}\.[\w-]{16,80}"
+        r"|tskey-[\w-]{10,80}|lin_api_\w{16,60}|gsk_[A-Za-z0-9]{20,80})"
+    ),
+)
+_NO_SECRET = re.compile(
+    r"(?i)(?:none|null|true|false|yes|no|not|n/a|unset|set|required|invalid|missing|expired|\d{1,5}|\d+(?:\.\d+){1,3}"
+    r"|<[^>]{0,40}>?|\*+|[/~$%].*|\\.*|\(.*|\[.*|\{.*)"
+)
+
+
+def is_secret_value(value: str) -> bool:
+    """Whether what stands behind `token=` may be one, and not a path, a number, or a remark."""
+    return len(value) >= 3 and _NO_SECRET.fullmatch(value.strip()) is None
+
+
+# ---------------------------------------------------------------- which thing
+
+UUID = re.compile(
+    r"(?i)(?:(?<![0-9a-z])|(?<=pod))([0-9a-f]{8}([-_])[0-9a-f]{4}\2[0-9a-f]{4}\2[0-9a-f]{4}\2[0-9a-f]{12})(?![0-9a-z])"
+)
+SHORT_UUID = re.compile(
+    r"(?i)\b((?:MIG-)?(?:GPU|MIG)-)([0-9a-f]{4,8}(?:-[0-9a-f]{0,4}){0,3}(?:-[0-9a-f]{0,11})?)(?![\w-])"
+)
+SHORT_PLACEHOLDER = re.compile(r"0{4}[0-9a-f]{0,4}[0-]{0,40}")
+HEX_ID = re.compile(r"(?<![0-9A-Za-z])(?:[0-9a-f]{64}|[0-9a-f]{40}|[0-9a-f]{32})(?![0-9A-Za-z])")
+SHORT_ID = re.compile(
+    r"(?<![0-9A-Za-z])(?<![0-9A-Fa-f]-)(?=[0-9a-f]{0,11}[0-9])(?=[0-9a-f]{0,11}[a-f])[0-9a-f]{12}(?![0-9A-Za-z])"
+)
+LONG_SERIAL = re.compile(r"(?<![\w.-])[01]\d{12}(?![\w.-])")
+SERIAL_KEY = re.compile(
+    r"(?i)serial|part_?number|asset_?tag|service_?tag|machine_?id|board_?id|\bguid|boot_?id"
+)
+SERIAL = re.compile(
+    r"(?i)(\b(?:serial(?:[ _-]?(?:number|no\.?|num))?|board[ _-]?id|part[ _-]?number|guid|machine[ _-]?id|boot[ _-]?id"
+    r"|asset[ _-]?tag|service[ _-]?tag)\b[\"']?(?:[ \t]{0,40}[:=][ \t\"']{0,4}|[ \t]{1,3}(?=[0-9a-f]{2}-)))"
+    r"([^\s\"',;<>]{1,80})"
+)
+SERIAL_TAG = re.compile(
+    r"(<(?:\w{0,30}serial\w{0,30}|board_id|\w{0,20}part_number|\w{0,20}guid|host_id)>)([^<\n]{1,80})(?=<)"
+)
+NOTHING = re.compile(
+    r"(?i)\s*(?:|\[?n/?a\]?|none|unknown|\[?not (?:supported|available|found|specified).*|0|-|\[.{0,40}\])\s*"
+)
+PROCESS_TAG = re.compile(r"(<process_name>)([^<\n]{1,4000})(?=</)")
+PROCESS_ROW = re.compile(
+    r"(?m)^(\|[ \t]{1,8}\d{1,3}[ \t]{1,8}(?:(?:\d{1,4}|N/A)[ \t]{1,8}(?:\d{1,4}|N/A)[ \t]{1,8})?\d{1,10}[ \t]{1,8}"
+    r"(?:C|G|C\+G|M\+C|M\+C\+G)[ \t]{1,8})(\S.{0,120}?)(?=[ \t]{1,60}(?:\d{1,9}MiB|N/A)[ \t]{0,4}\|)"
+)
+SCRIPT = re.compile(r"\.(?:py|pyc|ipynb)\Z")
+PROCESS_FIELD = re.compile(r"(\bpid='?[^,\n]{1,20}, name=)([^,\n]{1,64})")
+PROGRAM = re.compile(
+    r"python(?:\d(?:\.\d{1,2})?)?|Xorg|Xwayland|gnome-shell|nvidia-cuda-mps-server|nvidia-cuda-mps-control|nvidia-smi"
+    r"|nvidia-persistenced|jupyter(?:-\w{1,20})?|ipython3?|kwin_x11|plasmashell|firefox|chrome|tritonserver|ollama|dockerd"
+    r"|process-\d{1,6}|<unknown>|\[Not"
+)
+
+
+def is_public(name: str) -> bool:
+    """Whether a host is a project's own site, or nobody's."""
+    return name in GENERIC or any(name == known or name.endswith(f".{known}") for known in PUBLIC_DOMAINS)
+
+
+def is_address(text: str) -> bool:
+    """Whether four numbers can be an address that tells something: no loopback, no mask, no wildcard."""
+    parts = [int(part) for part in text.split(".")]
+    return all(part <= 255 for part in parts) and parts[0] not in (0, 127) and parts != [255] * 4
+
+
+def ipv6(text: str) -> str | None:
+    """The address in its one spelling; None for what is none, or everybody's."""
+    try:
+        address = ipaddress.IPv6Address(text)
+    except ValueError:
+        return None
+    scope = len(text) < 5 or (text.count(":") < 3 and not any(char.isdigit() for char in text))  # C++: a::b
+    return None if scope or address.is_loopback or address.is_unspecified else str(address)
+
+
+def secret_literals(values: Iterable[str]) -> re.Pattern[str]:
+    """One pattern for all secrets: they are replaced within anything, short ones where they stand alone."""
+    return _alternation(
+        re.escape(value) if len(value) >= 8 else rf"(?<![A-Za-z0-9]){re.escape(value)}(?![A-Za-z0-9])"
+        for value in _longest_first(values)
+    )
+
+
+def name_literals(values: Iterable[str]) -> re.Pattern[str]:
+    """One pattern for all names. The shorter a name, the more it must stand by itself; two letters never do."""
+    longest = _longest_first(values)
+    exact = [rf"(?<![A-Za-z0-9]){re.escape(v)}(?![A-Za-z0-9])" for v in longest if len(v) == 4]
+    exact += [rf"(?<![\w.-]){re.escape(v)}(?![\w.-])" for v in longest if len(v) == 3]
+    either = "|".join(re.escape(v) for v in longest if len(v) >= 5)
+    return _alternation(([rf"(?<![A-Za-z0-9])(?i:{either})(?![A-Za-z0-9])"] if either else []) + exact)
+
+
+def _longest_first(values: Iterable[str]) -> list[str]:
+    return sorted(values, key=lambda value: (-len(value), value))
+
+
+def _alternation(parts: Iterable[str]) -> re.Pattern[str]:
+    return re.compile("|".join(parts) or r"(?!)")

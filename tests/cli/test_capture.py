@@ -1,0 +1,155 @@
+"""`tfdoctor capture` as a user runs it, and `check --facts` of what it wrote."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tfdoctor.cli.capture import capture, look
+from tfdoctor.compat import Compat
+from tfdoctor.errors import UsageError
+from tfdoctor.system import RecordedSystem, archive
+
+ROOT = Path(__file__).parents[2]
+HOSTS = sorted(path.parent for path in (ROOT / "tests" / "hosts").glob("*/host.json"))
+
+
+def run(
+    *args: str, env: dict[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tfdoctor", *args],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **(env or {})},
+        cwd=cwd,
+        timeout=120,
+        check=False,
+    )
+
+
+def script(path: Path, body: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def judged(*args: str, env: dict[str, str] | None = None) -> Any:
+    """`check --json` without how long it took; what a bare interpreter has mapped comes in no fixed order."""
+    answer = json.loads(run("check", "--json", "--fail-on", "never", *args, env=env).stdout)
+    del answer["facts"]["seconds"]
+    known = answer["facts"]["python"].get("known")
+    if known:
+        known["mapped"] = sorted(known["mapped"])
+    return answer
+
+
+@functools.cache
+def compat() -> Compat:
+    return Compat.load()
+
+
+@pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.name)
+def test_redacted_a_recorded_machine_is_judged_as_before(host: Path) -> None:
+    captured = look(RecordedSystem(host), compat(), python=None, timeout=10, local=False)
+    assert captured.differences == ()
+    files = {name: content for name, content in captured.files.items() if name != archive.MANIFEST}
+    again = look(RecordedSystem(files), compat(), python=None, timeout=10, local=False)
+    assert {name: content for name, content in again.files.items() if name != archive.MANIFEST} == files
+
+
+def test_this_machine_is_judged_as_its_capture(tmp_path: Path) -> None:
+    """Nothing but names may differ, and those are replaced in both alike: here none of them decides."""
+    hanging = script(tmp_path / "nvidia-smi", "sleep 60")
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "CUDA_VISIBLE_DEVICES": "0", "HOME": "/nowhere"}
+    target = tmp_path / "b.tar.gz"
+    done = run("capture", "-o", str(target), "--python", sys.executable, "--timeout", "5", env=env)
+    assert done.returncode == 0, done.stderr
+    assert f"tfdoctor check --facts {target}" in done.stdout
+    live = judged("--python", sys.executable, "--timeout", "5", env=env)
+    assert live["facts"]["driver"]["smi"]["known"]["kind"] == "timeout"
+    hanging.unlink()
+    recorded = judged("--facts", str(target))
+    assert recorded["findings"] == live["findings"]
+    assert recorded["outcomes"] == live["outcomes"]
+    assert recorded["prediction"] == live["prediction"]
+    assert recorded["verdict"] == live["verdict"]
+    assert recorded["facts"]["driver"] == live["facts"]["driver"]
+
+
+def test_json_and_manifest(tmp_path: Path) -> None:
+    done = run("capture", "--json", "-o", "x.tar.gz", cwd=tmp_path)
+    answer = json.loads(done.stdout)
+    schema = json.loads((ROOT / "docs/schemas/capture.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(answer)
+    assert answer["judged"]["differs_from_the_machine"] == []
+    assert answer["bundle"]["bytes"] == (tmp_path / "x.tar.gz").stat().st_size < 1 << 20
+    manifest = json.loads(archive.read(tmp_path / "x.tar.gz")["manifest.json"])
+    assert manifest["looked_at"]["commands"]["payload:target"] == "exit status 0"
+    assert len(manifest["captured_on"]) == len("2026-01-31")
+    assert manifest["replaced"] == answer["replaced"]
+
+
+def test_without_a_name_it_says_which_it_took(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = run("capture", cwd=tmp_path)
+    (made,) = tmp_path.iterdir()
+    assert made.name.startswith("tfdoctor-2")
+    assert made.name.endswith(".tar.gz")
+    assert made.name in done.stdout
+    assert "Look into it before you send it" in done.stdout
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="exists"):
+        capture(output=None, python=None, timeout=10, force=False, as_json=False)
+
+
+def test_wrong_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/thesis.txt").touch()
+    (tmp_path / "mine.tar.gz").write_bytes(b"data")
+    monkeypatch.chdir(tmp_path)
+    for name in ("", "/", "/nowhere/x.tar.gz", "x.zip", "mine", "mine.tar.gz", "/dev/null"):
+        with pytest.raises(UsageError):
+            capture(output=Path(name), python=None, timeout=10, force=True, as_json=False)
+    with pytest.raises(UsageError):
+        capture(output=Path("x"), python="/nowhere/python", timeout=10, force=True, as_json=False)
+    done = run("capture", "-o", "mine", "--force", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("tfdoctor: -o: mine exists")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "mine.tar.gz"]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_is_closed(tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(mode=0o500)
+    assert run("capture", "-o", str(tmp_path / "closed/x.tar.gz")).returncode == 3
+
+
+def test_interrupted(tmp_path: Path) -> None:
+    hanging = script(tmp_path / "python", f"echo started > {tmp_path}/started; sleep 60")
+    command = [sys.executable, "-m", "tfdoctor", "capture", "-o", str(tmp_path / "x.tar.gz")]
+    with subprocess.Popen(
+        [*command, "--python", str(hanging), "--timeout", "50"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+    ) as process:
+        deadline = time.monotonic() + 30
+        while not (tmp_path / "started").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        try:
+            process.send_signal(signal.SIGINT)
+            _, stderr = process.communicate(timeout=20)
+        finally:
+            process.kill()
+    assert (process.returncode, stderr) == (130, b"Interrupted.\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["python", "started"]

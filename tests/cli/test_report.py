@@ -1,0 +1,154 @@
+"""`tfdoctor report`: Markdown that is whole, redacted, and that no content breaks out of."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tfdoctor.cli.capture import look
+from tfdoctor.cli.report import report
+from tfdoctor.compat import Compat
+from tfdoctor.diagnose import diagnose
+from tfdoctor.errors import UsageError
+from tfdoctor.findings import Evidence, Report
+from tfdoctor.render.report_markdown import LIMIT, code, fenced, report_markdown, words
+from tfdoctor.survey import survey
+from tfdoctor.system import RecordedSystem
+
+HOSTS = Path(__file__).parents[1] / "hosts"
+
+
+def run(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tfdoctor", "report", *args],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def judged(name: str) -> Report:
+    compat = Compat.load()
+    return diagnose(survey(RecordedSystem(HOSTS / name), compat), compat)
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        (
+            "healthy-two-gpus",
+            (
+                "| OS | Ubuntu 22.04.4 LTS |",
+                "`550.54.14`",
+                "`2.18.1` `tensorflow`",
+                "NVIDIA GeForce RTX 3090",
+                "no GPU",
+            ),
+        ),
+        ("updated-without-restart", ("TFD", "`driver-lib-mismatch`", "```text")),
+        ("hidden-by-minus-one", ("`CUDA_VISIBLE_DEVICES` | `-1`", "`hidden-by-env`")),
+    ],
+)
+def test_it_has_what_a_maintainer_asks_for(name: str, parts: tuple[str, ...]) -> None:
+    done = run("--facts", str(HOSTS / name))
+    assert (done.returncode, done.stderr) == (0, "")
+    wanted = [part for part in parts if part != "no GPU"]
+    assert [part for part in wanted if part not in done.stdout] == []
+    for title in ("Libraries that TensorFlow opens", "Packages", "nvidia-smi"):
+        assert f"<summary>{title}</summary>" in done.stdout
+    assert done.stdout.count("<details>") == done.stdout.count("</details>")
+    assert "GPU-1f2e3d4c" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    "folder", sorted(p.parent for p in HOSTS.glob("*/host.json"))[::6], ids=lambda p: p.name
+)
+def test_every_machine_has_a_report(folder: Path) -> None:
+    compat = Compat.load()
+    text = report_markdown(look(RecordedSystem(folder), compat, python=None, timeout=10, local=False).report)
+    assert text.startswith("**")
+    assert len(text) <= LIMIT
+    assert re.search(r"[\x00-\x08\x0b-\x1f\x7f]", text) is None
+
+
+def test_a_long_report_is_cut_where_it_is_longest_and_says_so() -> None:
+    found = judged("container-without-gpu")
+    many = {f"TF_VARIABLE_{number}": "x" * 300 for number in range(1000)}
+    facts = dataclasses.replace(
+        found.facts, environment=dataclasses.replace(found.facts.environment, variables=many)
+    )
+    text = report_markdown(dataclasses.replace(found, facts=facts))
+    assert len(text) <= LIMIT
+    assert "more lines were cut" in text
+    assert text.count("<details>") == text.count("</details>") > 0
+    assert "Made by `tfdoctor report`" in text
+    assert "`tensorflow`" in text
+
+
+def test_nothing_breaks_out() -> None:
+    found = judged("container-without-gpu")
+    nasty = "````\n</details>\x1b[31m @somebody #1 <img src=x> | `x` \u202e"
+    findings = tuple(
+        dataclasses.replace(f, title=nasty, explanation=nasty, evidence=(Evidence(nasty, nasty),))
+        for f in found.findings
+    )
+    text = report_markdown(dataclasses.replace(found, findings=findings))
+    outside, inside = [], ""
+    for line in text.split("\n"):
+        fence = re.match(r"`{3,}", line)
+        if not inside and fence:
+            inside = fence[0]
+        elif inside and line == inside:
+            inside = ""
+        elif not inside:
+            outside.append(line)
+    assert not inside
+    shown = re.sub(r"`[^`\n]*`", "", "\n".join(outside))
+    assert shown.count("</details>") == shown.count("<details>")
+    assert not re.search(r"<img|@somebody|#1\b|\x1b|\u202e", shown)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=80))
+def test_any_text_stays_where_it_is_put(text: str) -> None:
+    assert code(text).count("`") in (0, 2)
+    assert re.search(r"(?<!\\)\|", code(text)) is None
+    assert not re.search(r"[<>](?!!--|--)|\n", words(text).replace("<!-- -->", ""))
+    lines = fenced([text])
+    assert lines[0].removesuffix("text") == lines[-1]
+    assert not any(line.strip() == lines[-1] for line in lines[1:-1])
+
+
+def test_into_a_file(tmp_path: Path) -> None:
+    target, facts = tmp_path / "r.md", HOSTS / "healthy-one-gpu"
+
+    def write(output: Path, facts: Path = facts, *, force: bool = False) -> int:
+        return report(facts=facts, python=None, output=output, timeout=10, force=force)
+
+    assert write(target) == 0
+    assert target.read_text(encoding="utf-8").startswith("**TensorFlow")
+    assert write(target, force=True) == 0
+    for output, of in (
+        (target, facts),
+        (tmp_path, facts),
+        (tmp_path / "no/r.md", facts),
+        (tmp_path / "s", tmp_path),
+    ):
+        with pytest.raises(UsageError):
+            write(output, of)
+    assert [path.name for path in tmp_path.iterdir()] == ["r.md"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk() -> None:
+    done = run("--facts", str(HOSTS / "healthy-one-gpu"), "-o", "/dev/full")
+    assert done.returncode == 3
+    assert "No space left" in done.stderr

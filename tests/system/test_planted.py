@@ -1,0 +1,135 @@
+"""A capture of a machine full of secrets has none of them, and is judged as the machine is."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tfdoctor.cli.capture import Captured, look
+from tfdoctor.compat import Compat
+from tfdoctor.diagnose import diagnose
+from tfdoctor.probes.ldcache import parse_ldcache
+from tfdoctor.render.json import finding_json
+from tfdoctor.render.report_markdown import report_markdown
+from tfdoctor.survey import survey
+from tfdoctor.system import RecordedSystem, RecordingSystem, archive, bundle
+
+sys.path.insert(0, str(Path(__file__).parent))
+import planted
+
+if TYPE_CHECKING:
+    from tfdoctor.findings import Report
+
+HOST = Path(__file__).parents[1] / "hosts" / "healthy-one-gpu"
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the planted machine runs Linux")
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return planted.system(tmp_path_factory.mktemp("planted"), HOST)
+
+
+@pytest.fixture(scope="module")
+def live(machine: Any) -> Report:
+    return diagnose(survey(machine, Compat.load(), timeout=60), Compat.load())
+
+
+@pytest.fixture(scope="module")
+def captured(machine: Any) -> Captured:
+    return look(machine, Compat.load(), python=None, timeout=60, local=False)
+
+
+def leaks(content: bytes) -> list[str]:
+    lowered = content.lower()
+    return [
+        kind
+        for kind, value in planted.SECRETS.items()
+        if value.encode() in content or value.lower().encode() in lowered or _parts(value, lowered)
+    ]
+
+
+def _parts(value: str, lowered: bytes) -> bool:
+    """JSON escapes and other spellings of the same."""
+    spellings = {
+        json.dumps(value)[1:-1],
+        value.replace("-", ""),
+        value.replace("_", "-"),
+        value.replace(":", "-"),
+    }
+    return any(spelling.lower().encode() in lowered for spelling in spellings)
+
+
+def test_there_are_enough_secrets_and_all_of_them_are_looked_at(machine: Any, live: Report) -> None:
+    """A secret that no probe meets proves nothing."""
+    assert len(planted.SECRETS) >= 50
+    assert len(set(planted.SECRETS.values())) == len(planted.SECRETS)
+    recording = RecordingSystem(machine)
+    survey(recording, Compat.load(), timeout=60)
+    raw = bundle.members(
+        recording.recording(lambda name: name.startswith(("TF_", "NCCL_", "NVIDIA_", "CUDA_", "XLA_")))
+    )
+    met = {kind for name, content in raw.items() for kind in leaks(name.encode() + b"\0" + content)}
+    assert len(met) >= 50, sorted(set(planted.SECRETS) - met)
+    assert live.prediction.gpu_registered is not None
+
+
+def test_none_is_in_any_byte(captured: Captured, tmp_path: Path) -> None:
+    for name, content in captured.files.items():
+        assert not leaks(name.encode()), name
+        assert not leaks(content), name
+    archive.write(tmp_path / "b.tar.gz", captured.files, force=False)
+    assert not leaks(gzip.decompress((tmp_path / "b.tar.gz").read_bytes()))
+    archive.write(tmp_path / "b", captured.files, force=False)
+    for path in (tmp_path / "b").rglob("*"):
+        assert not leaks(str(path.relative_to(tmp_path)).encode())
+        assert path.is_dir() or not leaks(path.read_bytes()), path
+    assert not leaks(report_markdown(captured.report).encode())
+
+
+def test_it_is_judged_as_the_machine_is(captured: Captured, live: Report, tmp_path: Path) -> None:
+    assert captured.differences == ()
+    redactor = captured.redactor
+    expected = [redactor.json(finding_json(finding)) for finding in live.findings]
+    archive.write(tmp_path / "b.tar.gz", captured.files, force=False)
+    archive.write(tmp_path / "b", captured.files, force=False)
+    for name in ("b.tar.gz", "b"):
+        recorded = RecordedSystem(tmp_path / name)
+        found = diagnose(survey(recorded, Compat.load()), Compat.load())
+        assert [finding_json(finding) for finding in found.findings] == expected
+        assert [(o.code, o.kind) for o in found.outcomes] == [(o.code, o.kind) for o in live.outcomes]
+        assert found.prediction.gpu_registered == live.prediction.gpu_registered
+        assert found.verdict.cause == live.verdict.cause
+
+
+def test_what_must_be_equal_stays_equal(captured: Captured) -> None:
+    host = json.loads(captured.files["host.json"])
+    shown = host["env"]["CUDA_VISIBLE_DEVICES"]
+    smi = next(content for name, content in captured.files.items() if "nvidia-smi" in name).decode()
+    assert shown.removeprefix("GPU-") in smi
+    assert f"/home/{captured.redactor(planted.USER)}/lib" in host["env"]["LD_LIBRARY_PATH"]
+    assert "550.54.14" in smi
+    target = next(content for name, content in captured.files.items() if "payload-target" in name).decode()
+    assert "9.3.0.75" in target
+    assert "10.3.6.82" in target
+    entries = parse_ldcache(captured.files["root/etc/ld.so.cache"])
+    assert [entry.soname for entry in entries] == ["libz.so.1", "libm.so.9"]
+    assert entries[0].path.startswith("/home/user")
+
+
+def test_only_variables_that_were_looked_at_are_there(captured: Captured) -> None:
+    names = set(json.loads(captured.files["host.json"])["env"])
+    assert not names & {
+        "HF_TOKEN",
+        "AWS_SECRET_ACCESS_KEY",
+        "HTTP_PROXY",
+        "USER",
+        "HOSTNAME",
+        "POD_NAME",
+        "PATH",
+    }
+    assert {"LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "TF_CONFIG", "SLURM_JOB_ID"} <= names

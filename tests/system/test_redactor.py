@@ -1,0 +1,144 @@
+"""Redaction: what must go, what must stay, and that doing it twice changes nothing."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tfdoctor.system.redactor import Redactor
+
+HOMES = "/home/"
+GPU = "GPU-1f2e3d4c-5b6a-4788-9000-00a0000000b7"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NVIDIA-SMI 525.60.13    Driver Version: 525.60.13    CUDA Version: 12.0",
+        "nvidia-cudnn-cu12 9.1.0.70",
+        "nvidia-curand-cu12==10.3.6.82",
+        "nvidia_cublas_cu12-12.5.3.2.dist-info",
+        "libcudnn8 8.9.7.29-1+cuda12.2",
+        '{"name": "cudnn", "version": "8.9.2.26"}',
+        "/usr/lib/libcudart.so.10.1.243.0",
+        "Linux version 5.15.167.4-microsoft-standard-WSL2",
+        "00000000:01:00.0 0000:0a:00.0 10de:2684",
+        "127.0.0.1 0.0.0.0 255.255.255.255 ::1",
+        "std::vector tensorflow::Status 10:00:00",
+        "version `GLIBCXX_3.4.32' not found (required by /usr/lib/libfoo.so.1)",
+        "memcpy@@GLIBC_2.14 x@libcudart.so.12",
+        "nvidia 61440000 12 nvidia_uvm,nvidia_modeset, Live 0x0000000000000000",
+        "/home/user/lib /home/user-2/lib https://developer.nvidia.com/cudnn",
+        "Board ID                          : N/A",
+        "token: none, max_tokens=4096, tokenizers 0.15.0",
+        "/usr/local/cuda-12.4/lib64 /opt/conda/lib/python3.11/site-packages",
+        "root ubuntu nvidia",
+    ],
+)
+def test_stays(text: str) -> None:
+    assert Redactor(users=["root", "ubuntu", "nvidia"], hosts=["localhost"]).text(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        (HOMES + "alicia/x", "alicia"),
+        ("/data" + HOMES + "al/x", "/al/"),
+        (r"C:\Users\Al Icia\AppData", "Icia"),
+        ("inet 10.1.2.3/24 brd 10.1.2.255", "10.1"),
+        ("peer_10.1.2.3.log", "10.1"),
+        ("connect 2a01:4f8:c17:b8f::2:8080 fe80::1%eth0", "2a01"),
+        ("ether 52:54:00:12:34:56", "52:54"),
+        ("mail al.icia@host.example", "icia"),
+        ("(buildd@lcy02-amd64-080)", "lcy02"),
+        ("https://al:hunter22@host.example/simple", "hunter22"),
+        ("--index-url https://host.example/simple", "host.example"),
+        ("MY_API_KEY=abc123def", "abc123def"),
+        ('"password": "abc123def"', "abc123def"),
+        ("tool --auth-token abc123def x", "abc123def"),
+        ("Authorization: Bearer abc.DEF-123", "abc.DEF"),
+        ("ghp_0123456789abcdefghijABCDEFGHIJ012345", "ghp_"),
+        ("<serial>1324021098765</serial>", "1324021098765"),
+        ("    Serial Number                         : 1324021098765", "1324021098765"),
+        ("Device Serial Number 48-b0-2d-ff-ff-12-34-56", "48-b0"),
+        (GPU, GPU[4:]),
+        ("/docker/" + "ab12" * 16, "ab12"),
+        ("ip-10-1-2-3.ec2.internal", "10-1-2-3"),
+        ("node7.cluster.local:8470", "node7"),
+        ("Nov 21 10:00:00 tower kernel: x", "tower"),
+        ("-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nAAAA", "MIIEow"),
+        ("|    0   N/A  N/A      1234      C   /opt/a/secret_train      100MiB |", "secret_train"),
+        ("pid=1, name=secret_train, Ch 8", "secret_train"),
+    ],
+)
+def test_goes(text: str, secret: str) -> None:
+    found = Redactor().text(text)
+    assert secret not in found
+    assert Redactor().text(found) == found
+
+
+def test_the_same_by_the_same_and_others_by_others() -> None:
+    redactor = Redactor(users=["alicia"])
+    text = f"{GPU} {GPU.upper()} MIG-{GPU}/1/0 GPU-77665544-3322-4110-8fee-ddccbbaa9988 {HOMES}alicia {HOMES}bertram"
+    one, again, mig, other, home, second = redactor.text(text).split()
+    assert one.lower() == again.lower()
+    assert mig == f"MIG-{one}/1/0"
+    assert other != one
+    assert (home, second) == ("/home/user", "/home/user-2")
+    assert redactor("/scratch/alicia/x") == "/scratch/user/x"
+    assert redactor("GPU-1f2e3d4c") == one[:12]
+
+
+def test_what_one_text_tells_is_replaced_in_all() -> None:
+    redactor = Redactor()
+    redactor.learn("tower-seven\n", "hostname")
+    redactor.learn("https://al:hunter22@wheels.example/")
+    assert redactor("cache of tower-seven, hunter22, wheels.example") == "cache of host-1, secret-1, host-2"
+
+
+def test_a_version_somewhere_is_no_address_anywhere() -> None:
+    redactor = Redactor()
+    redactor.learn("nvidia-cudnn-cu12==9.1.0.70")
+    assert redactor("cuDNN is 9.1.0.70, the host 9.1.0.71") == "cuDNN is 9.1.0.70, the host ip-1"
+
+
+WORDS = st.sampled_from(
+    [HOMES + "alicia/", "10.1.2.3", "fe80::1:2", "token=", "https://", "al:pw1234@", "host.example", GPU, "ab12" * 16,
+     " ", "\n", "user", "user-2", "ip-1", "secret-1", "GPU-0000", "version ", "name=", "pid=1, ", "Serial Number: ",
+     "52:54:00:", "12:34:56", "-", ".", "<serial>", "</serial>", "Users\\", "C:\\", "eyJhbGciOi.eyJzdWIi.abc",
+     "bearer abc12345"]
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.one_of(st.text(max_size=200), st.lists(WORDS, max_size=14).map("".join)))
+@example("token=https://al:pw1234@host.example" + HOMES + "alicia/")
+def test_twice_is_as_once(text: str) -> None:
+    once = Redactor().text(text)
+    assert Redactor().text(once) == once
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "a",
+        "1.",
+        "ab:",
+        "-",
+        "/home/",
+        "x@",
+        "token",
+        "-----BEGIN A KEY-----",
+        "://",
+        "0",
+        "|  0  1  C  x",
+        " ",
+    ],
+)
+def test_no_text_takes_long(piece: str) -> None:
+    began = time.monotonic()
+    Redactor().text(piece * (30_000 // len(piece)))
+    assert time.monotonic() - began < 4
