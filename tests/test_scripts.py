@@ -25,7 +25,9 @@ def test_the_shell_can_read_it(name: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("name", ["scripts/tfdoctor", "scripts/test", "scripts/bench", ".ci/run"])
+@pytest.mark.parametrize(
+    "name", ["scripts/tfdoctor", "scripts/test", "scripts/bench/check", "scripts/bench/logs", ".ci/run"]
+)
 def test_it_can_be_run(name: str) -> None:
     path = ROOT / name
     assert path.stat().st_mode & 0o111

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 SOURCES = Path(__file__).parent / "standin"
 CUDA = "libcuda.so.1"
@@ -38,10 +38,49 @@ _OWNERS = (
 )
 
 # Functions that must answer something: Eigen, inside TF up to 1.13, allocates as many as it is told.
+# STANDIN_RUNTIME is what the first call of a program that needs a device returns (35: the driver is too old).
 _BODIES = {
     "cudaGetDeviceCount": "int cudaGetDeviceCount(int *count) { *count = 32; return 0; }",
-    "cudaGetDevice": "int cudaGetDevice(int *device) { *device = 0; return 0; }",
+    "cudaGetDevice": """
+extern char *getenv(const char *);
+extern int atoi(const char *);
+int cudaGetDevice(int *device) {
+    const char *result = getenv("STANDIN_RUNTIME");
+    *device = 0;
+    return result ? atoi(result) : 0;
+}""",
+    "cudaRuntimeGetVersion": "int cudaRuntimeGetVersion(int *version) { *version = 12050; return 0; }",
+    "cudaDriverGetVersion": "int cudaDriverGetVersion(int *version) { *version = 12080; return 0; }",
+    "cudaGetErrorString": """
+const char *cudaGetErrorString(int error) {
+    switch (error) {
+    case 0: return "no error";
+    case 35: return "CUDA driver version is insufficient for CUDA runtime version";
+    case 46: return "all CUDA-capable devices are busy or unavailable";
+    case 100: return "no CUDA-capable device is detected";
+    default: return "unknown error";
+    }
+}""",
+    "cudaGetErrorName": """
+const char *cudaGetErrorName(int error) { return error ? "cudaErrorUnknown" : "cudaSuccess"; }""",
+    # cuDNN 9.3.0, whatever its name says.
+    "cudnnGetProperty": """
+int cudnnGetProperty(int which, int *value) { *value = which == 0 ? 9 : which == 1 ? 3 : 0; return 0; }""",
+    "cudnnGetVersion": "unsigned long cudnnGetVersion(void) { return 90300; }",
 }
+RUNTIME: Mapping[str, frozenset[str]] = {
+    "libcudart": frozenset(
+        {
+            *("cudaGetDevice", "cudaSetDevice", "cudaGetDeviceCount", "cudaGetDeviceProperties"),
+            *("cudaGetDeviceProperties_v2", "cudaDeviceGetAttribute", "cudaRuntimeGetVersion"),
+            *("cudaDriverGetVersion", "cudaGetErrorString", "cudaGetErrorName", "cudaGetLastError"),
+            *("cudaPeekAtLastError", "cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaFree"),
+            *("cudaSetDeviceFlags", "cudaGetDeviceFlags", "cudaFuncGetAttributes"),
+        }
+    ),
+    "libcudnn": frozenset({"cudnnGetProperty", "cudnnGetVersion"}),
+}
+"""The functions of each library that TF from 1.14 on calls to make a device: enough of it to name the device."""
 
 
 def tool(name: str) -> str:

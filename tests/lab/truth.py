@@ -22,15 +22,26 @@ if TYPE_CHECKING:
 # Runs in the target interpreter: any Python from 2.7 on. The answer goes to the file in argv[1],
 # because TensorFlow and its friends write to both streams. os._exit: some releases crash on the way
 # out with a stand-in driver, which says nothing about registration.
-_CHILD = r"""
+CHILD = r"""
 import json, os, sys, traceback
-answer = {"stage": "import", "tensorflow": None, "count": None, "devices": [], "error": None}
+answer = {"stage": "import", "tensorflow": None, "count": None, "devices": [], "error": None, "made": None}
 def tell():
     with open(sys.argv[1], "w") as out:
         json.dump(answer, out)
 tell()
 class Refused(Exception):
     pass
+def make(listing):
+    # Makes every device, as a first operation does: that is when TensorFlow says which it registered.
+    answer["stage"] = "make"
+    tell()
+    answer["made"] = [d.physical_device_desc for d in listing() if d.device_type == "GPU"]
+def parsed(texts):
+    from tensorflow.core.framework import device_attributes_pb2
+    devices = [device_attributes_pb2.DeviceAttributes() for text in texts]
+    for device, text in zip(devices, texts):
+        device.ParseFromString(text)
+    return devices
 def quick():
     # The packages' __init__.py are left out, and with them nine tenths of the import: what is loaded
     # and asked is the same native code.
@@ -71,13 +82,19 @@ def quick():
             details["tf_name"] = gpu
             answer["devices"].append(details)
     else:
-        from tensorflow.core.framework import device_attributes_pb2
-        for text in native.list_devices():
-            device = device_attributes_pb2.DeviceAttributes()
-            device.ParseFromString(text)
+        for device in parsed(native.list_devices()):
             if device.device_type == "GPU":
                 answer["devices"].append({"tf_name": device.name, "description": device.physical_device_desc})
         answer["count"] = len(answer["devices"])
+    if os.environ.get("TFDOCTOR_LAB_MAKE"):
+        if hasattr(native, "list_devices"): # up to 2.0
+            make(lambda: parsed(native.list_devices()))
+        else:
+            try:
+                from tensorflow.python.client import _pywrap_device_lib as native_make
+            except ImportError: # 2.1 to 2.5
+                from tensorflow.python import _pywrap_device_lib as native_make
+            make(lambda: parsed(native_make.list_devices(None)))
     answer["stage"] = "done"
 def full():
     import tensorflow as tf
@@ -107,6 +124,9 @@ def full():
         local = [d for d in device_lib.list_local_devices() if d.device_type == "GPU"]
         answer["count"] = len(local)
         answer["devices"] = [{"tf_name": d.name, "description": d.physical_device_desc} for d in local]
+    if os.environ.get("TFDOCTOR_LAB_MAKE"):
+        from tensorflow.python.client import device_lib
+        make(device_lib.list_local_devices)
     answer["stage"] = "done"
 try:
     if os.environ.get("TFDOCTOR_LAB_QUICK"):
@@ -176,6 +196,8 @@ class Truth:
     failures: list[Failure]
     """Everything that failed, optional libraries included, in order, without repetition."""
     devices: list[dict[str, Any]]
+    made: list[str] | None
+    """What TensorFlow says of each GPU that it made; None where it was not asked to, or could not."""
     crashed: str | None
     """The signal's name, or "timeout"."""
     error: str | None
@@ -222,6 +244,8 @@ def observe(
     session: bool = False,
     quick: bool = False,
     prefix: Sequence[str] = (),
+    verbose: bool = True,
+    make: bool = False,
 ) -> Truth:
     """Ask the TensorFlow of one interpreter what it registers.
 
@@ -234,8 +258,14 @@ def observe(
             of the time (compared in every situation of the lab on ten releases).
         prefix: a command to run the interpreter under (a mount namespace).
         session: for 1.13 and older, make the devices too (they cannot be listed otherwise).
+        verbose: have TensorFlow name every library; without, the log is what a user has.
+        make: make every device after listing (needs a libcudart that answers: standins.RUNTIME).
     """
-    child_env = {**env, "TF_CPP_VMODULE": "dso_loader=3", "TF_CPP_MIN_LOG_LEVEL": "0"}
+    child_env = dict(env)
+    if verbose:
+        child_env |= {"TF_CPP_VMODULE": "dso_loader=3", "TF_CPP_MIN_LOG_LEVEL": "0"}
+    if make:
+        child_env["TFDOCTOR_LAB_MAKE"] = "1"
     if session:
         child_env["TFDOCTOR_LAB_SESSION"] = "1"
     if quick:
@@ -245,7 +275,7 @@ def observe(
         answer_path, log_path = Path(folder) / "answer.json", Path(folder) / "log"
         with log_path.open("wb") as log_file:
             child = subprocess.Popen(
-                [*prefix, str(python), "-c", _CHILD, str(answer_path)],
+                [*prefix, str(python), "-c", CHILD, str(answer_path)],
                 env=child_env,
                 cwd=cwd,
                 stdin=subprocess.DEVNULL,
@@ -306,6 +336,7 @@ def judge(answer: Mapping[str, Any], log: str, code: int | None, seconds: float)
         opened=list(dict.fromkeys(opened)),
         failures=failures,
         devices=list(answer.get("devices", [])),
+        made=answer.get("made"),
         crashed=crashed,
         error=error,
         seconds=round(seconds, 2),

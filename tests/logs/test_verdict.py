@@ -70,6 +70,68 @@ CASES: list[tuple[str, str, str]] = [
         GPU + "Initialize GrpcChannelCache for job ps -> {0 -> h:1}\n" + INIT + "CUDA_ERROR_NO_DEVICE\n",
     ),
     ("nothing", "inconclusive", "hello\n"),
+    (
+        "both packages, pip freeze",
+        "both-packages",
+        "Num GPUs Available:  0\ntensorflow==2.0.0\ntensorflow-estimator==2.0.1\ntensorflow-gpu==2.0.0\n",
+    ),
+    (
+        "both packages, pip show",
+        "both-packages",
+        "AttributeError: module 'tensorflow' has no attribute 'config'\nName: tensorflow\nVersion: 1.8.0\n---\nName: tensorflow-gpu\nVersion: 1.3.0\n",
+    ),
+    (
+        "both packages, and a GPU",
+        "healthy",
+        "tensorflow==2.0.0\ntensorflow-gpu==2.0.0\n" + GPU,
+    ),
+    (
+        "conda's two names of one package",
+        "cpu-only-build",
+        "Num GPUs Available:  0\ntensorflow     2.3.0  mkl_py37h04bc1aa_0\ntensorflow-base  2.3.0  mkl_py37h936c3e2_0\n",
+    ),
+    (
+        "nvidia-smi knows why there is no device",
+        "no-driver",
+        INIT
+        + "CUDA_ERROR_NO_DEVICE\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n",
+    ),
+    (
+        "ROCm without a device",
+        "no-device",
+        "E rocm_driver.cc:1032] could not retrieve ROCM device count: HIP_ERROR_NoDevice\n",
+    ),
+    (
+        "ROCm, a card it has no code for",
+        "gpu-too-new",
+        '"hipErrorNoBinaryForGpu: Unable to find code object for all current devices!"\n',
+    ),
+    ("ROCm, an old card", "gpu-too-old", "hipErrorNoBinaryForGpu: x\n  Name:                    gfx803  \n"),
+    (
+        "cuDNN of two versions",
+        "cudnn-version-mismatch",
+        "Could not load library libcudnn_cnn_train.so.8. Error: /x/libcudnn_ops_train.so.8: symbol _Z2x, version libcudnn_ops_infer.so.8 not defined in file libcudnn_ops_infer.so.8 with link time reference\n",
+    ),
+    (
+        "busy, newer words",
+        "gpu-busy-other-process",
+        "cudaSetDevice() on GPU:0 failed. Status: CUDA-capable device(s) is/are busy or unavailable\n",
+    ),
+    (
+        "numpy, another way",
+        "numpy-abi",
+        "ModuleNotFoundError: No module named 'numpy.core._multiarray_umath'\n",
+    ),
+    (
+        "ptxas",
+        "libdevice-or-ptxas-missing",
+        "OP_REQUIRES failed at xla_ops.cc:489 : Not found: ./bin/ptxas not found\n",
+    ),
+    (
+        "the head of the line is lost",
+        "cudnn-version-mismatch",
+        "ibrary: 7.4.1 but source was compiled with: 7.6.4.  CuDNN library major\n",
+    ),
     ("no driver", "no-driver", missing("libcuda.so.1") + INIT + "UNKNOWN ERROR (303)\n"),
     (
         "no driver, old",
@@ -291,7 +353,7 @@ def test_the_root_cause(cause: str, text: str) -> None:
 
 def test_each_cause_that_a_log_can_show_has_a_case() -> None:
     without = {cause.value for cause in Cause} - {case[1] for case in CASES}
-    assert without == {"both-packages", "nvml-missing"}
+    assert without <= {"nvml-missing"}
 
 
 def test_what_is_really_missing_is_named() -> None:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from tfdoctor import versions
 from tfdoctor.findings import Cause
 from tfdoctor.logs.deduce import Device, Origin, devices, origin
-from tfdoctor.logs.libraries import Missing, is_cupti, is_driver, missing_libraries, stem_of
+from tfdoctor.logs.libraries import Missing, is_cupti, is_driver, is_nvml, missing_libraries, stem_of
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
@@ -79,6 +80,12 @@ class Case:
         return bool(ignored) and bool((found | set(range(max(ignored)))) - ignored)
 
     @cached_property
+    def none_left(self) -> bool:
+        """Whether TensorFlow left out every card that it found."""
+        found = {int(event.get("index")) for event in self.log.of("device-found")}
+        return bool(found) and found <= {int(event.get("index")) for event in self.log.of("device-ignored")}
+
+    @cached_property
     def toolkit(self) -> tuple[Missing, ...]:
         """What is missing of CUDA and cuDNN itself, after the last GPU was registered.
 
@@ -89,6 +96,7 @@ class Case:
             m
             for m in self.missing
             if not is_driver(m.soname)
+            and not is_nvml(m.soname)
             and not is_cupti(m.soname)
             and (m.event.id == "dso-failed-old" or (m.event.id == "dso-failed" and m.event.order > after))
         )
@@ -108,6 +116,16 @@ class Case:
         """Whether a question to TensorFlow is followed by this answer, on one of the next lines."""
         lines = {event.line for event in self.log.of("answer-line") if event.get("answer") == answer}
         return any(lines & {e.line + 1, e.line + 2} for e in self.log.of(question))
+
+    def since(self, minor: str) -> bool:
+        """Whether the log is surely of this minor release or a newer one."""
+        low = (self.origin.era or "").rstrip("+").partition("-")[0]
+        return bool(low) and versions.compare(low, minor) >= 0
+
+    def until(self, minor: str) -> bool:
+        """Whether the log is surely of this minor release or an older one."""
+        era = self.origin.era or "+"
+        return not era.endswith("+") and versions.compare(era.rpartition("-")[2], minor) <= 0
 
     def in_container(self) -> bool:
         return self.log.has("container-hint")

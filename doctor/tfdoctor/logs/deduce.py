@@ -34,9 +34,11 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
     ("cuda-not-found", "2.12", ""),
     ("cuda-runtime-not-loaded", "2.18", ""),
     ("format-absl", "2.17", ""),
+    ("format-absl-core", "2.21", ""),
     ("onednn-info", "2.9", ""),
     ("windows-native", "2.11", ""),
     ("factory", "2.9", ""),
+    ("factory-classic", "2.15", "2.17"),
     ("xla-gpu-listed", "1.13", "2.4"),
 )
 
@@ -113,6 +115,8 @@ def _bounds(log: Log) -> tuple[str, str]:
             low = first
         if last and (not high or versions.compare(last, high) < 0):
             high = last
+    if low and log.has("format-classic-core") and (not high or versions.compare(high, "2.20") > 0):
+        high = "2.20"
     if low and high and versions.compare(low, high) > 0:
         return low, ""
     return low, high

@@ -10,13 +10,14 @@ from tfdoctor.redact import clean_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from tfdoctor.logs.processes import Splitter
     from tfdoctor.logs.reader import Line
     from tfdoctor.logs.signatures import Catalogue, Signature
 
 __all__ = ["Event", "Log", "scan"]
 
 PREFIXES = 256
-"""Different prefixes (processes, ranks) that are looked at."""
+"""Different prefixes (processes, ranks) that are remembered to have been looked at."""
 KEPT = 48
 """Events that are kept of one signature; all are counted. Different ones first."""
 
@@ -33,7 +34,7 @@ class Event:
     """The message, safe to print, without colours and control characters."""
     fields: dict[str, str]
     record: int = 0
-    """The message among all messages: what one message matched in several ways shares it."""
+    """The message among all: what one matched in several ways shares it, the next line's has the next number."""
     prefix: str = ""
     """The process, rank or container that said it, where the log tells."""
 
@@ -92,19 +93,25 @@ class Log:
         return iter(sorted(everything, key=lambda event: event.order))
 
 
-def scan(lines: Iterable[Line], catalogue: Catalogue) -> Log:
-    """Match every line with every signature."""
+def scan(lines: Iterable[Line], catalogue: Catalogue, splitter: Splitter | None = None) -> Log:
+    """Match every line with every signature; `splitter` is given every event, too."""
     log = Log()
-    order = 0
+    order = record = end = 0
     prefixes: set[str] = set()
-    for record, line in enumerate(lines):
+    for line in lines:
+        record += 1 if line.place <= end + 1 else 2
+        end = line.end
         matches = list(catalogue.matches(line.text))
-        if line.prefix and line.prefix not in prefixes and len(prefixes) < PREFIXES:
-            prefixes.add(line.prefix)
+        if line.prefix and line.prefix not in prefixes:
+            if len(prefixes) < PREFIXES:
+                prefixes.add(line.prefix)
             matches += catalogue.matches(f"{line.prefix} ")
         for match in matches:
             order += 1
             fields = {name: clean_line(value, limit=4000) for name, value in match.fields.items()}
             text = clean_line(line.text[max(0, match.start - 160) :] if match.start > 200 else line.text)
-            log.add(Event(match.signature, line.number, order, text, fields, record, line.prefix))
+            event = Event(match.signature, line.number, order, text, fields, record, line.prefix)
+            log.add(event)
+            if splitter is not None:
+                splitter.add(event)
     return log

@@ -32,6 +32,8 @@ def lazy_libraries(case: Case) -> Decision | None:
         return Decision(Cause.CUDNN_VERSION_MISMATCH, case.says("undefined-symbol"))
     if symbol is not None:
         return Decision(Cause.LIBS_WRONG_VERSION, case.says("undefined-symbol"))
+    if case.log.has("cudnn-not-linked"):
+        return Decision(Cause.CUDNN_MISSING, case.says("cudnn-not-linked"), (Cause.LIBS_NOT_ON_PATH,))
     if not lazy:
         return None
     events = tuple(m.event for m in lazy[:2])
@@ -105,7 +107,9 @@ def cupti(case: Case) -> Decision | None:
 
 
 def ignored(case: Case) -> Decision | None:
-    """Every card was left out."""
+    """Every card was left out, or XLA (1.13 to 2.0) fails at the one that was."""
+    if case.created is None and case.log.has("xla-breaks") and case.log.has("device-ignored-xla"):
+        return Decision(Cause.GPU_TOO_OLD, case.says("device-ignored-xla", "device-ignored", "xla-breaks"))
     if case.created is not None or case.others_left:
         return None
     event = case.log.last("amd-ignored")
@@ -139,6 +143,13 @@ def no_code(case: Case) -> Decision | None:
     capability = case.capability()
     newer = _newer_than_cuda(case, capability)
     event = log.first("no-kernel-image")
+    if event is not None and event.get("what").startswith("hip"):
+        cause = Cause.GPU_TOO_OLD if _old_gfx(case) else Cause.GPU_TOO_NEW
+        return Decision(cause, case.says("no-kernel-image", "gfx-name"))
+    if event is not None and "INVALID_HANDLE" in event.get("what"):
+        # what cannot be launched was not loaded: seen where a card is newer than the build
+        event = event if capability is None or _from(capability, "10.0") else None
+        newer = True
     if event is not None:
         too_new = newer or "PTX" in event.get("what") or (capability is not None and _from(capability, "8.9"))
         cause = Cause.GPU_TOO_NEW if too_new else Cause.GPU_TOO_OLD
@@ -151,6 +162,12 @@ def no_code(case: Case) -> Decision | None:
             note=f"CUDA {case.origin.cuda} knows no card of compute capability {capability}.",
         )
     return None
+
+
+def _old_gfx(case: Case) -> bool:
+    """Whether rocminfo names a card from before gfx900, with which ROCm began to end support."""
+    names = [event.get("gfx").removeprefix("gfx") for event in case.log.of("gfx-name")]
+    return bool(names) and all(len(name) == 3 and name < "900" for name in names)
 
 
 def _from(capability: str, floor: str) -> bool:
@@ -254,6 +271,29 @@ def tools(case: Case) -> Decision | None:
 # ---------------------------------------------------------------- no GPU, and no reason given
 
 
+def both_packages(case: Case) -> Decision | None:
+    """Two packages of TensorFlow are installed over each other, and what is imported has no GPU or is broken."""
+    log = case.log
+    if case.created is not None or not _both_listed(case):
+        return None
+    if not (log.has("attribute-missing", "native-runtime-failed") or none_listed(case) or _cpu_build(case)):
+        return None
+    evidence = case.says("both-installed", "package-listed", "attribute-missing", "gpu-none-listed")
+    return Decision(Cause.BOTH_PACKAGES, evidence, (Cause.CPU_ONLY_BUILD,))
+
+
+def _both_listed(case: Case) -> bool:
+    """Whether pip lists two. conda's packages of these names are parts of one and belong together."""
+    if case.log.has("both-installed"):
+        return True
+    names = {
+        (event.get("name") or event.get("shown")).replace("_", "-")
+        for event in case.log.of("package-listed")
+        if event.get("build") in ("", "pypi_0")
+    }
+    return len({"gpu" if name.endswith(("-gpu", "-rocm")) else "other" for name in names}) > 1
+
+
 def placement(case: Case) -> Decision | None:
     log = case.log
     if case.created is None and _cpu_build(case):
@@ -278,20 +318,31 @@ def nothing_registered(case: Case) -> Decision | None:
         return None
     if log.has("xla-gpu-listed"):
         return Decision(Cause.XLA_GPU_ONLY, case.says("xla-gpu-listed"), LIBRARY_CAUSES)
-    if case.hidden is not None and _none_said(case):
+    if case.hidden is not None and none_listed(case):
         return Decision(Cause.HIDDEN_BY_ENV, (case.hidden, *case.says("gpu-none-listed")))
     if log.has("dso-opened", "device-found", "numa", "xla-on-cuda", "devices-visible"):
         return None
-    if _none_said(case):
-        return Decision(
-            Cause.CPU_ONLY_BUILD,
-            case.says("gpu-none-listed", "devices-listed-cpu"),
-            (Cause.NO_DEVICE, Cause.HIDDEN_BY_ENV, Cause.INCONCLUSIVE),
-        )
-    return None
+    return _silence(case) if none_listed(case) else None
 
 
-def _none_said(case: Case) -> bool:
+def _silence(case: Case) -> Decision:
+    """No GPU is listed, and nothing is said about a driver or a library.
+
+    A build without GPU code is silent. With it, 2.12 to 2.17 are where there is no libcuda, and 2.21 where there is
+    no NVML (tests/lab); all others complain.
+    """
+    events = case.says("gpu-none-listed", "devices-listed-cpu")
+    if case.log.has("tensorrt-missing", "factory"):  # only a build with GPU code prints these
+        if case.since("2.12") and case.until("2.17"):
+            return Decision(Cause.NO_DRIVER, events, (Cause.CONTAINER_NO_GPU, Cause.INCONCLUSIVE))
+        return Decision(Cause.INCONCLUSIVE, events, (Cause.NO_DRIVER, Cause.HIDDEN_BY_ENV))
+    if case.since("2.21"):
+        return Decision(Cause.INCONCLUSIVE, events, (Cause.CPU_ONLY_BUILD, Cause.NVML_MISSING))
+    maybe = (Cause.NO_DEVICE, Cause.HIDDEN_BY_ENV, Cause.INCONCLUSIVE)
+    return Decision(Cause.CPU_ONLY_BUILD, events, maybe)
+
+
+def none_listed(case: Case) -> bool:
     """Whether a program lists its devices, or is asked, and there is no GPU."""
     return case.log.has("gpu-none-listed", "devices-listed-cpu") or case.answers("gpu-asked", "False")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tfdoctor import versions
 from tfdoctor.findings import Cause
 from tfdoctor.logs.case import LIBRARY_CAUSES, Case, Decision
-from tfdoctor.logs.libraries import is_cupti, is_driver, stem_of
+from tfdoctor.logs.libraries import is_cupti, is_driver, is_nvml, stem_of
 
 NO_DEVICE = frozenset({"CUDA_ERROR_NO_DEVICE", "UNKNOWN ERROR (100)"})
 NO_DRIVER = frozenset(
@@ -13,6 +13,14 @@ NO_DRIVER = frozenset(
         "UNKNOWN ERROR (303)",
         "CUDA_ERROR_SHARED_OBJECT_INIT_FAILED",
         "CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND",
+    }
+)
+TOO_OLD = frozenset(
+    {
+        "CUDA_ERROR_INSUFFICIENT_DRIVER",
+        "CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER",
+        "UNKNOWN ERROR (35)",
+        "UNKNOWN ERROR (36)",
     }
 )
 STUB = frozenset({"UNKNOWN ERROR (-1)", "UNKNOWN ERROR (34)", "CUDA_ERROR_STUB_LIBRARY"})
@@ -111,7 +119,12 @@ def _companions(case: Case) -> Decision | None:
 
 
 def _missing_at_import(case: Case) -> Decision | None:
-    at_import = [m for m in case.missing if m.event.id in ("import-so", "import-dll")]
+    at_import = [
+        m
+        for m in case.missing
+        if m.event.id in ("import-so", "import-dll")
+        or (m.event.id == "damaged-library" and "ImportError:" in m.event.text)
+    ]
     if at_import:
         events = tuple(m.event for m in at_import[:2])
         first = at_import[-1]
@@ -166,7 +179,9 @@ def _cuinit_cause(case: Case, codes: set[str]) -> tuple[Cause, tuple[Cause, ...]
         return Cause.COMPAT_NOT_SUPPORTED, (Cause.DRIVER_LIB_MISMATCH,)
     if log.has("driver-mismatch") or codes & {"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "UNKNOWN ERROR (803)"}:
         return Cause.DRIVER_LIB_MISMATCH, ()
-    no_kernel, no_node = log.has("kernel-driver-missing"), log.has("device-node-missing")
+    if codes & TOO_OLD:
+        return Cause.DRIVER_TOO_OLD, ()
+    no_kernel, no_node = log.has("kernel-driver-missing") or _smi_alone(case), log.has("device-node-missing")
     if log.has("stub-version"):
         return Cause.STUB_LIBCUDA, (Cause.CONTAINER_NO_GPU,)
     if codes & STUB:
@@ -199,7 +214,15 @@ def _no_device(case: Case, *, no_node: bool) -> tuple[Cause, tuple[Cause, ...]]:
         return cause, (Cause.NO_DEVICE, Cause.CONTAINER_NO_GPU, Cause.HIDDEN_BY_ENV)
     if case.log.has("scheduler-hint") or case.created is not None:
         return Cause.HIDDEN_BY_ENV, (Cause.NO_DEVICE,)
+    if not case.log.has("kernel-driver", "library-driver"):  # from 2.12 on no diagnostics follow
+        return Cause.NO_DEVICE, (Cause.HIDDEN_BY_ENV, Cause.NO_DRIVER)
     return Cause.NO_DEVICE, (Cause.HIDDEN_BY_ENV,)
+
+
+def _smi_alone(case: Case) -> bool:
+    """Whether nvidia-smi reaches no kernel driver, and nothing else says that there is one."""
+    failed = any("communicate" in event.get("what") for event in case.log.of("smi-failed"))
+    return failed and not case.log.has("kernel-driver", "smi-table")
 
 
 def _driver_library_missing(case: Case) -> bool:
@@ -226,6 +249,11 @@ def _driver_words(case: Case) -> Decision | None:
         return Decision(Cause.DRIVER_INIT_UNKNOWN, case.says("device-query-failed"))
     if log.has("driver-mismatch"):
         return Decision(Cause.DRIVER_LIB_MISMATCH, case.says("driver-mismatch"))
+    hip = log.first("hip-init")
+    if hip is not None and case.created is None:
+        none = "Device" in hip.get("code")
+        maybe = (Cause.NO_DRIVER, Cause.HIDDEN_BY_ENV)
+        return Decision(Cause.NO_DEVICE if none else Cause.DRIVER_INIT_UNKNOWN, case.says("hip-init"), maybe)
     if log.has("driver-insufficient"):
         return Decision(Cause.DRIVER_TOO_OLD, case.says("driver-insufficient"))
     event = log.first("driver-code")
@@ -242,8 +270,9 @@ def _driver_words(case: Case) -> Decision | None:
         return Decision(next(cause for word, cause in table if word in words), case.says("driver-code"))
     if case.created is not None:
         return None
-    if log.has("nvml-missing"):
-        return Decision(Cause.NVML_MISSING, case.says("nvml-missing"))
+    nvml = tuple(m.event for m in case.missing if is_nvml(m.soname) and m.event.id == "dso-failed")
+    if nvml or log.has("nvml-missing"):
+        return Decision(Cause.NVML_MISSING, (*nvml[:2], *case.says("nvml-missing")))
     if log.has("kernel-driver-missing"):
         return Decision(Cause.NO_DRIVER, case.says("kernel-driver-missing"))
     if log.has("device-node-missing"):

@@ -18,6 +18,7 @@ __all__ = [
     "Missing",
     "is_cudnn",
     "is_driver",
+    "is_nvml",
     "libraries_cause",
     "missing_libraries",
     "search_path",
@@ -71,6 +72,10 @@ def is_cudnn(name: str) -> bool:
 
 def is_driver(name: str) -> bool:
     return stem_of(name) in ("cuda", "nvcuda")
+
+
+def is_nvml(name: str) -> bool:
+    return stem_of(name) == "nvidia-ml"
 
 
 def is_tensorrt(name: str) -> bool:
@@ -181,7 +186,8 @@ def libraries_cause(missing: Sequence[Missing], log: Log, compat: Compat) -> Cau
     toolkit = [m for m in direct if not is_cudnn(m.soname)]
     opened = {event.get("soname") for event in log.of("dso-opened")}
     rocm = any(stem_of(m.soname).startswith(("roc", "hip", "MIOpen")) for m in toolkit)
-    siblings = [name for name in opened if matters(name) and not is_driver(name) and not is_cupti(name)]
+    ours = [name for name in opened if not is_driver(name) and not is_nvml(name) and not is_cupti(name)]
+    siblings = [name for name in ours if matters(name)]
     path = search_path(missing) or ""
     if any(_OTHER_VERSION.search(m.error) for m in toolkit):
         return Cause.LIBS_WRONG_VERSION

@@ -17,19 +17,35 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from typing import Protocol
 
-__all__ = ["LONGEST", "Line", "is_binary", "read_lines"]
+    class Filter(Protocol):
+        """What says which lines of a long log are read."""
+
+        def telling(self, shapes: list[bytes]) -> frozenset[bytes]:
+            """Those of these lines, their digits all 0, in which a known message can be."""
+
+        def worth(self, block: bytes) -> bool:
+            """Whether a known message can be in a piece of a log that a terminal cut."""
+
+
+__all__ = ["LONGEST", "Line", "decoded", "is_binary", "messages_of", "read_lines"]
 
 LONGEST = 8192
 """Characters of a logical line; what is longer is cut into pieces."""
 _LOOKAHEAD = 400
 """Physical lines that are looked at before the first is given out, to learn a terminal's width."""
-_BLOCK = 1 << 16
+_BLOCK = 1 << 17
 _HUGE = 1 << 20
 _WHOLE = 1 << 18
 """Bytes of the beginning that are always read line by line."""
 _OVERLAP = 400
 """Characters that two pieces of a cut line share, so that no message is lost at the cut."""
+_SHAPE = bytes.maketrans(b"123456789\r", b"000000000\n")
+"""A line's shape is the line with its digits all 0: a training log has few. Carriage returns end lines, too."""
+_LINES = bytes.maketrans(b"\r", b"\n")
+_BACK = b"\b"
+"""Progress bars go back with it; it is dropped before all else."""
 
 _ANSI = re.compile(
     r"(?:\x1b|\\u001b|\\x1b|\\033)(?:\[[0-9;?]{0,32}[ -/]?[@-~]|\][^\x07\x1b]{0,200}\x07|[@-Z\\^_-])"
@@ -54,7 +70,7 @@ _OWN_LINE = re.compile(
     r"\s{0,8}(?:Skipping registering|To enable th|name: |pciBusID|coreClock|major: |totalMemory|Total memory|"
     r"Free memory|Your kernel|Traceback|File \"|>>>|\.\.\. |\[|Epoch|Limit:|InUse:|Please make sure|"
     r"Instructions for|"
-    r"[|+=]|WARNING|INFO|ERROR|During handling|\w{1,40}(?:Error|Exception|Warning):|\S{1,60}[$#] |\(\S{1,40}\) )"
+    r"[|+=]|WARNING|INFO|ERROR|During handling|[\w.]{1,80}(?:Error|Exception|Warning):|\S{1,60}[$#] |\(\S{1,40}\) )"
 )
 
 
@@ -67,22 +83,29 @@ class Line:
     text: str
     prefix: str = ""
     """What stood before the message: a rank, a process, a container's name. Empty where nothing did."""
+    place: int = 0
+    """The place of its physical line among all, parts between carriage returns counted."""
+    end: int = 0
+    """The place of the last physical line that belongs to it."""
 
 
 def read_lines(
     chunks: Iterable[bytes],
     count: Callable[[int, int], None] | None = None,
-    worth: Callable[[bytes], bool] | None = None,
+    only: Filter | None = None,
 ) -> Iterator[Line]:
     """The logical lines of a stream of bytes. Never raises.
 
-    `count` is told (lines, bytes) at the end. `worth` says of a piece of a long log whether anything in it can
-    matter; where not, it is counted and passed over.
+    `count` is told (lines, bytes) at the end. `only` lets a long log be read faster: lines in which it sees nothing
+    are counted and passed over. What is found is the same (tests/logs).
     """
-    physical = _physical(chunks, count, worth)
+    source = _Source(chunks, only)
+    physical = iter(source)
     first = list(islice(physical, _LOOKAHEAD))
-    width = _terminal_width([text for _, text in first])
+    width = source.width = _terminal_width([piece.text for piece in first])
     yield from _logical(chain(first, physical), width)
+    if count is not None:
+        count(source.number, source.size)
 
 
 def is_binary(sample: bytes) -> bool:
@@ -91,35 +114,109 @@ def is_binary(sample: bytes) -> bool:
         return False
     if not sample or _utf16(sample):
         return False
-    odd = sum(byte < 9 or 13 < byte < 27 or 27 < byte < 32 for byte in sample)
+    odd = sum(byte < 8 or 13 < byte < 27 or 27 < byte < 32 for byte in sample)
     return odd * 20 > len(sample)
 
 
 # ---------------------------------------------------------------- bytes → physical lines
 
 
-def _physical(
-    chunks: Iterable[bytes], count: Callable[[int, int], None] | None, worth: Callable[[bytes], bool] | None
-) -> Iterator[tuple[int, str]]:
-    """(number, text) of each line; parts between carriage returns are lines with the same number."""
-    number = size = 0
-    for block in _blocks(chunks):
-        size += len(block)
-        if worth is not None and size > _WHOLE and not worth(block):
-            number += block.count(b"\n")
-            continue
-        lines = block.split(b"\n")
-        if not lines[-1]:
-            lines.pop()
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A physical line, or what stands between two carriage returns of one, or a part of what is far too long."""
+
+    number: int
+    place: int
+    text: str
+
+
+class _Source:
+    """The physical lines of a stream, and how much was read of it."""
+
+    def __init__(self, chunks: Iterable[bytes], only: Filter | None) -> None:
+        self.chunks = chunks
+        self.only = only
+        self.width: int | None = None
+        """The terminal's width, once it is known; nothing is passed over before."""
+        self.number = self.place = self.size = 0
+        self._begins = True
+        """Whether the next block begins a line; it does not where a far too long one was cut."""
+        self._last_worth = False
+
+    def __iter__(self) -> Iterator[_Piece]:
+        for block in _blocks(self.chunks):
+            only = self.only if self.width is not None and self.size > _WHOLE else None
+            self.size += len(block)
+            if only is None:
+                yield from self._all(block)
+            else:
+                yield from self._cut(block, only) if self.width else self._telling(block, only)
+
+    def _start(self, block: bytes) -> tuple[int, int]:
+        """The number and the place of the first piece of a block."""
+        begins, self._begins = self._begins, block.endswith(b"\n")
+        return self.number + begins, self.place + begins
+
+    def _all(self, block: bytes) -> Iterator[_Piece]:
+        number, place = self._start(block)
+        lines = block.replace(_BACK, b"").removesuffix(b"\n").split(b"\n")
+        self.number = number + len(lines) - 1
+        self.place = place + len(lines) - 1 + block.count(b"\r")
         for raw in lines:
-            number += 1
-            for piece in _decode(raw).rstrip("\r").split("\r"):
-                for start in range(0, max(len(piece), 1), LONGEST - _OVERLAP):
-                    yield number, piece[start : start + LONGEST]
-                    if start + LONGEST >= len(piece):
-                        break
-    if count is not None:
-        count(number, size)
+            parts = raw.split(b"\r")
+            following = place + len(parts)
+            while len(parts) > 1 and not parts[-1]:
+                parts.pop()
+            for part in parts:
+                for text in decoded(part):
+                    yield _Piece(number, place, text)
+                place += 1
+            number, place = number + 1, following
+
+    def _telling(self, block: bytes, only: Filter) -> Iterator[_Piece]:
+        """Only the lines in which something can be: without a terminal's cuts, each line stands for itself."""
+        number, place = self._start(block)
+        shapes = block.translate(_SHAPE, _BACK).split(b"\n")
+        if block.endswith(b"\n"):
+            shapes.pop()
+        returns = block.count(b"\r") if b"\r" in block else 0  # counting costs more than looking
+        self.number = number + len(shapes) - 1 - returns
+        self.place = place + len(shapes) - 1
+        telling = only.telling(shapes)
+        if not telling:
+            return
+        pieces = block.translate(_LINES, _BACK).split(b"\n")
+        numbers: Iterable[int] = range(number, number + len(shapes))
+        if returns:
+            numbers = [n for n, raw in enumerate(block.split(b"\n"), number) for _ in raw.split(b"\r")]
+        for n, at, shape, part in zip(numbers, range(place, self.place + 1), shapes, pieces, strict=False):
+            if shape in telling:
+                for text in decoded(part):
+                    yield _Piece(n, at, text)
+
+    def _cut(self, block: bytes, only: Filter) -> Iterator[_Piece]:
+        """A log that a terminal cut: all of a block or nothing; the rest of a message can be in the next."""
+        worth = only.worth(block)
+        if worth or self._last_worth:
+            self._last_worth = worth
+            yield from self._all(block)
+            return
+        number, place = self._start(block)
+        lines = block.count(b"\n") - block.endswith(b"\n")
+        self.number = number + lines
+        self.place = place + lines + block.count(b"\r")
+
+
+def decoded(raw: bytes) -> Iterator[str]:
+    """The text of a physical line, cut into pieces where it is far too long."""
+    text = _decode(raw)
+    if len(text) <= LONGEST:
+        yield text
+        return
+    for start in range(0, len(text), LONGEST - _OVERLAP):
+        yield text[start : start + LONGEST]
+        if start + LONGEST >= len(text):
+            break
 
 
 def _blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -127,16 +224,30 @@ def _blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
     rest = b""
     for data in _as_utf8(chunks):
         start = 0
-        whole = rest + data
-        while len(whole) - start > _BLOCK:
-            end = whole.rfind(b"\n", start, start + _BLOCK) + 1
+        if rest:
+            # only what ends the line that is open is copied, not the whole chunk
+            start = data.find(b"\n") + 1
+            if start == 0:
+                start = len(data)
+            rest += data[:start]
+            if not rest.endswith(b"\n"):
+                while len(rest) >= _HUGE:
+                    yield rest[:_HUGE]
+                    rest = rest[_HUGE:]
+                continue
+            yield rest
+            rest = b""
+        while start < len(data):
+            end = data.rfind(b"\n", start, start + _BLOCK) + 1
             if end <= 0:
-                end = whole.find(b"\n", start, start + _HUGE) + 1 or start + _HUGE
-                if end > len(whole):
-                    break
-            yield whole[start:end]
+                end = data.find(b"\n", start, start + _HUGE) + 1
+                if end <= 0 and len(data) - start >= _HUGE:
+                    end = start + _HUGE
+            if end <= 0:
+                rest = data[start:]
+                break
+            yield data[start:end]
             start = end
-        rest = whole[start:]
     if rest:
         yield rest
 
@@ -215,42 +326,54 @@ def _terminal_width(lines: list[str]) -> int:
     if widest < 60:
         return 0
     cut = heads = 0
+    begins = ""
     for this, following in pairwise(lines):
         if not following.strip():
             continue
         rest = following.removeprefix(_mark_of(this))
         if _head(rest) or _OWN_LINE.match(rest) or this.lstrip().startswith(("|", "+")):
             continue
+        if len(this) == len(following) and _alike(this, following):
+            continue
         full = widest - 1 <= len(this) <= widest
         cut += full
+        begins = rest.lstrip()[:1] if full else begins
         heads += _head(this) is not None and not full and len(this) >= 60
+    if cut == 1 and begins.isupper():
+        return 0  # the longest line of a few, and the next sentence: nothing else speaks for a cut
     return widest if cut and cut >= heads else 0
 
 
-def _logical(lines: Iterable[tuple[int, str]], width: int) -> Iterator[Line]:
+def _alike(this: str, following: str) -> bool:
+    """Whether two lines of one length are two of a kind, as a progress bar's: nothing was cut there."""
+    same = sum(a == b or (a.isdigit() and b.isdigit()) for a, b in zip(this, following, strict=True))
+    return same * 10 >= len(this) * 9
+
+
+def _logical(pieces: Iterable[_Piece], width: int) -> Iterator[Line]:
     """Join what was cut, split what ran together."""
     held: deque[str] = deque()
-    began = 0
+    began = end = _Piece(0, 0, "")
     last = mark = ""
-    for number, line in lines:
-        raw = line
+    for piece in pieces:
+        raw = line = piece.text
         rest = line.removeprefix(mark) if held and mark else line
         if held and _goes_on(last, rest, len(line), width):
             raw = rest
             gap = " " if len(last) < width and not last.endswith(" ") and not raw.startswith(" ") else ""
             held.append(gap + raw)
-            last = line
+            last, end = line, piece
             if sum(map(len, held)) < LONGEST:
                 continue
             raw = ""  # the record is full and is given out as it is
         if held:
-            yield from _records(began, "".join(held))
+            yield from _records(began, end.place, "".join(held))
             held.clear()
         if raw:
             held.append(raw)
-            began, last, mark = number, raw, _mark_of(raw)
+            began, end, last, mark = piece, piece, raw, _mark_of(raw)
     if held:
-        yield from _records(began, "".join(held))
+        yield from _records(began, end.place, "".join(held))
 
 
 def _head(text: str) -> re.Match[str] | None:
@@ -276,19 +399,25 @@ def _goes_on(last: str, following: str, length: int, width: int) -> bool:
     return not _OWN_LINE.match(following)
 
 
-def _records(number: int, raw: str) -> Iterator[Line]:
-    """The messages of one line: a terminal, a form or a missing newline can put several on it."""
+def _records(began: _Piece, end: int, raw: str) -> Iterator[Line]:
+    for text, prefix in messages_of(raw):
+        yield Line(began.number, text, prefix, began.place, end)
+
+
+def messages_of(raw: str) -> Iterator[tuple[str, str]]:
+    """The messages of one line, and what stood before each: a terminal, a form or a missing newline can put several
+    on it."""
     for text in _unwrapped(clean_text(raw)):
         starts = [found.start() for found in _HEAD.finditer(text)] if "]" in text or ".cc" in text else []
         if not starts:
-            yield Line(number, _without_quote(text))
+            yield _without_quote(text), ""
             continue
         before = text[: starts[0]]
         prefix = before.strip()
         if len(prefix) > 60 or " " in prefix.strip("> "):
-            yield Line(number, _without_quote(before))
+            yield _without_quote(before), ""
         for start, end in zip(starts, [*starts[1:], len(text)], strict=False):
-            yield Line(number, text[start:end].rstrip(" `|"), prefix)
+            yield text[start:end].rstrip(" `|"), prefix
 
 
 def _without_quote(text: str) -> str:

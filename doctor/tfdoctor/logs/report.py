@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tfdoctor.causes import MEANINGS
@@ -11,6 +12,7 @@ from tfdoctor.logs import advice
 from tfdoctor.logs.case import Case, Decision
 from tfdoctor.logs.events import scan
 from tfdoctor.logs.libraries import is_cupti, named
+from tfdoctor.logs.processes import FRAMEWORKS, Process, Splitter, overall
 from tfdoctor.logs.reader import read_lines
 from tfdoctor.logs.signatures import load_signatures
 from tfdoctor.logs.verdict import decide, registered
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Compat
     from tfdoctor.logs.deduce import Device
     from tfdoctor.logs.events import Event
+    from tfdoctor.logs.processes import Part
 
 __all__ = ["LogReport", "diagnose_log"]
 
@@ -48,6 +51,10 @@ class LogReport:
     lines: int = 0
     bytes: int = 0
     root: Finding | None = field(default=None)
+    processes: tuple[Process, ...] = ()
+    """Each process and each other framework, where the log tells several apart; else empty."""
+    more_processes: int = 0
+    """How many more there are."""
 
 
 def diagnose_log(chunks: Iterable[bytes], compat: Compat, name: str = "-") -> LogReport:
@@ -58,11 +65,81 @@ def diagnose_log(chunks: Iterable[bytes], compat: Compat, name: str = "-") -> Lo
         size[:] = [lines, length]
 
     catalogue = load_signatures()
-    log = scan(read_lines(chunks, count, catalogue.worth), catalogue)
+    splitter = Splitter()
+    log = scan(read_lines(chunks, count, catalogue), catalogue, splitter)
     log.lines, log.bytes = size
     case = Case(log, compat)
     decision = decide(case)
-    return _report(case, decision, name)
+    parts = splitter.parts(log)
+    cases = [Case(part.log, compat) for part in parts]
+    decisions = _together([decide(one) for one in cases])
+    if len(parts) > 1:
+        decision, having = overall(decision, zip(parts, decisions, strict=True))
+        if decision.cause is not Cause.HEALTHY and 0 < having < len(parts):
+            note = f"It is so in {having} of {len(parts)} processes."
+            decision = replace(decision, note=f"{decision.note} {note}".strip())
+    report = _report(case, decision, name)
+    labels = _labels(parts)
+    processes = [
+        _process(label, part.first, one, judged)
+        for label, part, one, judged in zip(labels, parts, cases, decisions, strict=True)
+    ]
+    processes += _frameworks(case)
+    if len(processes) < 2:
+        return report
+    if len({part.label for part in parts}) > 1:
+        # what one process opened, another can miss
+        names = {
+            soname for one, judged in zip(cases, decisions, strict=True) for soname in _missing(one, judged)
+        }
+        report = replace(report, missing_libraries=tuple(sorted(names)))
+    return replace(report, processes=tuple(processes), more_processes=splitter.more)
+
+
+def _together(decisions: list[Decision]) -> list[Decision]:
+    """A process that sees no GPU where another one has it does not see it because it may not."""
+    if not any(decision.cause is Cause.HEALTHY for decision in decisions):
+        return decisions
+    return [
+        replace(one, cause=Cause.HIDDEN_BY_ENV, maybe=(Cause.NO_DEVICE,))
+        if one.cause is Cause.NO_DEVICE
+        else one
+        for one in decisions
+    ]
+
+
+def _labels(parts: Sequence[Part]) -> list[str]:
+    """What each process is called: by the log, else by its place among several runs."""
+    if len(parts) == 1:
+        return [parts[0].label or "TensorFlow"]
+    alone = len({part.label for part in parts}) == 1
+    runs = Counter(part.label for part in parts)
+    names = []
+    for part in parts:
+        run = f"run {part.run}"
+        name = part.label or ("" if alone else "without a name")
+        names.append(", ".join(word for word in (name, run if runs[part.label] > 1 else "") if word))
+    return names
+
+
+def _process(label: str, line: int, case: Case, decision: Decision) -> Process:
+    summary = _summary(case, decision, _missing(case, decision))
+    used = registered(case, decision)
+    return Process(label, "TensorFlow", line, used, decision.cause, summary, case.devices)
+
+
+def _frameworks(case: Case) -> list[Process]:
+    found = []
+    for signature, name in FRAMEWORKS.items():
+        event = case.log.first(signature)
+        if event is None:
+            continue
+        oom = next((e for e in case.log.of(signature) if e.get("oom")), None)
+        what = f"{name} speaks here, too; tfdoctor does not judge it."
+        if oom is not None:
+            what = f"{name} ran out of GPU memory (line {oom.line})."
+        found.append(Process(name, name, event.line, None, None, what))
+    return sorted(found, key=lambda process: process.line)
 
 
 def _report(case: Case, decision: Decision, name: str) -> LogReport:
@@ -237,8 +314,6 @@ def with_host(report: LogReport, cause: Cause | None, finding: Finding | None) -
     """The report with this machine's own answer where the log left it open."""
     if finding is None or cause is None:
         return report
-    from dataclasses import replace
-
     if cause in report.undecided or report.cause is Cause.INCONCLUSIVE:
         kept = tuple(f for f in report.findings if f is not report.root)
         summary = f"{report.summary} On this machine: {finding.title}."

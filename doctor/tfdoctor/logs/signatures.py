@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tfdoctor.compat.loader import DataError, Table, read_toml
 from tfdoctor.findings import Cause
+from tfdoctor.logs.reader import decoded, messages_of
 from tfdoctor.resources import data_dir
 from tfdoctor.versions import VersionSyntaxError, satisfies
 
@@ -28,9 +29,16 @@ ROLES = ("decisive", "supporting", "benign")
 BENIGN = ("numa-node", "cudnn-factory", "tensorrt-missing", "avx-info", "onednn-info", "ptxas-fallback")
 """The frightening and harmless, in the words of the JSON contract."""
 _PIECE = 5
-_NUMBERS = b"0123456789.=>-"
-_REMEMBERED = 4096
-"""Different lines, without their numbers, that are remembered to hold nothing."""
+_DIGITS = str.maketrans("123456789", "000000000")
+_PLAIN = bytes(byte for byte in range(32, 127) if byte not in b"\\&<") + b"\n"
+"""What cleaning a line leaves as it is."""
+_CODES = ((b"\\u000b", b"\x1b"), (b"\\x0b", b"\x1b"), (b"\\000", b"\x1b"))
+"""Escapes of colours, as they look in a shape."""
+_REMEMBERED = 8192
+"""Shapes of lines that are remembered to hold nothing; as many of those in which something can be."""
+_REMEMBERED_BYTES = 1 << 22
+_MARGIN = 140
+"""A line longer than the longest that some signatures take, by this, is too long for them without its quotes, too."""
 _ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
@@ -72,6 +80,8 @@ class Catalogue:
     def __init__(self, signatures: tuple[Signature, ...]) -> None:
         self.signatures = signatures
         self._dull: set[bytes] = set()
+        self._dull_bytes = 0
+        self._candidates: dict[str, tuple[Signature, ...]] = {}
 
     @cached_property
     def by_id(self) -> dict[str, Signature]:
@@ -109,39 +119,142 @@ class Catalogue:
 
     @cached_property
     def _raw_anchors(self) -> tuple[bytes, ...]:
-        raw = (anchor.encode().translate(None, _NUMBERS) for anchor in self.anchors)
-        return tuple(anchor for anchor in raw if re.search(rb"[A-Za-z\x80-\xff]{2}", anchor))
+        return tuple(anchor.encode() for anchor in self.anchors)
 
-    def worth(self, block: bytes) -> bool:
-        """Whether a piece of a long log can hold any message that is known.
+    @cached_property
+    def _shapes(self) -> tuple[tuple[Signature, tuple[str, ...], re.Pattern[str]], ...]:
+        """Each signature's literals and pattern as they are for lines whose digits are all 0."""
+        return tuple(
+            (
+                signature,
+                tuple(literal.translate(_DIGITS) for literal in signature.literals),
+                re.compile(digitless(signature.pattern.pattern)),
+            )
+            for signature in self.signatures
+        )
 
-        A training log is the same few lines over and over with other numbers: without these, each is looked at once.
+    def telling(self, shapes: list[bytes]) -> frozenset[bytes]:
+        """Those of these lines, their digits all 0, in which a known message can be.
+
+        A training log is the same few lines over and over with other numbers: each shape is looked at once.
         """
-        lines = set(block.translate(None, _NUMBERS).split(b"\n")) - self._dull
-        text = b"\n".join(lines)
-        if any(anchor in text for anchor in self._raw_anchors):
+        fresh = set(shapes) - self._dull
+        if not fresh:
+            return frozenset()
+        found = frozenset(shape for shape in self._anchored(fresh) if self._can_tell(shape))
+        for shape in fresh - found:
+            if len(self._dull) < _REMEMBERED and self._dull_bytes < _REMEMBERED_BYTES:
+                self._dull.add(shape)
+                self._dull_bytes += len(shape)
+        return found
+
+    def _anchored(self, fresh: set[bytes]) -> set[bytes]:
+        """Leave out, a whole heap at a time, what is plain text without any anchor."""
+        long = [shape for shape in fresh if len(shape) > _MARGIN + self._short]
+        text = b"\n".join(long)
+        if not long or text.translate(None, _PLAIN):
+            return fresh
+        there = [anchor for anchor in self._zeroed_anchors if anchor in text]
+        return {
+            shape
+            for shape in fresh
+            if len(shape) <= _MARGIN + self._short or any(anchor in shape for anchor in there)
+        }
+
+    @cached_property
+    def _zeroed_anchors(self) -> tuple[bytes, ...]:
+        return tuple(dict.fromkeys(anchor.translate(_DIGITS).encode() for anchor in self.anchors))
+
+    def _can_tell(self, shape: bytes) -> bool:
+        if b"&#" in shape:
             return True
-        if len(self._dull) + len(lines) < _REMEMBERED and len(text) < _REMEMBERED * 40:
-            self._dull |= lines
+        for code, real in _CODES:
+            shape = shape.replace(code, real)
+        for text in decoded(shape):
+            for message, prefix in messages_of(text):
+                if self.candidates(message) or (prefix and self.candidates(f"{prefix} ")):
+                    return True
         return False
 
-    def interesting(self, line: str) -> bool:
-        """Whether any signature could match: everything else is not looked at again."""
-        return len(line) <= self._short or any(anchor in line for anchor in self.anchors)
+    def worth(self, block: bytes) -> bool:
+        """Whether a known message can be in a piece of a log that a terminal cut: it can go over the line's end."""
+        return any(
+            anchor in text
+            for text in (block, block.replace(b"\n", b""), block.replace(b"\n", b" "))
+            for anchor in self._raw_anchors
+        )
+
+    def candidates(self, line: str) -> tuple[Signature, ...]:
+        """The signatures that a line can have, whatever its digits are."""
+        shape = line.translate(_DIGITS)
+        known = self._candidates.get(shape)
+        if known is None:
+            known = tuple(self._of_shape(shape))
+            if len(self._candidates) < _REMEMBERED and len(shape) < 1000:
+                self._candidates[shape] = known
+        return known
+
+    def _of_shape(self, shape: str) -> Iterator[Signature]:
+        if len(shape) > self._short and not any(anchor in shape for anchor in self._zeroed):
+            return
+        for signature, literals, pattern in self._shapes:
+            if signature.longest is not None and len(shape) > signature.longest:
+                continue
+            if any(literal in shape for literal in literals) and pattern.search(shape):
+                yield signature
+
+    @cached_property
+    def _zeroed(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(anchor.translate(_DIGITS) for anchor in self.anchors))
 
     def matches(self, line: str) -> Iterator[Match]:
         """Every signature that this line has."""
-        if not self.interesting(line):
-            return
-        for signature in self.signatures:
-            if signature.longest is not None and len(line) > signature.longest:
-                continue
-            if not any(literal in line for literal in signature.literals):
-                continue
+        for signature in self.candidates(line):
             found = signature.pattern.search(line)
-            if found is not None:
+            if found is not None and any(literal in line for literal in signature.literals):
                 fields = {name: value for name, value in found.groupdict().items() if value is not None}
                 yield Match(signature, fields, found.start())
+
+
+def digitless(pattern: str) -> str:
+    """A pattern that matches every line that `pattern` does, once all digits of the line are 0.
+
+    It may match more: what must not follow is left out, for other digits can have stood there.
+    """
+    out: list[str] = []
+    at = 0
+    while at < len(pattern):
+        if pattern.startswith(("(?!", "(?<!"), at):
+            at = _group_end(pattern, at)
+            continue
+        text = _token(pattern, at)
+        at += len(text)
+        if text[0] == "[" and any(re.fullmatch(text, digit) for digit in "123456789"):
+            text = text if re.fullmatch(text, "0") else f"(?:{text}|0)"
+        elif text.isdigit():
+            text = "0"
+        out.append(text)
+    return "".join(out)
+
+
+_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{\d*(?:,\d*)?\}|\(\?P<\w+>|.", re.DOTALL)
+
+
+def _token(pattern: str, at: int) -> str:
+    found = _TOKEN.match(pattern, at)
+    return found[0] if found is not None else pattern[at]
+
+
+def _group_end(pattern: str, at: int) -> int:
+    """The place after the parenthesis that closes the one at `at`."""
+    depth = 0
+    while True:
+        text = _token(pattern, at)
+        at += len(text)
+        depth += text.startswith("(")
+        depth -= text == ")"
+        if depth == 0:
+            return at
 
 
 @lru_cache(maxsize=4)

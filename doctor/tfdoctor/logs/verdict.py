@@ -43,6 +43,7 @@ GATES: tuple[Callable[[Case], Decision | None], ...] = (
     gates_gpu.cublas,
     gates_gpu.tools,
     gates_gpu.unlisted,
+    gates_gpu.both_packages,
     gates_gpu.placement,
     gates_gpu.cupti,
     gates_gpu.nothing_registered,
@@ -80,6 +81,8 @@ NEVER_REGISTERED = frozenset(
     }
 )
 """Causes with which no GPU is registered, unless the log shows one."""
+AT_THE_DRIVER = frozenset({Cause.GPU_BUSY_OTHER_PROCESS, Cause.DRIVER_TOO_OLD})
+"""Causes that can come late, after a GPU was registered; none is where the driver's first calls fail with them."""
 
 
 def registered(case: Case, decision: Decision) -> bool | None:
@@ -87,6 +90,8 @@ def registered(case: Case, decision: Decision) -> bool | None:
     log = case.log
     if case.created is not None:
         return True
+    if log.has("device-not-made") or (decision.cause is Cause.GPU_TOO_OLD and log.has("xla-breaks")):
+        return False
     used = ("gpu-used", "cudnn-loaded", "cublas-init")
     if (
         any(event.get("loaded") for event in log.of("cudnn-version"))
@@ -96,10 +101,12 @@ def registered(case: Case, decision: Decision) -> bool | None:
         return decision.cause not in NEVER_REGISTERED or decision.cause is Cause.LIBS_TRANSITIVE
     if case.others_left and decision.cause not in NEVER_REGISTERED:
         return True
-    if decision.cause in NEVER_REGISTERED or log.has("device-ignored", "amd-ignored"):
+    if decision.cause in NEVER_REGISTERED or log.has("amd-ignored"):
         return False
-    if decision.cause is Cause.GPU_BUSY_OTHER_PROCESS and log.has("context-failed"):
+    if log.has("device-ignored"):  # from 2.5 on nothing says how many cards there are
+        return False if case.none_left or gates_gpu.none_listed(case) else None
+    if decision.cause in AT_THE_DRIVER and log.has("cuinit", "context-failed"):
         return False
     if case.ready >= 0 or gates_gpu.failed_allocations(case):
         return True
-    return None
+    return False if gates_gpu.none_listed(case) else None

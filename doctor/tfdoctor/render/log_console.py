@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 FEW = 4
 """Lines of evidence that are shown without --verbose."""
+MANY = 8
+"""Processes that are shown without --verbose."""
 
 
 def print_log(
@@ -52,6 +54,7 @@ def render_log(
     _verdict(out, report)
     if not quiet:
         _facts(out, report)
+        _processes(out, report, verbose=verbose)
         if report.root is not None:
             _explained(out, report.root, verbose=verbose)
         for finding in report.findings:
@@ -83,6 +86,26 @@ def _facts(out: Console, report: LogReport) -> None:
         if device.pci_bus_id:
             parts.append(device.pci_bus_id)
         _hanging(out, Text("  GPU   ", style="dim"), f"{device.index}: {clean_line(', '.join(parts))}")
+
+
+def _processes(out: Console, report: LogReport, *, verbose: bool) -> None:
+    """A line for each process and for each other framework, where the log tells several apart."""
+    if not report.processes:
+        return
+    out.print()
+    shown = report.processes if verbose else report.processes[:MANY]
+    for process in shown:
+        mark, style = "✗", "red"
+        if process.cause is None or process.cause is Cause.INCONCLUSIVE:
+            mark, style = "·", "dim"
+        elif process.cause is Cause.HEALTHY:
+            mark, style = "✓", "green"
+        text = f"{clean_line(process.label, limit=80)}: {clean_line(process.summary, limit=400)}"
+        _hanging(out, Text(f"      {mark} ", style=style), text)
+    rest = len(report.processes) - len(shown) + report.more_processes
+    if rest > 0:
+        more = " (-v)" if len(shown) < len(report.processes) else ""
+        _hanging(out, Text("        "), f"and {rest} more processes{more}", style="dim")
 
 
 def _explained(out: Console, finding: Finding, *, verbose: bool) -> None:

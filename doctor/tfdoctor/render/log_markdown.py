@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Finding
     from tfdoctor.logs.report import LogReport
 
+SHOWN = 40
+"""Processes in the table; all are in the JSON."""
 _SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\*_{}[]<>#|~@"})
 
 
@@ -32,6 +34,14 @@ def log_markdown(report: LogReport) -> str:
     for device in report.devices:
         capability = f" ({device.compute_capability})" if device.compute_capability else ""
         lines.append(f"| GPU {device.index} | {_words(device.name.replace('`', ''))}{capability} |")
+    if report.processes:
+        lines += ["", "| process | | |", "|---|---|---|"]
+        for process in report.processes[:SHOWN]:
+            cause = f"`{process.cause.value}`" if process.cause is not None else "not judged"
+            lines.append(f"| {_words(process.label)} | {cause} | {_words(process.summary)} |")
+        rest = len(report.processes) - SHOWN + report.more_processes
+        if rest > 0:
+            lines.append(f"| and {rest} more | | |")
     for finding in report.findings:
         lines += ["", *_finding(finding)]
     lines += ["", f"<sub>tfdoctor {__version__} diagnose, {report.lines} lines</sub>", ""]

@@ -1,0 +1,262 @@
+"""Several processes in one log, told apart where the log allows it: each gets its own events and its own cause.
+
+Three things tell processes apart, in this order: what stands before their messages (a rank, a process number, a pod, a
+container, a host); the thread of messages that one process prints once, for Abseil's logger names it; and that a
+process cannot say again or contradict what it says once: its cuInit fails once, and after that it has no devices.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tfdoctor.findings import Cause
+from tfdoctor.logs.events import Log
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tfdoctor.logs.case import Decision
+    from tfdoctor.logs.deduce import Device
+    from tfdoctor.logs.events import Event
+
+__all__ = ["FRAMEWORKS", "MOST", "Part", "Process", "Splitter", "label_of", "overall"]
+
+MOST = 256
+"""Processes that are kept; more are counted."""
+_EVENTS = 12_000
+"""Events that are kept of all processes together, and of one."""
+_EVENTS_OF_ONE = 400
+_COUNTED = 65_536
+
+FRAMEWORKS = {
+    "framework-pytorch": "PyTorch",
+    "framework-jax": "JAX",
+    "framework-onnxruntime": "ONNX Runtime",
+    "framework-mxnet": "MXNet",
+    "framework-darknet": "Darknet",
+}
+_HINTS = (
+    "container-hint",
+    "scheduler-hint",
+    "wsl-hint",
+    "windows-hint",
+    "visible-devices",
+    "parameter-server",
+)
+"""What is said once for all: it counts for each process that does not say it itself."""
+_OF_NOBODY = frozenset(
+    {
+        *FRAMEWORKS,
+        *_HINTS,
+        *("process-start", "other-framework", "tf-version", "tf-version-alone", "answer-line", "smi-table"),
+        *(
+            "smi-failed",
+            "cuda-requirement",
+            "container-nvml",
+            "container-driver-error",
+            "no-runtime",
+            "no-wheel",
+            "package-listed",
+            "both-installed",
+            "gfx-name",
+        ),
+    }
+)
+"""Signatures that a TensorFlow process need not have said."""
+_ONCE = frozenset({"cuinit", "factory", "factory-classic"})
+"""Said once by a process, by the thread that started it."""
+_DEVICES = frozenset({"device-found", "devices-visible", "device-created", "device-created-part", "numa"})
+"""What no process says whose cuInit failed."""
+
+_LABELS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(r"\((?P<name>[\w.:<>-]{1,60}) pid=(?P<id>\d{1,9})(?:, ip=[\d.]{7,15})?\)"),
+        "{name} pid {id}",
+    ),
+    (re.compile(r"\(pid=(?P<id>\d{1,9})(?:, ip=[\d.]{7,15})?\)"), "pid {id}"),
+    (re.compile(r"[\w :]{0,40}\[(?:\d{1,6},)?(?P<id>\d{1,6})\]\s?<std(?:out|err)>:"), "rank {id}"),
+    (re.compile(r"\[?(?P<name>rank|default|task|worker|node)[ _]?(?P<id>\d{1,6})\]?:"), "{name} {id}"),
+    (re.compile(r"(?P<name>[A-Za-z][\w.-]{0,62}) {0,40}\|(?=\s|$)"), "{name}"),
+)
+"""What names a process at the beginning of any line."""
+_BEFORE_A_MESSAGE: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"(?P<id>\d{1,5}):$"), "task {id}"),
+    (re.compile(r"\[(?:pod/)?(?P<name>[A-Za-z][\w.-]{2,80}(?:/[\w.-]{1,80})?)\]$"), "{name}"),
+    (re.compile(r"(?:.{0,80} )?(?P<name>[A-Za-z][\w./-]{0,40})\[(?P<id>\d{1,9})\]:$"), "{name}[{id}]"),
+    (re.compile(r"(?P<name>[A-Za-z][\w.-]{0,62}):$"), "{name}"),
+)
+"""What names one only where a message of TensorFlow's follows."""
+_NO_NAMES = frozenset(
+    {
+        *("critical", "debug", "e", "err", "error", "exception", "f", "fatal", "i", "info", "log", "message"),
+        *("msg", "notice", "out", "output", "stderr", "stdout", "trace", "w", "warn", "warning"),
+    }
+)
+_WELL = frozenset({Cause.HEALTHY, Cause.INCONCLUSIVE, Cause.HIDDEN_BY_ENV})
+_THREAD = re.compile(r"[IWEF]\d{4} [\d:.]{8,40}\s{1,8}(?P<id>\d{1,20}) ")
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """What one process, or another framework, says."""
+
+    label: str
+    """What the log calls it, safe to print."""
+    framework: str
+    """ "TensorFlow", or who else it is."""
+    line: int
+    """Where it speaks first."""
+    gpu_registered: bool | None
+    cause: Cause | None
+    """None: another framework; it is not judged."""
+    summary: str
+    devices: tuple[Device, ...] = ()
+
+
+@dataclass
+class Part:
+    """The events of one process."""
+
+    label: str
+    run: int = 1
+    log: Log = field(default_factory=Log)
+    first: int = 0
+    kept: int = 0
+
+    def speaks(self) -> bool:
+        """Whether TensorFlow says anything here."""
+        return any(name not in _OF_NOBODY for name in self.log.events)
+
+
+class Splitter:
+    """Sorts events by process while a log is read. Bounded: processes, events of one, events of all."""
+
+    def __init__(self) -> None:
+        self._parts: dict[tuple[str, int], Part] = {}
+        self._threads: dict[str, Part] = {}
+        self._starters: set[str] = set()
+        self._runs: dict[str, int] = {}
+        self._ended: set[str] = set()
+        self._kept = 0
+        self._more: set[int] = set()
+
+    def add(self, event: Event) -> None:
+        """Sort one event in."""
+        label = label_of(event.prefix, event.text)
+        if event.id == "process-start":
+            if label in self._runs:
+                self._ended.add(label)
+            return
+        part = self._part(label, event)
+        if part is not None:
+            self._keep(part, event)
+        thread = _THREAD.match(event.text) if not label else None
+        if thread is not None:
+            self._by_thread(f"process {thread['id']}", event)
+
+    def _part(self, label: str, event: Event) -> Part | None:
+        run = self._runs.get(label)
+        if run is None:
+            if len(self._runs) >= MOST:
+                self._count(label)
+                return None
+            run = self._runs[label] = 1
+        part = self._parts.get((label, run))
+        if part is not None and part.speaks():
+            failed = part.log.has("cuinit")
+            contradicts = event.id in _DEVICES and failed and not part.log.has(*_DEVICES)
+            again = event.id == "cuinit" and (failed or part.log.has("device-created"))
+            if contradicts or again or label in self._ended:
+                if len(self._parts) >= MOST:
+                    self._count(f"{label} {run + 1}")
+                    return part
+                run = self._runs[label] = run + 1
+                part = None
+        self._ended.discard(label)
+        if part is None:
+            part = self._parts.setdefault((label, run), Part(label, run))
+        return part
+
+    def _by_thread(self, label: str, event: Event) -> None:
+        part = self._threads.get(label)
+        if part is None:
+            if len(self._threads) >= MOST:
+                return
+            part = self._threads[label] = Part(label)
+        if event.id in _ONCE:
+            self._starters.add(label)
+        self._keep(part, event)
+
+    def _keep(self, part: Part, event: Event) -> None:
+        part.first = part.first or event.line
+        if self._kept < _EVENTS and part.kept < _EVENTS_OF_ONE:
+            before = len(part.log.events.get(event.id, ()))
+            part.log.add(event)
+            added = len(part.log.events[event.id]) - before
+            part.kept += added
+            self._kept += added
+
+    def _count(self, label: str) -> None:
+        if len(self._more) < _COUNTED:
+            self._more.add(hash(label))
+
+    @property
+    def more(self) -> int:
+        """Processes beyond those that are kept."""
+        return len(self._more)
+
+    def parts(self, whole: Log) -> list[Part]:
+        """The processes in which TensorFlow speaks, in the order in which they begin; at most one: not told apart."""
+        parts = [part for part in self._parts.values() if part.speaks()]
+        labelled = {part.label for part in parts if part.label}
+        threads = [part for label, part in self._threads.items() if label in self._starters]
+        if not labelled and len(threads) > 1 and len(threads) >= len(parts):
+            parts = threads
+        for part in parts:
+            for name in _HINTS:
+                said = [event for event in whole.of(name) if not label_of(event.prefix, event.text)]
+                if said and not part.log.has(name):
+                    part.log.events[name] = said
+        return sorted(parts, key=lambda part: (part.first, part.label, part.run))
+
+
+def label_of(prefix: str, text: str) -> str:
+    """What names the process that said this; empty where nothing does."""
+    before = prefix.lstrip("># `").rstrip()
+    for patterns, where in ((_LABELS, before or text), (_BEFORE_A_MESSAGE, before)):
+        for pattern, form in patterns:
+            found = pattern.match(where) if where else None
+            if found is not None and found.groupdict().get("name", "x").lower() not in _NO_NAMES:
+                return form.format(**found.groupdict())
+    return ""
+
+
+def overall(whole: Decision, parts: Iterable[tuple[Part, Decision]]) -> tuple[Decision, int]:
+    """The one root cause over several processes, and how many of them have it.
+
+    1. What the log as a whole shows stands where it is an illness and a process has it.
+    2. Else, of those that are ill: what most have, the first of them in the log. Of several runs the last counts; a
+       process from which GPUs are hidden is not ill.
+    3. Else what the log as a whole shows.
+    """
+    judged = list(parts)
+    having = [decision for _, decision in judged if decision.cause is whole.cause]
+    if having and whole.cause not in (
+        Cause.HEALTHY,
+        Cause.INCONCLUSIVE,
+        Cause.HIDDEN_BY_ENV,
+        Cause.NO_DEVICE,
+    ):
+        return whole, len(having)
+    last: dict[str, Decision] = {}
+    for part, decision in judged:
+        if decision.cause is not Cause.INCONCLUSIVE or part.label not in last:
+            last[part.label] = decision
+    ill = [decision for decision in last.values() if decision.cause not in _WELL]
+    if not ill:
+        return whole, len(having)
+    causes = [decision.cause for decision in ill]
+    chosen = max(ill, key=lambda decision: causes.count(decision.cause))
+    return chosen, causes.count(chosen.cause)

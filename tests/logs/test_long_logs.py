@@ -1,0 +1,189 @@
+"""Long and hostile logs: read by shapes with the same result as line by line, in bounded time and memory."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import tracemalloc
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tfdoctor.compat import Compat
+from tfdoctor.logs import reader
+from tfdoctor.logs.events import scan
+from tfdoctor.logs.reader import read_lines
+from tfdoctor.logs.report import diagnose_log
+from tfdoctor.logs.signatures import load_signatures
+from tfdoctor.render.log_console import render_log
+from tfdoctor.render.log_json import log_json
+from tfdoctor.render.log_markdown import log_markdown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tfdoctor.logs.report import LogReport
+
+COMPAT = Compat.load()
+CATALOGUE = load_signatures()
+T = "2020-05-01 10:00:00.000001: "
+CREATED = (
+    T
+    + "I tensorflow/core/common_runtime/gpu/gpu_device.cc:1247] Created TensorFlow device (/job:localhost/replica:0"
+    "/task:0/device:GPU:{0} with 7000 MB memory) -> physical GPU (device: {0}, name: GeForce GTX 1080, pci bus id:"
+    " 0000:{1:02x}:00.0, compute capability: 6.1)"
+)
+MISSING = (
+    T
+    + "W tensorflow/stream_executor/platform/default/dso_loader.cc:55] Could not load dynamic library '{0}'; "
+    "dlerror: {0}: cannot open shared object file"
+)
+
+
+def seen(data: bytes, *, fast: bool) -> tuple[list[tuple[object, ...]], tuple[int, int]]:
+    """Every event of a log, and its lines and bytes."""
+    counted = [(0, 0)]
+
+    def count(lines: int, size: int) -> None:
+        counted[0] = (lines, size)
+
+    log = scan(read_lines([data], count, CATALOGUE if fast else None), CATALOGUE)
+    events: list[tuple[object, ...]] = []
+    record = 0
+    for e in log:
+        apart = min(
+            e.record - record, 2
+        )  # whether two messages are next to each other, no more than that, is used
+        record = e.record
+        events.append((e.id, e.line, e.text, tuple(sorted(e.fields.items())), apart, e.prefix))
+    return events, counted[0]
+
+
+EXAMPLES = [line for signature in CATALOGUE.signatures for line in signature.match]
+WORDS = st.sampled_from(
+    [
+        *EXAMPLES,
+        "12/1534 [=>....] - ETA: 35s - loss: 0.7321 - accuracy: 0.51",
+        "INFO:tensorflow:loss = 0.6931472, step = 1200 (0.412 sec)",
+        "The caller indicates that this is not a failure",
+        '{"log": "2.4.1\\n", "stream": "stdout"}',
+        "<span>Num GPUs Available: &nbsp;1</span>",
+        "> 2.3.0",
+        "\x1b[32mINFO\x1b[0m step 3",
+        "\\u001b[31mfailed call to cuInit: CUDA_ERROR_NO_DEVICE\\u001b[0m",
+        "Could&#32;not load dynamic library 'libcudart.so.10.1'; dlerror: x",
+        "caf\xe9 \u4e2d\u6587 loss 0.1",
+        "Success\bfully opened dynamic library libcuda.so.1",
+        "",
+        " ",
+    ]
+)
+PIECES = st.lists(
+    st.tuples(
+        st.one_of(WORDS, st.text(max_size=80)), st.sampled_from(["\n", "\r\n", "\r", "\n\n", "\b\b\r"])
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(PIECES, st.sampled_from(["", "(pid=7) ", "0: ", "# "]), st.booleans())
+def test_read_by_shapes_or_line_by_line_the_same_is_found(
+    pieces: list[tuple[str, str]], mark: str, broken: bool
+) -> None:
+    beginning = "step 0\n" * 450
+    text = beginning + "".join(mark + word + end for word, end in pieces)
+    data = text.encode("utf-8", "replace") + (b"\xff\xfe broken \xe9" if broken else b"") + b" end"
+    whole, block = reader._WHOLE, reader._BLOCK
+    try:
+        reader._WHOLE, reader._BLOCK = 1, 700  # type: ignore[misc]
+        fast, slow = seen(data, fast=True), seen(data, fast=False)
+    finally:
+        reader._WHOLE, reader._BLOCK = whole, block  # type: ignore[misc]
+    assert fast == slow
+
+
+def test_nothing_is_lost_in_the_middle_of_a_long_log() -> None:
+    bar = "".join(f"\r{n}/1534 [{'=' * (n // 60)}>] - loss: 0.{n:04}" for n in range(1534))
+    back = "\b" * 60 + "\r" + "9/9 [====]"
+    dull = f"{bar}\nINFO:tensorflow:loss = 0.1, step = 3\n{back}\n" * 30
+    for signature in ("cuinit", "oom", "device-created", "tf-version-alone", "answer-line"):
+        line = CATALOGUE.by_id[signature].match[0]
+        events, (lines, size) = seen(f"{dull}{line}\n{dull}".encode(), fast=True)
+        assert [event[:2] for event in events if event[0] == signature] == [(signature, 91)]
+        assert (lines, size) == (181, len(f"{dull}{line}\n{dull}".encode()))
+
+
+def test_a_progress_bar_is_a_text_and_no_terminal_cut_it() -> None:
+    bar = b"".join(b"\x08" * 70 + b"\r%4d/1534 [==>....] - loss: 0.5" % n for n in range(200))
+    assert not reader.is_binary(bar[:8192])
+    lines = [
+        f"{n:4d}/1534 [{'=' * (n // 50):30s}] - ETA: 35s - loss: 0.{n:04d} - accuracy: 0.5123"
+        for n in range(900)
+    ]
+    assert reader._terminal_width(lines) == 0
+    assert len(list(read_lines(["\n".join(lines).encode()]))) == 900
+
+
+# ---------------------------------------------------------------- hostile
+
+
+def judged(chunks: Iterable[bytes]) -> tuple[LogReport, float]:
+    """The report, and the MB of memory that reading took at most."""
+    tracemalloc.start()
+    report = diagnose_log(chunks, COMPAT)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return report, peak / 1e6
+
+
+MANY = 1_500
+HOSTILE = {
+    "one long line": [b"x" * 100_000] * 10,
+    "one long line of messages": [(MISSING.format("libcudart.so.10.1") + " ").encode() * 300] * 4,
+    "carriage returns": [b"\r" * 60_000],
+    "lines without a text": [b"\n" * 60_000],
+    "libraries": ["".join(MISSING.format(f"libcu{n}.so.1") + "\n" for n in range(MANY)).encode()],
+    "devices": ["".join(CREATED.format(n % 1000, n % 256) + "\n" for n in range(MANY)).encode()],
+    "processes": [
+        "".join(f"(pid={n}) " + MISSING.format("libcudart.so.10.1") + "\n" for n in range(MANY)).encode()
+    ],
+    "runs": [f"{T}E cuda_driver.cc:1] failed call to cuInit: CUDA_ERROR_UNKNOWN\n".encode() * MANY],
+    "escapes in escapes": [
+        b'"' + b"\\" * 50_000 + b'n"',
+        b"&amp;" * 20_000,
+        b"\x1b[" * 20_000,
+        b"<pre " * 20_000,
+    ],
+    "quotes in quotes": [b"> # | ` - " * 20_000],
+}
+"""What a log can have too much of. Bounds do not depend on how much: `MANY` is beyond each of them."""
+
+
+@pytest.mark.parametrize("chunks", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.timeout(180)
+def test_a_hostile_log_is_read_in_bounds_and_said_in_bounds(chunks: list[bytes]) -> None:
+    report, memory = judged(chunks)
+    assert memory < 100
+    assert report.bytes == sum(map(len, chunks))
+    assert len(report.processes) <= 256 + 5
+    for text in (render_log(report, verbose=True), log_markdown(report), json.dumps(log_json(report))):
+        assert len(text) < 400_000
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text)
+
+
+@pytest.mark.parametrize("text", [b"x", b"\\", b"&lt;", b"(pid=1) ", b"\r", b"<a ", b"[1,0]<stderr>:", b"] "])
+def test_time_grows_with_the_length_of_a_line_and_not_with_its_square(text: bytes) -> None:
+    def seconds(size: int) -> float:
+        data = text * (size // len(text))
+        best = 99.0
+        for _ in range(2):
+            began = time.process_time()
+            diagnose_log([data], COMPAT)
+            best = min(best, time.process_time() - began)
+        return best
+
+    assert seconds(80_000) < 10 * max(seconds(20_000), 0.01)

@@ -1,0 +1,185 @@
+# ruff: noqa: E501 - lines of logs are long
+"""Several processes and frameworks in one log are told apart where the log allows it, and each gets its line."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfdoctor.compat import Compat
+from tfdoctor.findings import Cause
+from tfdoctor.logs.processes import label_of
+from tfdoctor.logs.report import LogReport, diagnose_log
+from tfdoctor.render.log_console import render_log
+from tfdoctor.render.log_json import log_json
+from tfdoctor.render.log_markdown import log_markdown
+
+COMPAT = Compat.load()
+T = "2020-05-01 10:00:00.000001: "
+GPU = (
+    T
+    + "I tensorflow/core/common_runtime/gpu/gpu_device.cc:1247] Created TensorFlow device (/job:localhost/replica:0/task:0/device:GPU:0 with 7000 MB memory) -> physical GPU (device: 0, name: GeForce GTX 1080, pci bus id: 0000:01:00.0, compute capability: 6.1)\n"
+)
+NO_DEVICE = (
+    T
+    + "E tensorflow/stream_executor/cuda/cuda_driver.cc:318] failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected\n"
+)
+UNKNOWN = (
+    T
+    + "E tensorflow/stream_executor/cuda/cuda_driver.cc:318] failed call to cuInit: CUDA_ERROR_UNKNOWN: unknown error\n"
+)
+OOM = (
+    T
+    + "E tensorflow/stream_executor/cuda/cuda_driver.cc:924] failed to allocate 2.00G (2147483648 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY\n"
+)
+MISSING = (
+    T
+    + "W tensorflow/stream_executor/platform/default/dso_loader.cc:55] Could not load dynamic library 'libcudnn.so.7'; dlerror: libcudnn.so.7: cannot open shared object file\n"
+)
+OPENED = (
+    T
+    + "I tensorflow/stream_executor/platform/default/dso_loader.cc:44] Successfully opened dynamic library libcudnn.so.7\n"
+)
+SKIPPED = T + "W tensorflow/core/common_runtime/gpu/gpu_device.cc:1663] Cannot dlopen some GPU libraries.\n"
+
+
+def judged(*parts: str) -> LogReport:
+    return diagnose_log(["".join(parts).encode()], COMPAT, "log.txt")
+
+
+def said(mark: str, text: str) -> str:
+    return "".join(f"{mark}{line}\n" for line in text.splitlines())
+
+
+def lines(report: LogReport) -> dict[str, str | None]:
+    return {one.label: one.cause.value if one.cause else None for one in report.processes}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "labels"),
+    [
+        ("(pid=7428) ", "(pid=7411) ", ("pid 7428", "pid 7411")),
+        ("(Worker pid=7428) ", "(Worker pid=7411, ip=10.0.0.3) ", ("Worker pid 7428", "Worker pid 7411")),
+        ("[1,0]<stderr>:", "[1,1]<stderr>:", ("rank 0", "rank 1")),
+        (
+            "Thu Aug 29 21:41:02 2019[0]<stderr>:",
+            "Thu Aug 29 21:41:03 2019[1]<stderr>:",
+            ("rank 0", "rank 1"),
+        ),
+        ("0: ", "1: ", ("task 0", "task 1")),
+        ("node-11: ", "node-12: ", ("node-11", "node-12")),
+        ("trainer_1  | ", "trainer_2  | ", ("trainer_1", "trainer_2")),
+        ("[pod/train-0/main] ", "[pod/train-1/main] ", ("train-0/main", "train-1/main")),
+        (
+            "Nov 20 12:30:30 host python3[123]: ",
+            "Nov 20 12:30:31 host python3[124]: ",
+            ("python3[123]", "python3[124]"),
+        ),
+        ("[rank0]: ", "[rank1]: ", ("rank 0", "rank 1")),
+    ],
+)
+def test_what_stands_before_the_messages_names_the_process(
+    first: str, second: str, labels: tuple[str, str]
+) -> None:
+    report = judged(said(first, GPU), said(second, OPENED + MISSING + SKIPPED), said(first, "Epoch 1/3\n"))
+    assert lines(report) == {labels[0]: "healthy", labels[1]: "cudnn-missing"}
+    assert report.cause is Cause.CUDNN_MISSING, "a healthy process does not hide a sick one"
+    assert report.gpu_registered is True
+    assert [len(one.devices) for one in report.processes] == [1, 0]
+    assert "1 of 2 processes" in (report.root.explanation if report.root else "")
+
+
+@pytest.mark.parametrize(
+    "mark", ["ERROR:", "stderr: ", "2024-01-01T10:00:00.123456789Z stderr F ", "> ", "INFO: ", "    "]
+)
+def test_what_names_no_process_is_not_taken_for_one(mark: str) -> None:
+    assert judged(said(mark, GPU), said(f"{mark}", "Epoch 1/3\n")).processes == ()
+    assert label_of(mark.strip(), GPU) == ""
+
+
+def test_one_process_is_not_told_apart_from_itself() -> None:
+    assert judged(GPU, OOM, GPU).processes == ()
+    assert judged("hello\n").processes == ()
+
+
+def test_what_one_opened_another_can_miss() -> None:
+    report = judged(said("(pid=1) ", MISSING + SKIPPED), said("(pid=2) ", OPENED + GPU))
+    assert report.missing_libraries == ("libcudnn.so.7",)
+    assert report.cause is Cause.CUDNN_MISSING
+
+
+def test_hidden_gpus_of_a_parameter_server_are_no_illness() -> None:
+    report = judged(said("(pid=1) ", NO_DEVICE), said("(pid=2) ", GPU))
+    assert lines(report) == {"pid 1": "hidden-by-env", "pid 2": "healthy"}
+    assert report.cause in (Cause.HEALTHY, Cause.HIDDEN_BY_ENV)
+    sick = judged(said("(pid=1) ", NO_DEVICE), said("(pid=2) ", GPU), said("(pid=3) ", GPU + OOM))
+    assert sick.cause is Cause.OOM
+
+
+def test_a_process_cannot_contradict_itself() -> None:
+    report = judged(NO_DEVICE, GPU)
+    assert lines(report) == {"run 1": "hidden-by-env", "run 2": "healthy"}
+    assert report.cause is Cause.HEALTHY
+    twice = judged(UNKNOWN, "some output\n", UNKNOWN)
+    assert lines(twice) == {"run 1": "driver-init-unknown", "run 2": "driver-init-unknown"}
+
+
+def test_a_prompt_begins_another_run_and_the_last_run_counts() -> None:
+    report = judged(
+        "$ python train.py\n",
+        MISSING,
+        SKIPPED,
+        "$ export LD_LIBRARY_PATH=/x\n$ python train.py\n",
+        OPENED,
+        GPU,
+    )
+    assert lines(report) == {"run 1": "cudnn-missing", "run 2": "healthy"}
+    assert report.cause is Cause.HEALTHY
+
+
+def test_the_threads_of_what_is_said_once_tell_processes_apart() -> None:
+    def says(thread: int, what: str) -> str:
+        return f"E0000 00:00:1774441203.701207 {thread} {what}\n"
+
+    failed = "cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected"
+    created = "gpu_device.cc:2020] Created device /job:localhost/replica:0/task:0/device:GPU:0 with 6100 MB memory:  -> device: 0, name: NVIDIA GeForce RTX 2060 SUPER, pci bus id: 0000:29:00.0, compute capability: 7.5"
+    factory = "cuda_dnn.cc:8310] Unable to register cuDNN factory: Attempting to register factory for plugin cuDNN when one has already been registered"
+    report = judged(says(11, factory), says(22, factory), says(11, created), says(22, failed))
+    assert lines(report) == {"process 11": "healthy", "process 22": "hidden-by-env"}
+    assert (
+        judged(
+            says(11, factory), says(11, created), says(12, "cuda_dnn.cc:529] Loaded cuDNN version 90100")
+        ).processes
+        == ()
+    )
+
+
+def test_other_frameworks_get_their_line_and_no_verdict() -> None:
+    report = judged(
+        GPU,
+        "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n",
+        "Total BFLOPS 65.879 \n",
+    )
+    assert lines(report) == {"TensorFlow": "healthy", "PyTorch": None, "Darknet": None}
+    assert report.cause is Cause.HEALTHY
+    assert "ran out of GPU memory (line 2)" in report.processes[1].summary
+
+
+def test_too_many_are_counted() -> None:
+    report = judged(*(said(f"(pid={n}) ", MISSING + SKIPPED) for n in range(300)))
+    assert len(report.processes) == 256
+    assert report.more_processes == 44
+    shown = render_log(report)
+    assert "and 292 more processes (-v)" in shown
+    assert "and 260 more" in log_markdown(report)
+    assert log_json(report)["more_processes"] == 44
+
+
+def test_every_renderer_has_the_lines() -> None:
+    report = judged(said("(pid=1) ", GPU), said("(pid=2) ", UNKNOWN))
+    for text in (render_log(report), log_markdown(report)):
+        assert "pid 1" in text
+        assert "pid 2" in text
+    (first, second) = log_json(report)["processes"]
+    assert (first["cause"], first["gpu_registered"], first["framework"]) == ("healthy", True, "TensorFlow")
+    assert first["devices"][0]["name"] == "GeForce GTX 1080"
+    assert (second["cause"], second["devices"], second["line"]) == ("driver-init-unknown", [], 2)
