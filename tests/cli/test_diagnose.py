@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import bz2
+import functools
 import gzip
 import json
 import lzma
+import os
+import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +79,7 @@ def test_a_pipe(args: tuple[str, ...]) -> None:
     assert answer(*args, stdin=LOG.encode())["file"] == "-"
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
 def test_packed(tmp_path: Path, pack: Any) -> None:
     path = tmp_path / "log.packed"
     path.write_bytes(pack(LOG.encode()))
@@ -130,3 +136,111 @@ def test_a_folder_is_no_log(tmp_path: Path) -> None:
 
 def test_an_empty_log_says_nothing() -> None:
     assert answer(stdin=b"")["verdict"]["cause"] == "inconclusive"
+
+
+def test_what_is_left_of_an_archive_is_judged(tmp_path: Path) -> None:
+    path = tmp_path / "log.gz"
+    path.write_bytes(gzip.compress(LOG.encode() + os.urandom(3000).hex().encode())[:-40])
+    status, out, err = tfdoctor("--json", str(path))
+    assert status == 1
+    assert json.loads(out)["verdict"]["cause"] == "libs-wrong-version"
+    assert "damaged" in err
+    assert err.count("\n") == 1
+
+
+# ---------------------------------------------------------------- following
+
+
+def following(*args: str, **more: Any) -> subprocess.Popen[str]:
+    # Under a shell that runs this in the background SIGINT is ignored, and children inherit that.
+    heeding = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    return subprocess.Popen(
+        [sys.executable, "-m", "tfdoctor", "diagnose", "-f", *args],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        env={**os.environ, "PYTHONIOENCODING": "utf-8", "COLUMNS": "200"},
+        preexec_fn=heeding,  # noqa: PLW1509 - no thread of pytest's holds a lock that it needs
+        **more,
+    )
+
+
+def test_following_tells_the_verdict_when_it_changes_and_all_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    path.write_text("starting\n", encoding="utf-8")
+    with following(str(path)) as process:
+        assert process.stdout is not None
+        try:
+            with path.open("a", encoding="utf-8") as file:
+                file.write(LOG)
+            early = process.stdout.readline()
+            assert early.startswith("✗ ")
+            assert "libcudart.so.11.0" in early
+            with path.open("a", encoding="utf-8") as file:
+                file.write("Epoch 1\n")
+            time.sleep(0.6)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert process.returncode == 1  # as without -f: there is a finding
+    assert out.count("✗ ") == 1
+    assert "line 2:" in out
+    assert "4 lines read" in out
+    assert err == ""
+
+
+def test_following_a_pipe(tmp_path: Path) -> None:
+    with following("--json", stdin=subprocess.PIPE) as process:
+        out, err = process.communicate(LOG, timeout=30)
+    assert json.loads(out)["verdict"]["cause"] == "libs-wrong-version"
+    assert (process.returncode, err) == (1, "")
+
+
+def test_what_cannot_be_followed(tmp_path: Path, log: Path) -> None:
+    packed = tmp_path / "log.gz"
+    packed.write_bytes(gzip.compress(LOG.encode()))
+    for args, words in (
+        ((str(log), str(log)), "one log can be followed"),
+        ((str(tmp_path / "none"),), "no file"),
+        ((str(packed),), "packed"),
+        ((str(tmp_path),), "folder"),
+    ):
+        status, out, err = tfdoctor("-f", *args)
+        assert (status, out) == (2, "")
+        assert words in err
+
+
+# ---------------------------------------------------------------- progress
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_progress_is_for_people_at_terminals(tmp_path: Path, quiet: bool) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"step 1 loss 2\n" * 300_000)
+    code = (
+        "import sys; from tfdoctor.cli import diagnose as d, main; d.PATIENCE = 0; "
+        f"sys.argv = ['tfdoctor', 'diagnose', {'-q' if quiet else '-v'!r}, {str(path)!r}]; main.run()"
+    )
+    master, slave = os.openpty()
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=slave,
+        env={**os.environ, "TERM": "xterm"},
+        timeout=60,
+        check=False,
+    )
+    os.close(slave)
+    shown = b""
+    try:
+        while data := os.read(master, 65536):
+            shown += data
+    except OSError:
+        pass
+    os.close(master)
+    assert done.returncode == 0
+    assert bool(re.search(rb"\d%", shown)) is not quiet
+    if not quiet:
+        assert shown.rstrip().endswith(b"\x1b[2K")  # gone

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-import gzip
-import lzma
+import contextlib
+import signal
 import sys
-from pathlib import Path
-from typing import IO, TYPE_CHECKING
+import threading
+import time
+from typing import TYPE_CHECKING
 
+from tfdoctor.cli import streams
+from tfdoctor.cli.streams import STDIN, read_log
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.findings import Severity
-from tfdoctor.logs.reader import is_binary
 from tfdoctor.logs.report import LogReport, diagnose_log, with_host
-from tfdoctor.redact import clean
+from tfdoctor.redact import clean, clean_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from types import FrameType
 
-CHUNK = 1 << 20
-STDIN = "-"
+PATIENCE = 0.8
+"""Seconds of reading one file before its progress is shown."""
 
 
 def diagnose(
     files: Sequence[str],
     *,
+    follow: bool = False,
     host: bool,
     fail_on: str,
     as_json: bool,
@@ -34,14 +38,22 @@ def diagnose(
 ) -> int:
     """Read each log, judge it, print. Returns the exit status."""
     names = list(files) or [STDIN]
-    if not files and sys.stdin.isatty():
+    if not files and sys.stdin is not None and sys.stdin.isatty():
         raise UsageError(
             "no log to read.", hint="Name a file, or pipe one: `python train.py 2>&1 | tfdoctor diagnose`."
         )
+    if STDIN in names and sys.stdin is None:
+        raise UsageError("standard input is closed.")
     if names.count(STDIN) > 1:
         raise UsageError("standard input (-) can be read once only.")
+    if follow and len(names) > 1:
+        raise UsageError("one log can be followed (-f), not several.", hint="Start tfdoctor once for each.")
     compat = Compat.load()
-    reports = [diagnose_log(_chunks(name), compat, clean(name, limit=300)) for name in names]
+    if follow:
+        reports = [_followed(names[0], compat, aloud=not (as_json or as_github))]
+    else:
+        shown = sys.stderr.isatty() and not (as_json or quiet)
+        reports = [_judged(name, compat, progress=shown) for name in names]
     if host:
         reports = _on_this_machine(reports, compat)
     if as_json:
@@ -59,7 +71,13 @@ def diagnose(
         from tfdoctor.render.log_console import print_log
 
         for number, report in enumerate(reports):
-            print_log(report, verbose=verbose, quiet=quiet, heading=len(reports) > 1, first=number == 0)
+            print_log(
+                report,
+                verbose=verbose,
+                quiet=quiet,
+                heading=len(reports) > 1,
+                first=number == 0 and not follow,
+            )
     return exit_status(reports, fail_on)
 
 
@@ -85,67 +103,95 @@ def exit_status(reports: Sequence[LogReport], fail_on: str) -> ExitCode:
 # ---------------------------------------------------------------- reading
 
 
-def _chunks(name: str) -> Iterator[bytes]:
-    """The bytes of a file or of standard input, unpacked. Raises UsageError where it cannot be read."""
-    if name == STDIN:
-        yield from _pieces(sys.stdin.buffer, "standard input")
+def _judged(name: str, compat: Compat, *, progress: bool) -> LogReport:
+    """One whole log."""
+    shown = clean(name, limit=300)
+    with _progress(shown) if progress else contextlib.nullcontext() as meter:
+        return diagnose_log(read_log(name, note=_note, meter=meter), compat, shown)
+
+
+def _note(text: str) -> None:
+    sys.stderr.write(f"tfdoctor: {text}\n")
+
+
+@contextlib.contextmanager
+def _progress(name: str) -> Iterator[Callable[[int, int], None]]:
+    """How much of a large file is read, for a person at a terminal, from the first second on; gone at the end."""
+    began = time.monotonic()
+    bars: list[Callable[[int, int], None]] = []
+    last = 0.0
+    with contextlib.ExitStack() as stack:
+
+        def meter(done: int, size: int) -> None:
+            nonlocal last
+            now = time.monotonic()
+            if now - began < PATIENCE or now - last < 0.1:
+                return
+            last = now
+            if not bars:
+                bars.append(stack.enter_context(_bar(name)))
+            bars[0](done, size)
+
+        yield meter
+
+
+@contextlib.contextmanager
+def _bar(name: str) -> Iterator[Callable[[int, int], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TaskProgressColumn, TextColumn
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        DownloadColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as progress:
+        task = progress.add_task(clean_line(name, limit=40), total=None)
+
+        def show(done: int, size: int) -> None:
+            progress.update(task, completed=done, total=size, refresh=True)
+
+        yield show
+
+
+def _followed(name: str, compat: Compat, *, aloud: bool) -> LogReport:
+    """A growing log until Ctrl-C, or until its pipe ends; `aloud`: tell the verdict whenever it changes."""
+    from tfdoctor.cli.watch import Watch
+
+    shown = clean(name, limit=300)
+    if aloud and sys.stderr.isatty():
+        _note(f"following {clean_line(shown, limit=80)}; Ctrl-C ends it and gives the whole answer.")
+
+    def tell(report: LogReport) -> None:
+        from tfdoctor.render.log_console import print_log
+
+        print_log(report, quiet=True)
+        sys.stdout.flush()
+
+    watch = Watch(compat, shown, tell if aloud else lambda _: None)
+    with _until_interrupted() as interrupted:
+        return diagnose_log(watch.passing(streams.follow(name, interrupted)), compat, shown)
+
+
+@contextlib.contextmanager
+def _until_interrupted() -> Iterator[Callable[[], bool]]:
+    """The first Ctrl-C is an answer and no exception; the second one ends everything, as ever."""
+    seen: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if seen:
+            signal.default_int_handler(number, frame)
+        seen.append(number)
+
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # ignored on purpose
+    ):
+        yield lambda: False
         return
-    path = Path(name)
-    if path.is_dir():
-        msg = f"{clean(name)} is a folder, not a log."
-        raise UsageError(msg, hint="Name the file inside it.")
+    before = signal.signal(signal.SIGINT, interrupt)
     try:
-        with path.open("rb") as file:
-            yield from _pieces(file, name)
-    except FileNotFoundError as error:
-        msg = f"there is no file {clean(name)}."
-        raise UsageError(msg) from error
-    except OSError as error:
-        msg = f"{clean(name)} cannot be read: {error.strerror or error}."
-        raise UsageError(msg) from error
-
-
-def _pieces(raw: IO[bytes], name: str) -> Iterator[bytes]:
-    first = raw.read(CHUNK)
-    opened: IO[bytes] = _Rest(first, raw)  # type: ignore[assignment]
-    if first.startswith(b"\x1f\x8b"):
-        opened = gzip.GzipFile(fileobj=opened)  # type: ignore[assignment]
-    elif first.startswith(b"\xfd7zXZ\x00"):
-        opened = lzma.LZMAFile(opened)  # noqa: SIM115 - the file below it is closed by the caller
-    elif first.startswith(b"\x28\xb5\x2f\xfd"):
-        msg = f"{clean(name)} is packed with zstd."
-        raise UsageError(msg, hint=f"zstd -dc {clean(name)} | tfdoctor diagnose")
-    try:
-        checked = False
-        while piece := opened.read(CHUNK):
-            if not checked and is_binary(piece[:8192]):
-                msg = f"{clean(name)} is not a text."
-                raise UsageError(msg, hint="diagnose reads logs.")
-            checked = True
-            yield piece
-    except (EOFError, gzip.BadGzipFile, lzma.LZMAError) as error:
-        if not checked:
-            msg = f"{clean(name)} cannot be unpacked: {error}."
-            raise UsageError(msg) from error
-
-
-class _Rest:
-    """A stream whose first piece was read already."""
-
-    def __init__(self, first: bytes, raw: IO[bytes]) -> None:
-        self._first = first
-        self._raw = raw
-
-    def read(self, size: int = -1) -> bytes:
-        if self._first:
-            if size < 0:
-                size = len(self._first)
-            piece, self._first = self._first[:size], self._first[size:]
-            return piece
-        return self._raw.read(size)
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return False
+        yield lambda: bool(seen)
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,283 @@
+"""Where a log's bytes come from: packed, damaged, endless, growing."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import importlib.util
+import lzma
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tfdoctor.cli import streams
+from tfdoctor.cli.streams import CHUNK, follow, read_log
+from tfdoctor.cli.watch import Watch
+from tfdoctor.compat import Compat
+from tfdoctor.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tfdoctor.logs.report import LogReport
+
+TEXT = b"".join(b"line %d of a log\n" % number for number in range(20_000))
+zstd = pytest.mark.skipif(shutil.which("zstd") is None, reason="there is no zstd program")
+
+
+def read(path: Path) -> tuple[bytes, list[str]]:
+    notes: list[str] = []
+    return b"".join(read_log(str(path), note=notes.append)), notes
+
+
+def quick_lzma(data: bytes) -> bytes:
+    return lzma.compress(data, preset=0)
+
+
+def packed_by_zstd(data: bytes) -> bytes:
+    program = shutil.which("zstd") or ""
+    return subprocess.run([program, "-qc"], input=data, capture_output=True, check=True, timeout=60).stdout
+
+
+@pytest.fixture(params=["own", "package", "program"])
+def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each of the ways to unpack zstd, where it exists."""
+    modules = {"own": "compression.zstd", "package": "zstandard"}
+    wanted = modules.get(request.param)
+    if wanted is not None and (
+        sys.version_info < (3, 14) if wanted == "compression.zstd" else not _there(wanted)
+    ):
+        pytest.skip(f"no {wanted}")
+    module = streams._module
+    monkeypatch.setattr(streams, "_module", lambda name: module(name) if name == wanted else None)
+    return str(request.param)
+
+
+def _there(name: str) -> bool:
+    return importlib.util.find_spec(name) is not None
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
+def test_every_packing(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(pack(TEXT))
+    assert read(path) == (TEXT, [])
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_several_members_and_padding(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(pack(TEXT) + pack(b"more\n") + b"\0" * 512)
+    assert read(path) == (TEXT + b"more\n", [])
+
+
+@zstd
+def test_zstd(tmp_path: Path, decoder: str) -> None:
+    path = tmp_path / "log.zst"
+    path.write_bytes(packed_by_zstd(TEXT) + packed_by_zstd(b"more\n"))
+    assert read(path) == (TEXT + b"more\n", [])
+
+
+@zstd
+def test_truncated_zstd(tmp_path: Path, decoder: str) -> None:
+    path = tmp_path / "log.zst"
+    noise = os.urandom(500_000).hex().encode()
+    path.write_bytes(packed_by_zstd(TEXT + noise)[:-1000])
+    data, notes = read(path)
+    assert data.startswith(TEXT)
+    assert len(notes) == 1
+    assert "damaged" in notes[0]
+
+
+def test_zstd_without_anything_that_unpacks_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "_module", lambda _: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    path = tmp_path / "log.zst"
+    path.write_bytes(b"\x28\xb5\x2f\xfd" + b"x" * 100)
+    with pytest.raises(UsageError, match="zstd"):
+        read(path)
+
+
+def test_a_zstd_program_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "zstd"
+    program.write_text("#!/bin/sh\nexec sleep 30\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setattr(streams, "_module", lambda _: None)
+    monkeypatch.setattr(streams, "PATIENCE", 0.2)
+    monkeypatch.setattr(streams.shutil, "which", lambda _: str(program))
+    path = tmp_path / "log.zst"
+    path.write_bytes(b"\x28\xb5\x2f\xfd" + b"x" * 100)
+    began = time.monotonic()
+    with pytest.raises(UsageError, match="does not answer"):
+        read(path)
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, quick_lzma])
+@pytest.mark.parametrize("kind", ["truncated", "broken", "followed by garbage"])
+def test_damaged_archives(tmp_path: Path, pack: Callable[[bytes], bytes], kind: str) -> None:
+    noise = os.urandom(700_000).hex().encode()  # more than one block of bzip2 follows the text
+    whole = bytearray(pack(TEXT + noise))
+    if kind == "truncated":
+        del whole[-1000:]
+    elif kind == "broken":
+        middle = len(whole) * 3 // 4
+        whole[middle : middle + 64] = bytes(64)
+    else:
+        whole += b"garbage" * 9
+    path = tmp_path / "log"
+    path.write_bytes(bytes(whole))
+    data, notes = read(path)
+    assert data.startswith(TEXT)
+    assert len(notes) == 1
+    assert "damaged" in notes[0]
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
+def test_a_bomb_comes_in_small_pieces(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(pack(b"a" * 50_000_000))
+    sizes = [len(piece) for piece in read_log(str(path), note=pytest.fail)]
+    assert sum(sizes) == 50_000_000
+    assert max(sizes) <= CHUNK
+
+
+@zstd
+def test_a_bomb_of_zstd(tmp_path: Path, decoder: str) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(packed_by_zstd(b"a" * 50_000_000))
+    sizes = [len(piece) for piece in read_log(str(path), note=pytest.fail)]
+    assert sum(sizes) == 50_000_000
+    assert max(sizes) <= 20 * CHUNK
+
+
+def test_the_meter_counts_packed_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(gzip.compress(TEXT))
+    told: list[tuple[int, int]] = []
+    for _ in read_log(str(path), note=pytest.fail, meter=lambda *now: told.append(now)):
+        pass
+    assert told[-1] == (path.stat().st_size, path.stat().st_size)
+
+
+# ---------------------------------------------------------------- following
+
+
+class Following:
+    """`follow` in a thread, and what came of it."""
+
+    def __init__(self, path: Path) -> None:
+        self.seen = b""
+        self.stopped = False
+        self.error: UsageError | None = None
+        self.thread = threading.Thread(target=self._run, args=(str(path),))
+        self.thread.start()
+
+    def _run(self, name: str) -> None:
+        try:
+            for piece in follow(name, lambda: self.stopped):
+                self.seen += piece
+        except UsageError as error:
+            self.error = error
+
+    def expect(self, text: bytes) -> None:
+        deadline = time.monotonic() + 10
+        while text not in self.seen and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert text in self.seen
+
+
+@pytest.fixture
+def grown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, Following]]:
+    monkeypatch.setattr(streams, "TICK", 0.02)
+    path = tmp_path / "log"
+    path.write_bytes(b"one\n")
+    following = Following(path)
+    following.expect(b"one\n")
+    yield path, following
+    following.stopped = True
+    following.thread.join(10)
+    assert not following.thread.is_alive()
+    assert following.error is None
+
+
+def test_a_growing_file(grown: tuple[Path, Following]) -> None:
+    path, following = grown
+    for word in (b"two\n", b"three\n"):
+        with path.open("ab") as file:
+            file.write(word)
+        following.expect(word)
+    assert following.seen == b"one\ntwo\nthree\n"
+
+
+def test_a_file_that_is_made_shorter(grown: tuple[Path, Following]) -> None:
+    path, following = grown
+    path.write_bytes(b"2\n")
+    following.expect(b"one\n2\n")
+
+
+def test_a_file_that_is_rotated(grown: tuple[Path, Following]) -> None:
+    path, following = grown
+    path.rename(path.with_suffix(".1"))
+    with path.with_suffix(".1").open("ab") as file:
+        file.write(b"last words\n")
+    time.sleep(0.1)
+    path.write_bytes(b"the new one\n")
+    following.expect(b"one\nlast words\nthe new one\n")
+
+
+def test_a_named_pipe(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    following = Following(path)
+    with path.open("wb") as file:
+        file.write(b"words\n")
+    following.thread.join(10)
+    assert following.seen == b"words\n"
+
+
+# ---------------------------------------------------------------- the verdict meanwhile
+
+
+def test_a_verdict_is_told_once_and_only_when_it_changes() -> None:
+    told: list[LogReport] = []
+    watch = Watch(Compat.load(), "-", told.append)
+    missing = (
+        b"W x.cc:60] Could not load dynamic library 'libcudart.so.11.0'; dlerror: libcudart.so.11.0: "
+        b"cannot open shared object file: No such file or directory\n"
+    )
+    skipped = b"Skipping registering GPU devices...\n"
+
+    def pieces() -> Iterator[bytes]:
+        yield b"starting\n"
+        yield b""
+        assert not told
+        yield missing[:60]
+        yield missing[60:] + skipped
+        yield b""
+        assert len(told) == 1
+        for _ in range(5):
+            time.sleep(0.01)
+            yield b"Epoch 1\n" + skipped
+            yield b""
+
+    passed = list(watch.passing(pieces()))
+    assert b"" not in passed
+    assert b"".join(passed).startswith(b"starting\n" + missing + skipped)
+    assert [report.gpu_registered for report in told] == [False]
+
+
+def test_what_is_kept_for_it_does_not_grow() -> None:
+    watch = Watch(Compat.load(), "-", lambda _: None)
+    watch._not_before = float("inf")
+    piece = b"Skipping registering GPU devices...\n" * 10_000
+    for _ in watch.passing(piece for _ in range(40)):
+        pass
+    assert len(watch._head) + watch._tail_size <= 5 << 20
