@@ -61,7 +61,7 @@ AUTHORED = ROOT / "compat" / "registration.toml"
 PROJECTS = ("tensorflow", "tensorflow-gpu")
 MINIMUM_ROWS = 181
 """Fewer than were counted in November 2026: the index was not read whole."""
-FORMAT = 2
+FORMAT = 3
 """Of the cache; raise it when a measurement changes."""
 
 OBJECT = re.compile(r"\.so(?:\.[0-9.]+)?$")
@@ -88,6 +88,7 @@ class WheelFacts:
     format: int
     filename: str
     size: int
+    unpacked: int
     built: str
     """Date of the newest file inside, where the index has no upload time."""
     metadata: str
@@ -144,6 +145,7 @@ def measure_small(web: Web, package: DistributionPackage) -> tuple[WheelFacts, l
         format=FORMAT,
         filename=package.filename,
         size=total,
+        unpacked=sum(member.size for member in members),
         built="",
         metadata=text("METADATA$"),
         build_info=text(r"build_info\.py$"),
@@ -392,6 +394,7 @@ def make_row(
         "platform_tag": files.chosen.filename.removesuffix(".whl").rsplit("-", 1)[1],
         "wheel": files.chosen.filename,
         "size": facts.size,
+        "unpacked": facts.unpacked,
         "sha256": files.chosen.digests["sha256"],
         "cuda": (defines.get("CUDA") or documented.get("cuda")) if gpu else None,
         "cudnn": (cudnn[1] if cudnn else documented.get("cudnn")) if gpu else None,

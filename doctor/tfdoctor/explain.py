@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdoctor.causes import MEANINGS
+from tfdoctor.containerfile.checks import DOCKERFILE_RULES
 from tfdoctor.errors import UsageError
 from tfdoctor.findings import Cause
 from tfdoctor.logs.advice import CODES, HARMLESS, MISREAD
@@ -21,6 +22,7 @@ from tfdoctor.rules.base import sentences
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tfdoctor.containerfile.checks.base import DockerfileRule
     from tfdoctor.rules.base import Rule
 
 HEADINGS = ("What it means", "How it is seen", "What to do")
@@ -110,7 +112,7 @@ LOG_NOTES = {
 """Codes of `diagnose` that name no cause."""
 
 
-def rule_entry(rule: Rule) -> RuleEntry:
+def rule_entry(rule: Rule | DockerfileRule) -> RuleEntry:
     """The rule and its documentation."""
     text = sys.modules[rule.check.__module__].__doc__ or ""
     return RuleEntry(
@@ -123,13 +125,17 @@ def rule_entry(rule: Rule) -> RuleEntry:
     )
 
 
-def catalogue(rules: Sequence[Rule] = ALL_RULES) -> Explanation:
+EXPLAINED: tuple[Rule | DockerfileRule, ...] = (*ALL_RULES, *DOCKERFILE_RULES)
+"""The rules of `check`, and those of `build --check`."""
+
+
+def catalogue(rules: Sequence[Rule | DockerfileRule] = EXPLAINED) -> Explanation:
     """All rules, by code, and all causes, in the vocabulary's order."""
     entries = tuple(rule_entry(rule) for rule in sorted(rules, key=lambda rule: rule.code))
     return Explanation(None, entries, tuple(_cause_entry(cause, entries) for cause in Cause))
 
 
-def lookup(query: str, rules: Sequence[Rule] = ALL_RULES) -> Explanation:
+def lookup(query: str, rules: Sequence[Rule | DockerfileRule] = EXPLAINED) -> Explanation:
     """What is known under a code ("TFD203", "203"), a rule's name or a cause; case does not matter.
 
     Where a rule and a cause share the word, the rule is shown, and with it the cause and the other rules

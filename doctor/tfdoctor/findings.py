@@ -210,3 +210,43 @@ class Report:
         for outcome in self.outcomes:
             result[outcome.kind.value] += 1
         return result
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage's end."""
+
+    name: str
+    status: str
+    """"passed", "failed", "skipped"."""
+    detail: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What was found out."""
+
+    target: str
+    stages: tuple[Stage, ...]
+    expected: int | None
+    visible: int | None
+    computed: int | None
+    cause: Cause | None
+    summary: str
+    findings: tuple[Finding, ...]
+    access: str = ""
+    """How GPUs were given to the container, as it is typed."""
+    report: Report | None = None
+
+    @property
+    def ok(self) -> bool | None:
+        """All stages that were asked for passed; None where one that matters could not be tried."""
+        if any(stage.status == "failed" for stage in self.stages):
+            return False
+        return True if any(stage.status == "passed" for stage in self.stages) else None
+
+    @property
+    def failed(self) -> Stage | None:
+        """The first stage that failed."""
+        return next((stage for stage in self.stages if stage.status == "failed"), None)

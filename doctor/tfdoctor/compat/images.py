@@ -27,6 +27,7 @@ __all__ = [
     "NgcImage",
     "OfficialImage",
     "OfficialImages",
+    "PythonImage",
     "load_images",
 ]
 
@@ -141,6 +142,26 @@ class NgcImage:
 
 
 @dataclass(frozen=True, slots=True)
+class PythonImage:
+    """One slim image of the `python` repository (`[[python]]`)."""
+
+    tag: str
+    python: str
+    system: str
+    """"debian 12"."""
+    glibc: str
+    digest: str | None
+    """`"sha256:…"`, where one is known."""
+    evidence: Known
+    sources: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """`"python:3.11-slim-bookworm"`."""
+        return f"python:{self.tag}"
+
+
+@dataclass(frozen=True, slots=True)
 class Images:
     """The whole table."""
 
@@ -150,6 +171,12 @@ class Images:
     gone: tuple[DeletedImages, ...]
     official: tuple[OfficialImages, ...]
     ngc: tuple[NgcImage, ...]
+    python: tuple[PythonImage, ...] = ()
+    """The one to take first comes first."""
+
+    def of_python(self, python: str) -> PythonImage | None:
+        """The slim image of a Python (`"3.9"`), or None."""
+        return next((row for row in self.python if row.python == python), None)
 
     def tags(
         self,
@@ -245,6 +272,7 @@ def load_images(folder: Path | None = None) -> Images:
         gone=_all(top, "deleted", "versions", _deleted),
         official=_all(top, "official", "versions", _official),
         ngc=_all(top, "ngc", "tag", _ngc),
+        python=_all(top, "python", "tag", _python),
     )
     top.done()
     return table
@@ -349,6 +377,18 @@ def _ngc(row: Table) -> NgcImage:
         driver=row.opt_text("driver"),
         lowest=row.opt_text("lowest"),
         note=row.opt_text("note") or "",
+        evidence=row.choice("evidence", _EVIDENCE),
+        sources=_sources(row),
+    )
+
+
+def _python(row: Table) -> PythonImage:
+    return PythonImage(
+        tag=row.text("tag"),
+        python=row.text("python"),
+        system=row.text("system"),
+        glibc=row.text("glibc"),
+        digest=row.opt_text("digest"),
         evidence=row.choice("evidence", _EVIDENCE),
         sources=_sources(row),
     )

@@ -328,6 +328,7 @@ def _release(row: Table, shared: list[Any]) -> models.Release:
         platform_tag=row.text("platform_tag"),
         wheel=row.text("wheel"),
         size=row.whole("size"),
+        unpacked=row.whole("unpacked"),
         sha256=row.text("sha256"),
         cuda=row.opt_text("cuda"),
         cudnn=row.opt_text("cudnn"),

@@ -55,6 +55,8 @@ class Release:
     """The file that was read; one Python's stands for all."""
     size: int
     """Bytes of that file."""
+    unpacked: int
+    """Bytes of what is in it."""
     sha256: str
     cuda: str | None
     """The toolkit it was built with, as cuda_config.h says (documented, where there is none)."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.padding import Padding
 from rich.text import Text
 
 from tfdoctor import __version__
@@ -12,6 +11,7 @@ from tfdoctor.facts import value_of
 from tfdoctor.findings import OutcomeKind, Severity, Status
 from tfdoctor.redact import clean, clean_line
 from tfdoctor.render import terminal
+from tfdoctor.render.terminal import hanging
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +48,7 @@ def render_report(
         _areas(out, report)
         _verdict(out, report)
         if report.root is not None:
-            _explained(out, report.root, verbose=verbose)
+            explained(out, report.root, verbose=verbose)
         _others(out, report, verbose=verbose)
         if verbose:
             _reasons(out, report)
@@ -69,7 +69,7 @@ def _areas(out: Console, report: Report) -> None:
     wide = max(len(area.name) for area in report.areas)
     for area in report.areas:
         mark = Text(f"{MARKS[area.status]} ", style=STYLES[area.status])
-        _hanging(out, mark + Text(area.name.ljust(wide + 2), style="bold"), clean_line(area.text))
+        hanging(out, mark + Text(area.name.ljust(wide + 2), style="bold"), clean_line(area.text))
     out.print()
 
 
@@ -78,12 +78,13 @@ def _verdict(out: Console, report: Report) -> None:
     status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[usable]
     code = f" [{report.root.code}]" if report.root is not None else ""
     mark = Text(f"{MARKS[status]} ", style=STYLES[status])
-    _hanging(out, mark, clean_line(report.verdict.summary) + code, style="bold")
+    hanging(out, mark, clean_line(report.verdict.summary) + code, style="bold")
 
 
-def _explained(out: Console, finding: Finding, *, verbose: bool) -> None:
+def explained(out: Console, finding: Finding, *, verbose: bool) -> None:
+    """Why, what to do, and where it was seen."""
     out.print()
-    _hanging(out, Text("  Why   ", style="dim"), clean_line(finding.explanation, limit=2000))
+    hanging(out, Text("  Why   ", style="dim"), clean_line(finding.explanation, limit=2000))
     _remedies(out, finding.remedies)
     if verbose:
         _evidence(out, finding)
@@ -96,7 +97,7 @@ def _remedies(out: Console, remedies: Sequence[Remedy]) -> None:
         text = clean_line(remedy.text, limit=1000)
         if text.startswith("Or "):
             text = text[3:4].upper() + text[4:]
-        _hanging(out, Text(label, style="dim"), text)
+        hanging(out, Text(label, style="dim"), text)
         for command in remedy.commands:
             for line in clean(command).splitlines():
                 out.print(
@@ -110,7 +111,7 @@ def _evidence(out: Console, finding: Finding) -> None:
     out.print()
     for evidence in finding.evidence:
         where = f"{evidence.source}:{evidence.line}" if evidence.line else evidence.source
-        _hanging(
+        hanging(
             out,
             Text("  Seen  ", style="dim"),
             f"{clean_line(where)}: {clean_line(evidence.text)}",
@@ -131,9 +132,9 @@ def _others(out: Console, report: Report, *, verbose: bool) -> None:
         for finding in findings:
             status = SEVERITY_STATUS[finding.severity]
             mark = Text(f"{MARKS[status]} {finding.code}  ", style=STYLES[status])
-            _hanging(out, mark, clean_line(finding.title))
+            hanging(out, mark, clean_line(finding.title))
             if verbose:
-                _explained(out, finding, verbose=True)
+                explained(out, finding, verbose=True)
                 out.print()
 
 
@@ -141,7 +142,7 @@ def _reasons(out: Console, report: Report) -> None:
     out.print()
     out.print(Text("How it was judged, in the order in which TensorFlow goes:", style="bold"))
     for reason in report.prediction.reasons:
-        _hanging(out, Text("  "), clean_line(reason, limit=1000))
+        hanging(out, Text("  "), clean_line(reason, limit=1000))
 
 
 def _rules(out: Console, report: Report) -> None:
@@ -152,7 +153,7 @@ def _rules(out: Console, report: Report) -> None:
     out.print(Text("Checks that could not be made:", style="bold"))
     for outcome in unmade:
         crashed = "crashed (a defect of tfdoctor): " if outcome.kind is OutcomeKind.CRASHED else ""
-        _hanging(
+        hanging(
             out,
             Text(f"{MARKS[Status.UNKNOWN]} {outcome.code}  ", style="dim"),
             crashed + clean_line(outcome.why),
@@ -178,14 +179,14 @@ def _compared(out: Console, report: Report) -> None:
     for name, said, was in rows:
         same = Status.GOOD if said == was else Status.WARNING
         text = _word(said) if said == was else f"predicted {_word(said)}, was {_word(was)}"
-        _hanging(out, Text(f"{MARKS[same]} ", style=STYLES[same]) + Text(f"{name:17}"), text)
+        hanging(out, Text(f"{MARKS[same]} ", style=STYLES[same]) + Text(f"{name:17}"), text)
     for line in observed.computed:
         status = Status.BAD if "failed" in line else Status.GOOD
-        _hanging(
+        hanging(
             out, Text(f"{MARKS[status]} ", style=STYLES[status]) + Text(f"{'a product':17}"), clean_line(line)
         )
     if observed.error:
-        _hanging(out, Text("  "), clean_line(observed.error))
+        hanging(out, Text("  "), clean_line(observed.error))
 
 
 def _word(value: object) -> str:
@@ -218,18 +219,3 @@ def _next(report: Report) -> str:
     if report.observed is None and report.verdict.gpu_usable:
         return "tfdoctor check --deep"
     return "tfdoctor check -v" if report.verdict.gpu_usable is None else "tfdoctor explain"
-
-
-def _hanging(out: Console, first: Text, text: str, *, style: str = "") -> None:
-    """A paragraph whose later lines are indented below the first one's text; flat where the terminal is narrow."""
-    indent = len(first)
-    if out.width - indent < 24:
-        out.print(first.append_text(Text(text, style=style)))
-        return
-    lines = Text(text, style=style).wrap(out, out.width - indent)
-    for number, line in enumerate(lines):
-        line.rstrip()
-        if number == 0:
-            out.print(first.append_text(line), no_wrap=True, overflow="ignore", crop=False)
-        else:
-            out.print(Padding(line, (0, 0, 0, indent)), no_wrap=True, overflow="ignore", crop=False)

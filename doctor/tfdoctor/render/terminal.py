@@ -7,6 +7,8 @@ import os
 import sys
 
 from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
 
 PLAIN = str.maketrans({"✓": "+", "✗": "x", "–": "-", "×": "x", "…": "...", "·": "-", "→": "->", "’": "'"})
 """For encodings that lack our few typographic characters."""
@@ -45,6 +47,21 @@ def page(columns: int, *, coloured: bool) -> Console:
         emoji=False,
         legacy_windows=False,
     )
+
+
+def hanging(out: Console, first: Text, text: str, *, style: str = "") -> None:
+    """A paragraph whose later lines are indented below the first one's text; flat where the terminal is narrow."""
+    indent = len(first)
+    if out.width - indent < 24:
+        out.print(first.append_text(Text(text, style=style)))
+        return
+    lines = Text(text, style=style).wrap(out, out.width - indent)
+    for number, line in enumerate(lines):
+        line.rstrip()
+        if number == 0:
+            out.print(first.append_text(line), no_wrap=True, overflow="ignore", crop=False)
+        else:
+            out.print(Padding(line, (0, 0, 0, indent)), no_wrap=True, overflow="ignore", crop=False)
 
 
 def text_of(console: Console) -> str:

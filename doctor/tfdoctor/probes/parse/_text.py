@@ -16,7 +16,7 @@ from typing import Any
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]?|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
 # C0 and C1 controls but tab and newline, zero-width characters, directional marks, the byte order mark.
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u200b-\u200f\u202a-\u202e\u2060\ufeff]")
-_NEWLINES = re.compile(r"\r+\n|\r")
+_NEWLINES = re.compile(r"\r+\n?")
 _EXOTIC_SPACES = re.compile(r"[\u00a0\u2002-\u200a\u202f\u3000]")
 
 #: A version as NVIDIA prints drivers, toolkits and libraries: two to five groups of digits.
@@ -70,8 +70,13 @@ def plain(value: Any) -> Any:
 
 def clean(text: str) -> str:
     """``text`` without ANSI escapes and control characters, with ``\\n`` newlines and ordinary spaces."""
-    text = _NEWLINES.sub("\n", _ANSI.sub("", text))
+    text = _NEWLINES.sub(_newlines, _ANSI.sub("", text))
     return _EXOTIC_SPACES.sub(" ", _CONTROL.sub("", text))
+
+
+def _newlines(match: re.Match[str]) -> str:
+    """One newline for ``\\r\\r\\n``, one for each ``\\r`` of a run that no ``\\n`` ends."""
+    return "\n" if match[0].endswith("\n") else "\n" * len(match[0])
 
 
 def has_ansi(text: str) -> bool:

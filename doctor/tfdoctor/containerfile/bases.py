@@ -1,0 +1,315 @@
+"""What is known of the image that a Dockerfile builds on: from its name alone, and from compat/images.toml. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from tfdoctor import versions
+
+if TYPE_CHECKING:
+    from tfdoctor.compat import Compat
+    from tfdoctor.compat.images import ImageTag
+    from tfdoctor.compat.models import Release
+
+__all__ = ["Base", "base_of", "deleted", "fitting_tag", "known_tags"]
+
+Kind = Literal["cuda", "official", "ngc", "python", "plain", "unknown"]
+_CUDA_TAG = re.compile(
+    r"(?P<cuda>\d{1,2}\.\d{1,2}(?:\.\d{1,2})?)(?:-(?P<cudnn>cudnn\d*))?(?:-(?P<flavour>base|runtime|devel))?"
+    r"(?:-(?P<system>[a-z]+)(?P<number>[0-9.]*))?"
+)
+_OFFICIAL_TAG = re.compile(
+    r"(?P<version>\d{1,2}\.\d{1,3}(?:\.\d{1,3})?(?:rc\d{1,2}|-rc\d{1,2}|\.post\d{1,2})?|latest|nightly)?"
+    r"(?P<rest>(?:-?(?:gpu|py3|jupyter|devel|custom-op|ubuntu\d{1,4}|lite))*)"
+)
+_PYTHON_TAG = re.compile(r"(\d\.\d{1,2})(?:\.\d{1,2}|-rc|rc\d)?(?:-(.*))?")
+_UBUNTU = {"xenial": "16.04", "bionic": "18.04", "focal": "20.04", "jammy": "22.04", "noble": "24.04"}
+_DEBIAN = {
+    "9": "3.5",
+    "stretch": "3.5",
+    "10": "3.7",
+    "buster": "3.7",
+    "11": "3.9",
+    "bullseye": "3.9",
+    "12": "3.11",
+    "bookworm": "3.11",
+    "13": "3.13",
+    "trixie": "3.13",
+}
+"""Debian release → its python3."""
+_CONDA = ("continuumio/", "condaforge/", "mambaorg/")
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The image behind the first FROM of the chain."""
+
+    kind: Kind
+    reference: str
+    """As FROM names it, variables put in; where they are not known, as written."""
+    line: int
+    tag: str = ""
+    mirror: bool = False
+    """From another registry than the one that the table is about."""
+    pinned: bool = False
+    """By digest."""
+    cuda: str | None = None
+    flavour: str | None = None
+    cudnn: str | None = None
+    """The version inside, as far as it is known: `"8.1.1.33"`, `"8"`."""
+    has_cudnn: bool = False
+    system: str | None = None
+    """An Ubuntu release: `"20.04"`."""
+    python: str | None = None
+    """Its `python3`; of the image `python` its `python`."""
+    musl: bool = False
+    """Alpine: no glibc."""
+    tensorflow: str | None = None
+    """The release that is in it."""
+    package: str = "tensorflow"
+    gpu: bool | None = None
+    """Of official images: whether it is one for GPUs."""
+    why_unknown: str = ""
+
+
+def base_of(reference: str | None, written: str, line: int, compat: Compat) -> Base:
+    """What is known of an image. Never raises."""
+    if reference is None:
+        return Base("unknown", written, line, why_unknown=f"`{written}` depends on what the build is given")
+    name, _, digest = reference.partition("@")
+    first, slash, rest = name.partition("/")
+    hosted = bool(slash) and ("." in first or ":" in first or first == "localhost")
+    host, path = (first, rest) if hosted else ("", name)
+    path, colon, tag = path.rpartition(":")
+    if not colon:
+        path, tag = tag, "latest"
+    known = {"host": host, "path": path, "tag": tag, "digest": digest}
+    found = _recognised(reference, line, compat, **known)
+    return found or Base(
+        "unknown", reference, line, tag, why_unknown=f"what is in {reference} is not known to tfdoctor"
+    )
+
+
+def _recognised(
+    reference: str, line: int, compat: Compat, *, host: str, path: str, tag: str, digest: str
+) -> Base | None:
+    hub = host in ("", "docker.io", "index.docker.io", "registry-1.docker.io")
+    pinned = bool(digest)
+    if path == "nvidia/cuda" or path.endswith("/nvidia/cuda"):
+        return _cuda(reference, line, tag, compat, mirror=not (hub and path == "nvidia/cuda"), pinned=pinned)
+    if path == "tensorflow/tensorflow" or path.endswith("/tensorflow/tensorflow"):
+        return _official(reference, line, tag, compat, mirror=not hub, pinned=pinned)
+    if path.endswith("nvidia/tensorflow") and host:
+        return _ngc(reference, line, tag, compat, mirror=host != "nvcr.io", pinned=pinned)
+    short = path.removeprefix("library/").rpartition("library/")[2]
+    official = hub or "library/" in path
+    if not official:
+        return None
+    if short == "python":
+        return _python(reference, line, tag, mirror=not hub, pinned=pinned)
+    if short == "ubuntu":
+        number = _UBUNTU.get(tag.partition("-")[0], tag.partition("-")[0])
+        system = compat.pythons.system(number)
+        return Base(
+            "plain",
+            reference,
+            line,
+            tag,
+            pinned=pinned,
+            system=system.name if system is not None else None,
+            python=system.default if system is not None else None,
+        )
+    if short == "debian":
+        return Base(
+            "plain",
+            reference,
+            line,
+            tag,
+            pinned=pinned,
+            python=_DEBIAN.get(tag.partition("-")[0].split(".")[0]),
+        )
+    if short == "alpine":
+        return Base("plain", reference, line, tag, pinned=pinned, musl=True)
+    if hub and path.startswith(_CONDA):
+        return Base("plain", reference, line, tag, pinned=pinned)
+    return None
+
+
+def _cuda(reference: str, line: int, tag: str, compat: Compat, *, mirror: bool, pinned: bool) -> Base:
+    match = _CUDA_TAG.fullmatch(tag)
+    if match is None:
+        return Base("cuda", reference, line, tag, mirror, pinned)
+    system = match["number"] if match["system"] == "ubuntu" else None
+    row = next((row for row in compat.images.cuda if row.version == match["cuda"]), None)
+    cudnn = None
+    if match["cudnn"]:
+        inside = row.cudnn.get(system or "") if row is not None else None
+        number = match["cudnn"].removeprefix("cudnn")
+        cudnn = inside if inside and inside.startswith(f"{number}." if number else "") else number or None
+    found = compat.pythons.system(system) if system else None
+    return Base(
+        "cuda",
+        reference,
+        line,
+        tag,
+        mirror,
+        pinned,
+        cuda=match["cuda"],
+        flavour=match["flavour"],
+        cudnn=cudnn,
+        has_cudnn=bool(match["cudnn"]),
+        system=system,
+        python=found.default if found is not None else None,
+    )
+
+
+def _official(reference: str, line: int, tag: str, compat: Compat, *, mirror: bool, pinned: bool) -> Base:
+    match = _OFFICIAL_TAG.fullmatch(tag)
+    if (
+        match is None
+        or "devel" in match["rest"]
+        or "custom-op" in match["rest"]
+        or match["version"] == "nightly"
+    ):
+        return Base("official", reference, line, tag, mirror, pinned, gpu="gpu" in tag)
+    version = match["version"] or "latest"
+    version = (
+        compat.newest.version if version == "latest" else str(versions.parse(version.replace("-rc", "rc")))
+    )
+    gpu = "gpu" in match["rest"]
+    found = compat.images.of_release(version)
+    recipe = found.recipe if found is not None else None
+    python = recipe.python if recipe is not None else None
+    if versions.numbers(version) < (2, 1) and "py3" not in match["rest"]:
+        python = "2.7"
+    old = versions.numbers(version) < (2, 1)
+    return Base(
+        "official",
+        reference,
+        line,
+        tag,
+        mirror,
+        pinned,
+        cuda=recipe.cuda if recipe is not None and gpu else None,
+        flavour="runtime" if gpu else None,
+        cudnn=recipe.cudnn if recipe is not None and gpu else None,
+        has_cudnn=gpu and recipe is not None,
+        system=recipe.system if recipe is not None else None,
+        python=python,
+        tensorflow=version,
+        package="tensorflow-gpu" if gpu and old else "tensorflow",
+        gpu=gpu,
+    )
+
+
+def _ngc(reference: str, line: int, tag: str, compat: Compat, *, mirror: bool, pinned: bool) -> Base:
+    row = next((row for row in compat.images.ngc if row.tag == tag), None)
+    if row is None:
+        return Base("ngc", reference, line, tag, mirror, pinned, gpu=True)
+    return Base(
+        "ngc",
+        reference,
+        line,
+        tag,
+        mirror,
+        pinned,
+        cuda=row.cuda,
+        flavour="devel",
+        cudnn=row.cudnn,
+        has_cudnn=True,
+        system=row.system,
+        python=row.python,
+        tensorflow=row.tensorflow,
+        gpu=True,
+    )
+
+
+def _python(reference: str, line: int, tag: str, *, mirror: bool, pinned: bool) -> Base:
+    match = _PYTHON_TAG.fullmatch(tag)
+    return Base(
+        "python",
+        reference,
+        line,
+        tag,
+        mirror,
+        pinned,
+        python=match[1] if match is not None else None,
+        musl="alpine" in tag,
+    )
+
+
+# ---------------------------------------------------------------- tags of nvidia/cuda
+
+
+def deleted(compat: Compat, base: Base) -> str | None:
+    """Why no tag of this CUDA is left, or None. `11.0-…` is gone where 11.0.3 is still there."""
+    if base.kind != "cuda" or base.cuda is None:
+        return None
+    row = compat.images.deleted(base.cuda)
+    if row is None and base.cuda.count(".") == 1:
+        row = next((row for row in compat.images.gone if versions.satisfies(base.cuda, row.versions)), None)
+    return row.note if row is not None else None
+
+
+def known_tags(compat: Compat, base: Base) -> bool | None:
+    """Whether a tag of nvidia/cuda is in the table; None: the table does not say (a system it is not about)."""
+    row = next((row for row in compat.images.cuda if row.version == base.cuda), None)
+    match = _CUDA_TAG.fullmatch(base.tag)
+    if row is None or match is None or (match["system"] not in ("ubuntu", None)):
+        return None
+    if row.status == "listed":
+        return None
+    if base.system is None or base.flavour is None:
+        return False
+    if not base.has_cudnn:
+        return base.system in row.systems and base.flavour in row.flavours
+    return (
+        match["cudnn"] == row.cudnn_tag
+        and base.system in row.cudnn_systems
+        and base.flavour in row.cudnn_flavours
+    )
+
+
+def fitting_tag(compat: Compat, release: Release, python: str | None = None) -> ImageTag | None:
+    """A runtime tag of nvidia/cuda that has all that a release opens: nearest to the CUDA it was built with."""
+    wanted = next((name for name in release.required_libraries if name.startswith("libcudnn.so.")), None)
+    if release.cuda is None or wanted is None:
+        return None
+    major = int(wanted.rpartition(".")[2])
+    fitting: list[ImageTag] = []
+    for tag in compat.images.tags(str(versions.major(release.cuda)), cudnn_major=major, flavour="runtime"):
+        sonames = [_soname(compat, name, tag.cuda) for name in release.required_libraries if name != wanted]
+        new_enough = (
+            tag.cudnn is None
+            or release.cudnn is None
+            or versions.at_least(_minor(tag.cudnn), _minor(release.cudnn))
+        )
+        if new_enough and sonames == [name for name in release.required_libraries if name != wanted]:
+            fitting.append(tag)
+    if not fitting:
+        return None
+
+    def order(tag: ImageTag) -> tuple[bool, bool, bool, bool]:
+        system = compat.pythons.system(tag.system)
+        default = system.default if system is not None else ""
+        return (
+            default == python if python is not None else default in release.linux_pythons,
+            default in release.linux_pythons,
+            tag.status == "supported",
+            versions.major_minor(tag.cuda) == versions.major_minor(release.cuda or "0"),
+        )
+
+    return max(fitting, key=order)
+
+
+def _soname(compat: Compat, name: str, cuda: str) -> str | None:
+    from tfdoctor.compat import split_soname
+
+    parts = split_soname(name)
+    return compat.soname_for(parts[0], cuda) if parts is not None else None
+
+
+def _minor(version: str) -> str:
+    return versions.major_minor(version)

@@ -1,0 +1,26 @@
+"""Container engines: build, run, pull, inspect. The only package that imports the Docker SDK.
+
+Docker's own socket and Podman's, which speaks the same protocol. Everything that is started here is stopped and
+removed here, whatever ends it.
+"""
+
+from tfdoctor.engine.building import BuildEvent, BuildFailedError, BuildRequest, build
+from tfdoctor.engine.connection import Engine, EngineError, connect
+from tfdoctor.engine.registry import RegistryAnswer, ask_registry
+from tfdoctor.engine.running import GpuAccess, RunRequest, RunResult, run
+
+__all__ = [
+    "BuildEvent",
+    "BuildFailedError",
+    "BuildRequest",
+    "Engine",
+    "EngineError",
+    "GpuAccess",
+    "RegistryAnswer",
+    "RunRequest",
+    "RunResult",
+    "ask_registry",
+    "build",
+    "connect",
+    "run",
+]

@@ -1,0 +1,278 @@
+"""Reaching an engine, and saying why not in the user's words."""
+
+from __future__ import annotations
+
+import errno
+import getpass
+import os
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import docker
+from docker.errors import APIError, DockerException, ImageNotFound
+from requests.exceptions import RequestException
+
+from tfdoctor.errors import Error, UsageError
+from tfdoctor.redact import clean_line
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+__all__ = ["Engine", "EngineError", "Image", "connect", "explain_api"]
+
+CONNECT_TIMEOUT = 20
+"""Seconds for an answer to a question; building and running have their own limits."""
+DOCKER_SOCKET = "/var/run/docker.sock"
+CDI_SINCE = (1, 44)
+"""Docker's API from engine 25 on takes CDI devices."""
+
+
+class EngineError(Error):
+    """The engine cannot be reached, or refuses; the message is for the user."""
+
+    kind = "engine"
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image that the engine has."""
+
+    id: str
+    tags: tuple[str, ...]
+    size: int
+    """Bytes, all layers."""
+    digests: tuple[str, ...]
+    """`"python@sha256:…"`."""
+    environment: dict[str, str]
+    labels: dict[str, str]
+    os: str
+    architecture: str
+    user: str
+    layers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A reachable engine."""
+
+    client: DockerClient = field(repr=False)
+    url: str
+    name: str
+    """"docker" or "podman"."""
+    version: str
+    api: tuple[int, int]
+    runtimes: tuple[str, ...]
+    default_runtime: str
+    rootless: bool
+    cdi: bool
+    """Whether it is known to take CDI devices."""
+
+    def image(self, reference: str) -> Image | None:
+        """The local image of this name, or None. Raises EngineError."""
+        try:
+            raw = self.client.api.inspect_image(reference)  # type: ignore[no-untyped-call]
+        except ImageNotFound:
+            return None
+        except (APIError, RequestException, DockerException) as error:
+            raise explain_api(error, f"looking for the image {reference}") from error
+        return _image(raw)
+
+    def remove_image(self, reference: str, *, force: bool = False) -> bool:
+        """Whether there was such an image to remove."""
+        try:
+            self.client.api.remove_image(reference, force=force)
+        except ImageNotFound:
+            return False
+        except (APIError, RequestException) as error:
+            raise explain_api(error, f"removing the image {reference}") from error
+        return True
+
+
+def connect(url: str | None = None) -> Engine:
+    """The engine at `url`, at DOCKER_HOST, at Docker's own socket, else at Podman's.
+
+    Raises EngineError that says why there is none, and what to type.
+    """
+    asked = url or os.environ.get("DOCKER_HOST") or None
+    if asked is not None and not asked.startswith(
+        ("unix://", "tcp://", "http://", "https://", "npipe://", "ssh://")
+    ):
+        msg = f"`{clean_line(asked)}` is not the address of an engine."
+        raise UsageError(msg, hint="It looks like unix:///var/run/docker.sock or tcp://HOST:PORT.")
+    if asked is not None:
+        return _open(asked)
+    failures: list[EngineError] = []
+    for address in _usual():
+        try:
+            return _open(address)
+        except EngineError as error:
+            failures.append(error)
+    raise _most_telling(failures)
+
+
+def _usual() -> list[str]:
+    """Docker's socket, its rootless one, and Podman's."""
+    places = [DOCKER_SOCKET]
+    own = os.getuid() if hasattr(os, "getuid") else 0
+    runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{own}"
+    places += [f"{runtime}/docker.sock", f"{runtime}/podman/podman.sock", "/run/podman/podman.sock"]
+    there = [place for place in places if Path(place).exists() or _hidden(place)]
+    return [f"unix://{place}" for place in (there or places[:1])]
+
+
+def _hidden(place: str) -> bool:
+    """Whether it cannot even be seen, for want of permission."""
+    try:
+        os.stat(place)  # noqa: PTH116 - Path.exists() hides the reason
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _most_telling(failures: list[EngineError]) -> EngineError:
+    order = {"engine-permission": 0, "engine-silent": 1}
+    return min(failures, key=lambda failure: order.get(failure.kind, 2))
+
+
+def _open(url: str) -> Engine:
+    try:
+        client = docker.DockerClient(base_url=url, timeout=CONNECT_TIMEOUT, version="auto")
+        version: dict[str, Any] = client.version()
+        info: dict[str, Any] = client.info()
+    except (DockerException, RequestException, OSError, ValueError) as error:
+        raise _unreachable(url, error) from error
+    components = [str(part.get("Name", "")) for part in version.get("Components") or ()]
+    podman = any("podman" in name.lower() for name in components)
+    api = _numbers(str(version.get("ApiVersion", "1.24")))
+    return Engine(
+        client=client,
+        url=url,
+        name="podman" if podman else "docker",
+        version=clean_line(str(version.get("Version", "")), limit=80),
+        api=api,
+        runtimes=tuple(sorted(str(name) for name in info.get("Runtimes") or ())),
+        default_runtime=clean_line(str(info.get("DefaultRuntime") or ""), limit=80),
+        rootless=any("rootless" in str(option) for option in info.get("SecurityOptions") or ()),
+        cdi=podman or (api >= CDI_SINCE and bool(info.get("CDISpecDirs"))),
+    )
+
+
+def _numbers(text: str) -> tuple[int, int]:
+    parts = text.split(".")
+    try:
+        return int(parts[0]), int(parts[1])
+    except (ValueError, IndexError):
+        return (1, 24)
+
+
+def _unreachable(url: str, error: BaseException) -> EngineError:
+    """Which of the usual reasons it is, with the command that mends it."""
+    path = url.removeprefix("unix://") if url.startswith("unix://") else ""
+    number = _errno(error)
+    if number in (errno.EACCES, errno.EPERM):
+        failure = EngineError(f"you may not use the engine's socket {path or url}.", hint=_group_hint(path))
+        failure.kind = "engine-permission"
+        return failure
+    if path and (number == errno.ENOENT or not Path(path).exists()):
+        failure = EngineError(
+            f"no container engine answers: {path} is not there.",
+            hint="Install Docker or Podman; then: sudo systemctl start docker   (or: systemctl --user start "
+            "podman.socket)",
+        )
+        failure.kind = "engine-missing"
+        return failure
+    failure = EngineError(
+        f"the container engine at {path or url} does not answer: {clean_line(_last(error), limit=300)}",
+        hint="sudo systemctl start docker   (its own words: sudo journalctl -u docker -n 20)",
+    )
+    failure.kind = "engine-silent"
+    return failure
+
+
+def _errno(error: BaseException) -> int | None:
+    """The operating system's number, however deep requests and urllib3 have wrapped it."""
+    seen: set[int] = set()
+    queue: list[object] = [error]
+    while queue:
+        one = queue.pop()
+        if not isinstance(one, BaseException) or id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, OSError) and isinstance(one.errno, int):
+            return one.errno
+        queue += [one.__cause__, one.__context__, *one.args]
+    return None
+
+
+def _last(error: BaseException) -> str:
+    return str(error.__context__ or error)
+
+
+def _group_hint(path: str) -> str:
+    group = "docker"
+    try:
+        import grp  # not on Windows
+
+        status = os.stat(path)  # noqa: PTH116
+        group = grp.getgrgid(status.st_gid).gr_name
+    except (ImportError, OSError, KeyError):
+        pass
+    else:
+        if not status.st_mode & stat.S_IWGRP:
+            return f"{path} is closed to its group: use a rootless engine, or run tfdoctor as its owner."
+    return f"sudo usermod -aG {group} {_user()}   then log in again (or for this shell: newgrp {group})"
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "$USER"
+
+
+def _image(raw: dict[str, Any]) -> Image:
+    config = raw.get("Config") or {}
+    pairs = [str(item).partition("=") for item in config.get("Env") or ()]
+    return Image(
+        id=str(raw.get("Id", "")),
+        tags=tuple(str(tag) for tag in raw.get("RepoTags") or ()),
+        size=int(raw.get("Size") or 0),
+        digests=tuple(str(one) for one in raw.get("RepoDigests") or ()),
+        environment={name: value for name, _, value in pairs},
+        labels={str(name): str(value) for name, value in (config.get("Labels") or {}).items()},
+        os=str(raw.get("Os", "")),
+        architecture=str(raw.get("Architecture", "")),
+        user=str(config.get("User") or ""),
+        layers=tuple(str(one) for one in (raw.get("RootFS") or {}).get("Layers") or ()),
+    )
+
+
+def explain_api(error: BaseException, doing: str) -> EngineError:
+    """An engine's refusal in a sentence; its own words are kept, cleaned."""
+    said = clean_line(str(getattr(error, "explanation", None) or error), limit=600)
+    lower = said.lower()
+    hint = ""
+    if "no space left on device" in lower:
+        hint = "The engine's disk is full. What can go: docker system df; docker builder prune; docker image prune"
+    elif "toomanyrequests" in lower or "rate limit" in lower:
+        hint = "The registry's limit for anonymous pulls is reached: docker login, or wait, or --registry MIRROR."
+    elif "unauthorized" in lower or "authentication required" in lower or "denied" in lower:
+        hint = "Log in first: docker login REGISTRY"
+    elif "x509" in lower or "certificate" in lower:
+        hint = (
+            "The engine itself must trust your network's certificate authority: /etc/docker/certs.d, or the "
+            "system's store."
+        )
+    elif (
+        "timeout" in lower or "connection refused" in lower or "no such host" in lower or "dial tcp" in lower
+    ):
+        hint = (
+            "The engine reaches the registry through its own network and proxy: docker info | grep -i proxy"
+        )
+    elif "cannot connect" in lower or "connection aborted" in lower or "read timed out" in lower:
+        hint = "The engine went away: sudo systemctl status docker"
+    return EngineError(f"{doing}: {said}", hint=hint)

@@ -1,0 +1,352 @@
+"""A container as a `System`: the same probes look into it as into this machine.
+
+A small script (payload/agent.py) runs in the container on whatever Python it has, and answers over its standard input
+and output. The container is removed when the system is closed.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import json
+import queue
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from docker.errors import APIError, DockerException, ImageNotFound
+from requests.exceptions import RequestException
+
+import tfdoctor.payload
+from tfdoctor.engine.connection import EngineError, explain_api
+from tfdoctor.engine.running import RunRequest, create_container, remove_container
+from tfdoctor.system import CommandResult, ElfFile, Failure
+from tfdoctor.system.elf import read_elf_stream
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
+
+    from tfdoctor.engine.connection import Engine
+
+__all__ = ["ContainerSystem", "StartError"]
+
+MARKER = b"tfdoctor-payload:"
+START = (
+    "for p in python3 python python2 python2.7 python3.6 python3.7 python3.8 /usr/bin/python3; do "
+    'command -v "$p" >/dev/null 2>&1 && exec "$p" -B /tmp/tfdoctor-agent.py; done; '
+    "echo tfdoctor: no Python in this image >&2; exit 127"
+)
+STARTING = 60.0
+"""Seconds that the agent has for its first answer."""
+_PIECE = 1 << 16
+_LONGEST_LINE = 64 << 20
+
+
+class StartError(EngineError):
+    """The container could not be started; `said` has the engine's words."""
+
+    kind = "container-start"
+
+    def __init__(self, said: str) -> None:
+        super().__init__(f"the container cannot be started: {said[:400]}")
+        self.said = said
+
+
+class ContainerSystem:
+    """A running container of an image. Close it, or use it with `with`."""
+
+    def __init__(self, engine: Engine, request: RunRequest) -> None:
+        """Start it. `request.command` is not used. Raises StartError, EngineError."""
+        self._engine = engine
+        self._replies: dict[int, queue.Queue[dict[str, Any]]] = {}
+        self._lock = threading.Lock()
+        self._next = 0
+        self._closed = threading.Event()
+        self.errors = b""
+        """What the agent and its Python wrote to standard error."""
+        self._container = ""
+        agent = Path(tfdoctor.payload.__file__).with_name("agent.py").read_bytes()
+        api = engine.client.api
+        try:
+            try:
+                self._container = create_container(engine, request, ("sh", "-c", START), stdin=True)
+            except ImageNotFound as error:
+                msg = f"the image {request.image} is not here."
+                raise EngineError(msg, hint=f"docker pull {request.image}") from error
+            except APIError as error:
+                raise StartError(str(error.explanation or error)) from error
+            from tfdoctor.engine.running import put_file
+
+            put_file(engine, self._container, "/tmp/tfdoctor-agent.py", agent)  # noqa: S108 - in the container
+            raw = api.attach_socket(
+                self._container, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
+            )
+            self._socket = getattr(raw, "_sock", raw)
+            self._keep = raw
+            with contextlib.suppress(Exception):
+                self._socket.settimeout(None)
+            try:
+                api.start(self._container)
+            except APIError as error:
+                raise StartError(str(error.explanation or error)) from error
+            threading.Thread(target=self._listen, daemon=True).start()
+            hello = self._ask({"op": "hello"}, STARTING)
+        except (APIError, DockerException, RequestException) as error:
+            self.close()
+            raise explain_api(error, f"running {request.image}") from error
+        except BaseException:
+            self.close()
+            raise
+        self._env: Mapping[str, str] = hello["env"]
+        self._cwd = str(hello["cwd"])
+        self._platform: Mapping[str, str] = hello["platform"]
+
+    def __enter__(self) -> ContainerSystem:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the container; whoever waits for an answer gets none."""
+        self._closed.set()
+        container, self._container = self._container, ""
+        if container:
+            remove_container(self._engine, container)
+
+    def state(self) -> dict[str, Any]:
+        """The engine's account of the container: `OOMKilled`, `ExitCode`."""
+        with contextlib.suppress(APIError, RequestException):
+            return dict(self._engine.client.api.inspect_container(self._container)["State"])
+        return {}
+
+    # ------------------------------------------------------------ talking
+
+    def _listen(self) -> None:
+        """Take the engine's frames apart: a header of 8 bytes says which stream and how long."""
+        rest = b""
+        try:
+            while not self._closed.is_set():
+                header = self._exactly(8)
+                if header is None:
+                    break
+                body = self._exactly(int.from_bytes(header[4:8], "big"))
+                if body is None:
+                    break
+                if header[0] == 2:
+                    self.errors = (self.errors + body)[-_PIECE:]
+                    continue
+                rest += body
+                if len(rest) > _LONGEST_LINE:
+                    break
+                *lines, rest = rest.split(b"\n")
+                for line in lines:
+                    self._take(line)
+        except (OSError, ValueError):
+            pass
+        self._closed.set()
+
+    def _exactly(self, count: int) -> bytes | None:
+        parts = []
+        while count:
+            piece = self._socket.recv(min(count, 1 << 20))
+            if not piece:
+                return None
+            parts.append(piece)
+            count -= len(piece)
+        return b"".join(parts)
+
+    def _take(self, line: bytes) -> None:
+        if not line.startswith(MARKER):
+            return
+        try:
+            reply = json.loads(line[len(MARKER) :])
+        except (ValueError, RecursionError):
+            return
+        if isinstance(reply, dict) and isinstance(reply.get("id"), int):
+            waiting = self._replies.pop(reply["id"], None)
+            if waiting is not None:
+                waiting.put(reply)
+
+    def _ask(self, request: dict[str, Any], timeout: float = 30.0) -> dict[str, Any]:
+        """One question, one answer. Raises OSError as the container's own system would, EngineError when it is gone."""
+        waiting: queue.Queue[dict[str, Any]] = queue.Queue(1)
+        with self._lock:
+            self._next += 1
+            number = self._next
+            self._replies[number] = waiting
+            line = json.dumps({**request, "id": number}).encode() + b"\n"
+            try:
+                self._socket.sendall(line)
+            except OSError as error:
+                raise self._gone() from error
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                reply = waiting.get(timeout=0.2)
+                break
+            except queue.Empty:
+                if self._closed.is_set() and waiting.empty():
+                    raise self._gone() from None
+                if time.monotonic() > deadline:
+                    self._replies.pop(number, None)
+                    raise TimeoutError(110, "the container did not answer in time") from None
+        if "errno" in reply:
+            raise OSError(int(reply["errno"]), str(reply.get("strerror", "")), request.get("path"))
+        return reply
+
+    def _gone(self) -> EngineError:
+        said = self.errors.decode("utf-8", "replace").strip().splitlines()
+        state = self.state() if self._container else {}
+        why = "was killed for want of memory" if state.get("OOMKilled") else "ended"
+        return EngineError(f"the container {why}{': ' + said[-1][:300] if said else '.'}")
+
+    # ------------------------------------------------------------ System
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        return self._env
+
+    @property
+    def cwd(self) -> str:
+        return self._cwd
+
+    @property
+    def platform(self) -> Mapping[str, str]:
+        return self._platform
+
+    def read_text(self, path: str, *, limit: int = 1 << 20) -> str:
+        return self.read_bytes(path, limit=limit).decode("utf-8", "replace")
+
+    def read_bytes(self, path: str, *, limit: int = 16 << 20) -> bytes:
+        return base64.b64decode(self._ask({"op": "read", "path": path, "size": limit})["data"])
+
+    def read_elf(self, path: str) -> ElfFile:
+        first = self._ask({"op": "read", "path": path, "size": _PIECE})
+        stream: Any = _Remote(self, path, base64.b64decode(first["data"]), int(first["size"]))
+        place = (int(first["device"]), int(first["inode"]))
+        return read_elf_stream(stream, int(first["size"]), place, self._platform["machine"])
+
+    def unresolved_symbols(self, path: str, providers: Sequence[str]) -> tuple[str, ...]:
+        """Not looked for: it would take whole libraries through the pipe."""
+        del path, providers
+        return ()
+
+    def _stat(self, path: str) -> dict[str, Any]:
+        return self._ask({"op": "stat", "path": path})
+
+    def exists(self, path: str) -> bool:
+        return bool(self._stat(path)["exists"])
+
+    def is_dir(self, path: str) -> bool:
+        return bool(self._stat(path)["dir"])
+
+    def listdir(self, path: str) -> list[str]:
+        return [str(name) for name in self._ask({"op": "listdir", "path": path})["names"]]
+
+    def realpath(self, path: str) -> str:
+        return str(self._stat(path)["real"])
+
+    def which(self, name: str) -> str | None:
+        found = self._ask({"op": "which", "name": name})["path"]
+        return None if found is None else str(found)
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float,
+        env: Mapping[str, str] | None = None,
+        unset: Sequence[str] = (),
+        key: str = "",  # noqa: ARG002 - a recording's
+    ) -> CommandResult:
+        words = [self._local(word) for word in argv]
+        request = {
+            "op": "run",
+            "argv": words,
+            "timeout": timeout,
+            "env": dict(env or {}),
+            "unset": list(unset),
+        }
+        try:
+            reply = self._ask(request, timeout + 10)
+        except TimeoutError:
+            return CommandResult(tuple(argv), None, failure=Failure.TIMEOUT, seconds=timeout)
+        except (OSError, EngineError) as error:
+            return CommandResult(tuple(argv), None, failure=Failure.OS_ERROR, detail=str(error))
+        seconds = float(reply.get("seconds", 0.0))
+        if "failure" in reply:
+            failure = {2: Failure.NOT_FOUND, 13: Failure.PERMISSION}.get(reply["failure"], Failure.OS_ERROR)
+            return CommandResult(
+                tuple(argv), None, failure=failure, detail=str(reply["detail"]), seconds=seconds
+            )
+        return CommandResult(
+            tuple(argv),
+            None if reply["timed_out"] else int(reply["status"]),
+            _text(reply["stdout"]),
+            _text(reply["stderr"]),
+            Failure.TIMEOUT if reply["timed_out"] else None,
+            seconds=timeout if reply["timed_out"] else seconds,
+        )
+
+    def _local(self, word: str) -> str:
+        """A payload of ours, put into the container; every other word as it is."""
+        folder = Path(tfdoctor.payload.__file__).parent
+        path = Path(word)
+        if not path.is_absolute() or path.parent != folder:
+            return word
+        data = base64.b64encode(path.read_bytes()).decode()
+        return str(self._ask({"op": "put", "name": path.name, "data": data})["path"])
+
+    def stop(self) -> None:
+        self.close()
+
+
+def _text(data: str) -> str:
+    return base64.b64decode(data).decode("utf-8", "replace")
+
+
+class _Remote(io.RawIOBase):
+    """A file in the container, read in pieces as they are asked for."""
+
+    def __init__(self, system: ContainerSystem, path: str, first: bytes, size: int) -> None:
+        super().__init__()
+        self._system, self._path, self._size = system, path, size
+        self._pieces = {0: first}
+        self._at = 0
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._at = offset + {0: 0, 1: self._at, 2: self._size}[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        if size < 0:
+            size = self._size - self._at
+        found = b""
+        while size > 0 and self._at < self._size:
+            start = self._at - self._at % _PIECE
+            piece = self._pieces.get(start)
+            if piece is None:
+                reply = self._system._ask({"op": "read", "path": self._path, "offset": start, "size": _PIECE})  # noqa: SLF001
+                piece = self._pieces[start] = base64.b64decode(reply["data"])
+            part = piece[self._at - start : self._at - start + size]
+            if not part:
+                break
+            found += part
+            self._at += len(part)
+            size -= len(part)
+        return found

@@ -1,0 +1,39 @@
+"""From a wish and a machine to a way that works, each decision with the row of compat/ it rests on. Pure."""
+
+from tfdoctor.plan.models import (
+    Base,
+    Card,
+    Caveat,
+    Conflict,
+    Host,
+    Method,
+    Option,
+    Part,
+    Reason,
+    Recipe,
+    Recommendation,
+    Rejected,
+    Request,
+    Suggestion,
+)
+from tfdoctor.plan.predicted import predicted_facts
+from tfdoctor.plan.recommend import recommend
+
+__all__ = [
+    "Base",
+    "Card",
+    "Caveat",
+    "Conflict",
+    "Host",
+    "Method",
+    "Option",
+    "Part",
+    "Reason",
+    "Recipe",
+    "Recommendation",
+    "Rejected",
+    "Request",
+    "Suggestion",
+    "predicted_facts",
+    "recommend",
+]

@@ -1,0 +1,83 @@
+"""What a plan has to know of a machine, from its facts. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor import versions
+from tfdoctor.facts import Known, SmiFacts, Unknown, value_of
+from tfdoctor.facts_containers import DockerEngine
+from tfdoctor.plan.models import Card, Host
+
+if TYPE_CHECKING:
+    from tfdoctor.compat import Compat
+    from tfdoctor.facts import Facts
+
+__all__ = ["host_of"]
+
+
+def host_of(facts: Facts, compat: Compat) -> Host:
+    """The cards, the driver and the system of an examined machine; what could not be seen stays unknown."""
+    python = value_of(facts.python)
+    machine = facts.machine
+    return Host(
+        cards=_cards(facts, compat),
+        driver=_driver(facts),
+        system=machine.system,
+        machine=machine.machine,
+        glibc=python.glibc if python is not None else None,
+        python=versions.major_minor(python.version) if python is not None else None,
+        cpu_flags=machine.cpu_flags,
+        wsl=bool(machine.wsl),
+        engine=_engine(facts),
+    )
+
+
+def _cards(facts: Facts, compat: Compat) -> tuple[Card, ...]:
+    """Those that the driver shows, hidden ones too; else those on the PCI bus that the table knows."""
+    for fact in (facts.driver.cuda_unhidden, facts.driver.cuda):
+        answer = value_of(fact) if fact is not None else None
+        if answer is not None and answer.devices:
+            return tuple(
+                Card(device.name or f"GPU {device.ordinal}", device.compute_capability)
+                for device in answer.devices
+                if device.compute_capability
+            )
+    cards = []
+    for pci in value_of(facts.driver.pci) or ():
+        gpu = compat.gpu_by_pci_id(pci.device_id) if pci.device_id else None
+        if gpu is not None:
+            cards.append(Card(gpu.name, gpu.capability))
+    if cards:
+        return tuple(cards)
+    smi = value_of(facts.driver.smi)
+    if isinstance(smi, SmiFacts):
+        for shown in smi.gpus:
+            match = compat.gpus_named(shown.name) if shown.name else None
+            if match is not None and not match.ambiguous:
+                cards.append(Card(shown.name or "", match.capabilities[0]))
+    return tuple(cards)
+
+
+def _driver(facts: Facts) -> str | None:
+    driver = facts.driver
+    module, nvml, smi = value_of(driver.kernel_module), value_of(driver.nvml), value_of(driver.smi)
+    seen = (
+        module.version if module is not None else None,
+        nvml.driver_version if nvml is not None else None,
+        smi.driver_version if isinstance(smi, SmiFacts) else None,
+    )
+    return next((text for text in seen if text and versions.is_version(text)), None)
+
+
+def _engine(facts: Facts) -> bool | None:
+    """Whether a container engine answers; None where that is not known."""
+    seen = value_of(facts.containers)
+    if seen is None:
+        return None
+    docker = seen.docker
+    if isinstance(docker, Known) and isinstance(docker.value, DockerEngine):
+        return True
+    if seen.tool("podman") is not None:
+        return True
+    return None if isinstance(seen.docker, Unknown) else False

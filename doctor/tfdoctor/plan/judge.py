@@ -1,0 +1,299 @@
+"""What speaks against serving a machine with a release: pure judgement, each reason with its row of compat/."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor import versions
+from tfdoctor.findings import Cause
+from tfdoctor.plan.models import Caveat, Reason
+from tfdoctor.predict import DEFAULT_FLOOR
+from tfdoctor.rules._driver import last_branch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tfdoctor.compat import Compat, Release
+    from tfdoctor.compat.images import NgcImage
+    from tfdoctor.plan.models import Card, Host
+
+__all__ = ["Judgement", "of_cards", "of_driver", "of_machine", "of_ngc"]
+
+
+class Judgement:
+    """Reasons and caveats, gathered; a cause said once of a card is not said again."""
+
+    def __init__(self) -> None:
+        self.reasons: list[Reason] = []
+        self.caveats: list[Caveat] = []
+
+    def refuse(self, cause: Cause, text: str, source: str) -> None:
+        self.reasons.append(Reason(cause, text, source))
+
+    def warn(self, cause: Cause, text: str, source: str, *, serious: bool = True) -> None:
+        self.caveats.append(Caveat(cause, text, source, serious))
+
+
+def row(release: Release) -> str:
+    """How a release's row is named in reasons."""
+    return f"tensorflow.json: {release.package} {release.version}"
+
+
+def floor_of(release: Release) -> str:
+    """The compute capability below which this release ignores a card."""
+    if release.registration_floor is None and release.linkage == "needed" and release.cubin:
+        return min(release.cubin, key=versions.parse_capability)
+    return release.registration_floor or DEFAULT_FLOOR
+
+
+# ---------------------------------------------------------------- the machine
+
+
+def of_machine(found: Judgement, release: Release, host: Host, *, container: bool) -> None:
+    """The operating system, the processor and, for an environment on it, glibc."""
+    name = f"TensorFlow {release.version}"
+    if host.system == "Darwin":
+        found.refuse(Cause.NO_DRIVER, "there is no CUDA on macOS", "cuda.toml: [[family]]")
+        return
+    if host.system == "Windows" and not container:
+        found.refuse(
+            Cause.WINDOWS_NATIVE_UNSUPPORTED,
+            f"{name} has no Windows wheel with GPU code"
+            if not release.windows_gpu
+            else f"{name} on native Windows needs CUDA and cuDNN installed by hand; use WSL2",
+            "problems.toml: windows-without-gpu",
+        )
+    if host.machine not in ("x86_64", "AMD64", "amd64"):
+        found.refuse(
+            Cause.CPU_ONLY_BUILD,
+            f"the {host.machine} wheels of TensorFlow have no GPU code",
+            row(release),
+        )
+    if (
+        not container
+        and host.glibc is not None
+        and release.glibc is not None
+        and not versions.at_least(host.glibc, release.glibc)
+    ):
+        found.refuse(
+            Cause.GLIBC_TOO_OLD, f"{name} needs glibc {release.glibc}; here is {host.glibc}", row(release)
+        )
+    lacking = [
+        flag for flag in release.cpu_instructions or () if host.cpu_flags and flag not in host.cpu_flags
+    ]
+    if lacking:
+        found.refuse(
+            Cause.ILLEGAL_INSTRUCTION_AVX,
+            f"{name} needs a processor with {', '.join(flag.upper() for flag in lacking)}",
+            row(release),
+        )
+
+
+# ---------------------------------------------------------------- cards
+
+
+def of_cards(
+    found: Judgement, compat: Compat, release: Release, host: Host, cuda: str, cudnn: str | None
+) -> None:
+    """Machine code and PTX of the wheel, and what its CUDA libraries and its cuDNN have."""
+    for card in _different(host.cards):
+        before = len(found.reasons)
+        _code(found, compat, release, card)
+        if len(found.reasons) == before:
+            _libraries(found, compat, card, cuda)
+        if len(found.reasons) == before and cudnn is not None:
+            _cudnn(found, compat, card, cudnn)
+
+
+def _different(cards: tuple[Card, ...]) -> Iterator[Card]:
+    seen: set[str] = set()
+    for card in cards:
+        if card.capability not in seen:
+            seen.add(card.capability)
+            yield card
+
+
+def _label(card: Card) -> str:
+    return (
+        f"{card.name} (compute capability {card.capability})" if "capability" not in card.name else card.name
+    )
+
+
+def _code(found: Judgement, compat: Compat, release: Release, card: Card) -> None:
+    name, capability = f"TensorFlow {release.version}", card.capability
+    floor = floor_of(release)
+    if not versions.at_least(capability, floor):
+        found.refuse(
+            Cause.GPU_TOO_OLD,
+            f"{name} ignores cards below compute capability {floor}; {_label(card)} is older",
+            row(release),
+        )
+        return
+    code = compat.code_for(release, capability)
+    problems = [
+        problem
+        for problem in compat.problems_of(release.package, release.version, capability=capability, area="gpu")
+        if set(problem.when) <= {"capability"}
+    ]
+    bad = next((problem for problem in problems if problem.severity == "error"), None)
+    if bad is not None:
+        found.refuse(
+            Cause(bad.cause), f"{_label(card)}: {bad.title}. {bad.remedy}", f"problems.toml: {bad.id}"
+        )
+        return
+    newest = max(release.cubin, key=versions.parse_capability, default=None)
+    if code == "none":
+        older = newest is not None and not versions.at_least(capability, newest)
+        inside = f" (it has {', '.join(release.cubin)})" if release.cubin else ""
+        found.refuse(
+            Cause.GPU_TOO_OLD if older else Cause.GPU_TOO_NEW,
+            f"{name} has no code for {_label(card)}{inside}",
+            row(release),
+        )
+    elif code == "arch-specific":
+        found.refuse(
+            Cause.GPU_TOO_NEW,
+            f"{name} has PTX for {', '.join(release.ptx_arch_specific)} alone, which {_label(card)} cannot "
+            "compile: operations fail with CUDA_ERROR_INVALID_PTX",
+            row(release),
+        )
+    elif code == "jit":
+        found.warn(
+            Cause.GPU_TOO_NEW,
+            f"{name} has no machine code for {_label(card)}: the driver compiles its PTX at first use, which "
+            "can take half an hour; keep ~/.nv/ComputeCache",
+            row(release),
+        )
+        for problem in problems:
+            found.warn(
+                Cause(problem.cause), f"{problem.title}. {problem.text}", f"problems.toml: {problem.id}"
+            )
+    elif code == "unknown":
+        found.warn(
+            Cause.INCONCLUSIVE,
+            f"nobody has read which cards {name} has code for",
+            row(release),
+            serious=False,
+        )
+
+
+def _libraries(found: Judgement, compat: Compat, card: Card, cuda: str) -> None:
+    """cuBLAS, cuFFT and the others know the cards that their toolkit could compile for."""
+    series = compat.cuda_series(cuda)
+    if series is None or not series.capabilities:
+        return
+    have = [versions.parse_capability(text) for text in series.capabilities]
+    wanted = versions.parse_capability(card.capability)
+    source = f"cuda.toml: [[series]] {series.version}"
+    if wanted < min(have):
+        found.refuse(
+            Cause.GPU_TOO_OLD,
+            f"the libraries of CUDA {versions.major_minor(cuda)} begin at compute capability "
+            f"{series.capabilities[0]}; {_label(card)} is older",
+            source,
+        )
+    elif wanted[0] > max(have)[0]:
+        found.refuse(
+            Cause.GPU_TOO_NEW,
+            f"the libraries of CUDA {versions.major_minor(cuda)} end at compute capability "
+            f"{series.capabilities[-1]}; {_label(card)} is newer",
+            source,
+        )
+
+
+def _cudnn(found: Judgement, compat: Compat, card: Card, cudnn: str) -> None:
+    support = compat.cudnn_support(cudnn, card.capability)
+    source = f"cudnn.toml: [[range]] {support.range.first}" if support.range is not None else "cudnn.toml"
+    if support.verdict == "dropped":
+        found.refuse(Cause.GPU_TOO_OLD, f"{_label(card)}: {support.explanation}", source)
+    elif support.verdict == "too-new":
+        highest = support.range.highest if support.range is not None else "0.0"
+        if versions.parse_capability(card.capability)[0] > versions.parse_capability(highest)[0]:
+            found.refuse(Cause.GPU_TOO_NEW, f"{_label(card)}: {support.explanation}", source)
+    elif support.verdict == "jit":
+        found.warn(Cause.GPU_TOO_NEW, f"{_label(card)}: {support.explanation}", source, serious=False)
+
+
+def of_ngc(found: Judgement, compat: Compat, image: NgcImage, host: Host) -> None:
+    """The cards and the driver that one of NVIDIA's own images serves; its TensorFlow is NVIDIA's build."""
+    source = f"images.toml: [[ngc]] {image.tag}"
+    for card in _different(host.cards):
+        if image.lowest is not None and not versions.at_least(card.capability, image.lowest):
+            found.refuse(
+                Cause.GPU_TOO_OLD,
+                f"{image.name} begins at compute capability {image.lowest}; {_label(card)} is older",
+                source,
+            )
+        else:
+            _libraries(found, compat, card, image.cuda)
+            if image.cudnn is not None:
+                _cudnn(found, compat, card, image.cudnn)
+    _branch_of_cards(found, compat, image.cuda, host)
+    if host.driver is None or image.driver is None:
+        return
+    if versions.at_least(host.driver, image.driver):
+        return
+    minimum = compat.driver_minimum(image.cuda, "windows" if host.wsl else "linux")
+    if minimum.minimum is not None and versions.at_least(host.driver, minimum.minimum):
+        found.warn(
+            Cause.DRIVER_TOO_OLD,
+            f"{image.name} was made for driver {image.driver}; {host.driver} runs it by minor-version "
+            "compatibility, but for what has to be compiled from PTX",
+            source,
+        )
+    else:
+        found.refuse(
+            Cause.DRIVER_TOO_OLD, f"{image.name} needs driver {image.driver}; here is {host.driver}", source
+        )
+
+
+# ---------------------------------------------------------------- driver
+
+
+def of_driver(found: Judgement, compat: Compat, release: Release, host: Host, cuda: str) -> None:
+    """The driver that CUDA needs, and the one that the cards can have at most."""
+    minimum = compat.driver_minimum(cuda, "windows" if host.wsl else "linux")
+    source = f"cuda.toml: [[family]] {versions.major(cuda)}"
+    if host.driver is not None and minimum.minimum is not None:
+        if not versions.at_least(host.driver, minimum.minimum):
+            found.refuse(
+                Cause.DRIVER_TOO_OLD,
+                f"CUDA {versions.major_minor(cuda)} needs driver {minimum.minimum} or newer; here is "
+                f"{host.driver}",
+                source,
+            )
+            return
+        _jit_driver(found, compat, release, host)
+    _branch_of_cards(found, compat, cuda, host)
+
+
+def _jit_driver(found: Judgement, compat: Compat, release: Release, host: Host) -> None:
+    """PTX of the wheel is compiled by the driver, which has to be as new as the wheel's own toolkit."""
+    if release.cuda is None or host.driver is None:
+        return
+    own = compat.driver_minimum(release.cuda, "windows" if host.wsl else "linux").own
+    if own is None or versions.at_least(host.driver, own):
+        return
+    for card in _different(host.cards):
+        if compat.code_for(release, card.capability) == "jit":
+            found.refuse(
+                Cause.DRIVER_TOO_OLD,
+                f"the kernels of TensorFlow {release.version} have to be compiled for {_label(card)}, which "
+                f"needs driver {own} (CUDA {release.cuda}); here is {host.driver}",
+                f"cuda.toml: [[release]] {release.cuda}",
+            )
+
+
+def _branch_of_cards(found: Judgement, compat: Compat, cuda: str, host: Host) -> None:
+    minimum = compat.driver_minimum(cuda).minimum
+    if minimum is None:
+        return
+    for card in _different(host.cards):
+        branch = last_branch(card.capability)
+        if branch is not None and versions.major(minimum) > versions.major(branch[0]):
+            found.refuse(
+                Cause.GPU_TOO_OLD,
+                f"CUDA {versions.major_minor(cuda)} needs driver {minimum}, and the last driver for "
+                f"{_label(card)} is of branch {branch[0]}",
+                f"cuda.toml: [[family]] {versions.major(cuda)}",
+            )

@@ -1,0 +1,231 @@
+"""What is asked of the planner and what it answers, as frozen dataclasses."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tfdoctor.compat import Release
+    from tfdoctor.compat.wheels import CudaSet, CudaWheel
+    from tfdoctor.findings import Cause
+
+__all__ = [
+    "Base",
+    "Card",
+    "Caveat",
+    "Conflict",
+    "Host",
+    "Method",
+    "Option",
+    "Part",
+    "Reason",
+    "Recipe",
+    "Recommendation",
+    "Rejected",
+    "Request",
+    "Suggestion",
+]
+
+
+class Method(str, enum.Enum):
+    """How TensorFlow is brought to the user."""
+
+    PIP = "pip"
+    """Into a virtual environment."""
+    CONTAINER = "container"
+
+
+class Recipe(str, enum.Enum):
+    """How an environment or image is put together."""
+
+    VENV = "venv"
+    """A virtual environment on this machine, CUDA from NVIDIA's wheels."""
+    PIP_CUDA = "pip-cuda"
+    """A slim Python image, the TensorFlow wheel, CUDA from NVIDIA's wheels."""
+    CUDA_BASE = "cuda-base"
+    """A runtime image of nvidia/cuda with its own cuDNN."""
+    OFFICIAL = "official"
+    """An image of tensorflow/tensorflow, repaired."""
+    NGC = "ngc"
+    """An image of nvcr.io/nvidia/tensorflow."""
+
+    @property
+    def method(self) -> Method:
+        return Method.PIP if self is Recipe.VENV else Method.CONTAINER
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A GPU that has to be served."""
+
+    name: str
+    """As the user or the driver names it; "compute capability 8.6" where only that was given."""
+    capability: str
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What somebody wants. None: anything."""
+
+    tensorflow: str | None = None
+    """A specification as versions.Spec takes it."""
+    python: str | None = None
+    """`"3.11"`."""
+    method: Method | None = None
+    recipe: Recipe | None = None
+    base: str | None = None
+    """An image to build on instead of the recipe's own."""
+    requirements: tuple[str, ...] = ()
+    """What has to be installed besides TensorFlow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The machine it is for; None and empty: not known, and nothing is concluded from it."""
+
+    cards: tuple[Card, ...] = ()
+    driver: str | None = None
+    system: str = "Linux"
+    machine: str = "x86_64"
+    glibc: str | None = None
+    python: str | None = None
+    """The Python that was examined, `"3.11"`."""
+    cpu_flags: frozenset[str] = frozenset()
+    wsl: bool = False
+    engine: bool | None = None
+    """Whether a container engine was seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why something is out of the question."""
+
+    cause: Cause
+    text: str
+    source: str
+    """The row of compat/ it rests on: `"tensorflow.json: 2.15.1"`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caveat:
+    """What to know of something that works."""
+
+    cause: Cause
+    text: str
+    source: str
+    serious: bool = True
+    """False: worth knowing, and no ground for preferring another option."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of an image or environment and what it costs."""
+
+    name: str
+    bytes: int | None
+    """Unpacked; None: not known."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The image that a recipe starts from."""
+
+    image: str
+    system: str
+    """`"debian 12"`, `"ubuntu 20.04"`; empty: not known."""
+    python: str | None
+    """The command of the Python in it that is used: `"python3"`; None: it has to be installed."""
+    install: tuple[str, ...] = ()
+    """Packages of the system that bring the Python where the image has none."""
+    digest: str | None = None
+
+    @property
+    def reference(self) -> str:
+        """What FROM is given."""
+        return f"{self.image}@{self.digest}" if self.digest and "@" not in self.image else self.image
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One way that works, as far as is known."""
+
+    recipe: Recipe
+    release: Release
+    tensorflow: str
+    """What its `tf.__version__` says."""
+    python: str
+    cuda: str
+    """Of the libraries that it brings."""
+    cudnn: str | None
+    base: Base | None
+    cuda_set: CudaSet | None
+    """NVIDIA's wheels; None where the base has the libraries."""
+    wheels: tuple[CudaWheel, ...]
+    """NVIDIA's wheels that are installed: all of `cuda_set`, or those that its base lacks."""
+    parts: tuple[Part, ...]
+    commands: tuple[str, ...]
+    reasons: tuple[str, ...]
+    caveats: tuple[Caveat, ...]
+
+    @property
+    def method(self) -> Method:
+        return self.recipe.method
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """What is installed by name: TensorFlow, and NVIDIA's wheels."""
+        return (f"{self.release.package}=={self.release.version}", *(wheel.pin for wheel in self.wheels))
+
+    @property
+    def size(self) -> int | None:
+        """Bytes it takes; None where a part is not known."""
+        total = 0
+        for part in self.parts:
+            if part.bytes is None:
+                return None
+            total += part.bytes
+        return total
+
+    @property
+    def serious(self) -> int:
+        """How many caveats speak against it."""
+        return sum(caveat.serious for caveat in self.caveats)
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """One way that does not work, and why."""
+
+    recipe: Recipe
+    tensorflow: str
+    reasons: tuple[Reason, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """The nearest request that would work."""
+
+    text: str
+    option: Option
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Nothing fulfils the request."""
+
+    reasons: tuple[Reason, ...]
+    nearest: tuple[Suggestion, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """The planner's answer: options, best first, or a conflict; never both, never neither."""
+
+    request: Request
+    host: Host
+    options: tuple[Option, ...]
+    rejected: tuple[Rejected, ...]
+    conflict: Conflict | None

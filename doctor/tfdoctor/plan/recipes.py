@@ -1,0 +1,513 @@
+"""Each recipe's way to a release: an option, or why it is none. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor import versions
+from tfdoctor.compat import split_soname
+from tfdoctor.compat.locks import lock_path
+from tfdoctor.compat.wheels import cuda_set
+from tfdoctor.findings import Cause
+from tfdoctor.plan import judge
+from tfdoctor.plan.judge import Judgement
+from tfdoctor.plan.models import Base, Option, Part, Recipe, Rejected
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tfdoctor.compat import Compat, Release
+    from tfdoctor.compat.images import ImageTag
+    from tfdoctor.compat.pythons import PythonBuild
+    from tfdoctor.compat.wheels import CudaSet, CudaWheel
+    from tfdoctor.plan.models import Host, Reason, Request
+
+    Way = Callable[[Compat, Release, Request, Host], "Option | Rejected"]
+
+__all__ = ["RECIPES", "build_command", "tries"]
+
+PYTHON2 = "2.7"
+
+
+def tries(
+    compat: Compat, release: Release, request: Request, host: Host, recipe: Recipe
+) -> Option | Rejected:
+    """What this recipe makes of a release for this request and machine."""
+    return RECIPES[recipe](compat, release, request, host)
+
+
+def build_command(release: Release, python: str, recipe: Recipe, request: Request) -> str:
+    """The command that builds the option."""
+    words = ["tfdoctor build --tf", release.version]
+    if request.python is not None:
+        words += ["--python", python]
+    words += ["--recipe", recipe.value]
+    return " ".join(words)
+
+
+def _rejected(recipe: Recipe, release: Release, reasons: list[Reason]) -> Rejected:
+    return Rejected(recipe, release.version, tuple(reasons))
+
+
+def _no_wheel(found: Judgement, release: Release, python: str | None) -> None:
+    have = ", ".join(release.linux_pythons) or "none"
+    asked = f"Python {python}" if python is not None else "any Python that is to be had"
+    found.refuse(
+        Cause.NO_MATCHING_WHEEL,
+        f"TensorFlow {release.version} has no wheel for {asked} (it has them for {have})",
+        judge.row(release),
+    )
+
+
+def _newest_python(release: Release, usable: Callable[[str], bool]) -> str | None:
+    return next((python for python in reversed(release.linux_pythons) if usable(python)), None)
+
+
+def _tensorflow_part(release: Release, python: str) -> Part:
+    return Part(
+        f"TensorFlow {release.version} and what it needs",
+        release.unpacked,
+        f"the wheel for Python {python} and its dependencies, pinned by hash",
+    )
+
+
+def _cuda_parts(compat: Compat, chosen: CudaSet) -> list[Part]:
+    return [Part(wheel.pin, wheel.unpacked, _what_for(compat, wheel)) for wheel in chosen.wheels]
+
+
+def _from_the_index(chosen: CudaSet) -> str:
+    return (
+        f"everything is on the package index: NVIDIA's wheels of CUDA {chosen.cuda} with cuDNN {chosen.cudnn}"
+    )
+
+
+def _what_for(compat: Compat, wheel: CudaWheel) -> str:
+    """The libraries of a wheel that have a name in libraries.toml."""
+    families = [compat.library(library.soname) for library in wheel.libraries if library.soname]
+    titles = dict.fromkeys(family.title for family in families if family is not None)
+    if titles:
+        return ", ".join(titles)
+    return "ptxas and libdevice, with which XLA compiles" if "nvcc" in wheel.name else "needed by the others"
+
+
+# ---------------------------------------------------------------- CUDA from wheels
+
+
+def _wheels(found: Judgement, compat: Compat, release: Release, host: Host) -> CudaSet | None:
+    """NVIDIA's wheels for a release, judged for the machine's cards and driver."""
+    chosen = cuda_set(release.version)
+    if chosen is None:
+        needs = ", ".join(name for name in release.required_libraries if not _in_wheels(compat, name))
+        found.refuse(
+            Cause.LIBS_NOT_INSTALLED,
+            f"TensorFlow {release.version} opens {needs or 'libraries'} of CUDA "
+            f"{release.cuda or 'unknown'}, which no wheel of NVIDIA's has",
+            judge.row(release),
+        )
+        return None
+    judge.of_cards(found, compat, release, host, chosen.cuda, chosen.cudnn)
+    judge.of_driver(found, compat, release, host, chosen.cuda)
+    return chosen
+
+
+def _in_wheels(compat: Compat, soname: str) -> bool:
+    """Whether NVIDIA's wheels of some CUDA major have a library of just this soname."""
+    parts, family = split_soname(soname), compat.library(soname)
+    if parts is None or family is None:
+        return False
+    if parts[0] == "cudnn":
+        return parts[1] in ("8", "9")
+    offered = {11: "11.8", 12: "12.9"}
+    return any(
+        compat.soname_for(parts[0], cuda) == soname
+        for major, cuda in offered.items()
+        if major in family.wheels
+    )
+
+
+def _venv(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
+    found = Judgement()
+    judge.of_machine(found, release, host, container=False)
+    python = request.python or (host.python if host.python in release.linux_pythons else None)
+    if python is None:
+        python = _newest_python(release, lambda one: bool(compat.python_builds(one)))
+    if python is None or python not in release.linux_pythons:
+        _no_wheel(found, release, python)
+    chosen = _wheels(found, compat, release, host)
+    glibc = compat.cudnn_range(chosen.cudnn) if chosen is not None else None
+    if host.glibc and glibc is not None and glibc.glibc and not versions.at_least(host.glibc, glibc.glibc):
+        found.refuse(
+            Cause.GLIBC_TOO_OLD,
+            f"the wheels of cuDNN {chosen.cudnn if chosen else ''} need glibc {glibc.glibc}; here is {host.glibc}",
+            f"cudnn.toml: [[range]] {glibc.first}",
+        )
+    if found.reasons or python is None or chosen is None:
+        return _rejected(Recipe.VENV, release, found.reasons)
+    return Option(
+        recipe=Recipe.VENV,
+        release=release,
+        tensorflow=release.version,
+        python=python,
+        cuda=chosen.cuda,
+        cudnn=chosen.cudnn,
+        base=None,
+        cuda_set=chosen,
+        wheels=chosen.wheels,
+        parts=(_tensorflow_part(release, python), *_cuda_parts(compat, chosen)),
+        commands=_venv_commands(release, python, chosen, host),
+        reasons=(_from_the_index(chosen),),
+        caveats=tuple(found.caveats),
+    )
+
+
+def _venv_commands(release: Release, python: str, chosen: CudaSet, host: Host) -> tuple[str, ...]:
+    words = " ".join(chosen.pins)
+    folder = "tensorflow-env"
+    make = f"python{python} -m venv {folder}"
+    if host.python != python:
+        make = f"uv venv --seed --python {python} {folder}"
+    return (
+        make,
+        f"{folder}/bin/pip install '{release.package}=={release.version}' {words}",
+        f"tfdoctor check --python {folder}/bin/python",
+    )
+
+
+def _pip_cuda(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
+    found = Judgement()
+    judge.of_machine(found, release, host, container=True)
+    python = request.python or _newest_python(
+        release,
+        lambda one: (
+            (request.base is not None or compat.images.of_python(one) is not None) and _locked(release, one)
+        ),
+    )
+    if python is None or python not in release.linux_pythons:
+        _no_wheel(found, release, python)
+    elif not _locked(release, python):
+        _no_lock(found, release, python)
+    chosen = _wheels(found, compat, release, host)
+    image = compat.images.of_python(python) if python is not None else None
+    if python is not None and image is None and request.base is None:
+        found.refuse(
+            Cause.NO_MATCHING_WHEEL, f"there is no slim image of Python {python}", "images.toml: [[python]]"
+        )
+    if found.reasons or python is None or chosen is None:
+        return _rejected(Recipe.PIP_CUDA, release, found.reasons)
+    if request.base is not None:
+        base = Base(request.base, "", None)
+    else:
+        assert image is not None  # noqa: S101 - else there is a reason above
+        base = Base(image.name, image.system, "python3", digest=image.digest)
+    return Option(
+        recipe=Recipe.PIP_CUDA,
+        release=release,
+        tensorflow=release.version,
+        python=python,
+        cuda=chosen.cuda,
+        cudnn=chosen.cudnn,
+        base=base,
+        cuda_set=chosen,
+        wheels=chosen.wheels,
+        parts=(
+            Part(base.image, None if request.base else 130_000_000, "the system and Python"),
+            _tensorflow_part(release, python),
+            *_cuda_parts(compat, chosen),
+        ),
+        commands=(build_command(release, python, Recipe.PIP_CUDA, request),),
+        reasons=(
+            _from_the_index(chosen),
+            f"Python {python}: "
+            + ("as asked" if request.python else f"the newest that {release.version} has a wheel for"),
+        ),
+        caveats=tuple(found.caveats),
+    )
+
+
+def _locked(release: Release, python: str) -> bool:
+    return lock_path(release.package, release.version, python).is_file()
+
+
+def _no_lock(found: Judgement, release: Release, python: str) -> None:
+    found.refuse(
+        Cause.NO_MATCHING_WHEEL,
+        f"nobody has pinned and tried TensorFlow {release.version} on Python {python}",
+        f"locks: {release.package}-{release.version}",
+    )
+
+
+# ---------------------------------------------------------------- nvidia/cuda
+
+
+def _cuda_base(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
+    found = Judgement()
+    judge.of_machine(found, release, host, container=True)
+    tags = _fitting_tags(compat, release)
+    if not tags:
+        _no_tag(found, compat, release)
+    options: list[Option] = []
+    first: list[Reason] = []
+    for tag in tags if not found.reasons else ():
+        tried = Judgement()
+        option = _on_tag(tried, compat, release, request, host, tag)
+        if option is not None:
+            options.append(option)
+            if not option.serious:
+                break
+        first = first or tried.reasons
+    if options:
+        return min(options, key=lambda option: option.serious)
+    return _rejected(Recipe.CUDA_BASE, release, found.reasons or first)
+
+
+def _no_tag(found: Judgement, compat: Compat, release: Release) -> None:
+    gone = compat.images.deleted(versions.major_minor(release.cuda)) if release.cuda else None
+    said = gone.note if gone is not None else "None of those that are left has its libraries."
+    found.refuse(
+        Cause.LIBS_NOT_INSTALLED,
+        f"no image of nvidia/cuda has the libraries of CUDA {release.cuda} with cuDNN {release.cudnn}: {said}",
+        "images.toml: [[deleted]]" if gone is not None else "images.toml: [[cuda]]",
+    )
+
+
+def _fitting_tags(compat: Compat, release: Release) -> list[ImageTag]:
+    """Runtime tags with all libraries of a release, the one nearest to its own CUDA first."""
+    if release.cuda is None or release.cudnn is None:
+        return []
+    stems = [split_soname(name) for name in release.required_libraries]
+    wanted = {
+        parts[0]: name
+        for parts, name in zip(stems, release.required_libraries, strict=True)
+        if parts is not None and parts[0] != "cudnn"
+    }
+    cudnn = next((parts[1] for parts in stems if parts is not None and parts[0] == "cudnn"), None)
+    if cudnn is None:
+        return []
+    found = []
+    for tag in compat.image_tags(str(versions.major(release.cuda)), int(cudnn.split(".")[0]), "runtime"):
+        if tag.cudnn is None or not versions.at_least(tag.cudnn, release.cudnn):
+            continue
+        if all(compat.soname_for(stem, tag.cuda) == name for stem, name in wanted.items()):
+            found.append(tag)
+    own = versions.numbers(release.cuda)[:2]
+
+    def distance(tag: ImageTag) -> tuple[object, ...]:
+        have = versions.numbers(tag.cuda)
+        older = have[:2] < own
+        near = _descending(have[:2]) if older else have[:2]
+        return older, near, _descending(have), _descending(versions.numbers(tag.system))
+
+    return sorted(found, key=distance)
+
+
+def _descending(numbers: tuple[int, ...]) -> tuple[int, ...]:
+    """As a key that sorts the largest first."""
+    return tuple(-number for number in numbers)
+
+
+def _on_tag(
+    found: Judgement, compat: Compat, release: Release, request: Request, host: Host, tag: ImageTag
+) -> Option | None:
+    offers = {build.python: build for build in _system_pythons(compat, tag.system)}
+    python = request.python or _newest_python(release, lambda one: one in offers and _locked(release, one))
+    if python is None or python not in release.linux_pythons:
+        _no_wheel(found, release, python)
+    elif python not in offers and request.base is None:
+        found.refuse(
+            Cause.NO_MATCHING_WHEEL,
+            f"Ubuntu {tag.system} of {tag.name} has no Python {python} (it has {', '.join(offers) or 'none'})",
+            f"pythons.toml: [[system]] {tag.system}",
+        )
+    elif not _locked(release, python):
+        _no_lock(found, release, python)
+    system = compat.pythons.system(tag.system)
+    if (
+        system is not None
+        and release.glibc is not None
+        and not versions.at_least(system.glibc, release.glibc)
+    ):
+        found.refuse(
+            Cause.GLIBC_TOO_OLD,
+            f"TensorFlow {release.version} needs glibc {release.glibc}; Ubuntu {tag.system} has {system.glibc}",
+            judge.row(release),
+        )
+    judge.of_cards(found, compat, release, host, tag.cuda, tag.cudnn)
+    judge.of_driver(found, compat, release, host, tag.cuda)
+    if release.cuda is not None and not versions.at_least(tag.cuda, versions.major_minor(release.cuda)):
+        found.warn(
+            Cause.LIBS_WRONG_VERSION,
+            f"TensorFlow {release.version} was built with CUDA {release.cuda}; the newest image with its cuDNN has "
+            f"{tag.cuda}: the sonames are the same, and nobody promises the rest",
+            judge.row(release),
+        )
+    if found.reasons or python is None:
+        return None
+    if request.base is not None:
+        base = Base(request.base, "", None)
+    else:
+        base = Base(tag.name, f"ubuntu {tag.system}", None, (f"python{python}", f"python{python}-venv"))
+    chosen = cuda_set(release.version)
+    wheels = chosen.wheels if chosen is not None else ()
+    nvcc = tuple(wheel for wheel in wheels if wheel.name.startswith("nvidia-cuda-nvcc"))
+    return Option(
+        recipe=Recipe.CUDA_BASE,
+        release=release,
+        tensorflow=release.version,
+        python=python,
+        cuda=tag.cuda,
+        cudnn=tag.cudnn,
+        base=base,
+        cuda_set=None,
+        wheels=nvcc,
+        parts=(
+            Part(base.image, None, "the system, CUDA's runtime libraries and cuDNN"),
+            _tensorflow_part(release, python),
+        ),
+        commands=(build_command(release, python, Recipe.CUDA_BASE, request),),
+        reasons=(
+            f"{tag.name} is known to exist and has every library that TensorFlow {release.version} opens",
+        ),
+        caveats=tuple(found.caveats),
+    )
+
+
+def _system_pythons(compat: Compat, system: str) -> list[PythonBuild]:
+    row = compat.pythons.system(system)
+    if row is None:
+        return []
+    return [
+        build
+        for python in (row.default, *row.others)
+        for build in compat.python_builds(python, system=system)
+        if build.package is not None and not build.prerelease
+    ]
+
+
+# ---------------------------------------------------------------- tensorflow/tensorflow
+
+
+def _official(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
+    found = Judgement()
+    judge.of_machine(found, release, host, container=True)
+    image = compat.official_image(release.version)
+    if image is None:
+        found.refuse(
+            Cause.INCONCLUSIVE,
+            f"no image of tensorflow/tensorflow is known for {release.version}",
+            "images.toml: [[official]]",
+        )
+        return _rejected(Recipe.OFFICIAL, release, found.reasons)
+    source = f"images.toml: [[official]] {image.recipe.versions}"
+    if not image.recipe.works:
+        cause = Cause.CUDNN_VERSION_MISMATCH if "cudnn" in image.recipe.why else Cause.LIBS_WRONG_VERSION
+        found.refuse(cause, f"{image.names[0]} does not work: {image.recipe.why}", source)
+    python, name = image.recipe.python, image.names[0]
+    if request.python == PYTHON2 and len(image.names) > 1:
+        python, name = PYTHON2, image.names[1]
+    if request.python not in (None, python) and request.base is None:
+        found.refuse(Cause.NO_MATCHING_WHEEL, f"{name} has Python {python}, and not {request.python}", source)
+    python = request.python or python
+    if python not in release.linux_pythons:
+        _no_wheel(found, release, python)
+    elif not _locked(release, python):
+        _no_lock(found, release, python)
+    judge.of_cards(found, compat, release, host, image.recipe.cuda, image.recipe.cudnn)
+    judge.of_driver(found, compat, release, host, image.recipe.cuda)
+    if found.reasons:
+        return _rejected(Recipe.OFFICIAL, release, found.reasons)
+    command = "python2" if python == PYTHON2 else "python3"
+    base = Base(
+        request.base or name, f"ubuntu {image.recipe.system}" if request.base is None else "", command
+    )
+    how = "as its recipe says" if image.recipe.evidence == "documented" else "as far as others' files tell"
+    return Option(
+        recipe=Recipe.OFFICIAL,
+        release=release,
+        tensorflow=release.version,
+        python=python,
+        cuda=image.recipe.cuda,
+        cudnn=image.recipe.cudnn,
+        base=base,
+        cuda_set=None,
+        wheels=(),
+        parts=(
+            Part(
+                base.image, None, f"TensorFlow's own image: Python {python}, CUDA {image.recipe.cuda}, {how}"
+            ),
+            Part(
+                "pinned Python packages",
+                None,
+                "what TensorFlow was released with, so that nothing newer breaks it",
+            ),
+        ),
+        commands=(build_command(release, python, Recipe.OFFICIAL, request),),
+        reasons=(
+            f"{name} has CUDA {image.recipe.cuda} and is the one place left that does"
+            if versions.numbers(image.recipe.cuda) < (11,)
+            else f"{name} has CUDA {image.recipe.cuda}, {how}",
+        ),
+        caveats=tuple(found.caveats),
+    )
+
+
+# ---------------------------------------------------------------- NGC
+
+
+def _ngc(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
+    found = Judgement()
+    judge.of_machine(found, release, host, container=True)
+    images = [image for image in compat.ngc_images() if image.tensorflow == release.version]
+    if not images:
+        found.refuse(
+            Cause.INCONCLUSIVE,
+            f"no image of nvcr.io/nvidia/tensorflow is known to have TensorFlow {release.version}",
+            "images.toml: [[ngc]]",
+        )
+        return _rejected(Recipe.NGC, release, found.reasons)
+    first: list[Reason] = []
+    for image in images:
+        tried = Judgement()
+        judge.of_machine(tried, release, host, container=True)
+        judge.of_ngc(tried, compat, image, host)
+        if image.python is None or request.python not in (None, image.python):
+            tried.refuse(
+                Cause.NO_MATCHING_WHEEL,
+                f"{image.name} has Python {image.python or 'of an unknown version'}, and not {request.python}"
+                if request.python
+                else f"which Python {image.name} has is not known",
+                f"images.toml: [[ngc]] {image.tag}",
+            )
+        if tried.reasons or image.python is None:
+            first = first or tried.reasons
+            continue
+        if image.driver is not None and host.driver is None:
+            text = f"{image.name} was made for driver {image.driver} and newer"
+            tried.warn(Cause.DRIVER_TOO_OLD, text, f"images.toml: [[ngc]] {image.tag}", serious=False)
+        return Option(
+            recipe=Recipe.NGC,
+            release=release,
+            tensorflow=release.version,
+            python=image.python,
+            cuda=image.cuda,
+            cudnn=image.cudnn,
+            base=Base(
+                request.base or image.name, f"ubuntu {image.system}" if image.system else "", "python3"
+            ),
+            cuda_set=None,
+            wheels=(),
+            parts=(Part(image.name, None, "NVIDIA's own image and build of TensorFlow"),),
+            commands=(build_command(release, image.python, Recipe.NGC, request),),
+            reasons=(image.note or f"{image.name} is NVIDIA's own build for CUDA {image.cuda}",),
+            caveats=tuple(tried.caveats),
+        )
+    return _rejected(Recipe.NGC, release, first)
+
+
+RECIPES: dict[Recipe, Way] = {
+    Recipe.PIP_CUDA: _pip_cuda,
+    Recipe.OFFICIAL: _official,
+    Recipe.CUDA_BASE: _cuda_base,
+    Recipe.NGC: _ngc,
+    Recipe.VENV: _venv,
+}
+"""Containers in the order in which they are preferred where nothing else tells them apart."""

@@ -1,0 +1,227 @@
+"""From a request and a machine to ranked options, or to a conflict with reasons and the nearest way out. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tfdoctor import versions
+from tfdoctor.findings import Cause
+from tfdoctor.plan.judge import row
+from tfdoctor.plan.models import (
+    Caveat,
+    Conflict,
+    Method,
+    Option,
+    Reason,
+    Recipe,
+    Recommendation,
+    Rejected,
+    Suggestion,
+)
+from tfdoctor.plan.recipes import RECIPES, tries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tfdoctor.compat import Compat, Release
+    from tfdoctor.plan.models import Host, Request
+
+__all__ = ["MOST_OPTIONS", "recommend"]
+
+MOST_OPTIONS = 6
+"""Options that are shown: of each way the best."""
+_CONSIDERED = 400
+"""Releases that are looked at for one request; there are fewer."""
+
+
+def recommend(compat: Compat, request: Request, host: Host) -> Recommendation:
+    """Options, best first, or a conflict.
+
+    Raises UnknownReleaseError where the specification fits no release, versions.VersionSyntaxError where it is none.
+    """
+    options, rejected = _search(compat, request, host)
+    if options:
+        return Recommendation(request, host, tuple(options), tuple(rejected), None)
+    reasons = _together(rejected)
+    if not reasons:
+        reasons = [
+            Reason(
+                Cause.CPU_ONLY_BUILD,
+                f"no release that fits {request.tensorflow or 'the request'} has GPU code for Linux",
+                "tensorflow.json",
+            )
+        ]
+    return Recommendation(
+        request, host, (), tuple(rejected), Conflict(tuple(reasons), _nearest(compat, request, host))
+    )
+
+
+def _search(compat: Compat, request: Request, host: Host) -> tuple[list[Option], list[Rejected]]:
+    """The best option of each recipe, ranked, and what was turned down on the way to it."""
+    releases = list(_releases(compat, request))
+    best: dict[Recipe, Option] = {}
+    rejected: list[Rejected] = []
+    for recipe in _recipes(request):
+        turned_down: list[Rejected] = []
+        for release in releases:
+            answer = tries(compat, release, request, host, recipe)
+            if isinstance(answer, Rejected):
+                turned_down.append(answer)
+                continue
+            option = _with_release_caveats(answer)
+            known = best.get(recipe)
+            if known is None or option.serious < known.serious:
+                best[recipe] = option
+            if not best[recipe].serious:
+                break
+        rejected += turned_down if recipe not in best else _above(turned_down, best[recipe])
+    order = versions.sort_key
+    newest_first = sorted({option.tensorflow for option in best.values()}, key=order, reverse=True)
+    options = sorted(best.values(), key=lambda option: _rank(request, host, option, newest_first))
+    return options[:MOST_OPTIONS], rejected
+
+
+def _above(rejected: Sequence[Rejected], option: Option) -> list[Rejected]:
+    """Those newer than what was taken: why not the newest?"""
+    return [one for one in rejected if versions.sort_key(one.tensorflow) > versions.sort_key(option.tensorflow)]
+
+
+def _recipes(request: Request) -> tuple[Recipe, ...]:
+    if request.recipe is not None:
+        return (request.recipe,)
+    if request.base is not None:
+        return (Recipe.PIP_CUDA, Recipe.OFFICIAL)
+    return tuple(recipe for recipe in RECIPES if request.method in (None, recipe.method))
+
+
+def _releases(compat: Compat, request: Request) -> Iterator[Release]:
+    """Releases with GPU code that the request means, newest first, one row per version."""
+    if request.tensorflow is None:
+        rows: Sequence[Release] = [
+            r for r in reversed(compat.releases) if not r.is_prerelease and not r.yanked
+        ]
+    else:
+        rows = compat.select(request.tensorflow)
+    seen: set[str] = set()
+    count = 0
+    for release in rows:
+        if not release.gpu or release.version in seen or count >= _CONSIDERED:
+            continue
+        seen.add(release.version)
+        count += 1
+        yield release
+
+
+def _with_release_caveats(option: Option) -> Option:
+    release = option.release
+    more: list[Caveat] = []
+    if release.is_prerelease:
+        more.append(Caveat(Cause.INCONCLUSIVE, f"{release.version} is not a final release", row(release)))
+    if release.yanked:
+        more.append(Caveat(Cause.INCONCLUSIVE, f"{release.version} was withdrawn (yanked)", row(release)))
+    return replace(option, caveats=(*option.caveats, *more)) if more else option
+
+
+def _rank(request: Request, host: Host, option: Option, newest_first: Sequence[str]) -> tuple[object, ...]:
+    """Lower is better: fewer serious caveats, then the newer TensorFlow, then known size, then preference.
+
+    Without a wish for a method the container comes first where an engine was seen, else the environment.
+    """
+    wished = Method.CONTAINER if host.engine else Method.PIP
+    return (
+        option.serious,
+        newest_first.index(option.tensorflow),
+        request.method is None and host.engine is not None and option.method is not wished,
+        option.size is None,
+        option.size or 0,
+        list(RECIPES).index(option.recipe),
+    )
+
+
+_FIRST = (Cause.GPU_TOO_NEW, Cause.GPU_TOO_OLD, Cause.DRIVER_TOO_OLD, Cause.NO_MATCHING_WHEEL)
+"""What the user's own machine or wish is the reason of is told before what the world lacks."""
+
+
+def _together(rejected: Sequence[Rejected]) -> list[Reason]:
+    """The reasons of everything that was turned down, each text once, those of the newest release first."""
+    seen: dict[str, Reason] = {}
+    for one in rejected:
+        for reason in one.reasons:
+            seen.setdefault(reason.text, reason)
+    place = {cause: index for index, cause in enumerate(_FIRST)}
+    return sorted(seen.values(), key=lambda reason: place.get(reason.cause, len(_FIRST)))[:12]
+
+
+# ---------------------------------------------------------------- the nearest request that works
+
+
+def _nearest(compat: Compat, request: Request, host: Host) -> tuple[Suggestion, ...]:
+    """One wish given up at a time; the first option of each that works, each way out once."""
+    found: list[Suggestion] = []
+    for text, changed_request, changed_host in _relaxed(compat, request, host):
+        options, _ = _search(compat, changed_request, changed_host)
+        if options and not any(_same(options[0], one.option) for one in found):
+            found.append(Suggestion(text.format(**_words(options[0])), options[0]))
+    return tuple(found[:4])
+
+
+def _same(left: Option, right: Option) -> bool:
+    return (left.recipe, left.tensorflow, left.python) == (right.recipe, right.tensorflow, right.python)
+
+
+def _words(option: Option) -> dict[str, str]:
+    where = option.base.image if option.base is not None else "a virtual environment"
+    return {"tensorflow": option.tensorflow, "python": option.python, "where": where, "cuda": option.cuda}
+
+
+def _relaxed(compat: Compat, request: Request, host: Host) -> Iterator[tuple[str, Request, Host]]:
+    if request.recipe is not None:
+        other = replace(request, recipe=None)
+        yield "another recipe: TensorFlow {tensorflow} with Python {python}, {where}", other, host
+    if request.method is not None:
+        yield (
+            "another method: TensorFlow {tensorflow} with Python {python}, {where}",
+            replace(request, method=None, recipe=None),
+            host,
+        )
+    if request.python is not None:
+        yield (
+            "another Python: TensorFlow {tensorflow} with Python {python}, {where}",
+            replace(request, python=None),
+            host,
+        )
+    for spec in _wider(compat, request):
+        yield (
+            "another TensorFlow: {tensorflow} with Python {python}, {where}",
+            replace(request, tensorflow=spec),
+            host,
+        )
+    if request.tensorflow is not None:
+        yield (
+            "the best TensorFlow for this machine: {tensorflow} with Python {python}, {where}",
+            replace(request, tensorflow=None, python=None),
+            host,
+        )
+    if host.driver is not None:
+        yield (
+            "a newer driver, and then TensorFlow {tensorflow} (CUDA {cuda}) with Python {python}, {where}",
+            request,
+            replace(host, driver=None),
+        )
+    if host.cards:
+        yield (
+            "another card: without these, TensorFlow {tensorflow} with Python {python}, {where}",
+            request,
+            replace(host, cards=()),
+        )
+
+
+def _wider(compat: Compat, request: Request) -> Iterator[str]:
+    """The same minor, then the same major, of the newest release that was asked for."""
+    if request.tensorflow is None:
+        return
+    newest = compat.select(request.tensorflow)[0].version
+    for spec in (versions.major_minor(newest), str(versions.major(newest))):
+        if spec != request.tensorflow:
+            yield f"=={spec}.*"

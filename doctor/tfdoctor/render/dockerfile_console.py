@@ -1,0 +1,146 @@
+"""`build --check` on the terminal and as JSON (docs/schemas/build_check.schema.json)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from tfdoctor.findings import Severity, Status
+from tfdoctor.redact import clean, clean_line
+from tfdoctor.render import terminal
+from tfdoctor.render.console import MARKS, SEVERITY_STATUS, STYLES
+from tfdoctor.render.json import SCHEMA_VERSION, finding_json
+from tfdoctor.render.terminal import hanging
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tfdoctor.containerfile import Judged
+    from tfdoctor.findings import Finding
+
+__all__ = ["judged_json", "print_judged", "render_judged"]
+
+
+def judged_json(judged: Judged) -> dict[str, Any]:
+    """One JSON document; the stages are all of the file, `counts` says which make the image."""
+    chain = {stage.index for stage in judged.file.chain}
+    tensorflow, base = judged.tensorflow, judged.subject.base
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "file": judged.name,
+        "stages": [
+            {
+                "name": stage.name or None,
+                "line": stage.line,
+                "from": stage.written,
+                "image": stage.base,
+                "counts": stage.index in chain,
+            }
+            for stage in judged.file.stages
+        ],
+        "base": {
+            "image": base.reference,
+            "kind": base.kind,
+            "cuda": base.cuda,
+            "cudnn": base.cudnn,
+            "system": base.system,
+            "python": base.python,
+        },
+        "tensorflow": None
+        if tensorflow.state == "none"
+        else {
+            "package": tensorflow.package,
+            "version": tensorflow.release.version if tensorflow.release is not None else None,
+            "requirement": tensorflow.text,
+            "python": tensorflow.python,
+            "line": tensorflow.line,
+        },
+        "verdict": {
+            "gpu_usable": judged.verdict.gpu_usable,
+            "cause": judged.verdict.cause.value if judged.verdict.cause is not None else None,
+            "summary": judged.verdict.summary,
+        },
+        "findings": [finding_json(finding) for finding in judged.findings],
+    }
+
+
+def print_judged(judged: Judged) -> None:
+    """Write the answer to standard output."""
+    terminal.write(render_judged(judged, width=terminal.width(), colour=terminal.colour()))
+
+
+def render_judged(judged: Judged, *, width: int = 80, colour: bool = False) -> str:
+    """The answer as text, `width` columns wide. Commands are never wrapped."""
+    out = terminal.page(width, coloured=colour)
+    for label, text in _rows(judged):
+        hanging(out, Text(f"{label:12}", style="bold"), clean_line(text))
+    out.print()
+    status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[judged.verdict.gpu_usable]
+    hanging(
+        out, Text(f"{MARKS[status]} ", style=STYLES[status]), clean_line(judged.verdict.summary), style="bold"
+    )
+    said: set[tuple[str, ...]] = set()
+    for finding in judged.findings:
+        _finding(out, finding, said)
+    if any(finding.severity > Severity.INFO for finding in judged.findings):
+        out.print()
+        code = judged.findings[0].code
+        out.print(Text("Next: ", style="dim") + Text(f"tfdoctor explain {code}", style="cyan"))
+    return terminal.text_of(out)
+
+
+def _rows(judged: Judged) -> list[tuple[str, str]]:
+    base, tensorflow = judged.subject.base, judged.tensorflow
+    inside = [
+        f"CUDA {base.cuda}" if base.cuda else "",
+        f"cuDNN {base.cudnn}" if base.cudnn else "",
+        f"Python {base.python}" if base.python else "",
+    ]
+    rows = [("Base", ", ".join([base.reference, *(text for text in inside if text)]))]
+    if tensorflow.state == "none":
+        rows.append(("TensorFlow", "none was seen"))
+    else:
+        release = tensorflow.release
+        made = (
+            f" (built for CUDA {release.cuda}, cuDNN {release.cudnn})"
+            if release is not None and release.cuda
+            else ""
+        )
+        version = release.version if release is not None and tensorflow.state == "there" else tensorflow.text
+        python = f", on Python {tensorflow.python}" if tensorflow.python else ""
+        rows.append(("TensorFlow", f"{version}{made}{python}"))
+    return rows
+
+
+def _finding(out: Console, finding: Finding, said: set[tuple[str, ...]]) -> None:
+    """One finding; a command that stands below an earlier one already is left out beside another remedy."""
+    out.print()
+    status = SEVERITY_STATUS[finding.severity]
+    place = next((f" (line {one.line})" for one in finding.evidence if one.line), "")
+    hanging(
+        out,
+        Text(f"{MARKS[status]} {finding.code}  ", style=STYLES[status]),
+        clean_line(finding.title) + place,
+        style="bold",
+    )
+    hanging(out, Text("  Why   ", style="dim"), clean_line(finding.explanation, limit=2000))
+    for evidence in finding.evidence:
+        where = f"{evidence.source}:{evidence.line}" if evidence.line else evidence.source
+        hanging(
+            out,
+            Text("  Seen  ", style="dim"),
+            f"{clean_line(where)}: {clean_line(evidence.text)}",
+            style="dim",
+        )
+    remedies = [one for one in finding.remedies if one.commands not in said] or list(finding.remedies)
+    said.update(one.commands for one in remedies if one.commands)
+    for number, remedy in enumerate(remedies):
+        text = clean_line(remedy.text, limit=1000)
+        if text.startswith("Or "):
+            text = text[3:4].upper() + text[4:]
+        hanging(out, Text("  Do    " if number == 0 else "  Or    ", style="dim"), text)
+        for command in remedy.commands:
+            out.print(
+                Text(f"          {clean(command)}", style="cyan"), no_wrap=True, overflow="ignore", crop=False
+            )

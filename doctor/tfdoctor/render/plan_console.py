@@ -1,0 +1,164 @@
+"""What the planner answers, in a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from tfdoctor.findings import Cause
+from tfdoctor.redact import clean, clean_line
+from tfdoctor.render import terminal
+from tfdoctor.render.terminal import hanging
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from tfdoctor.plan import Host, Option, Part, Recommendation, Rejected
+
+__all__ = ["render_option", "render_recommendation", "size_text"]
+
+_SHOWN = 3
+"""Options shown whole without --verbose."""
+
+
+def render_recommendation(
+    answer: Recommendation, *, verbose: bool = False, width: int = 80, colour: bool = False
+) -> str:
+    """The recommendation as text. Commands are never wrapped."""
+    out = terminal.page(width, coloured=colour)
+    out.print(Text(_for_whom(answer.host), style="dim"))
+    out.print()
+    if answer.conflict is not None:
+        _conflict(out, answer)
+    else:
+        shown = answer.options if verbose else answer.options[:_SHOWN]
+        for number, option in enumerate(shown):
+            if number:
+                out.print()
+            _option(out, option, number, verbose=verbose)
+        rest = len(answer.options) - len(shown)
+        if rest:
+            out.print()
+            out.print(Text(f"{rest} more with --verbose.", style="dim"))
+    _rejected(out, answer, verbose=verbose)
+    return terminal.text_of(out)
+
+
+def render_option(option: Option, *, width: int = 80, colour: bool = False) -> str:
+    """One option, whole: what `build --dry-run` shows."""
+    out = terminal.page(width, coloured=colour)
+    _option(out, option, 0, verbose=True)
+    return terminal.text_of(out)
+
+
+def _for_whom(host: Host) -> str:
+    cards = ", ".join(
+        card.name if "capability" in card.name else f"{card.name} ({card.capability})" for card in host.cards
+    )
+    driver = f"driver {host.driver}" if host.driver else "driver not known"
+    return clean_line(f"For {cards or 'any card'}, {driver}")
+
+
+def _option(out: Console, option: Option, number: int, *, verbose: bool) -> None:
+    where = f"in {option.base.image}" if option.base is not None else "in a virtual environment"
+    title = f"TensorFlow {option.tensorflow} on Python {option.python} {where}"
+    mark = "!" if option.serious else "✓"
+    style = "yellow" if option.serious else "green"
+    label = "" if number == 0 else "Or "
+    hanging(
+        out,
+        Text(f"{mark} ", style=style),
+        clean_line(f"{label}{title} [{option.recipe.value}]"),
+        style="bold",
+    )
+    cudnn = f", cuDNN {option.cudnn}" if option.cudnn else ""
+    size = f"; about {size_text(option.size)}" if option.size is not None else ""
+    hanging(out, Text("  Has   ", style="dim"), f"CUDA {option.cuda}{cudnn}{size}")
+    for reason in option.reasons:
+        hanging(out, Text("  Why   ", style="dim"), clean_line(reason, limit=1000))
+    for caveat in option.caveats:
+        if caveat.serious or verbose:
+            hanging(out, Text("  But   ", style="dim"), clean_line(caveat.text, limit=1000))
+    if verbose:
+        _parts(out, option.parts)
+    for command in option.commands:
+        out.print(
+            Text(f"          {clean(command, limit=8000)}", style="cyan"),
+            no_wrap=True,
+            overflow="ignore",
+            crop=False,
+        )
+
+
+def _parts(out: Console, parts: Sequence[Part]) -> None:
+    for part in sorted(parts, key=lambda part: -(part.bytes or 0)):
+        size = size_text(part.bytes) if part.bytes is not None else "?"
+        hanging(out, Text(f"  {size:>9}  ", style="dim"), clean_line(f"{part.name}: {part.why}"))
+
+
+def size_text(count: int) -> str:
+    """Bytes as people read them: `"2.4 GB"`, `"130 MB"`; decimal, as registries count."""
+    if count >= 1_000_000_000:
+        return f"{count / 1_000_000_000:.1f} GB"
+    if count >= 1_000_000:
+        return f"{count / 1_000_000:.0f} MB"
+    return f"{max(count, 0) / 1000:.0f} kB"
+
+
+def _conflict(out: Console, answer: Recommendation) -> None:
+    assert answer.conflict is not None  # noqa: S101 - the caller has looked
+    wish = answer.request.tensorflow
+    what = f"TensorFlow {wish}" if wish else "a TensorFlow"
+    hanging(
+        out,
+        Text("✗ ", style="bold red"),
+        clean_line(f"There is no way to {what} that fulfils this."),
+        style="bold",
+    )
+    for reason in answer.conflict.reasons[:6]:
+        hanging(out, Text("  Why   ", style="dim"), clean_line(reason.text, limit=1000))
+    for one in answer.conflict.nearest:
+        out.print()
+        hanging(out, Text("  Works ", style="dim"), clean_line(one.text, limit=500))
+        for caveat in one.option.caveats:
+            if caveat.serious or caveat.cause is Cause.DRIVER_TOO_OLD:
+                hanging(out, Text("  But   ", style="dim"), clean_line(caveat.text, limit=1000))
+        for command in one.option.commands[:1]:
+            out.print(
+                Text(f"          {clean(command)}", style="cyan"), no_wrap=True, overflow="ignore", crop=False
+            )
+
+
+def _newest_of_each(
+    grouped: dict[tuple[str, str], list[Rejected]],
+) -> list[tuple[tuple[str, str], list[Rejected]]]:
+    """Of each recipe why not its newest."""
+    first: dict[str, tuple[tuple[str, str], list[Rejected]]] = {}
+    for key, ones in grouped.items():
+        first.setdefault(key[0], (key, ones))
+    return list(first.values())
+
+
+def _rejected(out: Console, answer: Recommendation, *, verbose: bool) -> None:
+    """Why not the newer ones, and why not the other ways."""
+    if answer.conflict is not None or not answer.rejected:
+        return
+    grouped: dict[tuple[str, str], list[Rejected]] = {}
+    for one in answer.rejected:
+        text = "; ".join(reason.text for reason in one.reasons[:2])
+        grouped.setdefault((one.recipe.value, text), []).append(one)
+    shown = list(grouped.items()) if verbose else _newest_of_each(grouped)
+    out.print()
+    for (recipe, text), ones in shown:
+        which = ones[0].tensorflow if len(ones) == 1 else f"{ones[-1].tensorflow} to {ones[0].tensorflow}"
+        hanging(
+            out,
+            Text("  Not   ", style="dim"),
+            clean_line(f"{recipe}, {which}: {text}", limit=600),
+            style="dim",
+        )
+    if len(grouped) > len(shown):
+        out.print(Text(f"  {len(grouped) - len(shown)} more reasons with --verbose.", style="dim"))

@@ -1,0 +1,311 @@
+"""The stages of a verification, and what payload/stages.py says of them. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tfdoctor.findings import Stage
+from tfdoctor.system import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tfdoctor.system import CommandResult
+
+__all__ = ["STAGES", "Answer", "Limits", "read_answer"]
+
+STAGES = ("runtime", "driver", "libraries", "import", "visible", "compute", "cudnn", "nccl")
+PAYLOAD = ("import", "visible", "compute", "cudnn", "nccl")
+"""The stages that payload/stages.py goes through, in this order."""
+MARKER = "tfdoctor-payload:"
+ALARM = 14
+"""SIGALRM: the payload ends itself so at a stage's deadline."""
+LAST_SIGNAL = 64
+IDLE, BUSY = 0.05, 0.5
+"""Processors that a process keeps busy: at most, where it waits; at least, where it works."""
+PULSES = 3
+"""How many of the last signs of life say what it was doing in the end."""
+FATAL = re.compile(
+    r"(?:[\d\-]{8,10} [\d:.,]{6,20} ?:? F |F\d{4} |Fatal |terminate called|\s{0,8}what\(\): |.{0,80}Check failed:)"
+)
+"""How the line begins that says why a process ends itself: glog's F, Python, C++."""
+PREFIX = re.compile(
+    r"^(?:[\d\-]{8,10} [\d:.,]{6,20} ?:? [IWEF] |[IWEF]\d{4} [\d:.]{6,30} {1,8}\d{1,8} )(?:\S{0,120}/)?"
+)
+"""What glog puts before a line: the time, and the folder of the source."""
+CUDA_ERROR = re.compile(
+    r"CUDA_ERROR_(?!NO_DEVICE)[A-Z]|(?:CUBLAS|CUDNN|CUFFT|CUSOLVER|CUSPARSE)_STATUS_(?!SUCCESS)[A-Z]"
+)
+NEAR = 8
+"""Lines before the fatal one that may name its cause."""
+FROM_PTX = "jit-compiled from PTX"
+"""TensorFlow 2.14 and later say so when a card has no machine code in the wheel (compat/logs/gpu.toml)."""
+SIGNALS = {
+    4: "an illegal instruction (SIGILL): this processor lacks what TensorFlow was built for",
+    6: "abort (SIGABRT)",
+    7: "a bus error (SIGBUS): a file is cut off, or shared memory is full",
+    8: "an arithmetic error (SIGFPE)",
+    9: "SIGKILL: most often the memory was used up",
+    11: "a segmentation fault (SIGSEGV)",
+    14: "its deadline",
+    15: "SIGTERM",
+}
+EXPLAINED = (
+    (
+        re.compile(r"\b((?:cu|nccl|nvml)\w{2,60}) symbol not found"),
+        "The library that was loaded in its name has no {0}: it is a stub, a stand-in, or cut off.",
+    ),
+    (
+        re.compile(r"Error loading CUDA libraries"),
+        "TensorFlow found a CUDA library that it could not open, or that lacks the functions its name promises.",
+    ),
+    (
+        re.compile(r"\b(CUDA_ERROR_STUB_LIBRARY|CUDA driver is a stub library)"),
+        "The toolkit's stub of libcuda was loaded in the place of the driver's.",
+    ),
+    (
+        re.compile(r"\b(CUDA_ERROR_NOT_SUPPORTED|cudaErrorNotSupported)\b"),
+        "The driver that answers does not compute.",
+    ),
+)
+"""What errors mean that TensorFlow words badly, and that are no signature of a log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Deadlines, in seconds. Compiling PTX for a new card can take half an hour: `compute` is given that."""
+
+    importing: float = 180.0
+    visible: float = 120.0
+    compute: float = 2400.0
+    cudnn: float = 600.0
+    nccl: float = 300.0
+
+    def of(self, name: str) -> float:
+        return {
+            "import": self.importing,
+            "visible": self.visible,
+            "compute": self.compute,
+            "cudnn": self.cudnn,
+            "nccl": self.nccl,
+        }[name]
+
+    def total(self, names: Iterable[str]) -> float:
+        return sum(self.of(name) for name in names)
+
+    def as_json(self) -> dict[str, float]:
+        return {name: self.of(name) for name in ("import", "visible", "compute", "cudnn", "nccl")}
+
+    @classmethod
+    def all(cls, seconds: float) -> Limits:
+        """The same for every stage."""
+        return cls(seconds, seconds, seconds, seconds, seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the payload said, however far it came."""
+
+    stages: tuple[Stage, ...]
+    devices: tuple[str, ...] = ()
+    """As TensorFlow names them."""
+    computed: dict[int, str] = field(default_factory=dict)
+    """GPU → "" where it computes right, else what is wrong."""
+    error: str = ""
+    timed_out: bool = False
+    topology: str = ""
+    """nvidia-smi's matrix, where NCCL was tried."""
+
+    def stage(self, name: str) -> Stage | None:
+        return next((stage for stage in self.stages if stage.name == name), None)
+
+    def status(self, name: str) -> str | None:
+        stage = self.stage(name)
+        return stage.status if stage is not None else None
+
+    def computed_count(self) -> int:
+        return sum(not wrong for wrong in self.computed.values())
+
+    def computed_lines(self) -> list[str]:
+        """As the rules know them: "GPU:0 ok", "GPU:1 failed: …"."""
+        return [
+            f"GPU:{index} {f'failed: {wrong}' if wrong else 'ok'}"
+            for index, wrong in sorted(self.computed.items())
+        ]
+
+
+@dataclass(slots=True)
+class _Heard:
+    """The payload's lines, as far as they came."""
+
+    stages: dict[str, Stage] = field(default_factory=dict)
+    begun: str | None = None
+    """The stage that began and did not end."""
+    computing: tuple[int, str] | None = None
+    """GPU and dtype that were begun and did not end."""
+    busy: list[float] = field(default_factory=list)
+    """How many processors it kept busy, of the begun stage."""
+    devices: tuple[str, ...] = ()
+    computed: dict[int, str] = field(default_factory=dict)
+    error: str = ""
+    topology: str = ""
+    ended: bool = False
+    """It came to its end by itself."""
+
+    def take(self, line: dict[str, Any]) -> None:
+        self.ended = self.ended or line.get("end") is True
+        name = line.get("stage")
+        if not isinstance(name, str) or name not in PAYLOAD:
+            return
+        status = line.get("status")
+        if status == "begin":
+            self.begun, self.computing, self.busy = name, None, []
+        elif status == "running":
+            self.busy.append(_number(line.get("busy")))
+        elif status in ("passed", "failed", "skipped"):
+            detail = _text(line.get("detail"))
+            if status == "failed":
+                self.error = self.error or _text(line.get("error")) or detail
+                detail = explained(detail)
+            self.stages[name] = Stage(name, status, detail, _number(line.get("seconds")))
+            self.begun = self.computing = None
+        if isinstance(line.get("devices"), list):
+            self.devices = tuple(str(one) for one in line["devices"][:256])
+        self.topology = self.topology or _text(line.get("topology"))
+        self._of_a_card(name, line)
+
+    def _of_a_card(self, name: str, line: dict[str, Any]) -> None:
+        at, card = line.get("computing"), line.get("gpu")
+        if isinstance(at, int):
+            self.computing = (at, _text(line.get("dtype")))
+        if isinstance(card, int) and "ok" in line:
+            self.computing = None
+            if line["ok"] is not True:
+                self.error = self.error or _text(line.get("error"))
+            if name == "compute":
+                wrong = "" if line["ok"] is True else _text(line.get("error")) or "the result is wrong"
+                self.computed[card] = self.computed.get(card, "") or wrong
+
+
+def read_answer(result: CommandResult, limits: Limits) -> Answer:
+    """The payload's lines, completed by how its process ended."""
+    heard = _Heard()
+    for line in _lines(result.stdout):
+        heard.take(line)
+    timed_out = False
+    failed = any(stage.status == "failed" for stage in heard.stages.values())
+    if not heard.stages and heard.begun is None:
+        why = f"Python {result.why()}. {_last(result.stderr)}".strip()
+        heard.stages["import"] = Stage("import", "failed", why, round(result.seconds, 2))
+        heard.error = why
+    elif heard.begun is not None or not (heard.ended or failed):
+        stage = heard.begun or _next(heard.stages)
+        if stage is not None:
+            detail, timed_out = _ended(stage, result, limits, heard)
+            if heard.computing is not None and stage == "compute":
+                heard.computed[heard.computing[0]] = detail
+            detail = explained(detail)
+            if heard.error:  # a card that failed before is nearer to the cause
+                detail = explained(
+                    f"{heard.error.splitlines()[0][:300]}. Then TensorFlow {detail.removeprefix('TensorFlow ')}"
+                )
+            spent = sum(done.seconds for done in heard.stages.values())
+            heard.stages[stage] = Stage(stage, "failed", detail, round(max(result.seconds - spent, 0.0), 2))
+            heard.error = heard.error or detail
+    ordered = tuple(sorted(heard.stages.values(), key=lambda stage: STAGES.index(stage.name)))
+    return Answer(ordered, heard.devices, heard.computed, heard.error, timed_out, heard.topology)
+
+
+def explained(detail: str) -> str:
+    """With a sentence more where TensorFlow's own words do not say what is wrong."""
+    for pattern, sentence in EXPLAINED:
+        match = pattern.search(detail)
+        if match is not None:
+            return f"{detail.rstrip('. ')}. {sentence.format(*match.groups())}"
+    return detail
+
+
+def _lines(text: str) -> Iterable[dict[str, Any]]:
+    for row in text.splitlines():
+        if row.startswith(MARKER):
+            try:
+                line = json.loads(row[len(MARKER) :])
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(line, dict):
+                yield line
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _number(value: object) -> float:
+    return (
+        float(value) if isinstance(value, (int, float)) and abs(value) < math.inf else 0.0
+    )  # NaN is not less either
+
+
+def _next(done: Iterable[str]) -> str | None:
+    """The stage after the last that ended: the process was ended between two."""
+    last = max(PAYLOAD.index(name) for name in done)
+    return PAYLOAD[last + 1] if last + 1 < len(PAYLOAD) else None
+
+
+def _ended(stage: str, result: CommandResult, limits: Limits, heard: _Heard) -> tuple[str, bool]:
+    """How the process ended in the midst of a stage: (a sentence, whether for want of time)."""
+    number = None
+    code = result.returncode or 0
+    for candidate in (-code, code - 128):
+        if 0 < candidate <= LAST_SIGNAL:
+            number = candidate
+    at = ""
+    if heard.computing is not None:
+        card, dtype = heard.computing
+        at = f" on GPU:{card}{f' ({dtype})' if dtype else ''}"
+    if result.failure is Failure.TIMEOUT or number == ALARM:
+        late = f"did not end within {limits.of(stage):.0f} s{at}. {_meanwhile(stage, result, heard)}"
+        return late.strip(), True
+    end = f"was ended by {SIGNALS.get(number, f'signal {number}')}" if number is not None else result.why()
+    return f"TensorFlow {end}{at}. {_last(result.stderr)}".strip(), False
+
+
+def _meanwhile(stage: str, result: CommandResult, heard: _Heard) -> str:
+    """What it did until its time was up: compiling PTX is work, and most hangs are none."""
+    if FROM_PTX in result.stderr and stage != "import":
+        return (
+            "TensorFlow said that it compiles PTX for a card without machine code of its own, which takes up to half "
+            "an hour, once: give it a longer --timeout."
+        )
+    last = heard.busy[-PULSES:]
+    share = sum(last) / len(last) if last else None
+    if share is not None and share < IDLE:
+        waits = "for the disk, or for a driver" if stage == "import" else "for a driver or a card"
+        return f"The process was idle: it waited {waits} that does not answer. That is a hang, not a long computation."
+    if stage == "import":
+        return ""
+    if stage == "nccl":
+        return (
+            "An all-reduce that never ends: the GPUs cannot reach each other (NCCL_P2P_DISABLE=1 avoids PCIe peer "
+            "access, NCCL_DEBUG=INFO tells more)."
+        )
+    work = "The process was busy. " if share is not None and share >= BUSY else ""
+    return (
+        f"{work}Compiling PTX for a card without machine code of its own takes up to half an hour, once; a longer "
+        "--timeout tells it from a hang."
+    )
+
+
+def _last(stderr: str) -> str:
+    """Why it ended, in its own words: the last line that is fatal, else the last; and CUDA's error right before."""
+    rows = [row.strip() for row in stderr.splitlines() if row.strip()] or [""]
+    at = next((n for n in reversed(range(len(rows))) if FATAL.match(rows[n])), len(rows) - 1)
+    near = [
+        row for row in rows[max(at - NEAR, 0) : at + 1] if CUDA_ERROR.search(row) and "peer access" not in row
+    ]
+    parts = [PREFIX.sub("", row)[:300] for row in dict.fromkeys((*near[-1:], rows[at]))]
+    return "; ".join(parts)
