@@ -136,14 +136,8 @@ _GROW = Remedy(
     ("export TF_FORCE_GPU_ALLOW_GROWTH=true", "nvidia-smi"),
 )
 _NAME_THEM = Remedy(
-    "Let TensorFlow name the libraries: run it once more with the loader's own messages, and diagnose that.",
-    (
-        (
-            "TF_CPP_VMODULE=dso_loader=3 python3 -c "
-            "\"import tensorflow as tf; tf.config.list_physical_devices('GPU')\" "
-            "2>&1 | tfdoctor diagnose"
-        ),
-    ),
+    "Let TensorFlow name the libraries: run the program once more under tfdoctor, which has them named.",
+    ("tfdoctor run python3 -c \"import tensorflow as tf; tf.config.list_physical_devices('GPU')\"",),
 )
 
 _FIXED: dict[Cause, tuple[Remedy, ...]] = {
@@ -271,6 +265,8 @@ def remedies(case: Case, cause: Cause) -> tuple[Remedy, ...]:
     if cause is Cause.HEALTHY:
         return ()
     fixed = _FIXED.get(cause)
+    if cause in _NOT_THIS_RELEASE:
+        return (_another_release(case), *_libraries(case)[:1], CHECK)
     if cause in _NEEDS_LIBRARIES:
         return (*_libraries(case), CHECK)
     if cause is Cause.LIBS_UNLISTED:
@@ -288,13 +284,19 @@ _NEEDS_LIBRARIES = frozenset(
         Cause.CUDNN_VERSION_MISMATCH,
         Cause.IMPORT_MISSING_CUDA_LIB,
         Cause.XLA_GPU_ONLY,
-        Cause.GPU_TOO_NEW,
-        Cause.GPU_TOO_OLD,
         Cause.CPU_ONLY_BUILD,
-        Cause.NO_MATCHING_WHEEL,
-        Cause.GLIBC_TOO_OLD,
     }
 )
+_NOT_THIS_RELEASE = frozenset(
+    {Cause.GPU_TOO_NEW, Cause.GPU_TOO_OLD, Cause.NO_MATCHING_WHEEL, Cause.GLIBC_TOO_OLD}
+)
+
+
+def _another_release(case: Case) -> Remedy:
+    """Which release fits: for the cards that the log names, else for the machine that is asked."""
+    names = dict.fromkeys(device.name for device in case.devices if device.name)
+    cards = "".join(f" --gpu {shlex.quote(name)}" for name in list(names)[:4])
+    return Remedy("See which TensorFlow fits, and how to get it.", (f"tfdoctor recommend{cards}",))
 
 
 def _libraries(case: Case) -> tuple[Remedy, ...]:
@@ -307,9 +309,14 @@ def _libraries(case: Case) -> tuple[Remedy, ...]:
     about = "" if version else " (the release was deduced from the names of the libraries)"
     command = f"tfdoctor matrix --tf {shlex.quote(exact)}"
     needs = Remedy(f"TensorFlow {exact} needs CUDA {release.cuda}{cudnn}{about}.", (command,))
-    if release.pip_extra is None or case.log.has("windows-hint"):
+    if case.log.has("windows-hint"):
         return (needs,)
-    if not versions.at_least(release.version, "2.14"):
-        return (needs,)
+    built = exact if version is None or versions.is_version(version) else release.version
+    image = Remedy(
+        "Or build a container image in which it finds them.", (f"tfdoctor build --tf {shlex.quote(built)}",)
+    )
+    if release.pip_extra is None or not versions.at_least(release.minor, "2.14"):
+        return (needs, image)
     wanted = shlex.quote(f"{release.package}[{release.pip_extra}]=={release.version}")
-    return (Remedy("Install it with its CUDA libraries.", (f"python3 -m pip install {wanted}",)), needs)
+    install = Remedy("Install it with its CUDA libraries.", (f"python3 -m pip install {wanted}",))
+    return (install, needs, image)
