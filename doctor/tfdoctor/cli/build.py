@@ -6,10 +6,9 @@ import dataclasses
 import re
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.cli.recommend import checked_python, host_for, planned
+from tfdoctor.cli.recommend import checked_driver, checked_python, host_for, planned
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile import Extras, check_index, check_reference
 from tfdoctor.errors import ExitCode, UsageError
@@ -19,6 +18,7 @@ from tfdoctor.requirements import parse_packages, parse_requirements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from tfdoctor.dockerfile import Context
     from tfdoctor.engine import Engine
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 LARGEST_FILE = 4 * 1024 * 1024
 """Bytes of a file of requirements or certificates."""
 _PROXY = re.compile(r"https?://[^\s\x00-\x1f]{1,500}")
-_PLATFORM = re.compile(r"linux/(amd64|arm64)(/[a-z0-9]{1,8})?")
+_PLATFORM = re.compile(r"linux/amd64(/v[1-4])?")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,6 +64,11 @@ class Options:
 
 def build(options: Options) -> int:
     """Plan, write, build, verify. Returns the exit status."""
+    if options.as_json and (options.print_only or options.emit is not None):
+        raise UsageError(
+            "--json prints the plan as JSON, --print and --emit another form of it; give one of them.",
+            hint="--dry-run --json has the Dockerfile, too.",
+        )
     compat = Compat.load()
     extras = _extras(options)
     request, host = _request(options, extras), _host(options, compat)
@@ -72,13 +77,15 @@ def build(options: Options) -> int:
         return _no_plan(answer, options)
     option = _chosen(answer, options)
     if options.tag is not None:
-        check_reference(options.tag)
+        _check_tag(options.tag)
     if options.print_only or options.emit is not None:
         from tfdoctor.build import context_of
         from tfdoctor.cli.emit import emit
 
         context = context_of(option, extras)
-        sys.stdout.write(context.dockerfile if options.emit is None else emit(options.emit, option, context))
+        sys.stdout.write(
+            context.dockerfile if options.emit is None else emit(options.emit, option, context, options.tag)
+        )
         return ExitCode.OK
     if options.dry_run:
         return _dry_run(option, extras, options)
@@ -99,15 +106,22 @@ def _request(options: Options, extras: Extras) -> Request:
     )
 
 
+def _check_tag(tag: str) -> None:
+    if "@" in check_reference(tag):
+        msg = f"--tag: `{tag}` has a digest, which is not known before it is built."
+        raise UsageError(msg)
+
+
 def _host(options: Options, compat: Compat) -> Host:
     """The machine that the image is for: this one, unless another is named, or none."""
     if options.anywhere or options.emit is not None or options.print_only:
-        if options.gpus or options.driver:
-            return host_for(compat, gpus=options.gpus or ["7.5"], driver=options.driver, facts=None)
-        return Host()
+        if options.gpus:
+            return host_for(compat, gpus=options.gpus, driver=options.driver, facts=None)
+        return Host(driver=checked_driver(options.driver))
     host = host_for(compat, gpus=options.gpus, driver=options.driver, facts=None)
     # The image's own system counts: of this machine only its cards, driver and processor do.
-    return dataclasses.replace(host, glibc=None, python=None, system="Linux")
+    windows = host.wsl or host.system == "Windows"
+    return dataclasses.replace(host, glibc=None, python=None, system="Linux", wsl=windows)
 
 
 def _extras(options: Options) -> Extras:

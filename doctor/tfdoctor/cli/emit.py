@@ -18,23 +18,25 @@ if TYPE_CHECKING:
 __all__ = ["FORMS", "emit"]
 
 
-def emit(form: str, option: Option, context: Context) -> str:
-    """The plan in one of `FORMS`."""
-    return FORMS[form](option, context)
+def emit(form: str, option: Option, context: Context, tag: str | None = None) -> str:
+    """The plan in one of `FORMS`; `tag`: the image's name, where it was given."""
+    return FORMS[form](option, context, tag or default_tag(option))
 
 
-def _image(option: Option) -> str:
-    return default_tag(option)
+def _command(option: Option, tag: str) -> str:
+    """What makes the image under this name."""
+    named = f" --tag {tag}" if tag != default_tag(option) else ""
+    return f"{option.commands[0]}{named}"
 
 
-def _compose(option: Option, context: Context) -> str:
-    """A service with the GPUs, built from the Dockerfile that `--print` gives."""
+def _compose(option: Option, context: Context, tag: str) -> str:
+    """A service with the GPUs, from the image that `tfdoctor build` makes."""
     del context
     return (
-        f"# tfdoctor build --tf {option.tensorflow} --recipe {option.recipe.value} makes the image.\n"
+        f"# {_command(option, tag)} makes the image.\n"
         "services:\n"
         "  tensorflow:\n"
-        f"    image: {_image(option)}\n"
+        f"    image: {tag}\n"
         "    volumes:\n"
         "      - .:/workspace\n"
         "    deploy:\n"
@@ -47,14 +49,14 @@ def _compose(option: Option, context: Context) -> str:
     )
 
 
-def _devcontainer(option: Option, context: Context) -> str:
+def _devcontainer(option: Option, context: Context, tag: str) -> str:
     del context
     interpreter = (
         f"{VENV}/bin/python" if option.recipe in (Recipe.PIP_CUDA, Recipe.CUDA_BASE) else "/usr/bin/python3"
     )
     document = {
         "name": f"TensorFlow {option.tensorflow}",
-        "image": _image(option),
+        "image": tag,
         "hostRequirements": {"gpu": True},
         "runArgs": ["--gpus", "all"],
         "containerUser": "1000",
@@ -63,17 +65,17 @@ def _devcontainer(option: Option, context: Context) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 
-def _apptainer(option: Option, context: Context) -> str:
+def _apptainer(option: Option, context: Context, tag: str) -> str:
     """A definition file that starts from the image in the local engine."""
     del context
     path = (
         f"    export PATH={VENV}/bin:$PATH\n" if option.recipe in (Recipe.PIP_CUDA, Recipe.CUDA_BASE) else ""
     )
     return (
-        f"# First: tfdoctor build --tf {option.tensorflow} --recipe {option.recipe.value}\n"
+        f"# First: {_command(option, tag)}\n"
         f"# Then:  apptainer build tensorflow.sif tensorflow.def && apptainer exec --nv tensorflow.sif python\n"
         "Bootstrap: docker-daemon\n"
-        f"From: {_image(option)}\n\n"
+        f"From: {tag}\n\n"
         "%environment\n"
         f"{path}"
         "    export LC_ALL=C.UTF-8\n\n"
@@ -82,16 +84,16 @@ def _apptainer(option: Option, context: Context) -> str:
     )
 
 
-def _requirements(option: Option, context: Context) -> str:
+def _requirements(option: Option, context: Context, tag: str) -> str:
     """Everything that pip installs, pinned and hashed, in one file."""
-    del option
+    del option, tag
     names = ("cuda.txt", "release.txt", "tensorflow.txt")
     parts = [context.files[name].decode() for name in names if name in context.files]
     head = "# pip install --no-deps --require-hashes --no-build-isolation -r THIS_FILE\n"
     return head + "".join(parts)
 
 
-FORMS: dict[str, Callable[[Option, Context], str]] = {
+FORMS: dict[str, Callable[[Option, Context, str], str]] = {
     "compose": _compose,
     "devcontainer": _devcontainer,
     "apptainer": _apptainer,

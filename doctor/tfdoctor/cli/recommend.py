@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from tfdoctor.plan import Recommendation
 
 EXAMPLE = "For example: tfdoctor recommend --tf 2.15 --gpu 'RTX 3060' --driver 550.54.14"
+_DRIVER = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4}){0,3}")
+_PYTHON = re.compile(r"[0-9]{1,2}\.[0-9]{1,3}(?:\.[0-9]{1,3})?")
 LOOKING = 10.0
 """Seconds that looking at this machine may take."""
 
@@ -78,24 +81,27 @@ def checked_python(text: str | None) -> str | None:
     """`3.11` or `3.11.7` → `3.11`. Raises UsageError."""
     if text is None:
         return None
-    try:
-        if len(versions.numbers(text)) < 2:
-            raise versions.VersionSyntaxError(text)
-        return versions.major_minor(text)
-    except versions.VersionSyntaxError as error:
+    if not _PYTHON.fullmatch(text):
         msg = f"--python: `{text}` is not a Python version."
-        raise UsageError(msg, hint="Two numbers, such as --python 3.11.") from error
+        raise UsageError(msg, hint="Two numbers, such as --python 3.11.")
+    return versions.major_minor(text)
+
+
+def checked_driver(text: str | None) -> str | None:
+    """`550` or `550.54.14`. Raises UsageError."""
+    if text is not None and not _DRIVER.fullmatch(text):
+        msg = f"--driver: `{text}` is not a version."
+        raise UsageError(
+            msg, hint="As nvidia-smi prints it: --driver 550.54.14, or its branch: --driver 550."
+        )
+    return text
 
 
 def host_for(compat: Compat, *, gpus: Sequence[str], driver: str | None, facts: Path | None) -> Host:
     """The machine that is meant: the cards that are named, a recorded machine, or this one. Raises UsageError."""
     if gpus and facts is not None:
         raise UsageError("--gpu names cards, --facts a recorded machine that has its own; give one of them.")
-    if driver is not None and not versions.is_version(driver):
-        msg = f"--driver: `{driver}` is not a version."
-        raise UsageError(
-            msg, hint="As nvidia-smi prints it: --driver 550.54.14, or its branch: --driver 550."
-        )
+    driver = checked_driver(driver)
     if gpus:
         cards = tuple(card for name in gpus for card in named_cards(compat, name))
         return Host(cards=cards, driver=driver)
@@ -120,7 +126,7 @@ def named_cards(compat: Compat, text: str) -> tuple[Card, ...]:
     """
     if "." in text and text.replace(".", "").isdigit():
         try:
-            versions.parse_capability(text)
+            text = versions.format_capability(versions.parse_capability(text))
         except versions.VersionSyntaxError as error:
             msg = f"--gpu: {error}."
             raise UsageError(msg, hint="A card's name, or its compute capability: --gpu 8.6.") from error
@@ -138,4 +144,4 @@ def named_cards(compat: Compat, text: str) -> tuple[Card, ...]:
     return tuple(Card(names[capability], capability) for capability in match.capabilities)
 
 
-__all__ = ["Recipe", "checked_python", "host_for", "named_cards", "planned", "show"]
+__all__ = ["Recipe", "checked_driver", "checked_python", "host_for", "named_cards", "planned", "show"]
