@@ -426,3 +426,17 @@ def test_the_real_logs() -> None:
     assert counts["strict"] >= 0.88 * counts["all"]
     assert counts["libraries"] >= 0.95 * counts["named"]
     assert counts["alarms"] == 0
+
+
+@pytest.mark.parametrize(
+    "error", ["CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_LAUNCH_FAILED", "CUDA_ERROR_ECC_UNCORRECTABLE"]
+)
+def test_a_registered_gpu_whose_kernel_is_aborted_is_not_called_healthy(error: str) -> None:
+    line = (
+        f"{T}E cuda_event.cc:29] Error polling for event status: failed to query event: {error}: it failed\n"
+    )
+    report = diagnose_log([(GPU + line).encode()], COMPAT)
+    assert (report.cause, report.gpu_registered) == (Cause.INCONCLUSIVE, True)
+    assert report.root is not None
+    assert "aborted" in report.summary
+    assert diagnose_log([GPU.encode()], COMPAT).cause is Cause.HEALTHY

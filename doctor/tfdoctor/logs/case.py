@@ -32,6 +32,8 @@ class Decision:
     """Other causes that this log does not rule out."""
     note: str = ""
     """What is particular to this log, as sentences."""
+    title: str = ""
+    """In the place of the cause's own, where that would say too little."""
 
 
 @dataclass(frozen=True)

@@ -312,6 +312,20 @@ def _cpu_build(case: Case) -> bool:
     return case.answers("built-with-cuda-asked", "False")
 
 
+def fault(case: Case) -> Decision | None:
+    """The GPU was registered and a kernel on it was aborted: no word says which of three is to blame."""
+    events = case.says("gpu-fault")
+    if not events:
+        return None
+    note = (
+        "A GPU was registered, and then a kernel was aborted on it. That is a fault of the program or of an operation "
+        "(most often), of the card (memory, heat, power) or of the driver; NVRM and Xid lines of the kernel's log tell "
+        "them apart."
+    )
+    title = "The GPU is registered and works, until a kernel on it is aborted"
+    return Decision(Cause.INCONCLUSIVE, events, (), note, title)
+
+
 def nothing_registered(case: Case) -> Decision | None:
     log = case.log
     if case.created is not None:

@@ -202,7 +202,7 @@ def _evidence(events: Iterable[Event], name: str) -> tuple[Evidence, ...]:
 
 def _root(case: Case, decision: Decision, name: str, missing: Sequence[str]) -> Finding:
     cause = decision.cause
-    parts = [MEANINGS[cause]]
+    parts = [MEANINGS[cause]] if not decision.title else []
     if missing and cause is not Cause.HEALTHY:
         parts.append(f"The log names: {', '.join(missing[:8])}{' …' if len(missing) > 8 else ''}.")
     if decision.note:
@@ -217,7 +217,7 @@ def _root(case: Case, decision: Decision, name: str, missing: Sequence[str]) -> 
         code=advice.CODES[cause],
         cause=cause,
         severity=_severity(cause),
-        title=advice.TITLES[cause],
+        title=decision.title or advice.TITLES[cause],
         explanation=" ".join(parts),
         evidence=_evidence(decision.events, name),
         remedies=remedies,
@@ -293,8 +293,8 @@ def _summary(case: Case, decision: Decision, missing: Sequence[str]) -> str:
         what = f"{count} GPU{'' if count == 1 else 's'}" + (f" ({names})" if names else "")
         return f"{who} registered {what}; nothing in this log speaks against it."
     if cause is Cause.INCONCLUSIVE:
-        return f"{advice.TITLES[cause]}."
-    title = advice.TITLES[cause]
+        return f"{decision.title or advice.TITLES[cause]}."
+    title = decision.title or advice.TITLES[cause]
     if missing and cause in (
         Cause.LIBS_WRONG_VERSION,
         Cause.LIBS_NOT_INSTALLED,

@@ -47,6 +47,7 @@ GATES: tuple[Callable[[Case], Decision | None], ...] = (
     gates_gpu.placement,
     gates_gpu.cupti,
     gates_gpu.nothing_registered,
+    gates_gpu.fault,
     gates_gpu.healthy,
 )
 
