@@ -91,8 +91,10 @@ def registered(case: Case, decision: Decision) -> bool | None:
     log = case.log
     if case.created is not None:
         return True
-    if log.has("device-not-made") or (decision.cause is Cause.GPU_TOO_OLD and log.has("xla-breaks")):
+    if decision.cause is Cause.GPU_TOO_OLD and log.has("xla-breaks"):
         return False
+    if log.has("device-not-made") and decision.cause not in (Cause.GPU_TOO_OLD, Cause.GPU_TOO_NEW):
+        return False  # a card without code for it is registered all the same
     used = ("gpu-used", "cudnn-loaded", "cublas-init")
     if (
         any(event.get("loaded") for event in log.of("cudnn-version"))
@@ -105,7 +107,8 @@ def registered(case: Case, decision: Decision) -> bool | None:
     if decision.cause in NEVER_REGISTERED or log.has("amd-ignored"):
         return False
     if log.has("device-ignored"):  # from 2.5 on nothing says how many cards there are
-        return False if case.none_left or gates_gpu.none_listed(case) else None
+        none = case.none_left or gates_gpu.none_listed(case) or log.has("interconnect")
+        return False if none else None
     if decision.cause in AT_THE_DRIVER and log.has("cuinit", "context-failed"):
         return False
     if case.ready >= 0 or gates_gpu.failed_allocations(case):
