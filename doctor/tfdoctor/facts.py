@@ -206,6 +206,8 @@ class CudaDevice:
     multiprocessors: int | None
     attribute_error: int | None = None
     """The result of cuDeviceGetAttribute where it fails although cuInit did not."""
+    clock_mhz: int | None = None
+    """The highest clock of its multiprocessors."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,22 @@ __all__ = ["Wish", "verify_image", "verify_python"]
 SHOW_LOADER = {"TF_CPP_VMODULE": "dso_loader=3", "TF_CPP_MIN_LOG_LEVEL": "0"}
 LOOKING = 30.0
 """Seconds that looking into a container or environment may take."""
+OF_TENSORFLOW = ("import", "visible", "compute", "cudnn", "nccl")
+"""The stages that the payload goes through, in its order."""
+FP32_PER_CLOCK = {
+    (3, -1): 192,
+    (5, -1): 128,
+    (6, 0): 64,
+    (6, -1): 128,
+    (7, -1): 64,
+    (8, 0): 64,
+    (8, -1): 128,
+    (9, -1): 128,
+    (10, -1): 128,
+    (12, -1): 128,
+}
+"""Compute capability (minor -1: every other one of that major) → multiply-adds in float32 of one multiprocessor in a
+clock. Source: CUDA C++ Programming Guide, throughput of native arithmetic instructions."""
 DRIVERS = frozenset({"libcuda.so.1", "libnvidia-ml.so.1"})
 """What comes from the driver: the stage of that name judges them."""
 _PYTHONS = ("python", "python3", "python2")
@@ -160,11 +176,15 @@ def _for_target(finding: Finding, target: str) -> Finding:
     return replace(finding, remedies=remedies)
 
 
-def _on_cpu(wish: Wish) -> Wish:
-    """On the CPU nothing of a GPU is asked for."""
+def _completed(wish: Wish) -> Wish:
+    """Nothing computes without the import; on the CPU nothing of a GPU is asked for."""
+    stages = wish.stages
+    last = max((OF_TENSORFLOW.index(name) for name in stages if name in OF_TENSORFLOW), default=-1)
+    needed = OF_TENSORFLOW[: min(last, 1) + 1]
+    stages = tuple(name for name in STAGES if name in stages or name in needed)
     if wish.device == "GPU":
-        return wish
-    stages = tuple(name for name in wish.stages if name not in ("driver", "nccl"))
+        return replace(wish, stages=stages)
+    stages = tuple(name for name in stages if name not in ("driver", "nccl"))
     return replace(wish, stages=stages, gpus="none", expected=None)
 
 
@@ -185,7 +205,7 @@ def verify_image(
     `host`: the facts of the machine that the engine runs on, where it is this one. Raises EngineError where the image
     or the engine is not there.
     """
-    wish = _on_cpu(wish)
+    wish = _completed(wish)
     run = _Run(image, wish, on_stage)
     if run.expected is None and host is not None:
         run.expected = expected_gpus(host, wish.gpus)
@@ -318,7 +338,7 @@ def verify_python(
     on_stage: Callable[[Stage], None] = _nobody,
 ) -> Verification:
     """Verify the TensorFlow of a Python on this machine. Raises UsageError where there is no such Python."""
-    wish = _on_cpu(replace(wish, stages=tuple(name for name in wish.stages if name != "runtime")))
+    wish = _completed(replace(wish, stages=tuple(name for name in wish.stages if name != "runtime")))
     facts = survey(system, compat, requested_python=python, timeout=LOOKING)
     interpreter = value_of(facts.python)
     run = _Run(interpreter.executable if interpreter is not None else str(python), wish, on_stage)
@@ -361,7 +381,7 @@ def _inside(run: _Run, system: System, compat: Compat, facts: Facts) -> None:
         run.findings += list(report.findings)
         return
     wanted = set(build_of(tensorflow, compat).required)
-    answer, result = _compute(run, system, interpreter.executable)
+    answer, result = _compute(run, system, interpreter.executable, facts)
     observed = _observation(answer, result, wanted)
     report = diagnose(facts, compat, observed)
     run.report = report
@@ -405,16 +425,32 @@ def _libraries(run: _Run, facts: Facts, report: Report) -> None:
     run.add("libraries", "passed", f"the loader gives all {count} that TensorFlow opens")
 
 
-def _compute(run: _Run, system: System, python: str) -> tuple[Answer, CommandResult]:
+def expected_speed(facts: Facts) -> dict[str, float]:
+    """GPU → GFLOP/s in float32 that its multiprocessors can give at their highest clock; those that are known."""
+    cuda = value_of(facts.driver.cuda)
+    found = {}
+    for device in cuda.devices if cuda is not None else ():
+        capability = (
+            versions.parse_capability(device.compute_capability) if device.compute_capability else (0, 0)
+        )
+        each = FP32_PER_CLOCK.get(capability, FP32_PER_CLOCK.get((capability[0], -1)))
+        if each and device.multiprocessors and device.clock_mhz:
+            found[str(device.ordinal)] = 2.0 * each * device.multiprocessors * device.clock_mhz / 1000
+    return found
+
+
+def _compute(run: _Run, system: System, python: str, facts: Facts) -> tuple[Answer, CommandResult]:
     """Run the payload; it ends by itself at each stage's deadline, and is ended where it does not."""
     wish = run.wish
-    names = [name for name in wish.stages if name in ("import", "visible", "compute", "cudnn", "nccl")]
-    argument = json.dumps({"stages": names, "device": wish.device, "limits": wish.limits.as_json()})
+    names = [name for name in wish.stages if name in OF_TENSORFLOW]
+    asked: dict[str, Any] = {"stages": names, "device": wish.device, "limits": wish.limits.as_json()}
+    if wish.device == "GPU":
+        asked["expected"] = expected_speed(facts)
     raw, result = run_payload(
         system,
         python,
         "stages",
-        [argument],
+        [json.dumps(asked)],
         timeout=wish.limits.total(names) + 15,
         env=SHOW_LOADER if wish.device == "GPU" else {**SHOW_LOADER, "CUDA_VISIBLE_DEVICES": "-1"},
         unset=("TF_CPP_MAX_VLOG_LEVEL",),
@@ -444,7 +480,7 @@ def _observation(answer: Answer, result: CommandResult, wanted: set[str]) -> Obs
 
 def _told(run: _Run, answer: Answer, result: CommandResult, report: Report, compat: Compat) -> None:
     """The payload's stages, with the root cause of the first that failed."""
-    for name in ("import", "visible", "compute", "cudnn", "nccl"):
+    for name in OF_TENSORFLOW:
         if name not in run.wish.stages:
             continue
         stage = answer.stage(name)
@@ -456,6 +492,8 @@ def _told(run: _Run, answer: Answer, result: CommandResult, report: Report, comp
             run.fail(name, stage.detail, _cause_of(name, answer, result, report, compat), stage.seconds)
         else:
             run.add(name, stage.status, stage.detail, stage.seconds)
+    if answer.topology and run.stages and run.stages[-1].name == "nccl":
+        run.stages[-1] = replace(run.stages[-1], detail=f"{run.stages[-1].detail} ({answer.topology})")
     run.visible = len(answer.devices) if answer.status("visible") in ("passed", "failed") else None
     if answer.status("compute") in ("passed", "failed"):
         run.computed = answer.computed_count()

@@ -11,7 +11,6 @@ if sys.path and not sys.path[0]:
 import base64  # noqa: E402
 import json  # noqa: E402
 import os  # noqa: E402
-import platform  # noqa: E402
 import signal  # noqa: E402
 import subprocess  # noqa: E402
 import tempfile  # noqa: E402
@@ -24,15 +23,30 @@ RUNNING = {}
 LOCK = threading.Lock()
 
 
+# Names are bytes: a container's locale, most often none, must not decide what can be asked for.
+if sys.version_info[0] == 2:
+    ENVIRON, cwd, UNKNOWN = os.environ, os.getcwd, "replace"
+else:
+    ENVIRON, cwd, UNKNOWN = os.environb, os.getcwdb, "surrogateescape"
+
+
 def text(data):
     return base64.b64encode(data).decode("ascii")
 
 
+def native(name):
+    return name.encode("utf-8", "strict" if UNKNOWN == "replace" else UNKNOWN)
+
+
+def told(name):
+    return name.decode("utf-8", UNKNOWN)
+
+
 def op_hello(request):
-    uname = platform.uname()
+    uname = os.uname()
     return {
-        "env": dict(os.environ),
-        "cwd": os.getcwd(),
+        "env": dict((told(k), told(v)) for k, v in ENVIRON.items()),
+        "cwd": told(cwd()),
         "platform": {
             "system": uname[0],
             "machine": uname[4],
@@ -43,7 +57,8 @@ def op_hello(request):
 
 
 def op_read(request):
-    with open(request["path"], "rb") as stream:
+    # O_NONBLOCK: a FIFO in the place of a file must not hold anyone up.
+    with os.fdopen(os.open(native(request["path"]), os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
         status = os.fstat(stream.fileno())
         stream.seek(request.get("offset", 0))
         return {
@@ -55,29 +70,29 @@ def op_read(request):
 
 
 def op_stat(request):
-    path = request["path"]
+    path = native(request["path"])
     return {
         "exists": os.path.exists(path),
         "dir": os.path.isdir(path),
         "file": os.path.isfile(path),
-        "real": os.path.realpath(path),
+        "real": told(os.path.realpath(path)),
     }
 
 
 def op_listdir(request):
-    return {"names": sorted(os.listdir(request["path"]))}
+    return {"names": sorted(told(name) for name in os.listdir(native(request["path"])))}
 
 
 def op_which(request):
-    name = request["name"]
-    if "/" in name:
+    name = native(request["name"])
+    if b"/" in name:
         places = [name]
     else:
-        folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+        folders = ENVIRON.get(b"PATH", native(os.defpath)).split(b":")
         places = [os.path.join(folder, name) for folder in folders]
     for place in places:
         if os.path.isfile(place) and os.access(place, os.X_OK):
-            return {"path": place}
+            return {"path": told(place)}
     return {"path": None}
 
 
@@ -90,17 +105,16 @@ def op_put(request):
 
 
 def op_run(request):
-    env = dict((k, v) for k, v in os.environ.items() if k not in request.get("unset", []))
-    env.update(request.get("env", {}))
-    if sys.version_info[0] == 2:
-        env = dict((k.encode("utf-8"), v.encode("utf-8")) if not isinstance(k, str) else (k, v) for k, v in env.items())
-        env = dict((str(k), v.encode("utf-8") if not isinstance(v, str) else v) for k, v in env.items())
+    env = dict(ENVIRON)
+    for name in request.get("unset", []):
+        env.pop(native(name), None)
+    env.update((native(k), native(v)) for k, v in request.get("env", {}).items())
     began = time.time()
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, open(os.devnull, "rb") as nothing:
         try:
             process = subprocess.Popen(
-                request["argv"],
-                stdin=open(os.devnull),
+                [native(word) for word in request["argv"]],
+                stdin=nothing,
                 stdout=out,
                 stderr=err,
                 env=env,
@@ -152,16 +166,15 @@ OPERATIONS = {
 
 
 def answer(request):
+    number = request["id"]
     try:
-        reply = OPERATIONS[request["op"]](request)
+        line = json.dumps(dict(OPERATIONS[request["op"]](request), id=number))
     except (IOError, OSError) as error:
-        reply = {"errno": error.errno or 5, "strerror": error.strerror or str(error)}
+        line = json.dumps({"id": number, "errno": error.errno or 5, "strerror": error.strerror or str(error)})
     except Exception as error:
-        reply = {"errno": 5, "strerror": "%s: %s" % (type(error).__name__, error)}
-    reply["id"] = request["id"]
-    line = MARKER + json.dumps(reply) + "\n"
+        line = json.dumps({"id": number, "errno": 5, "strerror": "%s: %r" % (type(error).__name__, error)})
     with LOCK:
-        sys.stdout.write(line)
+        sys.stdout.write(MARKER + line + "\n")
         sys.stdout.flush()
 
 

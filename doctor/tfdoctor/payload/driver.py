@@ -16,7 +16,7 @@ import re  # noqa: E402
 
 MARKER = "tfdoctor-payload:"
 TOTAL_LIMIT = 256  # devices: more would be garbage from a broken library
-MULTIPROCESSOR_COUNT, MAJOR, MINOR = 16, 75, 76  # CUdevice_attribute
+CLOCK_RATE, MULTIPROCESSOR_COUNT, MAJOR, MINOR = 13, 16, 75, 76  # CUdevice_attribute
 
 
 def text(value):
@@ -97,6 +97,7 @@ def cuda_device(library, ordinal):
     if major is not None and minor is not None:
         answer["compute_capability"] = "%d.%d" % (major, minor)
     answer["multiprocessors"] = attribute(library, device, MULTIPROCESSOR_COUNT, answer)
+    answer["clock_khz"] = attribute(library, device, CLOCK_RATE, {})
     return answer
 
 

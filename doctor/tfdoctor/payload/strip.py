@@ -19,7 +19,7 @@ def end_of_segments(stream, size):
     kind, phoff, shoff, phentsize, phnum, shentsize, shnum = struct.unpack(
         "<16xH14xQQ6xHHHH2x", header
     )
-    if kind != 3 or phentsize != 56 or shentsize != 64 or not shoff or shoff + shnum * 64 > size:
+    if kind != 3 or phentsize != 56 or phnum == 0xFFFF or shentsize != 64 or not shoff or shoff + shnum * 64 > size:
         return None
     stream.seek(phoff)
     table = stream.read(phnum * 56)
@@ -41,11 +41,12 @@ def end_of_segments(stream, size):
 
 def strip(path):
     """Bytes that were taken away."""
-    with open(path, "r+b") as stream:
+    with open(path, "rb") as stream:  # for reading: an image's layer copies whatever is opened for writing
         size = os.fstat(stream.fileno()).st_size
         end = end_of_segments(stream, size)
-        if end is None or size - end < LEAST:
-            return 0
+    if end is None or size - end < LEAST:
+        return 0
+    with open(path, "r+b") as stream:
         stream.seek(40)
         stream.write(struct.pack("<Q", 0))  # e_shoff
         stream.seek(60)

@@ -354,6 +354,7 @@ def _device(raw: Mapping[str, Any]) -> CudaDevice:
         compute_capability=_str(raw, "compute_capability"),
         memory_mib=_int(raw, "memory_mib"),
         multiprocessors=_int(raw, "multiprocessors"),
+        clock_mhz=(_int(raw, "clock_khz") or 0) // 1000 or None,
         attribute_error=_int(raw, "attribute_error"),
     )
 

@@ -1,0 +1,518 @@
+"""payload/stages.py with a TensorFlow and a numpy that are made up: every way in which a stage ends.
+
+What real ones compute is tried in test_stages_lab.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from payload.test_pythons import PYTHONS
+from tfdoctor.probes.payload import MARKER, run_payload
+from tfdoctor.system import LiveSystem
+from tfdoctor.verify_stages import PAYLOAD, Answer, Limits, read_answer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tfdoctor.system import CommandResult
+
+NUMPY = """
+import sys
+random = sys.modules[__name__]
+class Array(object):
+    T = property(lambda self: self)
+    def max(self):
+        return sys.modules["tensorflow"].FAKE["deviation"]
+    def same(self, *args):
+        return self
+    astype = dot = reshape = same
+    __add__ = __radd__ = __iadd__ = __sub__ = __mul__ = __truediv__ = __div__ = __getitem__ = same
+    def __setitem__(self, key, value):
+        pass
+    shape = ()
+class RandomState(object):
+    def __init__(self, seed):
+        pass
+    def uniform(self, *args):
+        return Array()
+    randint = uniform
+def zeros(shape):
+    return Array()
+def abs(array):
+    return array
+"""
+"""Every array is every other; how far a result is off is said by the TensorFlow."""
+
+TENSORFLOW = """
+import contextlib, ctypes, json, os, signal, sys, time, types
+FAKE = json.loads(os.environ["FAKE"])
+sys.modules.setdefault("tensorflow", sys.modules[__name__])
+class InternalError(Exception):
+    def __init__(self, message):
+        Exception.__init__(self, message + " and the stack of the graph")
+        self.message = message
+def act(at):
+    what = FAKE["acts"].get(at)
+    if what == "raise":
+        raise InternalError("Blas GEMM launch failed at " + at + "\\n [[node MatMul]]")
+    if what == "raise as 2.18":
+        raise InternalError(
+            "Graph execution error:\\n\\n2 root error(s) found.\\n  (0) INTERNAL: CUDA error: : CUDA_ERROR_X\\n"
+            "\\t [[{{node a}}]]\\n  (1) INTERNAL: CUDA_ERROR_Y\\n0 successful operations."
+        )
+    if what == "raise as 2.10":
+        raise InternalError(
+            "Graph execution error:\\n\\nDetected at node 'MatMul' defined at (most recent call last):\\n"
+            "    File \\"a.py\\", line 1\\n      x = y\\nNode: 'MatMul'\\nBlas xGEMM launch failed\\n\\t [[x]]"
+        )
+    if what == "unsupported":
+        raise InternalError("No OpKernel was registered to support Op 'MatMul'")
+    if what == "exit":
+        sys.exit("I would rather not")
+    if what == "hang":
+        time.sleep(60)
+    if what == "hang in C":  # the interpreter's lock is held all the while
+        ctypes.PyDLL(None).sleep(60)
+    if what == "spin":
+        while True:
+            pass
+    if what == "abort":
+        os.write(2, b"F0000 00:00:1795278263.083682 24717 cuda.cc:31] Check failed: all is lost\\n*** stack\\n")
+        os.abort()
+    if what == "segv":
+        ctypes.string_at(0)
+    if what == "ill":
+        os.kill(os.getpid(), signal.SIGILL)
+    if what == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if what == "noise":
+        for _ in range(300):
+            os.write(1, b"x" * 16384)
+        print("tfdoctor-payload:" + json.dumps({"stage": "nccl", "status": "passed"}))
+act("import")
+__version__ = FAKE["version"]
+ERA = tuple(map(int, __version__.split(".")))
+import numpy
+NOW = [""]
+class Node(object):
+    def __init__(self, *args, **kw):
+        self.op = self.initializer = self
+    def __mul__(self, other):
+        return self
+class Options(object):
+    def __init__(self, **kw):
+        self.__dict__.update(kw)
+ConfigProto = GPUOptions = Options
+class Graph(object):
+    @contextlib.contextmanager
+    def as_default(self):
+        yield
+class Session(object):
+    def __init__(self, config):
+        assert config.gpu_options.allow_growth is True and config.allow_soft_placement is False
+    def __enter__(self):
+        act("session")
+        return self
+    def __exit__(self, *args):
+        pass
+    def run(self, fetched, fed=None):
+        return [numpy.Array() for _ in fetched] if isinstance(fetched, list) else numpy.Array()
+@contextlib.contextmanager
+def device(name):
+    NOW[0] = name
+    yield
+def placeholder(dtype, shape):
+    return Node()
+Variable = identity = cast = reduce_sum = group = Node
+def matmul(left, right):
+    act("matmul@" + NOW[0])
+    return Node()
+def cast(node, dtype):
+    act(dtype + "@" + NOW[0])
+    return Node()
+def conv2d(image, kernel, strides, padding):
+    act("conv2d@" + NOW[0])
+    return Node()
+def gradients(ys, xs, grad_ys):
+    return [Node() for _ in xs]
+nn = Options(conv2d=conv2d)
+float32, float16 = "float32", "float16"
+if ERA >= (1, 4):
+    bfloat16 = "bfloat16"
+GROWN = []
+def list_physical_devices(kind):
+    act("list")
+    return [Options(name="/physical_device:%s:%d" % (kind, n), device_type=kind) for n in range(FAKE["gpus"])]
+def get_device_details(device):
+    assert device in GROWN
+    return {"device_name": "Quadro", "compute_capability": tuple(FAKE["capability"])}
+class Wanted(list):
+    def __contains__(self, one):
+        return any(one.name == other.name for other in self)
+GROWN = Wanted()
+experimental = Options(list_physical_devices=list_physical_devices, set_memory_growth=lambda d, on: GROWN.append(d))
+def list_local_devices(session_config):
+    assert session_config.gpu_options.allow_growth
+    return [
+        Options(
+            name="/device:GPU:%d" % n, device_type="GPU",
+            physical_device_desc="device: %d, name: Quadro, pci bus id: 0, compute capability: %d.%d"
+            % ((n,) + tuple(FAKE["capability"])),
+        )
+        for n in range(FAKE["gpus"])
+    ] + [Options(name="/device:CPU:0", device_type="CPU", physical_device_desc="")]
+for name, members in {
+    "tensorflow.python": {},
+    "tensorflow.python.client": {"device_lib": Options(list_local_devices=list_local_devices)},
+    "tensorflow.python.ops": {"nccl_ops": Options(all_sum=lambda tensors: [act("all_sum"), tensors][1])},
+}.items():
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__dict__.update(members)
+if ERA >= (2, 4):
+    def switch(on):
+        FAKE["deviation"] = FAKE["without_tf32"]
+    experimental.enable_tensor_float_32_execution = switch
+    experimental.tensor_float_32_execution_enabled = lambda: True
+if ERA >= (1, 14):
+    config = Options(experimental=experimental)
+if ERA >= (2, 3):
+    experimental.get_device_details = get_device_details
+if ERA >= (2, 1):
+    config.list_physical_devices = list_physical_devices
+if ERA >= (1, 13):
+    compat = Options(v1=sys.modules[__name__])
+"""
+
+
+@dataclass
+class Told:
+    """How a run ended, and the lines that it said."""
+
+    answer: Answer
+    lines: list[dict[str, Any]]
+    result: CommandResult
+
+    def of(self, stage: str, *keys: str) -> list[dict[str, Any]]:
+        return [
+            line for line in self.lines if line.get("stage") == stage and all(key in line for key in keys)
+        ]
+
+    def statuses(self) -> dict[str, str]:
+        return {stage.name: stage.status for stage in self.answer.stages}
+
+    def detail(self, stage: str) -> str:
+        found = self.answer.stage(stage)
+        assert found is not None
+        return found.detail
+
+
+class Stager:
+    """Runs the payload on the fakes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.site = folder, folder / "site"
+        (self.site / "tensorflow").mkdir(parents=True)
+        (self.site / "numpy.py").write_text(NUMPY)
+        (self.site / "tensorflow" / "__init__.py").write_text(TENSORFLOW)
+        (folder / "home").mkdir()
+        (folder / "nvidia-smi").write_text("#!/bin/sh\nprintf '\\033[4mGPU0 GPU1\\033[0m\\n%s\\n' \"$*\"\n")
+        (folder / "nvidia-smi").chmod(0o755)
+
+    def __call__(
+        self,
+        acts: dict[str, str] | None = None,
+        *,
+        python: str = sys.executable,
+        limit: float = 30,
+        gpus: int = 2,
+        timeout: float = 50,
+        wish: dict[str, Any] | None = None,
+        **fake: Any,
+    ) -> Told:
+        made_up = {
+            "version": "2.21.0",
+            "capability": [8, 0],
+            "deviation": 0.0,
+            "without_tf32": 0.0,
+            "acts": acts or {},
+            "gpus": gpus,
+            **fake,
+        }
+        limits = Limits.all(limit)
+        argument = {"device": "GPU", "limits": limits.as_json(), "timed": 0, **(wish or {})}
+        _, result = run_payload(
+            LiveSystem(cwd=str(self.folder / "home")),
+            python,
+            "stages",
+            [json.dumps(argument)],
+            timeout=timeout,
+            env={
+                "FAKE": json.dumps(made_up),
+                "PYTHONPATH": str(self.site),
+                "HOME": str(self.folder / "home"),
+                "PATH": f"{self.folder}:{os.environ['PATH']}",
+            },
+        )
+        assert not list((self.folder / "home").iterdir()), "a file was left"
+        rows = [row for row in result.stdout.splitlines() if row.startswith(MARKER)]
+        return Told(
+            read_answer(result, limits), [json.loads(row.removeprefix(MARKER)) for row in rows], result
+        )
+
+
+@pytest.fixture
+def stages(tmp_path: Path) -> Stager:
+    return Stager(tmp_path)
+
+
+@pytest.mark.parametrize("version", PYTHONS)
+def test_all_is_well_on_every_python(stages: Stager, version: str) -> None:
+    told = stages(python=PYTHONS[version])
+    assert told.statuses() == dict.fromkeys(PAYLOAD, "passed"), told.answer.error
+    assert told.answer.devices == ("/physical_device:GPU:0", "/physical_device:GPU:1")
+    assert told.answer.computed_lines() == ["GPU:0 ok", "GPU:1 ok"]
+    assert told.answer.topology == "GPU0 GPU1\ntopo -m\n"
+    assert not told.answer.error
+    assert told.result.returncode == 0
+
+
+@pytest.mark.parametrize("version", ["1.4.1", "1.13.2", "1.14.0", "2.0.4", "2.3.4", "2.21.0"])
+def test_all_is_well_on_every_tensorflow(stages: Stager, version: str) -> None:
+    told = stages(version=version, capability=[7, 5])
+    assert set(told.statuses().values()) == {"passed"}, told.answer.error
+    prefix = "/device" if version in {"1.4.1", "1.13.2"} else "/physical_device"
+    assert told.answer.devices == (f"{prefix}:GPU:0", f"{prefix}:GPU:1")
+    lines = told.of("compute", "ok")
+    assert [(line["gpu"], line["dtype"], line["ok"]) for line in lines] == [
+        (gpu, dtype, True) for gpu in (0, 1) for dtype in ("float32", "float16")
+    ]
+    assert all(line["limit"] > 0 and line["gflops"] > 0 for line in lines)
+    assert told.of("import", "tensorflow")[0]["tensorflow"] == version
+
+
+def test_only_what_was_asked_and_what_it_needs(stages: Stager) -> None:
+    told = stages(wish={"stages": ["cudnn"]})
+    assert list(told.statuses()) == ["import", "visible", "cudnn"]
+
+
+def test_half_precision_is_for_cards_that_have_it(stages: Stager) -> None:
+    def dtypes(**fake: Any) -> list[str]:
+        told = stages(gpus=1, wish={"stages": ["compute"]}, **fake)
+        assert told.statuses()["compute"] == "passed"
+        return [line["dtype"] for line in told.of("compute", "ok")]
+
+    assert dtypes(capability=[5, 2]) == ["float32"]
+    assert dtypes(capability=[9, 0]) == ["float32", "float16", "bfloat16"]
+    assert dtypes(acts={"bfloat16@/device:GPU:0": "unsupported"}) == ["float32", "float16"]
+    told = stages({"float16@/device:GPU:0": "unsupported"}, gpus=1)
+    assert told.statuses()["compute"] == "failed"
+
+
+def test_a_single_gpu_has_nobody_to_sum_with(stages: Stager) -> None:
+    told = stages(gpus=1)
+    assert told.statuses()["nccl"] == "skipped"
+    assert told.detail("nccl") == "an all-reduce takes at least two GPUs; there is 1"
+
+
+def test_none_is_listed(stages: Stager) -> None:
+    told = stages(gpus=0)
+    assert told.statuses() == {"import": "passed", "visible": "failed"}
+    assert told.detail("visible") == "TensorFlow lists no GPU"
+
+
+def test_tf32_is_told_apart(stages: Stager) -> None:
+    told = stages(deviation=0.02, gpus=1, wish={"stages": ["compute"]}, capability=[5, 0])
+    lines = told.of("compute", "ok")
+    assert [(line["dtype"], line["ok"], line["deviation"]) for line in lines] == [
+        ("tf32", True, 0.02),
+        ("float32", True, 0.0),
+    ]
+    assert "float32 as TF32" in told.detail("compute")
+    without = stages(deviation=0.02, version="2.3.4", gpus=1, wish={"stages": ["compute"]}, capability=[5, 0])
+    assert [line["dtype"] for line in without.of("compute", "ok")] == ["tf32"]
+    still = stages(deviation=0.02, without_tf32=0.02, gpus=1)
+    assert still.statuses()["compute"] == "failed"
+    assert "float32: the product is off by 0.02" in still.detail("compute")
+
+
+@pytest.mark.parametrize("deviation", [3.0, float("nan"), float("inf")])
+def test_a_wrong_result(stages: Stager, deviation: float) -> None:
+    told = stages(deviation=deviation)
+    assert told.statuses() == {"import": "passed", "visible": "passed", "compute": "failed"}
+    assert "rounding explains at most" in told.answer.error
+    assert set(told.answer.computed) == {0, 1}
+    assert told.answer.computed_count() == 0
+
+
+def test_a_wrong_convolution(stages: Stager) -> None:
+    told = stages(deviation=1.0, wish={"size": 1 << 20, "stages": ["cudnn"]})
+    assert told.statuses()["cudnn"] == "failed"
+    assert "the result is off by 1" in told.detail("cudnn")
+
+
+def test_a_card_that_fails_does_not_stop_the_others(stages: Stager) -> None:
+    told = stages({"matmul@/device:GPU:1": "raise"}, gpus=3)
+    assert told.statuses() == {"import": "passed", "visible": "passed", "compute": "failed"}
+    assert told.answer.computed == {
+        0: "",
+        1: "InternalError: Blas GEMM launch failed at matmul@/device:GPU:1\n [[node MatMul]]",
+        2: "",
+    }
+    assert told.detail("compute") == (
+        "1 of 3 GPUs failed: GPU:1 float32: InternalError: Blas GEMM launch failed at matmul@/device:GPU:1"
+    )
+    assert told.answer.error.startswith("InternalError: Blas GEMM launch failed")
+
+
+@pytest.mark.parametrize(
+    ("at", "stage"),
+    [("list", "visible"), ("conv2d@/device:GPU:1", "cudnn"), ("all_sum", "nccl"), ("import", "import")],
+)
+def test_an_error_is_told_and_ends_it(stages: Stager, at: str, stage: str) -> None:
+    told = stages({at: "raise"})
+    assert list(told.statuses())[-1] == stage
+    assert told.statuses()[stage] == "failed"
+    assert "InternalError: Blas GEMM launch failed" in told.detail(stage)
+    assert "and the stack" not in told.answer.error
+    assert [line["status"] for line in told.of(stage, "status")] == ["begin", "failed"]
+
+
+def test_a_module_that_exits(stages: Stager) -> None:
+    told = stages({"import": "exit"})
+    assert told.detail("import") == "SystemExit: I would rather not"
+
+
+def test_no_numpy(stages: Stager) -> None:
+    (stages.site / "numpy.py").write_text("raise ImportError('numpy.core.multiarray failed to import')")
+    assert "numpy.core.multiarray failed to import" in stages().detail("import")
+
+
+@pytest.mark.parametrize("how", ["hang", "hang in C"])
+@pytest.mark.parametrize(
+    ("at", "stage"),
+    [("import", "import"), ("list", "visible"), ("matmul@/device:GPU:1", "compute"), ("all_sum", "nccl")],
+)
+def test_a_hang_ends_at_the_deadline(stages: Stager, at: str, stage: str, how: str) -> None:
+    told = stages({at: how}, limit=1, wish={"limits": {stage: 1}})
+    assert list(told.statuses())[-1] == stage
+    assert told.detail(stage).startswith("did not end within 1 s")
+    assert told.answer.timed_out
+    assert told.result.seconds < 20
+    # With the interpreter's lock held there is no sign of life, and nothing is claimed of it.
+    assert ("was idle" in told.detail(stage)) is (how == "hang")
+    if stage == "compute":
+        assert "on GPU:1 (float32)" in told.detail(stage)
+        assert told.answer.computed[0] == ""
+        assert told.answer.computed[1].startswith("did not end within 1 s")
+
+
+def test_work_is_no_hang(stages: Stager) -> None:
+    told = stages({"matmul@/device:GPU:0": "spin"}, limit=2, wish={"limits": {"compute": 2}})
+    assert "was idle" not in told.detail("compute")
+    assert "Compiling PTX" in told.detail("compute")
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        (
+            "abort",
+            "TensorFlow was ended by abort (SIGABRT) on GPU:1 (float32). cuda.cc:31] Check failed",
+        ),
+        ("segv", "a segmentation fault (SIGSEGV)"),
+        ("ill", "lacks what TensorFlow was built for"),
+        ("kill", "the memory was used up"),
+    ],
+)
+def test_a_crash_in_the_midst(stages: Stager, how: str, said: str) -> None:
+    told = stages({"matmul@/device:GPU:1": how})
+    assert told.statuses() == {"import": "passed", "visible": "passed", "compute": "failed"}
+    assert said in told.detail("compute")
+    assert told.answer.computed[0] == ""
+    assert said in told.answer.computed[1]
+    assert not told.answer.timed_out
+
+
+def test_a_crash_of_the_import(stages: Stager) -> None:
+    told = stages({"import": "ill"})
+    assert told.statuses() == {"import": "failed"}
+    assert "SIGILL" in told.detail("import")
+
+
+def test_megabytes_on_standard_output(stages: Stager) -> None:
+    told = stages({"import": "noise", "list": "noise"}, gpus=1)
+    assert told.statuses()["nccl"] == "skipped"  # a line of ours that another prints is not ours
+    assert len(told.result.stdout) < 20_000
+    assert told.result.stderr.startswith("xxx")
+
+
+def test_a_slow_card_is_told(stages: Stager) -> None:
+    wish = {"stages": ["compute"], "expected": {"0": 1e15, "1": {"float32": 1.0}}}
+    told = stages(wish=wish)
+    assert told.statuses()["compute"] == "passed"
+    floats = [line for line in told.of("compute", "ok") if line["dtype"] == "float32"]
+    assert [line["slow"] for line in floats] == [True, False]
+    assert "such a card should give 1000000000000000 GFLOP/s" in told.detail("compute")
+    halves = [line for line in told.of("compute", "ok") if line["dtype"] == "float16"]
+    assert [line["expected_gflops"] for line in halves] == [None, None]
+
+
+def test_on_the_cpu_nothing_is_timed(stages: Stager) -> None:
+    told = stages(gpus=1, wish={"device": "CPU"})
+    assert told.statuses()["compute"] == "passed"
+    assert told.statuses()["nccl"] == "skipped"
+    assert not told.of("compute", "gflops")
+    assert told.answer.devices == ("/physical_device:CPU:0",)
+
+
+def test_keras_settings_are_taken_away_again(stages: Stager) -> None:
+    writes = (
+        "import os\nfolder = os.path.join(os.path.expanduser('~'), '.keras')\n"
+        "if not os.path.exists(folder):\n    os.mkdir(folder)\n"
+        "open(os.path.join(folder, 'keras.json'), 'a').write('new')\n"
+    )
+    module = stages.site / "tensorflow" / "__init__.py"
+    module.write_text(writes + TENSORFLOW)
+    assert stages().statuses()["import"] == "passed"  # and the home is empty
+    module.write_text(writes + "raise ImportError\n")
+    assert stages().statuses()["import"] == "failed"
+
+
+def test_keras_settings_that_were_there_stay(stages: Stager) -> None:
+    module = stages.site / "tensorflow" / "__init__.py"
+    module.write_text("import os\nopen(os.environ['KERAS_HOME'] + '/keras.json', 'a')\n" + TENSORFLOW)
+    kept = stages.folder / "keras"
+    kept.mkdir()
+    (kept / "keras.json").write_text("{}")
+    (stages.site / "sitecustomize.py").write_text(f"import os\nos.environ['KERAS_HOME'] = {str(kept)!r}\n")
+    assert stages().statuses()["import"] == "passed"
+    assert (kept / "keras.json").read_text() == "{}"
+
+
+def test_devices_that_cannot_be_made_are_tried_once(stages: Stager) -> None:
+    told = stages({"session": "raise"})
+    assert told.detail("compute").startswith("TensorFlow cannot make its devices: InternalError: Blas")
+    assert [line["gpu"] for line in told.of("compute", "ok")] == [0, 1]
+    assert not told.of("compute", "computing")
+    assert (
+        stages({"session": "raise"}, wish={"stages": ["cudnn"]})
+        .detail("cudnn")
+        .startswith("TensorFlow cannot")
+    )
+
+
+@pytest.mark.parametrize(
+    ("era", "said"),
+    [("2.18", "INTERNAL: CUDA error: : CUDA_ERROR_X"), ("2.10", "Blas xGEMM launch failed")],
+)
+def test_what_is_wrong_is_found_in_a_long_error_and_said_once(stages: Stager, era: str, said: str) -> None:
+    """The texts are those of TensorFlow 2.18.1 and 2.10.1 (cut)."""
+    told = stages({f"matmul@/device:GPU:{gpu}": f"raise as {era}" for gpu in (0, 1)})
+    assert told.detail("compute") == f"2 of 2 GPUs failed: GPU:0, GPU:1 float32: InternalError: {said}"

@@ -1,0 +1,98 @@
+"""payload/stages.py with a real TensorFlow: on the CPU, and on a stand-in driver that lists GPUs and computes nothing.
+
+Opt-in, as tests/test_agreement.py is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lab import environments, standins
+from lab.situations import Bench, inspect_target
+from tfdoctor.probes.payload import MARKER, run_payload
+from tfdoctor.system import LiveSystem
+from tfdoctor.verify_stages import Answer, Limits, read_answer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [
+    pytest.mark.tensorflow,
+    pytest.mark.timeout(1500),
+    pytest.mark.skipif(
+        not environments.wanted(),
+        reason="set TFDOCTOR_LAB=1 to run real TensorFlow wheels (gigabytes, minutes)",
+    ),
+]
+LIMITS = Limits(300, 120, 120, 120, 120)
+
+
+def run(python: Path, home: Path, device: str, env: dict[str, str]) -> tuple[Answer, list[dict[str, Any]]]:
+    """Its answer and lines; nothing may be left in the home folder."""
+    argument = json.dumps({"device": device, "limits": LIMITS.as_json()})
+    child = {"HOME": str(home), **env}
+    _, result = run_payload(LiveSystem(), str(python), "stages", [argument], timeout=900, env=child)
+    assert not list(home.iterdir())
+    rows = [row.removeprefix(MARKER) for row in result.stdout.splitlines() if row.startswith(MARKER)]
+    return read_answer(result, LIMITS), [json.loads(row) for row in rows]
+
+
+def found_detail(answer: Answer) -> str:
+    found = answer.stage("compute")
+    assert found is not None
+    return found.detail
+
+
+def test_it_computes_right_on_the_cpu(tensorflow_python: Path, tmp_path: Path, standin_cache: Path) -> None:
+    target = inspect_target(tensorflow_python, standin_cache)
+    env = {}
+    if target.hard_linked:  # then nothing is imported without the libraries
+        bench = Bench(target, tmp_path / "bench", standin_cache)
+        bench.everything()
+        env = {"LD_LIBRARY_PATH": os.pathsep.join(bench.path)}
+    home = tmp_path / "home"
+    home.mkdir()
+    answer, lines = run(tensorflow_python, home, "CPU", env)
+    assert {stage.name: stage.status for stage in answer.stages} == {
+        "import": "passed",
+        "visible": "passed",
+        "compute": "passed",
+        "cudnn": "passed",
+        "nccl": "skipped",
+    }, answer.error
+    products = [line for line in lines if line.get("stage") == "compute" and "ok" in line]
+    assert "float32" in [line["dtype"] for line in products]
+    # Limits are no wish: a right result comes near enough to be told from one with TF32's errors.
+    assert all(0 <= line["deviation"] <= line["limit"] < 5 for line in products)
+
+
+def test_a_driver_that_computes_nothing_is_seen(
+    tensorflow_python: Path, tmp_path: Path, standin_cache: Path
+) -> None:
+    target = inspect_target(tensorflow_python, standin_cache)
+    if target.hard_linked:
+        pytest.skip("its libraries are linked: a stand-in of them ends the import")
+    # Libraries that answer as far as devices are made of them.
+    bench = Bench(replace(target, symbols=standins.RUNTIME), tmp_path / "bench", standin_cache)
+    bench.everything()
+    home = tmp_path / "home"
+    home.mkdir()
+    env = {
+        **bench.environment(),
+        "STANDIN_GPUS": "2",
+        "STANDIN_CC": "70" if target.version < (2, 4) else "80",
+    }
+    answer, _ = run(tensorflow_python, home, "GPU", env)
+    assert len(answer.devices) == 2
+    assert answer.status("compute") == "failed"
+    assert answer.computed
+    assert answer.computed_count() == 0
+    assert answer.error
+    # By name, whatever TensorFlow does with it: raise, or end itself.
+    assert re.search(r"CUDA_ERROR_NOT_SUPPORTED|CUBLAS_STATUS|CUDA error", found_detail(answer))
