@@ -26,6 +26,8 @@ __all__ = [
     "wanted",
 ]
 
+MOST_WORDS = 5000
+"""Words of one pip command that are read."""
 _PIP = re.compile(r"pip-?(\d(?:\.\d{1,2})?)?")
 _PYTHON = re.compile(r"(?:python|pypy)(\d(?:\.\d{1,2})?)?")
 _WHEEL = re.compile(
@@ -241,7 +243,7 @@ def _pip(
     others, dependencies = 0, True
     cuts = {one.after: f"{one.operator}{one.target}" for one in command.redirects if one.glued}
     skip = False
-    for place, word in enumerate(rest):
+    for place, word in enumerate(rest[:MOST_WORDS]):
         if skip:
             skip = False
             continue
