@@ -8,11 +8,13 @@
 One line of use for each script:
 
     scripts/update_tensorflow.py    compat/tensorflow.json, from the wheels; --authored: from compat/registration.toml
+    scripts/update_locks.py         compat/locks, from the index; offline only --check
     scripts/update_matrix_docs.py   docs/matrix.md, from compat/
     scripts/generate_docs.py        docs/rules.md, from the rules' docstrings
 
-The other tables (cuda, cudnn, gpus, images, imports, libraries, problems, pythons, registration) are authored: nothing
-fetches them; their `as_of` says when they were looked through, and this script says which are older than half a year.
+The other tables (cuda, cuda_wheels, cudnn, gpus, images, imports, libraries, problems, pythons, registration) are
+authored: nothing fetches them; their `as_of` says when they were looked through, and this script says which are older
+than half a year.
 """
 
 from __future__ import annotations
@@ -51,14 +53,17 @@ def steps(fetch: int | None) -> list[Step]:
     python = sys.executable
     table = str(SCRIPTS / "update_tensorflow.py")
     found = []
+    uv = shutil.which("uv") or ""
     if fetch is not None:
-        uv = shutil.which("uv")
-        if uv is None:
+        if not uv:
             sys.exit("--fetch needs uv on PATH: the script's dependencies are its own (PEP 723)")
         run = (uv, "run", table)
         found.append(Step("compat/tensorflow.json from the index", run, (*run, "--check", str(fetch or 3))))
     authored = (python, table, "--authored")
     found.append(Step("compat/tensorflow.json from compat/registration.toml", authored, (*authored, "--dry")))
+    # Without uv it writes nothing, and fails where a lock is missing.
+    locks = (*((python,) if fetch is None else (uv, "run")), str(SCRIPTS / "update_locks.py"))
+    found.append(Step("compat/locks, those that are missing", locks, (*locks, "--check")))
     for script, page in (("update_matrix_docs.py", "docs/matrix.md"), ("generate_docs.py", "docs/rules.md")):
         command = (python, str(SCRIPTS / script))
         found.append(Step(page, command, (*command, "--check")))

@@ -1,0 +1,393 @@
+# /// script
+# requires-python = ">=3.10"
+# dependencies = [
+#   "packaging>=22",
+#   "pyelftools>=0.30",
+#   "pypi-simple>=1.5",
+#   "requests>=2.28",
+#   "tomli>=2; python_version < '3.11'",
+# ]
+# ///
+"""Write compat/locks: for every TensorFlow and Python what pip installs, to the version and the hash.
+
+    uv run scripts/update_locks.py                       # locks that are missing
+    uv run scripts/update_locks.py '>=2.10,<2.12'        # these releases anew (also: 2.10, 2.10.1, tools, cuda)
+    uv run scripts/update_locks.py --all                 # all anew
+    python scripts/update_locks.py --check               # offline: all there, none stale, none broken
+    uv run scripts/update_locks.py --try 2.10 --python 3.9   # install it, import it, compute; takes minutes
+
+Three kinds of file, each for `pip install --no-deps --require-hashes -r FILE`:
+
+    tools-cp39.txt              pip, setuptools and wheel for this Python: installed first, because a
+                                system's old pip does not know the tags of newer wheels
+    tensorflow-2.10.1-cp39.txt  TensorFlow and everything it requires, without NVIDIA's packages; the few
+                                that exist as source alone are marked, and are built with the tools above
+                                (`--no-build-isolation`)
+    cuda/cu11-….txt             NVIDIA's wheels of one set in compat/cuda_wheels.toml, any Python
+
+The date rule: dependencies are the newest ones `DAYS` days after the wheel came out, because that is what
+people had; moved only where that does not install or import (`MOVES` below, and compat/imports.toml).
+Wheels are preferred to source archives even where those are newer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import os
+import sys
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [path for path in (str(ROOT / "doctor"),) if path not in sys.path]
+
+from packaging.requirements import Requirement  # noqa: E402
+from packaging.specifiers import SpecifierSet  # noqa: E402
+from packaging.utils import canonicalize_name  # noqa: E402
+
+from tfdoctor import versions  # noqa: E402
+from tfdoctor.compat.imports import companions  # noqa: E402
+from tfdoctor.compat.loader import DataError, load_tensorflow  # noqa: E402
+from tfdoctor.compat.locks import Lock, lock_name, locked_package, read_lock, tools_name  # noqa: E402
+from tfdoctor.compat.wheels import CudaSet, load_cuda_wheels, read_sets  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from update_support.index import Index
+    from update_support.resolve import Pin
+
+    from tfdoctor.compat.models import Release
+
+FOLDER = ROOT / "compat" / "locks"
+DAYS = 30
+OLDEST = "1.4"
+SKIPPED_PYTHONS = ("3.3", "3.4")
+"""No image and no ready build has them any more."""
+TOOLS_UNTIL = "2025-07-31"
+TOOLS = ("pip", "setuptools<81", "wheel")
+"""setuptools 81 and newer warn that pkg_resources goes away, and then it went: TensorBoard imports it."""
+MINIMUM = 320
+"""Locks of TensorFlow; fewer than were made in November 2026 means that something was not read."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """A limit that no metadata says."""
+
+    tensorflow: str
+    requirement: str
+    why: str
+    pythons: tuple[str, ...] = ()
+    """Empty: all."""
+
+
+MOVES = (Move("<2.4", "h5py<3", "Keras of that time reads what h5py 2 returns: text, not bytes"),)
+
+
+# --- what is locked -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Target:
+    """One lock of TensorFlow."""
+
+    release: Release
+    python: str
+
+    @property
+    def name(self) -> str:
+        return lock_name(self.release.package, self.release.version, self.python)
+
+
+def targets() -> list[Target]:
+    """Every lock that has to be there, oldest release first."""
+    _, rows = load_tensorflow()
+    return [
+        Target(row, python)
+        for row in rows
+        if row.gpu
+        and not row.yanked
+        and not row.is_prerelease
+        and versions.satisfies(row.version, f">={OLDEST}")
+        and row.package == locked_package(row.version)
+        for python in row.linux_pythons
+        if python not in SKIPPED_PYTHONS
+    ]
+
+
+def pythons() -> list[str]:
+    """The Pythons of all targets, oldest first."""
+    return sorted({target.python for target in targets()}, key=versions.numbers)
+
+
+def moves_for(target: Target) -> list[Move]:
+    return [
+        move
+        for move in MOVES
+        if versions.satisfies(target.release.version, move.tensorflow)
+        and (not move.pythons or target.python in move.pythons)
+    ]
+
+
+def forbidden_for(target: Target) -> dict[str, list[SpecifierSet]]:
+    """What compat/imports.toml says does not go together with this release."""
+    found: dict[str, list[SpecifierSet]] = {}
+    for row in companions():
+        if row.breaks and versions.satisfies(target.release.version, row.tensorflow):
+            found.setdefault(row.package, []).append(SpecifierSet(row.breaks))
+    return found
+
+
+# --- texts --------------------------------------------------------------------------------------------------
+
+
+def line(pin: Pin) -> str:
+    """One requirement with the hashes of its files."""
+    hashes = "".join(f" --hash=sha256:{digest}" for digest in sorted({file.sha256 for file in pin.files}))
+    return f"{pin.name}=={pin.version}{hashes}{'  # sdist' if pin.built else ''}"
+
+
+def text_of(title: str, notes: Sequence[str], pins: Iterable[Pin]) -> str:
+    """A whole lock."""
+    return "\n".join([f"# {title}", *(f"# {note}" for note in notes), *map(line, pins), ""])
+
+
+# --- making -----------------------------------------------------------------------------------------------
+
+
+class Maker:
+    """Makes locks from what the index says."""
+
+    def __init__(self, index: Index) -> None:
+        from update_support.resolve import Resolver
+
+        self.index = index
+        self.resolver = partial(Resolver, source=index, shared={})
+        self._tools: dict[str, list[Pin]] = {}
+
+    def tools(self, python: str) -> list[Pin]:
+        """pip, setuptools and wheel for a Python."""
+        if python not in self._tools:
+            self._tools[python] = self.resolver(python=python, until=f"{TOOLS_UNTIL}T23:59:59Z").resolve(
+                TOOLS
+            )
+        return self._tools[python]
+
+    def tools_text(self, python: str) -> str:
+        return text_of(
+            f"pip, setuptools and wheel for CPython {python}, as of {TOOLS_UNTIL}; made by scripts/update_locks.py",
+            [f"python -m pip install --no-deps --require-hashes -r {tools_name(python)}"],
+            self.tools(python),
+        )
+
+    def lock_text(self, target: Target) -> str:
+        """A lock of TensorFlow. Raises UnsolvableError."""
+        release, python = target.release, target.python
+        day = dt.date.fromisoformat(release.released) + dt.timedelta(days=DAYS)
+        tools = {pin.name: pin for pin in self.tools(python)}
+        by_date = partial(self.resolver, python=python, until=f"{day}T23:59:59Z", preferred=tools)
+        roots = [f"{release.package}=={release.version}"]
+        limits = [Requirement(move.requirement) for move in moves_for(target)]
+        resolver = by_date(forbidden=forbidden_for(target), constraints=limits)
+        pins = resolver.resolve(roots)
+        if any(pin.built for pin in pins):
+            pins = resolver.resolve([*roots, "setuptools", "wheel"])
+        plain = {pin.name: pin for pin in by_date().resolve(roots)}
+        notes = [
+            f"made by scripts/update_locks.py: everything else as it was on {day}, {DAYS} days after the release",
+            *moved(target, [pin for pin in pins if pin.name not in tools], plain.values()),
+            f"after {tools_name(python)}: pip install --no-deps --require-hashes --no-build-isolation -r {target.name}",
+        ]
+        glibc = max(pin.glibc for pin in pins)
+        title = f"{release.package} {release.version} for CPython {python}, Linux x86-64, glibc 2.{glibc}"
+        return text_of(title, notes, pins)
+
+
+def moved(target: Target, pins: Iterable[Pin], plain: Iterable[Pin]) -> list[str]:
+    """What is not as the date rule alone (`plain`) would have it, and why."""
+    by_date = {pin.name: pin.version for pin in plain}
+    why = {canonicalize_name(Requirement(move.requirement).name): move.why for move in moves_for(target)}
+    for row in companions():
+        if row.breaks and versions.satisfies(target.release.version, row.tensorflow):
+            why.setdefault(row.package, f"{row.id} in compat/imports.toml")
+    return [
+        f"moved: {pin.name} {pin.version} rather than {by_date.get(pin.name)}: {why.get(pin.name, 'goes with it')}"
+        for pin in pins
+        if by_date.get(pin.name) != pin.version
+    ]
+
+
+def write(path: Path, text: str) -> bool:
+    """Write where it differs; whether it did."""
+    if path.is_file() and path.read_text(encoding="ascii") == text:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="ascii")
+    return True
+
+
+def chosen_by(spec: str) -> Callable[[str], bool]:
+    """A PEP 440 set, a prefix such as 2.10, or one version."""
+    text = f"=={spec}.*" if spec.count(".") < 2 and spec[0].isdigit() else spec
+    wanted = SpecifierSet(text if text[0] in "<>=!~" else f"=={text}")
+    return lambda version: wanted.contains(version, prereleases=True)
+
+
+def make(options: argparse.Namespace, specs: Sequence[str]) -> int:
+    """Write what was asked for; the exit status."""
+    tests = [chosen_by(spec) for spec in specs if spec not in ("tools", "cuda")]
+
+    def is_due(name: str, path: Path) -> bool:
+        return options.all or name in specs or (not specs and not path.is_file())
+
+    tools = [python for python in pythons() if is_due("tools", FOLDER / tools_name(python))]
+    cuda = any(is_due("cuda", FOLDER / "cuda" / f"{row.id}.txt") for row in read_sets(ROOT / "compat").sets)
+    due = [
+        target
+        for target in targets()
+        if options.python in (None, target.python)
+        and (is_due("", FOLDER / target.name) or any(test(target.release.version) for test in tests))
+    ]
+    if not (tools or cuda or due):
+        print("nothing is missing", file=sys.stderr)
+        return 0
+    try:
+        from update_support.index import Index
+        from update_support.resolve import UnsolvableError
+
+        maker = Maker(Index(options.cache))
+    except ModuleNotFoundError as error:
+        print(f"{error.name} is not here: uv run scripts/update_locks.py", file=sys.stderr)
+        return 1
+    for python in tools:
+        write(FOLDER / tools_name(python), maker.tools_text(python))
+    if cuda:
+        from update_support.nvidia import write_cuda_locks
+
+        write_cuda_locks(maker.index, ROOT / "compat", FOLDER / "cuda", options.as_of)
+    failed = 0
+    for target in due:
+        started = time.monotonic()
+        try:
+            changed = write(FOLDER / target.name, maker.lock_text(target))
+        except UnsolvableError as error:
+            print(f"{target.name}: {error}", file=sys.stderr, flush=True)
+            failed += 1
+            continue
+        word = "written" if changed else "as it was"
+        print(f"{target.name}: {word}, {time.monotonic() - started:.1f} s", file=sys.stderr, flush=True)
+    return 1 if failed else 0
+
+
+# --- checking -----------------------------------------------------------------------------------------------
+
+
+def problems(folder: Path = FOLDER) -> list[str]:
+    """What is wrong with the locks that are there; empty: nothing."""
+    wanted = {target.name: target for target in targets()}
+    tools = {tools_name(python): python for python in pythons()}
+    cuda = {f"{row.id}.txt": row for row in load_cuda_wheels(folder.parent).sets}
+    found = []
+    if len(wanted) < MINIMUM:
+        found.append(f"only {len(wanted)} locks are wanted; there were {MINIMUM}")
+    for place, names in ((folder, {*wanted, *tools}), (folder / "cuda", {*cuda})):
+        there = {path.name for path in place.glob("*.txt")}
+        found += [f"{name}: missing" for name in sorted(names - there)]
+        found += [f"{name}: stale, nothing wants it" for name in sorted(there - names)]
+    for name, target in wanted.items():
+        found += _wrong(folder / name, partial(_wrong_lock, target))
+    for name in tools:
+        found += _wrong(folder / name, _wrong_tools)
+    for name, row in cuda.items():
+        found += _wrong(folder / "cuda" / name, partial(_wrong_cuda, row))
+    return found
+
+
+def _wrong(path: Path, test: Callable[[Lock], str]) -> list[str]:
+    if not path.is_file():
+        return []
+    try:
+        problem = test(read_lock(path))
+    except DataError as error:
+        problem = str(error)
+    return [f"{path.name}: {problem}"] if problem else []
+
+
+def _wrong_lock(target: Target, lock: Lock) -> str:
+    release = target.release
+    if lock.versions.get(release.package) != release.version:
+        return f"does not pin {release.package} {release.version}"
+    if len(lock.packages) < 8:
+        return f"only {len(lock.packages)} packages"
+    if any(name.startswith("nvidia-") for name in lock.versions):
+        return "has packages of NVIDIA's"
+    for text in release.requires:
+        wanted = Requirement(text)
+        have = lock.versions.get(canonicalize_name(wanted.name))
+        if wanted.marker is None and (have is None or not wanted.specifier.contains(have, prereleases=True)):
+            return f"{release.package} requires {text}, locked is {have}"
+    return ""
+
+
+def _wrong_tools(lock: Lock) -> str:
+    return "" if set(lock.versions) == {"pip", "setuptools", "wheel"} else "must have pip, setuptools, wheel"
+
+
+def _wrong_cuda(row: CudaSet, lock: Lock) -> str:
+    have = {f"{package.name}=={package.version}": package.hashes for package in lock.packages}
+    return "" if have == {wheel.pin: (wheel.sha256,) for wheel in row.wheels} else "is not what the set says"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument(
+        "specs", nargs="*", metavar="SPEC", help="releases, `tools`, `cuda`; none: what is missing"
+    )
+    parser.add_argument("--all", action="store_true", help="make every lock anew")
+    parser.add_argument("--python", metavar="V", help="only locks for this Python")
+    parser.add_argument(
+        "--check", action="store_true", help="change nothing; exit 1 where something is wrong"
+    )
+    parser.add_argument(
+        "--try",
+        dest="trying",
+        action="store_true",
+        help="install locks, import TensorFlow, compute; write tried.json",
+    )
+    parser.add_argument(
+        "--missing", action="store_true", help="with --try: only those not tried as they are now"
+    )
+    parser.add_argument("--last", action="store_true", help="with --try: only the last patch of each minor")
+    parser.add_argument("--pip", action="store_true", help="with --try: pip alone, no uv")
+    parser.add_argument("--jobs", type=int, default=1, help="with --try: so many at a time")
+    parser.add_argument(
+        "--as-of", default=time.strftime("%Y-%m-%d", time.gmtime()), help="date of the tables"
+    )
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        default=Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "tfdoctor" / "locks",
+    )
+    options = parser.parse_args(arguments)
+    if options.check:
+        found = problems()
+        print(
+            "\n".join(found) or f"{len(targets())} locks are in order",
+            file=sys.stderr if found else sys.stdout,
+        )
+        return 1 if found else 0
+    if options.trying:
+        from update_support.trials import run
+
+        return run(options, options.specs)
+    return make(options, options.specs)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,224 @@
+"""What the package index has: files with upload times, and what each file requires.
+
+The simple index names the files and their hashes, the index's JSON pages when they were uploaded and how
+large they are; requirements are read out of the wheels by byte ranges and out of source archives whole.
+All of it is kept in a cache, because a lock asks the same questions as its neighbours.
+"""
+
+from __future__ import annotations
+
+import email
+import io
+import json
+import re
+import tarfile
+import time
+import zipfile
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin
+
+from packaging.utils import (
+    InvalidWheelFilename,
+    canonicalize_name,
+    parse_wheel_filename,
+)
+from packaging.version import InvalidVersion, Version
+
+from update_support.remote_zip import Web, central_directory, extract
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from packaging.tags import Tag
+
+__all__ = ["File", "Index"]
+
+FORMAT = 2
+"""Of the cache."""
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of a project."""
+
+    project: str
+    """Normalised."""
+    filename: str
+    url: str
+    sha256: str
+    size: int
+    """Bytes; 0 where the index does not say."""
+    uploaded: str
+    """ISO 8601, UTC; empty where the index does not say."""
+    requires_python: str
+    yanked: bool
+
+    @property
+    def is_wheel(self) -> bool:
+        return self.filename.endswith(".whl")
+
+    @property
+    def version(self) -> Version:
+        """Raises InvalidVersion where the name is neither that of a wheel nor of a source archive."""
+        if self.is_wheel:
+            return parse_wheel_filename(self.filename)[1]
+        # By the project's name, not by the last hyphen: functools32-3.2.3-2.tar.gz
+        stem = re.sub(r"\.(?:tar\.gz|zip)$", "", self.filename)
+        length = len(self.project)
+        if stem == self.filename or canonicalize_name(stem[:length]) != self.project:
+            raise InvalidVersion(self.filename)
+        return Version(stem[length + 1 :])
+
+    @property
+    def tags(self) -> frozenset[Tag]:
+        """None for a source archive."""
+        return parse_wheel_filename(self.filename)[3] if self.is_wheel else frozenset()
+
+
+def _readable(file: File) -> bool:
+    """Whether the name is that of a wheel or a source archive; old uploads have others."""
+    try:
+        return bool(file.version)
+    except (InvalidWheelFilename, InvalidVersion):
+        return False
+
+
+class Index:
+    """The index behind the default address of `pypi_simple`, through a cache."""
+
+    def __init__(self, cache: Path, *, fresh: float = 86400) -> None:
+        """`fresh`: seconds for which a cached project page counts; files never change."""
+        from pypi_simple import PyPISimple  # here, so that the pure parts can be tested without it
+
+        self.cache = cache
+        self.fresh = fresh
+        self.client = PyPISimple()
+        self.web = Web()
+        self._files: dict[str, list[File]] = {}
+        for folder in ("pages", "requires"):
+            (cache / folder).mkdir(parents=True, exist_ok=True)
+
+    def files(self, project: str) -> list[File]:
+        """Every wheel and source archive of a project, in the index's order."""
+        name = canonicalize_name(project)
+        if name not in self._files:
+            path = self.cache / "pages" / f"{name}.json"
+            found = self._cached_page(path)
+            if found is None:
+                found = self._fetch(name)
+                _write(path, {"format": FORMAT, "files": [asdict(file) for file in found]})
+            self._files[name] = found
+        return self._files[name]
+
+    def _cached_page(self, path: Path) -> list[File] | None:
+        if not path.exists() or time.time() - path.stat().st_mtime > self.fresh:
+            return None
+        raw = json.loads(path.read_text(encoding="utf-8"))
+        return [File(**row) for row in raw["files"]] if raw.get("format") == FORMAT else None
+
+    def _fetch(self, name: str) -> list[File]:
+        times = self._times(name)
+        result = []
+        for package in self.client.get_project_page(name).packages:
+            uploaded, size = times.get(package.filename, ("", 0))
+            file = File(
+                project=name,
+                filename=package.filename,
+                url=package.url,
+                sha256=package.digests.get("sha256", ""),
+                size=size or package.size or 0,
+                uploaded=uploaded,
+                requires_python=package.requires_python or "",
+                yanked=bool(package.is_yanked),
+            )
+            if _readable(file):
+                result.append(file)
+        return result
+
+    def _times(self, name: str) -> dict[str, tuple[str, int]]:
+        """File → (upload time, bytes): not every simple index says them, its JSON pages do."""
+        page = urljoin(self.client.endpoint, f"../pypi/{name}/json")
+        response = self.client.s.get(page, timeout=120)
+        response.raise_for_status()
+        return {
+            row["filename"]: (row["upload_time_iso_8601"], int(row["size"]))
+            for rows in response.json()["releases"].values()
+            for row in rows
+        }
+
+    def requirements(self, file: File) -> list[str]:
+        """The requirements of a file, as written, in its order."""
+        path = self.cache / "requires" / f"{file.sha256}.json"
+        if path.exists():
+            raw = json.loads(path.read_text(encoding="utf-8"))
+            if raw.get("format") == FORMAT:
+                return list(raw["requires"])
+        found = self._of_wheel(file) if file.is_wheel else self._of_sdist(file)
+        _write(path, {"format": FORMAT, "file": file.filename, "requires": found})
+        return found
+
+    def _of_wheel(self, file: File) -> list[str]:
+        members, total = central_directory(self.web, file.url)
+        wanted = [m for m in members if re.fullmatch(r"[^/]+\.dist-info/METADATA", m.name)]
+        text: list[bytes] = []
+
+        def keep(_: object, pieces: Iterator[bytes]) -> None:
+            text.append(b"".join(pieces))
+
+        extract(self.web, file.url, wanted[:1], total, keep)
+        return _headers(text[0].decode("utf-8", "replace"))
+
+    def _of_sdist(self, file: File) -> list[str]:
+        response = self.client.s.get(file.url, timeout=120)
+        response.raise_for_status()
+        members = dict(_texts(file.filename, response.content))
+        for name, text in sorted(members.items(), key=lambda item: item[0].count("/")):
+            if name.endswith("PKG-INFO") and "\nRequires-Dist:" in text:
+                return _headers(text)
+        for name, text in sorted(members.items()):
+            if name.endswith(".egg-info/requires.txt"):
+                return requires_txt(text)
+        return []
+
+
+def _headers(metadata: str) -> list[str]:
+    return [str(line) for line in email.message_from_string(metadata).get_all("Requires-Dist") or []]
+
+
+def _texts(filename: str, content: bytes) -> Iterator[tuple[str, str]]:
+    """The members of a source archive that say what it requires."""
+    wanted = re.compile(r"(?:^[^/]+/PKG-INFO|\.egg-info/(?:PKG-INFO|requires\.txt))$")
+    if filename.endswith(".zip"):
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            for name in archive.namelist():
+                if wanted.search(name):
+                    yield name, archive.read(name).decode("utf-8", "replace")
+        return
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        for member in archive:
+            file = archive.extractfile(member) if wanted.search(member.name) else None
+            if file is not None:
+                yield member.name, file.read().decode("utf-8", "replace")
+
+
+def requires_txt(text: str) -> list[str]:
+    """setuptools' requires.txt as requirements: `[extra:marker]` headings become markers."""
+    found = []
+    marker = ""
+    for line in (line.strip() for line in text.splitlines()):
+        if line.startswith("["):
+            extra, _, condition = line.strip("[]").partition(":")
+            parts = [f"({condition})"] if condition else []
+            parts += [f'extra == "{extra}"'] if extra else []
+            marker = " and ".join(parts)
+        elif line:
+            found.append(f"{line}; {marker}" if marker else line)
+    return found
+
+
+def _write(path: Path, value: dict[str, Any]) -> None:
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(value), encoding="utf-8")
+    part.replace(path)

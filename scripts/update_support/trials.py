@@ -1,0 +1,348 @@
+"""Locks tried for real: installed, TensorFlow imported, something computed on the CPU.
+
+A trial makes an environment with that Python, installs the tools' lock and the lock with `--no-deps
+--require-hashes`, asks `pip check`, and runs `CHILD` in it. uv installs where it knows the Python (3.7 and
+newer; `--pip`: never), pip itself elsewhere. TensorFlow up to 1.13 links CUDA, so it is given stand-ins.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import fcntl
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+ROOT = Path(__file__).resolve().parents[2]
+for place in ("tests", "scripts"):
+    if str(ROOT / place) not in sys.path:
+        sys.path.insert(1, str(ROOT / place))
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping, Sequence
+
+    from update_locks import Target
+
+__all__ = ["CHILD", "Result", "find_python", "run", "try_lock"]
+
+LOCKS = ROOT / "compat" / "locks"
+TRIED = LOCKS / "tried.json"
+
+CHILD = r"""
+from __future__ import print_function
+import os, sys, tempfile
+import numpy
+import tensorflow as tf
+
+if hasattr(tf, "Session"):
+    with tf.Session() as session:
+        total = session.run(tf.reduce_sum(tf.matmul(tf.ones([3, 4]), tf.ones([4, 5]))))
+else:
+    total = tf.reduce_sum(tf.matmul(tf.ones([3, 4]), tf.ones([4, 5]))).numpy()
+assert total == 60, total
+layers = tf.keras.layers
+model = tf.keras.models.Sequential([layers.LSTM(2, input_shape=(3, 1)), layers.Dense(1)])
+assert model.predict(numpy.zeros((1, 3, 1), "float32")).shape == (1, 1)
+try:
+    import h5py
+except ImportError:
+    pass
+else:
+    path = os.path.join(tempfile.mkdtemp(), "m.weights.h5")
+    model.save_weights(path)
+    model.load_weights(path)
+print("computed", tf.__version__, ".".join(map(str, sys.version_info[:3])))
+"""
+"""What the environment runs, on Python 2.7 to 3.13: matrices, a recurrent layer (NumPy), weights (h5py)."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """How one trial ended."""
+
+    name: str
+    python: str
+    ok: bool
+    seconds: float
+    message: str
+    """Empty where all was well."""
+
+
+class TrialError(RuntimeError):
+    """A step of a trial; the message is its output's end."""
+
+
+def find_python(version: str) -> str | None:
+    """An interpreter of this minor version that runs: on PATH, or one of pyenv's; None: not here."""
+    ready = sorted((Path.home() / ".pyenv" / "versions").glob(f"{version}.*/bin/python"))
+    for candidate in (*map(str, reversed(ready)), shutil.which(f"python{version}")):
+        if candidate is not None:
+            asked = [candidate, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+            done = subprocess.run(asked, capture_output=True, text=True, check=False)
+            if done.returncode == 0 and done.stdout.strip() == version:
+                return candidate
+    return None
+
+
+def step(command: Sequence[str | Path], env: Mapping[str, str], cwd: Path) -> str:
+    """Run; the output of both kinds. Raises TrialError."""
+    try:
+        done = subprocess.run(
+            list(map(str, command)),
+            env=dict(env),
+            cwd=cwd,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=1500,
+        )
+    except subprocess.TimeoutExpired as error:
+        msg = f"{command[0]}: no end after 1500 s"
+        raise TrialError(msg) from error
+    if done.returncode != 0:
+        words = " ".join(str(part) for part in command[:6] if part != CHILD)
+        msg = f"{words} …: exit {done.returncode}: {done.stdout[-1800:]}"
+        raise TrialError(msg)
+    return done.stdout
+
+
+class Bench:
+    """One environment, in a folder that is removed with it."""
+
+    def __init__(self, folder: Path, python: str, version: str, *, uv: str | None) -> None:
+        self.folder = folder
+        self.version = version
+        self.uv = uv if tuple(map(int, version.split("."))) >= (3, 7) else None
+        kept = ("PATH", "HOME", "LANG", "TMPDIR", "SSL_CERT_FILE", "UV_CACHE_DIR")
+        self.env = {key: value for key, value in os.environ.items() if key in kept or key.startswith("PIP_")}
+        self.env |= {
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            "CUDA_VISIBLE_DEVICES": "-1",
+            "TF_CPP_MIN_LOG_LEVEL": "1",
+        }
+        if version == "2.7":  # has no venv module: a home of its own for `--user` is as good
+            self.python = Path(python)
+            self.env |= {"PYTHONUSERBASE": str(folder / "user")}
+        else:
+            step(
+                [python, "-m", "venv", *(["--without-pip"] if self.uv else []), folder / "env"],
+                self.env,
+                folder,
+            )
+            self.python = folder / "env" / "bin" / "python"
+
+    def install(self, lock: Path) -> None:
+        """No cache: TensorFlow's wheels are large, and none is used twice."""
+        flags = ["--no-deps", "--require-hashes", "-r", lock]
+        if self.uv:
+            step(
+                [
+                    self.uv,
+                    "pip",
+                    "install",
+                    "--no-cache",
+                    "--python",
+                    self.python,
+                    "--no-build-isolation",
+                    *flags,
+                ],
+                self.env,
+                self.folder,
+            )
+        else:
+            tools = lock.name.startswith("tools-")
+            flags = [
+                *([] if tools else ["--no-build-isolation"]),
+                *(["--user"] if self.version == "2.7" else []),
+                *flags,
+            ]
+            step(
+                [self.python, "-m", "pip", "install", "--no-cache-dir", "--no-compile", *flags],
+                self.env,
+                self.folder,
+            )
+
+    def check(self) -> None:
+        """`pip check`; what NVIDIA's packages are missing is known."""
+        try:
+            step([self.python, "-m", "pip", "check"], self.env, self.folder)
+        except TrialError as error:
+            lines = [line for line in str(error).partition("exit 1: ")[2].splitlines() if line.strip()]
+            if not lines or any("nvidia" not in line and "DEPRECATION" not in line for line in lines):
+                raise
+
+    def compute(self, cache: Path) -> str:
+        """Run CHILD; the Python's version."""
+        env = dict(self.env)
+        site = (
+            step(
+                [self.python, "-c", "import imp; print(imp.find_module('tensorflow')[1])"]
+                if self.version == "2.7"
+                else [
+                    self.python,
+                    "-c",
+                    "import importlib.util as u; print(u.find_spec('tensorflow').submodule_search_locations[0])",
+                ],
+                env,
+                self.folder,
+            )
+            .strip()
+            .splitlines()[-1]
+        )
+        wanted = linked(Path(site))
+        if wanted:
+            env["LD_LIBRARY_PATH"] = str(stand_ins(self.folder / "lib", cache, wanted))
+        found = re.search(
+            r"^computed (\S+) (\S+)$", step([self.python, "-c", CHILD], env, self.folder), re.MULTILINE
+        )
+        if found is None:
+            raise TrialError("it said nothing")
+        return found[2]
+
+
+def linked(package: Path) -> dict[str, list[Path]]:
+    """CUDA sonames that TensorFlow's objects link → those objects; empty from 1.14 on."""
+    from lab import standins
+
+    found: dict[str, list[Path]] = {}
+    for path in sorted(package.rglob("*.so*")):
+        shown = subprocess.run(
+            [standins.tool("readelf"), "-dW", str(path)],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        ).stdout
+        for name in re.findall(r"\(NEEDED\).*\[(lib(?:cu|nvrtc|nccl)[^\]]*)\]", shown):
+            found.setdefault(name, []).append(path)
+    return found
+
+
+def stand_ins(folder: Path, cache: Path, wanted: Mapping[str, Sequence[Path]]) -> Path:
+    """Stand-ins of what is linked, with every symbol that is asked for."""
+    from lab import standins
+
+    symbols = standins.wanted_symbols({path for paths in wanted.values() for path in paths})
+    for name in wanted:
+        mine = symbols.get(name.partition(".so")[0], ())
+        standins.library(folder / name, cache, symbols=mine)
+    return standins.driver(folder, cache)
+
+
+def try_lock(target: Target, python: str, cache: Path, *, uv: str | None) -> Result:
+    """Make, install, check, compute, remove."""
+    from tfdoctor.compat.locks import tools_path
+
+    started = dt.datetime.now(tz=dt.timezone.utc)
+    exact, message = target.python, ""
+    folder = Path(tempfile.mkdtemp(prefix="tfdoctor-lock-"))
+    try:
+        bench = Bench(folder, python, target.python, uv=uv)
+        bench.install(tools_path(target.python))
+        bench.install(LOCKS / target.name)
+        bench.check()
+        exact = bench.compute(cache)
+    except TrialError as error:
+        message = str(error)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    seconds = (dt.datetime.now(tz=dt.timezone.utc) - started).total_seconds()
+    return Result(target.name, exact, not message, seconds, message)
+
+
+# --- the record ---------------------------------------------------------------------------------------------
+
+
+def digest(name: str) -> str:
+    """Of the lock as it is now; empty where it is not there."""
+    from tfdoctor.compat.locks import read_lock
+
+    return read_lock(LOCKS / name).digest if (LOCKS / name).is_file() else ""
+
+
+def read_record() -> dict[str, Any]:
+    if not TRIED.is_file():
+        return {}
+    return dict(json.loads(TRIED.read_text(encoding="utf-8"))["locks"])
+
+
+def write_record(locks: Mapping[str, Any], as_of: str) -> None:
+    """One lock a line, by name."""
+    rows = ",\n".join(f"{json.dumps(name)}:{json.dumps(locks[name])}" for name in sorted(locks))
+    part = TRIED.with_suffix(".part")
+    part.write_text(f'{{"schema_version":1,"as_of":"{as_of}","locks":{{\n{rows}\n}}}}\n', encoding="utf-8")
+    part.replace(TRIED)
+
+
+def run(options: argparse.Namespace, specs: Sequence[str]) -> int:
+    """`scripts/update_locks.py --try`: the exit status is 1 where a lock failed."""
+    from update_locks import chosen_by, targets
+
+    tests = [chosen_by(spec) for spec in specs]
+    chosen = [
+        target
+        for target in targets()
+        if (not tests or any(test(target.release.version) for test in tests))
+        and options.python in (None, target.python)
+    ]
+    if options.last:
+        newest = {
+            (target.release.package, target.release.minor): target.release.version for target in targets()
+        }
+        chosen = [
+            row for row in chosen if newest[row.release.package, row.release.minor] == row.release.version
+        ]
+    chosen.sort(key=lambda row: len(row.release.linux_pythons) - row.release.linux_pythons.index(row.python))
+    record = read_record()
+    if options.missing:
+        chosen = [
+            t
+            for t in chosen
+            if record.get(t.name, {}).get("lock") != digest(t.name) or not record[t.name]["ok"]
+        ]
+    found = {version: find_python(version) for version in {target.python for target in chosen}}
+    for version in sorted(version for version, path in found.items() if path is None):
+        print(f"no Python {version} here: its locks are not tried", file=sys.stderr)
+    uv = None if options.pip else shutil.which("uv")
+    cache = options.cache / "standins"
+    cache.mkdir(parents=True, exist_ok=True)
+    lock = threading.Lock()
+    failed = 0
+
+    def one(target: Target) -> None:
+        nonlocal failed
+        python = found[target.python]
+        if python is None or not digest(target.name):
+            return
+        result = try_lock(target, python, cache, uv=uv)
+        with lock:
+            failed += not result.ok
+            word = "ok" if result.ok else "FAILED"
+            print(f"{result.name}: {word} on {result.python}, {result.seconds:.0f} s", flush=True)
+            if not result.ok:
+                print(result.message, flush=True)
+            row = {
+                "date": options.as_of,
+                "python": result.python,
+                "lock": digest(target.name),
+                "ok": result.ok,
+            }
+            with (options.cache / "tried.lock").open("w") as file:  # somebody may run others beside this
+                fcntl.flock(file, fcntl.LOCK_EX)
+                write_record({**read_record(), target.name: row}, options.as_of)
+
+    with ThreadPoolExecutor(options.jobs) as pool:
+        list(pool.map(one, chosen))
+    return 1 if failed else 0

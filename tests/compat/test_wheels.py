@@ -1,0 +1,206 @@
+"""compat/cuda_wheels.toml: strict, closed, and enough for every release that it claims."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+from packaging.requirements import Requirement
+
+from tfdoctor import versions
+from tfdoctor.compat import Compat
+from tfdoctor.compat.loader import DataError
+from tfdoctor.compat.locks import cuda_lock
+from tfdoctor.compat.wheels import CudaSet, cuda_set, load_cuda_wheels, read_sets
+from tfdoctor.resources import data_dir
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COMPAT = Compat.load()
+TABLE = load_cuda_wheels()
+GPU_ROWS = [row for row in COMPAT.releases if row.gpu and row.package == "tensorflow"]
+
+by_set = pytest.mark.parametrize("row", TABLE.sets, ids=lambda row: row.id)
+
+
+def releases_of(row: CudaSet) -> list[str]:
+    return [r.version for r in GPU_ROWS if versions.satisfies(r.version, row.tensorflow)]
+
+
+@by_set
+def test_a_set_has_every_library_that_its_releases_open(row: CudaSet) -> None:
+    claimed = [r for r in GPU_ROWS if r.version in releases_of(row)]
+    assert claimed
+    for release in claimed:
+        missing = [name for name in release.required_libraries if name not in row.files]
+        assert not missing, f"{release.version}: {missing}"
+
+
+@by_set
+def test_a_set_is_closed(row: CudaSet) -> None:
+    """What its libraries link is in the set, or is there without it."""
+    for wheel in row.wheels:
+        for library in wheel.libraries:
+            missing = [name for name in library.needed if name not in row.files and name not in GIVEN]
+            assert not missing or library.path.startswith(OUTSIDE), f"{library.path}: {missing}"
+
+
+GIVEN = {"libcuda.so.1", "libnvidia-ml.so.1", "libz.so.1"}
+"""The driver's, and zlib, which every Debian and Ubuntu has (dpkg links it)."""
+OUTSIDE = ("nvidia/nvshmem/",)
+"""NVSHMEM's transports link MPI, UCX and InfiniBand; each is opened only where it is asked for."""
+
+
+@by_set
+def test_libraries_that_are_opened_are_called_what_their_files_are(row: CudaSet) -> None:
+    for version in releases_of(row):
+        release = next(r for r in GPU_ROWS if r.version == version)
+        for name in release.required_libraries:
+            assert row.files[name].soname == name
+
+
+@by_set
+def test_the_versions_are_what_the_set_says(row: CudaSet) -> None:
+    runtime = next(wheel for wheel in row.wheels if wheel.name.startswith("nvidia-cuda-runtime-cu"))
+    assert versions.major_minor(runtime.version) == row.cuda
+    major = versions.major(row.cuda)
+    assert all(wheel.name.endswith(f"-cu{major}") for wheel in row.wheels)
+    for stem in ("cuda-nvcc", "cuda-nvrtc", "cuda-cupti", *(["nvjitlink"] if major > 11 else [])):
+        wheel = next(wheel for wheel in row.wheels if wheel.name == f"nvidia-{stem}-cu{major}")
+        assert versions.major_minor(wheel.version) == row.cuda
+    reach = COMPAT.cudnn_range(row.cudnn)
+    assert reach is not None
+    assert major in reach.cuda
+
+
+@by_set
+def test_cudnn_is_not_older_than_what_tensorflow_was_built_with(row: CudaSet) -> None:
+    for version in releases_of(row):
+        release = next(r for r in GPU_ROWS if r.version == version)
+        assert release.cudnn is not None
+        assert versions.major(release.cudnn) == versions.major(row.cudnn)
+        assert versions.at_least(row.cudnn, release.cudnn)
+
+
+@by_set
+def test_the_pins_are_allowed_by_the_extra(row: CudaSet) -> None:
+    """Where a release has an extra: every package of it but TensorRT, in a version that it allows."""
+    have = {wheel.name: wheel.version for wheel in row.wheels}
+    for version in releases_of(row):
+        release = next(r for r in GPU_ROWS if r.version == version)
+        for text in release.extra_pins:
+            wanted = Requirement(text)
+            if not wanted.name.startswith("tensorrt"):
+                assert wanted.specifier.contains(have[wanted.name]), f"{version}: {text}"
+
+
+@by_set
+def test_the_lock_is_the_set(row: CudaSet) -> None:
+    lock = cuda_lock(row.id)
+    assert lock is not None
+    assert [(f"{p.name}=={p.version}", p.hashes) for p in lock.packages] == [
+        (wheel.pin, (wheel.sha256,)) for wheel in row.wheels
+    ]
+
+
+@by_set
+def test_sizes_are_those_of_a_toolkit(row: CudaSet) -> None:
+    assert 1e9 < row.size < row.unpacked < 10e9
+    assert all(wheel.filename.endswith("x86_64.whl") for wheel in row.wheels)
+    assert {"nvidia/cudnn/lib", "nvidia/cublas/lib", "nvidia/cuda_runtime/lib"} <= set(row.folders)
+
+
+def test_each_release_is_in_one_set_or_none() -> None:
+    for release in GPU_ROWS:
+        claimed = [row.id for row in TABLE.sets if versions.satisfies(release.version, row.tensorflow)]
+        assert len(claimed) == (1 if versions.satisfies(release.version, ">=2.5") else 0), release.version
+
+
+def test_releases_without_a_set_need_what_no_wheel_has() -> None:
+    every = {name for row in TABLE.sets for name in row.files}
+    without = [release for release in COMPAT.releases if release.gpu and cuda_set(release.version) is None]
+    assert len(without) > 50
+    for release in without:
+        assert set(release.required_libraries) - every, release.version
+
+
+def test_asking_by_release() -> None:
+    found = cuda_set("2.15.0.post1")
+    assert found is not None
+    assert found.id == "cu12.2-cudnn8.9"
+    assert cuda_set("2.4.4") is None
+    assert cuda_set("2.99.0") is None
+    candidate = cuda_set("2.22.0rc0")
+    assert candidate is not None
+    assert "nvidia-nvshmem-cu12" in {wheel.name for wheel in candidate.wheels}
+
+
+def test_newest_set_has_code_for_old_and_new_gpus() -> None:
+    row = cuda_set("2.21.0")
+    assert row is not None
+    reach = COMPAT.cudnn_range(row.cudnn)
+    assert reach is not None
+    assert (reach.lowest, reach.highest) == ("5.0", "12.0")
+    following = COMPAT.cudnn_range("9.11.0")
+    assert following is not None
+    assert following.lowest != "5.0"
+
+
+# ---------------------------------------------------------------- strictness
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    shutil.copy(data_dir("compat") / "cuda_wheels.toml", tmp_path)
+    (tmp_path / "locks" / "cuda").mkdir(parents=True)
+    shutil.copy(data_dir("compat") / "locks" / "cuda" / "wheels.json", tmp_path / "locks" / "cuda")
+    return tmp_path
+
+
+def change(folder: Path, old: str, new: str) -> None:
+    path = folder / "cuda_wheels.toml"
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("schema_version = 1", "schema_version = 2", "schema_version must be 1"),
+        ('why = "', 'wy = "', "unknown key `wy`, did you mean `why`"),
+        ("nvidia-cublas-cu11==11.11.3.6", "nvidia-cublas-cu11>=11.11", "is not `nvidia-…==version`"),
+        ("nvidia-cublas-cu11==11.11.3.6", "nvidia-cublas-cu11==11.11.3.7", "was not measured"),
+        ('id = "cu11.8-cudnn8.7"', 'id = "cu11.8-cudnn8.6"', "there twice"),
+        ('id = "cu11.8-cudnn8.7"', 'id = "../x"', "a file's name"),
+        ('cudnn = "8.6.0.163"', 'cudnn = "8.6.0.164"', "`cudnn` is not the version"),
+        ('tensorflow = ">=2.5,<2.14"', 'tensorflow = "2.5 to 2.14"', "2.5 to 2.14"),
+        ('evidence = "measured"', 'evidence = "guessed"', "can be measured"),
+        ('  "nvidia-cublas-cu11==11.11.3.6",\n', "", "no set has"),
+    ],
+)
+def test_a_wrong_table_is_refused(folder: Path, old: str, new: str, message: str) -> None:
+    change(folder, old, new)
+    if message == "no set has":  # the wheel is in two sets: of both it must go
+        change(folder, old, new)
+    with pytest.raises(DataError, match=re.escape(message)):
+        load_cuda_wheels(folder)
+
+
+def test_a_wrong_measurement_is_refused(folder: Path) -> None:
+    path = folder / "locks" / "cuda" / "wheels.json"
+    raw = json.loads(path.read_text(encoding="utf-8"))
+    next(iter(raw["wheels"].values()))["unpaked"] = 1
+    path.write_text(json.dumps(raw), encoding="utf-8")
+    with pytest.raises(DataError, match="unpaked"):
+        load_cuda_wheels(folder)
+
+
+def test_what_was_measured_can_be_left_out(folder: Path) -> None:
+    rows = read_sets(folder).sets
+    assert [dataclasses.replace(row, wheels=()) for row in TABLE.sets] == [*rows]
