@@ -231,4 +231,8 @@ def _why(error: Exception) -> str:
         or "Failed to resolve" in text
     ):
         return "its name cannot be resolved; is there a network?"
+    if "Connection refused" in text:
+        return "nothing listens there (connection refused)"
+    if "Network is unreachable" in text or "No route to host" in text:
+        return "there is no way to it through the network"
     return clean_line(text, limit=200)

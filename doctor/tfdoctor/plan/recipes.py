@@ -143,6 +143,14 @@ def _venv(compat: Compat, release: Release, request: Request, host: Host) -> Opt
         )
     if found.reasons or python is None or chosen is None:
         return _rejected(Recipe.VENV, release, found.reasons)
+    if _looks_elsewhere(release):
+        found.warn(
+            Cause.LIBS_NOT_ON_PATH,
+            f"TensorFlow {release.version} does not look into all of NVIDIA's wheels by itself: a line in bin/activate "
+            "names their folders, so that it sees the GPU only where the environment is activated",
+            judge.row(release),
+            serious=False,
+        )
     return Option(
         recipe=Recipe.VENV,
         release=release,
@@ -154,22 +162,46 @@ def _venv(compat: Compat, release: Release, request: Request, host: Host) -> Opt
         cuda_set=chosen,
         wheels=chosen.wheels,
         parts=(_tensorflow_part(release, python), *_cuda_parts(compat, chosen)),
-        commands=_venv_commands(release, python, chosen, host),
+        commands=_venv_commands(compat, release, python, chosen, host),
         reasons=(_from_the_index(chosen),),
         caveats=tuple(found.caveats),
     )
 
 
-def _venv_commands(release: Release, python: str, chosen: CudaSet, host: Host) -> tuple[str, ...]:
-    words = " ".join(chosen.pins)
+def _venv_commands(
+    compat: Compat, release: Release, python: str, chosen: CudaSet, host: Host
+) -> tuple[str, ...]:
+    """Pins by hand; from a lock where newer packages than the release knew are known to break it."""
     folder = "tensorflow-env"
+    install = f"{folder}/bin/pip install '{release.package}=={release.version}' {' '.join(chosen.pins)}"
+    if compat.problems_of(release.package, release.version, area="python") and _locked(release, python):
+        words = f"--tf {release.version} --python {python} --recipe {Recipe.PIP_CUDA.value}"
+        install = (
+            f"tfdoctor build {words} --emit requirements >tensorflow-requirements.txt && {folder}/bin/pip install "
+            "--no-deps --require-hashes -r tensorflow-requirements.txt"
+        )
     make = f"python{python} -m venv {folder}"
     if host.python != python:
         make = f"uv venv --seed --python {python} {folder}"
     return (
         make,
-        f"{folder}/bin/pip install '{release.package}=={release.version}' {words}",
+        install,
+        *(_named_folders(folder, python) if _looks_elsewhere(release) else ()),
         f"tfdoctor check --python {folder}/bin/python",
+    )
+
+
+def _looks_elsewhere(release: Release) -> bool:
+    """Whether its RUNPATH leaves out folders of NVIDIA's wheels."""
+    return not release.runpath or bool(release.runpath_misses)
+
+
+def _named_folders(folder: str, python: str) -> tuple[str, ...]:
+    """The folders of NVIDIA's wheels on LD_LIBRARY_PATH, whenever the environment is activated."""
+    wheels = f'"$PWD"/{folder}/lib/python{python}/site-packages/nvidia/*/lib'
+    return (
+        f"""echo "export LD_LIBRARY_PATH='$(printf '%s\\n' {wheels} | paste -sd:)'" >>{folder}/bin/activate""",
+        f". {folder}/bin/activate",
     )
 
 
@@ -386,6 +418,11 @@ def _system_pythons(compat: Compat, system: str) -> list[PythonBuild]:
 # ---------------------------------------------------------------- tensorflow/tensorflow
 
 
+def _older(have: str | None, built: str | None) -> bool:
+    """Whether a cuDNN is known to be older than the one TensorFlow was built with."""
+    return have is not None and built is not None and "." in built and not versions.at_least(have, built)
+
+
 def _official(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
     found = Judgement()
     judge.of_machine(found, release, host, container=True)
@@ -415,6 +452,13 @@ def _official(compat: Compat, release: Release, request: Request, host: Host) ->
     judge.of_driver(found, compat, release, host, image.recipe.cuda)
     if found.reasons:
         return _rejected(Recipe.OFFICIAL, release, found.reasons)
+    if _older(image.recipe.cudnn, release.cudnn):
+        found.warn(
+            Cause.CUDNN_VERSION_MISMATCH,
+            f"TensorFlow {release.version} was built with cuDNN {release.cudnn}, and {name} has "
+            f"{image.recipe.cudnn}: convolutions may be refused",
+            source,
+        )
     command = "python2" if python == PYTHON2 else "python3"
     base = Base(
         request.base or name, f"ubuntu {image.recipe.system}" if request.base is None else "", command
