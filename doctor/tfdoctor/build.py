@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from docker.errors import APIError, DockerException
 from requests.exceptions import RequestException
+from urllib3.exceptions import HTTPError
 
 from tfdoctor import versions
 from tfdoctor.compat.locks import lock, tools_lock
@@ -207,7 +208,8 @@ def _have(
                     size=detail.get("total") if isinstance(detail.get("total"), int) else None,
                 )
             )
-    except (APIError, DockerException, RequestException, OSError) as error:
+    except (APIError, DockerException, RequestException, HTTPError, OSError, ValueError) as error:
+        # HTTPError is urllib3's: the SDK reads the stream without requests. ValueError: JSON that was cut off.
         failure = explain_api(error, f"pulling {reference}")
         if answer.state == "unreachable":
             failure.hint = (

@@ -37,7 +37,7 @@ SHARE = "/usr/local/share/tfdoctor"
 STALE_LISTS = ("/etc/apt/sources.list.d/cuda*.list", "/etc/apt/sources.list.d/nvidia-ml.list")
 """Lists in old images whose key (7fa2af80) NVIDIA retired in April 2022."""
 _REFERENCE = re.compile(
-    r"(?:[a-z0-9](?:[a-z0-9.-]{0,250}[a-z0-9])?(?::[0-9]{1,5})?/)?[a-z0-9]+(?:(?:[._/-]|__)[a-z0-9]+){0,40}"
+    r"(?:[a-z0-9](?:[a-z0-9.-]{0,250}[a-z0-9])?(?::[0-9]{1,5})?/)?[a-z0-9]+(?:(?:[._/]|__|-{1,9})[a-z0-9]+){0,40}"
     r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
 )
 _INDEX = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]{1,255}(?:/[A-Za-z0-9._~%/\-]{0,500})?")
@@ -79,7 +79,8 @@ def check_index(text: str) -> str:
         named = parts.username is not None or parts.password is not None
         _ = parts.port  # raises where it is no number
     except ValueError as error:
-        msg = f"`{text}` is not the address of a package index."
+        shown = text.rpartition("@")[2]  # what stands before it may be a password
+        msg = f"`{shown}` is not the address of a package index."
         raise UsageError(msg, hint="It looks like https://HOST/simple/.") from error
     if named:
         raise UsageError(
@@ -133,7 +134,7 @@ def _files(option: Option, extras: Extras, lock: Lock | None, tools: Lock | None
     own = [_line(one) for one in locked if one.name == option.release.package]
     rest = [_line(one) for one in locked if one.name != option.release.package]
     cuda = [f"{wheel.pin} --hash=sha256:{wheel.sha256}" for wheel in option.wheels]
-    if tools is not None and locked:
+    if tools is not None and locked and _in_venv(option):
         files["tools.txt"] = _text(_line(one) for one in tools.packages)
     if option.recipe is Recipe.OFFICIAL:
         files["release.txt"], files["tensorflow.txt"] = _text(own), _text(rest)
@@ -143,7 +144,8 @@ def _files(option: Option, extras: Extras, lock: Lock | None, tools: Lock | None
         files["cuda.txt"] = _text(cuda)
     if extras.requirements:
         held = [line.split(" ", 1)[0] for line in (*own, *rest, *cuda)]
-        files["constraints.txt"] = _text(held)
+        if held:  # NVIDIA's own images have a list of theirs (PIP_CONSTRAINT)
+            files["constraints.txt"] = _text(held)
         files["requirements.txt"] = _text(extras.requirements)
     found = {name: text.encode() for name, text in files.items()}
     if _in_venv(option):
@@ -200,16 +202,21 @@ def _values(
         "site": site,
         "pip": f"{VENV}/bin/pip" if in_venv else f"{interpreter} -m pip",
         "python_command": f"{VENV}/bin/python",
-        "prune_cuda": sorted(one.pattern for one in here if one.part == "cuda") if option.cuda_set else [],
-        "prune_tensorflow": sorted(one.pattern for one in here if one.part == "tensorflow"),
+        "prune_cuda": _patterns(here, "cuda", site) if option.cuda_set else [],
+        "prune_tensorflow": _patterns(here, "tensorflow", site),
         "library_folders": folders,
         "cuda_home": nvcc,
+        "constraints": "constraints.txt" in files,
         "requirements": "requirements.txt" in files,
         "uid": UID,
         "environment": _variables(option, in_venv),
         "labels": _labels(option),
         "command": "python" if in_venv else interpreter,
     }
+
+
+def _patterns(rows: Iterable[Leftover], part: str, site: str) -> list[str]:
+    return sorted(f"{site}/{one.pattern}" for one in rows if one.part == part)
 
 
 def _has_nvidia_lists(option: Option) -> bool:
@@ -223,9 +230,10 @@ def _library_folders(option: Option, site: str) -> list[str]:
 
 def _variables(option: Option, in_venv: bool) -> list[tuple[str, str]]:
     variables = [("NVIDIA_VISIBLE_DEVICES", "all"), ("NVIDIA_DRIVER_CAPABILITIES", "compute,utility")]
-    if option.recipe is Recipe.PIP_CUDA:
-        least = f"{versions.major(option.cuda)}.0"
-        variables.append(("NVIDIA_REQUIRE_CUDA", f'"cuda>={least}"'))
+    major = versions.major(option.cuda)
+    if option.recipe is Recipe.PIP_CUDA or (major >= 11 and option.recipe is not Recipe.NGC):
+        # Minor-version compatibility: the base's own line would refuse older drivers of the same CUDA major.
+        variables.append(("NVIDIA_REQUIRE_CUDA", f'"cuda>={major}.0"'))
     if in_venv:
         variables.insert(0, ("PATH", f"{VENV}/bin:$PATH"))
     return variables

@@ -13,11 +13,13 @@ import pytest
 
 from tfdoctor.compat import Compat
 from tfdoctor.diagnose import diagnose
-from tfdoctor.findings import Cause, OutcomeKind
+from tfdoctor.findings import Cause, OutcomeKind, Stage, Verification
 from tfdoctor.render.json import report_json
+from tfdoctor.render.verify_json import verification_json
 from tfdoctor.rules import ALL_RULES
 from tfdoctor.survey import survey
 from tfdoctor.system import RecordedSystem
+from tfdoctor.verify_stages import STAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = ROOT / "docs" / "schemas"
@@ -47,9 +49,52 @@ def test_a_schema_is_a_schema(path: Path) -> None:
     assert path.name.endswith(".schema.json")
 
 
-@pytest.mark.parametrize("name", ["check", "explain"])
+@pytest.mark.parametrize("name", ["check", "explain", "recommend", "build", "verify"])
 def test_the_causes_are_the_vocabulary(name: str) -> None:
     assert schema(name)["$defs"]["cause"]["enum"] == [cause.value for cause in Cause]
+
+
+def test_an_option_and_a_verification_are_the_same_everywhere() -> None:
+    assert schema("build")["$defs"]["option"] == schema("recommend")["$defs"]["option"]
+    assert schema("build")["$defs"]["finding"] == schema("verify")["$defs"]["finding"]
+    verify = schema("verify")
+    inside = schema("build")["$defs"]["verification"]
+    assert (inside["required"], inside["properties"]) == (verify["required"], verify["properties"])
+    names = inside["properties"]["stages"]["items"]["properties"]["name"]["enum"]
+    assert names == list(STAGES)
+
+
+@pytest.mark.parametrize("cause", [None, Cause.NO_NVIDIA_RUNTIME])
+def test_verify(cause: Cause | None) -> None:
+    report = diagnose(
+        survey(RecordedSystem(ROOT / "tests" / "hosts" / "docker-without-toolkit"), Compat.load()),
+        Compat.load(),
+    )
+    status = "passed" if cause is None else "failed"
+    done = Verification(
+        target="python:3.11",
+        stages=(Stage("runtime", status, "", 0.4), Stage("driver", "skipped", "after a failure", 0.0)),
+        expected=1,
+        visible=None,
+        computed=None,
+        cause=cause,
+        summary="as it is",
+        findings=report.findings,
+        access="--gpus all",
+    )
+    assert report.findings
+    answer = json.loads(json.dumps(verification_json(done)))
+    validate(answer, "verify")
+    answer["stages"][0]["name"] = "start"
+    with pytest.raises(jsonschema.ValidationError):
+        validate(answer, "verify")
+
+
+def test_verify_of_a_python_without_tensorflow() -> None:
+    status, answer, _ = tfdoctor("verify", "--json", "--python", sys.executable)
+    validate(answer, "verify")
+    assert status == 1
+    assert answer["verdict"]["gpu_usable"] is False
 
 
 def test_the_outcomes_are_all_outcomes() -> None:

@@ -185,6 +185,8 @@ def test_a_newer_system_has_a_newer_glibc() -> None:
         ("images.toml", "{version}-gpu", "latest-gpu", "{version}"),
         ("images.toml", 'version = "11.1.1"', 'version = "11.0.3"', "twice"),
         ("images.toml", "schema_version = 1", "schema_version = 2", "schema_version must be 1"),
+        ("images.toml", 'tag = "3.14-slim-bookworm"', 'tags = "3.14-slim-bookworm"', "did you mean `tag`"),
+        ("images.toml", 'tag = "3.13-slim-bookworm"', 'tag = "3.14-slim-bookworm"', "twice"),
         ("pythons.toml", "glibc =", "libc =", "did you mean `glibc`"),
         ("pythons.toml", 'prerelease = ["3.11"]', 'prerelease = ["3.12"]', "`prerelease`"),
         ("pythons.toml", "{python}", "3.9", "{python}"),
@@ -198,3 +200,46 @@ def test_a_wrong_table_is_refused(tmp_path: Path, name: str, old: str, new: str,
     (tmp_path / name).write_text(text.replace(old, new, 1), encoding="utf-8")
     with pytest.raises(DataError, match=re.escape(message)):
         load_images(tmp_path) if name == "images.toml" else load_pythons(tmp_path)
+
+
+# --- python (slim) ---
+
+
+def test_slim_images_of_pythons() -> None:
+    image = IMAGES.of_python("3.11")
+    assert image is not None
+    assert (image.name, image.system, image.glibc) == ("python:3.11-slim-bookworm", "debian 12", "2.36")
+    assert IMAGES.of_python("3.4") is None
+    assert IMAGES.of_python("3.1") is None
+
+
+def test_a_slim_image_is_what_its_tag_says() -> None:
+    names = {
+        "buster": ("debian 10", "2.28"),
+        "bullseye": ("debian 11", "2.31"),
+        "bookworm": ("debian 12", "2.36"),
+    }
+    assert len({row.python for row in IMAGES.python}) == len(IMAGES.python)
+    for row in IMAGES.python:
+        python, slim, system = row.tag.split("-")
+        assert (python, slim) == (row.python, "slim")
+        assert (row.system, row.glibc) == names[system]
+        assert row.digest is None or re.fullmatch(r"sha256:[0-9a-f]{64}", row.digest)
+
+
+def test_every_python_of_a_gpu_release_has_a_slim_image_that_loads_it() -> None:
+    for row in COMPAT.releases:
+        for python in row.linux_pythons if row.gpu else ():
+            image = IMAGES.of_python(python)
+            if python in ("3.3", "3.4"):
+                assert image is None
+                continue
+            assert image is not None, f"{row.version} on {python}"
+            assert row.glibc is None or versions.at_least(image.glibc, row.glibc)
+
+
+def test_unpacked_is_no_less_than_packed() -> None:
+    for row in COMPAT.releases:
+        assert 0 < row.size <= row.unpacked < 4 * row.size + 2_000_000_000, row.version
+    newest = COMPAT.release("2.21.0")
+    assert newest.unpacked > 1_000_000_000

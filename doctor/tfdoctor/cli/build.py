@@ -191,6 +191,9 @@ def _no_plan(answer: Recommendation, options: Options) -> int:
 
         write_json(recommendation_json(answer))
     else:
+        if options.print_only or options.emit is not None:  # standard output is a file for something else
+            sys.stderr.write(render_recommendation(answer, width=width()))
+            return ExitCode.FOUND
         write(render_recommendation(answer, width=width(), colour=colour()))
         if answer.host.cards and not options.gpus:
             write("\nFor another machine than this one: --anywhere, or --gpu NAME --driver V.\n")
@@ -240,6 +243,9 @@ def _build(option: Option, extras: Extras, options: Options) -> int:
     )
     began = time.monotonic()
     with watching(quiet=options.quiet or options.as_json, verbose=options.verbose) as watcher:
+        for caveat in option.caveats:
+            if caveat.serious:
+                watcher.stage(f"Note: {caveat.text}")
         try:
             option, context, image = build_image(
                 engine, option, extras, settings, watcher, custom_base=options.base is not None

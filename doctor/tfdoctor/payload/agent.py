@@ -58,9 +58,16 @@ def op_hello(request):
 
 def op_read(request):
     # O_NONBLOCK: a FIFO in the place of a file must not hold anyone up.
-    with os.fdopen(os.open(native(request["path"]), os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
-        status = os.fstat(stream.fileno())
-        stream.seek(request.get("offset", 0))
+    descriptor = os.open(native(request["path"]), os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        stream = os.fdopen(descriptor, "rb")
+    except (IOError, OSError):  # a folder
+        os.close(descriptor)
+        raise
+    with stream:
+        status = os.fstat(descriptor)
+        if request.get("offset"):
+            stream.seek(request["offset"])
         return {
             "data": text(stream.read(request["size"])),
             "size": status.st_size,

@@ -19,7 +19,9 @@ def end_of_segments(stream, size):
     kind, phoff, shoff, phentsize, phnum, shentsize, shnum = struct.unpack(
         "<16xH14xQQ6xHHHH2x", header
     )
-    if kind != 3 or phentsize != 56 or phnum == 0xFFFF or shentsize != 64 or not shoff or shoff + shnum * 64 > size:
+    if kind != 3 or phentsize != 56 or phnum == 0xFFFF or shentsize != 64 or phoff > size:
+        return None
+    if not shoff or shoff + shnum * 64 > size:
         return None
     stream.seek(phoff)
     table = stream.read(phnum * 56)

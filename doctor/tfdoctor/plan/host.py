@@ -67,7 +67,15 @@ def _driver(facts: Facts) -> str | None:
         nvml.driver_version if nvml is not None else None,
         smi.driver_version if isinstance(smi, SmiFacts) else None,
     )
-    return next((text for text in seen if text and versions.is_version(text)), None)
+    return next((text for text in seen if text and _is_driver(text)), None)
+
+
+def _is_driver(text: str) -> bool:
+    """A number that can be compared: kernels print words here, too."""
+    try:
+        return bool(versions.numbers(text))
+    except versions.VersionSyntaxError:
+        return False
 
 
 def _engine(facts: Facts) -> bool | None:

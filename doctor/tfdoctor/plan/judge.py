@@ -13,7 +13,7 @@ from tfdoctor.rules._driver import last_branch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfdoctor.compat import Compat, Release
+    from tfdoctor.compat import Compat, Platform, Release
     from tfdoctor.compat.images import NgcImage
     from tfdoctor.plan.models import Card, Host
 
@@ -233,7 +233,7 @@ def of_ngc(found: Judgement, compat: Compat, image: NgcImage, host: Host) -> Non
         return
     if versions.at_least(host.driver, image.driver):
         return
-    minimum = compat.driver_minimum(image.cuda, "windows" if host.wsl else "linux")
+    minimum = compat.driver_minimum(image.cuda, _platform(host))
     if minimum.minimum is not None and versions.at_least(host.driver, minimum.minimum):
         found.warn(
             Cause.DRIVER_TOO_OLD,
@@ -252,7 +252,7 @@ def of_ngc(found: Judgement, compat: Compat, image: NgcImage, host: Host) -> Non
 
 def of_driver(found: Judgement, compat: Compat, release: Release, host: Host, cuda: str) -> None:
     """The driver that CUDA needs, and the one that the cards can have at most."""
-    minimum = compat.driver_minimum(cuda, "windows" if host.wsl else "linux")
+    minimum = compat.driver_minimum(cuda, _platform(host))
     source = f"cuda.toml: [[family]] {versions.major(cuda)}"
     if host.driver is not None and minimum.minimum is not None:
         if not versions.at_least(host.driver, minimum.minimum):
@@ -267,11 +267,17 @@ def of_driver(found: Judgement, compat: Compat, release: Release, host: Host, cu
     _branch_of_cards(found, compat, cuda, host)
 
 
+def _platform(host: Host) -> Platform:
+    """Whose driver numbers count: below WSL and Docker Desktop it is the Windows driver."""
+    return "windows" if host.wsl or host.system == "Windows" else "linux"
+
+
 def _jit_driver(found: Judgement, compat: Compat, release: Release, host: Host) -> None:
     """PTX of the wheel is compiled by the driver, which has to be as new as the wheel's own toolkit."""
     if release.cuda is None or host.driver is None:
         return
-    own = compat.driver_minimum(release.cuda, "windows" if host.wsl else "linux").own
+    own = compat.driver_minimum(release.cuda, _platform(host)).own
+    row_of_cuda = compat.cuda_release(release.cuda)
     if own is None or versions.at_least(host.driver, own):
         return
     for card in _different(host.cards):
@@ -280,7 +286,7 @@ def _jit_driver(found: Judgement, compat: Compat, release: Release, host: Host) 
                 Cause.DRIVER_TOO_OLD,
                 f"the kernels of TensorFlow {release.version} have to be compiled for {_label(card)}, which "
                 f"needs driver {own} (CUDA {release.cuda}); here is {host.driver}",
-                f"cuda.toml: [[release]] {release.cuda}",
+                f"cuda.toml: [[release]] {row_of_cuda.version if row_of_cuda is not None else ''}".rstrip(),
             )
 
 

@@ -84,7 +84,9 @@ def _search(compat: Compat, request: Request, host: Host) -> tuple[list[Option],
 
 def _above(rejected: Sequence[Rejected], option: Option) -> list[Rejected]:
     """Those newer than what was taken: why not the newest?"""
-    return [one for one in rejected if versions.sort_key(one.tensorflow) > versions.sort_key(option.tensorflow)]
+    return [
+        one for one in rejected if versions.sort_key(one.tensorflow) > versions.sort_key(option.tensorflow)
+    ]
 
 
 def _recipes(request: Request) -> tuple[Recipe, ...]:
@@ -139,7 +141,14 @@ def _rank(request: Request, host: Host, option: Option, newest_first: Sequence[s
     )
 
 
-_FIRST = (Cause.GPU_TOO_NEW, Cause.GPU_TOO_OLD, Cause.DRIVER_TOO_OLD, Cause.NO_MATCHING_WHEEL)
+_FIRST = (
+    Cause.NO_DRIVER,
+    Cause.CPU_ONLY_BUILD,
+    Cause.GPU_TOO_NEW,
+    Cause.GPU_TOO_OLD,
+    Cause.DRIVER_TOO_OLD,
+    Cause.NO_MATCHING_WHEEL,
+)
 """What the user's own machine or wish is the reason of is told before what the world lacks."""
 
 

@@ -126,7 +126,7 @@ def _conflict(out: Console, answer: Recommendation) -> None:
         for caveat in one.option.caveats:
             if caveat.serious or caveat.cause is Cause.DRIVER_TOO_OLD:
                 hanging(out, Text("  But   ", style="dim"), clean_line(caveat.text, limit=1000))
-        for command in one.option.commands[:1]:
+        for command in one.option.commands:
             out.print(
                 Text(f"          {clean(command)}", style="cyan"), no_wrap=True, overflow="ignore", crop=False
             )

@@ -1,0 +1,193 @@
+"""`tfdoctor recommend` at the command line."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from cli.planner import Tfdoctor, is_clean, validate
+from tfdoctor.compat import Compat
+from tfdoctor.findings import Cause
+from tfdoctor.plan import Card, Host, Request, recommend
+from tfdoctor.render.plan_console import render_option, render_recommendation, size_text
+
+HOSTS = Path(__file__).resolve().parents[1] / "hosts"
+ADA = ("--gpu", "RTX 4090", "--driver", "530.30.02")
+
+
+@pytest.fixture
+def tfdoctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Tfdoctor:
+    return Tfdoctor(monkeypatch, capsys)
+
+
+@pytest.mark.parametrize(
+    ("args", "status"),
+    [
+        (("--gpu", "8.6"), 0),
+        (("--gpu", "Tesla K80", "--driver", "470.82"), 0),
+        (("--gpu", "8.6", "--driver", "390"), 1),
+        (("--tf", "1.14", *ADA), 1),
+        (("--tf", "2.10", "--python", "3.12", "--gpu", "8.6"), 1),
+        (("--tf", "2.10", "--python", "3.10.13", "--gpu", "0x2204", "--method", "container"), 0),
+        (("--tf", "2.15.0.post1", "--gpu", "RTX 3060", "--gpu", "7.5", "--method", "pip"), 0),
+        (("--tf", "==2.15.*", "--gpu", "12.0", "--driver", "470.82"), 1),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else str(value),
+)
+def test_json(tfdoctor: Tfdoctor, args: tuple[str, ...], status: int) -> None:
+    if "0x2204" in args:  # a PCI id as lspci prints it
+        args = tuple("10de:2204" if arg == "0x2204" else arg for arg in args)
+    ended = tfdoctor("recommend", "--json", *args)
+    assert (ended.status, ended.err) == (status, "")
+    validate(ended.json, "recommend")
+    assert (ended.json["conflict"] is not None) is (status == 1)
+    assert [option["rank"] for option in ended.json["options"]] == list(
+        range(1, len(ended.json["options"]) + 1)
+    )
+
+
+def test_the_schema_has_either_options_or_a_conflict(tfdoctor: Tfdoctor) -> None:
+    answer: dict[str, Any] = tfdoctor("recommend", "--json", "--gpu", "8.6").json
+    for wrong in ({**answer, "options": []}, {**answer, "conflict": {"reasons": [], "nearest": []}}):
+        with pytest.raises(jsonschema.ValidationError):
+            validate(wrong, "recommend")
+    del answer["options"][0]["reasons"]
+    with pytest.raises(jsonschema.ValidationError):
+        validate(answer, "recommend")
+
+
+def test_a_conflict_names_the_cause_and_the_way_out(tfdoctor: Tfdoctor) -> None:
+    answer = tfdoctor("recommend", "--json", "--tf", "1.14", *ADA).json
+    assert answer["conflict"]["reasons"][0]["cause"] == Cause.GPU_TOO_NEW.value
+    bases = [one["option"]["base_image"] for one in answer["conflict"]["nearest"]]
+    assert "nvcr.io/nvidia/tensorflow:23.03-tf1-py3" in bases
+    told = tfdoctor("recommend", "--tf", "1.14", *ADA)
+    assert told.status == 1
+    assert "tfdoctor build --tf 1.15.5 --recipe ngc\n" in told.out
+
+
+def test_a_recorded_machine(tfdoctor: Tfdoctor) -> None:
+    answer = tfdoctor("recommend", "--json", "--facts", str(HOSTS / "kepler-k40"))
+    validate(answer.json, "recommend")
+    assert answer.json["host"]["gpus"][0]["compute_capability"] == "3.5"
+    named = tfdoctor("recommend", "--json", "--facts", str(HOSTS / "kepler-k40"), "--driver", "390.157")
+    assert named.json["host"]["driver"] == "390.157"
+
+
+def test_this_machine_without_a_network(tfdoctor: Tfdoctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = socket.socket.connect
+
+    def refuse(self: socket.socket, address: Any) -> None:
+        assert self.family == socket.AF_UNIX, f"asked {address}"
+        connect(self, address)
+
+    def no_names(*args: Any, **kwargs: Any) -> None:
+        pytest.fail(f"looked up {args}")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", no_names)
+    ended = tfdoctor("recommend", "--json")
+    assert ended.status in (0, 1)
+    validate(ended.json, "recommend")
+
+
+def test_it_is_quick(tfdoctor: Tfdoctor) -> None:
+    tfdoctor("recommend", "--gpu", "8.6")  # the tables are read
+    began = time.process_time()
+    assert tfdoctor("recommend", "--gpu", "8.6", "--driver", "550.54.14").status == 0
+    assert time.process_time() - began < 1.5
+    began = time.process_time()
+    assert tfdoctor("recommend", "--gpu", "8.6", "--driver", "390").status == 1
+    assert time.process_time() - began < 6, "all releases in all ways, and all ways out"
+
+
+@pytest.mark.parametrize(
+    ("args", "word"),
+    [
+        (("--tf", "2.x"), "--tf"),
+        (("--tf", ""), "--tf"),
+        (("--tf", "99"), "--tf"),
+        (("--tf", "\x1b[31m2"), "--tf"),
+        (("--gpu", "no such card"), "--gpu"),
+        (("--gpu", ""), "--gpu"),
+        (("--gpu", "8..6"), "--gpu"),
+        (("--gpu", "8.²"), "--gpu"),
+        (("--gpu", "\x1b]0;x\x07"), "--gpu"),
+        (("--driver", "new", "--gpu", "8.6"), "--driver"),
+        (("--driver", "v550", "--gpu", "8.6"), "--driver"),
+        (("--driver", "550\n", "--gpu", "8.6"), "--driver"),
+        (("--driver", "", "--gpu", "8.6"), "--driver"),
+        (("--python", "3", "--gpu", "8.6"), "--python"),
+        (("--python", "v3.11", "--gpu", "8.6"), "--python"),
+        (("--python", "3.11rc1", "--gpu", "8.6"), "--python"),
+        (("--python", "three", "--gpu", "8.6"), "--python"),
+        (("--method", "conda"), "--method"),
+        (("--facts", "/nowhere"), "/nowhere"),
+        (("--facts", "/nowhere", "--gpu", "8.6"), "--facts"),
+        (("--no-such-option",), "--no-such-option"),
+    ],
+    ids=lambda value: ascii(" ".join(value)) if isinstance(value, tuple) else value,
+)
+def test_a_wrong_request(tfdoctor: Tfdoctor, args: tuple[str, ...], word: str) -> None:
+    ended = tfdoctor("recommend", *args)
+    assert (ended.status, ended.out) == (2, "")
+    assert word in ended.err
+    assert "Traceback" not in ended.err
+    assert is_clean(ended.err)
+    told = tfdoctor("recommend", "--json", *args)
+    assert (told.status, told.err) == (2, "")
+    validate(told.json, "error")
+    assert told.json["error"]["code"] == 2
+
+
+# ---------------------------------------------------------------- in a terminal
+
+
+def commands_of(answer: Any) -> set[str]:
+    shown = list(answer.options)
+    shown += [one.option for one in (answer.conflict.nearest if answer.conflict else ())]
+    return {command for option in shown for command in option.commands}
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 120])
+@pytest.mark.parametrize("verbose", [False, True])
+def test_widths(width: int, verbose: bool) -> None:
+    compat = Compat.load()
+    for wish, machine in (
+        (None, Host(cards=(Card("GeForce RTX 3060", "8.6"),), driver="550.54.14")),
+        ("1.14", Host(cards=(Card("GeForce RTX 4090", "8.9"),))),
+        ("2.16.1", Host()),
+    ):
+        answer = recommend(compat, Request(tensorflow=wish), machine)
+        text = render_recommendation(answer, verbose=verbose, width=width)
+        assert is_clean(text)
+        commands = commands_of(answer)
+        lines = text.splitlines()
+        assert answer.options[3:] or commands <= {line.strip() for line in lines}, (
+            "a command is never wrapped"
+        )
+        long = [line for line in lines if len(line) > max(width, 20) and line.strip() not in commands]
+        # An image's name is one word: nothing wraps it.
+        assert all(re.search(r"\S{15,}", line) for line in long)
+        assert width < 80 or not [line for line in long if line.strip().split()[0] not in ("tfdoctor", "uv")]
+
+
+def test_hostile_names_do_nothing_to_the_terminal() -> None:
+    card = Card("\x1b[31mRTX\u202e 3060\n\x07", "8.6")
+    answer = recommend(Compat.load(), Request(base="x"), Host(cards=(card,), driver="550"))
+    assert is_clean(render_recommendation(answer, verbose=True))
+    assert is_clean(render_option(answer.options[0]))
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 kB"), (1500, "2 kB"), (130_000_000, "130 MB"), (6_100_000_000, "6.1 GB"), (-1, "0 kB")],
+)
+def test_sizes(count: int, text: str) -> None:
+    assert size_text(count) == text

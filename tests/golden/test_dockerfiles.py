@@ -1,0 +1,267 @@
+"""Dockerfiles, whole: `pytest tests/golden --refresh` writes the expected files anew; read them in review."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+import tfdoctor
+from tfdoctor.build import context_of, with_mirror
+from tfdoctor.compat import Compat
+from tfdoctor.dockerfile import Context, Extras, check_index, check_reference
+from tfdoctor.engine.building import context_archive
+from tfdoctor.errors import UsageError
+from tfdoctor.plan import Base, Host, Method, Option, Recipe, Request, recommend
+from tfdoctor.requirements import parse_packages
+
+HERE = Path(__file__).parent
+CERTIFICATE = b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+
+
+def plan(tensorflow: str, recipe: Recipe, python: str | None = None, base: str | None = None) -> Option:
+    wish = Request(tensorflow=tensorflow, python=python, method=Method.CONTAINER, recipe=recipe, base=base)
+    return recommend(Compat.load(), wish, Host()).options[0]
+
+
+def debian_without_a_python() -> Option:
+    """As `look_into` leaves the plan for an image that has apt alone."""
+    option = plan("2.15.1", Recipe.PIP_CUDA, "3.11", "registry.example:5000/base:12")
+    assert option.base is not None
+    base = Base(option.base.image, "debian 12", "python3.11", ("python3.11", "python3.11-venv"))
+    return dataclasses.replace(option, base=base)
+
+
+CASES: dict[str, tuple[Option, Extras]] = {
+    "pip-cuda-2.21-py313": (plan("2.21.0", Recipe.PIP_CUDA, "3.13"), Extras()),
+    "pip-cuda-2.10-py310-corporate": (
+        plan("2.10.1", Recipe.PIP_CUDA, "3.10"),
+        Extras(
+            requirements=parse_packages(["pandas>=1.5,<2", "scipy"]),
+            ca_certificate=CERTIFICATE,
+            index="https://mirror.example/simple/",
+        ),
+    ),
+    "pip-cuda-2.15-own-base": (debian_without_a_python(), Extras()),
+    "cuda-base-2.4.4": (plan("2.4.4", Recipe.CUDA_BASE), Extras()),
+    "cuda-base-2.17.1": (plan("2.17.1", Recipe.CUDA_BASE), Extras()),
+    "official-1.14-py3": (plan("1.14.0", Recipe.OFFICIAL), Extras()),
+    "official-1.14-py2": (plan("1.14.0", Recipe.OFFICIAL, "2.7"), Extras()),
+    "official-2.4.4": (plan("2.4.4", Recipe.OFFICIAL), Extras()),
+    "ngc-1.15.5": (plan("1.15.5", Recipe.NGC), Extras(requirements=parse_packages(["pandas"]))),
+}
+by_name = pytest.mark.parametrize("name", CASES)
+
+
+def context(name: str) -> Context:
+    return context_of(*CASES[name])
+
+
+def compare(path: Path, text: str, refresh: bool) -> None:
+    if refresh:
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+@by_name
+def test_whole(name: str, refresh: bool) -> None:
+    made = context(name)
+    text = made.dockerfile.replace(f"tfdoctor {tfdoctor.__version__}.", "tfdoctor VERSION.")
+    text = text.replace(f'io.tfdoctor.version="{tfdoctor.__version__}"', 'io.tfdoctor.version="VERSION"')
+    compare(HERE / f"{name}.Dockerfile", text, refresh)
+    compare(HERE / f"{name}.files", "".join(f"{file}\n" for file in sorted(made.files)), refresh)
+
+
+def test_no_expected_file_is_stale() -> None:
+    there = {path.name for path in HERE.iterdir() if path.suffix in (".Dockerfile", ".files")}
+    assert there == {f"{name}{end}" for name in CASES for end in (".Dockerfile", ".files")}
+
+
+@by_name
+def test_what_is_copied_is_there_and_nothing_else(name: str) -> None:
+    made = context(name)
+    copied = {
+        word
+        for line in re.findall(r"^COPY (.+) \S+$", made.dockerfile, re.MULTILINE)
+        for word in line.split()
+    }
+    assert copied == set(made.files)
+
+
+@by_name
+def test_everything_is_pinned_by_hash(name: str) -> None:
+    files = context(name).files
+    for file in {"tools.txt", "cuda.txt", "tensorflow.txt", "release.txt"} & set(files):
+        lines = files[file].decode().splitlines()
+        assert lines
+        assert all(re.fullmatch(r"[a-z0-9-]+==\S+( --hash=sha256:[0-9a-f]{64})+", line) for line in lines)
+    if "constraints.txt" in files and CASES[name][0].recipe is not Recipe.NGC:
+        assert "tensorflow==2.10.1\n" in files["constraints.txt"].decode()
+
+
+@by_name
+def test_it_ends_as_a_user_who_is_not_root(name: str) -> None:
+    lines = context(name).dockerfile.splitlines()
+    assert [line for line in lines if line.startswith("USER")][-1] == "USER 1000"
+    assert lines[-1].startswith("CMD [")
+    json.loads(lines[-1].removeprefix("CMD "))
+
+
+@by_name
+def test_the_label_is_the_plan(name: str) -> None:
+    option, _ = CASES[name]
+    match = re.search(r"io\.tfdoctor\.plan=(.+) \\$", context(name).dockerfile, re.MULTILINE)
+    assert match is not None
+    told = json.loads(shlex.split(match[1])[0])
+    assert told == {
+        "tensorflow": option.tensorflow,
+        "python": option.python,
+        "cuda": option.cuda,
+        "cudnn": option.cudnn,
+        "recipe": option.recipe.value,
+    }
+
+
+def test_older_drivers_of_the_same_cuda_are_not_refused_by_the_base() -> None:
+    """nvidia/cuda's images ask for their own toolkit's driver; the plan counts on minor-version compatibility."""
+    for name, least in (
+        ("cuda-base-2.17.1", "12.0"),
+        ("official-2.4.4", "11.0"),
+        ("pip-cuda-2.21-py313", "12.0"),
+    ):
+        assert f'ENV NVIDIA_REQUIRE_CUDA="cuda>={least}"\n' in context(name).dockerfile
+    for name in ("official-1.14-py3", "ngc-1.15.5"):
+        assert "NVIDIA_REQUIRE_CUDA" not in context(name).dockerfile
+
+
+# ---------------------------------------------------------------- hadolint
+
+
+@by_name
+def test_hadolint_has_nothing_to_say(name: str, tmp_path: Path) -> None:
+    beside = Path(sys.executable).with_name("hadolint")
+    program = str(beside) if beside.is_file() else shutil.which("hadolint")
+    if program is None:
+        pytest.skip("hadolint is not installed")
+    file = tmp_path / "Dockerfile"
+    file.write_text(context(name).dockerfile, encoding="utf-8")
+    done = subprocess.run(
+        [program, "--no-color", str(file)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert (done.stdout, done.returncode) == ("", 0)
+
+
+# ---------------------------------------------------------------- the context
+
+
+@by_name
+def test_the_context_is_the_same_bytes_each_time(name: str) -> None:
+    first, second = context(name), context(name)
+    backwards = dict(reversed(list(second.files.items())))
+    archive = context_archive(first.dockerfile, first.files)
+    assert archive == context_archive(second.dockerfile, backwards)
+    with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
+        members = opened.getmembers()
+    assert [member.name for member in members] == sorted(["Dockerfile", *first.files])
+    assert {(m.uid, m.gid, m.mtime, m.mode, m.uname) for m in members} == {(0, 0, 0, 0o644, "")}
+
+
+def test_another_file_is_another_context() -> None:
+    assert context_archive("FROM a\n", {"x": b"1"}) != context_archive("FROM a\n", {"x": b"2"})
+
+
+# ---------------------------------------------------------------- names from outside
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "python",
+        "python:3.11-slim-bookworm",
+        "nvcr.io/nvidia/tensorflow:23.03-tf1-py3",
+        "localhost:5000/a/b_c/d__e/f--g:T.a-g_1",
+        f"debian@sha256:{'0' * 64}",
+    ],
+)
+def test_names_of_images(name: str) -> None:
+    assert check_reference(name) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "Debian",
+        "a b",
+        "debian\nRUN id",
+        "debian:12\n",
+        "debian;id",
+        "$(id)",
+        "-v",
+        "a/../b",
+        "a:",
+        "a@sha256:0",
+        "a" * 600,
+        "debian:12 AS x",
+        "\u202edebian",
+        "https://host/a",
+    ],
+)
+def test_no_names_of_images(name: str) -> None:
+    with pytest.raises(UsageError):
+        check_reference(name)
+    with pytest.raises(UsageError):
+        context_of(dataclasses.replace(CASES["ngc-1.15.5"][0], base=Base(name, "", "python3")), Extras())
+
+
+def test_a_mirror_serves_the_base() -> None:
+    option = with_mirror(plan("1.14.0", Recipe.OFFICIAL), "mirror.example:5000/hub")
+    assert (
+        "FROM mirror.example:5000/hub/tensorflow/tensorflow:1.14.0-gpu-py3\n"
+        in context_of(option, Extras()).dockerfile
+    )
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        "https://user:sesame@mirror.example/simple/",
+        "https://sesame@mirror.example/simple/",
+        "https://mirror.example/simple/\nRUN id",
+        "https://mirror.example/$(id)",
+        "https://mirror.example/?token=sesame",
+        "ftp://mirror.example/",
+        "https://user:sesame@[mirror",
+        "https://user:sesame@mirror.example:port/",
+        "file:///etc",
+        "",
+    ],
+)
+def test_no_index(index: str) -> None:
+    with pytest.raises(UsageError) as error:
+        check_index(index)
+    if "@" in index:
+        assert "sesame" not in error.value.message
+
+
+def test_values_cannot_leave_their_place() -> None:
+    option = dataclasses.replace(plan("2.15.1", Recipe.PIP_CUDA), cudnn='8"$HOME\\')
+    label = next(
+        line for line in context_of(option, Extras()).dockerfile.splitlines() if "io.tfdoctor.plan" in line
+    )
+    assert label.endswith('" \\')
+    assert r"\$HOME" in label
