@@ -44,6 +44,7 @@ LONG_MODULES = frozenset(
     {
         "doctor/tfdoctor/compat/loader.py",
         "doctor/tfdoctor/compat/queries.py",
+        "doctor/tfdoctor/payload/stages.py",
         "doctor/tfdoctor/rules/advice.py",
         "scripts/update_tensorflow.py",
         "tests/hosts/make.py",
@@ -53,8 +54,8 @@ LONG_MODULES = frozenset(
 """Longer than a module should be."""
 
 FIRED_ELSEWHERE: dict[str, str] = {
-    **dict.fromkeys((f"TFD{number}" for number in (201, *range(203, 211))), "tests/rules/test_libraries.py"),
-    **dict.fromkeys((f"TFD{number}" for number in range(301, 313)), "tests/rules/test_python.py"),
+    **dict.fromkeys((f"TFD{number}" for number in range(203, 211)), "tests/rules/test_libraries.py"),
+    **dict.fromkeys((f"TFD{number}" for number in (301, 302, *range(304, 313))), "tests/rules/test_python.py"),
     "TFD115": "tests/rules/test_compute_fails.py",
     **dict.fromkeys(("TFD901", "TFD902"), "tests/rules/test_own_data.py"),
 }

@@ -15,9 +15,10 @@ _ANSI = re.compile(r"\x1b(?:\[[0-9;?]{0,32}[ -/]?[@-~]|\][^\x07\x1b]{0,2048}(?:\
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
-_HOME = re.compile(r"(/home/|/Users/|[A-Za-z]:\\Users\\)([^/\\\s:;'\"]{1,64})")
+_MORE = " […]"
+_HOME = re.compile(r"(/home/|/Users/|[A-Za-z]:\\Users\\)([^/\\\s:;'\"]+)")
 _SECRET = re.compile(
-    r"(?i)\b([a-z0-9_]{0,40}(?:token|secret|passw(?:or)?d|api_?key|credential)[a-z0-9_]{0,20})(\s{0,3}[=:]\s{0,3})(\S{1,512})"
+    r"(?i)\b([a-z0-9_]{0,40}(?:token|secret|passw(?:or)?d|api_?key|credential)[a-z0-9_]{0,20})(\s{0,3}[=:]\s{0,3})(\S+)"
 )
 _IPV4 = re.compile(r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])")
 _UUID = re.compile(r"(?i)\b((?:GPU|MIG)-)?[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
@@ -25,8 +26,8 @@ _UUID = re.compile(r"(?i)\b((?:GPU|MIG)-)?[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0
 
 def clean(text: str, *, limit: int = 4000) -> str:
     """Text that is safe to print: no escape sequences, no control characters, at most `limit` characters."""
-    if len(text) > limit:
-        text = text[:limit] + " […]"
+    if len(text) > limit and not (text.endswith(_MORE) and len(text) <= limit + len(_MORE)):
+        text = text[:limit] + _MORE
     text = _ANSI.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
     return _LONE_SURROGATE.sub("\ufffd", _CONTROL.sub("\ufffd", text))
 

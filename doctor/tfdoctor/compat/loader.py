@@ -196,7 +196,7 @@ def read_json(path: Path) -> Table:
     where = f"compat/{path.name}"
     try:
         return Table(json.loads(path.read_bytes()), where)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         if isinstance(error, DataError):
             raise
         msg = f"{where}: not JSON: {error}"
@@ -209,7 +209,7 @@ def read_toml(path: Path) -> Table:
     where = f"compat/{path.name}"
     try:
         return Table(tomllib.loads(path.read_text(encoding="utf-8")), where)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         msg = f"{where}: not TOML: {error}"
         raise DataError(msg) from error
 

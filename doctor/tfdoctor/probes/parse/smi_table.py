@@ -28,7 +28,8 @@ _DRIVER = re.compile(r"\b(?:Driver|KMD)\s{0,40}Version:\s{0,40}(?P<value>[^|\n]{
 _CUDA = re.compile(r"\bCUDA\s{0,40}(?:UMD\s{0,40})?Version:\s{0,40}(?P<value>[^|\n]{1,60})")
 _VERSION_WORD = re.compile(r"[0-9][0-9.]*")
 
-_RULE = re.compile(r"[+|:`]*(?P<rule>-{3,}|={3,})[-=+|:` ]*")
+# A run of marks is looked at from its first one only: from each of them, it would take quadratic time.
+_RULE = re.compile(r"(?<![+|:`])[+|:`]*(?P<rule>-{3,}|={3,})[-=+|:` ]*")
 # A rule in the midst of a line: a paragraph that lost its line ends.
 _INLINE_RULE = re.compile(r"[+|](?:-{5,}|={5,})[-=+|]*")
 _LINE_BREAK_TAG = re.compile(r"<br {0,3}/?>", re.IGNORECASE)

@@ -1,0 +1,485 @@
+"""What scripts/fuzz throws bytes at: every reader of text and files that tfdoctor did not write itself.
+
+A target raises where a promise is broken and returns otherwise; what a reader is documented to raise for bad input
+is no breach. Nothing here needs atheris: the tests run every target on its seeds.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import gzip
+import importlib
+import inspect
+import io
+import json
+import os
+import pkgutil
+import re
+import struct
+import sys
+import tarfile
+import tempfile
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tfdoctor.cli.parse import leaves
+from tfdoctor.cli.streams import CHUNK, read_log
+from tfdoctor.compat import Compat
+from tfdoctor.compat.loader import DataError
+from tfdoctor.compat.pythons import load_pythons
+from tfdoctor.diagnose import diagnose
+from tfdoctor.errors import UsageError
+from tfdoctor.logs.reader import is_binary
+from tfdoctor.logs.report import diagnose_log
+from tfdoctor.probes import parse as parse_package
+from tfdoctor.probes.ldcache import ENTRY, EXTENSION_MAGIC, HEADER, MAGIC, parse_ldcache
+from tfdoctor.probes.parse.kinds import PARSERS, detect
+from tfdoctor.probes.payload import parse_answer
+from tfdoctor.probes.python import parse_build_info, parse_cuda_config, parse_version_header
+from tfdoctor.redact import clean, clean_line, redact
+from tfdoctor.render.console import render_report
+from tfdoctor.render.json import report_json
+from tfdoctor.render.log_console import render_log
+from tfdoctor.render.log_json import log_json
+from tfdoctor.render.log_markdown import log_markdown
+from tfdoctor.survey import survey
+from tfdoctor.system import RecordedSystem, archive, bundle
+from tfdoctor.system.elf import ElfError, read_elf
+from tfdoctor.system.redactor import Redactor
+from tfdoctor.system.symbols import unresolved
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+ROOT = Path(__file__).resolve().parent.parent
+TESTS = ROOT / "tests"
+CORPUS = ROOT.parent / "shared" / "corpus"
+"""Real outputs and logs that may lie beside the checkout."""
+HOSTS = TESTS / "hosts"
+LARGEST = 1 << 14
+"""Bytes of an input, at most; longer ones cost speed, and the tests have lines of a megabyte."""
+GROWTH = 64
+"""Characters that an answer may have for each byte that was read."""
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+ZSTD = b"\x28\xb5\x2f\xfd"
+CAPTURED = (
+    "/etc/ld.so.cache",
+    "/etc/passwd",
+    "/srv/someone/.docker/config.json",
+    "/proc/7/cmdline",
+    "/proc/7/status",
+    "/usr/lib/modules.dep",
+)
+OBJECT_FOLDERS = (
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/lib/x86_64-linux-gnu",
+)
+
+
+class BrokenPromiseError(AssertionError):
+    """A promise that did not hold."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """`run` takes an input; `seeds` gives inputs to begin with. `form`: how an input is best changed, as "text",
+    "bytes", "json", or "headed" (text behind a first line that stays)."""
+
+    name: str
+    run: Callable[[bytes], None]
+    seeds: Callable[[], Iterable[bytes]]
+    form: str = "text"
+    largest: int = LARGEST
+    weight: int = 1
+    """Its share of the time: what is slow gets more."""
+
+
+def require(holds: bool, why: str) -> None:
+    """Raise BrokenPromiseError unless `holds`."""
+    if not holds:
+        raise BrokenPromiseError(why)
+
+
+def text_of(data: bytes) -> str:
+    """Any text at all, lone surrogates among it."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def bounded(value: Any, data: bytes) -> str:
+    """`value` as JSON. Raises BrokenPromiseError where it is not of JSON's own kinds, or far larger than `data`."""
+    shown = json.dumps(value)
+    require(json.loads(shown) == value, "the answer changes on its way through JSON")
+    require(len(shown) <= GROWTH * len(data) + 10_000, f"{len(shown)} characters for {len(data)} bytes")
+    return shown
+
+
+# ---------------------------------------------------------------- the targets
+
+
+def parser(kind: str) -> Callable[[bytes], None]:
+    def run(data: bytes) -> None:
+        answer = PARSERS[kind](text_of(data)).as_dict()
+        bounded(answer, data)
+        for path, value in leaves(answer):
+            clean_line(f"{path}: {value}")
+
+    return run
+
+
+def further_readers() -> dict[str, tuple[Callable[[str], Any], ...]]:
+    """Public functions of one text in those modules of probes/parse that have no kind of their own."""
+    found: dict[str, tuple[Callable[[str], Any], ...]] = {}
+    kinds = {function.__module__ for function in PARSERS.values()}
+    for info in pkgutil.iter_modules(parse_package.__path__, f"{parse_package.__name__}."):
+        module = importlib.import_module(info.name)
+        short = info.name.rpartition(".")[2]
+        if info.name in kinds or short.startswith("_") or short in ("detect", "kinds"):
+            continue
+        mine = [f for f in vars(module).values() if getattr(f, "__module__", "") == info.name]
+        found[short] = tuple(
+            function
+            for function in mine
+            if inspect.isfunction(function)
+            and not function.__name__.startswith("_")
+            and [p.annotation for p in inspect.signature(function).parameters.values()] == ["str"]
+        )
+    return found
+
+
+def reader(functions: tuple[Callable[[str], Any], ...]) -> Callable[[bytes], None]:
+    # An exception of the module's own is an answer.
+    own = tuple(
+        value
+        for function in functions
+        for value in vars(sys.modules[function.__module__]).values()
+        if isinstance(value, type)
+        and issubclass(value, Exception)
+        and value.__module__ == function.__module__
+    )
+
+    def run(data: bytes) -> None:
+        for function in functions:
+            with contextlib.suppress(*own):
+                shown = repr(function(text_of(data)))
+                require(len(shown) <= GROWTH * len(data) + 10_000, f"{len(shown)} characters")
+
+    return run
+
+
+def run_auto(data: bytes) -> None:
+    require(detect(text_of(data)) in {None, *PARSERS}, "a kind that is none")
+
+
+@lru_cache(maxsize=1)
+def compat() -> Compat:
+    return Compat.load()
+
+
+def run_log(data: bytes) -> None:
+    is_binary(data[:8192])
+    size = 1 + data[0] * 16 if data else 1
+    report = diagnose_log((data[at : at + size] for at in range(0, len(data), size)), compat(), "log")
+    shown = render_log(report, verbose=True) + log_markdown(report)
+    require(not CONTROL.search(shown), "a control character is passed on")
+    bounded(log_json(report), data)
+
+
+def run_packed_log(data: bytes) -> None:
+    if data.startswith(ZSTD):  # may start a program: slow, and not ours
+        return
+    path = scratch() / "log"
+    path.write_bytes(data)
+    with contextlib.suppress(UsageError):
+        for piece in read_log(str(path), note=len):
+            require(0 < len(piece) <= CHUNK, f"a piece of {len(piece)} bytes")
+
+
+@lru_cache(maxsize=1)
+def scratch() -> Path:
+    """A folder of this process, gone when it ends."""
+    holder = tempfile.TemporaryDirectory(prefix="tfdoctor-fuzz-")
+    scratch.holder = holder  # type: ignore[attr-defined]
+    return Path(holder.name)
+
+
+def run_elf(data: bytes) -> None:
+    path = scratch() / "lib.so"
+    path.write_bytes(data)
+    # A segment beyond the end makes the loader give up early: a sparse tail lets more headers be followed.
+    if len(data) % 2:
+        os.truncate(path, 1 << 30)
+    with contextlib.suppress(ElfError):
+        elf = read_elf(str(path), "x86_64")
+        words = (*elf.needed, *elf.verdef, *(v for _, versions in elf.verneed for v in versions))
+        total = sum(map(len, words))
+        require(total <= 1 << 22, f"{total} characters of names from {len(data)} bytes")
+    unresolved(str(path), [str(path)])
+
+
+def run_ldcache(data: bytes) -> None:
+    for machine in (62, 183):
+        entries = parse_ldcache(data, machine)
+        total = sum(len(entry.soname) + len(entry.path) for entry in entries)
+        require(total <= GROWTH * len(data) + 10_000, f"{total} characters from {len(data)} bytes")
+
+
+def run_answer(data: bytes) -> None:
+    text = text_of(data)
+    require(isinstance(parse_answer(text), dict), "no object")
+    bounded(parse_build_info(text), data)
+    bounded(parse_cuda_config(text), data)
+    parse_version_header(text)
+
+
+def run_redact(data: bytes) -> None:
+    text = text_of(data)
+    clean_line(text)
+    for tool in (clean, redact):
+        once = tool(text)
+        require(tool(once) == once, f"{tool.__name__} is not idempotent")
+    require(not CONTROL.search(clean(text)), "a control character is passed on")
+
+
+def run_pythons(data: bytes) -> None:
+    (scratch() / "pythons.toml").write_bytes(data)
+    load_pythons.cache_clear()
+    with contextlib.suppress(DataError):
+        load_pythons(scratch())
+
+
+def judged(host: str, *, whole: bool) -> None:
+    """Everything that `check --facts FOLDER` does with a recorded machine, in `host` as JSON."""
+    system = RecordedSystem({archive.HOST: host.encode("utf-8", "surrogateescape")})
+    seen = survey(system, compat(), timeout=20.0)
+    report = diagnose(seen, compat())
+    for verbose in (False, True):
+        shown = render_report(report, verbose=verbose)
+        require(not CONTROL.search(shown), "a control character is passed on")
+    facts = json.dumps(report_json(report))
+    if not whole:  # a probe that crashes on answers of another kind is a fact that is not known, and no more
+        return
+    crashed = re.search(r"looking at [^\"]{1,60} (?:crashed|did not end)[^\"]{0,200}", facts)
+    require(crashed is None, crashed[0] if crashed else "")
+
+
+def run_recording(data: bytes) -> None:
+    """A recording that is damaged anywhere."""
+    with contextlib.suppress(UsageError):
+        judged(text_of(data), whole=False)
+
+
+def run_machine(data: bytes) -> None:
+    """A recorded machine one of whose texts is another one: "HOST TABLE KEY [STREAM]", then the text."""
+    header, _, text = text_of(data).partition("\n")
+    host, table, key, stream = [*header.split("\t"), "", "", "", ""][:4]
+    raw = machines().get(host)
+    if raw is None or table not in raw or key not in raw[table]:
+        return
+    value = {**raw[table][key], stream: text} if stream else text
+    changed = {**raw, table: {**raw[table], key: value}}
+    with contextlib.suppress(UsageError):
+        judged(json.dumps(changed), whole=True)
+
+
+def run_archive(data: bytes) -> None:
+    """The .tar inside a .tar.gz that somebody sent. What is read can be written, and read again."""
+    with contextlib.suppress(UsageError):
+        files = archive.read_archive(gzip.compress(data, 1), "recording")
+        require(sum(map(len, files.values())) <= len(data), "more comes out than is in it")
+        require(not any(".." in name.split("/") or name.startswith("/") for name in files), "a way out")
+        require(archive.read_archive(archive.archive(files), "again") == files, "another recording")
+
+
+def run_capture(data: bytes) -> None:
+    """What `capture` does with the files and outputs of which it keeps parts, or which it takes apart."""
+    text = text_of(data)
+    whole = bundle.Recording(
+        tables={
+            "commands": {
+                name: {"stdout": text, "stderr": "", "returncode": 0}
+                for name in ("dmesg", "docker info", "nvidia-smi -q -x", "payload:target")
+            }
+        },
+        files=dict.fromkeys(CAPTURED, data),
+        env={"HOME": "/srv/someone", "LD_LIBRARY_PATH": text[:1000].replace("\0", "")},
+        cwd="/srv/someone",
+        platform={},
+    )
+    redactor = Redactor(users=["someone"], hosts=["some-host"])
+    made = bundle.members(bundle.redacted(bundle.shortened(whole), redactor))
+    total = sum(map(len, made.values()))
+    require(total <= 8 * GROWTH * len(data) + 100_000, f"{total} bytes from {len(data)}")
+    RecordedSystem(made)
+
+
+# ---------------------------------------------------------------- seeds
+
+
+@lru_cache(maxsize=1)
+def machines() -> dict[str, dict[str, Any]]:
+    """The recorded machines of the tests."""
+    return {
+        path.parent.name: json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted(HOSTS.glob("*/host.json"))
+    }
+
+
+def texts_of_machines() -> Iterator[tuple[str, str]]:
+    """(header for the target "machine", text) of every text that a program or a file of a machine gave."""
+    for name, raw in machines().items():
+        for command, entry in raw.get("commands", {}).items():
+            for stream in ("stdout", "stderr"):
+                text = entry.get(stream)
+                if text and isinstance(text, str):
+                    yield f"{name}\tcommands\t{command}\t{stream}", text
+        for table in ("files", "env"):
+            for key, text in raw.get(table, {}).items():
+                if isinstance(text, str):
+                    yield f"{name}\t{table}\t{key}", text
+
+
+def texts_of_tests() -> Iterator[str]:
+    """The literal texts in the tests of parsers and logs."""
+    for folder in ("probes", "logs"):
+        for path in sorted((TESTS / folder).glob("test_*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) > 5:
+                    yield node.value
+
+
+@lru_cache(maxsize=1)
+def texts_by_kind() -> dict[str, tuple[str, ...]]:
+    """Every text that lies at hand, under the kind that it is."""
+    found: dict[str, dict[str, None]] = {kind: {} for kind in (*PARSERS, "")}
+    for text in (*texts_of_tests(), *(text for _, text in texts_of_machines())):
+        found[detect(text) or ""].setdefault(text)
+    for kind in PARSERS:
+        for path in sorted((CORPUS / "outputs" / kind).glob("*.txt")):
+            found[kind].setdefault(path.read_bytes()[:LARGEST].decode("utf-8", "replace"))
+    return {kind: tuple(texts) for kind, texts in found.items()}
+
+
+def encoded(texts: Iterable[str]) -> Iterator[bytes]:
+    return (text.encode("utf-8", "surrogatepass") for text in texts)
+
+
+def seeds_of(kind: str) -> Callable[[], Iterator[bytes]]:
+    return lambda: encoded((*texts_by_kind()[kind], *texts_by_kind()[""]))
+
+
+def all_texts() -> Iterator[bytes]:
+    return encoded(text for texts in texts_by_kind().values() for text in texts)
+
+
+def logs() -> Iterator[bytes]:
+    for path in sorted((*(TESTS / "logs" / "data").glob("*.txt"), *CORPUS.glob("logs/*/log.txt"))):
+        yield path.read_bytes()
+    yield from encoded(text for text in texts_of_tests() if ".cc:" in text)
+
+
+def packed_logs() -> Iterator[bytes]:
+    import bz2
+    import lzma
+
+    text = b"2020-11-30 17:36:59.367782: I tensorflow/stream_executor/a.cc:49] Successfully opened\n" * 20
+    yield from (text, gzip.compress(text), lzma.compress(text), bz2.compress(text), gzip.compress(text) * 2)
+    yield gzip.compress(bytes(1 << 16))
+
+
+def objects() -> Iterator[bytes]:
+    """The smallest shared objects of this machine, and the ends of none: headers stand in front."""
+    sizes: dict[str, int] = {}
+    for folder in OBJECT_FOLDERS:
+        for path in Path(folder).glob("*.so*") if Path(folder).is_dir() else ():
+            with contextlib.suppress(OSError):
+                sizes[str(path.resolve())] = path.stat().st_size
+    for name in sorted(sizes, key=lambda name: (sizes[name], name))[:40]:
+        content = Path(name).read_bytes()
+        if content[:4] == b"\x7fELF":
+            yield content[: 1 << 16]
+            yield content[: (1 << 16) - 1] + b"\0" * (not len(content) % 2)
+
+
+def caches() -> Iterator[bytes]:
+    """/etc/ld.so.cache as ldconfig writes it: three libraries, one of them in glibc-hwcaps, and the extension."""
+    names = (b"libcuda.so.1", b"libcudart.so.12", b"libcudart.so.12")
+    paths = (
+        b"/usr/lib/libcuda.so.1",
+        b"/opt/libcudart.so.12",
+        b"/usr/lib/glibc-hwcaps/x86-64-v3/libcudart.so.12",
+    )
+    for old in (b"", b"ld.so-1.7.0\0" + struct.pack("<I", 0)):
+        strings, offsets = b"", []
+        at = HEADER.size + len(names) * ENTRY.size
+        for word in (*names, *paths, b"x86-64-v3"):
+            offsets.append(at + len(strings))
+            strings += word + b"\0"
+        strings += b"\0" * (-(at + len(strings)) % 4)
+        extension = at + len(strings)
+        tail = struct.pack("<IIIIIII", EXTENSION_MAGIC, 1, 1, 0, extension + 24, 4, offsets[6])
+        entries = b"".join(
+            ENTRY.pack(0x0303, offsets[i], offsets[3 + i], 0, (1 << 62) if i == 2 else 0) for i in range(3)
+        )
+        yield old + HEADER.pack(MAGIC, len(names), len(strings), 2, extension) + entries + strings + tail
+
+
+def answers() -> Iterator[bytes]:
+    yield from encoded(text for header, text in texts_of_machines() if "payload:" in header)
+    yield b'#define TF_MAJOR_VERSION 2\n#define TF_MINOR_VERSION 4\n#define TF_PATCH_VERSION 1\n#define TF_VERSION_SUFFIX "-rc0"\n'  # noqa: E501
+    yield b"build_info = collections.OrderedDict([('cuda_version', '12.5.1'), ('is_cuda_build', True)])\ncuda_version_number = '10.0'\n"  # noqa: E501
+
+
+def recordings() -> Iterator[bytes]:
+    return (path.read_bytes() for path in sorted(HOSTS.glob("*/host.json")) if path.stat().st_size <= 1 << 16)
+
+
+def archives() -> Iterator[bytes]:
+    small = {archive.HOST: b'{"schema_version": 1}', "root/etc/hostname": b"h\n", "output/1.txt": b"x" * 200}
+    yield gzip.decompress(archive.archive(small))
+    yield gzip.decompress(archive.archive({f"folder/{name}": data for name, data in small.items()}))
+    for form in (tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT):
+        made = io.BytesIO()
+        with tarfile.open(fileobj=made, mode="w:", format=form) as tar:
+            for name in (archive.HOST, f"root/{'long/' * 30}name", "root/link"):
+                member = tarfile.TarInfo(name)
+                member.type = tarfile.SYMTYPE if name.endswith("link") else tarfile.REGTYPE
+                tar.addfile(member)
+        yield made.getvalue()
+
+
+def captured() -> Iterator[bytes]:
+    yield from (*caches(), *answers(), *all_texts())
+    yield b"root:x:0:0:root:/root:/bin/sh\nsomeone:x:1000:1000:,,,:/srv/someone:/bin/sh\n"
+    yield b'{"auths": {"r.example": {"auth": "c29tZTpvbmU="}}, "currentContext": "remote"}'
+    yield b"python\0train.py\0--token=abcdefghijklmnop\0someone@some-host.example\0"
+    yield b"[    1.0] NVRM: Xid (PCI:0000:01:00): 79, pid=1\nsome-host kernel: usb 1-1: SerialNumber: 12345678\n"
+
+
+def machine_texts() -> Iterator[bytes]:
+    return encoded(f"{header}\n{text}" for header, text in texts_of_machines())
+
+
+TARGETS = {
+    target.name: target
+    for target in (
+        *(Target(kind, parser(kind), seeds_of(kind)) for kind in PARSERS),
+        *(Target(name, reader(functions), all_texts) for name, functions in further_readers().items()),
+        Target("auto", run_auto, all_texts),
+        Target("log", run_log, logs, largest=1 << 16, weight=4),
+        Target("packed-log", run_packed_log, packed_logs, "bytes"),
+        Target("elf", run_elf, objects, "bytes", 1 << 16),
+        Target("ldcache", run_ldcache, caches, "bytes"),
+        Target("answer", run_answer, answers),
+        Target("redact", run_redact, all_texts),
+        Target("pythons", run_pythons, lambda: [(ROOT / "compat" / "pythons.toml").read_bytes()]),
+        Target("archive", run_archive, archives, "bytes"),
+        Target("capture", run_capture, captured, weight=2),
+        Target("recording", run_recording, recordings, "json", 1 << 16, weight=3),
+        Target("machine", run_machine, machine_texts, "headed", 1 << 15, weight=5),
+    )
+}

@@ -1,0 +1,198 @@
+"""What scripts/fuzz throws inputs at: every promise holds on what lies at hand, and it can break.
+
+The same targets as in scripts/fuzz, without atheris: hypothesis changes real texts here.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tfdoctor.probes.parse.kinds import PARSERS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fuzzing is done on Linux")
+
+
+def load(name: str, path: Path) -> Any:
+    loader = importlib.machinery.SourceFileLoader(name, str(path))
+    spec = importlib.util.spec_from_loader(name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    loader.exec_module(module)
+    return module
+
+
+targets = load("fuzz_targets", SCRIPTS / "fuzz_targets.py")
+fuzz = load("fuzz_script", SCRIPTS / "fuzz")
+TARGETS: dict[str, Any] = targets.TARGETS
+WHOLE_MACHINES = {"machine", "recording"}
+"""Some 20 ms an input: too slow for many."""
+
+
+def seeds(name: str, most: int = 40) -> list[bytes]:
+    """Inputs of a target, from its first to its last, `most` of them at most."""
+    found = list(TARGETS[name].seeds())
+    return [seed[: TARGETS[name].largest] for seed in found[:: len(found) // most + 1]]
+
+
+def test_every_parser_is_a_target() -> None:
+    modules = {path.stem for path in Path(targets.parse_package.__path__[0]).glob("[a-z]*.py")}
+    covered = {*TARGETS, *(function.__module__.rpartition(".")[2] for function in PARSERS.values())}
+    assert {*PARSERS} <= {*TARGETS}
+    assert modules - {"detect", "kinds"} <= covered
+    assert all(targets.further_readers().values()), "a module with no public function of one text"
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_what_lies_at_hand_breaks_no_promise(name: str) -> None:
+    found = seeds(name)
+    assert found
+    for seed in found:
+        TARGETS[name].run(seed)
+
+
+NESTED = (
+    "[" * 100_000,
+    '{"a":' * 20_000,
+    "<gpu>" * 20_000,
+    "a = " + "[" * 20_000,
+    "tfdoctor-payload:" + "[" * 100_000,
+)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_deep_nesting_is_an_input_like_any_other(name: str) -> None:
+    for text in NESTED:
+        TARGETS[name].run(text.encode()[: 1 << 14 if name == "capture" else None])
+
+
+def changed(source: Sequence[bytes]) -> st.SearchStrategy[bytes]:
+    """Seeds with lines taken away, repeated, moved, cut and mixed, and with a byte or a word changed."""
+    lines = sorted({line for seed in source for line in seed.splitlines(keepends=True)})
+    odd = (b"N/A", b"-1", b"9" * 30, b"\xed\xa0\x80", b"\xd9\xa3", b"\0", b"\r", b"\x1b[", b"", b"\\n", b"]>")
+    edit = st.tuples(
+        st.integers(0, 4), st.integers(0, 1 << 16), st.sampled_from(lines or [b"\n"]), st.sampled_from(odd)
+    )
+
+    def apply(made: tuple[bytes, list[tuple[int, int, bytes, bytes]]]) -> bytes:
+        data, edits = made
+        for kind, number, line, word in edits:
+            rows = data.splitlines(keepends=True) or [b""]
+            at = number % len(rows)
+            if kind == 0:
+                del rows[at]
+            elif kind == 1:
+                rows.insert(at, line)
+            elif kind == 2:
+                rows[at] = rows[at][: number % (len(rows[at]) + 1)] + word + line[number % (len(line) + 1) :]
+            elif kind == 3:
+                rows = rows[:at]
+            else:
+                rows[at] *= 2 + number % 20
+            data = b"".join(rows)
+        return data[: 1 << 16]
+
+    return st.tuples(st.sampled_from(source), st.lists(edit, max_size=8)).map(apply)
+
+
+@pytest.mark.parametrize("name", sorted({*TARGETS} - WHOLE_MACHINES))
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_changed_real_texts_break_no_promise(name: str, data: st.DataObject) -> None:
+    TARGETS[name].run(data.draw(STRATEGIES[name]))
+
+
+STRATEGIES = {name: st.deferred(lambda name=name: changed(seeds(name))) for name in TARGETS}  # type: ignore[misc]
+
+
+# ---------------------------------------------------------------- the checks themselves
+
+
+@pytest.mark.parametrize(
+    ("value", "data"), [({"a": "x" * 20_000}, b"a"), ({1: 2}, b"a"), ({"a": (1, 2)}, b"a")]
+)
+def test_a_promise_can_break(value: Any, data: bytes) -> None:
+    with pytest.raises(targets.BrokenPromiseError):
+        targets.bounded(value, data)
+
+
+def test_a_crash_of_a_probe_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash(*_: object, **__: object) -> None:
+        raise KeyError("x")
+
+    monkeypatch.setattr("tfdoctor.survey.driver.probe_smi", crash)
+    with pytest.raises(targets.BrokenPromiseError, match="nvidia-smi crashed"):
+        TARGETS["machine"].run(next(iter(TARGETS["machine"].seeds())))
+
+
+class Raising:
+    """A target with two defects."""
+
+    name = "raising"
+
+    @staticmethod
+    def run(data: bytes) -> None:
+        if data.startswith(b"a"):
+            raise ValueError("one")
+        if data.startswith(b"b"):
+            raise KeyError(data)
+
+
+def test_a_defect_is_kept_once_with_its_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzz, "ROOT", tmp_path)
+    monkeypatch.setattr(fuzz, "BUILD", tmp_path / "build")
+    session = fuzz.Session(Raising, 60.0, tmp_path / "state.json")
+    for data in (b"a1", b"a2", b"ok", b"b1", b"b2"):
+        session(data)
+    session.write(session.ends + 1)
+    figures = json.loads((tmp_path / "state.json").read_text(encoding="utf-8"))
+    assert (figures["executions"], figures["findings"], len(figures["new"])) == (5, 4, 2)
+    kept = sorted(path for path in (tmp_path / "build" / "findings").iterdir() if path.suffix != ".txt")
+    assert sorted(path.read_bytes() for path in kept) == [b"a1", b"b1"]
+    assert "ValueError: one" in kept[0].with_suffix(".txt").read_text(encoding="utf-8") + kept[1].with_suffix(
+        ".txt"
+    ).read_text(encoding="utf-8")
+
+
+def test_what_takes_too_long_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzz, "ROOT", tmp_path)
+    monkeypatch.setattr(fuzz, "BUILD", tmp_path / "build")
+    monkeypatch.setattr(fuzz, "DEADLINE", 0.01)
+    slow = SimpleNamespace(name="slow", run=lambda _: sum(range(2_000_000)))
+    session = fuzz.Session(slow, 60.0, tmp_path / "state.json")
+    session(b"x")
+    assert session.new
+    assert "TimeoutError" in session.new[0]
+
+
+@pytest.mark.parametrize("form", ["text", "bytes", "json", "headed"])
+def test_changes_stay_within_bounds(form: str) -> None:
+    source = [
+        b'{"a": {"b": ["/usr", 1, "12.4"]}, "c": "x"}\n',
+        b"host\tfiles\t/x\ntext 1.2\nmore\n",
+        b"\n",
+        b"",
+    ]
+    atheris = SimpleNamespace(Mutate=lambda data, largest: (data + data)[:largest])
+    mutate = fuzz.Mutator(atheris, SimpleNamespace(form=form), source)
+    made = {mutate(source[n % len(source)], 300, n) for n in range(600)}
+    assert max(map(len, made)) <= 300
+    assert len(made) > 30
+    if form == "headed":
+        assert sum(one.startswith(b"host\tfiles\t/x\n") for one in made) > 20
+    if form == "json":
+        assert sum(one.startswith((b"{", b"[")) for one in made) > 20
