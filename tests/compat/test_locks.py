@@ -153,7 +153,7 @@ def test_a_lock_that_builds_has_the_tools_of_its_python(release: Release) -> Non
 
 def test_no_lock_failed_when_it_was_tried() -> None:
     tried = load_tried()
-    assert len(tried) >= 70
+    assert len(tried) >= 100
     assert not [name for name, trial in tried.items() if not trial.ok]
 
 
@@ -164,10 +164,12 @@ def test_what_was_tried_is_what_is_there() -> None:
         assert name.endswith(f"-cp{versions.major_minor(trial.python).replace('.', '')}.txt")
 
 
-def test_every_minor_was_tried() -> None:
-    tried = {name.rpartition("-cp")[0] for name in load_tried()}
-    minors = {release.minor for release in RELEASES}
-    assert {r.minor for r in RELEASES if f"{r.package}-{r.version}" in tried} == minors
+def test_the_last_patch_of_every_minor_was_tried_on_every_python() -> None:
+    last = {release.minor: release for release in RELEASES}
+    wanted = {name.name for release in last.values() for name in locks_of(release).values()}
+    untried = {name for name in wanted - set(load_tried()) if "-cp35." not in name}
+    assert not untried, "scripts/update_locks.py --try --last --missing"
+    assert len(wanted) > 100
 
 
 # ---------------------------------------------------------------- asking and strictness
