@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from lab import environments
+from lab import engine, environments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -41,3 +42,22 @@ def tensorflow_python(
         if isinstance(interpreter, str):
             pytest.skip(interpreter)
         yield interpreter
+
+
+@pytest.fixture(scope="session")
+def lab_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[engine.LabEngine]:
+    """A Docker Engine of the tests' own with stand-in GPUs (lab/engine.py); opt-in as the wheels are.
+
+    TFDOCTOR_LAB_ENGINE=FOLDER takes the one that `python -m lab.engine` runs there.
+    """
+    if not environments.wanted():
+        pytest.skip("set TFDOCTOR_LAB=1 to start an engine")
+    ready = os.environ.get("TFDOCTOR_LAB_ENGINE")
+    if ready:
+        yield engine.LabEngine(Path(ready), engine.cache_folder())
+        return
+    try:
+        with engine.engine(cache=engine.cache_folder()) as one:
+            yield one
+    except engine.Unavailable as why:
+        pytest.skip(str(why))

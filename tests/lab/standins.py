@@ -157,13 +157,24 @@ def _place(built: Path, path: Path) -> Path:
     return path
 
 
-def driver(folder: Path, cache: Path, *, cuda: bool = True, nvml: bool = True) -> Path:
-    """Put the stand-in driver (libcuda.so.1, libnvidia-ml.so.1) into a folder; the folder comes back."""
+def driver(folder: Path, cache: Path, *, cuda: bool = True, nvml: bool = True, gpus: int = 1) -> Path:
+    """Put the stand-in driver (libcuda.so.1, libnvidia-ml.so.1) into a folder; the folder comes back.
+
+    `gpus`: how many devices it has where STANDIN_GPUS does not say.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for wanted, soname, name in ((cuda, CUDA, "libcuda.c"), (nvml, NVML, "libnvidia-ml.c")):
         if wanted:
             source = (SOURCES / name).read_text(encoding="utf-8")
-            flags = ["-std=c99", "-O1", "-Wall", "-Wextra", "-Werror", f"-Wl,-soname,{soname}"]
+            flags = [
+                "-std=c99",
+                "-O1",
+                "-Wall",
+                "-Wextra",
+                "-Werror",
+                f"-DGPUS={gpus}",
+                f"-Wl,-soname,{soname}",
+            ]
             _place(_compile(cache, source, flags), folder / soname)
     return folder
 

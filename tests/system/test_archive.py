@@ -85,6 +85,7 @@ def test_a_folder_packed_by_hand_is_read() -> None:
         tar(("host.json", b'{"schema_version": 1, "errors": {"/x": [1]}}')),
         tar(("host.json", b'{"schema_version": 1, "cwd": 5}')),
     ],
+    ids=lambda content: f"{len(content)} bytes",  # gzip writes the time: the bytes are no name
 )
 def test_what_is_no_recording_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.tar.gz"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from docker.errors import APIError, DockerException
 from requests.exceptions import RequestException
+from urllib3.exceptions import HTTPError
 
 from tfdoctor.engine.connection import EngineError, explain_api
 from tfdoctor.redact import clean, clean_line
@@ -108,7 +109,8 @@ def build(engine: Engine, request: BuildRequest) -> Generator[BuildEvent, None, 
             decode=True,
         )
         yield from _events(stream)
-    except (APIError, DockerException, RequestException, OSError) as error:
+    except (APIError, DockerException, RequestException, HTTPError, OSError, ValueError) as error:
+        # HTTPError is urllib3's: the SDK reads the stream without requests. ValueError: JSON that was cut off.
         raise explain_api(error, "building the image") from error
 
 
@@ -134,7 +136,7 @@ def _events(stream: Iterator[dict[str, Any]]) -> Iterator[BuildEvent]:
                         yield BuildEvent("cached", step, number, total)
                     elif _BUILT.match(text):
                         image = image or _BUILT.match(text)[1]  # type: ignore[index]
-                    elif text and not text.startswith(("--->", "Removing intermediate container ")):
+                    elif text and not text.startswith(("--->", "--> ", "Removing intermediate container ")):
                         recent = [*recent[-_KEPT + 1 :], line.rstrip()]
                         yield BuildEvent("output", line.rstrip(), number, total)
             elif "status" in message:
@@ -198,6 +200,8 @@ def _hint_of(output: str) -> str:
         return (
             "The network of the build does not reach it: --proxy URL, --index URL, or the engine's settings."
         )
+    if "conflicting dependencies" in lower:
+        return "A requirement of yours asks for another version than TensorFlow's own: loosen it, or leave it out."
     if "no_pubkey" in lower or "is not signed" in lower:
         return "An apt list in the base has a retired key."
     return ""

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["Engine", "EngineError", "Image", "connect", "explain_api"]
 
 CONNECT_TIMEOUT = 20
-"""Seconds for an answer to a question; building and running have their own limits."""
+"""Seconds for the first answer."""
+ANSWER_TIMEOUT = 180
+"""Seconds for every later one: an engine that writes gigabytes lets others wait."""
 DOCKER_SOCKET = "/var/run/docker.sock"
 CDI_SINCE = (1, 44)
 """Docker's API from engine 25 on takes CDI devices."""
@@ -141,10 +143,26 @@ def _most_telling(failures: list[EngineError]) -> EngineError:
 def _open(url: str) -> Engine:
     try:
         client = docker.DockerClient(base_url=url, timeout=CONNECT_TIMEOUT, version="auto")
-        version: dict[str, Any] = client.version()
-        info: dict[str, Any] = client.info()
     except (DockerException, RequestException, OSError, ValueError) as error:
         raise _unreachable(url, error) from error
+    except (AttributeError, KeyError, RecursionError, TypeError) as error:
+        # What docker makes of JSON that is not an engine's.
+        raise _unreachable(url, ValueError("what answers there is not a container engine")) from error
+    try:
+        engine = _described(client, url)
+    except (DockerException, RequestException, OSError, ValueError) as error:
+        client.close()
+        raise _unreachable(url, error) from error
+    except (AttributeError, KeyError, RecursionError, TypeError) as error:
+        client.close()
+        raise _unreachable(url, ValueError("what answers there is not a container engine")) from error
+    client.api.timeout = ANSWER_TIMEOUT
+    return engine
+
+
+def _described(client: DockerClient, url: str) -> Engine:
+    version: dict[str, Any] = client.version()
+    info: dict[str, Any] = client.info()
     components = [str(part.get("Name", "")) for part in version.get("Components") or ()]
     podman = any("podman" in name.lower() for name in components)
     api = _numbers(str(version.get("ApiVersion", "1.24")))
@@ -229,6 +247,12 @@ def _group_hint(path: str) -> str:
 
 def _user() -> str:
     try:
+        import pwd  # not on Windows
+
+        return pwd.getpwuid(os.getuid()).pw_name  # $USER is another's after `su`
+    except (ImportError, KeyError):
+        pass
+    try:
         return getpass.getuser()
     except (KeyError, OSError):
         return "$USER"
@@ -273,6 +297,9 @@ def explain_api(error: BaseException, doing: str) -> EngineError:
         hint = (
             "The engine reaches the registry through its own network and proxy: docker info | grep -i proxy"
         )
-    elif "cannot connect" in lower or "connection aborted" in lower or "read timed out" in lower:
+    elif any(
+        words in lower
+        for words in ("cannot connect", "connection aborted", "connection broken", "read timed out")
+    ):
         hint = "The engine went away: sudo systemctl status docker"
     return EngineError(f"{doing}: {said}", hint=hint)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import io
+import secrets
+import socket
 import tarfile
 import threading
 import time
@@ -17,11 +19,20 @@ from requests.exceptions import RequestException
 from tfdoctor.engine.connection import EngineError, explain_api
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from tfdoctor.engine.connection import Engine
 
-__all__ = ["GpuAccess", "RunRequest", "RunResult", "create_container", "put_file", "remove_container", "run"]
+__all__ = [
+    "Attached",
+    "GpuAccess",
+    "RunRequest",
+    "RunResult",
+    "create_container",
+    "put_file",
+    "remove_container",
+    "run",
+]
 
 LABEL = "io.tfdoctor.run"
 """What all our containers carry, so that a lost one can be found."""
@@ -106,35 +117,50 @@ def run(engine: Engine, request: RunRequest, on_line: Callable[[str], None] | No
     """
     api = engine.client.api
     began = time.monotonic()
-    container = ""
+    container, made = new_name(), False
+    attached: Attached | None = None
     try:
         try:
-            container = create_container(engine, request, request.command, stdin=bool(request.stdin))
+            create_container(engine, request, request.command, name=container, stdin=bool(request.stdin))
+            made = True
         except ImageNotFound as error:
+            container = ""
             msg = f"the image {request.image} is not here."
             raise EngineError(msg, hint=f"docker pull {request.image}") from error
         except APIError as error:
+            container = ""
             return _not_started(error, began)
         for path, content in request.files.items():
             put_file(engine, container, path, content)
-        collected = _Output(on_line)
-        socket = _attach(api, container, collected, request)
+        attached = Attached(engine, container, stdin=bool(request.stdin))
         try:
             api.start(container)
         except APIError as error:
             return _not_started(error, began)
-        return _wait(engine, request, container, collected, socket, began)
+        return _wait(engine, request, container, attached, _Output(on_line), began)
     except (APIError, DockerException, RequestException, OSError) as error:
         if isinstance(error, EngineError):
             raise
         raise explain_api(error, f"running {request.image}") from error
     finally:
         if container:
-            remove_container(engine, container)
+            remove_container(engine, container, made=made)
+        if attached is not None:
+            attached.close()
 
 
-def create_container(engine: Engine, request: RunRequest, command: tuple[str, ...], *, stdin: bool) -> str:
-    """The id of a new container, not started. Raises APIError."""
+def new_name() -> str:
+    """A container's name, chosen here, so that what an engine was just making can be removed, too."""
+    return f"tfdoctor-{secrets.token_hex(8)}"
+
+
+def create_container(
+    engine: Engine, request: RunRequest, command: tuple[str, ...], *, name: str, stdin: bool
+) -> None:
+    """Make a container; it is not started. Raises APIError."""
+    if engine.name == "podman" and request.gpus.way == "cdi":
+        _create_in_podman(engine, request, command, name=name, stdin=stdin)
+        return
     api = engine.client.api
     environment = dict(request.environment)
     options: dict[str, Any] = {
@@ -150,19 +176,12 @@ def create_container(engine: Engine, request: RunRequest, command: tuple[str, ..
     elif request.gpus.way == "runtime":
         options["runtime"] = "nvidia"
         environment["NVIDIA_VISIBLE_DEVICES"] = ",".join(devices)
-    elif request.gpus.way == "cdi" and engine.name == "docker":
+    elif request.gpus.way == "cdi":
         names = [f"nvidia.com/gpu={device}" for device in devices]
         options["device_requests"] = [DeviceRequest(driver="cdi", device_ids=names)]
-    elif request.gpus.way == "cdi":
-        options["devices"] = [f"nvidia.com/gpu={device}" for device in devices]
     config = api.create_host_config(**{key: value for key, value in options.items() if value is not None})
-    if request.gpus.way == "cdi" and engine.name == "podman":
-        # The SDK makes three paths of a device's name; Podman wants CDI's name as it is.
-        config["Devices"] = [
-            {"PathOnHost": f"nvidia.com/gpu={device}", "PathInContainer": "", "CgroupPermissions": ""}
-            for device in devices
-        ]
-    made = api.create_container(
+    api.create_container(
+        name=name,
         image=request.image,
         command=list(command),
         entrypoint=None if request.entrypoint else [],
@@ -174,7 +193,36 @@ def create_container(engine: Engine, request: RunRequest, command: tuple[str, ..
         labels={LABEL: "1"},
         platform=request.platform,
     )
-    return str(made["Id"])
+
+
+def _create_in_podman(
+    engine: Engine, request: RunRequest, command: tuple[str, ...], *, name: str, stdin: bool
+) -> None:
+    """Through Podman's own API: the one that it shares with Docker takes paths of devices alone (4.3), no CDI names."""
+    api = engine.client.api
+    asked: dict[str, Any] = {
+        "name": name,
+        "image": request.image,
+        "command": list(command),
+        "entrypoint": None if request.entrypoint else [],
+        "env": dict(request.environment),
+        "devices": [{"path": f"nvidia.com/gpu={device}"} for device in request.gpus.devices],
+        "labels": {LABEL: "1"},
+        "netns": None if request.network else {"nsmode": "none"},
+        "no_new_privileges": True,
+        "resource_limits": {"memory": {"limit": request.memory}} if request.memory else None,
+        "shm_size": request.shm_size,
+        "stdin": stdin or None,
+        "user": request.user,
+    }
+    given = {key: value for key, value in asked.items() if value is not None}
+    answer = api.post(
+        f"{api.base_url}/v4.0.0/libpod/containers/create",
+        json=given,
+        timeout=api.timeout,
+        allow_redirects=False,
+    )
+    api._raise_for_status(answer)  # type: ignore[attr-defined] # noqa: SLF001 - as the SDK does for its own
 
 
 def _device_request(devices: list[str]) -> DeviceRequest:
@@ -203,15 +251,14 @@ class _Output:
         self._on_line = on_line
         self._rest = b""
         self.truncated = False
-        self.thread: threading.Thread | None = None
 
-    def read(self, stream: Any) -> None:
+    def read(self, attached: Attached) -> None:
         """Until the container closes both streams."""
-        with contextlib.suppress(Exception):  # the connection ends with the container, in whatever way
-            for stdout, stderr in stream:
-                for which, piece in ((1, stdout), (2, stderr)):
-                    if piece:
-                        self._take(which, piece)
+        with contextlib.suppress(
+            OSError, ValueError
+        ):  # the connection ends with the container, in whatever way
+            for which, piece in attached.frames():
+                self._take(which, piece)
 
     def _take(self, which: int, piece: bytes) -> None:
         room = _MOST_OUTPUT - self._size[which]
@@ -230,24 +277,74 @@ class _Output:
         return b"".join(self._parts[which]).decode("utf-8", "replace")
 
 
-def _attach(api: Any, container: str, collected: _Output, request: RunRequest) -> Any:
-    stream = api.attach(container, stdout=True, stderr=True, stream=True, logs=True, demux=True)
-    collected.thread = threading.Thread(target=collected.read, args=(stream,), daemon=True)
-    collected.thread.start()
-    if not request.stdin:
-        return None
-    socket = api.attach_socket(container, params={"stdin": 1, "stream": 1})
-    raw = getattr(socket, "_sock", socket)
+class Attached:
+    """The streams of a container, over one connection of the engine's. Attach before the container starts."""
+
+    def __init__(self, engine: Engine, container: str, *, stdin: bool) -> None:
+        """Raises APIError, RequestException."""
+        params = {"stdout": 1, "stderr": 1, "stream": 1, **({"stdin": 1} if stdin else {})}
+        self._file: Any = engine.client.api.attach_socket(container, params=params)
+        self._socket: Any = getattr(self._file, "_sock", self._file)
+        with contextlib.suppress(Exception):
+            self._socket.settimeout(None)
+
+    def send(self, data: bytes) -> None:
+        """Raises OSError."""
+        self._socket.sendall(data)
+
+    def end_input(self) -> None:
+        """No more comes."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+
+    def frames(self) -> Iterator[tuple[int, bytes]]:
+        """(1 or 2, a piece of standard output or error), until the container ends. Raises OSError."""
+        while True:
+            header = self._exactly(8)
+            if header is None:
+                return
+            body = self._exactly(int.from_bytes(header[4:8], "big"))
+            if body is None:
+                return
+            yield (2 if header[0] == 2 else 1), body
+
+    def _exactly(self, count: int) -> bytes | None:
+        parts = []
+        while count:
+            piece = self._socket.recv(min(count, 1 << 20))
+            if not piece:
+                return None
+            parts.append(piece)
+            count -= len(piece)
+        return b"".join(parts)
+
+    def close(self) -> None:
+        """End the connection; whoever reads from it sees its end."""
+        with contextlib.suppress(Exception):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(Exception):
+            self._file.close()
+        with contextlib.suppress(Exception):
+            self._file._response.close()  # noqa: SLF001 - the SDK keeps it there, and nowhere else
+        with contextlib.suppress(Exception):
+            self._socket.close()
+
+
+def _feed(attached: Attached, data: bytes) -> None:
+    """In a thread: a command that reads slowly, or nothing, must not hold anyone up."""
     with contextlib.suppress(OSError):
-        raw.sendall(request.stdin)
-        raw.shutdown(1)
-    return socket
+        attached.send(data)
+    attached.end_input()
 
 
 def _wait(
-    engine: Engine, request: RunRequest, container: str, collected: _Output, socket: Any, began: float
+    engine: Engine, request: RunRequest, container: str, attached: Attached, collected: _Output, began: float
 ) -> RunResult:
     api = engine.client.api
+    reader = threading.Thread(target=collected.read, args=(attached,), daemon=True)
+    reader.start()
+    if request.stdin:
+        threading.Thread(target=_feed, args=(attached, request.stdin), daemon=True).start()
     deadline = began + request.timeout
     timed_out = False
     state: dict[str, Any] = {}
@@ -263,11 +360,7 @@ def _wait(
             break
         time.sleep(pause)
         pause = min(pause * 1.3, 0.5)
-    if socket is not None:
-        with contextlib.suppress(Exception):
-            socket.close()
-    if collected.thread is not None:
-        collected.thread.join(_STOP)
+    reader.join(_STOP)
     return RunResult(
         status=None if timed_out else int(state.get("ExitCode", 0)),
         stdout=collected.text(1),
@@ -285,14 +378,22 @@ def _not_started(error: APIError, began: float) -> RunResult:
     return RunResult(None, "", "", False, False, False, said, time.monotonic() - began)
 
 
-def remove_container(engine: Engine, container: str) -> None:
-    """Also while a Ctrl-C is on its way: a second try, and then the engine is told once more."""
-    for _ in range(2):
+def remove_container(engine: Engine, container: str, *, made: bool = True) -> None:
+    """Also while a Ctrl-C is on its way: then the engine is told once more.
+
+    `made`: whether the engine has said that it made it; else it may be making it just now, and is waited for.
+    """
+    deadline = time.monotonic() + (0 if made else _STOP)
+    tries = 0
+    while tries < 2:
         try:
             engine.client.api.remove_container(container, force=True, v=True)
         except NotFound:
-            return
+            if time.monotonic() > deadline:
+                return
+            time.sleep(_POLL)
         except (APIError, RequestException):
+            tries += 1
             time.sleep(0.2)
         except KeyboardInterrupt:
             with contextlib.suppress(Exception):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import io
 import json
 import queue
@@ -21,7 +22,14 @@ from requests.exceptions import RequestException
 
 import tfdoctor.payload
 from tfdoctor.engine.connection import EngineError, explain_api
-from tfdoctor.engine.running import RunRequest, create_container, remove_container
+from tfdoctor.engine.running import (
+    Attached,
+    RunRequest,
+    create_container,
+    new_name,
+    put_file,
+    remove_container,
+)
 from tfdoctor.system import CommandResult, ElfFile, Failure
 from tfdoctor.system.elf import read_elf_stream
 
@@ -43,6 +51,15 @@ STARTING = 60.0
 """Seconds that the agent has for its first answer."""
 _PIECE = 1 << 16
 _LONGEST_LINE = 64 << 20
+_NO_PLATFORM = {"system": "Linux", "machine": "", "release": "", "uid": ""}
+_SHAPES: dict[str, dict[str, type]] = {
+    "hello": {"env": dict, "cwd": str, "platform": dict},
+    "read": {"data": str, "size": int, "device": int, "inode": int},
+    "stat": {"exists": bool, "dir": bool, "real": str},
+    "listdir": {"names": list},
+    "put": {"path": str},
+}
+"""What an answer must have: whoever answers in an image is not to be trusted."""
 
 
 class StartError(EngineError):
@@ -67,44 +84,45 @@ class ContainerSystem:
         self._closed = threading.Event()
         self.errors = b""
         """What the agent and its Python wrote to standard error."""
-        self._container = ""
+        self._container, self._made = "", False
+        self._attached: Attached | None = None
         agent = Path(tfdoctor.payload.__file__).with_name("agent.py").read_bytes()
         api = engine.client.api
         try:
             try:
-                self._container = create_container(engine, request, ("sh", "-c", START), stdin=True)
+                self._container = new_name()
+                create_container(engine, request, ("sh", "-c", START), name=self._container, stdin=True)
+                self._made = True
             except ImageNotFound as error:
+                self._container = ""
                 msg = f"the image {request.image} is not here."
                 raise EngineError(msg, hint=f"docker pull {request.image}") from error
             except APIError as error:
+                self._container = ""
                 raise StartError(str(error.explanation or error)) from error
-            from tfdoctor.engine.running import put_file
-
             put_file(engine, self._container, "/tmp/tfdoctor-agent.py", agent)  # noqa: S108 - in the container
-            raw = api.attach_socket(
-                self._container, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
-            )
-            self._socket = getattr(raw, "_sock", raw)
-            self._keep = raw
-            with contextlib.suppress(Exception):
-                self._socket.settimeout(None)
+            self._attached = Attached(engine, self._container, stdin=True)
             try:
                 api.start(self._container)
             except APIError as error:
                 raise StartError(str(error.explanation or error)) from error
-            threading.Thread(target=self._listen, daemon=True).start()
+            threading.Thread(target=self._listen, args=(self._attached,), daemon=True).start()
             hello = self._ask({"op": "hello"}, STARTING)
+            self._env: Mapping[str, str] = _texts(hello, "env")
+            self._cwd: str = hello["cwd"]
+            self._platform: Mapping[str, str] = {**_NO_PLATFORM, **_texts(hello, "platform")}
         except (APIError, DockerException, RequestException) as error:
             self.close()
             raise explain_api(error, f"running {request.image}") from error
+        except OSError as error:
+            self.close()
+            msg = f"the container of {request.image} cannot be asked: {error.strerror or error}"
+            raise EngineError(msg) from error
         except BaseException:
             self.close()
             raise
-        self._env: Mapping[str, str] = hello["env"]
-        self._cwd = str(hello["cwd"])
-        self._platform: Mapping[str, str] = hello["platform"]
 
-    def __enter__(self) -> ContainerSystem:
+    def __enter__(self) -> ContainerSystem:  # noqa: PYI034 - typing has no Self before 3.11
         return self
 
     def __exit__(
@@ -117,49 +135,40 @@ class ContainerSystem:
         self._closed.set()
         container, self._container = self._container, ""
         if container:
-            remove_container(self._engine, container)
+            remove_container(self._engine, container, made=self._made)
+        if self._attached is not None:
+            self._attached.close()
 
     def state(self) -> dict[str, Any]:
-        """The engine's account of the container: `OOMKilled`, `ExitCode`."""
+        """The engine's account of the container: `OOMKilled`, `ExitCode`; {} where it is gone."""
+        if not self._container:
+            return {}
         with contextlib.suppress(APIError, RequestException):
             return dict(self._engine.client.api.inspect_container(self._container)["State"])
         return {}
 
     # ------------------------------------------------------------ talking
 
-    def _listen(self) -> None:
-        """Take the engine's frames apart: a header of 8 bytes says which stream and how long."""
-        rest = b""
+    def _listen(self, attached: Attached) -> None:
+        """Until the container ends: what the agent answers goes to who asked."""
+        rest: list[bytes] = []
+        long = 0
         try:
-            while not self._closed.is_set():
-                header = self._exactly(8)
-                if header is None:
-                    break
-                body = self._exactly(int.from_bytes(header[4:8], "big"))
-                if body is None:
-                    break
-                if header[0] == 2:
+            for stream, body in attached.frames():
+                if stream == 2:
                     self.errors = (self.errors + body)[-_PIECE:]
                     continue
-                rest += body
-                if len(rest) > _LONGEST_LINE:
-                    break
-                *lines, rest = rest.split(b"\n")
+                *lines, last = body.split(b"\n")
                 for line in lines:
-                    self._take(line)
+                    self._take(b"".join([*rest, line]))
+                    rest, long = [], 0
+                rest.append(last)
+                long += len(last)
+                if long > _LONGEST_LINE:
+                    break
         except (OSError, ValueError):
             pass
         self._closed.set()
-
-    def _exactly(self, count: int) -> bytes | None:
-        parts = []
-        while count:
-            piece = self._socket.recv(min(count, 1 << 20))
-            if not piece:
-                return None
-            parts.append(piece)
-            count -= len(piece)
-        return b"".join(parts)
 
     def _take(self, line: bytes) -> None:
         if not line.startswith(MARKER):
@@ -168,7 +177,7 @@ class ContainerSystem:
             reply = json.loads(line[len(MARKER) :])
         except (ValueError, RecursionError):
             return
-        if isinstance(reply, dict) and isinstance(reply.get("id"), int):
+        if isinstance(reply, dict) and type(reply.get("id")) is int:
             waiting = self._replies.pop(reply["id"], None)
             if waiting is not None:
                 waiting.put(reply)
@@ -181,8 +190,10 @@ class ContainerSystem:
             number = self._next
             self._replies[number] = waiting
             line = json.dumps({**request, "id": number}).encode() + b"\n"
+            if self._attached is None:
+                raise self._gone()
             try:
-                self._socket.sendall(line)
+                self._attached.send(line)
             except OSError as error:
                 raise self._gone() from error
         deadline = time.monotonic() + timeout
@@ -196,8 +207,11 @@ class ContainerSystem:
                 if time.monotonic() > deadline:
                     self._replies.pop(number, None)
                     raise TimeoutError(110, "the container did not answer in time") from None
-        if "errno" in reply:
-            raise OSError(int(reply["errno"]), str(reply.get("strerror", "")), request.get("path"))
+        if isinstance(reply.get("errno"), int):
+            raise OSError(reply["errno"], str(reply.get("strerror", "")), request.get("path"))
+        shape = _SHAPES.get(request["op"], {})
+        if not all(isinstance(reply.get(name), kind) for name, kind in shape.items()):
+            raise _nonsense()
         return reply
 
     def _gone(self) -> EngineError:
@@ -224,13 +238,13 @@ class ContainerSystem:
         return self.read_bytes(path, limit=limit).decode("utf-8", "replace")
 
     def read_bytes(self, path: str, *, limit: int = 16 << 20) -> bytes:
-        return base64.b64decode(self._ask({"op": "read", "path": path, "size": limit})["data"])
+        return _bytes(self._ask({"op": "read", "path": path, "size": limit})["data"])
 
     def read_elf(self, path: str) -> ElfFile:
         first = self._ask({"op": "read", "path": path, "size": _PIECE})
-        stream: Any = _Remote(self, path, base64.b64decode(first["data"]), int(first["size"]))
-        place = (int(first["device"]), int(first["inode"]))
-        return read_elf_stream(stream, int(first["size"]), place, self._platform["machine"])
+        stream: Any = _Remote(self, path, _bytes(first["data"]), first["size"])
+        place = (first["device"], first["inode"])
+        return read_elf_stream(stream, first["size"], place, self._platform["machine"])
 
     def unresolved_symbols(self, path: str, providers: Sequence[str]) -> tuple[str, ...]:
         """Not looked for: it would take whole libraries through the pipe."""
@@ -253,7 +267,7 @@ class ContainerSystem:
         return str(self._stat(path)["real"])
 
     def which(self, name: str) -> str | None:
-        found = self._ask({"op": "which", "name": name})["path"]
+        found = self._ask({"op": "which", "name": name}).get("path")
         return None if found is None else str(found)
 
     def run(
@@ -274,19 +288,22 @@ class ContainerSystem:
             "unset": list(unset),
         }
         try:
-            reply = self._ask(request, timeout + 10)
+            return self._ended(tuple(argv), self._ask(request, timeout + 10), timeout)
         except TimeoutError:
             return CommandResult(tuple(argv), None, failure=Failure.TIMEOUT, seconds=timeout)
         except (OSError, EngineError) as error:
             return CommandResult(tuple(argv), None, failure=Failure.OS_ERROR, detail=str(error))
+        except (KeyError, TypeError, ValueError):
+            return CommandResult(tuple(argv), None, failure=Failure.OS_ERROR, detail=str(_nonsense()))
+
+    def _ended(self, argv: tuple[str, ...], reply: Mapping[str, Any], timeout: float) -> CommandResult:
+        """Raises OSError, KeyError, TypeError and ValueError where the answer makes no sense."""
         seconds = float(reply.get("seconds", 0.0))
         if "failure" in reply:
             failure = {2: Failure.NOT_FOUND, 13: Failure.PERMISSION}.get(reply["failure"], Failure.OS_ERROR)
-            return CommandResult(
-                tuple(argv), None, failure=failure, detail=str(reply["detail"]), seconds=seconds
-            )
+            return CommandResult(argv, None, failure=failure, detail=str(reply["detail"]), seconds=seconds)
         return CommandResult(
-            tuple(argv),
+            argv,
             None if reply["timed_out"] else int(reply["status"]),
             _text(reply["stdout"]),
             _text(reply["stderr"]),
@@ -307,8 +324,24 @@ class ContainerSystem:
         self.close()
 
 
+def _nonsense() -> OSError:
+    return OSError(errno.EIO, "the container's answer makes no sense")
+
+
+def _texts(reply: Mapping[str, Any], name: str) -> dict[str, str]:
+    return {str(key): str(value) for key, value in reply[name].items()}
+
+
+def _bytes(data: str) -> bytes:
+    """Raises OSError."""
+    try:
+        return base64.b64decode(data, validate=True)
+    except ValueError as error:
+        raise _nonsense() from error
+
+
 def _text(data: str) -> str:
-    return base64.b64decode(data).decode("utf-8", "replace")
+    return _bytes(data).decode("utf-8", "replace")
 
 
 class _Remote(io.RawIOBase):
@@ -342,7 +375,7 @@ class _Remote(io.RawIOBase):
             piece = self._pieces.get(start)
             if piece is None:
                 reply = self._system._ask({"op": "read", "path": self._path, "offset": start, "size": _PIECE})  # noqa: SLF001
-                piece = self._pieces[start] = base64.b64decode(reply["data"])
+                piece = self._pieces[start] = _bytes(reply["data"])
             part = piece[self._at - start : self._at - start + size]
             if not part:
                 break

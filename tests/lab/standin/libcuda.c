@@ -5,7 +5,7 @@
  *
  * Environment, all optional. A list has one element per physical device; the last one goes on for
  * the devices after it:
- *     STANDIN_GPUS=1              how many physical devices (at most 32)
+ *     STANDIN_GPUS=1              how many physical devices (at most 32); compiled with -DGPUS=N: N
  *     STANDIN_CC="80,30"          compute capabilities, without the point
  *     STANDIN_NAME="A;B"          names
  *     STANDIN_MEM_MIB="81920,8"   memory
@@ -35,6 +35,9 @@ enum {
     NOT_FOUND = 500, NOT_SUPPORTED = 801, MOST = 32
 };
 
+#ifndef GPUS
+#define GPUS 1
+#endif
 #define TRACE do { if (getenv("STANDIN_TRACE")) fprintf(stderr, "[stand-in] %s\n", __func__); } while (0)
 
 static const char *text(const char *name, const char *otherwise) {
@@ -62,7 +65,7 @@ static long listed(const char *name, const char *otherwise, int index) {
 }
 
 static int physical(void) {
-    int gpus = number("STANDIN_GPUS", 1);
+    int gpus = number("STANDIN_GPUS", GPUS);
     return gpus < 0 ? 0 : gpus > MOST ? MOST : gpus;
 }
 

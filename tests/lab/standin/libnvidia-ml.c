@@ -19,6 +19,9 @@
 typedef void *Device;
 enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, MOST = 32 };
 
+#ifndef GPUS
+#define GPUS 1
+#endif
 static int initialized;
 
 static const char *text(const char *name, const char *otherwise) {
@@ -41,7 +44,8 @@ static long listed(const char *name, const char *otherwise, int index) {
 }
 
 static int physical(void) {
-    long gpus = strtol(text("STANDIN_GPUS", "1"), NULL, 10);
+    const char *asked = text("STANDIN_GPUS", "");
+    long gpus = *asked ? strtol(asked, NULL, 10) : GPUS;
     return gpus < 0 ? 0 : gpus > MOST ? MOST : (int)gpus;
 }
 

@@ -1,0 +1,168 @@
+"""The script that answers from inside a container, on every Python of this machine: JSON in, JSON out."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import tfdoctor.payload
+from payload.test_pythons import PYTHONS, on_every_python
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+AGENT = Path(tfdoctor.payload.__file__).with_name("agent.py")
+MARKER = "tfdoctor-payload:"
+
+
+class Agent:
+    """A running one."""
+
+    def __init__(self, interpreter: str, folder: Path) -> None:
+        env = {b"PATH": os.environb[b"PATH"], b"LC_ALL": b"C", b"ODD": b"\xff", b"SNOW": "☃".encode()}
+        self.process = subprocess.Popen(
+            [interpreter, "-B", str(AGENT)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=folder,
+            env=env,
+        )
+        self.number = 0
+
+    def send(self, op: str, **more: Any) -> int:
+        assert self.process.stdin is not None
+        self.number += 1
+        self.process.stdin.write(json.dumps({"op": op, "id": self.number, **more}) + "\n")
+        self.process.stdin.flush()
+        return self.number
+
+    def receive(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line.startswith(MARKER), line
+        answer: dict[str, Any] = json.loads(line.removeprefix(MARKER))
+        return answer
+
+    def ask(self, op: str, **more: Any) -> dict[str, Any]:
+        number = self.send(op, **more)
+        answer = self.receive()
+        assert answer["id"] == number
+        return answer
+
+    def end(self) -> str:
+        _, said = self.process.communicate(timeout=20)
+        return said
+
+
+@pytest.fixture
+def agent(version: str, tmp_path: Path) -> Iterator[Agent]:
+    one = Agent(PYTHONS[version], tmp_path)
+    yield one
+    said = one.end()
+    assert one.process.returncode == 0
+    assert said == ""
+
+
+def data(answer: dict[str, Any]) -> bytes:
+    return base64.b64decode(answer["data"])
+
+
+@on_every_python
+def test_where_it_is(agent: Agent, version: str, tmp_path: Path) -> None:
+    hello = agent.ask("hello")
+    assert hello["cwd"] == str(tmp_path)
+    assert hello["env"]["SNOW"] == "☃"
+    assert hello["env"]["ODD"] in ("\udcff", "\ufffd")
+    assert hello["platform"] == {
+        "system": os.uname().sysname,
+        "machine": os.uname().machine,
+        "release": os.uname().release,
+        "uid": str(os.geteuid()),
+    }
+
+
+@on_every_python
+def test_files(agent: Agent, version: str, tmp_path: Path) -> None:
+    path = tmp_path / "ünï ☃.txt"
+    path.write_bytes(bytes(range(256)) * 1000)
+    status = path.stat()
+    whole = agent.ask("read", path=str(path), size=1 << 20)
+    assert data(whole) == path.read_bytes()
+    assert (whole["size"], whole["inode"], whole["device"]) == (256_000, status.st_ino, status.st_dev)
+    assert data(agent.ask("read", path=str(path), size=5, offset=255)) == b"\xff\x00\x01\x02\x03"
+    assert data(agent.ask("read", path="/dev/zero", size=1000)) == bytes(1000)
+    os.mkfifo(tmp_path / "fifo")
+    assert data(agent.ask("read", path=str(tmp_path / "fifo"), size=10)) == b""
+    for wrong, number in ((tmp_path / "none", 2), (tmp_path, 21), (path / "x", 20)):
+        assert agent.ask("read", path=str(wrong), size=10)["errno"] == number
+    (tmp_path / "link").symlink_to(path)
+    told = agent.ask("stat", path=str(tmp_path / "link"))
+    assert (told["exists"], told["dir"], told["real"]) == (True, False, str(path.resolve()))
+    assert agent.ask("stat", path=str(tmp_path / "none"))["exists"] is False
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd" / os.fsdecode(b"\xff")).touch()
+    assert agent.ask("listdir", path=str(tmp_path))["names"] == sorted(
+        ["fifo", "link", "odd", "ünï ☃.txt"], key=os.fsencode
+    )
+    assert agent.ask("listdir", path=str(tmp_path / "odd"))["names"] in (["\udcff"], ["\ufffd"])
+    assert agent.ask("listdir", path=str(tmp_path / "none"))["errno"] == 2
+
+
+@on_every_python
+def test_commands(agent: Agent, version: str) -> None:
+    found = agent.ask("which", name="sh")["path"]
+    assert os.access(found, os.X_OK)
+    assert agent.ask("which", name="no-such-program")["path"] is None
+    script = 'printf "%s|%s|%s" "$1" "$NEW" "$SNOW"; echo e >&2; exit 5'
+    done = agent.ask(
+        "run", argv=["sh", "-c", script, "x", "é☃"], timeout=20, env={"NEW": "ñ"}, unset=["SNOW"]
+    )
+    assert base64.b64decode(done["stdout"]).decode() == "é☃|ñ|"
+    assert (base64.b64decode(done["stderr"]), done["status"], done["timed_out"]) == (b"e\n", 5, False)
+    assert agent.ask("run", argv=["no-such-program"], timeout=20)["failure"] == 2
+    assert agent.ask("run", argv=["/etc/passwd"], timeout=20)["failure"] == 13
+    assert agent.ask("run", argv=["sh", "-c", "kill -9 $$"], timeout=20)["status"] == -9
+
+
+@on_every_python
+def test_a_command_is_ended_with_its_children(agent: Agent, version: str, tmp_path: Path) -> None:
+    began = time.monotonic()
+    script = f"(sleep 3; echo >{tmp_path}/survived) & echo early; sleep 60"
+    done = agent.ask("run", argv=["sh", "-c", script], timeout=0.3)
+    assert done["timed_out"] is True
+    assert base64.b64decode(done["stdout"]) == b"early\n"
+    assert time.monotonic() - began < 10
+    assert agent.ask("run", argv=["sleep", "0"], timeout=5)["status"] == 0
+    processes = subprocess.run(["ps", "ax", "-o", "args"], capture_output=True, text=True, check=True).stdout  # noqa: S607
+    assert str(tmp_path / "survived") not in processes
+
+
+@on_every_python
+def test_questions_side_by_side(agent: Agent, version: str) -> None:
+    slow = agent.send("run", argv=["sleep", "1"], timeout=20)
+    quick = agent.send("stat", path="/")
+    assert [agent.receive()["id"], agent.receive()["id"]] == [quick, slow]
+
+
+@on_every_python
+def test_a_file_that_is_put_there(agent: Agent, version: str) -> None:
+    path = Path(agent.ask("put", name="a.py", data=base64.b64encode(b"\x00\xff").decode())["path"])
+    assert path.read_bytes() == b"\x00\xff"
+    path.unlink()
+    path.parent.rmdir()
+
+
+@on_every_python
+@pytest.mark.parametrize("question", [{"op": "none"}, {"op": "read"}, {"op": "run", "argv": 5, "timeout": 1}])
+def test_a_wrong_question_is_answered(agent: Agent, version: str, question: dict[str, Any]) -> None:
+    assert agent.ask(**question)["errno"] == 5
+    assert agent.ask("stat", path="/")["exists"] is True
