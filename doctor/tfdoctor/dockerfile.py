@@ -6,6 +6,7 @@ names of images, folders and indexes come from outside.
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
 from dataclasses import dataclass, field
@@ -78,6 +79,8 @@ def check_index(text: str) -> str:
         parts = urlsplit(text)
         named = parts.username is not None or parts.password is not None
         _ = parts.port  # raises where it is no number
+        if parts.netloc.startswith("["):
+            ipaddress.IPv6Address(parts.hostname or "")  # Python 3.10 does not look
     except ValueError as error:
         shown = text.rpartition("@")[2]  # what stands before it may be a password
         msg = f"`{shown}` is not the address of a package index."
