@@ -209,8 +209,8 @@ class Passthrough:
             os.write(says, _EVENT.pack(_STARTED, program.pid))
             while True:
                 number = signal.sigwait({signal.SIGHUP, signal.SIGCHLD})
-                if number == signal.SIGHUP and os.getppid() != us:  # killed: nobody else tidies up
-                    termios.tcsetattr(0, termios.TCSANOW, self._saved)  # type: ignore[arg-type]
+                if number == signal.SIGHUP and _orphaned(us):
+                    self._give_terminal_back()
                     break
                 pid, wait_status = os.waitpid(program.pid, os.WNOHANG | os.WUNTRACED)
                 if not pid:
@@ -223,8 +223,16 @@ class Passthrough:
                     break
                 os.write(says, _EVENT.pack(_STATUS, wait_status))
             status = 0
+        except BrokenPipeError:  # our parent was killed before it heard of the end
+            self._give_terminal_back()
+            status = 0
         finally:
             os._exit(status)
+
+    def _give_terminal_back(self) -> None:
+        """The keeper's last deed where its parent was killed: nobody else tidies up."""
+        with contextlib.suppress(termios.error):
+            termios.tcsetattr(0, termios.TCSANOW, self._saved)  # type: ignore[arg-type]
 
     # ------------------------------------------------------------ while it runs
 
@@ -478,3 +486,12 @@ def _write(descriptor: int, data: bytes) -> None:
             rest = rest[os.write(descriptor, rest) :]
         except BlockingIOError:
             select.select([], [descriptor], [])
+
+
+def _orphaned(parent: int) -> bool:
+    """Whether the parent is dead. The kernel hangs up first and gives orphans away a moment later."""
+    for _ in range(50):
+        if os.getppid() != parent:
+            return True
+        time.sleep(0.01)
+    return False
