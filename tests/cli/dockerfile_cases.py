@@ -333,7 +333,7 @@ CASES = (
         "libs-not-on-path",
         """
         FROM python:3.12-slim
-        RUN --mount=type=cache,target=/root/.cache <<EOF
+        RUN --mount=type=cache,target=/var/cache/pip <<EOF
         set -e
         pip install --upgrade pip
         pip install 'tensorflow[and-cuda]==2.21.0'
