@@ -19,6 +19,7 @@ from tfdoctor.compat.locks import lock, tools_lock
 from tfdoctor.compat.prune import leftovers
 from tfdoctor.dockerfile import Context, Extras, check_reference, render
 from tfdoctor.engine import BuildEvent, BuildRequest, EngineError, RunRequest, ask_registry, build, run
+from tfdoctor.engine.building import layer_event
 from tfdoctor.engine.connection import explain_api
 from tfdoctor.engine.registry import mirrored
 from tfdoctor.errors import Error
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BaseError",
-    "Built",
     "Settings",
     "Watcher",
     "build_image",
@@ -95,15 +95,6 @@ class Settings:
     no_proxy: str | None = None
     no_cache: bool = False
     network: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Built:
-    """The image."""
-
-    image: Image
-    tag: str
-    seconds: float
 
 
 def with_mirror(option: Option, registry: str | None) -> Option:
@@ -198,16 +189,7 @@ def _have(
         for message in engine.client.api.pull(reference, stream=True, decode=True, platform=platform):
             if "error" in message:
                 raise explain_api(RuntimeError(str(message["error"])), f"pulling {reference}")
-            detail = message.get("progressDetail") or {}
-            watcher.event(
-                BuildEvent(
-                    "layer",
-                    str(message.get("status", ""))[:120],
-                    layer=str(message.get("id", ""))[:80],
-                    current=detail.get("current") if isinstance(detail.get("current"), int) else None,
-                    size=detail.get("total") if isinstance(detail.get("total"), int) else None,
-                )
-            )
+            watcher.event(layer_event(message))
     except (APIError, DockerException, RequestException, HTTPError, OSError, ValueError) as error:
         # HTTPError is urllib3's: the SDK reads the stream without requests. ValueError: JSON that was cut off.
         failure = explain_api(error, f"pulling {reference}")

@@ -21,6 +21,7 @@ from tfdoctor.findings import Cause, Evidence, Finding, Observation, Remedy, Sev
 from tfdoctor.logs.advice import CODES
 from tfdoctor.logs.dso import failed_opens
 from tfdoctor.logs.report import diagnose_log
+from tfdoctor.observe import SHOW_LOADER
 from tfdoctor.predict import build_of
 from tfdoctor.probes.payload import run_payload
 from tfdoctor.redact import clean_line
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Wish", "verify_image", "verify_python"]
 
-SHOW_LOADER = {"TF_CPP_VMODULE": "dso_loader=3", "TF_CPP_MIN_LOG_LEVEL": "0"}
 LOOKING = 30.0
 """Seconds that looking into a container or environment may take."""
 OF_TENSORFLOW = ("import", "visible", "compute", "cudnn", "nccl")
@@ -535,12 +535,3 @@ def _killed_for_memory(wish: Wish) -> Finding:
         explanation="The kernel ended a process of the container: it may take no more of the machine's memory.",
         remedies=(Remedy("Give it more: --memory, or none.", ()),),
     )
-
-
-def plan_of(labels: dict[str, str]) -> dict[str, Any]:
-    """The plan in the label of an image that `build` made; {} for others."""
-    try:
-        plan = json.loads(labels.get("io.tfdoctor.plan", ""))
-    except ValueError:
-        return {}
-    return plan if isinstance(plan, dict) and versions.is_version(str(plan.get("tensorflow", ""))) else {}

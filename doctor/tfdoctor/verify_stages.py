@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.findings import Stage
+from tfdoctor.probes.payload import MARKER
 from tfdoctor.system import Failure
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ __all__ = ["STAGES", "Answer", "Limits", "read_answer"]
 STAGES = ("runtime", "driver", "libraries", "import", "visible", "compute", "cudnn", "nccl")
 PAYLOAD = ("import", "visible", "compute", "cudnn", "nccl")
 """The stages that payload/stages.py goes through, in this order."""
-MARKER = "tfdoctor-payload:"
 ALARM = 14
 """SIGALRM: the payload ends itself so at a stage's deadline."""
 LAST_SIGNAL = 64

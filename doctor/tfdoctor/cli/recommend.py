@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.compat import Compat, UnknownReleaseError
 from tfdoctor.errors import ExitCode, UsageError
-from tfdoctor.plan import Card, Host, Method, Recipe, Request, recommend
+from tfdoctor.plan import Card, Host, Method, Request, recommend
 from tfdoctor.plan.host import host_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from tfdoctor.facts import Facts
     from tfdoctor.plan import Recommendation
 
 EXAMPLE = "For example: tfdoctor recommend --tf 2.15 --gpu 'RTX 3060' --driver 550.54.14"
@@ -109,7 +110,7 @@ def host_for(compat: Compat, *, gpus: Sequence[str], driver: str | None, facts: 
     return dataclasses.replace(host, driver=driver) if driver is not None else host
 
 
-def _survey(compat: Compat, facts: Path | None):  # type: ignore[no-untyped-def]
+def _survey(compat: Compat, facts: Path | None) -> Facts:
     from tfdoctor.cli.check import stopping
     from tfdoctor.survey import survey
     from tfdoctor.system import LiveSystem, RecordedSystem
@@ -144,4 +145,4 @@ def named_cards(compat: Compat, text: str) -> tuple[Card, ...]:
     return tuple(Card(names[capability], capability) for capability in match.capabilities)
 
 
-__all__ = ["Recipe", "checked_driver", "checked_python", "host_for", "named_cards", "planned", "show"]
+__all__ = ["checked_driver", "checked_python", "host_for", "named_cards", "planned", "show"]

@@ -140,7 +140,7 @@ def _events(stream: Iterator[dict[str, Any]]) -> Iterator[BuildEvent]:
                         recent = [*recent[-_KEPT + 1 :], line.rstrip()]
                         yield BuildEvent("output", line.rstrip(), number, total)
             elif "status" in message:
-                yield _layer(message, number, total)
+                yield layer_event(message, number, total)
     finally:
         close = getattr(stream, "close", None)
         if close is not None:
@@ -153,7 +153,8 @@ def _events(stream: Iterator[dict[str, Any]]) -> Iterator[BuildEvent]:
     yield BuildEvent("image", image, number, total)
 
 
-def _layer(message: dict[str, Any], number: int, total: int) -> BuildEvent:
+def layer_event(message: dict[str, Any], number: int = 0, total: int = 0) -> BuildEvent:
+    """What an engine says of a layer while it is pulled."""
     detail = message.get("progressDetail") or {}
     current, size = detail.get("current"), detail.get("total")
     return BuildEvent(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.padding import Padding
 from rich.text import Text
 
 from tfdoctor.findings import Cause, Severity
 from tfdoctor.redact import clean, clean_line
-from tfdoctor.render.terminal import colour, page, text_of, width, write
+from tfdoctor.render.terminal import colour, hanging, page, text_of, width, write
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -71,7 +70,7 @@ def _verdict(out: Console, report: LogReport) -> None:
     elif report.root is None or report.root.severity < Severity.ERROR:
         mark, style = "!", "yellow"
     code = f" [{report.root.code}]" if report.root is not None else ""
-    _hanging(
+    hanging(
         out, Text(f"{mark} ", style=style), f"{clean_line(report.summary, limit=1000)}{code}", style="bold"
     )
 
@@ -85,7 +84,7 @@ def _facts(out: Console, report: LogReport) -> None:
             parts.append(f"{device.memory_mib} MB taken")
         if device.pci_bus_id:
             parts.append(device.pci_bus_id)
-        _hanging(out, Text("  GPU   ", style="dim"), f"{device.index}: {clean_line(', '.join(parts))}")
+        hanging(out, Text("  GPU   ", style="dim"), f"{device.index}: {clean_line(', '.join(parts))}")
 
 
 def _processes(out: Console, report: LogReport, *, verbose: bool) -> None:
@@ -101,30 +100,30 @@ def _processes(out: Console, report: LogReport, *, verbose: bool) -> None:
         elif process.cause is Cause.HEALTHY:
             mark, style = "✓", "green"
         text = f"{clean_line(process.label, limit=80)}: {clean_line(process.summary, limit=400)}"
-        _hanging(out, Text(f"      {mark} ", style=style), text)
+        hanging(out, Text(f"      {mark} ", style=style), text)
     rest = len(report.processes) - len(shown) + report.more_processes
     if rest > 0:
         more = " (-v)" if len(shown) < len(report.processes) else ""
-        _hanging(out, Text("        "), f"and {rest} more processes{more}", style="dim")
+        hanging(out, Text("        "), f"and {rest} more processes{more}", style="dim")
 
 
 def _explained(out: Console, finding: Finding, *, verbose: bool) -> None:
     out.print()
-    _hanging(out, Text("  Why   ", style="dim"), clean_line(finding.explanation, limit=3000))
+    hanging(out, Text("  Why   ", style="dim"), clean_line(finding.explanation, limit=3000))
     if finding.evidence:
         out.print()
     shown = finding.evidence if verbose else finding.evidence[:FEW]
     for evidence in shown:
-        _hanging(
+        hanging(
             out,
             Text("  Seen  ", style="dim"),
             f"line {evidence.line}: {clean_line(evidence.text, limit=400 if verbose else 240)}",
         )
     if len(shown) < len(finding.evidence):
-        _hanging(out, Text("        "), f"and {len(finding.evidence) - len(shown)} more (-v)", style="dim")
+        hanging(out, Text("        "), f"and {len(finding.evidence) - len(shown)} more (-v)", style="dim")
     for number, remedy in enumerate(finding.remedies):
         out.print()
-        _hanging(
+        hanging(
             out,
             Text("  Do    " if number == 0 else "  Or    ", style="dim"),
             clean_line(remedy.text, limit=1000),
@@ -137,10 +136,10 @@ def _explained(out: Console, finding: Finding, *, verbose: bool) -> None:
 
 def _note(out: Console, finding: Finding, *, verbose: bool) -> None:
     out.print()
-    _hanging(out, Text(f"{finding.title}: ", style="bold"), clean_line(finding.explanation, limit=2000))
+    hanging(out, Text(f"{finding.title}: ", style="bold"), clean_line(finding.explanation, limit=2000))
     if verbose:
         for evidence in finding.evidence:
-            _hanging(
+            hanging(
                 out,
                 Text("  Seen  ", style="dim"),
                 f"line {evidence.line}: {clean_line(evidence.text)}",
@@ -163,18 +162,3 @@ def _last(out: Console, report: LogReport) -> None:
             overflow="ignore",
             crop=False,
         )
-
-
-def _hanging(out: Console, first: Text, text: str, *, style: str = "") -> None:
-    """A paragraph whose later lines stand below the first one's text, or a little in where that is narrow."""
-    indent = len(first) if out.width - len(first) >= 40 else 2
-    if len(first) > 12:
-        out.print(first.append_text(Text(text, style=style)))
-        return
-    lines = Text(text, style=style).wrap(out, max(out.width - indent, 20))
-    for number, line in enumerate(lines):
-        line.rstrip()
-        if number == 0:
-            out.print(first.append_text(line), no_wrap=True, overflow="ignore", crop=False)
-        else:
-            out.print(Padding(line, (0, 0, 0, indent)), no_wrap=True, overflow="ignore", crop=False)
