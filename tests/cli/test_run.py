@@ -383,8 +383,9 @@ def test_the_end_of_input(terminal: Callable[..., Terminal]) -> None:
 
 def test_a_new_size(terminal: Callable[..., Terminal]) -> None:
     code = (
-        "import os, signal\nsignal.signal(signal.SIGWINCH, lambda *a: print(os.get_terminal_size()[:]))\n"
-        "print('up', flush=True); signal.pause()"
+        "import os, signal, sys, time\n"
+        "signal.signal(signal.SIGWINCH, lambda *a: sys.exit(print(os.get_terminal_size()[:])))\n"
+        "print('up', flush=True); time.sleep(60)"
     )
     screen = terminal(*RUN, *python(code))
     screen.expect("up")
