@@ -115,6 +115,36 @@ def test_what_glibc_objects_to(tmp_path: Path, good: bytes) -> None:
     assert refused(tmp_path, good[: len(good) // 3]) is ElfProblem.TRUNCATED
 
 
+def patched(tables_at: int) -> bytes:
+    """An object as patchelf leaves it: the dynamic section in the first segment, its strings in another, behind."""
+    strings = b"\0libneeded.so.1\0"
+    dynamic = b"".join(
+        struct.pack("<qQ", *pair) for pair in ((1, 1), (5, 0x400000), (10, len(strings)), (0, 0))
+    )
+    loads = [(1, 4, 0, 0, 0, 0x1000, 0x1000, 0x1000), (1, 6, tables_at, 0x400000, 0, 0x100, 0x100, 0x1000)]
+    segments = [*loads, (2, 6, 0x800, 0x800, 0, len(dynamic), len(dynamic), 8)]
+    machine = {"x86_64": 62, "aarch64": 183}[MACHINE]
+    ident = b"\x7fELF\x02\x01\x01" + bytes(9)
+    header = struct.pack("<16sHHIQQQIHHHHHH", ident, 3, machine, 1, 0, 64, 0, 0, 64, 56, 3, 0, 0, 0)
+    content = bytearray(tables_at + 0x100)
+    content[:64] = header
+    for number, segment in enumerate(segments):
+        content[64 + 56 * number : 120 + 56 * number] = struct.pack("<IIQQQQQQ", *segment)
+    content[0x800 : 0x800 + len(dynamic)] = dynamic
+    content[tables_at : tables_at + len(strings)] = strings
+    return bytes(content)
+
+
+@pytest.mark.skipif(MACHINE not in ("x86_64", "aarch64"), reason="written for these")
+def test_a_file_cut_off_before_its_tables_kills_the_process(tmp_path: Path) -> None:
+    """Half of NVIDIA's libcufft.so.11 was tried: dlopen ends in SIGBUS."""
+    whole = patched(0x8000)
+    assert read(tmp_path, whole).needed == ("libneeded.so.1",)
+    assert refused(tmp_path, whole[:0x4000]) is ElfProblem.TRUNCATED
+    # The page in which the file ends is filled up: what lies in it can be read.
+    assert read(tmp_path, whole[:0x8020]).needed == ("libneeded.so.1",)
+
+
 @settings(deadline=None)
 @given(st.integers(0, 4000), st.binary(min_size=1, max_size=64))
 def test_damage_gives_an_elf_error_and_nothing_else(tmp_path_factory: Any, at: int, noise: bytes) -> None:

@@ -26,6 +26,18 @@ DT_NULL, DT_NEEDED, DT_STRTAB, DT_SONAME, DT_RPATH, DT_RUNPATH = 0, 1, 5, 14, 15
 DT_FLAGS_1, DT_VERDEF, DT_VERDEFNUM = 0x6FFFFFFB, 0x6FFFFFFC, 0x6FFFFFFD
 DT_VERNEED, DT_VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
 DF_1_NODEFLIB = 0x800
+PAGE = 4096
+TOUCHED = {
+    DT_STRTAB: None,
+    6: None,  # DT_SYMTAB
+    7: 8,  # DT_RELA, DT_RELASZ
+    23: 2,  # DT_JMPREL, DT_PLTRELSZ
+    25: 27,  # DT_INIT_ARRAY, DT_INIT_ARRAYSZ: its entries are relocated
+    0x6FFFFEF5: None,  # DT_GNU_HASH
+    0x6FFFFFF0: None,  # DT_VERSYM
+    DT_VERNEED: None,
+}
+"""Tables that loading itself reads → the entry with their size in bytes."""
 VER_FLG_WEAK = 2
 
 MACHINES = {
@@ -149,7 +161,11 @@ def _read(stream: BinaryIO, size: int, device_inode: tuple[int, int], expected_m
     if dynamic is None:
         return whole
     try:
-        return _Dynamic(stream, loads, dynamic).fill(whole)
+        section = _Dynamic(stream, loads, dynamic)
+        if beyond and section.reaches() > -(-size // PAGE) * PAGE:
+            detail = f"{size} bytes are left of at least {max(s.end for s in loads)}"
+            raise ElfError(ElfProblem.TRUNCATED, detail)
+        return section.fill(whole)
     except (struct.error, IndexError) as error:
         raise ElfError(ElfProblem.MALFORMED, str(error)) from error
 
@@ -197,6 +213,15 @@ class _Dynamic:
             self._entries.append((tag, value))
         table = self._value(DT_STRTAB)
         self._strings = self._offset(table) if table is not None else 0
+
+    def reaches(self) -> int:
+        """How far into the file the loader reads whatever it loads the object for: its tables, all relocations."""
+        last = 0
+        for tag, size_tag in TOUCHED.items():
+            address = self._value(tag)
+            if address:
+                last = max(last, self._offset(address) + (self._value(size_tag) or 1 if size_tag else 1))
+        return last
 
     def fill(self, elf: ElfFile) -> ElfFile:
         """`elf` with everything that this segment says."""
