@@ -62,6 +62,13 @@ def product(tf, device, matrix):
             return session.run(answer, {tensor: matrix})
 
 
+def initialize(tf):
+    """Have TensorFlow make its devices, all at once. Where that fails it must not be asked again: 2.21 hangs then."""
+    if eager(tf):
+        with tf.device("/CPU:0"):
+            tf.constant(0.0)
+
+
 def compute(tf, index):
     import numpy
 
@@ -95,6 +102,15 @@ def main():
     except Exception as error:
         say(growth=str(error))
     done = []
+    try:
+        if names:
+            say(computing=0)
+            initialize(tf)
+    except Exception as error:
+        text = "%s: %s" % (type(error).__name__, str(error)[:300])
+        done = ["GPU:%d failed: %s" % (index, text) for index in range(len(names))]
+        say(computed=done, computing=None, total_seconds=time.time() - began)
+        return
     for index in range(len(names)):
         say(computing=index)
         try:
