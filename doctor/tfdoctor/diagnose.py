@@ -107,7 +107,7 @@ def _verdict(
         f"TensorFlow {tensorflow.version or '(unknown version)'}" if tensorflow is not None else "TensorFlow"
     )
     unchecked = sum(outcome.kind is OutcomeKind.COULD_NOT_CHECK for outcome in outcomes)
-    if isinstance(facts.tensorflow, Absent):
+    if isinstance(facts.tensorflow, Absent) and prediction.gpu_registered is None:
         return _without_tensorflow(root)
     registered, count = prediction.gpu_registered, prediction.gpu_count
     if observed is not None and observed.gpu_registered is not None:

@@ -364,6 +364,8 @@ class Distribution:
     installer: str | None = None
     requires: tuple[str, ...] = ()
     """Requires-Dist as written; only for TensorFlow's own distributions."""
+    lost: tuple[str, ...] = ()
+    """Shared objects that its RECORD lists and that are not there, below `location`; only for cuDNN's wheel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,6 +411,8 @@ class PythonFacts:
 
     modules: tuple[str, ...] = ()
     """TensorFlow's companions that are there as modules: "six", "google.protobuf"."""
+    absent: tuple[str, ...] = ()
+    """Distributions that TensorFlow's own metadata requires, whatever the extra, and that are not registered."""
 
     def versions_installed(self) -> dict[str, str]:
         """Distribution → version; "" where only its module is there. The first on the path wins."""

@@ -81,7 +81,7 @@ def test_local_versions_and_nonsense():
     assert [r.id for r in breaking("1.15.5+nv23.3", {"numpy": "1.18", "protobuf": "4.25.3"}, {})]
     assert breaking("no version", {"numpy": "2"}, {}) == ()
     assert breaking(None, {}, {}) == ()
-    assert breaking("2.18.0", {"numpy": "strange", "protobuf": "5.29"}, {}) == ()
+    assert not [r for r in breaking("2.18.0", {"numpy": "strange", "protobuf": "5.29"}, {}) if r.breaks]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tfdoctor.compat.loader import Table, read_toml
 from tfdoctor.resources import data_dir
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
 __all__ = ["Companion", "breaking", "companions", "load_imports"]
@@ -50,6 +50,8 @@ class Companion:
     works: tuple[str, ...]
     """ "2.10.1 with 1.26.4": what was run and works."""
     fails: tuple[str, ...]
+    listed: bool = False
+    """A missing one is only known as such where TensorFlow's own requirements were compared."""
 
     def applies(self, tensorflow: str, have: str | None, environment: Mapping[str, str]) -> bool:
         """Whether this TensorFlow does not stand the companion in this version (None: it is not there)."""
@@ -72,12 +74,21 @@ def breaking(
     distributions: Mapping[str, str],
     environment: Mapping[str, str],
     rows: tuple[Companion, ...] | None = None,
+    absent: Collection[str] = (),
 ) -> tuple[Companion, ...]:
-    """The rows that apply, in the file's order. `distributions`: normalised name → installed version."""
+    """The rows that apply, in the file's order. `distributions`: normalised name → installed version.
+
+    `absent`: what TensorFlow's own distribution requires and what was looked for and is not there.
+    """
     if tensorflow is None or not versions.is_version(tensorflow):
         return ()
     table = companions() if rows is None else rows
-    return tuple(row for row in table if row.applies(tensorflow, distributions.get(row.package), environment))
+    return tuple(
+        row
+        for row in table
+        if row.applies(tensorflow, distributions.get(row.package), environment)
+        and (not row.listed or row.package in absent)
+    )
 
 
 @lru_cache(maxsize=1)
@@ -120,6 +131,7 @@ def _companion(row: Table) -> Companion:
         evidence=row.choice("evidence", _EVIDENCE),
         works=row.texts("works", optional=True),
         fails=row.texts("fails", optional=True),
+        listed=row.opt_flag("listed") is True,
     )
     try:
         versions.satisfies("1.0", result.tensorflow)

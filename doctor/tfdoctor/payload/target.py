@@ -59,6 +59,16 @@ def metadata(folder, own):
     return result
 
 
+def lost_files(folder, info):
+    """Shared objects that a wheel's RECORD lists and that are not there."""
+    lost = []
+    for line in (read(os.path.join(info, "RECORD")) or "").splitlines():
+        name = line.split(",")[0]
+        if ".so" in name and not name.startswith(("/", "..")) and not os.path.exists(os.path.join(folder, name)):
+            lost.append(name)
+    return lost[:50]
+
+
 def distributions(path):
     found, seen = [], set()
     for folder in path:
@@ -84,9 +94,31 @@ def distributions(path):
                     "location": folder,
                     "installer": data["installer"],
                     "requires": data["requires"],
+                    # cuDNN opens its own parts when it is used: no loader's rules tell that one is not there
+                    "lost": lost_files(folder, whole) if name.startswith("nvidia_cudnn") else [],
                 }
             )
     return found
+
+
+def absent(path, installed):
+    """Names that TensorFlow's own distributions require, without those of extras, and that nothing here has."""
+    there = set()
+    for folder in path:
+        for entry in names(folder):
+            base, _, kind = entry.rpartition(".")
+            if kind in ("dist-info", "egg-info"):
+                there.add(normal(base.split("-")[0]))
+    wanted = set()
+    for one in installed:
+        for line in one["requires"]:
+            if "extra" not in line.partition(";")[2]:
+                wanted.add(normal(re.split(r"[^A-Za-z0-9._-]", line.strip(), maxsplit=1)[0]))
+    return sorted(wanted - there - {""})
+
+
+def normal(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 COMPANIONS = ("numpy", "google.protobuf", "absl", "wrapt", "six", "gast", "flatbuffers", "opt_einsum", "ml_dtypes")
@@ -218,6 +250,7 @@ def main():
         if os.path.isfile(os.path.join(cwd, candidate)):
             shadow = os.path.join(cwd, candidate)
             break
+    installed = distributions(path)
     answer = {
         "version": platform.python_version(),
         "implementation": platform.python_implementation(),
@@ -233,7 +266,8 @@ def main():
         "externally_managed": bool(stdlib) and os.path.isfile(os.path.join(stdlib, "EXTERNALLY-MANAGED")),
         "sys_path": path,
         "site_packages": [folder for index, folder in enumerate(site) if folder and folder not in site[:index]],
-        "distributions": distributions(path),
+        "distributions": installed,
+        "absent": absent(path, installed),
         "conda": os.path.isdir(os.path.join(sys.prefix, "conda-meta")),
         "conda_packages": conda_packages(sys.prefix),
         "tensorflow": tensorflow(path),

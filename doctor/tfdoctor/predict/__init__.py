@@ -9,6 +9,7 @@ from tfdoctor.predict.build import (
     builds_installed,
     dlopen_caller,
     opened_sonames,
+    registered_without_files,
 )
 from tfdoctor.predict.driver import (
     INIT_CAUSES,
@@ -82,4 +83,5 @@ __all__ = [
     "own_driver_files",
     "predict",
     "registered_devices",
+    "registered_without_files",
 ]

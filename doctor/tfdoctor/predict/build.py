@@ -6,14 +6,29 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.facts import value_of
+from tfdoctor.facts import Absent, value_of
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat, Release
-    from tfdoctor.facts import Facts, TensorFlowFacts
+    from tfdoctor.facts import Distribution, Facts, TensorFlowFacts
 
 DEFAULT_FLOOR = "3.5"
 """The compute capability below which TensorFlow ignores a card, in every release that was tried."""
+
+
+DISTRIBUTIONS = (
+    "tensorflow",
+    "tensorflow-gpu",
+    "tensorflow-cpu",
+    "tf-nightly",
+    "tf-nightly-gpu",
+    "tf-nightly-cpu",
+    "intel-tensorflow",
+    "tensorflow-intel",
+    "tensorflow-rocm",
+    "nvidia-tensorflow",
+)
+"""Distributions that put a `tensorflow` package into site-packages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +137,16 @@ def builds_installed(facts: Facts) -> tuple[str, ...]:
     if python is None or tensorflow is None:
         return ()
     folder = tensorflow.package_dir.rpartition("/")[0]
-    own = ("tensorflow", "tensorflow-gpu", "tensorflow-cpu", "tf-nightly", "tf-nightly-gpu", "tf-nightly-cpu",
-           "intel-tensorflow", "tensorflow-rocm", "nvidia-tensorflow")  # fmt: skip
     return tuple(
-        f"{d.name} {d.version}" for d in python.distributions if d.name in own and d.location == folder
+        f"{d.name} {d.version}"
+        for d in python.distributions
+        if d.name in DISTRIBUTIONS and d.location == folder
     )
+
+
+def registered_without_files(facts: Facts) -> tuple[Distribution, ...]:
+    """TensorFlow's distributions that are registered where there is no `tensorflow` package."""
+    python = value_of(facts.python)
+    if not isinstance(facts.tensorflow, Absent) or python is None:
+        return ()
+    return tuple(d for d in python.distributions if d.name in DISTRIBUTIONS)

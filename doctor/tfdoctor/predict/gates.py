@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.facts import Absent, Unknown, value_of
 from tfdoctor.findings import Cause, Prediction
-from tfdoctor.predict.build import Build, build_of, builds_installed
+from tfdoctor.predict.build import Build, build_of, builds_installed, registered_without_files
 from tfdoctor.predict.driver import container_lost_nvml, driver_gate, driver_missing_cause
 from tfdoctor.predict.imports import import_failure
 from tfdoctor.predict.libraries import libraries_cause, missing_libraries
@@ -32,6 +32,10 @@ NVML_VERSION_MISMATCH = 18
 
 def predict(facts: Facts, compat: Compat) -> Prediction:
     """TensorFlow's answer, without importing it. Pure: no I/O."""
+    gone = registered_without_files(facts)
+    if gone:
+        why = f"{gone[0].name} {gone[0].version} is registered as installed, and its files are gone."
+        return Prediction(False, 0, (), Cause.INCONCLUSIVE, False, (why,))
     if isinstance(facts.tensorflow, Absent):
         return Prediction(
             None, None, (), None, None, (f"TensorFlow is not installed: {facts.tensorflow.why}",)

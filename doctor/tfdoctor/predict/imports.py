@@ -45,7 +45,7 @@ def _companion_failure(facts: Facts, tensorflow: TensorFlowFacts, build: Build) 
     if python is None or not python.distributions or tensorflow.conda_build:
         return None
     installed = python.versions_installed()
-    for row in breaking(build.version, installed, facts.environment.variables):
+    for row in breaking(build.version, installed, facts.environment.variables, absent=python.absent):
         if row.effect == "import":
             have = installed.get(row.package)
             named = f"{row.package} {have}" if have is not None else f"no {row.package}"

@@ -162,6 +162,7 @@ def _python(raw: Mapping[str, Any], chosen: str) -> PythonFacts:
                 location=str(entry.get("location", "")),
                 installer=entry.get("installer"),
                 requires=tuple(clean_line(str(line)) for line in entry.get("requires", ())),
+                lost=tuple(clean_line(str(path)) for path in entry.get("lost", ())),
             )
             for entry in raw.get("distributions", ())
             if isinstance(entry, dict)
@@ -172,6 +173,7 @@ def _python(raw: Mapping[str, Any], chosen: str) -> PythonFacts:
             if isinstance(entry, dict)
         ),
         modules=tuple(map(str, raw.get("modules") or ())),
+        absent=tuple(normal_name(str(name)) for name in raw.get("absent") or ()),
         mapped=tuple(map(str, raw.get("mapped") or ())),
         tag=f"{'cp' if raw.get('implementation') == 'CPython' else 'pp'}{parts[0]}{parts[1]}",
     )
