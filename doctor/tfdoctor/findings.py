@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Facts
+    from tfdoctor.steps import Step
 
 
 class Cause(str, enum.Enum):
@@ -95,6 +96,8 @@ class Remedy:
     commands: tuple[str, ...] = ()
     changes_system: bool = False
     """True where a command changes more than the target Python's environment (needs root, a reboot, a driver)."""
+    steps: tuple[Step, ...] = ()
+    """The same as `tfdoctor fix` does it; empty where only a person can."""
 
 
 @dataclass(frozen=True, slots=True)

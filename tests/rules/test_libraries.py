@@ -25,7 +25,7 @@ from rules.make_facts import (
     with_tensorflow,
     without_libraries,
 )
-from tfdoctor.facts import Absent, CudaToolkit, Known, Resolution, Tried, Unknown, value_of
+from tfdoctor.facts import Absent, CudaToolkit, Distribution, Known, Resolution, Tried, Unknown, value_of
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.predict import libraries_cause
 from tfdoctor.rules import (
@@ -40,6 +40,7 @@ from tfdoctor.rules import (
     libs_wrong_version,
     shadowing_path,
 )
+from tfdoctor.steps import Install, LinkParts
 
 ABOUT_LIBRARIES = (
     libs_not_installed,
@@ -105,7 +106,7 @@ def test_the_release_that_does_not_find_its_own_wheels_gets_the_link():
     one = finding(libs_not_installed.RULE, without_libraries(healthy("2.21.0")))
     assert commands(one)[:2] == [
         "/env/bin/python -m pip install 'tensorflow[and-cuda]==2.21.0'",
-        f"ln -s ../../cusolver/lib/libcusolver.so.11 {SITE}/nvidia/cusparse/lib/libcusolver.so.11",
+        f"ln -sf ../../cusolver/lib/libcusolver.so.11 {SITE}/nvidia/cusparse/lib/libcusolver.so.11",
     ]
 
 
@@ -114,15 +115,39 @@ def test_old_cards_keep_a_cudnn_that_has_code_for_them():
     assert "'nvidia-cudnn-cu12>=9.3,<9.11'" in commands(one)[0]
 
 
-def test_from_2_5_to_2_13_the_folders_are_named():
+def test_from_2_5_to_2_13_the_libraries_are_linked_into_its_own_folder():
     one = finding(libs_not_installed.RULE, without_libraries(healthy("2.12.1")))
-    install, export, again, keep = commands(one)
+    linked, named = one.remedies
+    install, *links, again = linked.commands
     assert "nvidia-cublas-cu11" in install
     assert "'nvidia-cudnn-cu11>=8.6,<9'" in install
-    assert export.startswith(f"export LD_LIBRARY_PATH={SITE}/nvidia/")
-    assert export.endswith('"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"')
+    assert f"ln -srf {SITE}/nvidia/cudnn/lib/*.so* {SITE}/tensorflow/" in links
+    assert len(links) == len([step for step in linked.steps if isinstance(step, LinkParts)]) == 7
     assert again == "tfdoctor check --python /env/bin/python"
-    assert keep.endswith(">> /env/bin/activate")
+    # the other way
+    assert named.commands[0] == install
+    assert named.commands[1].startswith(f"export LD_LIBRARY_PATH={SITE}/nvidia/")
+    assert named.commands[1].endswith('"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"')
+    assert named.commands[-1].endswith(">> /env/bin/activate")
+
+
+def test_all_of_them_are_brought_from_the_hashed_set():
+    (step,) = finding(libs_not_installed.RULE, without_libraries(healthy("2.20.0"))).remedies[0].steps
+    assert isinstance(step, Install)
+    assert step.lock == "cu12.9-cudnn9.10"
+    assert "nvidia-cudnn-cu12==9.10.2.21" in step.requirements
+
+
+def test_a_wheel_that_is_registered_and_lacks_its_library_is_installed_again():
+    facts = with_loader(healthy(), lost("libcufft.so.11"))
+    wheel = Distribution("nvidia-cufft-cu12", "11.2.3.61", SITE, "pip")
+    python = facts.python.value
+    facts = with_python(facts, distributions=(*python.distributions, wheel))
+    one = finding(libs_not_installed.RULE, facts)
+    assert commands(one)[0].endswith("install --force-reinstall --no-deps nvidia-cufft-cu12==11.2.3.61")
+    assert one.remedies[0].steps == (
+        Install(("nvidia-cufft-cu12==11.2.3.61",), again=True, dependencies=False),
+    )
 
 
 def test_what_has_no_wheels_comes_from_conda():
@@ -210,7 +235,7 @@ def test_the_fault_of_2_21_has_the_link_first():
     one = finding(libs_not_on_path.RULE, facts)
     assert "fault of TensorFlow 2.21.0 itself" in one.explanation
     assert commands(one)[0] == (
-        f"ln -s ../../cusolver/lib/libcusolver.so.11 {SITE}/nvidia/cusparse/lib/libcusolver.so.11"
+        f"ln -sf ../../cusolver/lib/libcusolver.so.11 {SITE}/nvidia/cusparse/lib/libcusolver.so.11"
     )
     assert not any(remedy.changes_system for remedy in one.remedies)
 
@@ -227,7 +252,7 @@ def test_a_release_with_a_mended_patch_says_so_first():
     one = finding(libs_not_on_path.RULE, facts)
     assert "tensorflow[and-cuda]==2.16.2" in commands(one)[0]
     # with cuDNN go the parts that it opens beside itself
-    assert f"ln -sr {SITE}/nvidia/x/lib/libcudnn*.so.8 {SITE}/nvidia/cuda_runtime/lib/" in commands(one)
+    assert f"ln -srf {SITE}/nvidia/x/lib/libcudnn*.so.8 {SITE}/nvidia/cuda_runtime/lib/" in commands(one)
 
 
 def test_a_toolkit_off_the_path_can_be_told_to_ldconfig():
@@ -336,6 +361,25 @@ def test_the_wheel_tells_its_version():
     new = with_python(healthy(), installed={"nvidia-cudnn-cu12": "9.3.0.75"})
     assert run(cudnn_version_mismatch.RULE, new).kind is OutcomeKind.CLEAN
     assert run(cudnn_version_mismatch.RULE, healthy()).kind is OutcomeKind.COULD_NOT_CHECK
+
+
+def test_a_part_of_cudnn_that_is_gone():
+    python = healthy().python.value
+    wheel = Distribution(
+        "nvidia-cudnn-cu12", "9.3.0.75", SITE, "pip", lost=("nvidia/cudnn/lib/libcudnn_ops.so.9",)
+    )
+    facts = with_python(healthy(), distributions=(*python.distributions, wheel))
+    path = f"{SITE}/tensorflow/../nvidia/cudnn/lib/libcudnn.so.9"
+    facts = with_loader(facts, replace(found("libcudnn.so.9"), path=path))
+    one = finding(cudnn_missing.RULE, facts)
+    assert one.title == "A part of cuDNN is missing: libcudnn_ops.so.9"
+    assert one.severity is Severity.ERROR
+    assert one.remedies[0].steps == (
+        Install(("nvidia-cudnn-cu12==9.3.0.75",), again=True, dependencies=False),
+    )
+    # another cuDNN than the wheel's is used
+    elsewhere = with_loader(facts, replace(found("libcudnn.so.9"), path="/usr/lib/libcudnn.so.9"))
+    assert run(cudnn_missing.RULE, elsewhere).kind is OutcomeKind.CLEAN
 
 
 # ---------------------------------------------------------------- TFD207

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rules.make_facts import (
+    COMPAT,
     NOT_FOUND,
     SITE,
     at,
@@ -23,6 +24,7 @@ from rules.make_facts import (
     with_python,
     with_tensorflow,
 )
+from tfdoctor.diagnose import diagnose
 from tfdoctor.facts import Absent, Distribution, Resolution, Unknown, value_of
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.rules import (
@@ -40,6 +42,7 @@ from tfdoctor.rules import (
     tensorflow_not_installed,
     windows_native_unsupported,
 )
+from tfdoctor.steps import Install
 
 ABOUT_PYTHON = (
     tensorflow_not_installed,
@@ -334,6 +337,28 @@ def test_registered_and_gone():
     facts = replace(healthy(), tensorflow=Absent("python", "no tensorflow package"))
     assert "its files are gone" in finding(damaged_installation.RULE, facts).title
     assert run(tensorflow_not_installed.RULE, facts).kind is OutcomeKind.NOT_APPLICABLE
+    said = context(facts).prediction
+    assert (said.import_ok, said.gpu_registered, said.gpu_count) == (False, False, 0)
+    report = diagnose(facts, COMPAT)
+    assert report.verdict.gpu_usable is False
+    assert "its files are gone" in report.verdict.summary
+
+
+@pytest.mark.parametrize("name", ["termcolor", "keras"])
+def test_what_tensorflow_asks_for_and_is_not_there(name):
+    facts = healthy("2.20.0")
+    assert context(facts).prediction.import_ok is True
+    python = facts.python.value
+    own = replace(python.distributions[0], requires=(f"{name} (>=3.10)", "numpy>=1.26"))
+    facts = with_python(facts, absent=(name,), distributions=(own, *python.distributions[1:]))
+    assert context(facts).prediction.import_ok is False
+    one = finding(import_fails.RULE, facts)
+    assert one.title == f"TensorFlow 2.20.0 cannot be imported without {name}"
+    assert one.remedies[0].steps == (Install((f"{name}>=3.10",)),)
+    assert f"'{name}>=3.10'" in commands(one)[0]
+    # another release was not tried without it
+    older = with_python(healthy("2.12.1"), absent=(name,))
+    assert context(older).prediction.import_ok is True
 
 
 def test_there_and_not_registered():

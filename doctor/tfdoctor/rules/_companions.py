@@ -8,6 +8,7 @@ from tfdoctor.compat.imports import breaking, companions
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
+from tfdoctor.steps import Install
 from tfdoctor.versions import satisfies
 
 if TYPE_CHECKING:
@@ -21,7 +22,10 @@ def broken_companions(context: Context) -> tuple[Companion, ...]:
     if context.build is None or context.python is None or not context.python.distributions or conda:
         return ()
     return breaking(
-        context.build.version, context.python.versions_installed(), context.facts.environment.variables
+        context.build.version,
+        context.python.versions_installed(),
+        context.facts.environment.variables,
+        absent=context.python.absent,
     )
 
 
@@ -71,6 +75,7 @@ def companion_finding(context: Context, rule: Rule, row: Companion) -> Finding:
             Remedy(
                 "Install a version that this TensorFlow works with.",
                 (advice.pip_install(context, [_requirement(context, row)]), advice.check_again(context)),
+                steps=(Install((_requirement(context, row),)),),
             )
         ],
     )
@@ -82,4 +87,9 @@ def _requirement(context: Context, row: Companion) -> str:
         return row.requirement
     version = context.build.version
     others = [o for o in companions() if o.package == row.package and o.breaks and o.effect == "import"]
-    return next((o.requirement for o in others if satisfies(version, o.tensorflow)), row.requirement)
+    own = [d for d in context.python.distributions if d.requires] if context.python is not None else []
+    asked = [
+        line.partition(";")[0] for d in own for line in d.requires if advice.project_of(line) == row.package
+    ]
+    wanted = "".join(asked[0].split()).replace("(", "").replace(")", "") if asked else row.requirement
+    return next((o.requirement for o in others if satisfies(version, o.tensorflow)), wanted)

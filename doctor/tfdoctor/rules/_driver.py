@@ -22,6 +22,7 @@ from tfdoctor.findings import Evidence, Remedy
 from tfdoctor.predict import driver_gate, driver_missing_cause
 from tfdoctor.rules import advice
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, seen, unanswered
+from tfdoctor.steps import Drop
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Gpu
@@ -300,6 +301,13 @@ def without_folder(context: Context, word: str) -> str | None:
     if len(kept) == len(entries):
         return None
     return f"export LD_LIBRARY_PATH={advice.quote(':'.join(kept))}" if kept else "unset LD_LIBRARY_PATH"
+
+
+def dropping(context: Context, word: str) -> tuple[Drop, ...]:
+    """The same as a step."""
+    value = context.facts.environment.variables.get("LD_LIBRARY_PATH", "")
+    entries = dict.fromkeys(e for e in value.replace(";", ":").split(":") if e and word in f"{e}/")
+    return (Drop("LD_LIBRARY_PATH", tuple(entries)),) if entries else ()
 
 
 def build_and_cards(context: Context) -> tuple[Build, list[CudaDevice]] | NotApplicable | CouldNotCheck:

@@ -12,15 +12,24 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.compat import split_soname
 from tfdoctor.compat.imports import companions
+from tfdoctor.compat.wheels import cuda_set
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Remedy
+from tfdoctor.rules._links import (
+    connecting_steps,
+    link_commands,
+    links_of,
+    runpath_target,
+)
+from tfdoctor.steps import Drop, Install, LinkParts, Prepend
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tfdoctor.compat import Release
-    from tfdoctor.facts import FoundElsewhere
+    from tfdoctor.facts import FoundElsewhere, Tried
     from tfdoctor.rules.base import Context
+    from tfdoctor.steps import Step
 
 CHECK_AGAIN = "tfdoctor check"
 APT, DNF, ZYPPER, PACMAN = "apt", "dnf", "zypper", "pacman"
@@ -241,21 +250,14 @@ def install_release(context: Context, release: Release, text: str, python: str |
 def connecting(context: Context, release: Release, site: str) -> tuple[str, ...]:
     """What a fresh installation of this release in `site` still needs so that the loader finds its CUDA.
 
-    Links where its RUNPATH leaves folders of its extra out, the export from 2.5 to 2.13, conda's libraries
-    before; `site` may start with "$PWD".
+    Links where it does not look into NVIDIA's wheels, conda's libraries below 2.5; `site` may start with "$PWD".
     """
     needed = release.required_libraries
     if not site or release.cuda is None or not needed:
         return ()
     if not wheels_for(context, release, needed):
         return _conda_folder(release.cuda, release.cudnn)
-    folders = {name: wheel_project(context, name, release.cuda) for name in needed}
-    places = {name: f"{site}/{wheel[1]}" for name, wheel in folders.items() if wheel is not None}
-    if not framework_folders(release):
-        return (export_path(dict.fromkeys(places.values())),)
-    target = runpath_target([f"{site}/nvidia/{folder}/lib" for folder in framework_folders(release)])
-    missed = [name for name in release.runpath_misses if name in places]
-    return tuple(link_command(places[name], name, target) for name in missed) if target is not None else ()
+    return link_commands(connecting_steps(release, site, wheel_places(context, release.cuda, needed)))
 
 
 def another_release(context: Context, text: str) -> list[Remedy]:
@@ -370,26 +372,38 @@ def site_packages(context: Context) -> str:
     return ""
 
 
-def wheel_folders(context: Context, release: Release | None, sonames: Sequence[str]) -> tuple[str, ...]:
-    """The folders into which NVIDIA's wheels put these libraries, as they will be after the installation."""
-    cuda = (
-        release.cuda if release is not None else (context.build.cuda if context.build is not None else None)
-    )
-    site = site_packages(context)
-    if cuda is None or not site:
-        return ()
-    wheels = (wheel_project(context, soname, cuda) for soname in sonames)
-    return tuple(dict.fromkeys(f"{site}/{wheel[1]}" for wheel in wheels if wheel is not None))
+def wheel_places(context: Context, cuda: str, sonames: Sequence[str]) -> dict[str, str]:
+    """Soname → the folder below site-packages into which NVIDIA's wheel puts it; without those of no wheel."""
+    wheels = {name: wheel_project(context, name, cuda) for name in sonames}
+    return {name: wheel[1] for name, wheel in wheels.items() if wheel is not None}
 
 
-def looks_into_wheels(context: Context) -> bool:
-    """Whether this build has a RUNPATH into NVIDIA's wheels (from 2.14 on)."""
-    build = context.build
-    if build is None:
-        return False
-    if build.exact and build.release is not None:
-        return bool(framework_folders(build.release))
-    return build.minor >= (2, 14)
+def registered_wheel(context: Context, requirement: str) -> str | None:
+    """`"name==version"` of a wheel that is registered beside TensorFlow and is what the requirement asks for."""
+    project = project_of(requirement)
+    own = context.python.distribution(project) if context.python is not None else None
+    if own is None or own.location != site_packages(context) or not versions.is_version(own.version):
+        return None
+    specifier = requirement.partition(";")[0].strip()[len(project) :]
+    return f"{project}=={own.version}" if versions.satisfies(own.version, specifier or ">=0") else None
+
+
+def bring_wheels(
+    context: Context, requirements: Sequence[str]
+) -> tuple[tuple[Install, ...], tuple[str, ...]]:
+    """(steps, commands) that bring wheels whose libraries are missed, also those that are registered all the same:
+    pip takes these for installed."""
+    again = tuple(pin for one in requirements if (pin := registered_wheel(context, one)) is not None)
+    fresh = tuple(one for one in requirements if registered_wheel(context, one) is None)
+    steps: list[Install] = []
+    commands: list[str] = []
+    if fresh:
+        steps.append(Install(fresh))
+        commands.append(pip_install(context, fresh))
+    if again:
+        steps.append(Install(again, again=True, dependencies=False))
+        commands.append(pip_install(context, again, options="--force-reinstall --no-deps"))
+    return tuple(steps), tuple(commands)
 
 
 def bring_libraries(context: Context, sonames: Sequence[str]) -> list[Remedy]:
@@ -406,58 +420,34 @@ def bring_libraries(context: Context, sonames: Sequence[str]) -> list[Remedy]:
             *another_release(context, "Use {release}, whose CUDA libraries come as wheels."),
         ]
     release = build.release if build.exact else None
-    whole = set(sonames) >= set(build.required)
-    if whole and release is not None and extra_installs(context, release):
-        requirements = gpu_requirement(context, release)
-    install = pip_install(context, requirements)
-    if looks_into_wheels(context):
-        missed = [s for s in sonames if release is not None and s in release.runpath_misses]
-        if not missed:
-            return [
-                Remedy(
-                    "Install NVIDIA's wheels; this TensorFlow looks into them by itself.",
-                    (install, check_again(context)),
-                )
-            ]
-        return _wheels_and_links(context, install, missed)
-    return [
-        name_folders(
-            context,
-            wheel_folders(context, release, sonames),
-            f"Install NVIDIA's wheels and name their folders, into which TensorFlow {build.version} does "
-            "not look "
-            "by itself.",
-            first=(install,),
+    steps, install = bring_wheels(context, requirements)
+    if set(sonames) >= set(build.required) and release is not None:
+        if extra_installs(context, release):
+            install = (pip_install(context, gpu_requirement(context, release)),)
+        chosen = cuda_set(release.version)
+        if chosen is not None and not any(step.again for step in steps):
+            steps = (Install(chosen.pins, dependencies=False, lock=chosen.id),)
+    places = wheel_places(context, build.cuda or "", sonames)
+    site = site_packages(context)
+    links = connecting_steps(release, site, places) if release is not None and site else ()
+    remedies = [
+        Remedy(
+            "Install NVIDIA's wheels; this TensorFlow looks into them by itself."
+            if not links
+            else f"Install NVIDIA's wheels, and link what TensorFlow {build.version} does not find of them into a "
+            "folder where it looks.",
+            (*install, *link_commands(links), check_again(context)),
+            steps=(*steps, *links),
         )
     ]
-
-
-def _wheels_and_links(context: Context, install: str, missed: Sequence[str]) -> list[Remedy]:
-    """For releases whose RUNPATH leaves folders of their own extra out."""
-    build = context.build
-    release = build.release if build is not None else None
-    links = connecting(context, release, site_packages(context)) if release is not None else ()
-    links = tuple(line for line in links if any(name.split(".so")[0] in line for name in missed))
-    version = build.version if build is not None else ""
-    return [
-        Remedy(
-            f"Install NVIDIA's wheels, and link what TensorFlow {version} does not find of them into a "
-            "folder where it looks.",
-            (install, *links, check_again(context)),
-        ),
-        name_folders(
-            context,
-            wheel_folders(context, release, missed),
-            "Instead of the links, name the folder before Python starts.",
-            first=(install,),
-        ),
-    ]
-
-
-def framework_folders(release: Release | None) -> tuple[str, ...]:
-    """The folders below nvidia/ on the RUNPATH of the object that opens the libraries (from 2.12 on)."""
-    runpath = release.runpath if release is not None else {}
-    return next((some for name, some in runpath.items() if "libtensorflow_framework" in name), ())
+    if links or release is None:
+        missed = places if release is None or not release.runpath_misses else release.runpath_misses
+        folders = dict.fromkeys(f"{site}/{places[name]}" for name in missed if name in places)
+        text = "Instead of the links, name the folders before Python starts."
+        if release is None:
+            remedies, text = [], "Install NVIDIA's wheels and name their folders before Python starts."
+        remedies.append(name_folders(context, folders, text, first=install, steps=steps))
+    return remedies
 
 
 def _from_conda(context: Context) -> bool:
@@ -483,6 +473,7 @@ def _conda_libraries(context: Context) -> list[Remedy]:
                 [f"{prefix}/lib"],
                 f"Install CUDA {cuda} and its cuDNN from conda, and name the folder before Python starts.",
                 first=(f"conda install --prefix {quote(prefix)} -c {channel} {wanted}",),
+                steps=None,
             )
         ]
     return [
@@ -527,11 +518,23 @@ def export_path(folders: Iterable[str]) -> str:
     return f'export LD_LIBRARY_PATH={quote(joined)}"{rest}"'
 
 
-def name_folders(context: Context, folders: Iterable[str], text: str, *, first: Sequence[str] = ()) -> Remedy:
-    """LD_LIBRARY_PATH for this shell, and the line that keeps it for this environment."""
-    line = export_path(folders)
+def name_folders(
+    context: Context,
+    folders: Iterable[str],
+    text: str,
+    *,
+    first: Sequence[str] = (),
+    steps: Sequence[Step] | None = (),
+) -> Remedy:
+    """LD_LIBRARY_PATH for this shell, and the line that keeps it for this environment.
+
+    `first` and `steps`: what comes before it; None: that can only be done by hand.
+    """
+    named = tuple(folders)
+    line = export_path(named)
     where, commands = keep_line(context, line)
-    return Remedy(f"{text} {where}", (*first, line, check_again(context), *commands))
+    done = (*steps, Prepend("LD_LIBRARY_PATH", named)) if steps is not None else ()
+    return Remedy(f"{text} {where}", (*first, line, check_again(context), *commands), steps=done)
 
 
 def keep_line(context: Context, line: str) -> tuple[str, tuple[str, ...]]:
@@ -552,6 +555,31 @@ def keep_line(context: Context, line: str) -> tuple[str, tuple[str, ...]]:
     return "The last line keeps it for each login.", (f"echo {quote(line)} >> ~/.profile",)
 
 
+def drop_folders(context: Context, bad: Sequence[Tried]) -> Remedy | None:
+    """LD_LIBRARY_PATH without the folders through which these files are reached; None where that is not the way."""
+    if not bad or not all(tried.via.startswith("LD_LIBRARY_PATH") for tried in bad):
+        return None
+    return off_the_path(context, tuple(dict.fromkeys(posixpath.dirname(tried.path) for tried in bad)))
+
+
+def off_the_path(context: Context, folders: Sequence[str]) -> Remedy | None:
+    """LD_LIBRARY_PATH without these folders, nor entries that are empty; None where they are not on it."""
+    value = context.facts.environment.variables.get("LD_LIBRARY_PATH", "")
+    entries = [entry for entry in value.replace(";", ":").split(":") if entry]
+    if not entries and context.loader is not None:
+        entries = list(context.loader.library_path)
+    wrong = [entry for entry in entries if (entry.rstrip("/") or "/") in folders]
+    kept = [entry for entry in entries if entry not in wrong]
+    if not wrong:
+        return None
+    command = f"export LD_LIBRARY_PATH={quote(':'.join(kept))}" if kept else "unset LD_LIBRARY_PATH"
+    return Remedy(
+        f"Take {', '.join(folders)} off LD_LIBRARY_PATH where TensorFlow runs.",
+        (command, check_again(context)),
+        steps=(Drop("LD_LIBRARY_PATH", tuple(dict.fromkeys(wrong))),),
+    )
+
+
 def ldconfig(context: Context, folders: Sequence[str]) -> Remedy:
     """How the loader is told of folders for every program."""
     root = sudo(context)
@@ -566,25 +594,6 @@ def ldconfig(context: Context, folders: Sequence[str]) -> Remedy:
     )
 
 
-def runpath_target(folders: Sequence[str]) -> str | None:
-    """The folder of a RUNPATH into which links go: beside cuSPARSE or cuBLAS, whose neighbours are alike."""
-    for name in ("/cusparse/", "/cublas/", "/cuda_runtime/"):
-        for folder in folders:
-            if name in folder:
-                return folder
-    return folders[0] if folders else None
-
-
-def link_command(own: str, name: str, folder: str) -> str:
-    """A relative link to a library in another folder; with cuDNN go the parts that it opens beside itself."""
-    stem, _, version = name.partition(".so")
-    relative = posixpath.relpath(own, folder)
-    own, folder = own.removeprefix("$PWD/"), folder.removeprefix("$PWD/")
-    if stem == "libcudnn":
-        return f"ln -sr {quote(own)}/libcudnn*.so{version} {quote(folder)}/"
-    return f"ln -s {quote(f'{relative}/{name}')} {quote(f'{folder}/{name}')}"
-
-
 def link_into_runpath(context: Context, found: Sequence[FoundElsewhere]) -> Remedy | None:
     """Relative links that put libraries of NVIDIA's wheels where TensorFlow's own RUNPATH looks.
 
@@ -594,18 +603,19 @@ def link_into_runpath(context: Context, found: Sequence[FoundElsewhere]) -> Reme
     loader = context.loader
     if loader is None or not found:
         return None
-    commands: list[str] = []
+    steps: dict[Step, None] = {}
     for library in found:
         site, inside, _ = library.path.partition("/nvidia/")
-        if not inside:
+        own = posixpath.dirname(library.path)
+        wheels = [f for f in loader.runpath_folders if f.startswith(f"{site}/nvidia/")]
+        folder = runpath_target(wheels or [f for f in loader.runpath_folders if f.startswith(f"{site}/")])
+        if not inside or folder is None:
             return None
-        folder = runpath_target([f for f in loader.runpath_folders if f.startswith(f"{site}/nvidia/")])
-        if folder is None:
-            return None
-        commands.append(link_command(posixpath.dirname(library.path), library.name, folder))
+        steps[links_of(library.name, own, folder) if wheels else LinkParts(own, "*.so*", folder)] = None
     return Remedy(
         "Link the libraries into a folder where TensorFlow looks (the links can simply be deleted again).",
-        (*commands, check_again(context)),
+        (*link_commands(steps), check_again(context)),
+        steps=tuple(steps),
     )
 
 

@@ -24,6 +24,7 @@ from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import builds_installed
 from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule, unanswered
+from tfdoctor.steps import Install, Remove, Uninstall
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Distribution
@@ -83,6 +84,7 @@ def _clean(context: Context, names: list[str], *, harmless: bool) -> list[Remedy
     release = release or advice.best_release(context)
     if release is None:
         return [Remedy("Remove all of them, then install one.", (advice.pip_uninstall(context, names),))]
+    wanted = (f"{release.package}=={release.version}", *advice.companion_pins(release))
     text = (
         "To have only one: remove both, then install one."
         if harmless
@@ -93,11 +95,10 @@ def _clean(context: Context, names: list[str], *, harmless: bool) -> list[Remedy
             text,
             (
                 advice.pip_uninstall(context, names),
-                advice.pip_install(
-                    context, [f"{release.package}=={release.version}", *advice.companion_pins(release)]
-                ),
+                advice.pip_install(context, wanted),
                 advice.check_again(context),
             ),
+            steps=(Uninstall(tuple(names)), Install(wanted)),
         )
     ]
 
@@ -117,6 +118,7 @@ def _leftovers(left: list[Distribution]) -> Finding:
             Remedy(
                 "Remove the leftovers.",
                 tuple(f"rm -rf {advice.quote(folder)}/~*ensorflow*" for folder in folders),
+                steps=tuple(Remove(f"{folder}/~*ensorflow*") for folder in folders),
             )
         ],
     )

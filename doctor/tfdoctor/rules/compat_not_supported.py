@@ -83,6 +83,7 @@ def _remedies(context: Context, path: str, *, found: bool) -> list[Remedy]:
             Remedy(
                 "Take the compat folder from LD_LIBRARY_PATH; the driver's own libcuda is found without it.",
                 (line, advice.check_again(context)),
+                steps=_driver.dropping(context, "/compat/"),
             )
         )
     match = FOLDER.search(path)

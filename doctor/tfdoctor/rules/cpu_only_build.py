@@ -25,6 +25,7 @@ from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import builds_installed
 from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
+from tfdoctor.steps import Install, Uninstall
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Release
@@ -145,6 +146,7 @@ def _remedies(context: Context, build: Build, tensorflow: TensorFlowFacts) -> li
                     advice.pip_install(context, requirements),
                     advice.check_again(context),
                 ),
+                steps=(Uninstall((name,)), Install(requirements)),
             )
         )
     newest = advice.best_release(context)

@@ -3,23 +3,32 @@
 What it means
 -------------
 cuDNN, NVIDIA's library for neural networks, is not part of the CUDA toolkit: it is installed apart.
-TensorFlow opens it when it lists the GPUs, and without it registers none.
+TensorFlow opens it when it lists the GPUs, and without it registers none. cuDNN in turn is in several
+files, which it opens when it is first used: without one of these the GPU is registered and convolutions
+fail.
 
 How it is seen
 --------------
 The loader gives TensorFlow its CUDA libraries and not libcudnn, and no file of that name is in the usual
-places.
+places. Where cuDNN is from a wheel, the files that the wheel brought are looked for.
 
 What to do
 ----------
-Install cuDNN in the major version that this TensorFlow opens.
+Install cuDNN in the major version that this TensorFlow opens; where parts are gone, install it again.
 """
 
 from __future__ import annotations
 
+import posixpath
+from typing import TYPE_CHECKING
+
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, linked_hard, without_libraries
+from tfdoctor.steps import Install
+
+if TYPE_CHECKING:
+    from tfdoctor.findings import Finding
 
 
 def check(context: Context) -> Result:
@@ -28,8 +37,10 @@ def check(context: Context) -> Result:
         return unanswerable
     build = context.build
     lost = context.missing_because(Cause.CUDNN_MISSING)
-    if build is None or not lost:
+    if build is None:
         return ()
+    if not lost:
+        return _parts(context)
     if context.missing_because(Cause.LIBS_NOT_INSTALLED, Cause.LIBS_WRONG_VERSION):
         return NotApplicable(
             "cuDNN is missing with the other CUDA libraries: that finding tells how it comes"
@@ -53,6 +64,40 @@ def check(context: Context) -> Result:
             title=f"cuDNN is not installed: {name} is nowhere",
             evidence=[Evidence("the loader", lost[0].resolution.error)],
             remedies=remedies,
+        )
+    ]
+
+
+def _parts(context: Context) -> list[Finding]:
+    """Where libcudnn itself opens, and its wheel has lost parts that it opens when it is used."""
+    loader, python = context.loader, context.python
+    opened = next(
+        (r for r in (loader.resolutions if loader else ()) if r.soname.startswith("libcudnn.")), None
+    )
+    if python is None or opened is None or not opened.ok or opened.path is None:
+        return []
+    path = posixpath.normpath(opened.path)
+    owner = next((d for d in python.distributions if d.lost and path.startswith(f"{d.location}/")), None)
+    if owner is None:
+        return []
+    names = ", ".join(posixpath.basename(path) for path in owner.lost)
+    pin = f"{owner.name}=={owner.version}"
+    command = advice.pip_install(context, [pin], options="--force-reinstall --no-deps")
+    return [
+        RULE.finding(
+            Cause.CUDNN_MISSING,
+            Severity.ERROR,
+            f"{opened.soname} opens its parts when it is first used: the GPU is registered, and the first convolution "
+            f"or recurrent layer fails for {names}, which the wheel {pin} brought and which is gone.",
+            title=f"A part of cuDNN is missing: {names}",
+            evidence=[Evidence(f"{owner.location}/{path}", "is not there") for path in owner.lost],
+            remedies=[
+                Remedy(
+                    "Reinstall cuDNN's wheel.",
+                    (command, advice.check_again(context)),
+                    steps=(Install((pin,), again=True, dependencies=False),),
+                )
+            ],
         )
     ]
 

@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.facts import Absent, Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.predict import registered_without_files
 from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.steps import Install
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Distribution
     from tfdoctor.findings import Finding
-
-OWN = ("tensorflow", "tensorflow-gpu", "tensorflow-cpu", "tf-nightly", "intel-tensorflow", "tensorflow-intel")
 
 
 def check(context: Context) -> Result:
@@ -38,7 +38,7 @@ def check(context: Context) -> Result:
     if python is None:
         return CouldNotCheck("this Python did not answer")
     if isinstance(fact, Absent):
-        registered = [d for d in python.distributions if d.name in OWN]
+        registered = list(registered_without_files(context.facts))
         if not registered:
             return NotApplicable("TensorFlow is not installed")
         return [_files_gone(context, registered)]
@@ -102,6 +102,7 @@ def _again(context: Context, requirements: list[str]) -> Remedy:
             advice.pip_install(context, requirements, options="--force-reinstall --no-deps"),
             advice.check_again(context),
         ),
+        steps=(Install(tuple(requirements), again=True, dependencies=False),),
     )
 
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, Result, Rule, linked_hard, without_libraries
+from tfdoctor.steps import Install, Remove
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Tried
@@ -71,17 +72,20 @@ def _remedies(context: Context, lost: list[MissingLibrary], bad: list[Tried]) ->
     if all("ermission" in tried.problem for tried in bad):
         files = " ".join(advice.quote(path) for path in paths)
         return [Remedy("Let this user read the file.", (f"{advice.sudo(context)}chmod a+r {files}",), True)]
+    through = advice.drop_folders(context, bad)
+    if through is not None and all(missing.elsewhere for missing in lost):
+        return [through]
     wheels = [path for path in paths if "/nvidia/" in path and "-packages/" in path]
     names = [missing.soname for missing in lost]
     requirements = advice.cuda_requirements(context, names)
     if len(wheels) == len(paths) and requirements:
+        wanted = tuple(advice.registered_wheel(context, one) or one for one in requirements)
+        command = advice.pip_install(context, wanted, options="--force-reinstall --no-deps")
         return [
             Remedy(
                 "Reinstall the wheel that it belongs to.",
-                (
-                    advice.pip_install(context, requirements, options="--force-reinstall --no-deps"),
-                    advice.check_again(context),
-                ),
+                (command, advice.check_again(context)),
+                steps=(Install(wanted, again=True, dependencies=False),),
             )
         ]
     aside = tuple(
@@ -92,12 +96,19 @@ def _remedies(context: Context, lost: list[MissingLibrary], bad: list[Tried]) ->
             "Put the damaged file aside.",
             (*aside, advice.check_again(context)),
             changes_system=any(path.startswith(("/usr/", "/lib", "/opt/")) for path in paths),
+            steps=tuple(Remove(path) for path in paths) if _inside(context, paths) else (),
         )
     ]
     without_good = [missing.soname for missing in lost if not missing.elsewhere]
     if without_good:
         remedies += advice.bring_libraries(context, without_good)
     return remedies
+
+
+def _inside(context: Context, paths: list[str]) -> bool:
+    """Whether all of them are this environment's own."""
+    prefix = context.python.prefix if context.python is not None else ""
+    return bool(prefix) and all(path.startswith(f"{prefix}/") for path in paths)
 
 
 def _root(context: Context, path: str) -> str:

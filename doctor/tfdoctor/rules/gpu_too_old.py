@@ -28,6 +28,7 @@ from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import registered_devices
 from tfdoctor.rules import _driver, advice
 from tfdoctor.rules.base import Context, Result, Rule
+from tfdoctor.steps import Install
 
 if TYPE_CHECKING:
     from tfdoctor.facts import CudaDevice
@@ -204,6 +205,7 @@ def _older_cudnn(context: Context, project: str) -> list[Remedy]:
         Remedy(
             "Install the last cuDNN that has code for it.",
             (advice.pip_install(context, (wanted,)), advice.check_again(context)),
+            steps=(Install((wanted,)),),
         )
     ]
 

@@ -25,6 +25,7 @@ from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import hidden_by_environment
 from tfdoctor.rules import _driver, advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.steps import Unset
 
 if TYPE_CHECKING:
     from tfdoctor.facts import CudaDevice
@@ -107,6 +108,7 @@ def _remedies(context: Context) -> list[Remedy]:
         Remedy(
             "Take the variable away, or name cards that are there.",
             (f"unset {VARIABLE}", advice.check_again(context)),
+            steps=(Unset(VARIABLE),) if scheduler is None else (),
         )
     ]
     if scheduler in REQUESTS:

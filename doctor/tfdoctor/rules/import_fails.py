@@ -23,6 +23,7 @@ from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules import advice
 from tfdoctor.rules._companions import broken_companions, companion_finding
 from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule, unanswered
+from tfdoctor.steps import Install
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Resolution
@@ -85,6 +86,7 @@ def _library(context: Context, failed: Resolution) -> Finding:
                 advice.pip_install(context, [wanted], options="--force-reinstall --no-deps"),
                 advice.check_again(context),
             ),
+            steps=(Install((wanted,), again=True, dependencies=False),),
         )
     by = f" (needed by {failed.needed_by.rpartition('/')[2]})" if failed.needed_by else ""
     return RULE.finding(

@@ -24,6 +24,7 @@ from tfdoctor.facts import Known
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
+from tfdoctor.steps import Install
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Problem
@@ -126,7 +127,8 @@ def _still_wrong(context: Context, problem: Problem) -> bool:
 def _remedy(context: Context, problem: Problem) -> Remedy:
     only = [pin for pin in problem.pins if pin.startswith("nvidia-")]
     if only:
-        return Remedy(problem.remedy, (advice.pip_install(context, only), advice.check_again(context)))
+        command = advice.pip_install(context, only)
+        return Remedy(problem.remedy, (command, advice.check_again(context)), steps=(Install(tuple(only)),))
     return Remedy(problem.remedy)
 
 

@@ -24,6 +24,7 @@ from tfdoctor import versions
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
+from tfdoctor.steps import Export, Install
 
 if TYPE_CHECKING:
     from tfdoctor.facts import CudaToolkit
@@ -94,11 +95,13 @@ def _remedies(context: Context, build: Build, project: str, good: list[CudaToolk
             Remedy(
                 "Install NVIDIA's wheel with the compiler.",
                 (advice.pip_install(context, [requirement]), advice.check_again(context)),
+                steps=(Install((requirement,)),),
             )
         )
     if good:
         line = f"export XLA_FLAGS={advice.quote(FLAG + good[0].path)}"
-        remedies.append(Remedy(f"Name the toolkit that is there ({good[0].path}).", (line,)))
+        name = Export("XLA_FLAGS", FLAG + good[0].path)
+        remedies.append(Remedy(f"Name the toolkit that is there ({good[0].path}).", (line,), steps=(name,)))
     elif project in {"nvidia-cuda-nvcc-cu11", "nvidia-cuda-nvcc-cu12"} and build.minor < (2, 14):
         folder = f"{advice.site_packages(context)}/nvidia/cuda_nvcc"
         line = f"export XLA_FLAGS={advice.quote(FLAG + folder)}"
@@ -106,6 +109,7 @@ def _remedies(context: Context, build: Build, project: str, good: list[CudaToolk
             Remedy(
                 "Install NVIDIA's wheel with the compiler and name its folder.",
                 (advice.pip_install(context, [project]), line),
+                steps=(Install((project,)), Export("XLA_FLAGS", FLAG + folder)),
             )
         )
     return remedies

@@ -18,15 +18,19 @@ Install the package that brings the missing one, or let the loader look where it
 
 from __future__ import annotations
 
+import posixpath
 from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules import advice
+from tfdoctor.rules._links import link_commands, link_to
 from tfdoctor.rules.base import Context, Result, Rule, linked_hard, without_libraries
+from tfdoctor.steps import Install
 
 if TYPE_CHECKING:
     from tfdoctor.facts import FoundElsewhere
     from tfdoctor.predict import MissingLibrary
+    from tfdoctor.steps import Step
 
 
 def check(context: Context) -> Result:
@@ -69,26 +73,23 @@ def _remedies(context: Context, absent: tuple[str, ...], lost: tuple[MissingLibr
     if absent and len(there) == len(absent):
         folders = tuple(dict.fromkeys(found.path.rpartition("/")[0] for found in there))
         text = f"It is in {', '.join(folders)}: name the folder before Python starts."
-        return [advice.name_folders(context, folders, text)]
+        return [*_beside(context, there, lost), advice.name_folders(context, folders, text)]
     if any("version `GLIBC_" in missing.resolution.error for missing in lost):
         return [
             Remedy(
                 "The library is made for a newer system than this one. Install an older one: NVIDIA's "
                 "wheels in the "
                 "versions that this TensorFlow pins.",
-                _reinstall(context, [missing.soname for missing in lost]),
+                *_reinstall(context, [missing.soname for missing in lost]),
             )
         ]
     build = context.build
     projects = [advice.wheel_project(context, n, build.cuda) for n in absent] if build and build.cuda else []
     wheels = advice.cuda_requirements(context, absent)
     if wheels and projects:
-        return [
-            Remedy(
-                f"Install what brings {', '.join(absent)}.",
-                (advice.pip_install(context, wheels), advice.check_again(context)),
-            )
-        ]
+        steps, commands = advice.bring_wheels(context, wheels)
+        text = f"Install what brings {', '.join(absent)}."
+        return [Remedy(text, (*commands, advice.check_again(context)), steps=steps)]
     system = {name: context.compat.distro_package_for(name) or SYSTEM.get(name) for name in absent}
     if absent and all(system.values()) and advice.package_manager(context) == advice.APT:
         packages = " ".join(dict.fromkeys(str(package) for package in system.values()))
@@ -102,7 +103,7 @@ def _remedies(context: Context, absent: tuple[str, ...], lost: tuple[MissingLibr
     return [
         Remedy(
             "Reinstall the library with everything that it needs.",
-            _reinstall(context, [missing.soname for missing in lost]),
+            *_reinstall(context, [missing.soname for missing in lost]),
         )
     ]
 
@@ -117,11 +118,34 @@ def _elsewhere(context: Context, absent: tuple[str, ...]) -> list[FoundElsewhere
     return [place for place in places if place is not None]
 
 
-def _reinstall(context: Context, names: list[str]) -> tuple[str, ...]:
+def _beside(context: Context, there: list[FoundElsewhere], lost: tuple[MissingLibrary, ...]) -> list[Remedy]:
+    """A link beside the library that needs it, where both are in the environment's own wheels."""
+    site = advice.site_packages(context)
+    needing = lost[0].resolution.needed_by or lost[0].resolution.path or ""
+    folder = posixpath.dirname(needing)
+    if (
+        not site
+        or len(lost) > 1
+        or not all(p.startswith(f"{site}/") for p in (folder, *(f.path for f in there)))
+    ):
+        return []
+    steps = [link_to(found.path, folder) for found in there]
+    return [
+        Remedy(
+            f"Link it beside {posixpath.basename(needing)}, which needs it.",
+            (*link_commands(steps), advice.check_again(context)),
+            steps=tuple(steps),
+        )
+    ]
+
+
+def _reinstall(context: Context, names: list[str]) -> tuple[tuple[str, ...], bool, tuple[Step, ...]]:
+    """(commands, False, steps): the rest of a Remedy."""
     wheels = advice.cuda_requirements(context, names)
     if not wheels:
-        return ()
-    return advice.pip_install(context, wheels, options="--force-reinstall"), advice.check_again(context)
+        return (), False, ()
+    command = advice.pip_install(context, wheels, options="--force-reinstall")
+    return (command, advice.check_again(context)), False, (Install(wheels, again=True),)
 
 
 RULE = Rule(

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import Context, Result, Rule
+from tfdoctor.steps import Rename, Unset
 
 
 def check(context: Context) -> Result:
@@ -39,7 +40,13 @@ def check(context: Context) -> Result:
                 "meant.",
                 title=f"{wrong} looks like a misspelt {meant}",
                 evidence=[Evidence("the environment", wrong)],
-                remedies=[Remedy(text, (*commands, f"unset {wrong}"))],
+                remedies=[
+                    Remedy(
+                        text,
+                        (*commands, f"unset {wrong}"),
+                        steps=(Unset(wrong) if both else Rename(wrong, meant),),
+                    )
+                ],
             )
         )
     return findings

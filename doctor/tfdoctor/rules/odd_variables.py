@@ -23,6 +23,7 @@ import re
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, Result, Rule
+from tfdoctor.steps import Drop, Export, Unset
 
 TOKEN = re.compile(r"\$(?:ORIGIN|LIB|PLATFORM|\{(?:ORIGIN|LIB|PLATFORM)\})")
 """What the loader does expand in LD_LIBRARY_PATH."""
@@ -79,7 +80,7 @@ def _growth(context: Context, variables: dict[str, str]) -> list[Finding]:
             "It knows only the words true and false, in lower case; anything else is ignored, and TensorFlow "
             "takes nearly all memory of the card.",
             seen=(name, value),
-            remedies=[Remedy("Write it so:", (f"export {name}=true",))],
+            remedies=[Remedy("Write it so:", (f"export {name}=true",), steps=(Export(name, "true"),))],
         )
     ]
 
@@ -92,9 +93,10 @@ def _xla_flags(context: Context, variables: dict[str, str]) -> list[Finding]:
         return []
     remedies = []
     if value.startswith("xla_"):
-        remedies.append(Remedy("Write it so:", (f"export {name}={advice.quote('--' + value)}",)))
+        line = f"export {name}={advice.quote('--' + value)}"
+        remedies.append(Remedy("Write it so:", (line,), steps=(Export(name, f"--{value}"),)))
     else:
-        remedies.append(Remedy("Where no file of flags is meant:", (f"unset {name}",)))
+        remedies.append(Remedy("Where no file of flags is meant:", (f"unset {name}",), steps=(Unset(name),)))
     return [
         _finding(
             Severity.WARNING,
@@ -127,9 +129,17 @@ def _library_path(context: Context, variables: dict[str, str]) -> list[Finding]:
                 Remedy("Let the shell expand it:", (f'export {name}={before}"$HOME"/{advice.quote(tail)}',))
             )
         elif kept:
-            remedies.append(Remedy("Without these:", (f"export {name}={advice.quote(kept)}",)))
+            remedies.append(
+                Remedy(
+                    "Without these:",
+                    (f"export {name}={advice.quote(kept)}",),
+                    steps=(Drop(name, tuple(wrong)),),
+                )
+            )
         else:
-            remedies.append(Remedy("Without these nothing is left:", (f"unset {name}",)))
+            remedies.append(
+                Remedy("Without these nothing is left:", (f"unset {name}",), steps=(Unset(name),))
+            )
         findings.append(
             _finding(
                 Severity.WARNING,

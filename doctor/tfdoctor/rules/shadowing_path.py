@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.findings import Cause, Evidence, Severity
 from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, linked_hard, without_libraries
 from tfdoctor.rules.cudnn_version_mismatch import library_version
@@ -48,9 +48,8 @@ def check(context: Context) -> Result:
     if not older:
         return ()
     folders = tuple(dict.fromkeys((r.path or "").rpartition("/")[0] for r, _, _ in older))
-    kept = [folder for folder in loader.library_path if folder not in folders]
     shown = ", ".join(f"{r.soname} {has} instead of {wants}" for r, has, wants in older)
-    command = f"export LD_LIBRARY_PATH={advice.quote(':'.join(kept))}" if kept else "unset LD_LIBRARY_PATH"
+    remedy = advice.off_the_path(context, folders)
     return [
         RULE.finding(
             Cause.LIBS_WRONG_VERSION,
@@ -61,12 +60,7 @@ def check(context: Context) -> Result:
                 Evidence("LD_LIBRARY_PATH", ":".join(loader.library_path)),
                 *(Evidence(r.path or "", f"{has}; the wheel has {wants}") for r, has, wants in older),
             ],
-            remedies=[
-                Remedy(
-                    f"Take {', '.join(folders)} off it where TensorFlow runs.",
-                    (command, advice.check_again(context)),
-                )
-            ],
+            remedies=[remedy] if remedy is not None else [],
         )
     ]
 

@@ -59,7 +59,11 @@ def _remedies(context: Context, path: str, via: str, *, installed: bool) -> list
     line = _driver.without_folder(context, "/stubs/")
     if line is not None:
         remedies.append(
-            Remedy("Take the stubs folder from LD_LIBRARY_PATH.", (line, advice.check_again(context)))
+            Remedy(
+                "Take the stubs folder from LD_LIBRARY_PATH.",
+                (line, advice.check_again(context)),
+                steps=_driver.dropping(context, "/stubs/"),
+            )
         )
     if "ld.so.cache" in via:
         remedies.append(

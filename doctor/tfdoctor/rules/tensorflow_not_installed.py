@@ -20,11 +20,10 @@ from __future__ import annotations
 from tfdoctor import versions
 from tfdoctor.facts import Absent, Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.predict import registered_without_files
 from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.no_matching_wheel import reason
-
-TENSORFLOWS = ("tensorflow", "tensorflow-gpu", "tensorflow-cpu", "tf-nightly", "intel-tensorflow")
 
 
 def check(context: Context) -> Result:
@@ -35,7 +34,7 @@ def check(context: Context) -> Result:
         return ()
     if python is None:
         return CouldNotCheck("this Python did not answer")
-    if any(d.name in TENSORFLOWS for d in python.distributions):
+    if registered_without_files(context.facts):
         return NotApplicable("its distribution is registered and its files are gone: TFD311 tells of it")
     no_wheel = reason(context)
     return [

@@ -1,0 +1,90 @@
+"""Relative links that put NVIDIA's libraries where TensorFlow itself looks. Pure; no rule itself.
+
+The loader searches the RUNPATH (up to 2.8: RPATH) of the object that opens a library. From 2.14 on that has the
+folders of NVIDIA's wheels, with gaps; before, it has `$ORIGIN/`, TensorFlow's own folder, and a link there is found
+as well: 2.5.3, 2.10.1 and 2.13.1 registered the stand-in GPUs so, with nothing on LD_LIBRARY_PATH. A library that is
+found through a link finds its own needs relative to the link, so what a wheel holds is linked together.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import shlex
+from typing import TYPE_CHECKING
+
+from tfdoctor import versions
+from tfdoctor.steps import Link, LinkParts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tfdoctor.compat import Release
+    from tfdoctor.steps import Step
+
+OWN_FOLDER = "2.5"
+"""From here to 2.13 TensorFlow finds CUDA that is linked into its own folder, and there are wheels of it."""
+
+
+def framework_folders(release: Release | None) -> tuple[str, ...]:
+    """The folders below nvidia/ on the RUNPATH of the object that opens the libraries (from 2.14 on)."""
+    runpath = release.runpath if release is not None else {}
+    return next((some for name, some in runpath.items() if "libtensorflow_framework" in name), ())
+
+
+def runpath_target(folders: Sequence[str]) -> str | None:
+    """The folder of a RUNPATH into which links go: beside cuSPARSE or cuBLAS, whose neighbours are alike; else
+    TensorFlow's own."""
+    for name in ("/cusparse/", "/cublas/", "/cuda_runtime/"):
+        for folder in folders:
+            if name in folder:
+                return folder
+    own = [folder for folder in folders if folder.endswith(("/tensorflow", "/tensorflow/python"))]
+    return next((folder for folder in (*own, *folders)), None)
+
+
+def link_to(library: str, folder: str) -> Link:
+    """The link in `folder` under the name of `library` (a path)."""
+    return Link(f"{folder}/{posixpath.basename(library)}", posixpath.relpath(library, folder))
+
+
+def links_of(name: str, own: str, folder: str) -> Step:
+    """What links a library of the folder `own` into another; with cuDNN go the parts that it opens beside itself."""
+    stem, _, version = name.partition(".so")
+    if stem == "libcudnn":
+        return LinkParts(own, f"libcudnn*.so{version}", folder)
+    return link_to(f"{own}/{name}", folder)
+
+
+def connecting_steps(release: Release, site: str, places: Mapping[str, str]) -> tuple[Step, ...]:
+    """What an installation in `site` needs so that it finds these libraries; nothing where it looks there itself.
+
+    `places`: soname → the folder below `site` in which its wheel has it.
+    """
+    folders = framework_folders(release)
+    if folders:
+        target = runpath_target([f"{site}/nvidia/{folder}/lib" for folder in folders])
+        missed = [name for name in release.runpath_misses if name in places]
+        return tuple(
+            links_of(name, f"{site}/{places[name]}", target) for name in missed if target is not None
+        )
+    if not versions.at_least(release.version, OWN_FOLDER):
+        return ()
+    return tuple(
+        LinkParts(f"{site}/{place}", "*.so*", f"{site}/tensorflow")
+        for place in dict.fromkeys(places.values())
+    )
+
+
+def link_commands(steps: Iterable[Step]) -> tuple[str, ...]:
+    """The same as a person types it."""
+    lines = []
+    for step in steps:
+        if isinstance(step, Link):
+            lines.append(f"ln -sf {shlex.quote(step.target)} {_place(step.path)}")
+        elif isinstance(step, LinkParts):
+            lines.append(f"ln -srf {_place(step.source)}/{step.pattern} {_place(step.folder)}/")
+    return tuple(lines)
+
+
+def _place(path: str) -> str:
+    return shlex.quote(path.removeprefix("$PWD/"))

@@ -1,0 +1,118 @@
+"""What a remedy does, as values: `tfdoctor fix` carries them out, where a remedy's commands are for people.
+
+Only what changes one Python environment and can be taken back is a step. Paths are absolute.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Union
+
+__all__ = [
+    "SHELL_STEPS",
+    "Drop",
+    "Export",
+    "Install",
+    "Link",
+    "LinkParts",
+    "Prepend",
+    "Remove",
+    "Rename",
+    "ShellStep",
+    "Step",
+    "Uninstall",
+    "Unset",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Install:
+    """Distributions from the package index."""
+
+    requirements: tuple[str, ...]
+    """As pip takes them: `"nvidia-cufft-cu12==11.2.3.61"`."""
+    again: bool = False
+    """Also where they are registered as installed: their files are not all there."""
+    dependencies: bool = True
+    lock: str | None = None
+    """The CUDA set (compat/locks/cuda) whose hashes hold for exactly these requirements."""
+
+
+@dataclass(frozen=True, slots=True)
+class Uninstall:
+    """Distributions that go."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A symbolic link."""
+
+    path: str
+    """Where it lies."""
+    target: str
+    """Relative to its folder, so that an environment that is moved takes it along."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkParts:
+    """Links to every file of a folder that fits a pattern, which may be known only once a wheel is installed."""
+
+    source: str
+    """The folder with the files."""
+    pattern: str
+    """`"libcudnn*.so.9"`."""
+    folder: str
+    """The folder for the links."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """A file, or all entries that fit where the last part of the path is a pattern (`~*ensorflow*`)."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """An environment variable gets a value where the environment is activated."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unset:
+    """An environment variable goes where the environment is activated."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """What one environment variable holds goes to another one where the environment is activated."""
+
+    wrong: str
+    right: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prepend:
+    """Folders come first on a search path where the environment is activated."""
+
+    name: str
+    folders: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Entries go from a search path where the environment is activated."""
+
+    name: str
+    entries: tuple[str, ...]
+
+
+SHELL_STEPS = (Export, Unset, Rename, Prepend, Drop)
+ShellStep = Union[Export, Unset, Rename, Prepend, Drop]  # noqa: UP007 - Python 3.10 evaluates it
+Step = Union[Install, Uninstall, Link, LinkParts, Remove, ShellStep]  # noqa: UP007
