@@ -1,7 +1,7 @@
 """A user's requirements: files and options that come from outside, made into lines that pip may be given.
 
-What a file can say and an image cannot keep is refused with its line: paths of this machine, other files, indexes
-with passwords, options of pip.
+What a file can say and an image or environment cannot keep is refused with its line: paths of this machine, other
+files, indexes with passwords, options of pip.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ def _line(row: str, where: str) -> str | None:
     hashes = _HASH.findall(row)
     wanted = _HASH.sub("", row).strip()
     if wanted.startswith("-"):
-        msg = f"{where}: `{shown}` is an option of pip, which an image is built without."
+        msg = f"{where}: `{shown}` is an option of pip, which these lines cannot have here."
         raise UsageError(msg, hint=_instead(wanted))
     if wanted.startswith((".", "/", "~")) or (
         wanted.endswith((".whl", ".tar.gz", ".zip")) and "@" not in wanted
     ):
-        msg = f"{where}: `{shown}` is a file of this machine, which the image cannot see."
+        msg = f"{where}: `{shown}` is a file of this machine; only what an index has can be taken."
         raise UsageError(
             msg, hint="Publish it to an index (--index), or add it with a Dockerfile of your own on top."
         )
@@ -96,7 +96,7 @@ def _check_url(url: str, where: str) -> None:
         msg = f"{where}: only https addresses can be used."
         raise UsageError(msg)
     if "@" in url.split("//", 1)[1].partition("/")[0]:
-        msg = f"{where}: this address has a name or password in it, which would stay in the image."
+        msg = f"{where}: this address has a name or password in it, which would stay in what is made."
         raise UsageError(msg)
 
 

@@ -13,6 +13,7 @@ import pytest
 from tfdoctor import versions
 from tfdoctor.compat import Compat, UnknownReleaseError
 from tfdoctor.compat.locks import lock_path
+from tfdoctor.compat.wheels import cuda_set
 from tfdoctor.diagnose import diagnose
 from tfdoctor.findings import Cause, Severity
 from tfdoctor.plan import (
@@ -455,8 +456,8 @@ def test_a_post_release_is_a_release(capability: str, driver: str | None) -> Non
 
 def test_2150_has_our_set_where_its_extra_cannot_be_installed() -> None:
     option = option_of(ask("2.15.0"), Recipe.VENV)
-    assert not any("tensorrt" in word or "and-cuda" in word for word in option.commands)
-    assert any("nvidia-cudnn-cu12==8.9" in word for word in option.commands)
+    assert not any("tensorrt" in name or "and-cuda" in name for name in option.packages)
+    assert any("nvidia-cudnn-cu12==8.9" in name for name in option.packages)
 
 
 def test_a_prerelease_is_for_those_who_name_it() -> None:
@@ -492,24 +493,22 @@ def test_no_specification(spec: str) -> None:
 # ---------------------------------------------------------------- what is typed for it
 
 
-def test_an_environment_names_the_folders_that_tensorflow_does_not_look_into() -> None:
+def test_an_environment_is_linked_where_tensorflow_does_not_look() -> None:
     for version in ("2.10.1", "2.16.1", "2.21.0"):
-        commands = option_of(ask(version), Recipe.VENV).commands
-        assert any("LD_LIBRARY_PATH" in line for line in commands), version
+        assert any("links put" in text for text in option_of(ask(version), Recipe.VENV).reasons), version
     for version in ("2.14.1", "2.16.2", "2.20.0"):
-        assert not any("LD_LIBRARY_PATH" in line for line in option_of(ask(version), Recipe.VENV).commands)
+        assert not any("links put" in text for text in option_of(ask(version), Recipe.VENV).reasons), version
 
 
-def test_an_environment_is_pinned_where_newer_packages_break_it() -> None:
-    for version, row in RELEASES.items():
-        if not versions.at_least(version, "2.5"):
+def test_an_environment_is_made_by_install_and_always_from_a_lock() -> None:
+    for row in COMPAT.releases:
+        if row.package != "tensorflow" or cuda_set(row.version) is None or row.is_prerelease:
             continue
-        option = option_of(ask(version), Recipe.VENV)
-        broken = COMPAT.problems_of(row.package, version, area="python")
-        locked = any("--emit requirements" in line for line in option.commands)
-        assert locked is bool(broken), version
-        if locked:
-            assert lock_path(row.package, version, option.python).is_file()
+        option = option_of(ask(f"=={row.version}"), Recipe.VENV)
+        assert option.commands == (f"tfdoctor install --tf {row.version}",)
+        assert lock_path("tensorflow", row.version, option.python).is_file()
+    option = option_of(ask("2.15.1", python="3.10"), Recipe.VENV)
+    assert option.commands == ("tfdoctor install --tf 2.15.1 --python 3.10",)
 
 
 def test_a_container_is_built_by_the_command_that_is_shown() -> None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from tfdoctor.cli import images
+from tfdoctor.cli import environments, images
 from tfdoctor.errors import Error, ExitCode
 
 app = typer.Typer(
@@ -325,6 +325,7 @@ def parse(
 
 
 images.register(app)
+environments.register(app)
 
 
 def run() -> NoReturn:

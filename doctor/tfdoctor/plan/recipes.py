@@ -45,6 +45,12 @@ def build_command(release: Release, python: str, recipe: Recipe, request: Reques
     return " ".join(words)
 
 
+def install_command(release: Release, python: str, request: Request) -> str:
+    """The command that makes the environment."""
+    chosen = f" --python {python}" if request.python is not None else ""
+    return f"tfdoctor install --tf {release.version}{chosen}"
+
+
 def _rejected(recipe: Recipe, release: Release, reasons: list[Reason]) -> Rejected:
     return Rejected(recipe, release.version, tuple(reasons))
 
@@ -128,11 +134,17 @@ def _in_wheels(compat: Compat, soname: str) -> bool:
 def _venv(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
     found = Judgement()
     judge.of_machine(found, release, host, container=False)
-    python = request.python or (host.python if host.python in release.linux_pythons else None)
+    python = request.python
+    if python is None and host.python in release.linux_pythons and _locked(release, host.python or ""):
+        python = host.python
     if python is None:
-        python = _newest_python(release, lambda one: bool(compat.python_builds(one)))
+        python = _newest_python(
+            release, lambda one: bool(compat.python_builds(one)) and _locked(release, one)
+        )
     if python is None or python not in release.linux_pythons:
         _no_wheel(found, release, python)
+    elif not _locked(release, python):
+        _no_lock(found, release, python)
     chosen = _wheels(found, compat, release, host)
     glibc = compat.cudnn_range(chosen.cudnn) if chosen is not None else None
     if host.glibc and glibc is not None and glibc.glibc and not versions.at_least(host.glibc, glibc.glibc):
@@ -143,14 +155,6 @@ def _venv(compat: Compat, release: Release, request: Request, host: Host) -> Opt
         )
     if found.reasons or python is None or chosen is None:
         return _rejected(Recipe.VENV, release, found.reasons)
-    if _looks_elsewhere(release):
-        found.warn(
-            Cause.LIBS_NOT_ON_PATH,
-            f"TensorFlow {release.version} does not look into all of NVIDIA's wheels by itself: a line in bin/activate "
-            "names their folders, so that it sees the GPU only where the environment is activated",
-            judge.row(release),
-            serious=False,
-        )
     return Option(
         recipe=Recipe.VENV,
         release=release,
@@ -162,47 +166,18 @@ def _venv(compat: Compat, release: Release, request: Request, host: Host) -> Opt
         cuda_set=chosen,
         wheels=chosen.wheels,
         parts=(_tensorflow_part(release, python), *_cuda_parts(compat, chosen)),
-        commands=_venv_commands(compat, release, python, chosen, host),
-        reasons=(_from_the_index(chosen),),
+        commands=(install_command(release, python, request),),
+        reasons=(_from_the_index(chosen), *_linked(release)),
         caveats=tuple(found.caveats),
     )
 
 
-def _venv_commands(
-    compat: Compat, release: Release, python: str, chosen: CudaSet, host: Host
-) -> tuple[str, ...]:
-    """Pins by hand; from a lock where newer packages than the release knew are known to break it."""
-    folder = "tensorflow-env"
-    install = f"{folder}/bin/pip install '{release.package}=={release.version}' {' '.join(chosen.pins)}"
-    if compat.problems_of(release.package, release.version, area="python") and _locked(release, python):
-        words = f"--tf {release.version} --python {python} --recipe {Recipe.PIP_CUDA.value}"
-        install = (
-            f"tfdoctor build {words} --emit requirements >tensorflow-requirements.txt && {folder}/bin/pip install "
-            "--no-deps --require-hashes -r tensorflow-requirements.txt"
-        )
-    make = f"python{python} -m venv {folder}"
-    if host.python != python:
-        make = f"uv venv --seed --python {python} {folder}"
-    return (
-        make,
-        install,
-        *(_named_folders(folder, python) if _looks_elsewhere(release) else ()),
-        f"tfdoctor check --python {folder}/bin/python",
-    )
-
-
-def _looks_elsewhere(release: Release) -> bool:
-    """Whether its RUNPATH leaves out folders of NVIDIA's wheels."""
-    return not release.runpath or bool(release.runpath_misses)
-
-
-def _named_folders(folder: str, python: str) -> tuple[str, ...]:
-    """The folders of NVIDIA's wheels on LD_LIBRARY_PATH, whenever the environment is activated."""
-    wheels = f'"$PWD"/{folder}/lib/python{python}/site-packages/nvidia/*/lib'
-    return (
-        f"""echo "export LD_LIBRARY_PATH='$(printf '%s\\n' {wheels} | paste -sd:)'" >>{folder}/bin/activate""",
-        f". {folder}/bin/activate",
-    )
+def _linked(release: Release) -> tuple[str, ...]:
+    """For a release whose RUNPATH leaves out folders of NVIDIA's wheels."""
+    if release.runpath and not release.runpath_misses:
+        return ()
+    text = "does not look into all of NVIDIA's wheels by itself: links put their libraries where it looks"
+    return (f"TensorFlow {release.version} {text}",)
 
 
 def _pip_cuda(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:

@@ -200,6 +200,12 @@ def _relaxed(compat: Compat, request: Request, host: Host) -> Iterator[tuple[str
             replace(request, python=None),
             host,
         )
+    if request.method is not None and request.python is not None:
+        yield (
+            "another method and another Python: TensorFlow {tensorflow} with Python {python}, {where}",
+            replace(request, method=None, recipe=None, python=None),
+            host,
+        )
     for spec in _wider(compat, request):
         yield (
             "another TensorFlow: {tensorflow} with Python {python}, {where}",
