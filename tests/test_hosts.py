@@ -33,7 +33,18 @@ NEED_A_HOST = ("TFD1", "TFD4", "TFD6", "TFD7")
 NEED_TENSORFLOW_TO_RUN = ("TFD115",)
 """Of these, the rules about what `--deep` saw: no recording has it."""
 FACTS = ("pci", "kernel_module", "modules", "nodes", "smi", "cuda", "cuda_unhidden", "nvml")
-COMMANDS_THERE_ARE = {"build", "check", "diagnose", "explain", "matrix", "recommend", "run", "verify"}
+COMMANDS_THERE_ARE = {
+    "build",
+    "check",
+    "diagnose",
+    "explain",
+    "fix",
+    "install",
+    "matrix",
+    "recommend",
+    "run",
+    "verify",
+}
 
 
 @cache

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tfdoctor.compat import Compat
 from tfdoctor.diagnose import diagnose
@@ -14,6 +15,9 @@ from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Severity
 from tfdoctor.predict import build_of
+from tfdoctor.redact import clean_line
+from tfdoctor.repair.activation import kind_of
+from tfdoctor.repair.plan import environment_of, ways
 from tfdoctor.survey import survey
 from tfdoctor.system import LiveSystem, RecordedSystem
 
@@ -67,12 +71,30 @@ def check(
     else:
         from tfdoctor.render.console import print_report
 
-        print_report(report, verbose=verbose, quiet=quiet)
+        print_report(report, verbose=verbose, quiet=quiet, mend=mending(report) if facts is None else None)
     return exit_status(report, fail_on)
 
 
+def mending(report: Report) -> str | None:
+    """The command that mends something of this; None where fix would find nothing to do."""
+    python = value_of(report.facts.python)
+    environment = environment_of(report, kind_of(python.prefix) if python is not None else None)
+    if python is None or environment is None or not ways(report, environment):
+        return None
+    asked = python.requested.startswith(("$", "python3 on", "python on"))
+    return "tfdoctor fix" if asked else f"tfdoctor fix --python {shlex.quote(clean_line(python.executable))}"
+
+
+class Stoppable(Protocol):
+    """What runs things that can be ended."""
+
+    def stop(self) -> None:
+        """End all of them."""
+        ...
+
+
 @contextlib.contextmanager
-def stopping(system: System) -> Iterator[None]:
+def stopping(system: Stoppable) -> Iterator[None]:
     """Ctrl-C ends everything that `system` runs, and then the block, whatever code it meets.
 
     CPython drops a KeyboardInterrupt that is raised within one of its own callbacks: without this such a Ctrl-C

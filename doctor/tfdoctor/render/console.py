@@ -29,15 +29,24 @@ SEVERITY_STATUS = {
 }
 
 
-def print_report(report: Report, *, verbose: bool = False, quiet: bool = False) -> None:
-    """Write the report to standard output."""
+def print_report(
+    report: Report, *, verbose: bool = False, quiet: bool = False, mend: str | None = None
+) -> None:
+    """Write the report to standard output. `mend`: the command that mends something of it."""
+    columns, coloured = terminal.width(), terminal.colour()
     terminal.write(
-        render_report(report, verbose=verbose, quiet=quiet, width=terminal.width(), colour=terminal.colour())
+        render_report(report, verbose=verbose, quiet=quiet, width=columns, colour=coloured, mend=mend)
     )
 
 
 def render_report(
-    report: Report, *, verbose: bool = False, quiet: bool = False, width: int = 80, colour: bool = False
+    report: Report,
+    *,
+    verbose: bool = False,
+    quiet: bool = False,
+    width: int = 80,
+    colour: bool = False,
+    mend: str | None = None,
 ) -> str:
     """The report as text, `width` columns wide. Commands are never wrapped: they are there to be copied."""
     out = terminal.page(width, coloured=colour)
@@ -55,6 +64,10 @@ def render_report(
             _rules(out, report)
         _compared(out, report)
         _last(out, report)
+        if mend is not None:
+            out.print(
+                Text("Mend: ", style="dim") + Text(f"{mend}  (shows what it does, and asks)", style="cyan")
+            )
     return terminal.text_of(out)
 
 

@@ -1,0 +1,183 @@
+"""`tfdoctor fix`: shows what it would do, asks, does it, and says what came of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tfdoctor.cli.check import stopping
+from tfdoctor.compat import Compat
+from tfdoctor.errors import ExitCode, UsageError
+from tfdoctor.findings import Severity
+from tfdoctor.fix import Wish, mend, plan, prefix_of, undo
+from tfdoctor.redact import clean_line
+from tfdoctor.rules import ALL_RULES
+from tfdoctor.system import LiveSystem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tfdoctor.repair.models import Mending
+    from tfdoctor.system import System
+
+__all__ = ["Options", "fix"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The command line."""
+
+    codes: list[str]
+    python: str | None
+    dry_run: bool
+    yes: bool
+    undo: bool
+    force: bool
+    installer: str | None
+    timeout: float
+    deep: bool
+    as_json: bool
+    verbose: bool
+    quiet: bool
+
+
+class _Machines:
+    """This machine under different environment variables; Ctrl-C stops whichever runs."""
+
+    def __init__(self) -> None:
+        self._made: list[LiveSystem] = []
+
+    def __call__(self, env: Mapping[str, str] | None) -> System:
+        self._made.append(LiveSystem(env=env))
+        return self._made[-1]
+
+    def stop(self) -> None:
+        for system in self._made:
+            system.stop()
+
+
+class _Teller:
+    """Tells a person, on standard error, what is being done."""
+
+    def __init__(self, *, quiet: bool, verbose: bool) -> None:
+        self._quiet, self._verbose = quiet, verbose
+
+    def stage(self, text: str) -> None:
+        if not self._quiet:
+            self._say(text)
+
+    def line(self, text: str) -> None:
+        if self._verbose and not self._quiet:
+            self._say(text, "    | ")
+
+    def _say(self, text: str, before: str = "") -> None:
+        sys.stderr.write(f"{before}{clean_line(text, limit=400)}\n")
+        sys.stderr.flush()
+
+
+def fix(options: Options) -> int:
+    """Returns the exit status: 1 where an error is left."""
+    _check(options)
+    machines, compat = _Machines(), Compat.load()
+    quiet = options.quiet or options.as_json
+    teller = _Teller(quiet=quiet, verbose=options.verbose)
+    wish = Wish(
+        python=options.python,
+        codes=tuple(dict.fromkeys(code.upper() for code in options.codes)),
+        installer=options.installer,
+        timeout=options.timeout,
+        deep=options.deep,
+        inherit=not quiet and sys.stderr.isatty(),
+    )
+    with stopping(machines):
+        if options.undo:
+            return _undo(machines, wish, options, teller)
+        env = dict(os.environ)
+        if options.dry_run or not options.yes:
+            planned = plan(machines, compat, wish, env)
+            if options.dry_run or not planned.done:
+                _show(planned, options, dry=True)
+                return _status(planned)
+            if not _agreed(planned, options):
+                return ExitCode.FOUND
+        mending = mend(machines, compat, wish, env, teller)
+    _show(mending, options, dry=False)
+    return _status(mending)
+
+
+def _check(options: Options) -> None:
+    known = {rule.code for rule in ALL_RULES}
+    for code in options.codes:
+        if code.upper() not in known:
+            msg = f"there is no finding {clean_line(code, limit=40)}."
+            raise UsageError(msg, hint="tfdoctor explain lists all of them.")
+    if options.undo and (options.codes or options.dry_run):
+        raise UsageError(
+            "--undo takes back everything that fix has done here: it takes no CODE and no --dry-run."
+        )
+    if options.force and not options.undo:
+        raise UsageError("--force belongs to --undo.")
+
+
+def _status(mending: Mending) -> int:
+    """As `check` ends: 1 where an error is left, whoever has to mend it."""
+    errors = any(finding.severity >= Severity.ERROR for finding in mending.after.findings)
+    return ExitCode.FOUND if errors else ExitCode.OK
+
+
+def _agreed(planned: Mending, options: Options) -> bool:
+    """What would be done is shown; a person at a terminal is asked."""
+    if options.as_json or not sys.stdin.isatty():
+        raise UsageError(
+            "there is something to mend, and nobody to ask.", hint="--yes does it, --dry-run shows it."
+        )
+    _show(planned, options, dry=True, asking=True)
+    sys.stdout.flush()
+    sys.stderr.write("Do this? [y/N] ")
+    sys.stderr.flush()
+    answer = sys.stdin.readline().strip().lower()
+    if answer in ("y", "yes"):
+        return True
+    sys.stderr.write("Nothing was changed.\n")
+    return False
+
+
+def _show(mending: Mending, options: Options, *, dry: bool, asking: bool = False) -> None:
+    if options.as_json:
+        from tfdoctor.render.fix_json import mending_json
+        from tfdoctor.render.json import write_json
+
+        write_json(mending_json(mending))
+        return
+    from tfdoctor.render.fix_console import render_mending
+    from tfdoctor.render.terminal import colour, width, write
+
+    write(
+        render_mending(
+            mending,
+            dry=dry,
+            asking=asking,
+            verbose=options.verbose,
+            quiet=options.quiet,
+            width=width(),
+            colour=colour(),
+        )
+    )
+
+
+def _undo(machines: _Machines, wish: Wish, options: Options, teller: _Teller) -> int:
+    prefix = prefix_of(machines, wish)
+    undone = undo(prefix, force=options.force, tell=teller)
+    if options.as_json:
+        from tfdoctor.render.fix_json import undone_json
+        from tfdoctor.render.json import write_json
+
+        write_json(undone_json(prefix, undone))
+    else:
+        from tfdoctor.render.fix_console import render_undone
+        from tfdoctor.render.terminal import colour, width, write
+
+        write(render_undone(prefix, undone, width=width(), colour=colour()))
+    return ExitCode.FOUND if undone.kept else ExitCode.OK

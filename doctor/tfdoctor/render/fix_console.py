@@ -1,0 +1,165 @@
+"""What fix would do, did and left, in a terminal."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from tfdoctor.findings import Severity
+from tfdoctor.redact import clean, clean_line
+from tfdoctor.render import terminal
+from tfdoctor.render.terminal import hanging
+from tfdoctor.repair.models import Status
+from tfdoctor.steps import SHELL_STEPS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.console import Console
+
+    from tfdoctor.repair.journal import Undone
+    from tfdoctor.repair.models import Done, Left, Mending
+
+__all__ = ["render_mending", "render_undone"]
+
+MARKS = {
+    Status.PLANNED: ("→", "bold"),
+    Status.MENDED: ("✓", "green"),
+    Status.ROLLED_BACK: ("–", "yellow"),
+    Status.FAILED: ("✗", "bold red"),
+}
+
+
+def render_mending(
+    mending: Mending,
+    *,
+    dry: bool,
+    asking: bool = False,
+    verbose: bool = False,
+    quiet: bool = False,
+    width: int = 80,
+    colour: bool = False,
+) -> str:
+    """`dry`: nothing was changed; `asking`: it may be as soon as somebody says so."""
+    out = terminal.page(width, coloured=colour)
+    if not quiet:
+        how = " (as activating it sets the variables)" if mending.activated else ""
+        hanging(out, Text("Environment "), clean_line(f"{mending.environment.prefix}{how}"), style="dim")
+        for sentence in mending.recovered:
+            hanging(out, Text("  "), clean_line(sentence, limit=1000))
+        for done in mending.done:
+            _done(out, done, verbose=verbose or dry)
+        tried = {(done.way.finding.code, done.way.finding.title) for done in mending.done}
+        for left in mending.left:
+            _left(out, left, tried=(left.finding.code, left.finding.title) in tried, verbose=verbose)
+        out.print()
+    _end(out, mending, dry=dry, asking=asking)
+    return terminal.text_of(out)
+
+
+def _done(out: Console, done: Done, *, verbose: bool) -> None:
+    mark, style = MARKS[done.status]
+    finding = done.way.finding
+    out.print()
+    hanging(out, Text(f"{mark} {finding.code}  ", style=style), clean_line(finding.title), style="bold")
+    hanging(out, Text("          "), clean_line(done.way.remedy.text, limit=1000))
+    if verbose or done.status is not Status.MENDED:
+        _commands(out, done.commands)
+    result = {
+        Status.MENDED: f"Done: {done.changes} file{'s' * (done.changes != 1)} changed.",
+        Status.ROLLED_BACK: f"{done.detail} It was taken back.",
+        Status.FAILED: f"It failed and was taken back: {done.detail}",
+        Status.PLANNED: "",
+    }[done.status]
+    if result:
+        hanging(out, Text("          "), clean_line(result, limit=1000))
+
+
+def _left(out: Console, left: Left, *, tried: bool, verbose: bool) -> None:
+    """`tried`: what fix can do about it stands above, and that it did not help."""
+    finding = left.finding
+    remedies = [remedy for remedy in finding.remedies if not (tried and remedy.steps)]
+    if tried and not remedies:
+        return
+    mark, style = ("✗", "bold red") if finding.severity >= Severity.ERROR else ("!", "yellow")
+    out.print()
+    hanging(out, Text(f"{mark} {finding.code}  ", style=style), clean_line(finding.title), style="bold")
+    why = "What fix can do did not help. What is left is yours to decide:" if tried else left.why
+    hanging(out, Text("          "), clean_line(why, limit=1000))
+    for remedy in remedies[: None if verbose else 1]:
+        hanging(out, Text("          "), clean_line(remedy.text, limit=1000))
+        _commands(out, remedy.commands)
+
+
+def _commands(out: Console, commands: Iterable[str]) -> None:
+    for command in commands:
+        for line in clean(command).splitlines():
+            out.print(Text(f"            {line}", style="cyan"), no_wrap=True, overflow="ignore", crop=False)
+
+
+def _end(out: Console, mending: Mending, *, dry: bool, asking: bool) -> None:
+    after = mending.after
+    usable = after.verdict.gpu_usable
+    if dry:
+        count = len(mending.done)
+        text = (
+            f"{'' if asking else 'Nothing was changed. '}{count} finding{'s' * (count != 1)} can be mended here."
+            if count
+            else f"There is nothing that fix can mend here. {after.verdict.summary}"
+        )
+        out.print(Text(clean_line(text, limit=1000), style="bold"))
+        return
+    mark, style = {True: ("✓", "green"), False: ("✗", "bold red"), None: ("!", "yellow")}[usable]
+    nothing = "" if mending.done else "There is nothing that fix can mend here. "
+    hanging(
+        out,
+        Text(f"{mark} ", style=style),
+        clean_line(nothing + after.verdict.summary, limit=1000),
+        style="bold",
+    )
+    seen = mending.observed
+    if seen is not None:
+        devices = ", ".join(seen.devices) or seen.error or "none"
+        text = clean_line(f"TensorFlow itself lists: {devices} ({seen.seconds:.1f} s)", limit=600)
+        hanging(out, Text("  "), text)
+        for line in seen.computed:
+            if "failed" in line:
+                hanging(out, Text("! ", style="yellow"), clean_line(f"computing on it: {line}", limit=600))
+    if mending.mended:
+        environment = mending.environment
+        if any(isinstance(step, SHELL_STEPS) for one in mending.done if one.ok for step in one.way.steps):
+            again = (
+                f"conda activate {shlex.quote(environment.prefix)}"
+                if environment.kind == "conda"
+                else f". {shlex.quote(f'{environment.prefix}/bin/activate')}"
+            )
+            _command(out, "New variables hold from the next activation on: ", again)
+        undo = f"tfdoctor fix --undo --python {shlex.quote(environment.python)}"
+        _command(out, "To take all of it back: ", undo)
+
+
+def _command(out: Console, text: str, command: str) -> None:
+    """Never broken: it is there to be copied."""
+    line = Text(text, style="dim") + Text(clean(command).replace("\n", "\ufffd"), style="cyan")
+    out.print(line, no_wrap=True, overflow="ignore", crop=False)
+
+
+def render_undone(prefix: str, undone: Undone, *, width: int = 80, colour: bool = False) -> str:
+    """What was taken back."""
+    out = terminal.page(width, coloured=colour)
+    if not undone.entries:
+        hanging(out, Text("– "), clean_line(f"fix has changed nothing in {prefix}."))
+        return terminal.text_of(out)
+    for entry in undone.entries:
+        codes = ", ".join(entry.codes)
+        text = clean_line(f"{entry.title} ({len(entry.changes)} changed, {entry.when})", limit=600)
+        hanging(out, Text(f"✓ {codes}  ", style="green"), text)
+    count = undone.restored
+    hanging(out, Text(""), clean_line(f"{prefix} is as it was: {count} path{'s' * (count != 1)} restored."))
+    for path in undone.kept:
+        hanging(
+            out, Text("! ", style="yellow"), clean_line(f"left alone, because it was changed since: {path}")
+        )
+    return terminal.text_of(out)
