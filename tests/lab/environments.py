@@ -71,8 +71,12 @@ def environment(name: str, folder: Path) -> Iterator[Path | str]:
         return
     interpreter = folder / "bin" / "python"
     subprocess.run([base, "-m", "venv", str(folder)], check=True, capture_output=True)
+    uv = shutil.which("uv")  # three times as fast
+    pip = (
+        [uv, "pip", "install", "--python", str(interpreter)] if uv else [interpreter, "-m", "pip", "install"]
+    )
     installed = subprocess.run(
-        [interpreter, "-m", "pip", "install", "-q", "--no-cache-dir", *requirements],
+        [*pip, "-q", "--no-cache-dir", *requirements],
         capture_output=True,
         text=True,
         check=False,
