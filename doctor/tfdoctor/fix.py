@@ -18,6 +18,7 @@ from tfdoctor.repair.activation import activated, kind_of
 from tfdoctor.repair.journal import Journal, Undone, pending
 from tfdoctor.repair.models import Done, Mending, Status
 from tfdoctor.repair.plan import better, changes_packages, environment_of, left_over, ways, worse
+from tfdoctor.repair.snapshot import OWN
 from tfdoctor.survey import survey
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ __all__ = ["Teller", "Wish", "look", "mend", "plan", "prefix_of", "undo"]
 MOST = 25
 """Ways that are tried in one run: each finding has two or three, and mending one may show another."""
 DEEP_TIMEOUT = 180.0
-UNFINISHED = "An earlier fix here was stopped half way, or one is at work: what it has done is taken back first."
+UNFINISHED = (
+    "An earlier fix here was stopped half way, or one is at work: what it has done is taken back first."
+)
 
 
 class Teller(Protocol):
@@ -245,7 +248,7 @@ def prefix_of(new_system: Callable[[Mapping[str, str] | None], System], wish: Wi
 
 def undo(prefix: str, *, force: bool, tell: Teller) -> Undone:
     """Take back everything that fix has done in an environment. Raises JournalError."""
-    if not Journal.read(Path(prefix)) and not pending(Path(prefix)):
+    if not Path(prefix, OWN).exists():
         return Undone((), 0, ())  # nor is a journal made where nothing can be written
     with Journal.open(Path(prefix), on_wait=tell.stage) as journal:
         return journal.undo(force=force)

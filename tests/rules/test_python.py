@@ -357,8 +357,22 @@ def test_what_tensorflow_asks_for_and_is_not_there(name):
     assert one.remedies[0].steps == (Install((f"{name}>=3.10",)),)
     assert f"'{name}>=3.10'" in commands(one)[0]
     # another release was not tried without it
-    older = with_python(healthy("2.12.1"), absent=(name,))
+    older = with_python(healthy("2.3.4", python="3.8.10"), absent=(name,))
     assert context(older).prediction.import_ok is True
+
+
+def test_h5py_3_is_told_for_what_cannot_load_with_it():
+    facts = healthy("2.4.4", python="3.8.10")
+    python = facts.python.value
+    h5py = Distribution("h5py", "3.1.0", python.site_packages[0], "pip")
+    facts = with_python(facts, distributions=(*python.distributions, h5py))
+    one = finding(import_fails.RULE, facts)
+    assert one.severity is Severity.WARNING
+    assert one.title == "TensorFlow 2.4.4 does not work with h5py 3.1.0"
+    assert one.remedies[0].steps == (Install(("h5py<3",)),)
+    assert context(facts).prediction.import_ok is True
+    newer = with_python(healthy("2.5.3", python="3.8.10"), distributions=(*python.distributions, h5py))
+    assert not [f for f in run(import_fails.RULE, newer).findings if "h5py" in f.title]
 
 
 def test_there_and_not_registered():

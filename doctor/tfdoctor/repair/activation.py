@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.steps import Export, Prepend, Rename, Unset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from tfdoctor.steps import ShellStep
     from tfdoctor.system import System
@@ -103,9 +103,9 @@ def edited(text: str, name: str, steps: Sequence[ShellStep]) -> str:
 
 
 # One word of a shell, whole: its quotes end on its line, and no command stands in it or behind it.
-_WORD = r"""(?:[^\s;&|<>()`"'\\#]|"(?:[^"`\\$]|\\.|\$(?!\())*"|'[^']*'|\\.|(?<=\S)\#)"""
-_ONE_VALUE = re.compile(rf"{_WORD}*\s*(?:\#.*)?")
-_VALUES = re.compile(rf"(?:\s+{_WORD}+)*\s*(?:\#.*)?")
+_WORD = r"""(?:[^\s;&|<>()`"'\\#]|"(?:[^"`\\$]|\\.|\$(?!\())*"|'[^']*'|\\.|(?<!\s)\#)"""
+_ONE_VALUE = re.compile(rf"{_WORD}*(?:\s+\#.*|\s*)")
+_VALUES = re.compile(rf"(?:\s+{_WORD}+)*(?:\s+\#.*|\s*)")
 
 
 def _assignment(name: str, variable: str) -> re.Pattern[str]:
@@ -213,11 +213,11 @@ def _spellings(entries: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _filter(source: str, entries: Sequence[str], quoted: Callable[[str], str]) -> str:
-    """A pipeline that prints a search path without some entries. `source`: a command that prints it."""
-    wanted = " ".join(f"-e {quoted(one)}" for one in _spellings(entries))
+def _filter(name: str, entries: Sequence[str]) -> str:
+    """A pipeline that prints a search path without some entries."""
+    wanted = " ".join(f"-e {_q(one)}" for one in _spellings(entries))
     # grep ends with 1 where nothing is left, which `set -e -o pipefail` takes for a failure.
-    return f"{source} | tr ':' '\\n' | grep -vxF {wanted} | paste -sd: - || :"
+    return f"printf '%s\\n' \"${name}\" | tr ':' '\\n' | grep -vxF {wanted} | paste -sd: - || :"
 
 
 def _sh(step: ShellStep) -> tuple[str, ...]:
@@ -232,7 +232,7 @@ def _sh(step: ShellStep) -> tuple[str, ...]:
     if isinstance(step, Prepend):
         joined = _q(":".join(step.folders))
         return (f'export {step.name}={joined}"${{{step.name}:+:${step.name}}}"',)
-    kept = _filter(f"printf '%s\\n' \"${step.name}\"", step.entries, _q)
+    kept = _filter(step.name, step.entries)
     return (
         f'if [ -n "${{{step.name}:-}}" ]; then {step.name}="$({kept})"; fi',
         f'if [ -n "${{{step.name}:-}}" ]; then export {step.name}; else unset {step.name}; fi',
@@ -280,12 +280,25 @@ def _csh(step: ShellStep) -> tuple[str, ...]:
             f"setenv {name} {joined}",
             "endif",
         )
-    # No quotes within quotes: printenv, where sh has "$NAME".
-    kept = _filter(f"printenv {name}", step.entries, _csh_q)
+    # No pipeline has an entry in it: within "`…`" csh expands also what single quotes hold.
+    wrong = " && ".join(f'"x$tfdoctor_one" != {_csh_q(f"x{one}")}' for one in _spellings(step.entries))
     return (
         f"if ($?{name}) then",
-        f'setenv {name} "`{kept}`"',
-        f'test -n "${name}" || unsetenv {name}',
+        "unset tfdoctor_kept",
+        f"foreach tfdoctor_one (\"`printenv {name} | tr ':' '\\n'`\")",
+        f"if ({wrong}) then",
+        "if ($?tfdoctor_kept) then",
+        'set tfdoctor_kept = "${tfdoctor_kept}:$tfdoctor_one"',
+        "else",
+        'set tfdoctor_kept = "$tfdoctor_one"',
+        "endif",
+        "endif",
+        "end",
+        "if ($?tfdoctor_kept) then",
+        f'setenv {name} "$tfdoctor_kept"',
+        "else",
+        f"unsetenv {name}",
+        "endif",
         "endif",
     )
 

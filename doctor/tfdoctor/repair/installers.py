@@ -398,6 +398,7 @@ def _until_ended(running: Sequence[_Running], on_line: Callable[[str], None] | N
             pipes[pipe].take(chunk, on_line)
             if not chunk:
                 pipes[pipe].process.wait()
+                _end_children(pipes[pipe].process)
                 left.remove(pipes[pipe])
                 yield pipes[pipe]
         for one in [] if ready else list(left):
@@ -406,8 +407,15 @@ def _until_ended(running: Sequence[_Running], on_line: Callable[[str], None] | N
             one.ended = one.ended or time.monotonic()
             if one.process.stdout is None or time.monotonic() - one.ended > _PATIENCE:
                 one.take(b"", on_line)
+                _end_children(one.process)
                 left.remove(one)
                 yield one
+
+
+def _end_children(process: subprocess.Popen[bytes]) -> None:
+    """End what an installer that was itself killed has left behind: it must not go on changing the environment."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _name_of(command: Sequence[str]) -> str:

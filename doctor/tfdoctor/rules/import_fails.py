@@ -60,7 +60,8 @@ def check(context: Context) -> Result:
 
 def _companion(context: Context) -> Finding | None:
     told = {Cause.NUMPY_ABI.value, Cause.PROTOBUF_CONFLICT.value}
-    rows = [r for r in broken_companions(context) if r.cause not in told and r.effect == "import"]
+    rows = [row for row in broken_companions(context) if row.cause not in told]
+    rows.sort(key=lambda row: row.effect != "import")
     return companion_finding(context, RULE, rows[0]) if rows else None
 
 

@@ -16,9 +16,14 @@ Set the right name and unset the wrong one.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import Context, Result, Rule
 from tfdoctor.steps import Rename, Unset
+
+if TYPE_CHECKING:
+    from tfdoctor.steps import Step
 
 
 def check(context: Context) -> Result:
@@ -44,12 +49,19 @@ def check(context: Context) -> Result:
                     Remedy(
                         text,
                         (*commands, f"unset {wrong}"),
-                        steps=(Unset(wrong) if both else Rename(wrong, meant),),
+                        steps=_steps(wrong, meant, both=both),
                     )
                 ],
             )
         )
     return findings
+
+
+def _steps(wrong: str, meant: str, *, both: bool) -> tuple[Step, ...]:
+    """None for what hides cards: whether they are to be hidden is a person's decision."""
+    if both:
+        return (Unset(wrong),)
+    return () if meant == "CUDA_VISIBLE_DEVICES" else (Rename(wrong, meant),)
 
 
 RULE = Rule(
