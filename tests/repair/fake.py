@@ -1,0 +1,463 @@
+"""A small environment that `tfdoctor check` takes for one with TensorFlow and NVIDIA's wheels.
+
+What is looked at is really there: the shared objects are compiled, with the RUNPATH of the release; a distribution has
+its RECORD, so that pip and uv treat it as any other. What nobody looks at is left out. It is made in half a second.
+"""
+
+from __future__ import annotations
+
+import base64
+import compileall
+import contextlib
+import functools
+import hashlib
+import io
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import venv
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+
+from lab import standins
+from tfdoctor.cli.main import run
+from tfdoctor.compat import Compat
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+ROOT = Path(__file__).resolve().parents[2]
+UV = shutil.which("uv")
+GPUS = 2
+SCHEMA = json.loads((ROOT / "docs/schemas/fix.schema.json").read_text(encoding="utf-8"))
+ERROR_SCHEMA = json.loads((ROOT / "docs/schemas/error.schema.json").read_text(encoding="utf-8"))
+CHECK_SCHEMA = json.loads((ROOT / "docs/schemas/check.schema.json").read_text(encoding="utf-8"))
+
+CUDA_12 = {
+    "nvidia-cublas-cu12": ("12.5.3.2", "cublas", ("libcublas.so.12", "libcublasLt.so.12")),
+    "nvidia-cuda-runtime-cu12": ("12.5.82", "cuda_runtime", ("libcudart.so.12",)),
+    "nvidia-cudnn-cu12": (
+        "9.3.0.75",
+        "cudnn",
+        ("libcudnn.so.9", "libcudnn_ops.so.9", "libcudnn_cnn.so.9", "libcudnn_graph.so.9"),
+    ),
+    "nvidia-cufft-cu12": ("11.2.3.61", "cufft", ("libcufft.so.11",)),
+    "nvidia-cusolver-cu12": ("11.6.3.83", "cusolver", ("libcusolver.so.11",)),
+    "nvidia-cusparse-cu12": ("12.5.1.3", "cusparse", ("libcusparse.so.12",)),
+    "nvidia-nvjitlink-cu12": ("12.5.82", "nvjitlink", ("libnvJitLink.so.12",)),
+}
+CUDA_11 = {
+    "nvidia-cublas-cu11": ("11.11.3.6", "cublas", ("libcublas.so.11", "libcublasLt.so.11")),
+    "nvidia-cuda-runtime-cu11": ("11.8.89", "cuda_runtime", ("libcudart.so.11.0",)),
+    "nvidia-cudnn-cu11": ("8.6.0.163", "cudnn", ("libcudnn.so.8", "libcudnn_ops_infer.so.8")),
+    "nvidia-cufft-cu11": ("10.9.0.58", "cufft", ("libcufft.so.10",)),
+    "nvidia-curand-cu11": ("10.3.0.86", "curand", ("libcurand.so.10",)),
+    "nvidia-cusolver-cu11": ("11.4.1.48", "cusolver", ("libcusolver.so.11",)),
+    "nvidia-cusparse-cu11": ("11.7.5.86", "cusparse", ("libcusparse.so.11",)),
+}
+"""Project → version, folder below nvidia/, libraries."""
+COMPANIONS = {"numpy": "1.26.4", "keras": "3.12.0", "h5py": "3.14.0", "protobuf": "6.31.1"}
+COMPANIONS_2_10 = {"numpy": "1.23.5", "keras": "2.10.0", "h5py": "3.8.0", "protobuf": "3.19.6"}
+MODULES = ("absl-py", "wrapt", "six", "gast", "flatbuffers", "opt-einsum", "ml-dtypes", "typing-extensions")
+PACKAGES = {"protobuf": "google/protobuf", "absl-py": "absl"}
+"""Project → its package's folder, where that is not its name."""
+
+needs_compiler = pytest.mark.skipif(
+    shutil.which(os.environ.get("CC") or "cc") is None, reason="no C compiler"
+)
+needs_uv = pytest.mark.skipif(UV is None, reason="there is no uv")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A path as it is: kind, mode, content and time of a file, target of a link."""
+
+    kind: str
+    mode: int
+    content: str
+    mtime_ns: int
+
+
+def listing(root: Path) -> dict[str, Seen]:
+    """Everything below a folder but what Python compiled."""
+    found = {}
+    for folder, folders, files in os.walk(root):
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        for name in (*folders, *files):
+            path = Path(folder, name)
+            info = path.lstat()
+            mode = stat.S_IMODE(info.st_mode)
+            if path.is_symlink():
+                seen = Seen("link", 0, str(path.readlink()), 0)
+            elif path.is_dir():
+                seen = Seen("dir", mode, "", 0)
+            else:
+                seen = Seen("file", mode, hashlib.sha256(path.read_bytes()).hexdigest(), info.st_mtime_ns)
+            found[str(path.relative_to(root))] = seen
+    return found
+
+
+def difference(
+    before: Mapping[str, Seen], after: Mapping[str, Seen]
+) -> dict[str, tuple[Seen | None, Seen | None]]:
+    """What is not the same: for an assertion that tells something."""
+    paths = sorted(before.keys() | after.keys())
+    return {
+        path: (before.get(path), after.get(path)) for path in paths if before.get(path) != after.get(path)
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What tfdoctor said."""
+
+    status: int
+    out: str
+    err: str
+
+    def json(self) -> dict[str, Any]:
+        """Its standard output, held against the schema."""
+        answer = json.loads(self.out)
+        schema = ERROR_SCHEMA if "error" in answer else SCHEMA
+        jsonschema.Draft202012Validator(schema).validate(answer)
+        if answer.get("check"):
+            jsonschema.Draft202012Validator(CHECK_SCHEMA).validate(answer["check"])
+        return dict(answer)
+
+    def __str__(self) -> str:
+        return f"status {self.status}\n{self.out}\n{self.err}"
+
+
+@dataclass(slots=True)
+class Fake:
+    """The environment, and the shell of whoever owns it."""
+
+    root: Path
+    work: Path
+    """A folder outside of it."""
+    cache: Path
+    """For compiled stand-ins."""
+    version: str
+    variables: dict[str, str] = field(default_factory=dict)
+    """Of the owner's shell; "" takes one away."""
+    driver: bool = True
+    """Whether the machine has one."""
+
+    @property
+    def python(self) -> Path:
+        return self.root / "bin/python"
+
+    @property
+    def site(self) -> Path:
+        return next(iter(self.root.glob("lib/python*/site-packages")))
+
+    @property
+    def activate(self) -> Path:
+        return self.root / "bin/activate"
+
+    @property
+    def index(self) -> Path:
+        """The folder of wheels: all that the installers can have."""
+        folder = self.work / "wheels"
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    # -- what is in it
+
+    def files(self, name: str, version: str) -> dict[str, bytes]:
+        """The content of a distribution: NVIDIA's libraries, or a package that says its version."""
+        for table in (CUDA_12, CUDA_11):
+            if name in table:
+                _, folder, libraries = table[name]
+                return {
+                    f"nvidia/{folder}/lib/{library}": self.library(library).read_bytes()
+                    for library in libraries
+                }
+        package = PACKAGES.get(name, name.replace("-", "_"))
+        return {f"{package}/__init__.py": f"__version__ = {version!r}\n".encode()}
+
+    def library(self, soname: str, **how: Any) -> Path:
+        """A stand-in, compiled once."""
+        key = hashlib.sha256(repr((soname, sorted(how.items()))).encode()).hexdigest()[:12]
+        path = self.cache / "libraries" / key / soname
+        if not path.exists():
+            standins.library(path, self.cache, **how)
+        return path
+
+    def place(
+        self, name: str, version: str, files: Mapping[str, bytes] | None = None, more: str = ""
+    ) -> None:
+        """A distribution, as pip leaves it."""
+        files = files if files is not None else self.files(name, version)
+        for path, content in {**files, **_about(name, version, files, more, installer=True)}.items():
+            target = self.site / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+
+    def wheel(
+        self, name: str, version: str, files: Mapping[str, bytes] | None = None, more: str = ""
+    ) -> Path:
+        """A wheel that the installers can have."""
+        files = files if files is not None else self.files(name, version)
+        path = self.index / f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
+        with zipfile.ZipFile(path, "w") as archive:
+            for inner, content in {**files, **_about(name, version, files, more, installer=False)}.items():
+                info = zipfile.ZipInfo(inner, (2026, 1, 1, 0, 0, 0))
+                info.external_attr = 0o100644 << 16
+                archive.writestr(info, content)
+        return path
+
+    def take_away(self, name: str) -> None:
+        """A distribution goes, whole."""
+        (info,) = self.site.glob(f"{name.replace('-', '_')}-*.dist-info")
+        for line in (info / "RECORD").read_text(encoding="utf-8").splitlines():
+            (self.site / line.split(",")[0]).unlink()
+        info.rmdir()
+
+    def nvidia(self, path: str) -> Path:
+        """A path below nvidia/."""
+        return self.site / "nvidia" / path
+
+    def with_pip(self) -> None:
+        """Its own pip, out of the wheel that Python brings; compiled once, for that takes seconds."""
+        kept = self.cache / "pip"
+        if not kept.exists():
+            import ensurepip
+
+            bundled = sorted(Path(ensurepip.__file__).parent.glob("_bundled/pip-*.whl"))
+            if not bundled:
+                pytest.skip("this Python brings no pip")
+            with zipfile.ZipFile(bundled[-1]) as archive:
+                archive.extractall(kept)
+            compileall.compile_dir(kept, quiet=2)
+        shutil.copytree(kept, self.site, dirs_exist_ok=True)
+
+    # -- how it is used
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """The variables of the owner's shell; the machine has a driver."""
+        keep = ("HOME", "LANG", "PATH", "PYENV_ROOT", "TMPDIR")
+        env = {
+            **{name: os.environ[name] for name in keep if name in os.environ},
+            "COLUMNS": "100",
+            "LD_LIBRARY_PATH": str(driver(self.cache)) if self.driver else "",
+            "PIP_CONFIG_FILE": os.devnull,
+            "PIP_FIND_LINKS": str(self.index),
+            "PIP_NO_INDEX": "1",
+            "PIP_NO_CACHE_DIR": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "STANDIN_CC": "80",
+            "STANDIN_GPUS": str(GPUS),
+            "UV_CACHE_DIR": str(self.work / "uv-cache"),
+            "UV_PYTHON_DOWNLOADS": "never",
+        }
+        if "LD_LIBRARY_PATH" in self.variables:
+            env["LD_LIBRARY_PATH"] = f"{self.variables['LD_LIBRARY_PATH']}:{env['LD_LIBRARY_PATH']}".strip(
+                ":"
+            )
+        env |= {name: text for name, text in self.variables.items() if name != "LD_LIBRARY_PATH"}
+        return {name: text for name, text in (env | more).items() if text}
+
+    def command(self, *words: str) -> list[str]:
+        """`tfdoctor …` on this environment."""
+        return [sys.executable, "-m", "tfdoctor", *words, "--python", str(self.root)]
+
+    def run(self, *words: str, **more: str) -> Run:
+        """Run it to its end, in this process: a second less. `more`: variables."""
+        out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+        before = dict(os.environ), Path.cwd(), sys.argv
+        streams = sys.stdin, sys.stdout, sys.stderr
+        status, variables = 0, self.environment(**more)
+        try:
+            os.environ.clear()
+            os.environ.update(variables)
+            os.chdir(self.work)
+            sys.argv = ["tfdoctor", *self.command(*words)[3:]]
+            sys.stdin, sys.stdout, sys.stderr = io.StringIO(), out, err
+            try:
+                run()
+            except SystemExit as end:
+                status = int(end.code or 0)
+        finally:
+            sys.stdin, sys.stdout, sys.stderr = streams
+            os.environ.clear()
+            os.environ.update(before[0])
+            os.chdir(before[1])
+            sys.argv = before[2]
+        texts = []
+        for stream in (out, err):
+            stream.flush()
+            texts.append(stream.detach().getvalue().decode())  # type: ignore[attr-defined]
+        return Run(status, *texts)
+
+    def fix(self, *words: str) -> Run:
+        """`tfdoctor fix --yes --no-deep …`: the TensorFlow here cannot be run."""
+        return self.run("fix", "--yes", "--no-deep", *words)
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """Run it in a group of its own, and do not wait."""
+        return subprocess.Popen(
+            self.command(*words),
+            env=self.environment(),
+            cwd=self.work,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def codes(self) -> list[str]:
+        """What `check` finds, from a warning on."""
+        return [
+            one["code"]
+            for one in json.loads(self.run("check", "--json").out)["findings"]
+            if one["severity"] != "info"
+        ]
+
+    def list(self) -> dict[str, Seen]:
+        return listing(self.root)
+
+    def activates(self, *lines: str) -> None:
+        """Lines at the end of bin/activate."""
+        with self.activate.open("a", encoding="utf-8") as stream:
+            stream.write("".join(f"{line}\n" for line in lines))
+
+    def folder(self, name: str) -> Path:
+        """A folder outside of it."""
+        made = self.work / name
+        made.mkdir(parents=True, exist_ok=True)
+        return made
+
+
+def driver(cache: Path) -> Path:
+    """The stand-in driver's folder."""
+    folder = cache / "driver"
+    if not (folder / standins.NVML).exists():
+        standins.driver(folder, cache, gpus=GPUS)
+    return folder
+
+
+def make(
+    folder: Path, cache: Path, version: str = "2.21.0", *, package: str = "tensorflow", name: str = "env"
+) -> Fake:
+    """An environment with that release and all that it needs. 2.21.0 does not find its cuSOLVER, as the real one."""
+    if _cuda_in_the_loaders_cache():
+        pytest.skip(
+            "the loader of this machine knows CUDA libraries: what is missing here would be found there"
+        )
+    root, work = folder / name, folder / "work"
+    work.mkdir(parents=True)
+    venv.create(root, with_pip=False, symlinks=True)
+    env = Fake(root, work, cache, version)
+    old = version.startswith("2.10")
+    env.place(package, version, tensorflow_files(env, version), more=_requires(version))
+    for project, (wheel, _, _) in (CUDA_11 if old else CUDA_12).items():
+        env.place(project, wheel)
+    for project, wheel in (COMPANIONS_2_10 if old else COMPANIONS).items():
+        env.place(project, wheel)
+    for project in MODULES:
+        env.place(project, "1.0")
+    return env
+
+
+@functools.cache
+def _cuda_in_the_loaders_cache() -> bool:
+    ldconfig = shutil.which("ldconfig", path="/sbin:/usr/sbin") or "ldconfig"
+    try:
+        done = subprocess.run([ldconfig, "-p"], capture_output=True, text=True, check=False, timeout=20)
+    except OSError:
+        return False
+    return any(name in done.stdout for name in ("libcufft.so", "libcusolver.so", "libcudnn.so"))
+
+
+def tensorflow_files(env: Fake, version: str, *, gpu: bool = True) -> dict[str, bytes]:
+    """What is looked at of a TensorFlow."""
+    found = Compat.load().nearest(version, "tensorflow")
+    assert found is not None
+    release = found.release
+    folders = next((some for name, some in release.runpath.items() if "framework" in name), ())
+    runpath = ":".join([*(f"$ORIGIN/../nvidia/{one}/lib" for one in folders), "$ORIGIN/"])
+    defines = {f"TF_{name}_VERSION": text for name, text in release.defines.items()}
+    numbers = version.split(".")
+    header = "".join(
+        f"#define TF_{part}_VERSION {number}\n"
+        for part, number in zip(("MAJOR", "MINOR", "PATCH"), numbers, strict=True)
+    )
+    framework = env.library("libtensorflow_framework.so.2", runpath=runpath)
+    pywrap = env.library(
+        "_pywrap_tensorflow_internal.so",
+        runpath="$ORIGIN/:$ORIGIN/..:" + runpath.replace("$ORIGIN/../", "$ORIGIN/../../"),
+    )
+    config = "".join(f'#define {name} "{text}"\n' for name, text in defines.items())
+    info = {
+        "is_cuda_build": gpu,
+        "is_rocm_build": False,
+        "cuda_version": release.cuda,
+        "cudnn_version": release.cudnn,
+    }
+    files = {
+        "tensorflow/__init__.py": f"__version__ = {version!r}\n".encode(),
+        "tensorflow/libtensorflow_framework.so.2": framework.read_bytes(),
+        "tensorflow/python/__init__.py": b"",
+        "tensorflow/python/_pywrap_tensorflow_internal.so": pywrap.read_bytes(),
+        "tensorflow/python/platform/build_info.py": (
+            "import collections\nbuild_info = collections.OrderedDict("
+            f"{[(key, value) for key, value in info.items() if gpu or not key.startswith('cud')]!r})\n"
+        ).encode(),
+        "tensorflow/include/tensorflow/core/public/release_version.h": header.encode(),
+    }
+    if gpu:
+        files["tensorflow/include/third_party/gpus/cuda/cuda_config.h"] = config.encode()
+    return files
+
+
+def _requires(version: str) -> str:
+    found = Compat.load().nearest(version, "tensorflow")
+    assert found is not None
+    return "".join(f"Requires-Dist: {one}\n" for one in found.release.requires)
+
+
+def _about(
+    name: str, version: str, files: Mapping[str, bytes], more: str, *, installer: bool
+) -> dict[str, bytes]:
+    info = f"{name.replace('-', '_')}-{version}.dist-info"
+    inside = {
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{more}".encode(),
+        f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    if installer:
+        inside[f"{info}/INSTALLER"] = b"pip\n"
+    rows = [
+        f"{path},sha256={_digest(content)},{len(content)}" for path, content in {**files, **inside}.items()
+    ]
+    return {**inside, f"{info}/RECORD": "".join(f"{row}\n" for row in (*rows, f"{info}/RECORD,,")).encode()}
+
+
+def _digest(content: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+
+
+def end(process: subprocess.Popen[str], number: int) -> None:
+    """A signal to one process alone."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process.pid, number)
+
+
+def processes_with(word: str) -> Sequence[int]:
+    """The processes that have a word on their command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if word.encode() in (entry / "cmdline").read_bytes():
+                    found.append(int(entry.name))
+    return found
