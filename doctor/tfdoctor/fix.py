@@ -14,7 +14,7 @@ from tfdoctor.observe import observe
 from tfdoctor.predict import build_of
 from tfdoctor.probes.python import find_python, probe
 from tfdoctor.repair.actions import Hands, shown, touched
-from tfdoctor.repair.activation import activated, kind_of
+from tfdoctor.repair.activation import activated, inherited, kind_of
 from tfdoctor.repair.journal import Journal, Undone, pending
 from tfdoctor.repair.models import Done, Mending, Status
 from tfdoctor.repair.plan import better, changes_packages, environment_of, left_over, ways, worse
@@ -85,11 +85,12 @@ def look(new_system: Callable[[Mapping[str, str] | None], System], compat: Compa
     python = _python(system, wish)
     kind = kind_of(python.prefix)
     variables = activated(system, python.prefix) if kind is not None else None
+    from_outside = inherited(system, python.prefix)
     asked = wish.python
     if variables is not None:
         system, asked = new_system(variables), python.executable
     report = diagnose(survey(system, compat, requested_python=asked, timeout=wish.timeout), compat)
-    environment = environment_of(report, kind)
+    environment = environment_of(report, kind, from_outside)
     if environment is None:
         raise _unexamined(report.facts.python)
     return Look(report, environment, activated=variables is not None)

@@ -148,7 +148,6 @@ CASES = (
     Case(shadowed_by_caller, "TFD209", "bin/activate"),
     Case(stubs, "TFD107", "bin/activate"),
     Case(hidden_by_activate, "TFD601", "bin/activate"),
-    Case(hidden_by_caller, "TFD601", "bin/activate"),
     Case(misspelt, "TFD602", "bin/activate"),
 )
 
@@ -224,7 +223,7 @@ def test_lines_of_activate_become_comments_and_its_neighbours_stay(new: Callable
 
 def test_a_variable_of_the_caller_gets_lines_in_every_script(new: Callable[..., Fake]) -> None:
     env = new()
-    hidden_by_caller(env)
+    shadowed_by_caller(env)
     assert env.fix().status == 0
     for name in ("activate", "activate.fish", "activate.csh"):
         text = (env.root / "bin" / name).read_text(encoding="utf-8")
@@ -232,12 +231,26 @@ def test_a_variable_of_the_caller_gets_lines_in_every_script(new: Callable[..., 
     shell = [
         shutil.which("sh") or "sh",
         "-c",
-        f'. "{env.activate}"; echo "[${{CUDA_VISIBLE_DEVICES-unset}}]"',
+        f'. "{env.activate}"; echo "[$LD_LIBRARY_PATH]"',
     ]
     done = subprocess.run(
         shell, env=env.environment(), capture_output=True, text=True, check=True, timeout=20
     )
-    assert done.stdout == "[unset]\n"
+    assert done.stdout == f"[{driver(env.cache)}]\n"
+
+
+def test_cards_that_the_caller_hides_are_left_to_the_caller(new: Callable[..., Fake]) -> None:
+    """`unset` in bin/activate would take the cards from everybody who chooses some before activating."""
+    env = new()
+    hidden_by_caller(env)
+    before = env.list()
+    run = env.fix()
+    assert run.status == 1
+    assert "CUDA_VISIBLE_DEVICES comes from the shell that tfdoctor was started in" in " ".join(
+        run.out.split()
+    )
+    assert "unset CUDA_VISIBLE_DEVICES" in run.out
+    assert difference(before, env.list()) == {}
 
 
 def test_conda_runs_scripts_of_its_own(new: Callable[..., Fake]) -> None:
@@ -414,7 +427,7 @@ def test_a_missing_driver_is_told_with_its_commands(new: Callable[..., Fake]) ->
         assert command.splitlines()[0] in text
 
 
-@pytest.mark.parametrize("break_it", [wheel_gone, hidden_by_caller, shadowed_by_activate])
+@pytest.mark.parametrize("break_it", [wheel_gone, shadowed_by_caller, shadowed_by_activate])
 def test_a_dry_run_writes_nothing(break_it: Callable[[Fake], None], new: Callable[..., Fake]) -> None:
     env = new()
     break_it(env)

@@ -16,7 +16,7 @@ from tfdoctor.facts import value_of
 from tfdoctor.findings import Severity
 from tfdoctor.predict import build_of
 from tfdoctor.redact import clean_line
-from tfdoctor.repair.activation import kind_of
+from tfdoctor.repair.activation import inherited, kind_of
 from tfdoctor.repair.plan import environment_of, ways
 from tfdoctor.survey import survey
 from tfdoctor.system import LiveSystem, RecordedSystem
@@ -71,15 +71,19 @@ def check(
     else:
         from tfdoctor.render.console import print_report
 
-        print_report(report, verbose=verbose, quiet=quiet, mend=mending(report) if facts is None else None)
+        print_report(
+            report, verbose=verbose, quiet=quiet, mend=mending(report, system) if facts is None else None
+        )
     return exit_status(report, fail_on)
 
 
-def mending(report: Report) -> str | None:
+def mending(report: Report, system: System) -> str | None:
     """The command that mends something of this; None where fix would find nothing to do."""
     python = value_of(report.facts.python)
-    environment = environment_of(report, kind_of(python.prefix) if python is not None else None)
-    if python is None or environment is None or not ways(report, environment):
+    if python is None:
+        return None
+    environment = environment_of(report, kind_of(python.prefix), inherited(system, python.prefix))
+    if environment is None or not ways(report, environment):
         return None
     asked = python.requested.startswith(("$", "python3 on", "python on"))
     return "tfdoctor fix" if asked else f"tfdoctor fix --python {shlex.quote(clean_line(python.executable))}"

@@ -21,7 +21,17 @@ if TYPE_CHECKING:
     from tfdoctor.steps import ShellStep
     from tfdoctor.system import System
 
-__all__ = ["BEGIN", "END", "NOTHING", "activated", "edited", "kind_of", "new_scripts", "scripts_of"]
+__all__ = [
+    "BEGIN",
+    "END",
+    "NOTHING",
+    "activated",
+    "edited",
+    "inherited",
+    "kind_of",
+    "new_scripts",
+    "scripts_of",
+]
 
 BEGIN = "# >>> tfdoctor fix >>>"
 END = "# <<< tfdoctor fix <<<"
@@ -80,6 +90,13 @@ def activated(system: System, prefix: str) -> dict[str, str] | None:
     own = {"TFDOCTOR_DUMP", "TFDOCTOR_CODE", "_", "SHLVL"}
     kept = {name: value for name, value in system.env.items() if name in own or name in ("BASH_ENV", "ENV")}
     return {str(name): value for name, value in found.items() if name not in own} | kept
+
+
+def inherited(system: System, prefix: str) -> frozenset[str]:
+    """The variables that this process has and that no script of the activation names."""
+    texts = [script.read_text("utf-8", "replace") for script in scripts_of(prefix)]
+    words = {word for text in texts for word in re.findall(r"\w+", text)}
+    return frozenset(system.env) - words
 
 
 # ---------------------------------------------------------------- changing a script's text

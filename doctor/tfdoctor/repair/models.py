@@ -24,6 +24,8 @@ class Environment:
     """"venv", "conda", or None: nothing is activated."""
     refusal: str = ""
     """Why nothing here is changed, as a sentence; empty where it may be."""
+    inherited: frozenset[str] = frozenset()
+    """Variables that come from the caller's shell: no script of the environment's activation names them."""
 
 
 @dataclass(frozen=True, slots=True)

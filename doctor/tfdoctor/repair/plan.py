@@ -20,6 +20,7 @@ from tfdoctor.steps import (
     Remove,
     Rename,
     Uninstall,
+    Unset,
 )
 
 if TYPE_CHECKING:
@@ -56,7 +57,9 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 SYSTEM_PREFIXES = ("/usr", "/")
 
 
-def environment_of(report: Report, kind: str | None) -> Environment | None:
+def environment_of(
+    report: Report, kind: str | None, inherited: frozenset[str] = frozenset()
+) -> Environment | None:
     """The environment of a report, and whether it may be changed; None where no Python answered."""
     python = value_of(report.facts.python)
     if python is None:
@@ -69,7 +72,7 @@ def environment_of(report: Report, kind: str | None) -> Environment | None:
             )
         elif python.prefix in SYSTEM_PREFIXES:
             refusal = f"This is the system's own Python ({python.executable})."
-    return Environment(python.prefix, python.executable, kind, refusal)
+    return Environment(python.prefix, python.executable, kind, refusal, inherited)
 
 
 def ways(report: Report, environment: Environment, codes: Collection[str] = ()) -> tuple[Way, ...]:
@@ -94,6 +97,10 @@ def why_not(steps: Sequence[Step], environment: Environment, report: Report) -> 
     if environment.refusal:
         return environment.refusal
     for step in steps:
+        if isinstance(step, (Unset, Export)) and step.name in environment.inherited:
+            return (
+                f"{step.name} comes from the shell that tfdoctor was started in, and has to be changed there."
+            )
         place = _place(step)
         if place is not None and not _inside(place, environment.prefix):
             return f"{place} lies outside the environment {environment.prefix}."

@@ -1,0 +1,496 @@
+"""Environments broken by script, each in one way that people break them: for `check` to name and `fix` to mend.
+
+Each starts from a base (broken_env.py), is broken, mended, and put back from a snapshot that tfdoctor has no part in
+(restoring.py); mending.py does that.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from . import standins
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from .broken_env import Env
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """One way to break an environment."""
+
+    name: str
+    base: str
+    about: str
+    break_it: Callable[[Env], None]
+    codes: tuple[str, ...]
+    """What `check` must say among others."""
+    cause: str | None = None
+    """The verdict's cause before; None: not looked at (a warning)."""
+    mendable: bool = True
+    why_not: str = ""
+    """Where it is not mendable."""
+    confirm: str = "registers"
+    """What real TensorFlow must do afterwards: "registers" all GPUs, or "with-driver": once there is a driver."""
+    works_before: bool = False
+    """Whether TensorFlow registers the GPUs although it is broken (something fails later)."""
+    capability: str = "8.0"
+    cheap: bool = False
+    """Part of the short list."""
+    informs: tuple[str, ...] = ()
+    """Those of `codes` that are merely told, and may stay."""
+    whole: bool = False
+    """Whether only a whole `import tensorflow` shows it; otherwise its native code is asked."""
+
+
+# -- The ways ----------------------------------------------------------------------------------------
+
+
+def nothing(_env: Env) -> None:
+    """It is broken as pip leaves it."""
+
+
+def _each(*steps: Callable[[Env], None]) -> Callable[[Env], None]:
+    def break_it(env: Env) -> None:
+        for step in steps:
+            step(env)
+
+    return break_it
+
+
+def removed(pattern: str) -> Callable[[Env], None]:
+    """A library's file deleted, its distribution still there."""
+    return lambda env: env.library(pattern).unlink()
+
+
+def installed(*words: str) -> Callable[[Env], None]:
+    """A package installed over what is there."""
+    return lambda env: env.install(*words)
+
+
+def uninstalled(*names: str) -> Callable[[Env], None]:
+    """Packages removed."""
+    return lambda env: env.uninstall(*names)
+
+
+def truncated(pattern: str) -> Callable[[Env], None]:
+    """A library of which half came."""
+
+    def break_it(env: Env) -> None:
+        path = env.library(pattern)
+        content = path.read_bytes()
+        path.unlink()  # never in place: it is uv's cache, too
+        path.write_bytes(content[: len(content) // 2])
+
+    return break_it
+
+
+def replaced(pattern: str, content: bytes) -> Callable[[Env], None]:
+    """Something else in the place of a library."""
+
+    def break_it(env: Env) -> None:
+        path = env.library(pattern)
+        path.unlink()
+        path.write_bytes(content)
+
+    return break_it
+
+
+def without_cuda(env: Env) -> None:
+    """`pip install tensorflow` without the extra."""
+    env.uninstall(*env.cuda_wheels())
+
+
+def dangling_cure(env: Env) -> None:
+    """The link that the internet tells to make for 2.21, to a place that an update took away."""
+    link = env.library("cusparse/lib") / "libcusolver.so.11"
+    link.symlink_to("../../cusolver-old/lib/libcusolver.so.11")
+
+
+def half_deleted(env: Env) -> None:
+    """What `pip uninstall` that was interrupted leaves: renamed folders, and files that are gone."""
+    site = env.site
+    (site / "~ensorflow").mkdir()
+    for name in ("core", "libtensorflow_cc.so.2"):
+        (site / "tensorflow" / name).rename(site / "~ensorflow" / name)
+
+
+def cpu_over_gpu(version: str) -> Callable[[Env], None]:
+    """tensorflow-cpu installed over tensorflow: the files of the last one count."""
+    return installed("--no-deps", f"tensorflow-cpu=={version}")
+
+
+def cpu_alone(env: Env) -> None:
+    """tensorflow-cpu instead of tensorflow."""
+    env.uninstall("tensorflow")
+    env.install("--no-deps", "tensorflow-cpu==2.20.0")
+
+
+def both_and_one_removed(env: Env) -> None:
+    """tensorflow-cpu installed over tensorflow and removed again: most files went with it."""
+    env.install("--no-deps", "tensorflow-cpu==2.20.0")
+    env.uninstall("tensorflow-cpu")
+
+
+def other_cuda(major: str, cudnn: str) -> Callable[[Env], None]:
+    """The CUDA wheels of another major version."""
+
+    def break_it(env: Env) -> None:
+        env.uninstall(*env.cuda_wheels())
+        parts = ("cuda-runtime", "cublas", "cufft", "curand", "cusolver", "cusparse")
+        env.install(*(f"nvidia-{part}-{major}" for part in parts), f"nvidia-cudnn-{major}=={cudnn}")
+
+    return break_it
+
+
+def shadowed(name: str, *, by: str) -> Callable[[Env], None]:
+    """An empty file of a library's name in a folder on LD_LIBRARY_PATH, `by` "activate" or "caller"."""
+
+    def break_it(env: Env) -> None:
+        folder = env.folder("old-cuda/lib64")
+        standins.empty(folder / name)
+        _on_path(env, folder, by)
+
+    return break_it
+
+
+def older_cuda(env: Env) -> None:
+    """An older cuFFT, laid out as toolkits have it, named first by bin/activate."""
+    folder = env.folder("cuda-12.0/lib64")
+    standins.library(folder / "libcufft.so.11.0.0.21", env.cache, soname="libcufft.so.11")
+    (folder / "libcufft.so.11").symlink_to("libcufft.so.11.0.0.21")
+    _on_path(env, folder, "activate")
+
+
+def stubs(*, by: str) -> Callable[[Env], None]:
+    """The toolkit's stubs on LD_LIBRARY_PATH, with the link that makes libcuda.so.1 of them."""
+
+    def break_it(env: Env) -> None:
+        folder = env.folder("cuda/lib64/stubs")
+        standins.stub_driver(folder / "libcuda.so", env.cache)
+        (folder / standins.CUDA).symlink_to("libcuda.so")
+        _on_path(env, folder, by)
+
+    return break_it
+
+
+def _on_path(env: Env, folder: Path, by: str) -> None:
+    if by == "activate":
+        line = f'export LD_LIBRARY_PATH={shlex.quote(str(folder))}"${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"'
+        env.activates("", "# CUDA", line)
+    elif by == "conda":
+        conda_like(env)
+        script = env.root / "etc/conda/activate.d/env_vars.sh"
+        script.write_text(f'export LD_LIBRARY_PATH="{folder}:$LD_LIBRARY_PATH"\n', encoding="utf-8")
+    else:
+        env.variables["LD_LIBRARY_PATH"] = str(folder)
+
+
+def conda_like(env: Env) -> None:
+    """The marks of a conda environment."""
+    history = env.root / "conda-meta" / "history"
+    history.parent.mkdir()
+    history.write_text(
+        "==> 2026-01-01 00:00:00 <==\n# cmd: conda create -n tf python=3.11\n", encoding="utf-8"
+    )
+    (env.root / "etc/conda/activate.d").mkdir(parents=True)
+    env.shell = "conda"
+
+
+def hidden_by_conda(env: Env) -> None:
+    """A script of conda's activation that hides the GPUs, among other lines."""
+    conda_like(env)
+    script = env.root / "etc/conda/activate.d/gpu.sh"
+    script.write_text("#!/bin/sh\nexport MY_PROJECT=1\nexport CUDA_VISIBLE_DEVICES=-1\n", encoding="utf-8")
+
+
+def activates(*lines: str) -> Callable[[Env], None]:
+    """Lines at the end of bin/activate."""
+    return lambda env: env.activates(*lines)
+
+
+def sourced(env: Env) -> None:
+    """bin/activate reads a file outside of the environment, and that does it."""
+    script = env.folder("dot files") / "gpu.sh"
+    script.write_text("export CUDA_VISIBLE_DEVICES=\n", encoding="utf-8")
+    env.activates(f". {shlex.quote(str(script))}")
+
+
+def shadowed_in_two_lines(env: Env) -> None:
+    """LD_LIBRARY_PATH set anew and exported in another line, with a good folder in it, too."""
+    bad, good = env.folder("old-cuda/lib64"), env.folder("my libs")
+    standins.empty(bad / "libcufft.so.11")
+    env.activates(f'LD_LIBRARY_PATH="{good}:{bad}"', "export LD_LIBRARY_PATH")
+
+
+def misspelt(env: Env) -> None:
+    """LD_LIBARY_PATH with the right folders."""
+    folders = ":".join(sorted(str(path) for path in env.site.glob("nvidia/*/lib")))
+    env.activates(f'export LD_LIBARY_PATH={shlex.quote(folders)}:"$LD_LIBARY_PATH"')
+
+
+CUDA_11_0 = (
+    *("libcudart.so.11.0", "libcublas.so.11", "libcublasLt.so.11", "libcufft.so.10", "libcurand.so.10"),
+    *("libcusolver.so.10", "libcusparse.so.11", "libcudnn.so.8"),
+)
+"""What TensorFlow 2.4 opens; no wheel has it."""
+
+
+def with_toolkit(env: Env) -> None:
+    """A toolkit on the machine, which the caller's shell names."""
+    env.variables["LD_LIBRARY_PATH"] = str(env.stands_in(*CUDA_11_0, folder="cuda-11.0/lib64"))
+
+
+def no_driver(env: Env) -> None:
+    """A machine without."""
+    env.driver = False
+
+
+def caller(**variables: str) -> Callable[[Env], None]:
+    """The caller's shell, or the stand-in driver's answers."""
+    return lambda env: env.variables.update(variables)
+
+
+_TOO_NEW_CUDNN = "nvidia-cudnn-cu12==9.11.0.98"
+
+BROKEN: tuple[Broken, ...] = (
+    # -- 2.21, which pip leaves broken
+    Broken(
+        "221-as-pip-leaves-it", "2.21", "cuSOLVER is not on the RUNPATH of what opens it", nothing,
+        ("TFD203",), "libs-not-on-path", cheap=True,
+    ),
+    Broken(
+        "221-dangling-cure", "2.21", "a link of an old cure that leads nowhere", dangling_cure,
+        ("TFD203",), "libs-not-on-path",
+    ),
+    Broken(
+        "221-cublas-file-gone", "2.21", "two faults: as pip leaves it, and a library's file deleted",
+        removed("cublas/lib/libcublas.so.12"), ("TFD201",),
+    ),
+    Broken("221-no-cuda", "2.21", "plain tensorflow", without_cuda, ("TFD201",), "libs-not-installed"),
+    # -- 2.20: libraries
+    Broken(
+        "cublas-file-gone", "2.20", "a library's file deleted, its distribution there",
+        removed("cublas/lib/libcublas.so.12"), ("TFD201",), "libs-not-installed", cheap=True,
+    ),
+    Broken(
+        "cufft-wheel-gone", "2.20", "a CUDA wheel uninstalled", uninstalled("nvidia-cufft-cu12"),
+        ("TFD201",), "libs-not-installed", cheap=True,
+    ),
+    Broken("no-cuda", "2.20", "plain tensorflow", without_cuda, ("TFD201",), "libs-not-installed"),
+    Broken(
+        "cudnn-8", "2.20", "cuDNN of another major", installed("--no-deps", "nvidia-cudnn-cu12==8.9.7.29"),
+        ("TFD206",), "cudnn-version-mismatch",
+    ),
+    Broken(
+        "cudnn-gone", "2.20", "cuDNN uninstalled", uninstalled("nvidia-cudnn-cu12"),
+        ("TFD205",), "cudnn-missing",
+    ),
+    Broken(
+        "cudnn-too-new-for-pascal", "2.20", "cuDNN 9.11 has no code for compute capability 6.1",
+        installed("--no-deps", _TOO_NEW_CUDNN), ("TFD110",), None, works_before=True, capability="6.1",
+    ),
+    Broken(
+        "cu11-wheels", "2.20", "CUDA 11 wheels for a CUDA 12 TensorFlow", other_cuda("cu11", "8.9.6.50"),
+        ("TFD202",), "libs-wrong-version",
+    ),
+    Broken(
+        "nvjitlink-file-gone", "2.20", "what cuSOLVER and cuSPARSE need themselves is deleted",
+        removed("nvjitlink/lib/libnvJitLink.so.12"), ("TFD204",), "libs-transitive", cheap=True,
+    ),
+    Broken(
+        "nvjitlink-wheel-gone", "2.20", "…and its wheel uninstalled", uninstalled("nvidia-nvjitlink-cu12"),
+        ("TFD204",), "libs-transitive",
+    ),
+    Broken(
+        "cufft-truncated", "2.20", "half a library", truncated("cufft/lib/libcufft.so.11"), ("TFD209",),
+    ),
+    Broken(
+        "cusparse-is-text", "2.20", "a linker script in the place of a library",
+        replaced("cusparse/lib/libcusparse.so.12", b"/* GNU ld script */\nINPUT ( /nowhere )\n"),
+        ("TFD209",),
+    ),
+    Broken(
+        "cudnn-empty", "2.20", "an empty file, which a full disk leaves",
+        replaced("cudnn/lib/libcudnn.so.9", b""), ("TFD209",),
+    ),
+    Broken(
+        "cudnn-part-gone", "2.20", "one of the libraries that cuDNN opens itself is deleted",
+        removed("cudnn/lib/libcudnn_ops.so.9"), ("TFD205",), "cudnn-missing", works_before=True,
+    ),
+    Broken(
+        "nccl-gone", "2.20", "NCCL uninstalled, which registration does not ask for",
+        uninstalled("nvidia-nccl-cu12"), (), "healthy", works_before=True, whole=True,
+    ),
+    Broken(
+        "nvcc-gone", "2.20", "the wheel with ptxas and libdevice uninstalled",
+        uninstalled("nvidia-cuda-nvcc-cu12"), ("TFD208",), None, works_before=True,
+    ),
+    # -- 2.20: packages
+    Broken(
+        "cpu-over-gpu", "2.20", "tensorflow-cpu over tensorflow", cpu_over_gpu("2.20.0"),
+        ("TFD304",), "both-packages",
+    ),
+    Broken(
+        "cpu-over-gpu-removed", "2.20", "…and removed again", both_and_one_removed, ("TFD311",), whole=True,
+    ),
+    Broken("cpu-alone", "2.20", "tensorflow-cpu alone", cpu_alone, ("TFD303",), "cpu-only-build"),
+    Broken("half-deleted", "2.20", "an interrupted pip uninstall", half_deleted, ("TFD312",), whole=True),
+    Broken(
+        "protobuf-4", "2.20", "protobuf older than the code in TensorFlow",
+        installed("--no-deps", "protobuf==4.25.3"), ("TFD307",), "protobuf-conflict", whole=True, cheap=True,
+    ),
+    Broken(
+        "wrapt-gone", "2.20", "a package that TensorFlow needs uninstalled", uninstalled("wrapt"),
+        ("TFD312",), whole=True,
+    ),
+    Broken(
+        "two-faults", "2.20", "an import that fails, and behind it a library that is gone",
+        _each(removed("cublas/lib/libcublas.so.12"), installed("--no-deps", "protobuf==4.25.3")),
+        ("TFD307", "TFD201"), "protobuf-conflict", whole=True,
+    ),
+    # -- 2.20: variables
+    Broken(
+        "shadowed-by-activate", "2.20", "bin/activate names a folder with a broken cuDNN first",
+        shadowed("libcudnn.so.9", by="activate"), ("TFD209",),
+    ),
+    Broken(
+        "shadowed-by-caller", "2.20", "the caller's shell does", shadowed("libcudnn.so.9", by="caller"),
+        ("TFD209",),
+    ),
+    Broken(
+        "shadowed-by-conda", "2.20", "a script in etc/conda/activate.d does",
+        shadowed("libcublas.so.12", by="conda"), ("TFD209",),
+    ),
+    Broken(
+        "shadowed-in-two-lines", "2.20", "bin/activate sets it anew, and exports it in a line of its own",
+        shadowed_in_two_lines, ("TFD209",),
+    ),
+    Broken(
+        "older-by-activate", "2.20", "bin/activate names an older CUDA first, which opens", older_cuda,
+        ("TFD210",), None, works_before=True,
+    ),
+    Broken(
+        "stubs-by-activate", "2.20", "bin/activate names the stubs first", stubs(by="activate"),
+        ("TFD107",), "stub-libcuda",
+    ),
+    Broken(
+        "stubs-by-caller", "2.20", "the caller's shell does", stubs(by="caller"),
+        ("TFD107",), "stub-libcuda",
+    ),
+    Broken(
+        "hidden-by-activate", "2.20", "CUDA_VISIBLE_DEVICES=-1 in bin/activate",
+        activates("export CUDA_VISIBLE_DEVICES=-1"), ("TFD601",), "hidden-by-env", cheap=True,
+    ),
+    Broken(
+        "hidden-alone-in-an-if", "2.20", "…as the only command of an `if`",
+        activates("if true; then", "    export CUDA_VISIBLE_DEVICES=-1", "fi"), ("TFD601",), "hidden-by-env",
+    ),
+    Broken(
+        "hidden-among-others", "2.20", "…between other variables in one line",
+        activates("export MY_A=1 CUDA_VISIBLE_DEVICES='-1' MY_B=2; export MY_C=3"), ("TFD601",), "hidden-by-env",
+    ),
+    Broken(
+        "hidden-by-sourced-file", "2.20", "…empty, in a file that bin/activate reads", sourced,
+        ("TFD601",), "hidden-by-env",
+    ),
+    Broken(
+        "hidden-by-conda", "2.20", "…in a script of conda's activation", hidden_by_conda,
+        ("TFD601",), "hidden-by-env",
+    ),
+    Broken(
+        "hidden-by-caller", "2.20", "…in the caller's shell", caller(CUDA_VISIBLE_DEVICES="-1"),
+        ("TFD601",), "hidden-by-env",
+        mendable=False, why_not="the caller's shell sets it",
+    ),
+    Broken(
+        "hidden-by-scheduler", "2.20", "…empty, in a job of Slurm's that asked for no GPU",
+        caller(CUDA_VISIBLE_DEVICES="", SLURM_JOB_ID="7"), ("TFD601",), "hidden-by-env",
+        mendable=False, why_not="a scheduler gives the cards",
+    ),
+    # -- 2.15
+    Broken(
+        "215-cudnn-9", "2.15", "cuDNN 9, where 8 is opened", installed("--no-deps", "nvidia-cudnn-cu12==9.3.0.75"),
+        ("TFD206",), "cudnn-version-mismatch",
+    ),
+    Broken(
+        "215-numpy-2", "2.15", "NumPy 2", installed("--no-deps", "numpy==2.0.2"),
+        ("TFD306",), "numpy-abi", whole=True,
+    ),
+    Broken(
+        "215-cusolver-gone", "2.15", "cuSOLVER and what it needs uninstalled",
+        uninstalled("nvidia-cusolver-cu12", "nvidia-nvjitlink-cu12"), ("TFD201",),
+    ),
+    # -- 2.10, whose wheels nothing connects
+    Broken(
+        "210-as-pip-leaves-it", "2.10", "wheels that the loader is not told of", nothing,
+        ("TFD203",), "libs-not-on-path",
+    ),
+    Broken(
+        "210-misspelt", "2.10", "LD_LIBARY_PATH in bin/activate", misspelt, ("TFD203", "TFD602"),
+        "libs-not-on-path",
+    ),
+    Broken(
+        "210-protobuf-5", "2.10", "today's protobuf, and the wheels not connected",
+        installed("--no-deps", "protobuf==5.29.5"), ("TFD307",), "protobuf-conflict", whole=True,
+    ),
+    Broken(
+        "210-numpy-2", "2.10", "NumPy 2, and the wheels not connected", installed("--no-deps", "numpy==2.0.2"),
+        ("TFD306",), "numpy-abi", whole=True,
+    ),
+    Broken(
+        "210-gpu-over", "2.10", "tensorflow-gpu over tensorflow", installed("--no-deps", "tensorflow-gpu==2.10.1"),
+        ("TFD203", "TFD304"), "libs-not-on-path", informs=("TFD304",),
+    ),
+    Broken(
+        "210-absl-gone", "2.10", "absl-py uninstalled, and the wheels not connected", uninstalled("absl-py"),
+        ("TFD312",), whole=True,
+    ),
+    Broken(
+        "210-h5py-gone", "2.10", "h5py uninstalled, without which it can be imported", uninstalled("h5py"),
+        ("TFD203",), "libs-not-on-path", whole=True,
+    ),
+    Broken(
+        "210-cu12-wheels", "2.10", "CUDA 12 wheels for a CUDA 11 TensorFlow", other_cuda("cu12", "8.9.7.29"),
+        ("TFD202",), "libs-wrong-version",
+    ),
+    # -- 2.4, for whose CUDA there are no wheels
+    Broken(
+        "24-protobuf-4", "2.4", "protobuf 4",
+        _each(with_toolkit, installed("--no-deps", "protobuf==4.25.3")),
+        ("TFD307",), "protobuf-conflict", whole=True,
+    ),
+    Broken(
+        "24-numpy-1.24", "2.4", "NumPy 1.24", _each(with_toolkit, installed("--no-deps", "numpy==1.24.4")),
+        ("TFD306",), "numpy-abi", whole=True,
+    ),
+    Broken(
+        "24-six-gone", "2.4", "six uninstalled", _each(with_toolkit, uninstalled("six")),
+        ("TFD312",), whole=True,
+    ),
+    Broken(
+        "24-no-toolkit", "2.4", "CUDA 11.0 is nowhere, and in no wheel", nothing, ("TFD201",),
+        "libs-not-installed", mendable=False, why_not="there are no wheels of CUDA 11.0",
+    ),
+    # -- What no software mends
+    Broken(
+        "no-driver", "2.20", "no driver", no_driver, ("TFD101",), "no-driver",
+        mendable=False, why_not="a driver is installed by root", cheap=True,
+    ),
+    Broken(
+        "driver-too-old", "2.20", "a driver for CUDA 11.4", caller(STANDIN_CUDA="11040"), ("TFD103",),
+        None, mendable=False, why_not="a driver is installed by root", works_before=True,
+    ),
+    Broken(
+        "gpu-too-old", "2.20", "compute capability 3.0", nothing, ("TFD110",), "gpu-too-old",
+        mendable=False, why_not="no TensorFlow of this Python has code for the card", capability="3.0",
+    ),
+    Broken(
+        "221-no-driver", "2.21", "no driver, and as pip leaves it", no_driver, ("TFD101", "TFD203"), "no-driver",
+        confirm="with-driver",
+    ),
+)  # fmt: skip
