@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--refresh", action="store_true", help="write the expected outputs anew; read them in review"
     )
+
+
+def pytest_configure() -> None:
+    """A shell's job in the background ignores Ctrl-C, and its children inherit that: tests of it would hear nothing."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

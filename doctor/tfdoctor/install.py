@@ -148,9 +148,7 @@ def locks_of(option: Option) -> Locks:
     cuda = cuda_lock(chosen.id) if chosen is not None else None
     if tools is None or main is None or cuda is None or chosen is None:
         msg = f"TensorFlow {release.version} on Python {python} cannot be installed: {NO_LOCK}."
-        raise NoLockError(
-            msg, hint=f"`tfdoctor recommend --tf {release.version} --method pip` has commands to try."
-        )
+        raise NoLockError(msg, hint="Name another release: `tfdoctor recommend --method pip` has the best.")
     return Locks(
         tools=tools_path(python),
         tensorflow=lock_path(release.package, release.version, python),

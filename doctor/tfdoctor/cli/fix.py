@@ -124,6 +124,8 @@ def _check(options: Options) -> None:
 def _status(mending: Mending) -> int:
     """As `check` ends: 1 where an error is left, whoever has to mend it."""
     errors = any(finding.severity >= Severity.ERROR for finding in mending.after.findings)
+    seen = mending.observed
+    errors |= seen is not None and seen.gpu_registered is False  # TensorFlow itself has the last word
     return ExitCode.FOUND if errors else ExitCode.OK
 
 

@@ -590,6 +590,11 @@ def _tell(making: Making, made: Installed, report: Report, options: Options) -> 
         write(f"More:       tfdoctor check --python {quoted}\n")
         return
     print_report(report, verbose=options.verbose, quiet=right and usable and not options.verbose)
+    warnings = [one for one in report.findings if one.severity is Severity.WARNING]
+    if right and usable and warnings and not options.verbose:
+        for one in warnings:
+            write(f"Note:       {clean_line(one.title)} [{one.code}]\n")
+        write(f"More:       tfdoctor check --python {quoted}    tfdoctor fix --python {quoted} --dry-run\n")
 
 
 def _machine(report: Report) -> str:

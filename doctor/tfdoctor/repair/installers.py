@@ -42,8 +42,8 @@ __all__ = [
 
 ASKING = 60.0
 """Seconds that a program may take to say its version."""
-GRACE = 10.0
-"""Seconds between asking a program to stop and stopping it."""
+GRACE, POLITE = 10.0, 4.0
+"""Seconds between asking a program to stop and killing it, and telling it to."""
 _KEPT = 60
 """Last lines that are kept of what a program prints."""
 _LONGEST = 4000
@@ -459,10 +459,13 @@ def _stop(running: Sequence[_Running]) -> None:
     alive = [one for one in running if one.process.poll() is None]
     with _undisturbed() as came:
         _signal_groups(alive, signal.SIGINT)
-        until = time.monotonic() + GRACE
-        # A second Ctrl-C: no more patience.
-        while not came and time.monotonic() < until and any(one.process.poll() is None for one in alive):
-            _drain(alive)
+        # One that was started where Ctrl-C is ignored (a job in the background) hears the second. A second Ctrl-C
+        # ends the patience.
+        for number, seconds in ((signal.SIGTERM, POLITE), (signal.SIGKILL, GRACE - POLITE)):
+            until = time.monotonic() + seconds
+            while not came and time.monotonic() < until and any(one.process.poll() is None for one in alive):
+                _drain(alive)
+            _signal_groups([one for one in alive if one.process.poll() is None], number)
         # Also their children: a build that does not hear SIGINT must not go on changing the environment.
         _signal_groups(alive, signal.SIGKILL)
         for one in running:
