@@ -293,12 +293,13 @@ def test_the_guard_speaks_in_every_shell(tmp_path: Path) -> None:
     assert before
     place.hold()
     place.hold()  # may be done again
+    env = {name: text for name, text in os.environ.items() if name != "VIRTUAL_ENV"}
     for shell, flag in (("sh", "."), ("bash", "source"), ("csh", "source"), ("fish", "source")):
         if shutil.which(shell) is None:
             continue
         script = place.folder / "bin" / f"activate{'.' + shell if shell in ('csh', 'fish') else ''}"
         line = f"{flag} '{script}'" + ('; test -n "$VIRTUAL_ENV"' if shell in ("sh", "bash") else "")
-        told = subprocess.run([shell, "-c", line], capture_output=True, text=True, check=False)
+        told = subprocess.run([shell, "-c", line], env=env, capture_output=True, text=True, check=False)
         assert told.returncode != 0, shell
         assert MARK in told.stderr, shell
     python = place.folder / "bin" / "python"
