@@ -19,12 +19,16 @@ if TYPE_CHECKING:
 
 OLD_FRIENDS = ("protobuf<3.21", "numpy<1.20", "h5py<3")
 ENVIRONMENTS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "2.21": ("3.11", ("tensorflow==2.21.0",)),
     "2.21-and-cuda": ("3.11", ("tensorflow[and-cuda]==2.21.0",)),
     "2.18": ("3.11", ("tensorflow==2.18.1",)),
     "1.14": ("3.7", ("tensorflow-gpu==1.14.0", *OLD_FRIENDS)),
 }
-"""Name → (Python, requirements). 1.14 is the last era with a loader of its own; 2.21 needs NVML."""
+"""Name → (Python, requirements). 1.14 is the last era with a loader of its own; 2.21 needs NVML; 2.18 has no wheels of
+NVIDIA's beside it."""
+
+
+MORE = {"2.21": ("3.11", ("tensorflow==2.21.0",))}
+"""With TFDOCTOR_LAB_FULL=1 alone."""
 
 
 def wanted() -> bool:
@@ -44,7 +48,7 @@ def ready() -> list[str]:
 
 def names() -> list[str]:
     """What to run on: ready interpreters, else the names of ENVIRONMENTS."""
-    return ready() or list(ENVIRONMENTS)
+    return ready() or list(ENVIRONMENTS | (MORE if everything() else {}))
 
 
 def find_python(version: str) -> str | None:
@@ -64,7 +68,7 @@ def environment(name: str, folder: Path) -> Iterator[Path | str]:
     if name in ready():
         yield Path(name)
         return
-    version, requirements = ENVIRONMENTS[name]
+    version, requirements = (ENVIRONMENTS | MORE)[name]
     base = find_python(version)
     if base is None:
         yield f"no Python {version} here"
