@@ -353,6 +353,24 @@ class KernelFacts:
 # ---------------------------------------------------------------- the target Python
 
 
+TENSORFLOW_DISTRIBUTIONS = (
+    "tensorflow",
+    "tensorflow-gpu",
+    "tensorflow-cpu",
+    "tf-nightly",
+    "tf-nightly-gpu",
+    "tf-nightly-cpu",
+    "intel-tensorflow",
+    "tensorflow-intel",
+    "tensorflow-rocm",
+    "tensorflow-macos",
+    "tensorflow-aarch64",
+    "tensorflow-directml",
+    "nvidia-tensorflow",
+)
+"""Distributions that put a `tensorflow` package into site-packages."""
+
+
 @dataclass(frozen=True, slots=True)
 class Distribution:
     """An installed Python distribution, from its dist-info or egg-info folder."""

@@ -361,6 +361,17 @@ def test_what_tensorflow_asks_for_and_is_not_there(name):
     assert context(older).prediction.import_ok is True
 
 
+def test_what_tensorflow_itself_requires_is_no_second_tensorflow():
+    facts = healthy("2.10.1", python="3.10.2")
+    python = facts.python.value
+    brought = Distribution("tensorflow-intel", "2.10.1", python.distributions[0].location, "pip")
+    facts = with_python(facts, distributions=(*python.distributions, brought))
+    assert run(both_packages.RULE, facts).kind is OutcomeKind.CLEAN
+    other = replace(brought, name="tensorflow-cpu")
+    facts = with_python(facts, distributions=(*python.distributions, other))
+    assert run(both_packages.RULE, facts).kind is OutcomeKind.FOUND
+
+
 def test_h5py_3_is_told_for_what_cannot_load_with_it():
     facts = healthy("2.4.4", python="3.8.10")
     python = facts.python.value

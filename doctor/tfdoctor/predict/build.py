@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.facts import Absent, value_of
+from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS, Absent, value_of
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat, Release
@@ -16,19 +16,8 @@ DEFAULT_FLOOR = "3.5"
 """The compute capability below which TensorFlow ignores a card, in every release that was tried."""
 
 
-DISTRIBUTIONS = (
-    "tensorflow",
-    "tensorflow-gpu",
-    "tensorflow-cpu",
-    "tf-nightly",
-    "tf-nightly-gpu",
-    "tf-nightly-cpu",
-    "intel-tensorflow",
-    "tensorflow-intel",
-    "tensorflow-rocm",
-    "nvidia-tensorflow",
-)
-"""Distributions that put a `tensorflow` package into site-packages."""
+BROUGHT = frozenset({"tensorflow-intel", "tensorflow-macos", "tensorflow-aarch64", "tensorflow-directml"})
+"""Distributions that `tensorflow` itself requires on some platforms, or that go beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +129,7 @@ def builds_installed(facts: Facts) -> tuple[str, ...]:
     return tuple(
         f"{d.name} {d.version}"
         for d in python.distributions
-        if d.name in DISTRIBUTIONS and d.location == folder
+        if d.name in TENSORFLOW_DISTRIBUTIONS and d.name not in BROUGHT and d.location == folder
     )
 
 
@@ -149,4 +138,4 @@ def registered_without_files(facts: Facts) -> tuple[Distribution, ...]:
     python = value_of(facts.python)
     if not isinstance(facts.tensorflow, Absent) or python is None:
         return ()
-    return tuple(d for d in python.distributions if d.name in DISTRIBUTIONS)
+    return tuple(d for d in python.distributions if d.name in TENSORFLOW_DISTRIBUTIONS)

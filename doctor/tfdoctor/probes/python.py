@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.errors import UsageError
 from tfdoctor.facts import (
+    TENSORFLOW_DISTRIBUTIONS,
     Absent,
     CondaPackage,
     Distribution,
@@ -24,23 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfdoctor.system import System
-
-TENSORFLOW_DISTRIBUTIONS = (
-    "tensorflow",
-    "tensorflow-gpu",
-    "tensorflow-cpu",
-    "tf-nightly",
-    "tf-nightly-gpu",
-    "tf-nightly-cpu",
-    "intel-tensorflow",
-    "tensorflow-intel",
-    "tensorflow-rocm",
-    "tensorflow-macos",
-    "tensorflow-aarch64",
-    "tensorflow-directml",
-    "nvidia-tensorflow",
-)
-"""Distributions that put a `tensorflow` package into site-packages."""
 
 _BUILD_INFO_PAIR = re.compile(
     r"\(?['\"](\w{1,40})['\"]\s{0,4}[,:]\s{0,4}(?:u?['\"]([^'\"]{0,200})['\"]|(\w{1,20})|(\[[^\]]{0,400}\]))"
