@@ -28,6 +28,7 @@ from cli.installing import (
 )
 from cli.planner import Tfdoctor, is_clean, validate
 from tfdoctor.cli import install as command
+from tfdoctor.cli.proof import is_right
 from tfdoctor.compat import Compat
 from tfdoctor.diagnose import diagnose
 from tfdoctor.survey import survey
@@ -311,7 +312,7 @@ def test_what_the_machine_lacks_is_not_the_environments_fault(host: str, right: 
     system = RecordedSystem(Path(__file__).resolve().parents[1] / "hosts" / host)
     compat = Compat.load()
     report = diagnose(survey(system, compat), compat)
-    assert command._is_right(report) is right
+    assert is_right(report) is right
     if right and report.verdict.gpu_usable is not True:
         assert command._machine(report).startswith("What stands in the way here: ")
 

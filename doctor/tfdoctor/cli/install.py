@@ -18,31 +18,27 @@ from tfdoctor import versions
 from tfdoctor.cli.recommend import checked_driver, checked_python, host_for, named_cards, planned
 from tfdoctor.compat import Compat
 from tfdoctor.errors import Error, ExitCode, UsageError
-from tfdoctor.facts import value_of
 from tfdoctor.findings import Severity
 from tfdoctor.install import Making, NoLockError, commands_of, locks_of, make, used
 from tfdoctor.interpreters import ask, at_hand
 from tfdoctor.plan import Host, Method, Request
-from tfdoctor.predict import build_of
 from tfdoctor.redact import clean_line
 from tfdoctor.repair.installers import InstallFailedError, find_uv
 from tfdoctor.requirements import parse_packages, parse_requirements
-from tfdoctor.workplace import INSTALLING, is_free, read_record
+from tfdoctor.workplace import is_free, read_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import FrameType
 
     from tfdoctor.cli.progress import Silent
-    from tfdoctor.findings import Finding, Report
+    from tfdoctor.findings import Report
     from tfdoctor.install import Installed
     from tfdoctor.interpreters import Interpreter
     from tfdoctor.plan import Option, Recommendation
 
 LARGEST_FILE = 4 * 1024 * 1024
 """Bytes of a file of requirements."""
-LOOKING = 20.0
-"""Seconds that checking what was made may take."""
 _INDEX = re.compile(r"(?:https?://[A-Za-z0-9.\-\[\]:]{1,255}|file://)(?:/[A-Za-z0-9._~%+/\-]{0,500})?")
 _VERSION = re.compile(r"[0-9]{1,2}\.[0-9]{1,3}(?:\.[0-9]{1,3})?")
 
@@ -456,7 +452,9 @@ def _install(making: Making, choice: _Choice, compat: Compat, options: Options) 
         if _is_unfinished(making.folder):
             sys.stderr.write(f"{_go_on(making.folder)}\n")
         raise
-    report = _prove(making, compat, deep=not options.no_deep, quiet=options.quiet or options.as_json)
+    from tfdoctor.cli.proof import prove
+
+    report = prove(making, compat, deep=not options.no_deep, quiet=options.quiet or options.as_json)
     if options.as_json:
         _write_json(making, made, report)
     elif not options.quiet:
@@ -508,52 +506,7 @@ def _ending() -> Iterator[None]:
                 signal.signal(number, signal.SIG_DFL)
 
 
-# ---------------------------------------------------------------- the proof
-
-
-def _prove(making: Making, compat: Compat, *, deep: bool, quiet: bool) -> Report:
-    """Examine what was made as `check` does; with `deep` run its TensorFlow where the driver shows a GPU."""
-    from tfdoctor.cli.check import DEEP_TIMEOUT, stopping
-    from tfdoctor.diagnose import diagnose
-    from tfdoctor.survey import survey
-    from tfdoctor.system import LiveSystem
-
-    away = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX", INSTALLING}
-    env = {name: text for name, text in making.env.items() if name not in away}
-    system = LiveSystem(env=env)
-    observed = None
-    with stopping(system):
-        seen = survey(system, compat, requested_python=str(making.folder / "bin" / "python"), timeout=LOOKING)
-        tensorflow, cuda = value_of(seen.tensorflow), value_of(seen.driver.cuda)
-        if deep and tensorflow is not None and cuda is not None and cuda.devices:
-            from tfdoctor.observe import observe
-
-            if sys.stderr.isatty() and not quiet:
-                sys.stderr.write("Running TensorFlow in a child process; this takes some seconds …\n")
-            build = build_of(tensorflow, compat)
-            wanted = {*build.required, *build.driver_libraries}
-            observed = observe(system, str(making.folder / "bin" / "python"), wanted, timeout=DEEP_TIMEOUT)
-    return diagnose(seen, compat, observed)
-
-
-def _own_errors(report: Report) -> list[Finding]:
-    """What is wrong with the environment itself: its libraries (TFD2xx) and its packages (TFD3xx)."""
-    return [
-        finding
-        for finding in report.findings
-        if finding.severity is Severity.ERROR and finding.code.startswith(("TFD2", "TFD3"))
-    ]
-
-
-def _is_right(report: Report) -> bool:
-    """Whether all that is in the environment is as it must be, as far as that can be told here."""
-    tensorflow, prediction = value_of(report.facts.tensorflow), report.prediction
-    if tensorflow is None or _own_errors(report) or prediction.import_ok is False:
-        return False
-    drivers = build_of(tensorflow, Compat.load()).driver_libraries
-    if set(prediction.missing_libraries) - set(drivers):
-        return False
-    return report.observed is None or report.observed.import_ok
+# ---------------------------------------------------------------- what came of it
 
 
 def _status(report: Report, options: Options) -> int:
@@ -561,13 +514,16 @@ def _status(report: Report, options: Options) -> int:
 
     What the machine lacks, or a card that registers and does not compute, is told and no fault of the installation.
     """
+    from tfdoctor.cli.proof import is_right
+
     seen = report.observed
     must = report.prediction.gpu_registered is True and not options.for_another
     failed = seen is not None and seen.gpu_registered is False and must
-    return ExitCode.OK if _is_right(report) and not failed else ExitCode.FOUND
+    return ExitCode.OK if is_right(report) and not failed else ExitCode.FOUND
 
 
 def _tell(making: Making, made: Installed, report: Report, options: Options) -> None:
+    from tfdoctor.cli.proof import is_right
     from tfdoctor.render.console import print_report
     from tfdoctor.render.plan_console import size_text
     from tfdoctor.render.terminal import write
@@ -584,7 +540,7 @@ def _tell(making: Making, made: Installed, report: Report, options: Options) -> 
         write(f"{how} {folder} ({size}, {made.seconds:.0f} s, {making.installer.name}): {what}.\n")
     quoted = shlex.quote(folder)
     write(f"Use it:     . {quoted}/bin/activate\nRemove it:  rm -r {quoted}\n\n")
-    right, usable = _is_right(report), report.verdict.gpu_usable is True
+    right, usable = is_right(report), report.verdict.gpu_usable is True
     if right and not usable and report.observed is None and not options.verbose:
         write(f"The environment is right. {_machine(report)}\n")
         write(f"More:       tfdoctor check --python {quoted}\n")

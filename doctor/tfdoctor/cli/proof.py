@@ -1,0 +1,65 @@
+"""Whether what `install` made is right: a look at it as `check` takes it, and a run of its TensorFlow."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from tfdoctor.cli.check import DEEP_TIMEOUT, stopping
+from tfdoctor.compat import Compat
+from tfdoctor.diagnose import diagnose
+from tfdoctor.facts import value_of
+from tfdoctor.findings import Severity
+from tfdoctor.predict import build_of
+from tfdoctor.survey import survey
+from tfdoctor.system import LiveSystem
+from tfdoctor.workplace import INSTALLING
+
+if TYPE_CHECKING:
+    from tfdoctor.findings import Finding, Report
+    from tfdoctor.install import Making
+
+__all__ = ["is_right", "prove"]
+
+LOOKING = 20.0
+"""Seconds that checking what was made may take."""
+
+
+def prove(making: Making, compat: Compat, *, deep: bool, quiet: bool) -> Report:
+    """Examine what was made as `check` does; with `deep` run its TensorFlow where the driver shows a GPU."""
+    away = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX", INSTALLING}
+    env = {name: text for name, text in making.env.items() if name not in away}
+    system = LiveSystem(env=env)
+    observed = None
+    with stopping(system):
+        seen = survey(system, compat, requested_python=str(making.folder / "bin" / "python"), timeout=LOOKING)
+        tensorflow, cuda = value_of(seen.tensorflow), value_of(seen.driver.cuda)
+        if deep and tensorflow is not None and cuda is not None and cuda.devices:
+            from tfdoctor.observe import observe
+
+            if sys.stderr.isatty() and not quiet:
+                sys.stderr.write("Running TensorFlow in a child process; this takes some seconds …\n")
+            build = build_of(tensorflow, compat)
+            wanted = {*build.required, *build.driver_libraries}
+            observed = observe(system, str(making.folder / "bin" / "python"), wanted, timeout=DEEP_TIMEOUT)
+    return diagnose(seen, compat, observed)
+
+
+def _own_errors(report: Report) -> list[Finding]:
+    """What is wrong with the environment itself: its libraries (TFD2xx) and its packages (TFD3xx)."""
+    return [
+        finding
+        for finding in report.findings
+        if finding.severity is Severity.ERROR and finding.code.startswith(("TFD2", "TFD3"))
+    ]
+
+
+def is_right(report: Report) -> bool:
+    """Whether all that is in the environment is as it must be, as far as that can be told here."""
+    tensorflow, prediction = value_of(report.facts.tensorflow), report.prediction
+    if tensorflow is None or _own_errors(report) or prediction.import_ok is False:
+        return False
+    drivers = build_of(tensorflow, Compat.load()).driver_libraries
+    if set(prediction.missing_libraries) - set(drivers):
+        return False
+    return report.observed is None or report.observed.import_ok
