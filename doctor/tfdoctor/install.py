@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tfdoctor.compat.locks import cuda_lock, cuda_lock_path, lock, lock_path, tools_lock, tools_path
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.redact import clean_line
+from tfdoctor.repair.actions import make_link
 from tfdoctor.repair.installers import (
     Installer,
     InstallFailedError,
@@ -26,8 +27,8 @@ from tfdoctor.repair.installers import (
     run_installers,
     uv_options,
 )
-from tfdoctor.repair.links import links_for
-from tfdoctor.workplace import INSTALLING, Record, Workplace
+from tfdoctor.repair.links import Link, links_for
+from tfdoctor.workplace import INSTALLING, Record, Workplace, remove
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -253,10 +254,7 @@ def _link(making: Making) -> None:
             raise InstallFailedError(msg, hint=clean_line(str(path.parent / target)))
         if path.is_symlink() and os.readlink(path) == target:  # noqa: PTH115 - as it was written
             continue
-        beside = path.with_name(f".{path.name}.tfdoctor")
-        beside.unlink(missing_ok=True)
-        beside.symlink_to(target)
-        beside.replace(path)
+        make_link(Link(str(path), target))
 
 
 def commands_of(making: Making) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -447,14 +445,7 @@ def _take_away_halves(site: Path) -> None:
         if not _whole(site, folder):
             shutil.rmtree(folder)
     for leftover in site.glob("~*"):  # pip's name for what it was removing
-        _remove(leftover)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+        remove(leftover)
 
 
 def _whole(site: Path, folder: Path) -> bool:

@@ -21,7 +21,7 @@ from tfdoctor.redact import clean_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["INSTALLING", "Record", "Workplace", "WorkplaceError", "is_free", "read_record"]
+__all__ = ["INSTALLING", "Record", "Workplace", "WorkplaceError", "is_free", "read_record", "remove"]
 
 OWN = ".tfdoctor"
 """The folder in an environment that is tfdoctor's own; `fix` keeps its journal there."""
@@ -254,16 +254,16 @@ class Workplace:
         inside = [self.folder / name for name in sorted(os.listdir(self.folder)) if name != OWN]  # noqa: PTH208
         inside.sort(key=lambda path: path.name != "bin")
         for path in [*inside, self.folder / OWN / ASIDE, self.folder / OWN / SPACE]:
-            _remove(path)
+            remove(path)
 
     def abandon(self) -> None:
         """Remove everything, the folder too where it was made for this."""
         self.clear()
         own = self.folder / OWN
-        _remove(own / RECORD)
+        remove(own / RECORD)
         for name in os.listdir(own):  # noqa: PTH208
             if name.startswith((LOCK, RECORD)):
-                _remove(own / name)
+                remove(own / name)
         with contextlib.suppress(OSError):
             own.rmdir()
             if self._made:
@@ -287,7 +287,8 @@ def _replace(path: Path, text: str, mode: int | None = None) -> None:
     beside.replace(path)
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
+    """A file, a link, or a folder with all that is in it."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

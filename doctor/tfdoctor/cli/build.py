@@ -8,13 +8,13 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from tfdoctor.cli.files import requirement_lines, text_of
 from tfdoctor.cli.recommend import checked_driver, checked_python, host_for, planned
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile import Extras, check_index, check_reference
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.plan import Host, Method, Recipe, Request
 from tfdoctor.redact import clean_line
-from tfdoctor.requirements import parse_packages, parse_requirements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Verification
     from tfdoctor.plan import Option, Recommendation
 
-LARGEST_FILE = 4 * 1024 * 1024
-"""Bytes of a file of requirements or certificates."""
 _PROXY = re.compile(r"https?://[^\s\x00-\x1f]{1,500}")
 _PLATFORM = re.compile(r"linux/amd64(/v[1-4])?")
 
@@ -125,13 +123,9 @@ def _host(options: Options, compat: Compat) -> Host:
 
 
 def _extras(options: Options) -> Extras:
-    lines: list[str] = []
-    for path in options.requirements:
-        lines += parse_requirements(_text_of(path, "-r"), str(path))
-    lines += parse_packages(options.packages)
     certificate = None
     if options.ca_cert is not None:
-        certificate = _text_of(options.ca_cert, "--ca-cert").encode()
+        certificate = text_of(options.ca_cert, "--ca-cert").encode()
         if b"-----BEGIN CERTIFICATE-----" not in certificate:
             msg = f"--ca-cert: {clean_line(str(options.ca_cert))} is not a certificate in PEM form."
             raise UsageError(msg, hint="It begins with -----BEGIN CERTIFICATE-----.")
@@ -146,29 +140,11 @@ def _extras(options: Options) -> Extras:
     if options.proxy is not None and not _PROXY.fullmatch(options.proxy):
         raise UsageError("--proxy: an address such as http://HOST:PORT is meant.")
     return Extras(
-        requirements=tuple(lines),
+        requirements=requirement_lines(options.requirements, options.packages),
         ca_certificate=certificate,
         index=check_index(options.index) if options.index is not None else None,
         platform=options.platform,
     )
-
-
-def _text_of(path: Path, option: str) -> str:
-    shown = clean_line(str(path))
-    try:
-        with path.open("rb") as file:
-            content = file.read(LARGEST_FILE + 1)
-    except OSError as error:
-        msg = f"{option}: {shown} cannot be read: {error.strerror or error}."
-        raise UsageError(msg) from error
-    if len(content) > LARGEST_FILE:
-        msg = f"{option}: {shown} is larger than {LARGEST_FILE // 1024 // 1024} MiB."
-        raise UsageError(msg)
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        msg = f"{option}: {shown} is not a text in UTF-8."
-        raise UsageError(msg) from error
 
 
 def _chosen(answer: Recommendation, options: Options) -> Option:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor import versions
+from tfdoctor.cli.files import requirement_lines
 from tfdoctor.cli.recommend import checked_driver, checked_python, host_for, named_cards, planned
 from tfdoctor.compat import Compat
 from tfdoctor.errors import Error, ExitCode, UsageError
@@ -24,7 +25,6 @@ from tfdoctor.interpreters import ask, at_hand
 from tfdoctor.plan import Host, Method, Request
 from tfdoctor.redact import clean_line
 from tfdoctor.repair.installers import InstallFailedError, find_uv
-from tfdoctor.requirements import parse_packages, parse_requirements
 from tfdoctor.workplace import is_free, read_record
 
 if TYPE_CHECKING:
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from tfdoctor.interpreters import Interpreter
     from tfdoctor.plan import Option, Recommendation
 
-LARGEST_FILE = 4 * 1024 * 1024
-"""Bytes of a file of requirements."""
 _INDEX = re.compile(r"(?:https?://[A-Za-z0-9.\-\[\]:]{1,255}|file://)(?:/[A-Za-z0-9._~%+/\-]{0,500})?")
 _VERSION = re.compile(r"[0-9]{1,2}\.[0-9]{1,3}(?:\.[0-9]{1,3})?")
 
@@ -77,7 +75,7 @@ def install(options: Options) -> int:
         raise InstallFailedError(
             msg, hint="On Windows run it under WSL 2, or build an image: tfdoctor build."
         )
-    lines = _lines(options)
+    lines = requirement_lines(options.requirements, options.packages)
     if options.index is not None:
         _check_index(options.index)
     folder = Path(os.path.abspath(options.into))  # noqa: PTH100 - links stay links
@@ -108,31 +106,6 @@ def install(options: Options) -> int:
 
 
 # ---------------------------------------------------------------- the request
-
-
-def _lines(options: Options) -> tuple[str, ...]:
-    lines: list[str] = []
-    for path in options.requirements:
-        lines += parse_requirements(_text_of(path), str(path))
-    return (*lines, *parse_packages(options.packages))
-
-
-def _text_of(path: Path) -> str:
-    shown = clean_line(str(path))
-    try:
-        with path.open("rb") as stream:
-            found = stream.read(LARGEST_FILE + 1)
-    except OSError as error:
-        msg = f"-r {shown}: {error.strerror or error}."
-        raise UsageError(msg) from error
-    if len(found) > LARGEST_FILE:
-        msg = f"-r {shown}: larger than {LARGEST_FILE // 1024 // 1024} MiB."
-        raise UsageError(msg)
-    try:
-        return found.decode("utf-8")
-    except UnicodeDecodeError as error:
-        msg = f"-r {shown}: not UTF-8."
-        raise UsageError(msg) from error
 
 
 def _check_index(text: str) -> None:

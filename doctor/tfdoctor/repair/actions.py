@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-import shutil
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from tfdoctor.repair.installers import find_installer, run_installer
 from tfdoctor.repair.plan import changes_packages
 from tfdoctor.rules._links import link_commands
 from tfdoctor.steps import SHELL_STEPS, Install, Link, LinkParts, Remove, Uninstall
+from tfdoctor.workplace import remove
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tfdoctor.steps import ShellStep, Step
     from tfdoctor.system import System
 
-__all__ = ["ActionError", "Hands", "shown", "touched"]
+__all__ = ["ActionError", "Hands", "make_link", "shown", "touched"]
 
 
 class ActionError(Error):
@@ -75,10 +75,10 @@ class Hands:
                     command, env=self.env, on_line=self.on_line, inherit=self.inherit, pass_fds=self.held
                 )
             elif isinstance(step, Link):
-                _link(step)
+                make_link(step)
             elif isinstance(step, LinkParts):
                 for link in _parts(step):
-                    _link(link)
+                    make_link(link)
             elif isinstance(step, Remove):
                 for path in _matching(step.path):
                     _remove(path)
@@ -200,7 +200,7 @@ def _spare(path: Path) -> Path:
     return path.with_name(f".{path.name}.tfdoctor")
 
 
-def _link(link: Link) -> None:
+def make_link(link: Link) -> None:
     """Made beside its place and moved there: never half, and never over a file that is no link."""
     place = Path(link.path)
     if not place.is_symlink() and place.exists():
@@ -221,10 +221,7 @@ def _link(link: Link) -> None:
 
 def _remove(path: Path) -> None:
     try:
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+        remove(path)
     except OSError as error:
         raise _refused(path, error) from error
 

@@ -398,7 +398,7 @@ def _until_ended(running: Sequence[_Running], on_line: Callable[[str], None] | N
             pipes[pipe].take(chunk, on_line)
             if not chunk:
                 pipes[pipe].process.wait()
-                _end_children(pipes[pipe].process)
+                _kill_group(pipes[pipe].process.pid)  # children of one that was itself killed
                 left.remove(pipes[pipe])
                 yield pipes[pipe]
         for one in [] if ready else list(left):
@@ -407,15 +407,9 @@ def _until_ended(running: Sequence[_Running], on_line: Callable[[str], None] | N
             one.ended = one.ended or time.monotonic()
             if one.process.stdout is None or time.monotonic() - one.ended > _PATIENCE:
                 one.take(b"", on_line)
-                _end_children(one.process)
+                _kill_group(one.process.pid)
                 left.remove(one)
                 yield one
-
-
-def _end_children(process: subprocess.Popen[bytes]) -> None:
-    """End what an installer that was itself killed has left behind: it must not go on changing the environment."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _name_of(command: Sequence[str]) -> str:
@@ -458,25 +452,25 @@ def _stop(running: Sequence[_Running]) -> None:
     """End them and their children: asked first, then made to; does not return before they are gone."""
     alive = [one for one in running if one.process.poll() is None]
     with _undisturbed() as came:
-        _signal_groups(alive, signal.SIGINT)
         # One that was started where Ctrl-C is ignored (a job in the background) hears the second. A second Ctrl-C
         # ends the patience.
-        for number, seconds in ((signal.SIGTERM, POLITE), (signal.SIGKILL, GRACE - POLITE)):
+        for number, seconds in ((signal.SIGINT, POLITE), (signal.SIGTERM, GRACE - POLITE)):
+            _signal_groups([one for one in alive if one.process.poll() is None], number)
             until = time.monotonic() + seconds
             while not came and time.monotonic() < until and any(one.process.poll() is None for one in alive):
                 _drain(alive)
-            _signal_groups([one for one in alive if one.process.poll() is None], number)
         # Also their children: a build that does not hear SIGINT must not go on changing the environment.
         _signal_groups(alive, signal.SIGKILL)
         for one in running:
             one.process.wait()
         until = time.monotonic() + GRACE
-        while time.monotonic() < until and any(_has_members(one.process.pid) for one in alive):
+        while time.monotonic() < until and any(_kill_group(one.process.pid) for one in alive):
             time.sleep(0.02)
 
 
-def _has_members(group: int) -> bool:
-    """Whether a process of the group lives: children are not ours to wait for, and take a moment to die."""
+def _kill_group(group: int) -> bool:
+    """Whether a process of the group was there to be killed: children are not ours to wait for, and take a moment to
+    die."""
     try:
         os.killpg(group, signal.SIGKILL)
     except OSError:

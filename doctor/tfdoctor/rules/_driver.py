@@ -22,7 +22,6 @@ from tfdoctor.findings import Evidence, Remedy
 from tfdoctor.predict import driver_gate, driver_missing_cause
 from tfdoctor.rules import advice
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, seen, unanswered
-from tfdoctor.steps import Drop
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Gpu
@@ -290,24 +289,6 @@ def load_module(context: Context, module: str = "nvidia") -> Remedy:
 def reboot(context: Context, text: str = "Restart the machine.") -> Remedy:
     """A restart, from where it can be done."""
     return Remedy(text, (f"{advice.sudo(context)}reboot",), changes_system=True)
-
-
-def without_folder(context: Context, word: str) -> str | None:
-    """The line that sets LD_LIBRARY_PATH again without the folders whose path has `word` in it; None "
-    "without any."""
-    value = context.facts.environment.variables.get("LD_LIBRARY_PATH", "")
-    entries = [entry for entry in value.replace(";", ":").split(":") if entry]
-    kept = [entry for entry in entries if word not in f"{entry}/"]
-    if len(kept) == len(entries):
-        return None
-    return f"export LD_LIBRARY_PATH={advice.quote(':'.join(kept))}" if kept else "unset LD_LIBRARY_PATH"
-
-
-def dropping(context: Context, word: str) -> tuple[Drop, ...]:
-    """The same as a step."""
-    value = context.facts.environment.variables.get("LD_LIBRARY_PATH", "")
-    entries = dict.fromkeys(e for e in value.replace(";", ":").split(":") if e and word in f"{e}/")
-    return (Drop("LD_LIBRARY_PATH", tuple(entries)),) if entries else ()
 
 
 def build_and_cards(context: Context) -> tuple[Build, list[CudaDevice]] | NotApplicable | CouldNotCheck:

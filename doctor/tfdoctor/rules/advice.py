@@ -564,20 +564,32 @@ def drop_folders(context: Context, bad: Sequence[Tried]) -> Remedy | None:
 
 def off_the_path(context: Context, folders: Sequence[str]) -> Remedy | None:
     """LD_LIBRARY_PATH without these folders, nor entries that are empty; None where they are not on it."""
-    value = context.facts.environment.variables.get("LD_LIBRARY_PATH", "")
-    entries = [entry for entry in value.replace(";", ":").split(":") if entry]
+    entries = _entries(context)
     if not entries and context.loader is not None:
         entries = list(context.loader.library_path)
-    wrong = [entry for entry in entries if (entry.rstrip("/") or "/") in folders]
-    kept = [entry for entry in entries if entry not in wrong]
+    text = f"Take {', '.join(folders)} off LD_LIBRARY_PATH where TensorFlow runs."
+    return _without(context, entries, [e for e in entries if (e.rstrip("/") or "/") in folders], text)
+
+
+def without_folder(context: Context, word: str, text: str) -> Remedy | None:
+    """LD_LIBRARY_PATH without the folders whose path has `word` in it; None without any."""
+    entries = _entries(context)
+    return _without(context, entries, [entry for entry in entries if word in f"{entry}/"], text)
+
+
+def _entries(context: Context) -> list[str]:
+    """What is on LD_LIBRARY_PATH, empty entries left out."""
+    value = context.facts.environment.variables.get("LD_LIBRARY_PATH", "")
+    return [entry for entry in value.replace(";", ":").split(":") if entry]
+
+
+def _without(context: Context, entries: Sequence[str], wrong: Sequence[str], text: str) -> Remedy | None:
     if not wrong:
         return None
+    kept = [entry for entry in entries if entry not in wrong]
     command = f"export LD_LIBRARY_PATH={quote(':'.join(kept))}" if kept else "unset LD_LIBRARY_PATH"
-    return Remedy(
-        f"Take {', '.join(folders)} off LD_LIBRARY_PATH where TensorFlow runs.",
-        (command, check_again(context)),
-        steps=(Drop("LD_LIBRARY_PATH", tuple(dict.fromkeys(wrong))),),
-    )
+    steps = (Drop("LD_LIBRARY_PATH", tuple(dict.fromkeys(wrong))),)
+    return Remedy(text, (command, check_again(context)), steps=steps)
 
 
 def ldconfig(context: Context, folders: Sequence[str]) -> Remedy:

@@ -77,15 +77,10 @@ def _remedies(context: Context, path: str, *, found: bool) -> list[Remedy]:
             *_update(context),
         ]
     remedies = []
-    line = _driver.without_folder(context, "/compat/")
-    if line is not None:
-        remedies.append(
-            Remedy(
-                "Take the compat folder from LD_LIBRARY_PATH; the driver's own libcuda is found without it.",
-                (line, advice.check_again(context)),
-                steps=_driver.dropping(context, "/compat/"),
-            )
-        )
+    text = "Take the compat folder from LD_LIBRARY_PATH; the driver's own libcuda is found without it."
+    off = advice.without_folder(context, "/compat/", text)
+    if off is not None:
+        remedies.append(off)
     match = FOLDER.search(path)
     if match is not None and not context.facts.machine.container:
         package = f"cuda-compat-{match[1]}-{match[2]}"
@@ -97,7 +92,7 @@ def _remedies(context: Context, path: str, *, found: bool) -> list[Remedy]:
         if remove is not None:
             remedies.append(Remedy("Remove the package.", (remove, f"{root}ldconfig"), changes_system=True))
     own = own_driver_files(context.facts)
-    if line is None and own:
+    if off is None and own:
         remedies.append(
             Remedy(
                 "Put the driver's own folder first, for this shell.",

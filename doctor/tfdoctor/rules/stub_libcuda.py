@@ -56,15 +56,9 @@ def check(context: Context) -> Result:
 
 def _remedies(context: Context, path: str, via: str, *, installed: bool) -> list[Remedy]:
     root, remedies = advice.sudo(context), []
-    line = _driver.without_folder(context, "/stubs/")
-    if line is not None:
-        remedies.append(
-            Remedy(
-                "Take the stubs folder from LD_LIBRARY_PATH.",
-                (line, advice.check_again(context)),
-                steps=_driver.dropping(context, "/stubs/"),
-            )
-        )
+    off = advice.without_folder(context, "/stubs/", "Take the stubs folder from LD_LIBRARY_PATH.")
+    if off is not None:
+        remedies.append(off)
     if "ld.so.cache" in via:
         remedies.append(
             Remedy(
@@ -74,7 +68,7 @@ def _remedies(context: Context, path: str, via: str, *, installed: bool) -> list
                 changes_system=True,
             )
         )
-    if line is None and "ld.so.cache" not in via:
+    if off is None and "ld.so.cache" not in via:
         remedies.append(
             Remedy(
                 "See what leads there; where it is a link that somebody made, remove the link.",

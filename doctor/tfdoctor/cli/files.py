@@ -1,0 +1,45 @@
+"""Files that options name, and the requirements in them: what build and install take alike."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.errors import UsageError
+from tfdoctor.redact import clean_line
+from tfdoctor.requirements import parse_packages, parse_requirements
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+__all__ = ["requirement_lines", "text_of"]
+
+LARGEST_FILE = 4 * 1024 * 1024
+"""Bytes of a file that are taken."""
+
+
+def requirement_lines(files: Sequence[Path], packages: Sequence[str]) -> tuple[str, ...]:
+    """The checked lines of `-r FILE…` and `--package P…`. Raises UsageError."""
+    lines: list[str] = []
+    for path in files:
+        lines += parse_requirements(text_of(path, "-r"), str(path))
+    return (*lines, *parse_packages(packages))
+
+
+def text_of(path: Path, option: str) -> str:
+    """A file that an option names, as text. Raises UsageError."""
+    shown = clean_line(str(path))
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST_FILE + 1)
+    except OSError as error:
+        msg = f"{option}: {shown} cannot be read: {error.strerror or error}."
+        raise UsageError(msg) from error
+    if len(content) > LARGEST_FILE:
+        msg = f"{option}: {shown} is larger than {LARGEST_FILE // 1024 // 1024} MiB."
+        raise UsageError(msg)
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        msg = f"{option}: {shown} is not a text in UTF-8."
+        raise UsageError(msg) from error
