@@ -30,7 +30,6 @@ from tfdoctor.steps import Install
 if TYPE_CHECKING:
     from tfdoctor.facts import FoundElsewhere
     from tfdoctor.predict import MissingLibrary
-    from tfdoctor.steps import Step
 
 
 def check(context: Context) -> Result:
@@ -76,11 +75,11 @@ def _remedies(context: Context, absent: tuple[str, ...], lost: tuple[MissingLibr
         return [*_beside(context, there, lost), advice.name_folders(context, folders, text)]
     if any("version `GLIBC_" in missing.resolution.error for missing in lost):
         return [
-            Remedy(
-                "The library is made for a newer system than this one. Install an older one: NVIDIA's "
-                "wheels in the "
+            _reinstall(
+                context,
+                lost,
+                "The library is made for a newer system than this one. Install an older one: NVIDIA's wheels in the "
                 "versions that this TensorFlow pins.",
-                *_reinstall(context, [missing.soname for missing in lost]),
             )
         ]
     build = context.build
@@ -100,12 +99,7 @@ def _remedies(context: Context, absent: tuple[str, ...], lost: tuple[MissingLibr
                 changes_system=True,
             )
         ]
-    return [
-        Remedy(
-            "Reinstall the library with everything that it needs.",
-            *_reinstall(context, [missing.soname for missing in lost]),
-        )
-    ]
+    return [_reinstall(context, lost, "Reinstall the library with everything that it needs.")]
 
 
 SYSTEM = {"libz.so.1": "zlib1g", "libgomp.so.1": "libgomp1", "libstdc++.so.6": "libstdc++6"}
@@ -139,13 +133,13 @@ def _beside(context: Context, there: list[FoundElsewhere], lost: tuple[MissingLi
     ]
 
 
-def _reinstall(context: Context, names: list[str]) -> tuple[tuple[str, ...], bool, tuple[Step, ...]]:
-    """(commands, False, steps): the rest of a Remedy."""
-    wheels = advice.cuda_requirements(context, names)
+def _reinstall(context: Context, lost: tuple[MissingLibrary, ...], text: str) -> Remedy:
+    """The wheels of these libraries once more; the sentence alone where they are in none."""
+    wheels = advice.cuda_requirements(context, [missing.soname for missing in lost])
     if not wheels:
-        return (), False, ()
+        return Remedy(text)
     command = advice.pip_install(context, wheels, options="--force-reinstall")
-    return (command, advice.check_again(context)), False, (Install(wheels, again=True),)
+    return Remedy(text, (command, advice.check_again(context)), steps=(Install(wheels, again=True),))
 
 
 RULE = Rule(
