@@ -11,7 +11,6 @@ from tfdoctor.diagnose import diagnose
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.facts import value_of
 from tfdoctor.observe import observe
-from tfdoctor.predict import build_of
 from tfdoctor.probes.python import find_python, probe
 from tfdoctor.repair.actions import Hands, shown, touched
 from tfdoctor.repair.activation import activated, inherited, kind_of
@@ -34,7 +33,6 @@ __all__ = ["Teller", "Wish", "look", "mend", "plan", "prefix_of", "undo"]
 
 MOST = 25
 """Ways that are tried in one run: each finding has two or three, and mending one may show another."""
-DEEP_TIMEOUT = 180.0
 UNFINISHED = (
     "An earlier fix here was stopped half way, or one is at work: what it has done is taken back first."
 )
@@ -236,10 +234,8 @@ def _observe(
         return None
     system = new_system(None)
     variables = activated(system, seen.environment.prefix) if seen.activated else None
-    build = build_of(tensorflow, compat)
-    wanted = {*build.required, *build.driver_libraries}
     inside = new_system(variables) if variables is not None else system
-    return observe(inside, seen.environment.python, wanted, timeout=DEEP_TIMEOUT)
+    return observe(inside, compat, seen.environment.python, tensorflow)
 
 
 def prefix_of(new_system: Callable[[Mapping[str, str] | None], System], wish: Wish) -> str:

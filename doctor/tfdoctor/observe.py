@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.findings import Observation
 from tfdoctor.logs.dso import failed_opens
+from tfdoctor.predict import build_of
 from tfdoctor.probes.payload import run_payload
 from tfdoctor.redact import clean_line
 from tfdoctor.system.result import Failure
@@ -13,17 +14,27 @@ from tfdoctor.system.result import Failure
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from tfdoctor.compat import Compat
+    from tfdoctor.facts import TensorFlowFacts
     from tfdoctor.system import CommandResult, System
 
 SHOW_LOADER = {"TF_CPP_VMODULE": "dso_loader=3", "TF_CPP_MIN_LOG_LEVEL": "0"}
 """From 2.12 on TensorFlow names the libraries it could not open only so."""
 
 
-def observe(system: System, python: str, wanted: Collection[str], *, timeout: float) -> Observation:
-    """Import TensorFlow in a child of `python`, list its GPUs, compute on each.
+DEEP_TIMEOUT = 180.0
+"""Seconds that importing TensorFlow and a first kernel may take (PTX may have to be compiled)."""
 
-    `wanted` are the sonames that matter for registration: others (TensorRT) may be missing. `timeout` in seconds.
+
+def observe(
+    system: System, compat: Compat, python: str, tensorflow: TensorFlowFacts, *, timeout: float = DEEP_TIMEOUT
+) -> Observation:
+    """Import TensorFlow in a child of `python`, list its GPUs, compute on each. `timeout` in seconds.
+
+    What this build has no use for (TensorRT) may be missing.
     """
+    build = build_of(tensorflow, compat)
+    wanted = {*build.required, *build.driver_libraries}
     answer, result = run_payload(
         system, python, "deep", timeout=timeout, env=SHOW_LOADER, unset=("TF_CPP_MAX_VLOG_LEVEL",)
     )

@@ -14,7 +14,6 @@ from tfdoctor.diagnose import diagnose
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Severity
-from tfdoctor.predict import build_of
 from tfdoctor.redact import clean_line
 from tfdoctor.repair.activation import inherited, kind_of
 from tfdoctor.repair.plan import environment_of, ways
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
 
     from tfdoctor.findings import Observation, Report
     from tfdoctor.system import System
-
-DEEP_TIMEOUT = 180.0
-"""Seconds that importing TensorFlow and a first kernel may take (PTX may have to be compiled)."""
 
 
 def check(
@@ -57,12 +53,11 @@ def check(
         seen = survey(system, compat, requested_python=python, timeout=timeout)
         interpreter, tensorflow = value_of(seen.python), value_of(seen.tensorflow)
         if deep and interpreter is not None and tensorflow is not None:
-            from tfdoctor.observe import observe
+            from tfdoctor.observe import DEEP_TIMEOUT, observe
 
-            build = build_of(tensorflow, compat)
-            wanted = {*build.required, *build.driver_libraries}
             _progress("Running TensorFlow in a child process; this takes some seconds …", quiet=quiet)
-            observed = observe(system, interpreter.executable, wanted, timeout=max(timeout, DEEP_TIMEOUT))
+            limit = max(timeout, DEEP_TIMEOUT)
+            observed = observe(system, compat, interpreter.executable, tensorflow, timeout=limit)
     report = diagnose(seen, compat, observed)
     if as_json:
         from tfdoctor.render.json import report_json, write_json

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from tfdoctor.cli.check import DEEP_TIMEOUT, stopping
+from tfdoctor.cli.check import stopping
 from tfdoctor.compat import Compat
 from tfdoctor.diagnose import diagnose
 from tfdoctor.facts import value_of
@@ -30,18 +30,17 @@ def prove(making: Making, compat: Compat, *, deep: bool, quiet: bool) -> Report:
     away = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX", INSTALLING}
     env = {name: text for name, text in making.env.items() if name not in away}
     system = LiveSystem(env=env)
+    python = str(making.folder / "bin" / "python")
     observed = None
     with stopping(system):
-        seen = survey(system, compat, requested_python=str(making.folder / "bin" / "python"), timeout=LOOKING)
+        seen = survey(system, compat, requested_python=python, timeout=LOOKING)
         tensorflow, cuda = value_of(seen.tensorflow), value_of(seen.driver.cuda)
         if deep and tensorflow is not None and cuda is not None and cuda.devices:
             from tfdoctor.observe import observe
 
             if sys.stderr.isatty() and not quiet:
                 sys.stderr.write("Running TensorFlow in a child process; this takes some seconds …\n")
-            build = build_of(tensorflow, compat)
-            wanted = {*build.required, *build.driver_libraries}
-            observed = observe(system, str(making.folder / "bin" / "python"), wanted, timeout=DEEP_TIMEOUT)
+            observed = observe(system, compat, python, tensorflow)
     return diagnose(seen, compat, observed)
 
 
