@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lab.engine import LabEngine
 
 pytestmark = [
+    pytest.mark.engine,
     pytest.mark.tensorflow,
     pytest.mark.timeout(3000),
     pytest.mark.skipif(

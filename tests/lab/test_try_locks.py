@@ -35,9 +35,9 @@ CHOSEN = (
     "tensorflow-gpu-1.13.2-cp36.txt",
     "tensorflow-gpu-1.15.5-cp37.txt",
     "tensorflow-2.10.1-cp310.txt",
-    "tensorflow-2.21.0-cp313.txt",
 )
-"""Small ones, each of another kind: CUDA linked, sources to build, NumPy 1 and 2; of those whose Python is here."""
+"""Small ones, each of another kind: CUDA linked, sources to build; of those whose Python is here. test_install_lab.py
+installs those from 2.12 on."""
 TARGETS = {target.name: target for target in script.targets()}
 
 
