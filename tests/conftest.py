@@ -19,12 +19,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--refresh", action="store_true", help="write the expected outputs anew; read them in review"
     )
+    parser.addoption("--cases", type=int, metavar="N", help="at most N cases of each parametrized test")
 
 
 def pytest_configure() -> None:
     """A shell's job in the background ignores Ctrl-C, and its children inherit that: tests of it would hear nothing."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With --cases, keep cases that lie evenly apart: neighbours are often alike."""
+    most = config.getoption("--cases")
+    if most is None:
+        return
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    kept = {one for cases in tests.values() for one in cases[:: max(1, -(-len(cases) // most))]}
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
 
 
 @pytest.fixture

@@ -128,3 +128,23 @@ def test_a_group_includes_its_groups() -> None:
     assert script("dependency_group").requirements(groups, "b") == ["x>=1", "y", "z"]
     with pytest.raises(KeyError):
         script("dependency_group").requirements(groups, "c")
+
+
+def test_some_cases_of_each_test() -> None:
+    """--cases, with which CI runs the tests on the other Pythons."""
+
+    def collected(*words: str) -> list[str]:
+        command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", *words]
+        done = subprocess.run(
+            [*command, "tests/test_requirements.py"], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        return [line for line in done.stdout.splitlines() if "::" in line]
+
+    def counts(lines: list[str]) -> dict[str, int]:
+        names = [line.partition("[")[0] for line in lines]
+        return {name: names.count(name) for name in names}
+
+    everything, some = collected(), collected("--cases", "2")
+    assert max(counts(everything).values()) > 2
+    assert {name: min(2, count) for name, count in counts(everything).items()} == counts(some)
+    assert set(some) < set(everything)

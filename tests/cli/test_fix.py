@@ -111,7 +111,7 @@ def test_nobody_to_ask(new: Callable[..., Fake]) -> None:
 
 def test_nothing_to_mend_needs_no_answer(new: Callable[..., Fake]) -> None:
     run = new("2.20.0").run("fix")
-    assert (run.status, "There is nothing that fix can mend here." in run.out) == (0, True)
+    assert (run.status, "There is nothing that fix can mend here." in run.said) == (0, True)
 
 
 LAUNCH = """
@@ -233,7 +233,7 @@ def test_words_from_an_installer_are_cleaned(new: Callable[..., Fake]) -> None:
     env.variables["PATH"] = f"{folder}:/usr/bin:/bin"
     run = env.fix("-v")
     assert run.status == 1
-    assert "bad" in run.out
+    assert "bad" in run.said
     assert "bad" in run.err
     assert not CONTROL.search(run.out + run.err)
 
@@ -274,5 +274,5 @@ def test_undo_where_nothing_was_done_writes_nothing(
     monkeypatch.setattr(os, "mkdir", refusing)
     before = env.list()
     run = env.run("fix", "--undo")
-    assert (run.status, "fix has changed nothing in" in run.out) == (0, True)
+    assert (run.status, "fix has changed nothing in" in run.said) == (0, True)
     assert difference(before, env.list()) == {}

@@ -132,6 +132,11 @@ class Run:
             jsonschema.Draft202012Validator(CHECK_SCHEMA).validate(answer["check"])
         return dict(answer)
 
+    @property
+    def said(self) -> str:
+        """Its standard output as one line: where it is wrapped depends on how long the paths in it are."""
+        return " ".join(self.out.split())
+
     def __str__(self) -> str:
         return f"status {self.status}\n{self.out}\n{self.err}"
 

@@ -187,7 +187,7 @@ def test_it_mends_once_and_undo_restores_every_byte(case: Case, new: Callable[..
 
     second = env.fix()
     assert (second.status, difference(after, env.list())) == (0, {}), second
-    assert "There is nothing that fix can mend here" in second.out
+    assert "There is nothing that fix can mend here" in second.said
 
     undone = env.run("fix", "--undo", "--json")
     assert undone.status == 0, undone
@@ -218,7 +218,7 @@ def test_lines_of_activate_become_comments_and_its_neighbours_stay(new: Callable
     assert env.activate.read_text(encoding="utf-8") == text.replace(
         line, f": # {line}  # taken out by tfdoctor fix"
     )
-    assert f". {env.activate}" in run.out  # it counts from the next activation on
+    assert f". {env.activate}" in run.said  # it counts from the next activation on
 
 
 def test_a_variable_of_the_caller_gets_lines_in_every_script(new: Callable[..., Fake]) -> None:
@@ -249,7 +249,7 @@ def test_cards_that_the_caller_hides_are_left_to_the_caller(new: Callable[..., F
     assert "CUDA_VISIBLE_DEVICES comes from the shell that tfdoctor was started in" in " ".join(
         run.out.split()
     )
-    assert "unset CUDA_VISIBLE_DEVICES" in run.out
+    assert "unset CUDA_VISIBLE_DEVICES" in run.said
     assert difference(before, env.list()) == {}
 
 
@@ -344,7 +344,7 @@ def test_what_makes_things_worse_is_taken_back_and_told(new: Callable[..., Fake]
     env.activates(f"export LD_LIBRARY_PATH={beside}")
     before = env.list()
     run = env.fix()
-    assert (run.status, "It made things worse. It was taken back." in run.out) == (0, True), run
+    assert (run.status, "It made things worse. It was taken back." in run.said) == (0, True), run
     assert difference(before, env.list()) == {}
 
 
@@ -353,7 +353,7 @@ def test_which_cards_are_hidden_is_left_to_the_person(new: Callable[..., Fake]) 
     env.activates("export CUDA_VISIBLE_DEVICE=0")
     before = env.list()
     run = env.fix()
-    assert (run.status, "TFD602" in run.out) == (0, True), run
+    assert (run.status, "TFD602" in run.said) == (0, True), run
     assert difference(before, env.list()) == {}
 
 
@@ -365,7 +365,7 @@ def test_an_installer_that_fails_is_told_and_taken_back(installer: str, new: Cal
     before = env.list()
     run = env.fix("--installer", installer)
     assert run.status == 1
-    assert f"{installer} failed: the package index does not have it." in run.out
+    assert f"{installer} failed: the package index does not have it." in run.said
     assert difference(before, env.list()) == {}
     answer = env.fix("--installer", installer, "--json").json()
     assert {one["status"] for one in answer["repairs"]} == {"failed"}
@@ -403,7 +403,7 @@ def test_without_any_installer_it_says_so(new: Callable[..., Fake]) -> None:
     env.variables["PATH"] = "/usr/bin:/bin"
     before = env.list()
     run = env.fix("--installer", "pip")
-    assert (run.status, "has no pip" in run.out) == (1, True), run
+    assert (run.status, "has no pip" in run.said) == (1, True), run
     assert difference(before, env.list()) == {}
 
 
@@ -441,7 +441,7 @@ def test_a_dry_run_writes_nothing(break_it: Callable[[Fake], None], new: Callabl
             assert repairs[0]["commands"]
         else:
             assert repairs[0]["commands"][0] in run.out
-            assert "Nothing was changed. 1 finding can be mended here." in run.out
+            assert "Nothing was changed. 1 finding can be mended here." in run.said
     assert difference(before, env.list()) == {}
 
 
