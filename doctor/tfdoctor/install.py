@@ -27,7 +27,8 @@ from tfdoctor.repair.installers import (
     run_installers,
     uv_options,
 )
-from tfdoctor.repair.links import Link, links_for
+from tfdoctor.repair.links import links_for
+from tfdoctor.steps import Link
 from tfdoctor.workplace import INSTALLING, Record, Workplace, remove
 
 if TYPE_CHECKING:

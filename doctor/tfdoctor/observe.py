@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 SHOW_LOADER = {"TF_CPP_VMODULE": "dso_loader=3", "TF_CPP_MIN_LOG_LEVEL": "0"}
 """From 2.12 on TensorFlow names the libraries it could not open only so."""
-
-
 DEEP_TIMEOUT = 180.0
 """Seconds that importing TensorFlow and a first kernel may take (PTX may have to be compiled)."""
 

@@ -29,7 +29,7 @@ from tfdoctor.cli.main import run
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfdoctor.repair.links import Link
+    from tfdoctor.steps import Link
 
 HERE = Path(__file__)
 MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"

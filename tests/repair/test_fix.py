@@ -246,9 +246,7 @@ def test_cards_that_the_caller_hides_are_left_to_the_caller(new: Callable[..., F
     before = env.list()
     run = env.fix()
     assert run.status == 1
-    assert "CUDA_VISIBLE_DEVICES comes from the shell that tfdoctor was started in" in " ".join(
-        run.out.split()
-    )
+    assert "CUDA_VISIBLE_DEVICES comes from the shell that tfdoctor was started in" in run.said
     assert "unset CUDA_VISIBLE_DEVICES" in run.said
     assert difference(before, env.list()) == {}
 

@@ -62,7 +62,7 @@ def ended_well(env: Fake, before: dict[str, object], *words: str) -> None:
     run = env.run(*FIX, *words)
     assert run.status == 0, run
     assert "will register 2 GPUs" in run.said
-    assert "There is nothing that fix can mend here" in env.run(*FIX, *words).out
+    assert "There is nothing that fix can mend here" in env.run(*FIX, *words).said
     undone = env.run("fix", "--undo")
     assert undone.status == 0, undone
     assert difference(before, env.list()) == {}  # type: ignore[arg-type]
@@ -240,7 +240,7 @@ def test_a_dry_run_tells_of_what_was_left_and_leaves_it(new: Callable[..., Fake]
     before = env.list()
     run = env.run("fix", "--dry-run", "--json")
     assert ["stopped half way" in sentence for sentence in run.json()["recovered"]] == [True]
-    assert "stopped half way" in env.run("fix", "--dry-run").out
+    assert "stopped half way" in env.run("fix", "--dry-run").said
     assert difference(before, env.list()) == {}
     run = env.run(*FIX, "--json")
     assert ["was taken back" in sentence for sentence in run.json()["recovered"]] == [True]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Release
     from tfdoctor.compat.wheels import CudaSet
 
-__all__ = ["Link", "links_for"]
+__all__ = ["links_for"]
 
 
 def links_for(release: Release, cuda_set: CudaSet, site: str) -> tuple[Link, ...]:
