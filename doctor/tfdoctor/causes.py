@@ -136,4 +136,20 @@ MEANINGS: dict[Cause, str] = {
     Cause.CONTAINER_NVML_LOST: (
         'A running container has lost its GPUs: "Failed to initialize NVML: Unknown Error".'
     ),
+    Cause.PACKAGE_CONFLICT: (
+        "A package that TensorFlow imports, or one that such a package imports, is of a version, or built in a way, "
+        "with which the import fails."
+    ),
+    Cause.SHADOWED_MODULE: (
+        "Python finds another module or installation under that name first: in the working folder, on PYTHONPATH, in "
+        "the user's site-packages, through a .pth file."
+    ),
+    Cause.DAMAGED_FILE: (
+        "A file of TensorFlow, of CUDA or of a plugin is cut off, of the wrong class, or not what its name says."
+    ),
+    Cause.NOT_PERMITTED: (
+        "It is there, and this user or this file system (its mode, noexec) does not let it be read or run."
+    ),
+    Cause.PYTHON_UNUSABLE: "The Python that is to be examined does not start, does not answer, or is gone.",
+    Cause.TENSORFLOW_MISSING: "There is no TensorFlow in this Python.",
 }

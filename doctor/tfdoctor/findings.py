@@ -64,6 +64,12 @@ class Cause(str, enum.Enum):
     CONTAINER_CUDA_REQUIREMENT = "container-cuda-requirement"
     CONTAINER_DRIVER_LIBS = "container-driver-libs"
     CONTAINER_NVML_LOST = "container-nvml-lost"
+    PACKAGE_CONFLICT = "package-conflict"
+    SHADOWED_MODULE = "shadowed-module"
+    DAMAGED_FILE = "damaged-file"
+    NOT_PERMITTED = "not-permitted"
+    PYTHON_UNUSABLE = "python-unusable"
+    TENSORFLOW_MISSING = "tensorflow-missing"
 
 
 class Severity(enum.IntEnum):
