@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, Union
 
 if TYPE_CHECKING:
     from tfdoctor.facts_containers import ContainerFacts
+    from tfdoctor.facts_imports import FileDifference, RehearsalFacts, Shadow
 
 T = TypeVar("T")
 
@@ -381,9 +382,11 @@ class Distribution:
     location: str
     installer: str | None = None
     requires: tuple[str, ...] = ()
-    """Requires-Dist as written; only for TensorFlow's own distributions."""
+    """Requires-Dist as written; of TensorFlow and of what it requires, and so on."""
     lost: tuple[str, ...] = ()
     """Shared objects that its RECORD lists and that are not there, below `location`; only for cuDNN's wheel."""
+    differs: tuple[FileDifference, ...] = ()
+    """Modules that are not as its RECORD lists them; of TensorFlow and of what it requires, and so on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,7 +396,18 @@ class CondaPackage:
     build: str
 
 
-MODULE_DISTRIBUTIONS = {"google.protobuf": "protobuf", "absl": "absl-py"}
+MODULE_DISTRIBUTIONS = {
+    "google.protobuf": "protobuf",
+    "absl": "absl-py",
+    "PIL": "pillow",
+    "cv2": "opencv-python",
+    "sklearn": "scikit-learn",
+    "IPython": "ipython",
+    "googleapiclient": "google-api-python-client",
+    "pasta": "google-pasta",
+    "yaml": "pyyaml",
+    "dateutil": "python-dateutil",
+}
 """Modules whose distribution has another name."""
 
 
@@ -431,6 +445,8 @@ class PythonFacts:
     """TensorFlow's companions that are there as modules: "six", "google.protobuf"."""
     absent: tuple[str, ...] = ()
     """Distributions that TensorFlow's own metadata requires, whatever the extra, and that are not registered."""
+    shadows: tuple[Shadow, ...] = ()
+    """Modules that are found twice on this path, the working folder before it."""
 
     def versions_installed(self) -> dict[str, str]:
         """Distribution → version; "" where only its module is there. The first on the path wins."""
@@ -463,6 +479,8 @@ class TensorFlowFacts:
     """TF_* of cuda_config.h: "TF_CUDA_VERSION": "12.5.1"."""
     shadowed_by: str | None = None
     """A tensorflow.py or tensorflow/ in the working directory."""
+    plugins: tuple[str, ...] = ()
+    """Shared objects in tensorflow-plugins/, which every import of TensorFlow loads."""
     conda_build: str | None = None
     """conda's build string: "mkl_py310h…", "cuda112py39h…"."""
 
@@ -533,9 +551,15 @@ class LoaderFacts:
     found: tuple[FoundElsewhere, ...]
     preload: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    plugins: tuple[Resolution, ...] = ()
+    """What becomes of TensorFlow's plugins."""
 
     def resolution(self, soname: str) -> Resolution | None:
         return next((r for r in self.resolutions if r.soname == soname), None)
+
+
+NOT_REHEARSED = "nothing here is unlike what the import is known to work with"
+"""Why there is no rehearsal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -576,3 +600,4 @@ class Facts:
     seconds: dict[str, float] = field(default_factory=dict)
     """How long each probe took."""
     kernel: KernelFacts = field(default_factory=KernelFacts)
+    rehearsal: Fact[RehearsalFacts] = Absent("the packages that TensorFlow imports", NOT_REHEARSED)

@@ -10,15 +10,27 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfdoctor.errors import Error
-from tfdoctor.facts import Absent, DriverFacts, Facts, KernelFacts, Unknown, value_of
+from tfdoctor.facts import NOT_REHEARSED, Absent, DriverFacts, Facts, KernelFacts, Unknown, value_of
 from tfdoctor.predict import build_of, dlopen_caller, opened_sonames
-from tfdoctor.probes import containers, driver, environment, kernel, loading, machine, python, toolkits
+from tfdoctor.predict.rehearsing import wanted
+from tfdoctor.probes import (
+    containers,
+    driver,
+    environment,
+    kernel,
+    loading,
+    machine,
+    python,
+    rehearsal,
+    toolkits,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfdoctor.compat import Compat
     from tfdoctor.facts import CudaDriver, Fact, LoaderFacts, Nvml, PythonFacts, TensorFlowFacts
+    from tfdoctor.facts_imports import RehearsalFacts
     from tfdoctor.system import System
 
 T = TypeVar("T")
@@ -119,6 +131,9 @@ def _survey(system: System, compat: Compat, requested_python: str | None, timeou
     followed = start(
         "loader", lambda: _loader(system, compat, python_fact, tensorflow_fact, computer.cpu_flags)
     )
+    rehearsed = start(
+        "rehearsal", lambda: _rehearsal(system, python_fact, tensorflow_fact, timeout=probes.left)
+    )
     loader_fact = value(followed, "the loader", _itself)
     cuda, nvml = value(libraries, "the driver", lambda unknown: (unknown, unknown))
     cuda, nvml = _as_tensorflow_loads(system, interpreter, loader_fact, cuda, nvml, probes.left)
@@ -148,6 +163,7 @@ def _survey(system: System, compat: Compat, requested_python: str | None, timeou
             value(around, "the kernel", _nothing_of_kernel),
             links=value(links, "how the cards are joined", _itself),
         ),
+        rehearsal=value(rehearsed, "the packages that TensorFlow imports", _itself),
         seconds=dict(sorted(probes.seconds.items())),
     )
 
@@ -179,6 +195,22 @@ def _loader(
         caller=dlopen_caller(build),
         hard_linked=build.linkage == "needed",
         cpu_flags=cpu_flags,
+    )
+
+
+def _rehearsal(
+    system: System,
+    python_fact: Fact[PythonFacts],
+    tensorflow_fact: Fact[TensorFlowFacts],
+    *,
+    timeout: float,
+) -> Fact[RehearsalFacts]:
+    interpreter, tensorflow = value_of(python_fact), value_of(tensorflow_fact)
+    request = wanted(interpreter, tensorflow) if interpreter is not None and tensorflow is not None else None
+    if interpreter is None or request is None:
+        return Absent("the packages that TensorFlow imports", NOT_REHEARSED)
+    return rehearsal.probe(
+        system, interpreter, request.modules, request.sources, request.oddities, timeout=timeout
     )
 
 

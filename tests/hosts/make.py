@@ -1029,12 +1029,80 @@ def multiprocessor_count_too_high() -> Machine:
     return machine
 
 
-@host("TFD701")
+@host("TFD701", cause="shadowed-module", registered=False)
 def shadowed() -> Machine:
     """A tensorflow.py in the working directory."""
     machine = healthy()
     machine.target["shadow"] = "/srv/project/tensorflow.py"
     return machine
+
+
+def requiring(machine: Machine, *requirements: str) -> Machine:
+    """TensorFlow's own metadata asks for these."""
+    for distribution in machine.target["distributions"]:
+        if distribution["name"] == "tensorflow":
+            distribution["requires"] = list(requirements)
+    return machine
+
+
+def rehearsed(machine: Machine, *answers: dict[str, Any], done: bool = True) -> Machine:
+    """A child imported what is unlike what is known to work."""
+    parts = [{"at": "numpy"}, *({f"module:{number}": answer} for number, answer in enumerate(answers))]
+    machine.commands["payload:rehearse"] = {"stdout": said(*parts, *([{"done": True}] if done else []))}
+    return machine
+
+
+@host("TFD701", cause="shadowed-module", registered=False)
+def shadowed_numpy() -> Machine:
+    """A numpy.py in the working directory."""
+    machine = healthy()
+    machine.target["shadows"] = [["numpy", "/srv/work/numpy.py", SITE]]
+    failed = {
+        "name": "numpy", "type": "AttributeError", "error": "module 'numpy' has no attribute 'integer'",
+        "attribute_error": True, "file": "/srv/work/numpy.py", "top": "/srv/work/numpy.py", "frames": [],
+    }  # fmt: skip
+    return rehearsed(machine, failed)
+
+
+@host("TFD312", cause="package-conflict", registered=False)
+def other_numpy() -> Machine:
+    """h5py was compiled for another NumPy."""
+    machine = requiring(healthy(), "h5py>=3.11.0", "numpy>=1.26.0,<2.1.0", "keras>=3.5.0")
+    machine.target["distributions"].append(
+        {"name": "h5py", "version": "3.10.0", "location": SITE, "installer": "pip", "requires": ["numpy>=1.17.3"]}
+    )
+    failed = {
+        "name": "h5py", "type": "ValueError", "file": None, "top": f"{SITE}/h5py/__init__.py",
+        "error": "numpy.dtype size changed, may indicate binary incompatibility. Expected 96 from C header, got 88",
+        "frames": [f"{SITE}/h5py/__init__.py", f"{SITE}/h5py/_errors.pyx"],
+    }  # fmt: skip
+    return rehearsed(machine, {"name": "numpy", "file": f"{SITE}/numpy/__init__.py"}, failed)
+
+
+@host("TFD320", cause="damaged-file", registered=False)
+def broken_plugin() -> Machine:
+    """A plugin that was left behind, cut off."""
+    machine = healthy()
+    path = f"{SITE}/tensorflow-plugins/libitex_gpu.so"
+    machine.target["tensorflow"]["plugins"] = [path]
+    machine.elf[path] = {"problem": "file too short"}
+    return machine
+
+
+@host("TFD321")
+def without_keras() -> Machine:
+    """TensorFlow without Keras: it registers its GPU, and tf.keras fails."""
+    machine = rehearsed(requiring(healthy(), "keras>=3.5.0"))
+    machine.target["distributions"] = [d for d in machine.target["distributions"] if d["name"] != "keras"]
+    return machine
+
+
+@host("TFD322")
+def requirement() -> Machine:
+    """A protobuf that TensorFlow does not ask for, and works with."""
+    machine = requiring(healthy(), "protobuf>=3.20.3,<6.0.0", "keras>=3.5.0")
+    machine.wheel("protobuf", "6.33.0")
+    return rehearsed(machine, {"name": "google.protobuf", "file": f"{SITE}/google/protobuf/__init__.py"})
 
 
 def _scenes() -> None:

@@ -344,7 +344,7 @@ def test_registered_and_gone():
     assert "its files are gone" in report.verdict.summary
 
 
-@pytest.mark.parametrize("name", ["termcolor", "keras"])
+@pytest.mark.parametrize("name", ["termcolor", "packaging"])
 def test_what_tensorflow_asks_for_and_is_not_there(name):
     facts = healthy("2.20.0")
     assert context(facts).prediction.import_ok is True

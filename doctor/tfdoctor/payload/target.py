@@ -7,6 +7,7 @@ import sys
 # The script's own folder is on sys.path first: it must not shadow anything.
 _HERE = sys.path.pop(0) if sys.path else ""
 
+import errno  # noqa: E402
 import json  # noqa: E402
 import os  # noqa: E402
 import platform  # noqa: E402
@@ -22,6 +23,16 @@ RELEVANT = re.compile(
 )
 OWN = re.compile(r"^(tensorflow|tensorflow[-_](gpu|cpu|rocm|macos|intel|aarch64|directml)|tf[-_]nightly([-_](gpu|cpu))?|intel[-_]tensorflow)$", re.IGNORECASE)
 LIMIT = 1 << 20
+MOST = 20
+MODULE_FILE = re.compile(r"\.(py|so|pyd)$|\.so\.\d")
+TESTS = re.compile(r"(^|/)tests?/")
+WATCHED = frozenset(
+    (
+        "h5py pandas scipy pillow jax jaxlib scikit-learn matplotlib psutil huggingface-hub pydot dill tblib objgraph ipython"
+        " opencv-python opencv-python-headless tf-keras tensorboard tensorflow-estimator keras pyarrow numexpr bottleneck"
+    ).split()
+)
+"""What TensorFlow, Keras or one of these import where it is there, without requiring it."""
 
 
 def read(path, limit=LIMIT):
@@ -32,15 +43,20 @@ def read(path, limit=LIMIT):
         return None
 
 
+LISTED = {}
+
+
 def names(folder):
-    try:
-        return sorted(os.listdir(folder or "."))
-    except OSError:
-        return []
+    if folder not in LISTED:
+        try:
+            LISTED[folder] = sorted(os.listdir(folder or "."))
+        except OSError:
+            LISTED[folder] = []
+    return LISTED[folder]
 
 
-def metadata(folder, own):
-    """Name, version, installer and (for TensorFlow itself) requirements of a dist-info or egg-info."""
+def metadata(folder):
+    """Name, version, installer and requirements of a dist-info or egg-info."""
     text = read(os.path.join(folder, "METADATA")) or read(os.path.join(folder, "PKG-INFO"))
     if text is None and os.path.isfile(folder):
         text = read(folder)
@@ -52,52 +68,116 @@ def metadata(folder, own):
         key = key.strip().lower()
         if key in ("name", "version") and key not in result:
             result[key] = value.strip()
-        elif key == "requires-dist" and own:
+        elif key == "requires-dist":
             result["requires"].append(value.strip())
     installer = read(os.path.join(folder, "INSTALLER"), 100)
     result["installer"] = installer.strip() if installer else None
     return result
 
 
-def lost_files(folder, info):
-    """Shared objects that a wheel's RECORD lists and that are not there."""
-    lost = []
-    for line in (read(os.path.join(info, "RECORD")) or "").splitlines():
-        name = line.split(",")[0]
-        if ".so" in name and not name.startswith(("/", "..")) and not os.path.exists(os.path.join(folder, name)):
-            lost.append(name)
-    return lost[:50]
+def recorded(info):
+    """(path below the folder of the dist-info, size or None) of the modules that a RECORD lists."""
+    for line in (read(os.path.join(info, "RECORD"), 8 * LIMIT) or "").splitlines():
+        name, _, size = line.rpartition(",")
+        name = name.rpartition(",")[0].strip('"')
+        if name[:1] in ("/", ".") or not MODULE_FILE.search(name) or TESTS.search(name):
+            continue
+        yield name, int(size) if size.isdigit() else None
 
 
-def distributions(path):
+def differences(folder, info, own):
+    """Modules that are not as their RECORD says: (path, "missing", "empty", "cut", "changed", "unreadable", "syntax")."""
+    found = []
+    for name, size in recorded(info):
+        path = os.path.join(folder, name)
+        what = None
+        try:
+            status = os.stat(path)
+            if not status.st_mode & 4 and not os.access(path, os.R_OK):
+                what = "unreadable"
+            elif size is not None and status.st_size != size:
+                what = "empty" if not status.st_size else "cut" if status.st_size < size else "changed"
+                if own and path.endswith(".py") and what != "empty":
+                    what = "syntax" if broken(path) else what
+        except (IOError, OSError) as error:
+            what = "unreadable" if error.errno == errno.EACCES else "missing"
+        if what:
+            found.append([name, what])
+            if len(found) == MOST:
+                break
+    return found
+
+
+def broken(path):
+    """Whether a source is no Python."""
+    try:
+        with open(path, "rb") as stream:
+            compile(stream.read(LIMIT), path, "exec", 0, True)
+    except (SyntaxError, ValueError, TypeError):
+        return True
+    except (IOError, OSError):
+        pass
+    return False
+
+
+def registered(path):
+    """(normal name, name as its folder has it, folder, whole path) of every distribution, in the path's order."""
     found, seen = [], set()
     for folder in path:
         for entry in names(folder):
             base, dot, kind = entry.rpartition(".")
             if kind not in ("dist-info", "egg-info") or not dot:
                 continue
-            name = base.split("-")[0]
-            if not RELEVANT.match(name):
-                continue
             whole = os.path.join(folder, entry)
-            if os.path.realpath(whole) in seen:
-                continue
-            seen.add(os.path.realpath(whole))
-            own = bool(OWN.match(name))
-            data = metadata(whole, own)
-            version = data.get("version") or (base.split("-")[1] if "-" in base else "")
-            found.append(
-                {
-                    # "~ensorflow": what pip puts aside while it replaces something, and sometimes leaves
-                    "name": name if name[:1] == "~" else data.get("name") or name,
-                    "version": version,
-                    "location": folder,
-                    "installer": data["installer"],
-                    "requires": data["requires"],
-                    # cuDNN opens its own parts when it is used: no loader's rules tell that one is not there
-                    "lost": lost_files(folder, whole) if name.startswith("nvidia_cudnn") else [],
-                }
-            )
+            real = os.path.realpath(whole)
+            if real not in seen:
+                seen.add(real)
+                found.append((normal(base.split("-")[0]), base, folder, whole))
+    return found
+
+
+def closure(every):
+    """What TensorFlow requires, what that requires, and so on: normal name -> metadata of the first on the path."""
+    first = {}
+    for name, _, _, whole in every:
+        first.setdefault(name, whole)
+    todo = [name for name in first if OWN.match(name) or name in WATCHED]
+    found = {}
+    while todo:
+        name = todo.pop()
+        if name in found or name not in first:
+            continue
+        found[name] = metadata(first[name])
+        for line in found[name]["requires"]:
+            if "extra" not in line.partition(";")[2]:
+                todo.append(normal(re.split(r"[^A-Za-z0-9._-]", line.strip(), maxsplit=1)[0]))
+    return found
+
+
+def distributions(path):
+    every = registered(path)
+    needed = closure(every)
+    found, told = [], set()
+    for name, base, folder, whole in every:
+        spelt = base.split("-")[0]
+        if name not in needed and not RELEVANT.match(spelt):
+            continue
+        first = name in needed and name not in told
+        told.add(name)
+        data = needed[name] if first else metadata(whole)
+        found.append(
+            {
+                # "~ensorflow": what pip puts aside while it replaces something, and sometimes leaves
+                "name": spelt if spelt[:1] == "~" else data.get("name") or spelt,
+                "version": data.get("version") or (base.split("-")[1] if "-" in base else ""),
+                "location": folder,
+                "installer": data["installer"],
+                "requires": data["requires"] if name in needed else [],
+                "differs": differences(folder, whole, bool(OWN.match(name))) if first else [],
+                # cuDNN opens its own parts when it is used: no loader's rules tell that one is not there
+                "lost": [one for one, what in differences(folder, whole, False) if what == "missing"] if spelt.startswith("nvidia_cudnn") else [],
+            }
+        )
     return found
 
 
@@ -111,7 +191,7 @@ def absent(path, installed):
                 there.add(normal(base.split("-")[0]))
     wanted = set()
     for one in installed:
-        for line in one["requires"]:
+        for line in one["requires"] if OWN.match(one["name"]) else ():
             if "extra" not in line.partition(";")[2]:
                 wanted.add(normal(re.split(r"[^A-Za-z0-9._-]", line.strip(), maxsplit=1)[0]))
     return sorted(wanted - there - {""})
@@ -121,7 +201,9 @@ def normal(name):
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-COMPANIONS = ("numpy", "google.protobuf", "absl", "wrapt", "six", "gast", "flatbuffers", "opt_einsum", "ml_dtypes")
+COMPANIONS = (
+    "numpy google.protobuf absl wrapt six gast flatbuffers opt_einsum ml_dtypes keras tensorflow_estimator tf_keras"
+).split()
 
 
 def modules(path):
@@ -173,6 +255,7 @@ def tensorflow(path):
     beside = os.path.join(os.path.dirname(package), "tensorflow_core")
     core = beside if os.path.isdir(os.path.join(beside, "python")) else package
     result = {"package_dir": package, "core_dir": core, "framework": None, "pywrap": None, "missing": []}
+    result["plugins"] = plugins(path)
     for entry in names(core):
         if re.match(r"^libtensorflow_framework\.(so(\.\d+)*|\d+\.dylib)$", entry):
             # several names of one file: the one with the major version is what others need
@@ -219,6 +302,77 @@ def mapped(stdlib):
     except (IOError, OSError, UnicodeError):
         pass
     return found
+
+
+def importable(folder, entry):
+    """The module that a folder's entry is, "" for none. A folder alone is one where it has an __init__."""
+    base, dot, kind = entry.partition(".")
+    if kind == "py" or (dot and kind.rpartition(".")[2] in ("so", "pyd")):
+        return base
+    return entry if not dot else ""
+
+
+def is_package(folder, entry):
+    whole = os.path.join(folder or ".", entry)
+    if not os.path.isdir(whole):
+        return True
+    return any(importable(whole, one) == "__init__" for one in names(whole))
+
+
+def shadows(path, cwd, stdlib):
+    """Modules that are found twice: (name, the file or folder that Python takes, the folder that has it, too).
+
+    The working folder comes first, as for programs that are started there.
+    """
+    first, found = {}, []
+    for name in sys.builtin_module_names:
+        first[name] = None
+    safe = getattr(sys.flags, "safe_path", False) or getattr(sys.flags, "isolated", False)
+    seen = set()
+    for folder in ([] if safe else [cwd]) + path:
+        real = os.path.realpath(folder or ".")
+        if real in seen or not os.path.isdir(real):
+            continue
+        seen.add(real)
+        here = {}
+        for entry in names(folder)[:20000]:
+            name = importable(folder, entry)
+            if name and name not in here:
+                here[name] = entry
+        for name, entry in here.items():
+            known = first.get(name, "")
+            if known == "":
+                first[name] = (folder, entry)
+            elif known is not None and name not in EVERYWHERE and len(found) < 200:
+                if is_package(*known) and is_package(folder, entry):
+                    found.append([name, os.path.join(*known), folder])
+                elif not is_package(*known):
+                    first[name] = (folder, entry)  # a folder without __init__ gives way to a real package
+    return found
+
+
+EVERYWHERE = frozenset("__pycache__ bin include lib share site-packages lib-dynload setup test tests docs examples __init__".split())
+
+
+def plugin_folders(path):
+    """Where TensorFlow looks for tensorflow-plugins, in its order."""
+    import site
+
+    found = []
+    if getattr(site, "ENABLE_USER_SITE", False) and getattr(site, "USER_SITE", None):
+        found.append(site.USER_SITE)
+    found += [folder for folder in path if "site-packages" in folder]
+    found += site.getsitepackages() if hasattr(site, "getsitepackages") else []
+    return [folder for index, folder in enumerate(found) if folder not in found[:index]]
+
+
+def plugins(path):
+    """The files that TensorFlow loads by itself when it is imported: those of tensorflow-plugins/."""
+    found = []
+    for folder in plugin_folders(path):
+        place = os.path.join(folder, "tensorflow-plugins")
+        found += [os.path.join(place, entry) for entry in names(place) if re.search(r"\.so(\.\d[^/]*)?$", entry)]
+    return found[:50]
 
 
 def glibc():
@@ -272,6 +426,7 @@ def main():
         "conda_packages": conda_packages(sys.prefix),
         "tensorflow": tensorflow(path),
         "shadow": shadow,
+        "shadows": shadows(path, cwd, stdlib),
         "mapped": mapped(stdlib),
         "modules": modules(path),
     }

@@ -15,7 +15,7 @@ from tfdoctor.facts import Absent, Unknown, value_of
 from tfdoctor.findings import Cause, Prediction
 from tfdoctor.predict.build import Build, build_of, builds_installed, registered_without_files
 from tfdoctor.predict.driver import container_lost_nvml, driver_gate, driver_missing_cause
-from tfdoctor.predict.imports import import_failure
+from tfdoctor.predict.imports import import_failure, import_unknown
 from tfdoctor.predict.libraries import libraries_cause, missing_libraries
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def predict(facts: Facts, compat: Compat) -> Prediction:
     gone = registered_without_files(facts)
     if gone:
         why = f"{gone[0].name} {gone[0].version} is registered as installed, and its files are gone."
-        return Prediction(False, 0, (), Cause.INCONCLUSIVE, False, (why,))
+        return Prediction(False, 0, (), Cause.DAMAGED_FILE, False, (why,))
     if isinstance(facts.tensorflow, Absent):
         return Prediction(
             None, None, (), None, None, (f"TensorFlow is not installed: {facts.tensorflow.why}",)
@@ -63,6 +63,9 @@ def predict(facts: Facts, compat: Compat) -> Prediction:
         return shut(cause, "This build of TensorFlow has no GPU code.", import_ok=broken is None)
     if broken is not None:
         return shut(broken[0], broken[1], import_ok=False)
+    not_known = import_unknown(facts, tensorflow)
+    if not_known:
+        return unknown(not_known, None)
     reasons.append("import tensorflow: nothing stands in its way.")
     if build.gpu is None or not build.required:
         return unknown("What this build needs of CUDA could not be learned from its files.")

@@ -5,28 +5,73 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.compat.imports import breaking
-from tfdoctor.facts import Resolution, value_of
+from tfdoctor.facts import Resolution, Unknown, value_of
 from tfdoctor.findings import Cause
 from tfdoctor.predict.driver import driver_missing_cause
+from tfdoctor.predict.rehearsing import BREAKING, cause_of, failures, own_damage
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Facts, TensorFlowFacts
     from tfdoctor.predict.build import Build
+    from tfdoctor.predict.rehearsing import Failure
 
 
 def import_failure(facts: Facts, tensorflow: TensorFlowFacts, build: Build) -> tuple[Cause, str] | None:
     """Why `import tensorflow` fails; None where nothing known stands in its way."""
+    python = value_of(facts.python)
+    if shadows_tensorflow(tensorflow):
+        return Cause.SHADOWED_MODULE, f"{tensorflow.shadowed_by} is imported in its place."
     if tensorflow.missing_files:
         return (
-            Cause.INCONCLUSIVE,
+            Cause.DAMAGED_FILE,
             f"Its installation is damaged: {', '.join(tensorflow.missing_files)} missing.",
+        )
+    damage = own_damage(python, tensorflow) if python is not None else ()
+    if any(difference.what == "unreadable" for difference in damage):
+        return Cause.NOT_PERMITTED, f"{damage[0].path} of TensorFlow may not be read."
+    if any(difference.what in BREAKING or difference.path.endswith(".so") for difference in damage):
+        return (
+            Cause.DAMAGED_FILE,
+            f"{damage[0].path} of TensorFlow is not as it was installed ({damage[0].what}).",
         )
     loader = value_of(facts.loader)
     if loader is not None and loader.import_needs:
         return _load_failure(facts, build, loader.import_needs[0])
     if lacks_avx(facts, tensorflow, build):
         return Cause.ILLEGAL_INSTRUCTION_AVX, "The processor has no AVX, with which this build is compiled."
-    return _companion_failure(facts, tensorflow, build)
+    return _companion_failure(facts, tensorflow, build) or _plugin_failure(facts)
+
+
+def import_unknown(facts: Facts, tensorflow: TensorFlowFacts) -> str:
+    """Why it cannot be known whether the import works; empty where it can."""
+    python = value_of(facts.python)
+    damage = own_damage(python, tensorflow) if python is not None else ()
+    if damage:
+        return f"{damage[0].path} of TensorFlow is shorter than it was: what that does to the import is not known."
+    if isinstance(facts.rehearsal, Unknown):
+        return f"Whether the import works could not be tried: {facts.rehearsal.why}."
+    return ""
+
+
+def shadows_tensorflow(tensorflow: TensorFlowFacts) -> bool:
+    """Whether programs that are started in the working folder import something else under this name."""
+    path = tensorflow.shadowed_by
+    return bool(path) and path != f"{tensorflow.package_dir}/__init__.py"
+
+
+def _plugin_failure(facts: Facts) -> tuple[Cause, str] | None:
+    """Every import of TensorFlow loads the shared objects in tensorflow-plugins/, and stops where one does not load."""
+    loader = value_of(facts.loader)
+    failed = next((one for one in loader.plugins if not one.ok), None) if loader is not None else None
+    if failed is None:
+        return None
+    return plugin_cause(failed), f"The plugin {failed.soname} does not load: {failed.error}"
+
+
+def plugin_cause(failed: Resolution) -> Cause:
+    """The contract's word for a plugin that does not load: damaged, or built for another TensorFlow."""
+    lost = [name for name in failed.really_missing if name != failed.soname]
+    return Cause.PACKAGE_CONFLICT if lost or "undefined symbol" in failed.error else Cause.DAMAGED_FILE
 
 
 def lacks_avx(facts: Facts, tensorflow: TensorFlowFacts, build: Build) -> bool:
@@ -42,15 +87,25 @@ def lacks_avx(facts: Facts, tensorflow: TensorFlowFacts, build: Build) -> bool:
 def _companion_failure(facts: Facts, tensorflow: TensorFlowFacts, build: Build) -> tuple[Cause, str] | None:
     """NumPy, protobuf and the like, as compat/imports.toml knows them; conda's builds differ and are left out."""
     python = value_of(facts.python)
-    if python is None or not python.distributions or tensorflow.conda_build:
+    if python is None or not python.distributions:
         return None
+    failed = next((one for one in failures(facts) if one.fatal), None)
+    if tensorflow.conda_build:
+        return _rehearsed_failure(failed)
     installed = python.versions_installed()
     for row in breaking(build.version, installed, facts.environment.variables, absent=python.absent):
         if row.effect == "import":
             have = installed.get(row.package)
             named = f"{row.package} {have}" if have is not None else f"no {row.package}"
             return Cause(row.cause), f"import tensorflow fails with {named}: {row.error}"
-    return None
+    return _rehearsed_failure(failed)
+
+
+def _rehearsed_failure(failed: Failure | None) -> tuple[Cause, str] | None:
+    if failed is None:
+        return None
+    one = failed.rehearsed
+    return cause_of(failed), f"import tensorflow fails with {one.name}: {one.error_type}: {one.error}"
 
 
 def _load_failure(facts: Facts, build: Build, failed: Resolution) -> tuple[Cause, str]:
@@ -64,4 +119,15 @@ def _load_failure(facts: Facts, build: Build, failed: Resolution) -> tuple[Cause
         return driver_missing_cause(facts, failed), failed.error
     if build.linkage == "needed" and lost & {*build.required, *build.driver_libraries}:
         return Cause.IMPORT_MISSING_CUDA_LIB, failed.error
-    return Cause.INCONCLUSIVE, failed.error
+    return own_object_cause(failed), failed.error
+
+
+def own_object_cause(failed: Resolution) -> Cause:
+    """The word for an object of TensorFlow's own that does not load: its file, or one of the system's that it needs."""
+    own = any("tensorflow" in name.rpartition("/")[2] for name in failed.really_missing)
+    return Cause.DAMAGED_FILE if failed.crash or own or _unreadable(failed) else Cause.INCONCLUSIVE
+
+
+def _unreadable(failed: Resolution) -> bool:
+    """Whether the loader stops at a file that is no whole object of this machine's."""
+    return any("cannot open" not in tried.problem for tried in failed.tried if tried.problem)

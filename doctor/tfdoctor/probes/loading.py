@@ -67,6 +67,7 @@ def probe(
     if opener is None:
         return Unknown("TensorFlow's own shared objects are not there", tensorflow.core_dir)
     resolutions = tuple(process.dlopen(soname, opener) for soname in sonames)
+    plugins = tuple(process.dlopen(path, opener) for path in tensorflow.plugins)
     lost = tuple(n for r in resolutions for n in r.really_missing if "/" not in n and n not in sonames)
     return Known(
         LoaderFacts(
@@ -78,6 +79,7 @@ def probe(
             found=find_libraries(system, python, (*sonames, *lost), process),
             preload=process.preload,
             notes=tuple(process.notes),
+            plugins=plugins,
         ),
         "the loader's rules followed on the files",
     )

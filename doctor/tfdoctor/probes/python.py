@@ -17,6 +17,7 @@ from tfdoctor.facts import (
     TensorFlowFacts,
     Unknown,
 )
+from tfdoctor.facts_imports import FileDifference, Shadow
 from tfdoctor.probes.payload import run_payload
 from tfdoctor.redact import clean_line
 from tfdoctor.system.result import Failure
@@ -147,6 +148,10 @@ def _python(raw: Mapping[str, Any], chosen: str) -> PythonFacts:
                 installer=entry.get("installer"),
                 requires=tuple(clean_line(str(line)) for line in entry.get("requires", ())),
                 lost=tuple(clean_line(str(path)) for path in entry.get("lost", ())),
+                differs=tuple(
+                    FileDifference(clean_line(str(path)), clean_line(str(what)))
+                    for path, what in _tuples(entry.get("differs"), 2)
+                ),
             )
             for entry in raw.get("distributions", ())
             if isinstance(entry, dict)
@@ -159,6 +164,7 @@ def _python(raw: Mapping[str, Any], chosen: str) -> PythonFacts:
         modules=tuple(map(str, raw.get("modules") or ())),
         absent=tuple(normal_name(str(name)) for name in raw.get("absent") or ()),
         mapped=tuple(map(str, raw.get("mapped") or ())),
+        shadows=tuple(Shadow(*map(str, one)) for one in _tuples(raw.get("shadows"), 3)),
         tag=f"{'cp' if raw.get('implementation') == 'CPython' else 'pp'}{parts[0]}{parts[1]}",
     )
 
@@ -190,7 +196,14 @@ def _tensorflow(raw: Mapping[str, Any], python: PythonFacts, shadow: object) -> 
         cuda_config=parse_cuda_config(str(raw.get("cuda_config") or "")),
         shadowed_by=str(shadow) if shadow else None,
         conda_build=conda.build if conda else None,
+        plugins=tuple(map(str, raw.get("plugins") or ())),
     )
+
+
+def _tuples(raw: object, length: int) -> list[Any]:
+    """The lists of this length in a list; what is neither is passed over."""
+    entries = raw if isinstance(raw, list) else []
+    return [entry for entry in entries if isinstance(entry, list) and len(entry) == length]
 
 
 def normal_name(name: str) -> str:

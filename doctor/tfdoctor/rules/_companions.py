@@ -5,15 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.compat.imports import breaking, companions
+from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS, value_of
+from tfdoctor.facts_imports import FileDifference
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.predict.rehearsing import cause_of, good_version, unmet
 from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
 from tfdoctor.steps import Install
 from tfdoctor.versions import satisfies
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tfdoctor.compat.imports import Companion
     from tfdoctor.findings import Finding
+    from tfdoctor.predict.rehearsing import Failure
 
 
 def broken_companions(context: Context) -> tuple[Companion, ...]:
@@ -87,9 +93,140 @@ def _requirement(context: Context, row: Companion) -> str:
         return row.requirement
     version = context.build.version
     others = [o for o in companions() if o.package == row.package and o.breaks and o.effect == "import"]
-    own = [d for d in context.python.distributions if d.requires] if context.python is not None else []
+    there = context.python.distributions if context.python is not None else ()
+    own = [d for d in there if d.name in TENSORFLOW_DISTRIBUTIONS]
     asked = [
         line.partition(";")[0] for d in own for line in d.requires if advice.project_of(line) == row.package
     ]
     wanted = "".join(asked[0].split()).replace("(", "").replace(")", "") if asked else row.requirement
     return next((o.requirement for o in others if satisfies(version, o.tensorflow)), wanted)
+
+
+# ---------------------------------------------------------------- what was rehearsed
+
+
+def package_finding(context: Context, rule: Rule, failed: Sequence[Failure]) -> Finding:
+    """Packages that a rehearsed import fails with, as one finding: they are put right together."""
+    first = failed[0]
+    one = first.rehearsed
+    names = _and([_named(context, failure) for failure in failed])
+    if first.damage:
+        title = f"{names} is damaged: {first.damage[0].path} {_WHAT[first.damage[0].what]}"
+        if len(failed) > 1:
+            title = f"{names} are damaged"
+    elif first.missing:
+        title = f"import tensorflow fails: {names} {'is' if len(failed) == 1 else 'are'} not installed"
+    else:
+        title = f"import tensorflow fails with {names}"
+    if not first.fatal:
+        title = title.replace("import tensorflow fails", "tf.keras fails")
+    stops = "import tensorflow stops" if first.fatal else "tf.keras stops"
+    explanation = f"{stops} with {one.error_type}: {one.error.rstrip('.')}."
+    compiled = next((failure for failure in failed if _other_numpy(failure.rehearsed.error)), None)
+    if compiled is not None:
+        numpy = context.python.distribution("numpy") if context.python is not None else None
+        explanation += (
+            f" {_named(context, compiled)} is compiled for another NumPy than"
+            f" {numpy.version if numpy is not None else 'this one'}."
+        )
+    return rule.finding(
+        cause_of(first),
+        Severity.ERROR if first.fatal else Severity.WARNING,
+        explanation,
+        title=title,
+        evidence=_evidence(context, failed),
+        remedies=[_remedy(context, failed)],
+    )
+
+
+_WHAT = {
+    "missing": "is not there",
+    "empty": "is empty",
+    "cut": "is cut off",
+    "syntax": "is no Python any more",
+} | {"unreadable": "may not be read by this user"}
+_OTHER_NUMPY = (
+    "numpy.dtype size changed",
+    "numpy.ufunc size changed",
+    "_ARRAY_API",
+    "compiled using NumPy",
+    "numpy.core",
+)
+
+
+def _other_numpy(error: str) -> bool:
+    """Whether an extension module says so of the NumPy that it was compiled for."""
+    return any(words in error for words in _OTHER_NUMPY)
+
+
+def _and(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _named(context: Context, failure: Failure) -> str:
+    there = context.python.distribution(failure.package) if context.python is not None else None
+    return (
+        f"{failure.package} {there.version}" if there is not None and not failure.missing else failure.package
+    )
+
+
+def _evidence(context: Context, failed: Sequence[Failure]) -> list[Evidence]:
+    found = []
+    for failure in failed:
+        one = failure.rehearsed
+        place = one.frames[-1] if one.frames else (one.file or f"import {one.name}")
+        found.append(Evidence(place, f"{one.error_type}: {one.error}"))
+        found += [Evidence(difference.path, _WHAT[difference.what]) for difference in failure.damage[:3]]
+    rehearsal = value_of(context.facts.rehearsal)
+    packages = {failure.package for failure in failed}
+    oddities = rehearsal.oddities if rehearsal is not None else ()
+    found += [Evidence("installed distributions", odd.why) for odd in oddities if odd.module in packages]
+    return found
+
+
+def _remedy(context: Context, failed: Sequence[Failure]) -> Remedy:
+    if all(difference.what == "unreadable" for failure in failed for difference in failure.damage or _NONE):
+        python = context.python
+        folders = (
+            {failure.package: python.distribution(failure.package) for failure in failed} if python else {}
+        )
+        paths = [
+            f"{there.location}/{difference.path}"
+            for failure in failed
+            if (there := folders.get(failure.package)) is not None
+            for difference in failure.damage
+        ]
+        command = f"chmod a+r {' '.join(advice.quote(path) for path in paths)}"
+        return Remedy("Have the files' owner let everybody read them.", (command,), changes_system=True)
+    again = any(failure.damage or (not failure.missing and failure.rehearsed.not_found) for failure in failed)
+    wanted = tuple(dict.fromkeys(requirement_of(context, failure.package, again=again) for failure in failed))
+    options = "--force-reinstall --no-deps" if again else ""
+    return Remedy(
+        "Install it again." if again else "Install versions that this TensorFlow works with.",
+        (advice.pip_install(context, wanted, options=options), advice.check_again(context)),
+        steps=(Install(wanted, again=again, dependencies=not again),),
+    )
+
+
+_NONE = (FileDifference("", "missing"),)
+
+
+def requirement_of(context: Context, package: str, *, again: bool = False) -> str:
+    """What pip is asked for, so that TensorFlow's import gets a package it works with.
+
+    Again what is there (`again`); else the version of the environment in which the import worked that is most like
+    this one, what somebody asks for, or the newest.
+    """
+    python, tensorflow = context.python, context.tensorflow
+    there = python.distribution(package) if python is not None else None
+    if again and there is not None:
+        return f"{package}=={there.version}"
+    known = (
+        good_version(python, tensorflow, package) if python is not None and tensorflow is not None else None
+    )
+    if known is not None and (there is None or known != there.version):
+        return f"{package}=={known}"
+    asked = [one.requirement for one in unmet(python) if one.package == package] if python is not None else []
+    if asked:
+        return asked[0]
+    return f"{package}!={there.version}" if there is not None else package

@@ -7,8 +7,9 @@ that was deleted by hand. Or the distribution is registered and its package is g
 
 How it is seen
 --------------
-A few files that no TensorFlow can do without are looked for, and the registered distributions are compared
-with the folder.
+A few files that no TensorFlow can do without are looked for, the registered distributions are compared with
+the folder, and the files that an import loads with the list that was installed with them (RECORD): there, of that
+size, readable, and still Python.
 
 What to do
 ----------
@@ -22,12 +23,14 @@ from typing import TYPE_CHECKING
 from tfdoctor.facts import Absent, Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import registered_without_files
+from tfdoctor.predict.rehearsing import own_damage
 from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.steps import Install
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Distribution
+    from tfdoctor.facts_imports import FileDifference
     from tfdoctor.findings import Finding
 
 
@@ -47,6 +50,9 @@ def check(context: Context) -> Result:
         return NotApplicable("TensorFlow is not installed")
     if tensorflow.missing_files:
         return [_files_missing(context)]
+    differs = own_damage(python, tensorflow)
+    if differs:
+        return [_files_differ(context, differs)]
     if tensorflow.distribution is None and not tensorflow.conda_build:
         return [_unregistered(context)]
     return ()
@@ -55,7 +61,7 @@ def check(context: Context) -> Result:
 def _files_gone(context: Context, registered: list[Distribution]) -> Finding:
     names = ", ".join(f"{d.name} {d.version}" for d in registered)
     return RULE.finding(
-        Cause.INCONCLUSIVE,
+        Cause.DAMAGED_FILE,
         Severity.ERROR,
         f"{names} is registered as installed, and there is no `tensorflow` folder: import tensorflow fails.",
         title=f"{names} is registered and its files are gone",
@@ -72,13 +78,57 @@ def _files_missing(context: Context) -> Finding:
     version = build.version if build is not None else None
     wanted = f"{name or 'tensorflow'}=={version}" if version else name or "tensorflow"
     return RULE.finding(
-        Cause.INCONCLUSIVE,
+        Cause.DAMAGED_FILE,
         Severity.ERROR,
         f"{', '.join(missing)} is missing from {folder}: import tensorflow fails.",
         title="TensorFlow's installation is damaged: files are missing",
         evidence=[Evidence(folder, f"{entry} is not there") for entry in missing],
         remedies=[_again(context, [wanted])],
     )
+
+
+def _files_differ(context: Context, differs: tuple[FileDifference, ...]) -> Finding:
+    tensorflow, build = context.tensorflow, context.build
+    location = tensorflow.package_dir.rpartition("/")[0] if tensorflow is not None else ""
+    evidence = [Evidence(f"{location}/{one.path}", _WHAT[one.what]) for one in differs]
+    names = ", ".join(one.path.rpartition("/")[2] for one in differs[:3])
+    more = f" and {len(differs) - 3} more" if len(differs) > 3 else ""
+    if all(one.what == "unreadable" for one in differs):
+        paths = " ".join(advice.quote(f"{location}/{one.path}") for one in differs)
+        return RULE.finding(
+            Cause.NOT_PERMITTED,
+            Severity.ERROR,
+            f"This user may not read {names}{more} of TensorFlow: import tensorflow fails.",
+            title=f"TensorFlow's files may not be read: {names}{more}",
+            evidence=evidence,
+            remedies=[
+                Remedy(
+                    "Have the files' owner let everybody read them.",
+                    (f"chmod a+r {paths}",),
+                    changes_system=True,
+                )
+            ],
+        )
+    wanted = f"{tensorflow.distribution if tensorflow is not None else 'tensorflow'}"
+    wanted += f"=={build.version}" if build is not None and build.version else ""
+    return RULE.finding(
+        Cause.DAMAGED_FILE,
+        Severity.ERROR,
+        f"{names}{more} of TensorFlow: not as installed, and import tensorflow loads it.",
+        title=f"TensorFlow's installation is damaged: {names}{more} {_WHAT[differs[0].what]}",
+        evidence=evidence,
+        remedies=[_again(context, [wanted])],
+    )
+
+
+_WHAT = {
+    "missing": "is not there",
+    "empty": "is empty",
+    "cut": "is cut off",
+    "changed": "was changed",
+    "syntax": "is no Python source any more",
+    "unreadable": "may not be read by this user",
+}
 
 
 def _unregistered(context: Context) -> Finding:
@@ -107,5 +157,9 @@ def _again(context: Context, requirements: list[str]) -> Remedy:
 
 
 RULE = Rule(
-    "TFD311", "damaged-installation", "TensorFlow's installation is damaged", (Cause.INCONCLUSIVE,), check
+    "TFD311",
+    "damaged-installation",
+    "TensorFlow's installation is damaged",
+    (Cause.DAMAGED_FILE, Cause.NOT_PERMITTED, Cause.INCONCLUSIVE),
+    check,
 )

@@ -7,8 +7,9 @@ cannot be imported is missing or has a version that does not fit.
 
 How it is seen
 --------------
-What the objects need is read from them and looked for as the loader does it; the installed packages are
-compared with what was tried with real wheels (compat/imports.toml).
+What the objects need is read from them and looked for as the loader does it. The installed packages are compared
+with what was tried with real wheels (compat/imports.toml) and with the environments in which this import was seen to
+work (compat/imports); what is unlike those is imported by a child, and so is what depends on it.
 
 What to do
 ----------
@@ -19,9 +20,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdoctor.facts import Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.predict.imports import own_object_cause
+from tfdoctor.predict.rehearsing import failures
 from tfdoctor.rules import advice
-from tfdoctor.rules._companions import broken_companions, companion_finding
+from tfdoctor.rules._companions import broken_companions, companion_finding, package_finding
 from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule, unanswered
 from tfdoctor.steps import Install
 
@@ -43,8 +47,11 @@ def check(context: Context) -> Result:
     refused = unanswered(context.facts.tensorflow, "TensorFlow")
     if refused is not None:
         return refused
-    companion = _companion(context)
-    result = [companion] if companion is not None else []
+    result = _packages(context)
+    if isinstance(context.facts.rehearsal, Unknown) and not result:
+        return CouldNotCheck(
+            f"the packages that TensorFlow imports could not be tried: {context.facts.rehearsal.why}"
+        )
     if context.loader is None:
         return result or CouldNotCheck("the loader could not be followed")
     build = context.build
@@ -58,11 +65,22 @@ def check(context: Context) -> Result:
     return result
 
 
-def _companion(context: Context) -> Finding | None:
+def _packages(context: Context) -> list[Finding]:
+    """Packages that the import fails with: those that were rehearsed, else what the table says."""
     told = {Cause.NUMPY_ABI.value, Cause.PROTOBUF_CONFLICT.value}
-    rows = [row for row in broken_companions(context) if row.cause not in told]
-    rows.sort(key=lambda row: row.effect != "import")
-    return companion_finding(context, RULE, rows[0]) if rows else None
+    rows = broken_companions(context)
+    elsewhere = {row.package for row in rows if row.cause in told and row.effect == "import"}
+    failed = [
+        one
+        for one in failures(context.facts)
+        if one.fatal and not one.shadow and one.package not in elsewhere
+    ]
+    if failed:
+        return [package_finding(context, RULE, failed)]
+    rows = tuple(row for row in rows if row.cause not in told)
+    return (
+        [companion_finding(context, RULE, min(rows, key=lambda row: row.effect != "import"))] if rows else []
+    )
 
 
 def _library(context: Context, failed: Resolution) -> Finding:
@@ -91,7 +109,7 @@ def _library(context: Context, failed: Resolution) -> Finding:
         )
     by = f" (needed by {failed.needed_by.rpartition('/')[2]})" if failed.needed_by else ""
     return RULE.finding(
-        Cause.INCONCLUSIVE,
+        own_object_cause(failed),
         Severity.ERROR,
         f"The loader cannot load TensorFlow's own objects: {failed.error}{by}.",
         title=f"import tensorflow fails: {', '.join(lost) or failed.error} cannot be loaded",
@@ -103,4 +121,16 @@ def _library(context: Context, failed: Resolution) -> Finding:
     )
 
 
-RULE = Rule("TFD312", "import-fails", "import tensorflow will fail", (Cause.INCONCLUSIVE,), check)
+RULE = Rule(
+    "TFD312",
+    "import-fails",
+    "import tensorflow will fail",
+    (
+        Cause.PACKAGE_CONFLICT,
+        Cause.PROTOBUF_CONFLICT,
+        Cause.DAMAGED_FILE,
+        Cause.NOT_PERMITTED,
+        Cause.INCONCLUSIVE,
+    ),
+    check,
+)

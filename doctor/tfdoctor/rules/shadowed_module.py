@@ -1,26 +1,35 @@
-"""A file or folder in the working directory is called `tensorflow`.
+"""Another module is found first under a name that TensorFlow's import takes.
 
 What it means
 -------------
-Python looks for modules beside the script, or in the working directory, before it looks where TensorFlow is
-installed. A tensorflow.py or a folder tensorflow there is imported in its place: "module 'tensorflow' has
-no attribute ..." or, in TensorFlow's own source tree, "Do not import tensorflow from its source directory".
+Python looks for modules beside the script, or in the working directory, then in the folders of PYTHONPATH, before it
+looks where packages are installed. A tensorflow.py, numpy.py, random.py or a folder keras there is imported in the
+place of the one that is meant: "module 'tensorflow' has no attribute ...", "partially initialized module", or an
+error in a file of your own.
 
 How it is seen
 --------------
-The target Python looks for tensorflow.py and tensorflow/__init__.py in the working directory, and imports
-nothing.
+The examined Python lists what its path has twice, the working directory first, and imports nothing. Where the name
+is one that TensorFlow's import takes, a child rehearses the import of the packages that take it.
 
 What to do
 ----------
-Give the file another name, or start Python from another folder.
+Give the file another name, start Python from another folder, or take the folder off PYTHONPATH.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.predict.imports import shadows_tensorflow
+from tfdoctor.predict.rehearsing import failures
 from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, Result, Rule, unanswered
+from tfdoctor.steps import Drop
+
+if TYPE_CHECKING:
+    from tfdoctor.findings import Finding
 
 
 def check(context: Context) -> Result:
@@ -28,36 +37,77 @@ def check(context: Context) -> Result:
     if refused is not None:
         return refused
     tensorflow = context.tensorflow
-    if tensorflow is None or not tensorflow.shadowed_by:
-        return ()
-    path = tensorflow.shadowed_by
-    if path == f"{tensorflow.package_dir}/__init__.py":
-        return ()  # the working directory is site-packages itself
+    found = []
+    if tensorflow is not None and shadows_tensorflow(tensorflow) and tensorflow.shadowed_by:
+        found.append(_finding(context, "tensorflow", tensorflow.shadowed_by, tensorflow.package_dir, ""))
+    for failed in failures(context.facts):
+        if failed.shadow:
+            one = failed.rehearsed
+            name = failed.shadow.rpartition("/")[2].partition(".")[0]
+            found.append(_finding(context, name, failed.shadow, "", f"{one.error_type}: {one.error}"))
+    return found
+
+
+def _finding(context: Context, name: str, path: str, hidden: str, error: str) -> Finding:
+    here = path.removesuffix("/__init__.py")
+    is_file = here.endswith((".py", ".so")) or ".so" in here.rpartition("/")[2]
+    what = f"the {'file' if is_file else 'folder'} {here}"
+    python = context.python
+    behind = hidden or next(
+        (one.hidden for one in (python.shadows if python is not None else ()) if one.taken == path),
+        "Python's own folders",
+    )
+    through = _door(context, here)
+    explanation = f"`import {name}` in a program that is started here takes {what}, not the one in {behind}."
+    if error:
+        explanation += f" The import of TensorFlow stops ({error})."
+    return RULE.finding(
+        Cause.SHADOWED_MODULE,
+        Severity.ERROR,
+        explanation,
+        title=f"{what[0].upper()}{what[1:]} hides {'TensorFlow' if name == 'tensorflow' else name}"
+        f"{' from programs started here' if through == HERE else ''}",
+        evidence=[Evidence(here, f"is found first, through {through}")],
+        remedies=_remedies(context, here, through, is_file=is_file),
+    )
+
+
+HERE = "the working directory"
+
+
+def _door(context: Context, path: str) -> str:
+    """How Python comes to look there before it looks where packages are installed."""
+    folder = path.rpartition("/")[0]
+    listed = context.facts.environment.variables.get("PYTHONPATH", "").split(":")
+    if folder in [one.rstrip("/") for one in listed if one]:
+        return "PYTHONPATH"
+    if context.python is not None and folder in context.python.sys_path:
+        return "a folder of the examined Python's own path"
+    return HERE
+
+
+def _remedies(context: Context, path: str, through: str, *, is_file: bool) -> list[Remedy]:
     folder, _, name = path.rpartition("/")
-    if name == "__init__.py":
-        remedies = [Remedy("Start Python from another folder.", ("cd ~", advice.check_again(context)))]
-        what = f"the folder {folder}"
-    else:
-        new = advice.quote(f"{folder}/my_tensorflow.py")
-        remedies = [Remedy("Give it another name.", (f"mv {advice.quote(path)} {new}",))]
-        what = f"the file {path}"
+    again = advice.check_again(context)
+    if through == "PYTHONPATH":
+        listed = context.facts.environment.variables.get("PYTHONPATH", "").split(":")
+        rest = ":".join(one for one in listed if one and one.rstrip("/") != folder)
+        command = f"export PYTHONPATH={advice.quote(rest)}" if rest else "unset PYTHONPATH"
+        return [
+            Remedy(f"Take {folder} off PYTHONPATH.", (command, again), steps=(Drop("PYTHONPATH", (folder,)),))
+        ]
+    new = advice.quote(f"{folder}/my_{name}")
+    what = "file" if is_file else "folder"
     return [
-        RULE.finding(
-            Cause.INCONCLUSIVE,
-            Severity.WARNING,
-            f"`import tensorflow` in a program that is started here takes {what}, not the TensorFlow in "
-            f"{tensorflow.package_dir}.",
-            title=f"{what[0].upper()}{what[1:]} hides TensorFlow from programs started here",
-            evidence=[Evidence(path, "is there")],
-            remedies=remedies,
-        )
+        Remedy(f"Give the {what} another name.", (f"mv {advice.quote(path)} {new}", again)),
+        Remedy("Or start Python from another folder.", ("cd ~", again)),
     ]
 
 
 RULE = Rule(
     "TFD701",
     "shadowed-module",
-    "Something in the working directory is called tensorflow",
-    (Cause.INCONCLUSIVE,),
+    "Another module hides one that TensorFlow's import takes",
+    (Cause.SHADOWED_MODULE,),
     check,
 )

@@ -1,0 +1,117 @@
+# Imports what TensorFlow imports of other packages, and nothing of TensorFlow's own: does that much of its import work?
+# The working folder comes first on the path, as for a program that is started there. A line before and after each
+# module, so that a crash names the one that it happened in. Writes no file. Runs on Python 2.7 and 3.5 to 3.14.
+from __future__ import print_function
+
+import sys
+
+# The script's own folder is on sys.path first: a program's working folder takes its place.
+if sys.path:
+    sys.path.pop(0)
+
+import json  # noqa: E402
+import traceback  # noqa: E402
+
+MARKER = "tfdoctor-payload:"
+OUT = sys.stdout
+MOST_FRAMES = 40
+
+
+def say(**facts):
+    OUT.write("\n" + MARKER + json.dumps(facts) + "\n")
+    OUT.flush()
+
+
+def frames():
+    """The files that the error came through, the place of the error last; Python's own import machinery left out."""
+    found = []
+    for entry in traceback.extract_tb(sys.exc_info()[2])[-MOST_FRAMES:]:
+        if not entry[0].startswith("<") and entry[0] != __file__ and not entry[0].endswith("importlib/__init__.py"):
+            if not found or found[-1] != entry[0]:
+                found.append(entry[0])
+    return found
+
+
+def failure(error):
+    return {
+        "type": type(error).__name__,
+        "error": str(error)[:600],
+        "import_error": isinstance(error, ImportError),
+        "attribute_error": isinstance(error, AttributeError),
+        "not_found": getattr(error, "name", None) if type(error).__name__ == "ModuleNotFoundError" else None,
+        "frames": frames(),
+    }
+
+
+def load(name):
+    __import__(name)
+    return sys.modules[name]
+
+
+def take(name, chain):
+    """An attribute of a module, as `from name import first` takes it: a submodule will do."""
+    at = sys.modules[name]
+    first, _, rest = chain.partition(".")
+    if not hasattr(at, first):
+        try:
+            load(name + "." + first)
+        except ImportError as error:
+            inner = getattr(error, "name", None)
+            if inner is not None and inner != name + "." + first:
+                raise
+    at = getattr(at, first)
+    for part in rest.split(".") if rest else ():
+        at = getattr(at, part)
+
+
+def place(name):
+    module = sys.modules.get(name)
+    path = getattr(module, "__file__", None)
+    if not path:
+        path = next(iter(getattr(module, "__path__", ())), None)
+    return path
+
+
+def rehearse(name, chains):
+    try:
+        load(name)
+        for chain in chains:
+            take(name, chain)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return failure(error)
+    return {}
+
+
+def run_source(path):
+    """Execute one of TensorFlow's own generated sources: does this protobuf take it?"""
+    try:
+        with open(path, "rb") as stream:
+            code = compile(stream.read(), path, "exec", 0, True)
+        exec(code, {"__name__": "tfdoctor_rehearsal", "__file__": path})
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return failure(error)
+    return {}
+
+
+def main():
+    wanted = json.loads(sys.argv[1])
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path.insert(0, "")
+    for number, (name, chains) in enumerate(wanted["modules"]):
+        say(at=name)
+        answer = rehearse(name, chains)
+        answer.update(name=name, file=place(name), top=place(name.split(".")[0]))
+        say(**{"module:%d" % number: answer})
+    for path in wanted["sources"]:
+        say(at=path)
+        say(**{"source": dict(run_source(path), name=path)})
+    say(done=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

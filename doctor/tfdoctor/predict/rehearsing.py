@@ -1,0 +1,438 @@
+"""What of TensorFlow's import is not known to work here, and so is rehearsed; and what the rehearsal means.
+
+An import is known to work where every package that it takes is there in the version of one environment in which
+it was seen to work (compat/imports, compat/locks), with the files that its RECORD lists, and no other module is found
+first under a name that it takes. What is unlike that, and what depends on it, is imported by a child. Pure: no I/O.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from packaging.markers import Marker, UndefinedEnvironmentName
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from tfdoctor import versions
+from tfdoctor.compat.imported import imported_by
+from tfdoctor.compat.locks import lock, locked_package
+from tfdoctor.facts import MODULE_DISTRIBUTIONS, TENSORFLOW_DISTRIBUTIONS, value_of
+from tfdoctor.facts_imports import Oddity, Rehearsed
+from tfdoctor.findings import Cause
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tfdoctor.compat.imported import Imported
+    from tfdoctor.facts import Distribution, Facts, PythonFacts, TensorFlowFacts
+    from tfdoctor.facts_imports import FileDifference, RehearsalFacts
+
+__all__ = [
+    "Failure",
+    "Unmet",
+    "Wanted",
+    "cause_of",
+    "failures",
+    "good_version",
+    "own_damage",
+    "table_of",
+    "unmet",
+    "wanted",
+]
+
+GENERATED = "core/framework/versions_pb2.py"
+"""A generated protobuf source of TensorFlow's that needs nothing but protobuf; in every release from 1.0 on."""
+BREAKING = frozenset({"missing", "empty", "syntax", "unreadable"})
+"""What a source cannot be and be imported."""
+REAL_DIFFERENCES = BREAKING | {"cut"}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a child is to import."""
+
+    modules: tuple[tuple[str, tuple[str, ...]], ...]
+    """(module, the attributes that are taken of it), in the order in which TensorFlow takes them."""
+    sources: tuple[str, ...]
+    oddities: tuple[Oddity, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unmet:
+    """A requirement that is not fulfilled."""
+
+    by: str
+    """The distribution that states it: "tensorflow"."""
+    requirement: str
+    """As written: "ml-dtypes<1.0.0,>=0.5.1"."""
+    package: str
+    have: str | None
+    """The version that is there; None where it is not there at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A module with which `import tensorflow` stops."""
+
+    rehearsed: Rehearsed
+    package: str
+    """The distribution to blame: the one whose own file raised the error, or that is not there."""
+    missing: bool
+    """It is not there, or a module that it needs is not."""
+    shadow: str = ""
+    """The file that was imported in its place."""
+    damage: tuple[FileDifference, ...] = ()
+    """Files of that distribution that are not as its RECORD says."""
+    fatal: bool = True
+    """False: only Keras (tf.keras) fails with it."""
+
+
+def table_of(tensorflow: TensorFlowFacts) -> Imported | None:
+    """What this TensorFlow is known to import."""
+    return imported_by(tensorflow.version)
+
+
+def wanted(python: PythonFacts, tensorflow: TensorFlowFacts) -> Wanted | None:
+    """What is to be rehearsed; None where all is as it is known to work, or nothing is known of this release."""
+    table = table_of(tensorflow)
+    if table is None or not python.distributions:
+        return None
+    oddities = tuple(_oddities(python, tensorflow, table))
+    if not oddities:
+        return None
+    odd = _dependents(python, {oddity.module for oddity in oddities})
+    standard = {oddity.module for oddity in oddities}
+    modules = {name: chains for name, chains in table.standard.items() if name.partition(".")[0] in standard}
+    for name in sorted(standard & table.shadowable):
+        modules.setdefault(name, ())
+    for name, chains in table.needs.items():
+        if distribution_of(name) in odd:
+            modules[name] = chains if table.exact else ()
+    for name in (*table.tried, *(module for taken in table.family.values() for module in taken)):
+        if distribution_of(name) in odd and python.distribution(distribution_of(name)) is not None:
+            modules.setdefault(name, ())
+    sources = (f"{tensorflow.core_dir}/{GENERATED}",) if "protobuf" in odd else ()
+    return Wanted(tuple(modules.items()), sources, oddities)
+
+
+def distribution_of(module: str) -> str:
+    """The distribution that a module comes with: "google.protobuf.message" → "protobuf"."""
+    for name, distribution in MODULE_DISTRIBUTIONS.items():
+        if module == name or module.startswith(f"{name}."):
+            return distribution
+    return canonicalize_name(module.partition(".")[0])
+
+
+def _oddities(python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported) -> Iterator[Oddity]:
+    """Everything that is unlike what is known to work, each once or more."""
+    installed = _first(python)
+    taken = {distribution_of(name) for name in table.needs}
+    maybe = {distribution_of(name) for name in (*table.tried, *(m for f in table.family.values() for m in f))}
+    family = {canonicalize_name(name) for name in (*table.family, *table.must)}
+    relevant = _closure(installed, {*taken, *family, *(maybe & installed.keys())})
+    known = _nearest_set(python, tensorflow, table, relevant)
+    for name in sorted(relevant | taken):
+        one = installed.get(name)
+        if one is None:
+            if name in taken:
+                yield Oddity(name, f"{name} is not registered here")
+            continue
+        if known.get(name) != one.version:
+            yield Oddity(name, f"{name} {one.version} is not a version that its import was seen with")
+        elif any(difference.what in REAL_DIFFERENCES for difference in one.differs):
+            yield Oddity(name, f"files of {name} {one.version} are not as it was installed with")
+    for missing in unmet(python):
+        if missing.package in {*relevant, *taken}:
+            yield Oddity(
+                missing.package,
+                f"{missing.by} asks for {missing.requirement}, and {missing.have or 'nothing'} is there",
+            )
+    tops = {name.partition(".")[0] for name in (*table.needs, *table.tried)}
+    tops |= {m.partition(".")[0] for modules in table.family.values() for m in modules} | table.shadowable
+    tops |= {name.partition(".")[0] for name in table.standard}
+    for shadow in python.shadows:
+        if shadow.name in tops:
+            module = shadow.name if shadow.name in table.shadowable else distribution_of(shadow.name)
+            module = "protobuf" if shadow.name == "google" else module
+            yield Oddity(module, f"{shadow.taken} is found before the {shadow.name} in {shadow.hidden}")
+
+
+def _first(python: PythonFacts) -> dict[str, Distribution]:
+    """Normalised name → the distribution that is first on the path."""
+    return {one.name: one for one in reversed(python.distributions)}
+
+
+def _closure(installed: Mapping[str, Distribution], start: set[str]) -> set[str]:
+    """The installed ones of `start`, and what they require."""
+    found: set[str] = set()
+    todo = list(start)
+    while todo:
+        name = todo.pop()
+        one = installed.get(name)
+        if name in found or one is None or name in TENSORFLOW_DISTRIBUTIONS:
+            continue
+        found.add(name)
+        todo += [other for line in one.requires if (other := _required(line)) is not None]
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _required(line: str) -> str | None:
+    """The name in a requirement that no extra asks for."""
+    if "extra" in line.partition(";")[2]:
+        return None
+    match = re.match(r"[A-Za-z0-9._-]{1,100}", line.strip())
+    return canonicalize_name(match[0]) if match is not None else None
+
+
+def _dependents(python: PythonFacts, odd: set[str]) -> set[str]:
+    """`odd`, and every distribution that requires one of them, or one that does."""
+    found = set(odd)
+    while True:
+        more = {
+            one.name
+            for one in python.distributions
+            if one.name not in found and any(_required(line) in found for line in one.requires)
+        }
+        if not more:
+            return found
+        found |= more
+
+
+def _nearest_set(
+    python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported, relevant: set[str]
+) -> Mapping[str, str]:
+    """The versions of the environment in which this import worked that is most like this one."""
+    installed = _first(python)
+    sets = list(table.sets) if table.exact else []
+    version = tensorflow.version or ""
+    locked = lock(locked_package(version), version, python.version)
+    if locked is not None:
+        sets.append(locked.versions)
+    return max(
+        sets,
+        key=lambda known: sum(
+            known.get(name) == installed[name].version for name in relevant if name in installed
+        ),
+        default={},
+    )
+
+
+def good_version(python: PythonFacts, tensorflow: TensorFlowFacts, package: str) -> str | None:
+    """The version of a package in the environment in which this import worked that is most like this one."""
+    table = table_of(tensorflow)
+    if table is None:
+        return None
+    return _nearest_set(python, tensorflow, table, set(_first(python))).get(package)
+
+
+# ---------------------------------------------------------------- requirements
+
+
+def unmet(python: PythonFacts) -> tuple[Unmet, ...]:
+    """What TensorFlow, and everything that it requires, asks for and does not get in this Python."""
+    installed = _first(python)
+    environment = _environment(python)
+    found: dict[tuple[str, str], Unmet] = {}
+    own = {name for name in installed if name in TENSORFLOW_DISTRIBUTIONS}
+    todo, seen = list(own), set[str]()
+    while todo:
+        name = todo.pop()
+        one = installed.get(name)
+        if name in seen or one is None:
+            continue
+        seen.add(name)
+        for line in one.requires:
+            requirement = _requirement(line)
+            if requirement is None or not _applies(requirement.marker, environment):
+                continue
+            package = canonicalize_name(requirement.name)
+            have = installed.get(package)
+            todo.append(package)
+            if have is None:
+                found[name, package] = Unmet(name, _plain(requirement), package, None)
+            elif versions.is_version(have.version) and not requirement.specifier.contains(
+                have.version, prereleases=True
+            ):
+                found[name, package] = Unmet(name, _plain(requirement), package, have.version)
+    return tuple(found[key] for key in sorted(found))
+
+
+@lru_cache(maxsize=4096)
+def _requirement(line: str) -> Requirement | None:
+    try:
+        return Requirement(line)
+    except InvalidRequirement:  # of long ago: "numpy (>=1.8)x"
+        return None
+
+
+def _plain(requirement: Requirement) -> str:
+    return f"{requirement.name}{requirement.specifier}"
+
+
+def _applies(marker: Marker | None, environment: dict[str, str]) -> bool:
+    if marker is None:
+        return True
+    try:
+        return marker.evaluate(environment)
+    except UndefinedEnvironmentName:
+        return False
+
+
+def _environment(python: PythonFacts) -> dict[str, str]:
+    """PEP 508's variables as the examined Python has them; of no extra."""
+    windows, mac = python.platform.startswith("win"), python.platform.startswith("macosx")
+    return {
+        "python_version": versions.major_minor(python.version),
+        "python_full_version": python.version,
+        "implementation_name": python.implementation.lower(),
+        "implementation_version": python.version,
+        "platform_python_implementation": python.implementation,
+        "platform_machine": python.machine,
+        "platform_system": "Windows" if windows else "Darwin" if mac else "Linux",
+        "sys_platform": "win32" if windows else "darwin" if mac else "linux",
+        "os_name": "nt" if windows else "posix",
+        "platform_release": "",
+        "platform_version": "",
+        "extra": "",
+    }
+
+
+# ---------------------------------------------------------------- what it means
+
+
+def failures(facts: Facts) -> tuple[Failure, ...]:
+    """What stops `import tensorflow` (or, not `fatal`, Keras alone), the first one first."""
+    python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
+    rehearsal = value_of(facts.rehearsal)
+    table = table_of(tensorflow) if tensorflow is not None else None
+    if python is None or tensorflow is None or table is None:
+        return ()
+    found = list(_absent_family(python, table))
+    if rehearsal is not None:
+        found += _of_rehearsal(python, table, rehearsal)
+    # The same package may be taken through several modules: once is enough.
+    told: set[str] = set()
+    first = [one for one in found if not (one.package in told or told.add(one.package))]  # type: ignore[func-returns-value]
+    return tuple(sorted(first, key=lambda one: not one.fatal))
+
+
+def _absent_family(python: PythonFacts, table: Imported) -> Iterator[Failure]:
+    if not any(one.requires for one in python.distributions):
+        return  # planned, not looked at
+    for name in table.must:
+        package = canonicalize_name(name)
+        if python.distribution(package) is None and name not in python.modules:
+            error = f"No module named {name!r}"
+            yield Failure(
+                Rehearsed(name, error, "ModuleNotFoundError", import_error=True, not_found=name),
+                package,
+                missing=True,
+            )
+
+
+def _of_rehearsal(python: PythonFacts, table: Imported, rehearsal: RehearsalFacts) -> Iterator[Failure]:
+    for one in rehearsal.modules:
+        if one.ok:
+            continue
+        needed = (
+            one.name in table.needs
+            or one.name in table.standard
+            or one.name.partition(".")[0] in table.shadowable
+        )
+        if not needed and one.import_error:
+            continue
+        keras_alone = not needed and one.name not in table.tried and one.attribute_error
+        yield _failure(python, rehearsal, one, fatal=not keras_alone)
+    if rehearsal.source is not None and not rehearsal.source.ok:
+        source = dataclasses.replace(rehearsal.source, name="google.protobuf")
+        yield _failure(python, rehearsal, source, fatal=True)
+
+
+def _failure(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed, *, fatal: bool) -> Failure:
+    missing = bool(one.not_found)
+    if missing:
+        package = distribution_of(one.not_found)
+        # A part of a package that is there: the package is to blame, or who asks for that part of it.
+        if python.distribution(package) is not None and "." in one.not_found:
+            missing = False
+    else:
+        package = _raised_by(python, rehearsal, one)
+    shadow = next(
+        (
+            shadow.taken
+            for shadow in python.shadows
+            if any(place == shadow.taken or place.startswith(f"{shadow.taken}/") for place in _places(one))
+        ),
+        "",
+    )
+    distribution = python.distribution(package)
+    damage = (
+        tuple(d for d in distribution.differs if d.what in REAL_DIFFERENCES)
+        if distribution is not None
+        else ()
+    )
+    return Failure(one, package, missing, shadow, damage, fatal)
+
+
+def cause_of(failure: Failure) -> Cause:
+    """The contract's word for it."""
+    if failure.shadow:
+        return Cause.SHADOWED_MODULE
+    if any(difference.what == "unreadable" for difference in failure.damage):
+        return Cause.NOT_PERMITTED
+    if failure.damage:
+        return Cause.DAMAGED_FILE
+    if failure.package == "protobuf":
+        return Cause.PROTOBUF_CONFLICT
+    return Cause.PACKAGE_CONFLICT
+
+
+def _places(one: Rehearsed) -> tuple[str, ...]:
+    return tuple(path for path in (one.file, one.top, *reversed(one.frames)) if path)
+
+
+def _raised_by(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed) -> str:
+    """The distribution to blame for an error: of those whose files it came through, the one that is unlike what works.
+
+    The one whose version nobody asked for comes first, then one of another version than is known to work, then the
+    one whose own file raised it. A module that is compiled for another NumPy raises in NumPy's files, or in none.
+    """
+    through = []
+    for path in reversed(one.frames):
+        name = distribution_at(python, path)
+        if name is not None and name not in through:
+            through.append(name)
+    through.append(distribution_of(one.name))
+    refused = {missing.package for missing in unmet(python) if missing.have is not None}
+    odd = {oddity.module for oddity in rehearsal.oddities}
+    for suspects in (refused, odd, {*through} - {"numpy"}):
+        blamed = next((name for name in through if name in suspects), None)
+        if blamed is not None:
+            return blamed
+    return through[-1]
+
+
+def distribution_at(python: PythonFacts, path: str) -> str | None:
+    """The installed distribution that a file belongs to, by its place on the path."""
+    for folder in python.sys_path:
+        root = f"{folder.rstrip('/')}/"
+        if len(root) > 1 and path.startswith(root):
+            name = distribution_of(path[len(root) :].replace("/", ".").removesuffix(".py"))
+            if name not in TENSORFLOW_DISTRIBUTIONS and python.distribution(name) is not None:
+                return name
+    return None
+
+
+def own_damage(python: PythonFacts, tensorflow: TensorFlowFacts) -> tuple[FileDifference, ...]:
+    """Files of TensorFlow that its import loads and that are not as they were installed."""
+    table = table_of(tensorflow)
+    own = python.distribution(tensorflow.distribution or "")
+    if own is None:
+        return ()
+    idle = table.idle if table is not None else frozenset()
+    return tuple(d for d in own.differs if d.what in REAL_DIFFERENCES and d.path not in idle)

@@ -1,0 +1,84 @@
+"""The import of what TensorFlow imports of others, rehearsed in a child of the examined Python."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from tfdoctor.facts import Absent, Fact, Known, Unknown
+from tfdoctor.facts_imports import RehearsalFacts, Rehearsed
+from tfdoctor.probes.payload import run_payload
+from tfdoctor.redact import clean_line
+from tfdoctor.system.result import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tfdoctor.facts import PythonFacts
+    from tfdoctor.facts_imports import Oddity
+    from tfdoctor.system import CommandResult, System
+
+
+def probe(
+    system: System,
+    python: PythonFacts,
+    modules: Sequence[tuple[str, Sequence[str]]],
+    sources: Sequence[str],
+    oddities: Sequence[Oddity],
+    *,
+    timeout: float,
+) -> Fact[RehearsalFacts]:
+    """Import `modules` (with the attributes that are taken of them) and execute `sources`. `timeout` in seconds."""
+    where = f"{python.executable}: the imports of TensorFlow's imports"
+    if not modules and not sources:
+        return Known(RehearsalFacts(tuple(oddities), ()), where)
+    wanted = {"modules": modules, "sources": sources}
+    answer, result = run_payload(
+        system, python.executable, "rehearse", (json.dumps(wanted),), timeout=timeout
+    )
+    seen = [
+        _rehearsed(answer[key])
+        for key in (f"module:{number}" for number in range(len(modules)))
+        if isinstance(answer.get(key), dict)
+    ]
+    source = answer.get("source")
+    complete = answer.get("done") is True
+    if result.failure is Failure.NOT_FOUND:  # it has just answered: this is a recording, without a rehearsal
+        return Absent(where, "the imports were not rehearsed when this was recorded")
+    if "at" not in answer:
+        return Unknown(f"{python.executable} {result.why()}", where)
+    if not complete and result.ok:
+        return Unknown(
+            f"the import of {clean_line(str(answer['at']))} ended the process without an error", where
+        )
+    if not complete:
+        if result.returncode is None:
+            return Unknown(f"the import of {clean_line(str(answer['at']))} {result.why()}", where)
+        seen.append(_crashed(str(answer["at"]), result))
+    return Known(
+        RehearsalFacts(
+            tuple(oddities), tuple(seen), _rehearsed(source) if isinstance(source, dict) else None, complete
+        ),
+        where,
+    )
+
+
+def _rehearsed(raw: Mapping[str, Any]) -> Rehearsed:
+    frames = raw.get("frames")
+    return Rehearsed(
+        name=clean_line(str(raw.get("name", ""))),
+        error=clean_line(str(raw.get("error", "")), limit=600),
+        error_type=clean_line(str(raw.get("type", ""))),
+        import_error=raw.get("import_error") is True,
+        attribute_error=raw.get("attribute_error") is True,
+        not_found=clean_line(str(raw.get("not_found") or "")),
+        file=str(raw.get("file") or ""),
+        top=str(raw.get("top") or ""),
+        frames=tuple(map(str, frames)) if isinstance(frames, list) else (),
+    )
+
+
+def _crashed(name: str, result: CommandResult) -> Rehearsed:
+    last = result.stderr.strip().splitlines()[-1:] or [""]
+    said = f": {clean_line(last[0])}" if last[0] else ""
+    return Rehearsed(clean_line(name), f"the import {result.why()}{said}", "crash")

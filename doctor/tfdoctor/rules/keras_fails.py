@@ -1,0 +1,113 @@
+"""TensorFlow registers the GPU, and `tf.keras` fails.
+
+What it means
+-------------
+From 2.6 on Keras is a package that `import tensorflow` can do without: what needs it is the first use of tf.keras.
+That fails where Keras is not installed, where Keras 2 is installed under TensorFlow 2.16 or newer, and where
+TF_USE_LEGACY_KERAS asks for tf_keras and that is not there.
+
+How it is seen
+--------------
+The installed distributions and the variable are looked at; packages that Keras imports are imported by a child
+where they are not known to work.
+
+What to do
+----------
+Install the Keras that this TensorFlow asks for, or tf-keras, or take the variable away.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor import versions
+from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.predict.rehearsing import failures
+from tfdoctor.rules import advice
+from tfdoctor.rules._companions import package_finding, requirement_of
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
+from tfdoctor.steps import Install, Unset
+
+if TYPE_CHECKING:
+    from tfdoctor.findings import Finding
+
+APART = (2, 6)
+"""The first release that takes Keras from a package of its own; its import does without."""
+THIRD = (2, 16)
+"""The first release for Keras 3."""
+LEGACY = "TF_USE_LEGACY_KERAS"
+
+
+def check(context: Context) -> Result:
+    refused = unanswered(context.facts.tensorflow, "TensorFlow")
+    if refused is not None:
+        return refused
+    python, build = context.python, context.build
+    if python is None or build is None or not build.version:
+        return CouldNotCheck("the installed distributions, or this TensorFlow's version, are not known")
+    if build.minor < APART or not any(one.requires for one in python.distributions):
+        return NotApplicable("Keras is not apart from this TensorFlow")
+    if context.prediction.import_ok is False:
+        return NotApplicable("import tensorflow itself fails")
+    installed = python.versions_installed()
+    legacy = build.minor >= (2, 15) and context.facts.environment.variables.get(LEGACY, "").lower() in ("1", "true")
+    if legacy and "tf-keras" not in installed:
+        return [_legacy(context)]
+    keras = installed.get("keras")
+    if not legacy and keras is None:
+        return [
+            _wrong(
+                context,
+                "tf.keras fails: Keras is not installed",
+                "ModuleNotFoundError: No module named 'keras'",
+            )
+        ]
+    second = bool(keras) and versions.is_version(keras) and versions.satisfies(keras, "<3.0.0.dev0")
+    if not legacy and second and build.minor >= THIRD:
+        title = f"tf.keras fails with Keras {keras}: TensorFlow {build.version} needs Keras 3"
+        return [_wrong(context, title, "AttributeError or ModuleNotFoundError at the first use of tf.keras")]
+    failed = [one for one in failures(context.facts) if not one.fatal]
+    return [package_finding(context, RULE, failed)] if failed else ()
+
+
+def _wrong(context: Context, title: str, error: str) -> Finding:
+    wanted = requirement_of(context, "keras")
+    return RULE.finding(
+        Cause.PACKAGE_CONFLICT,
+        Severity.WARNING,
+        f"TensorFlow registers its GPUs without Keras; programs that use tf.keras stop: {error}.",
+        title=title,
+        evidence=[Evidence("installed distributions", title.partition(": ")[2] or title)],
+        remedies=[
+            Remedy(
+                "Install the Keras that this TensorFlow asks for.",
+                (advice.pip_install(context, [wanted]), advice.check_again(context)),
+                steps=(Install((wanted,)),),
+            )
+        ],
+    )
+
+
+def _legacy(context: Context) -> Finding:
+    build = context.build
+    minor = versions.major_minor(build.version) if build is not None and build.version else ""
+    wanted = f"tf-keras=={minor}.*" if minor else "tf-keras"
+    return RULE.finding(
+        Cause.PACKAGE_CONFLICT,
+        Severity.WARNING,
+        f"{LEGACY} makes tf.keras take Keras 2 from the package tf-keras, and that is not installed: programs that use "
+        "tf.keras stop with ImportError.",
+        title=f"tf.keras fails: {LEGACY} asks for tf-keras, which is not installed",
+        evidence=[Evidence(LEGACY, context.facts.environment.variables.get(LEGACY, ""))],
+        remedies=[
+            Remedy(
+                "Install tf-keras.",
+                (advice.pip_install(context, [wanted]), advice.check_again(context)),
+                steps=(Install((wanted,)),),
+            ),
+            Remedy("Or use Keras 3.", (f"unset {LEGACY}",), steps=(Unset(LEGACY),)),
+        ],
+    )
+
+
+RULE = Rule("TFD321", "keras-fails", "tf.keras fails", (Cause.PACKAGE_CONFLICT,), check)

@@ -1,0 +1,70 @@
+"""A plugin in tensorflow-plugins/ stops every import of TensorFlow.
+
+What it means
+-------------
+TensorFlow loads each shared object in the folders tensorflow-plugins of site-packages when it is imported, asked or
+not. One that an uninstalled package left behind, that is cut off, or that was built for another TensorFlow stops
+the import: NotFoundError.
+
+How it is seen
+--------------
+The files are listed, and followed as the loader does it.
+
+What to do
+----------
+Uninstall the package that it belongs to, or put the file aside.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.predict.imports import plugin_cause
+from tfdoctor.rules import advice
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
+from tfdoctor.steps import Remove
+
+if TYPE_CHECKING:
+    from tfdoctor.facts import Resolution
+    from tfdoctor.findings import Finding
+
+
+def check(context: Context) -> Result:
+    refused = unanswered(context.facts.tensorflow, "TensorFlow")
+    if refused is not None:
+        return refused
+    if context.tensorflow is None or not context.tensorflow.plugins:
+        return NotApplicable("there are no plugins of TensorFlow here")
+    if context.loader is None:
+        return CouldNotCheck("the loader could not be followed")
+    return [_finding(context, one) for one in context.loader.plugins if not one.ok]
+
+
+def _finding(context: Context, failed: Resolution) -> Finding:
+    path = failed.soname
+    aside = f"{path}.aside"
+    return RULE.finding(
+        plugin_cause(failed),
+        Severity.ERROR,
+        f"TensorFlow loads {path} at every import, and the loader cannot: {failed.error}. The import stops there "
+        "(NotFoundError).",
+        title=f"The plugin {path.rpartition('/')[2]} stops the import of TensorFlow",
+        evidence=[Evidence(path, failed.error)],
+        remedies=[
+            Remedy(
+                "Put the plugin aside; or uninstall the package that it belongs to.",
+                (f"mv {advice.quote(path)} {advice.quote(aside)}", advice.check_again(context)),
+                steps=(Remove(path),),
+            )
+        ],
+    )
+
+
+RULE = Rule(
+    "TFD320",
+    "plugin-fails",
+    "A plugin stops the import of TensorFlow",
+    (Cause.DAMAGED_FILE, Cause.PACKAGE_CONFLICT),
+    check,
+)
