@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from rules.make_facts import COMPAT
+from tfdoctor.findings import Cause
 from tfdoctor.logs.dso import failed_opens
 from tfdoctor.observe import judge
 from tfdoctor.system import CommandResult, Failure
@@ -35,7 +37,10 @@ def test_names_in_the_log_of_every_era() -> None:
 
 def test_listed_and_none_registered() -> None:
     observed = judge(
-        {"import_ok": True, "devices": [], "seconds": 5.81}, CommandResult(("python",), 0, stderr=LOG), WANTED
+        {"import_ok": True, "devices": [], "seconds": 5.81},
+        CommandResult(("python",), 0, stderr=LOG),
+        WANTED,
+        COMPAT,
     )
     assert (observed.import_ok, observed.gpu_registered, observed.gpu_count) == (True, False, 0)
     assert observed.missing_libraries == ("libcusolver.so.11", "libfoo.so.1")  # TensorRT does not matter
@@ -46,7 +51,7 @@ def test_import_fails() -> None:
         "import_ok": False,
         "error": "ImportError: libcublas.so.10.0: cannot open shared object file: No such",
     }
-    observed = judge(answer, CommandResult(("python",), 0), {"libcublas.so.10.0"})
+    observed = judge(answer, CommandResult(("python",), 0), {"libcublas.so.10.0"}, COMPAT)
     assert (observed.import_ok, observed.gpu_registered) == (False, False)
     assert observed.missing_libraries == ("libcublas.so.10.0",)
 
@@ -63,13 +68,30 @@ def test_import_fails() -> None:
     ],
 )
 def test_killed_before_it_listed_anything(result: CommandResult, registered: bool | None, said: str) -> None:
-    observed = judge({"import_ok": True}, result, WANTED)
+    observed = judge({"import_ok": True}, result, WANTED, COMPAT)
     assert observed.gpu_registered is registered
     assert said in observed.error
 
 
 def test_killed_while_computing_keeps_what_was_listed() -> None:
     answer = {"import_ok": True, "devices": ["/physical_device:GPU:0"], "computing": 0}
-    observed = judge(answer, CommandResult(("python",), -6), WANTED)
+    observed = judge(answer, CommandResult(("python",), -6), WANTED, COMPAT)
     assert observed.gpu_registered is True
     assert observed.computed == ("GPU:0 failed: TensorFlow was ended by signal 6",)
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        ("ModuleNotFoundError: No module named 'absl'", Cause.PACKAGE_CONFLICT),
+        ("ValueError: numpy.dtype size changed, may indicate binary incompatibility", Cause.NUMPY_ABI),
+        (
+            "ImportError: libcublas.so.10.0: cannot open shared object file: No such",
+            Cause.IMPORT_MISSING_CUDA_LIB,
+        ),
+        ("SystemError: nobody has seen this", Cause.INCONCLUSIVE),
+    ],
+)
+def test_a_failed_import_has_a_cause(error: str, cause: Cause) -> None:
+    observed = judge({"import_ok": False, "error": error}, CommandResult(("python",), 0), WANTED, COMPAT)
+    assert observed.cause is cause

@@ -168,6 +168,8 @@ class Observation:
     computed: tuple[str, ...] = ()
     """One entry a device: "GPU:0 ok" or "GPU:0 failed: <error>"."""
     error: str = ""
+    cause: Cause | None = None
+    """Why the import failed, as its error says; None where it worked."""
 
 
 @dataclass(frozen=True, slots=True)

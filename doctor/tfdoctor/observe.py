@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.findings import Observation
+from tfdoctor.findings import Cause, Observation
 from tfdoctor.logs.dso import failed_opens
+from tfdoctor.logs.report import diagnose_log
 from tfdoctor.predict import build_of
 from tfdoctor.probes.payload import run_payload
 from tfdoctor.redact import clean_line
@@ -36,10 +37,12 @@ def observe(
     answer, result = run_payload(
         system, python, "deep", timeout=timeout, env=SHOW_LOADER, unset=("TF_CPP_MAX_VLOG_LEVEL",)
     )
-    return judge(answer, result, wanted)
+    return judge(answer, result, wanted, compat)
 
 
-def judge(answer: dict[str, Any], result: CommandResult, wanted: Collection[str]) -> Observation:
+def judge(
+    answer: dict[str, Any], result: CommandResult, wanted: Collection[str], compat: Compat
+) -> Observation:
     """The observation in what the child printed, however far it came."""
     error = str(answer.get("error", ""))
     imported = answer.get("import_ok") is True
@@ -67,4 +70,25 @@ def judge(answer: dict[str, Any], result: CommandResult, wanted: Collection[str]
         devices=tuple(clean_line(name) for name in devices),
         computed=tuple(clean_line(line) for line in computed),
         error=clean_line(error, limit=600),
+        cause=None if imported else _cause(result, error, compat),
     )
+
+
+PYTHON_ERRORS = (
+    "ModuleNotFoundError",
+    "ImportError",
+    "AttributeError",
+    "ValueError",
+    "TypeError",
+    "SyntaxError",
+)
+
+
+def _cause(result: CommandResult, error: str, compat: Compat) -> Cause:
+    """Why an import failed, as its log says; an error of Python's is a package's that does not fit."""
+    if result.failure is Failure.TIMEOUT:
+        return Cause.INCONCLUSIVE
+    said = diagnose_log([f"{result.stderr}\n{error}\n".encode("utf-8", "replace")], compat).cause
+    if said not in (Cause.INCONCLUSIVE, Cause.HEALTHY):
+        return said
+    return Cause.PACKAGE_CONFLICT if error.startswith(PYTHON_ERRORS) else Cause.INCONCLUSIVE

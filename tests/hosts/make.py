@@ -1069,7 +1069,13 @@ def other_numpy() -> Machine:
     """h5py was compiled for another NumPy."""
     machine = requiring(healthy(), "h5py>=3.11.0", "numpy>=1.26.0,<2.1.0", "keras>=3.5.0")
     machine.target["distributions"].append(
-        {"name": "h5py", "version": "3.10.0", "location": SITE, "installer": "pip", "requires": ["numpy>=1.17.3"]}
+        {
+            "name": "h5py",
+            "version": "3.10.0",
+            "location": SITE,
+            "installer": "pip",
+            "requires": ["numpy>=1.17.3"],
+        }
     )
     failed = {
         "name": "h5py", "type": "ValueError", "file": None, "top": f"{SITE}/h5py/__init__.py",

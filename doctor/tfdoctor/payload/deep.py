@@ -5,8 +5,11 @@ from __future__ import print_function
 
 import sys
 
+# The script's own folder is on sys.path first: a program's working folder takes its place.
 if sys.path:
     sys.path.pop(0)
+if not getattr(sys.flags, "safe_path", False):
+    sys.path.insert(0, "")
 
 import json  # noqa: E402
 import time  # noqa: E402

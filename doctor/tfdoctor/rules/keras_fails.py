@@ -50,7 +50,10 @@ def check(context: Context) -> Result:
     if context.prediction.import_ok is False:
         return NotApplicable("import tensorflow itself fails")
     installed = python.versions_installed()
-    legacy = build.minor >= (2, 15) and context.facts.environment.variables.get(LEGACY, "").lower() in ("1", "true")
+    legacy = build.minor >= (2, 15) and context.facts.environment.variables.get(LEGACY, "").lower() in (
+        "1",
+        "true",
+    )
     if legacy and "tf-keras" not in installed:
         return [_legacy(context)]
     keras = installed.get("keras")

@@ -17,8 +17,14 @@ Believe the observation, and report the difference: it is mended with your repor
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from tfdoctor.causes import MEANINGS
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+
+if TYPE_CHECKING:
+    from tfdoctor.findings import Finding, Observation
 
 
 def check(context: Context) -> Result:
@@ -27,6 +33,8 @@ def check(context: Context) -> Result:
         return NotApplicable("TensorFlow was not run (`tfdoctor check --deep` does it)")
     if observed.gpu_registered is None and observed.import_ok:
         return CouldNotCheck("TensorFlow was run and did not say whether it registers a GPU")
+    if not observed.import_ok and said.import_ok is not False:
+        return [_import_failed(observed)]
     differences = []
     if said.import_ok is not None and said.import_ok != observed.import_ok:
         differences.append(("the import", _works(said.import_ok), _works(observed.import_ok)))
@@ -69,6 +77,30 @@ def check(context: Context) -> Result:
     ]
 
 
+def _import_failed(observed: Observation) -> Finding:
+    """The import failed, and nothing here was seen to stand in its way: what its error says is all that is known."""
+    cause = observed.cause or Cause.INCONCLUSIVE
+    error = observed.error or "it ended without a word"
+    known = cause is not Cause.INCONCLUSIVE
+    remedy = (
+        Remedy("See what this cause means, and what helps.", (f"tfdoctor explain {cause.value}",))
+        if known
+        else Remedy(
+            "Please report it to the project, with this file.",
+            ("tfdoctor check --deep --json > tfdoctor-report.json",),
+        )
+    )
+    return RULE.finding(
+        cause,
+        Severity.ERROR,
+        f"TensorFlow was run, and its import failed, which was not predicted: {error.rstrip('.')}."
+        + (f" {MEANINGS[cause]}" if known else ""),
+        title=f"import tensorflow failed: {error[:160]}",
+        evidence=[Evidence("import tensorflow", error)],
+        remedies=[remedy],
+    )
+
+
 def _libraries_differ(context: Context) -> bool:
     """TensorFlow tries its libraries only once it has seen a device; an ImportError names only the first."""
     observed, said = context.observed, set(context.prediction.missing_libraries)
@@ -90,6 +122,6 @@ RULE = Rule(
     "TFD901",
     "prediction-differs",
     "TensorFlow did something else than predicted",
-    (Cause.INCONCLUSIVE,),
+    tuple(Cause),
     check,
 )

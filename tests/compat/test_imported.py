@@ -1,0 +1,64 @@
+"""compat/imports: what each release was seen to import."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tfdoctor.compat.imported import imported_by, load_imported, measured_minors
+from tfdoctor.compat.loader import DataError, load_tensorflow
+from tfdoctor.resources import data_dir
+
+MINORS = measured_minors()
+
+
+@pytest.mark.parametrize("minor", MINORS)
+def test_every_table_reads(minor: str) -> None:
+    table = load_imported(minor)
+    assert {"numpy", "google.protobuf"} <= table.needs.keys()
+    assert table.sets
+    assert all("numpy" in known for known in table.sets)
+    assert {"random", "json", "typing"} & table.shadowable
+    assert not {name for name in table.idle if not name.startswith(("tensorflow/", "tensorflow_core/"))}
+    assert "tensorflow/python/framework/ops.py" not in table.idle
+    assert not {name for name in table.needs if name.startswith(("tensorflow", "keras.", "_"))}
+
+
+def test_every_minor_that_has_a_lock_is_there() -> None:
+    locked = {
+        path.name.split("-cp")[0].rpartition("-")[2]
+        for path in (data_dir("compat") / "locks").glob("tensorflow-*")
+    }
+    minors = {".".join(version.split(".")[:2]) for version in locked}
+    late = {minor for minor in minors if tuple(map(int, minor.split("."))) >= (1, 10)}
+    assert late <= set(MINORS)
+    assert len(load_tensorflow()[1]) > len(MINORS)
+
+
+def test_the_nearest_below() -> None:
+    newest = MINORS[-1]
+    assert imported_by(f"{newest}.7").exact
+    assert not imported_by("2.98.0rc1").exact
+    assert imported_by("2.98.0rc1").needs == load_imported(newest).needs
+    assert imported_by("1.2.0") is None
+    assert imported_by(None) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"neeeds": {}}, "neeeds"),
+        ({"needs": None}, "needs"),
+        ({"tensorflow": "2.19.0"}, "does not belong"),
+        ({"sets": [{"numpy": 1}]}, "numpy"),
+        ({"schema_version": 2}, "schema_version"),
+    ],
+)
+def test_what_is_wrong_is_refused_with_its_place(tmp_path, change, said) -> None:
+    raw = json.loads((data_dir("compat") / "imports" / "2.20.json").read_text(encoding="utf-8"))
+    folder = tmp_path / "imports"
+    folder.mkdir()
+    (folder / "2.20.json").write_text(json.dumps(raw | change), encoding="utf-8")
+    with pytest.raises(DataError, match=said):
+        load_imported("2.20", tmp_path)

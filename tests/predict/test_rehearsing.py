@@ -1,0 +1,333 @@
+"""What of an import is rehearsed, and what is made of the rehearsal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rules.make_facts import COMPAT, SITE, context, finding, healthy, run, with_environment, with_python
+from tfdoctor.compat.imported import imported_by
+from tfdoctor.compat.locks import lock
+from tfdoctor.diagnose import diagnose
+from tfdoctor.facts import Distribution, Known, Unknown
+from tfdoctor.facts_imports import FileDifference, Oddity, RehearsalFacts, Rehearsed, Shadow
+from tfdoctor.findings import Cause, OutcomeKind, Severity
+from tfdoctor.predict.rehearsing import unmet, wanted
+from tfdoctor.rules import (
+    damaged_installation,
+    import_fails,
+    keras_fails,
+    requirement_not_met,
+    shadowed_module,
+)
+from tfdoctor.steps import Install
+
+VERSION = "2.20.0"
+REQUIRES = {
+    "tensorflow": (
+        "absl-py>=1.0.0",
+        "numpy>=1.26.0",
+        "ml-dtypes<1.0.0,>=0.5.1",
+        "keras>=3.10.0",
+        "protobuf>=5.28.0",
+        "tensorflow-io-gcs-filesystem>=0.23.1; python_version < '3.12' and sys_platform == 'win32'",
+        "nvidia-cublas-cu12<13.0,>=12.5.3.2; extra == 'and-cuda'",
+    ),
+    "keras": ("absl-py", "numpy", "h5py", "ml-dtypes", "rich", "namex", "optree", "packaging"),
+    "h5py": ("numpy>=1.21.2",),
+    "ml-dtypes": ("numpy>=1.21",),
+    "optree": ("typing-extensions>=4.12",),
+}
+
+
+def installed(changes=(), *, version: str = VERSION, **fields):
+    """TensorFlow's lock as distributions, with the requirements that matter here; `changes`: name → version or None."""
+    locked = lock("tensorflow", version, "3.11")
+    assert locked is not None
+    versions = {**locked.versions, **dict(changes)}
+    distributions = tuple(
+        Distribution(name, one, SITE, "pip", requires=REQUIRES.get(name, ()), **fields.get(name, {}))
+        for name, one in versions.items()
+        if one is not None
+    )
+    return with_python(healthy(version), distributions=distributions)
+
+
+def rehearsed(facts, *answers, source=None, oddities=()):
+    return replace(facts, rehearsal=Known(RehearsalFacts(tuple(oddities), answers, source), "a child"))
+
+
+def asked(facts):
+    """What would be rehearsed: (modules, the oddities' modules)."""
+    found = wanted(facts.python.value, facts.tensorflow.value)
+    if found is None:
+        return set(), set()
+    return {name for name, _ in found.modules}, {oddity.module for oddity in found.oddities}
+
+
+def test_what_is_as_its_lock_is_not_rehearsed():
+    assert asked(installed()) == (set(), set())
+
+
+def test_another_version_is_rehearsed_with_what_depends_on_it():
+    modules, odd = asked(installed({"numpy": "1.26.1"}))
+    assert odd == {"numpy"}
+    assert {"numpy", "h5py", "ml_dtypes"} <= modules
+    assert "absl" not in modules
+    assert "wrapt" not in modules
+
+
+def test_only_the_odd_one_where_nothing_depends_on_it():
+    modules, odd = asked(installed({"wrapt": "1.10.11"}))
+    assert (modules, odd) == ({"wrapt"}, {"wrapt"})
+
+
+def test_what_is_missing_is_rehearsed():
+    modules, odd = asked(installed({"termcolor": None}))
+    assert "termcolor" in modules
+    assert "termcolor" in odd
+
+
+def test_what_is_tried_is_rehearsed_only_where_it_is():
+    assert "pandas" not in asked(installed())[0]
+    assert "pandas" in asked(installed({"pandas": "2.1.4"}))[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "modules"), [("random", {"random"}), ("numpy", {"numpy", "h5py"}), ("my_own_module", set())]
+)
+def test_what_is_found_twice_is_rehearsed_where_the_import_takes_it(name, modules):
+    facts = with_python(installed(), shadows=(Shadow(name, f"/work/{name}.py", SITE),))
+    seen = asked(facts)[0]
+    assert modules <= seen
+    assert bool(seen) is bool(modules)
+
+
+def test_files_that_are_not_as_installed_are_rehearsed():
+    damage = {"differs": (FileDifference("h5py/_errors.so", "cut"),)}
+    assert "h5py" in asked(installed({"h5py": "3.14.0"}, h5py=damage))[0]
+    touched = {"differs": (FileDifference("h5py/__init__.py", "changed"),)}
+    assert asked(installed(h5py=touched)) == (set(), set())
+
+
+def test_an_unmeasured_release_is_rehearsed_by_its_modules_alone():
+    facts = with_python(healthy("2.18.1"), distributions=())
+    newer = replace(facts, tensorflow=Known(replace(facts.tensorflow.value, version="2.99.0"), "x"))
+    newer = with_python(newer, distributions=(Distribution("numpy", "9.0", SITE),))
+    found = wanted(newer.python.value, newer.tensorflow.value)
+    assert found is not None
+    assert dict(found.modules)["numpy"] == ()
+    assert imported_by("1.4.0") is None
+    assert imported_by("not a version") is None
+
+
+# ---------------------------------------------------------------- requirements
+
+
+def test_unmet_requirements():
+    found = {(one.by, one.package, one.have) for one in unmet(installed({"ml-dtypes": "0.4.1"}).python.value)}
+    assert ("tensorflow", "ml-dtypes", "0.4.1") in found
+    assert not any(one.package.startswith("nvidia") for one in unmet(installed().python.value))
+    assert not any("gcs" in one.package for one in unmet(installed().python.value))
+    assert ("optree", "typing-extensions", "4.0.0") in {
+        (one.by, one.package, one.have)
+        for one in unmet(installed({"typing-extensions": "4.0.0"}).python.value)
+    }
+
+
+def test_a_requirement_that_is_no_requirement():
+    facts = installed()
+    own = tuple(
+        replace(one, requires=("numpy (>=1.8)x", "===", "")) if one.name == "tensorflow" else one
+        for one in facts.python.value.distributions
+    )
+    assert unmet(with_python(facts, distributions=own).python.value) == ()
+
+
+# ---------------------------------------------------------------- what it means
+
+NUMPY_2 = Rehearsed(
+    "h5py",
+    "numpy.dtype size changed, may indicate binary incompatibility",
+    "ValueError",
+    top=f"{SITE}/h5py/__init__.py",
+    frames=(f"{SITE}/h5py/__init__.py",),
+)
+
+
+def test_a_module_for_another_numpy():
+    facts = rehearsed(installed({"h5py": "3.10.0"}), NUMPY_2, oddities=[Oddity("h5py", "…")])
+    said = context(facts).prediction
+    assert (said.import_ok, said.gpu_registered, said.cause) == (False, False, Cause.PACKAGE_CONFLICT)
+    one = finding(import_fails.RULE, facts)
+    assert "h5py 3.10.0" in one.title
+    assert "compiled for another NumPy" in one.explanation
+    assert one.remedies[0].steps == (Install(("h5py==3.14.0",)),)
+    assert diagnose(facts, COMPAT).verdict.gpu_usable is False
+
+
+def test_an_import_error_of_what_is_only_tried_stops_nothing():
+    missing = Rehearsed(
+        "h5py", "No module named 'h5py'", "ModuleNotFoundError", import_error=True, not_found="h5py"
+    )
+    facts = rehearsed(installed({"h5py": "3.10.0"}), missing)
+    assert context(facts).prediction.import_ok is True
+    assert run(import_fails.RULE, facts).kind is OutcomeKind.CLEAN
+
+
+def test_what_is_needed_stops_it_with_an_import_error():
+    missing = Rehearsed(
+        "absl", "No module named 'absl'", "ModuleNotFoundError", import_error=True, not_found="absl"
+    )
+    facts = rehearsed(installed({"absl-py": None}), missing)
+    assert context(facts).prediction.import_ok is False
+    one = finding(import_fails.RULE, facts)
+    assert one.cause is Cause.PACKAGE_CONFLICT
+    assert one.title == "import tensorflow fails: absl-py is not installed"
+
+
+def test_the_version_that_nobody_asked_for_is_to_blame():
+    """ml_dtypes raises, and numpy is the one that is too old for both."""
+    error = Rehearsed(
+        "ml_dtypes",
+        "module 'numpy' has no attribute 'exceptions'",
+        "AttributeError",
+        attribute_error=True,
+        frames=(f"{SITE}/ml_dtypes/__init__.py", f"{SITE}/numpy/__init__.py"),
+    )
+    facts = rehearsed(installed({"numpy": "1.24.4"}), error, oddities=[Oddity("numpy", "…")])
+    assert "numpy 1.24.4" in finding(import_fails.RULE, facts).title
+
+
+def test_several_are_put_right_at_once():
+    answers = [
+        Rehearsed(name, "x", "ImportError", import_error=True, frames=(f"{SITE}/{name}/__init__.py",))
+        for name in ("wrapt", "ml_dtypes")
+    ]
+    facts = rehearsed(installed({"wrapt": "1.10.11", "ml-dtypes": "0.1.0"}), *answers)
+    (step,) = finding(import_fails.RULE, facts).remedies[0].steps
+    assert {one.partition("==")[0] for one in step.requirements} == {"wrapt", "ml-dtypes"}
+
+
+def test_generated_code_that_protobuf_refuses():
+    source = Rehearsed("x/versions_pb2.py", "Descriptors cannot be created directly", "TypeError")
+    facts = rehearsed(installed({"protobuf": "99.0"}), source=source)
+    assert context(facts).prediction.cause is Cause.PROTOBUF_CONFLICT
+
+
+def test_a_damaged_package_is_installed_again():
+    damage = {"differs": (FileDifference("wrapt/wrappers.py", "missing"),)}
+    gone = Rehearsed(
+        "wrapt",
+        "No module named 'wrapt.wrappers'",
+        "ModuleNotFoundError",
+        import_error=True,
+        not_found="wrapt.wrappers",
+    )
+    facts = rehearsed(installed({"wrapt": "1.17.3"}, wrapt=damage), gone)
+    one = finding(import_fails.RULE, facts)
+    assert one.cause is Cause.DAMAGED_FILE
+    assert one.remedies[0].steps == (Install(("wrapt==1.17.3",), again=True, dependencies=False),)
+    unreadable = {"differs": (FileDifference("wrapt/wrappers.py", "unreadable"),)}
+    facts = rehearsed(installed(wrapt=unreadable), replace(gone, error_type="PermissionError", not_found=""))
+    assert finding(import_fails.RULE, facts).cause is Cause.NOT_PERMITTED
+
+
+def test_a_file_in_the_working_folder_is_named_and_not_the_package():
+    error = Rehearsed("numpy", "x", "AttributeError", file="/work/numpy.py", top="/work/numpy.py")
+    facts = with_python(installed(), shadows=(Shadow("numpy", "/work/numpy.py", SITE),))
+    facts = rehearsed(facts, error)
+    assert context(facts).prediction.cause is Cause.SHADOWED_MODULE
+    one = finding(shadowed_module.RULE, facts)
+    assert one.severity is Severity.ERROR
+    assert "/work/numpy.py" in one.title
+    assert run(import_fails.RULE, facts).kind is OutcomeKind.CLEAN
+
+
+def test_a_shadow_that_works_is_not_worth_a_word():
+    facts = with_python(installed(), shadows=(Shadow("random", "/work/random.py", "/usr/lib/python3.11"),))
+    facts = rehearsed(facts, Rehearsed("random", file="/work/random.py", top="/work/random.py"))
+    assert context(facts).prediction.import_ok is True
+    assert run(shadowed_module.RULE, facts).kind is OutcomeKind.CLEAN
+
+
+def test_a_folder_of_pythonpath_is_taken_off():
+    error = Rehearsed("numpy", "x", "AttributeError", top="/over/numpy/__init__.py")
+    facts = with_python(
+        installed(), shadows=(Shadow("numpy", "/over/numpy", SITE),), sys_path=("/over", SITE)
+    )
+    facts = with_environment(rehearsed(facts, error), PYTHONPATH="/over:/other")
+    assert finding(shadowed_module.RULE, facts).remedies[0].commands[0] == "export PYTHONPATH=/other"
+
+
+def test_what_could_not_be_tried_is_not_known():
+    facts = replace(installed({"numpy": "1.26.1"}), rehearsal=Unknown("it did not answer within 8 s"))
+    said = context(facts).prediction
+    assert (said.import_ok, said.gpu_registered) == (None, None)
+    assert run(import_fails.RULE, facts).kind is OutcomeKind.COULD_NOT_CHECK
+    assert diagnose(facts, COMPAT).verdict.gpu_usable is None
+
+
+# ---------------------------------------------------------------- TensorFlow's own files
+
+
+def own_file(path: str, what: str):
+    return installed(tensorflow={"differs": (FileDifference(path, what),)})
+
+
+@pytest.mark.parametrize(
+    ("what", "cause", "registered"),
+    [
+        ("missing", Cause.DAMAGED_FILE, False),
+        ("empty", Cause.DAMAGED_FILE, False),
+        ("syntax", Cause.DAMAGED_FILE, False),
+        ("unreadable", Cause.NOT_PERMITTED, False),
+        ("cut", None, None),
+        ("changed", None, True),
+    ],
+)
+def test_a_source_of_tensorflow(what, cause, registered):
+    facts = own_file("tensorflow/python/framework/ops.py", what)
+    said = context(facts).prediction
+    assert (said.gpu_registered, said.cause) == (registered, cause)
+    found = run(damaged_installation.RULE, facts).findings
+    assert bool(found) is (registered is not True)
+
+
+def test_a_source_that_the_import_does_not_load():
+    idle = next(path for path in sorted(imported_by(VERSION).idle) if path.endswith(".py"))
+    facts = own_file(idle, "missing")
+    assert context(facts).prediction.gpu_registered is True
+    assert run(damaged_installation.RULE, facts).kind is OutcomeKind.CLEAN
+
+
+# ---------------------------------------------------------------- Keras apart, and requirements that are not met
+
+
+def test_keras_is_not_there():
+    facts = installed({"keras": None})
+    assert context(facts).prediction.gpu_registered is True
+    one = finding(keras_fails.RULE, facts)
+    assert one.severity is Severity.WARNING
+    assert one.remedies[0].steps == (Install(("keras==3.11.3",)),)
+    assert diagnose(facts, COMPAT).verdict.gpu_usable is True
+
+
+def test_keras_2_under_a_tensorflow_for_keras_3():
+    assert "needs Keras 3" in finding(keras_fails.RULE, installed({"keras": "2.15.0"})).title
+    assert run(keras_fails.RULE, installed()).kind is OutcomeKind.CLEAN
+
+
+def test_legacy_keras_is_asked_for_and_not_there():
+    facts = with_environment(installed(), TF_USE_LEGACY_KERAS="1")
+    assert "tf-keras" in finding(keras_fails.RULE, facts).title
+    there = with_environment(installed({"tf-keras": "2.20.1"}), TF_USE_LEGACY_KERAS="1")
+    assert run(keras_fails.RULE, there).kind is OutcomeKind.CLEAN
+
+
+def test_a_requirement_that_is_not_met_and_works():
+    one = finding(requirement_not_met.RULE, rehearsed(installed({"ml-dtypes": "0.4.1"})))
+    assert one.severity is Severity.INFO
+    assert "ml-dtypes" in one.title
+    assert run(requirement_not_met.RULE, installed()).kind is OutcomeKind.CLEAN
