@@ -319,6 +319,13 @@ def test_keras_2_under_a_tensorflow_for_keras_3():
     assert run(keras_fails.RULE, installed()).kind is OutcomeKind.CLEAN
 
 
+def test_a_folder_keras_in_the_working_folder():
+    facts = with_python(installed(), shadows=(Shadow("keras", "/work/keras", SITE),))
+    one = finding(keras_fails.RULE, facts)
+    assert (one.cause, one.severity) == (Cause.SHADOWED_MODULE, Severity.WARNING)
+    assert context(facts).prediction.import_ok is True
+
+
 def test_legacy_keras_is_asked_for_and_not_there():
     facts = with_environment(installed(), TF_USE_LEGACY_KERAS="1")
     assert "tf-keras" in finding(keras_fails.RULE, facts).title

@@ -29,6 +29,7 @@ from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, R
 from tfdoctor.steps import Install, Unset
 
 if TYPE_CHECKING:
+    from tfdoctor.facts_imports import Shadow
     from tfdoctor.findings import Finding
 
 APART = (2, 6)
@@ -65,10 +66,13 @@ def check(context: Context) -> Result:
                 "ModuleNotFoundError: No module named 'keras'",
             )
         ]
-    second = bool(keras) and versions.is_version(keras) and versions.satisfies(keras, "<3.0.0.dev0")
+    second = keras and versions.is_version(keras) and versions.satisfies(keras, "<3.0.0.dev0")
     if not legacy and second and build.minor >= THIRD:
         title = f"tf.keras fails with Keras {keras}: TensorFlow {build.version} needs Keras 3"
         return [_wrong(context, title, "AttributeError or ModuleNotFoundError at the first use of tf.keras")]
+    hidden = next((one for one in python.shadows if one.name == ("tf_keras" if legacy else "keras")), None)
+    if hidden is not None:
+        return [_hidden(context, hidden)]
     failed = [one for one in failures(context.facts) if not one.fatal]
     return [package_finding(context, RULE, failed)] if failed else ()
 
@@ -86,6 +90,23 @@ def _wrong(context: Context, title: str, error: str) -> Finding:
                 "Install the Keras that this TensorFlow asks for.",
                 (advice.pip_install(context, [wanted]), advice.check_again(context)),
                 steps=(Install((wanted,)),),
+            )
+        ],
+    )
+
+
+def _hidden(context: Context, shadow: Shadow) -> Finding:
+    return RULE.finding(
+        Cause.SHADOWED_MODULE,
+        Severity.WARNING,
+        f"Programs that are started here take {shadow.taken} for {shadow.name}, not the one in {shadow.hidden}: tf.keras is "
+        "then that, or fails.",
+        title=f"{shadow.taken} hides {shadow.name} from programs started here",
+        evidence=[Evidence(shadow.taken, "is found first")],
+        remedies=[
+            Remedy(
+                "Give it another name, or start Python from another folder.",
+                ("cd ~", advice.check_again(context)),
             )
         ],
     )
@@ -113,4 +134,4 @@ def _legacy(context: Context) -> Finding:
     )
 
 
-RULE = Rule("TFD321", "keras-fails", "tf.keras fails", (Cause.PACKAGE_CONFLICT,), check)
+RULE = Rule("TFD321", "keras-fails", "tf.keras fails", (Cause.PACKAGE_CONFLICT, Cause.SHADOWED_MODULE), check)
