@@ -99,8 +99,8 @@ def _hidden(context: Context, shadow: Shadow) -> Finding:
     return RULE.finding(
         Cause.SHADOWED_MODULE,
         Severity.WARNING,
-        f"Programs that are started here take {shadow.taken} for {shadow.name}, not the one in {shadow.hidden}: tf.keras is "
-        "then that, or fails.",
+        f"Programs that are started here take {shadow.taken} for {shadow.name}, not the one in {shadow.hidden}: "
+        "tf.keras is then that, or fails.",
         title=f"{shadow.taken} hides {shadow.name} from programs started here",
         evidence=[Evidence(shadow.taken, "is found first")],
         remedies=[
