@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -12,6 +13,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from tfdoctor.cli import environments, images
+from tfdoctor.cli.options import Timeout  # noqa: TC001 - Typer reads it when it runs
 from tfdoctor.errors import Error, ExitCode
 
 app = typer.Typer(
@@ -77,9 +79,7 @@ def check(
             metavar="BUNDLE", help="Judge a recorded machine (what `capture` wrote) instead of this one."
         ),
     ] = None,
-    timeout: Annotated[
-        float, typer.Option(min=1, max=3600, metavar="SECONDS", help="The longest that looking may take.")
-    ] = 10.0,
+    timeout: Timeout = 10.0,
     fail_on: Annotated[FailOn, typer.Option(help="Exit with 1 from this severity on.")] = FailOn.error,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     verbose: Annotated[
@@ -117,9 +117,7 @@ def capture(
     python: Annotated[
         str | None, typer.Option(metavar="PATH", help="The Python to examine, as for `check`.")
     ] = None,
-    timeout: Annotated[
-        float, typer.Option(min=1, max=3600, metavar="SECONDS", help="The longest that looking may take.")
-    ] = 10.0,
+    timeout: Timeout = 10.0,
     force: Annotated[bool, typer.Option("--force", help="Replace a bundle that is there already.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -146,9 +144,7 @@ def report(
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write it there, not to the terminal."),
     ] = None,
-    timeout: Annotated[
-        float, typer.Option(min=1, max=3600, metavar="SECONDS", help="The longest that looking may take.")
-    ] = 10.0,
+    timeout: Timeout = 10.0,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
 ) -> None:
     """The Markdown that a maintainer asks for in a bug report, redacted.
@@ -332,6 +328,9 @@ def run() -> NoReturn:
     """The entry point: run a command and turn every end into a documented exit status."""
     ours = sys.argv[1 : sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:]
     wants_json = "--json" in ours
+    for name in ("COLUMNS", "LINES"):  # Rich reads them, and fails on what is no number
+        if not re.fullmatch(r"[0-9]{1,9}", os.environ.get(name, "0")):
+            del os.environ[name]
     try:
         code = app(standalone_mode=False)
         status = code if isinstance(code, int) else 0
@@ -373,9 +372,9 @@ def _fail(code: ExitCode, kind: str, message: str, hint: str, wants_json: bool) 
             }
         )
         return code
-    _say(f"tfdoctor: {clean(message)}")
+    _say(f"tfdoctor: {clean(message, limit=1000)}")
     if hint:
-        _say(f"hint: {clean(hint)}")
+        _say(f"hint: {clean(hint, limit=1000)}")
     return code
 
 

@@ -105,7 +105,7 @@ def loader_environment(env: Mapping[str, str]) -> tuple[dict[str, str], list[str
             "they name libraries, and by themselves mean no harm."
         )
     level = env.get("TF_CPP_MIN_LOG_LEVEL", "").strip()
-    if level.isdigit() and int(level) > 0:
+    if level.isdecimal() and level.strip("0"):
         changed["TF_CPP_MIN_LOG_LEVEL"] = "0"
         notes.append(f"TF_CPP_MIN_LOG_LEVEL was 0 instead of {clean(level, limit=8)} for this run.")
     if notes:
