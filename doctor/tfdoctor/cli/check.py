@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
-import signal
 import sys
-import threading
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from tfdoctor.cli.ending import stopping
 from tfdoctor.compat import Compat
 from tfdoctor.diagnose import diagnose
 from tfdoctor.errors import ExitCode, UsageError
@@ -21,9 +19,7 @@ from tfdoctor.survey import survey
 from tfdoctor.system import LiveSystem, RecordedSystem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
-    from types import FrameType
 
     from tfdoctor.findings import Observation, Report
     from tfdoctor.system import System
@@ -82,43 +78,6 @@ def mending(report: Report, system: System) -> str | None:
         return None
     asked = python.requested.startswith(("$", "python3 on", "python on"))
     return "tfdoctor fix" if asked else f"tfdoctor fix --python {shlex.quote(clean_line(python.executable))}"
-
-
-class Stoppable(Protocol):
-    """What runs things that can be ended."""
-
-    def stop(self) -> None:
-        """End all of them."""
-        ...
-
-
-@contextlib.contextmanager
-def stopping(system: Stoppable) -> Iterator[None]:
-    """Ctrl-C ends everything that `system` runs, and then the block, whatever code it meets.
-
-    CPython drops a KeyboardInterrupt that is raised within one of its own callbacks: without this such a Ctrl-C
-    would be lost, and the probes run on to their deadlines.
-    """
-    seen: list[int] = []
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        seen.append(number)
-        system.stop()
-        signal.default_int_handler(number, frame)
-
-    ours = threading.current_thread() is threading.main_thread()
-    if (
-        not ours or signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    ):  # somebody else's, or ignored on purpose
-        yield
-        return
-    before = signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if seen:
-        raise KeyboardInterrupt
 
 
 def _progress(text: str, *, quiet: bool) -> None:

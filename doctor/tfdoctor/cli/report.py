@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdoctor.cli.capture import look, warn
-from tfdoctor.cli.check import stopping
+from tfdoctor.cli.ending import stopping
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode
 from tfdoctor.render.report_markdown import report_markdown

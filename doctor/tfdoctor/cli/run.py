@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import pickle
 import re
@@ -19,6 +18,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from tfdoctor.cli import ending
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.findings import Cause, Severity
 from tfdoctor.redact import clean, clean_line
@@ -56,7 +56,7 @@ def run(command: Sequence[str], *, verbose_loader: bool, fail_on: str, verbose: 
 
     _open_standard_streams()
     environment, notes = (loader_environment if verbose_loader else _as_it_is)(os.environ)
-    with holding_signals() as mask:
+    with ending.as_ever(), holding_signals() as mask:
         analyst = Analyst()
         program = Passthrough(command, environment, mask, analyst.take)
         try:
@@ -75,6 +75,8 @@ def run(command: Sequence[str], *, verbose_loader: bool, fail_on: str, verbose: 
     found = False
     try:
         found = _conclude(command, status, program, analyst, notes, fail_on, verbose=verbose, quiet=quiet)
+    except ending.EndedError:
+        raise
     except (KeyboardInterrupt, OSError):  # nobody wants to read it, or nobody can
         pass
     except Exception as error:  # the program's status stands whatever becomes of our words
@@ -83,7 +85,7 @@ def run(command: Sequence[str], *, verbose_loader: bool, fail_on: str, verbose: 
     finally:
         analyst.dismiss()
     if status < 0:
-        _die(-status)
+        ending.die(-status)
     return 1 if found and status == 0 else status
 
 
@@ -114,14 +116,14 @@ def loader_environment(env: Mapping[str, str]) -> tuple[dict[str, str], list[str
 
 
 def _open_standard_streams() -> None:
-    """A standard stream that is closed would give its number to a pipe of ours, and has no object in `sys`."""
-    for number in (0, 1, 2):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
-    sys.stdout = sys.stdout or io.StringIO()
-    sys.stderr = sys.stderr or io.StringIO()
+    """The program gets streams that it can use in place of those that are closed (`ending.standard_streams`)."""
+    import fcntl
+
+    for number, unusable in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_RDONLY)):
+        if fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == unusable:
+            nothing = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nothing, number, inheritable=True)
+            os.close(nothing)
 
 
 def _cannot_start(name: str, error: OSError) -> int:
@@ -136,22 +138,6 @@ def _cannot_start(name: str, error: OSError) -> int:
         why = error.strerror or str(error)
     sys.stderr.write(f"tfdoctor: cannot run {shown}: {why}.\n")
     return NOT_FOUND if missing else NOT_EXECUTABLE
-
-
-def _die(number: int) -> NoReturn:
-    """End by the same signal, without a core of our own: whoever waits for us sees what it would have seen."""
-    with contextlib.suppress(Exception):
-        sys.stderr.flush()
-    with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    with contextlib.suppress(OSError, ValueError):
-        if number not in (signal.SIGKILL, signal.SIGSTOP):
-            signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
-        os.kill(os.getpid(), number)
-    os._exit(128 + number)  # as the first process of a container, which most signals do not end
 
 
 # ---------------------------------------------------------------- what is said
@@ -391,10 +377,11 @@ def _analyse(reading: int, saying: int, others: Sequence[int]) -> NoReturn:
         os.nice(5)  # the program comes first
         for descriptor in others:
             os.close(descriptor)
+        parent = os.getppid()
         nothing = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(nothing, descriptor)
-        _send(saying, _read_all(reading, saying))
+        _send(saying, _read_all(reading, saying, parent))
         status = 0
     finally:
         os._exit(status)
@@ -407,7 +394,7 @@ def _send(descriptor: int, message: Any) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def _read_all(reading: int, saying: int) -> Answer:
+def _read_all(reading: int, saying: int, parent: int) -> Answer:
     from tfdoctor.cli.watch import Watch
     from tfdoctor.compat import Compat
     from tfdoctor.logs.report import diagnose_log
@@ -426,7 +413,7 @@ def _read_all(reading: int, saying: int) -> Answer:
     compat = Compat.load()
     watch = Watch(compat, "output", tell)
     seen = Seen()
-    report = diagnose_log(watch.passing(seen.looking(_pieces(reading))), compat, "output")
+    report = diagnose_log(watch.passing(seen.looking(_pieces(reading, parent))), compat, "output")
     known = report.tensorflow_version is not None or report.era is not None or bool(report.benign)
     return Answer(report, known or seen.tensorflow, seen.loader)
 
@@ -444,8 +431,9 @@ class Seen:
             yield piece
 
 
-def _pieces(descriptor: int) -> Iterator[bytes]:
-    while True:
+def _pieces(descriptor: int, parent: int) -> Iterator[bytes]:
+    """What comes, until its end, or until nobody is left to tell what it means."""
+    while os.getppid() == parent:
         if not select.select([descriptor], [], [], 0.3)[0]:
             yield b""
             continue

@@ -92,7 +92,7 @@ def verify_with(compat: Compat, image: str, wish: Wish, on_stage: Teller | None 
 
 def host_of_engine(compat: Compat, engine: Engine) -> Facts | None:
     """This machine, where the engine is on it."""
-    from tfdoctor.cli.check import stopping
+    from tfdoctor.cli.ending import stopping
     from tfdoctor.survey import survey
     from tfdoctor.system import LiveSystem
 
@@ -104,7 +104,7 @@ def host_of_engine(compat: Compat, engine: Engine) -> Facts | None:
 
 
 def _python(compat: Compat, python: str | None, wish: Wish, teller: Teller) -> Verification:
-    from tfdoctor.cli.check import stopping
+    from tfdoctor.cli.ending import stopping
     from tfdoctor.system import LiveSystem
 
     system = LiveSystem()
