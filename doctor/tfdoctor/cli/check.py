@@ -10,7 +10,7 @@ from tfdoctor.cli.ending import stopping
 from tfdoctor.compat import Compat
 from tfdoctor.diagnose import diagnose
 from tfdoctor.errors import ExitCode, UsageError
-from tfdoctor.facts import value_of
+from tfdoctor.facts import Unknown, value_of
 from tfdoctor.findings import Severity
 from tfdoctor.redact import clean_line
 from tfdoctor.repair.activation import inherited, kind_of
@@ -87,8 +87,19 @@ def _progress(text: str, *, quiet: bool) -> None:
 
 
 def exit_status(report: Report, fail_on: str) -> ExitCode:
-    """1 where a finding is at or above `fail_on`."""
+    """1 where a finding is at or above `fail_on`; 3 where there is none, and nothing could be known either."""
     if fail_on == "never":
         return ExitCode.OK
     least = Severity[fail_on.upper()]
-    return ExitCode.FOUND if any(finding.severity >= least for finding in report.findings) else ExitCode.OK
+    if any(finding.severity >= least for finding in report.findings):
+        return ExitCode.FOUND
+    return ExitCode.IMPOSSIBLE if _nothing_known(report) else ExitCode.OK
+
+
+def _nothing_known(report: Report) -> bool:
+    """Whether the Python or its TensorFlow could not be looked at: then no finding says nothing.
+
+    That there is no TensorFlow is known; so is a verdict that lacks a smaller thing, which a finding names.
+    """
+    looked_at = (report.facts.python, report.facts.tensorflow)
+    return report.observed is None and any(isinstance(fact, Unknown) for fact in looked_at)

@@ -92,6 +92,9 @@ def check(
 
     Looks at the driver, the Python environment and the loader, and predicts what TensorFlow will do,
     without importing it. Changes nothing, sends nothing.
+
+    Exit status: 0 nothing found, 1 found (--fail-on), 3 where the Python or its TensorFlow could not be looked at
+    and nothing else was found, so that nothing is known. With --fail-on never it is 0 in all three cases.
     """
     from tfdoctor.cli import check as command
 

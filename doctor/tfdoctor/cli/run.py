@@ -32,11 +32,17 @@ if TYPE_CHECKING:
 SHOW_LOADER = "dso_loader=3"
 """From 2.12 on TensorFlow names the libraries it could not open only with this in TF_CPP_VMODULE."""
 CHUNK = 1 << 20
+IN_THE_PIPE = 1 << 18
+"""Bytes that are given to the analyst ahead of what it does."""
 PLENTY = 16 << 20
 """Bytes that wait to be read; of more, the oldest are not read."""
 OUR_LINE = re.compile(rb"I [\w/]{0,60}tsl/platform/default/dso_loader\.cc")
 """What TensorFlow logs since 2.12 because of SHOW_LOADER; before, it logs such lines anyway."""
-PATIENCE = 60.0
+FEEDING = 3.0
+"""Seconds after the program's end in which what still waits is read; then only the end of it is."""
+THE_END = 1 << 18
+"""Bytes of that end: why a program failed stands in its last lines."""
+PATIENCE = 15.0
 """Seconds that the answer may take after the program has ended."""
 LONGEST = 1 << 16
 """Bytes of an unfinished line that are held back until its end."""
@@ -128,8 +134,8 @@ def _open_standard_streams() -> None:
 
 def _cannot_start(name: str, error: OSError) -> int:
     """Say why, as a shell would; 127 where it is not there, 126 where it cannot be executed."""
-    shown = clean_line(name, limit=300)
-    missing = isinstance(error, (FileNotFoundError, NotADirectoryError))
+    shown = clean_line(name, limit=300) or "''"
+    missing = not name or isinstance(error, (FileNotFoundError, NotADirectoryError))
     if missing and shutil.which(name) is not None:
         why = "the interpreter in its first line, or its loader, does not exist"
     elif missing:
@@ -161,7 +167,8 @@ def _conclude(
         lines.append("its log could not be judged.")
     if analyst.lost:
         lines.append(
-            f"its output came faster than it can be judged: {analyst.lost / 1e6:.0f} MB of it were not looked at."
+            f"its output came faster than it can be judged: {analyst.lost / 1e6:.0f} MB of it were not looked at, "
+            "so line numbers may be too low."
         )
     text = "".join(f"tfdoctor: {line}\n" for line in lines)
     if answer is not None:
@@ -276,7 +283,7 @@ class Analyst:
         with contextlib.suppress(OSError):
             import fcntl
 
-            fcntl.fcntl(self._feed, getattr(fcntl, "F_SETPIPE_SZ", 1031), CHUNK)
+            fcntl.fcntl(self._feed, getattr(fcntl, "F_SETPIPE_SZ", 1031), IN_THE_PIPE)
 
     def take(self, stream: int, data: bytes) -> None:
         """What one of the streams (1 or 2) said: passed on in whole lines, so that the two do not mix in one."""
@@ -298,11 +305,20 @@ class Analyst:
             return
         self._waiting.append(data)
         self._size += len(data)
-        while self._size > PLENTY:  # the beginning is read by now, the end will be
+        self._drop(PLENTY)  # the beginning is read by now, the end will be
+
+    def _drop(self, most: int) -> None:
+        """Leave out the oldest of what waits where that is more than `most` bytes."""
+        while self._size > most:
             oldest = self._waiting.popleft()
-            self._size -= len(oldest)
-            self.lost += len(oldest)
-            self._skipped += oldest.count(b"\n")
+            cut = oldest.find(b"\n", max(len(oldest) - most, 0)) + 1 if not self._waiting else 0
+            left = oldest[cut:] if cut else b""  # of the last one its end, from the beginning of a line on
+            if left:
+                self._waiting.append(left)
+            gone = len(oldest) - len(left)
+            self._size -= gone
+            self.lost += gone
+            self._skipped += oldest.count(b"\n", 0, gone)
 
     def flush(self) -> None:
         """Give the analyst what it takes now."""
@@ -350,8 +366,12 @@ class Analyst:
             for held in self._partial.values():
                 if held:
                     self._queue(held)
-        deadline = time.monotonic() + PATIENCE
-        while self._done is None and (left := deadline - time.monotonic()) > 0:
+        began = time.monotonic()
+        while self._done is None and (left := began + PATIENCE - time.monotonic()) > 0:
+            if time.monotonic() > began + FEEDING:
+                self._drop(THE_END)
+                self._skipped = min(self._skipped, 1)  # millions of line ends take their time, too
+            left = min(left, FEEDING)
             owed = [self._feed] if self._feed >= 0 else []
             to_hear, to_feed, _ = select.select([self.says], owed, [], left)
             if to_feed:
