@@ -570,34 +570,3 @@ def test_more_than_can_be_read_keeps_its_end_and_its_lines(monkeypatch: pytest.M
     assert answer.report.gpu_registered is False
     assert answer.report.lines == 3 * PLENTY // len(piece) * 50_000 + 3
     assert analyst.lost > PLENTY
-
-
-def test_the_wait_for_the_answer_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "FEEDING", 0.5)
-    with holding_signals():
-        analyst = Analyst()
-    os.kill(analyst._pid, signal.SIGSTOP)
-    try:
-        for _ in range(PLENTY // 1_000_000):
-            analyst.take(1, b"y\n" * 500_000)
-        analyst.take(2, FAILED.encode())
-        os.kill(analyst._pid, signal.SIGCONT)
-        began = time.monotonic()
-        answer = analyst.answer()
-        assert time.monotonic() - began < running.PATIENCE
-    finally:
-        analyst.dismiss()
-    assert answer is not None
-    assert answer.report.gpu_registered is False  # the end was read
-    assert analyst.lost > PLENTY // 2
-
-
-def test_nobody_answers_and_we_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "PATIENCE", 0.5)
-    with holding_signals():
-        analyst = Analyst()
-    os.kill(analyst._pid, signal.SIGSTOP)
-    try:
-        assert analyst.answer() is None
-    finally:
-        analyst.dismiss()
