@@ -10,12 +10,12 @@ import csv
 import hashlib
 import os
 import shutil
-import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tfdoctor import children
 from tfdoctor.compat.locks import cuda_lock, cuda_lock_path, lock, lock_path, tools_lock, tools_path
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.redact import clean_line
@@ -403,18 +403,11 @@ def _in_cache(making: Making, place: Workplace) -> bool:
 def _said(making: Making, command: Sequence[str]) -> str | None:
     """What a command prints; None where it fails."""
     try:
-        done = subprocess.run(
-            command,
-            env={**child_environment(making.env), INSTALLING: "1"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=_CHECKING,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        ran = children.run(command, env={**child_environment(making.env), INSTALLING: "1"}, timeout=_CHECKING)
+    except (OSError, ValueError):
         return None
-    return done.stdout[:1_000_000].decode("utf-8", "replace") if done.returncode == 0 else None
+    said = ran.stdout + ran.stderr  # uv tells what it would do on standard error
+    return said.decode("utf-8", "replace") if ran.returncode == 0 else None
 
 
 def _gigabytes(count: int) -> str:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
+from tfdoctor import children, versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -66,16 +65,9 @@ def ask(path: str, env: Mapping[str, str]) -> Interpreter | None:
     """
     clean = {name: text for name, text in env.items() if not name.startswith("PYTHON")}
     try:
-        done = subprocess.run(
-            (path, "-E", "-s", "-c", _QUESTION),
-            env=clean,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=ASKING,
-            check=False,
-        )
+        done = children.run((path, "-E", "-s", "-c", _QUESTION), env=clean, timeout=ASKING)
         said = json.loads(done.stdout[:20_000])
-    except (OSError, ValueError, subprocess.TimeoutExpired):
+    except (OSError, ValueError):
         return None
     if not isinstance(said, dict) or done.returncode:
         return None

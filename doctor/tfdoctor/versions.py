@@ -49,10 +49,21 @@ _DOTTED = re.compile(r"\d+(?:\.\d+)*")
 _CAPABILITY = re.compile(r"(?:sm_|compute_|sm|cc)?\s*(\d+)(?:\.(\d+))?([af])?", re.IGNORECASE)
 _CLAUSE = re.compile(r"(<=|>=|==|!=|<|>)\s*([0-9]+(?:\.[0-9]+)*(?:(?:rc|\.dev)[0-9]+)?)(\.\*)?")
 _TAG = re.compile(r"cp(\d)(\d+)")
+_LONGEST = 400
+"""Characters of a version or of conditions. Longer numbers than Python reads (it refuses some thousand digits, or as
+few as 640 where it is told so) cannot hide in fewer."""
 
 
 class VersionSyntaxError(ValueError):
     """The text is not a version, or not a specification of versions."""
+
+
+def _checked(text: str, what: str) -> str:
+    """`text` where it is short enough to be `what`. Raises VersionSyntaxError."""
+    if len(text) > _LONGEST:
+        msg = f"`{text[:40]}…` ({len(text)} characters) is not {what}"
+        raise VersionSyntaxError(msg)
+    return text
 
 
 @lru_cache(maxsize=4096)
@@ -62,7 +73,7 @@ def parse(text: str) -> Version:
     Raises VersionSyntaxError.
     """
     try:
-        return Version(text)
+        return Version(_checked(text, "a version"))
     except InvalidVersion as error:
         msg = f"`{text}` is not a version"
         raise VersionSyntaxError(msg) from error
@@ -88,6 +99,7 @@ def numbers(text: str) -> tuple[int, ...]:
     if match is None:
         msg = f"`{text}` is not a dotted version number"
         raise VersionSyntaxError(msg)
+    _checked(match.group(), "a dotted version number")
     parts = [int(part) for part in match.group().split(".")]
     while len(parts) > 1 and parts[-1] == 0:
         parts.pop()
@@ -119,10 +131,10 @@ def major_minor(text: str) -> str:
 def has_prefix(text: str, prefix: str) -> bool:
     """Whether dotted version `text` starts with the numbers of `prefix`: 2.4.1 with 2.4, not 2.40 with
     2.4."""
-    want = [int(part) for part in prefix.split(".")] if _DOTTED.fullmatch(prefix) else None
-    if want is None:
+    if not _DOTTED.fullmatch(_checked(prefix, "a dotted version number")):
         msg = f"`{prefix}` is not a dotted version number"
         raise VersionSyntaxError(msg)
+    want = [int(part) for part in prefix.split(".")]
     have = [*numbers(text)]
     have += [0] * (len(want) - len(have))
     return have[: len(want)] == want
@@ -150,7 +162,7 @@ def parse_capability(text: str) -> tuple[int, int]:
 
     Raises VersionSyntaxError.
     """
-    match = _CAPABILITY.fullmatch(text.strip())
+    match = _CAPABILITY.fullmatch(_checked(text, "a compute capability").strip())
     if match is None:
         msg = f"`{text}` is not a compute capability (such as 8.6, sm_86)"
         raise VersionSyntaxError(msg)
@@ -169,7 +181,7 @@ def format_capability(capability: tuple[int, int]) -> str:
 
 def python_of_tag(tag: str) -> str:
     """The Python of a wheel tag: `"cp310"` → `"3.10"`."""
-    match = _TAG.fullmatch(tag)
+    match = _TAG.fullmatch(_checked(tag, "a CPython wheel tag"))
     if match is None:
         msg = f"`{tag}` is not a CPython wheel tag"
         raise VersionSyntaxError(msg)
@@ -187,7 +199,7 @@ def _specifiers(text: str) -> SpecifierSet:
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     try:
-        return SpecifierSet(text)
+        return SpecifierSet(_checked(text, "a specification of versions"))
     except InvalidSpecifier as error:
         msg = f"`{text}` is not a specification of versions"
         raise VersionSyntaxError(msg) from error
@@ -210,7 +222,7 @@ def satisfies(version: str, specification: str) -> bool:
 def _plain_clauses(specification: str) -> tuple[tuple[str, Version, tuple[int, ...] | None], ...] | None:
     """(operator, version, prefix for `.*`) of each condition; None where one needs `packaging`."""
     clauses = []
-    for part in specification.split(","):
+    for part in _checked(specification, "a specification of versions").split(","):
         match = _CLAUSE.fullmatch(part.strip())
         if match is None:
             return None
@@ -256,7 +268,7 @@ class Spec:
     __slots__ = ("_exact", "_latest", "_prefix", "_set", "text")
 
     def __init__(self, text: str) -> None:
-        self.text = text.strip()
+        self.text = _checked(text.strip(), "a specification of versions")
         self._exact: Version | None = None
         self._prefix: str | None = None
         self._set: SpecifierSet | None = None

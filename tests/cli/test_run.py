@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tfdoctor.cli import run as running
 from tfdoctor.cli.run import PLENTY, Analyst, loader_environment
 from tfdoctor.system.passthrough import holding_signals
 
@@ -101,12 +102,32 @@ def test_a_program_that_cannot_be_started(tmp_path: Path) -> None:
         ("/no/such/file", 127, "no such file"),
         (str(plain), 126, "Permission denied"),
         (str(broken), 127, "interpreter"),
+        ("", 127, "no such command"),
     ):
         done = run(name)
         assert (done.returncode, done.stdout) == (status, "")
         assert done.stderr.startswith("tfdoctor: cannot run ")
         assert words in done.stderr
         assert done.stderr.count("\n") == 1
+
+
+def test_a_script_without_a_first_line_is_the_shells(tmp_path: Path) -> None:
+    script, binary = tmp_path / "a-script-of-ours", tmp_path / "binary"
+    script.write_text('echo "$0 $1"; exit 5\n', encoding="utf-8")
+    binary.write_bytes(b"\x7fELF\0\0not one\n")
+    for file in (script, binary):
+        file.chmod(0o755)
+    done = run(str(script), "one")
+    assert (done.returncode, done.stdout) == (5, f"{script} one\n")
+    found = run("a-script-of-ours", "two", env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    assert (found.returncode, found.stdout) == (5, f"{script} two\n")
+    refused = run(str(binary))
+    assert (refused.returncode, refused.stdout) == (126, "")
+
+
+def test_a_program_that_ends_with_130_was_not_interrupted() -> None:
+    done = run("sh", "-c", "exit 130", options=("-q",))
+    assert (done.returncode, done.stderr) == (130, "")
 
 
 def test_no_command_is_a_wrong_request() -> None:
@@ -529,7 +550,9 @@ def test_the_environment() -> None:
         )
 
 
-def test_more_than_can_be_read_keeps_its_end_and_its_lines() -> None:
+def test_more_than_can_be_read_keeps_its_end_and_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "FEEDING", 60.0)
+    monkeypatch.setattr(running, "PATIENCE", 60.0)
     piece = b"nothing of interest\n" * 50_000
     with holding_signals():
         analyst = Analyst()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor import __version__
-from tfdoctor.cli.check import stopping
+from tfdoctor.cli.ending import stopping
 from tfdoctor.compat import Compat
 from tfdoctor.diagnose import diagnose
 from tfdoctor.errors import ExitCode

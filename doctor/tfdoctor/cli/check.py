@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
-import signal
 import sys
-import threading
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from tfdoctor.cli.ending import stopping
 from tfdoctor.compat import Compat
 from tfdoctor.diagnose import diagnose
 from tfdoctor.errors import ExitCode, UsageError
-from tfdoctor.facts import value_of
+from tfdoctor.facts import Unknown, value_of
 from tfdoctor.findings import Severity
 from tfdoctor.redact import clean_line
 from tfdoctor.repair.activation import inherited, kind_of
@@ -21,9 +19,7 @@ from tfdoctor.survey import survey
 from tfdoctor.system import LiveSystem, RecordedSystem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
-    from types import FrameType
 
     from tfdoctor.findings import Observation, Report
     from tfdoctor.system import System
@@ -84,43 +80,6 @@ def mending(report: Report, system: System) -> str | None:
     return "tfdoctor fix" if asked else f"tfdoctor fix --python {shlex.quote(clean_line(python.executable))}"
 
 
-class Stoppable(Protocol):
-    """What runs things that can be ended."""
-
-    def stop(self) -> None:
-        """End all of them."""
-        ...
-
-
-@contextlib.contextmanager
-def stopping(system: Stoppable) -> Iterator[None]:
-    """Ctrl-C ends everything that `system` runs, and then the block, whatever code it meets.
-
-    CPython drops a KeyboardInterrupt that is raised within one of its own callbacks: without this such a Ctrl-C
-    would be lost, and the probes run on to their deadlines.
-    """
-    seen: list[int] = []
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        seen.append(number)
-        system.stop()
-        signal.default_int_handler(number, frame)
-
-    ours = threading.current_thread() is threading.main_thread()
-    if (
-        not ours or signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    ):  # somebody else's, or ignored on purpose
-        yield
-        return
-    before = signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if seen:
-        raise KeyboardInterrupt
-
-
 def _progress(text: str, *, quiet: bool) -> None:
     """Tell a person at a terminal why nothing happens; nobody else."""
     if sys.stderr.isatty() and not quiet:
@@ -128,8 +87,19 @@ def _progress(text: str, *, quiet: bool) -> None:
 
 
 def exit_status(report: Report, fail_on: str) -> ExitCode:
-    """1 where a finding is at or above `fail_on`."""
+    """1 where a finding is at or above `fail_on`; 3 where there is none, and nothing could be known either."""
     if fail_on == "never":
         return ExitCode.OK
     least = Severity[fail_on.upper()]
-    return ExitCode.FOUND if any(finding.severity >= least for finding in report.findings) else ExitCode.OK
+    if any(finding.severity >= least for finding in report.findings):
+        return ExitCode.FOUND
+    return ExitCode.IMPOSSIBLE if _nothing_known(report) else ExitCode.OK
+
+
+def _nothing_known(report: Report) -> bool:
+    """Whether the Python or its TensorFlow could not be looked at: then no finding says nothing.
+
+    That there is no TensorFlow is known; so is a verdict that lacks a smaller thing, which a finding names.
+    """
+    looked_at = (report.facts.python, report.facts.tensorflow)
+    return report.observed is None and any(isinstance(fact, Unknown) for fact in looked_at)

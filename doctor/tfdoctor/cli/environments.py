@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from tfdoctor.cli.options import Timeout  # noqa: TC001 - Typer reads it when it runs
+
 
 class InstallerChoice(str, enum.Enum):
     """What installs."""
@@ -116,9 +118,7 @@ def fix(
     installer: Annotated[
         InstallerChoice | None, typer.Option(help="What installs. Default: uv where there is one.")
     ] = None,
-    timeout: Annotated[
-        float, typer.Option(min=1, max=3600, metavar="SECONDS", help="The longest that looking may take.")
-    ] = 10.0,
+    timeout: Timeout = 10.0,
     no_deep: Annotated[
         bool, typer.Option("--no-deep", help="Do not run TensorFlow at the end, also where there is a GPU.")
     ] = False,

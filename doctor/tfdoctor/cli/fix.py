@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdoctor.cli.check import stopping
+from tfdoctor.cli.ending import stopping
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.findings import Severity

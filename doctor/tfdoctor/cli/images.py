@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from tfdoctor.cli.options import finite
+
 
 class MethodChoice(str, enum.Enum):
     """How TensorFlow is to be brought."""
@@ -210,7 +212,11 @@ def verify(
     timeout: Annotated[
         float | None,
         typer.Option(
-            min=1, max=86400, metavar="SECONDS", help="The longest that one stage of TensorFlow's may take."
+            min=1,
+            max=86400,
+            metavar="SECONDS",
+            callback=finite,
+            help="The longest that one stage of TensorFlow's may take.",
         ),
     ] = None,
     memory: Annotated[

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import platform
 import re
 import shlex
-import signal
 import sys
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +25,7 @@ from tfdoctor.repair.installers import InstallFailedError, find_uv
 from tfdoctor.workplace import is_free, read_record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from types import FrameType
+    from collections.abc import Sequence
 
     from tfdoctor.cli.progress import Silent
     from tfdoctor.findings import Report
@@ -403,10 +399,7 @@ def _install(making: Making, choice: _Choice, compat: Compat, options: Options) 
     from tfdoctor.cli.progress import watching
 
     try:
-        with (
-            _ending(),
-            watching(quiet=options.quiet or options.as_json, verbose=options.verbose) as watcher,
-        ):
+        with watching(quiet=options.quiet or options.as_json, verbose=options.verbose) as watcher:
             for note in (*(one.text for one in making.option.caveats if one.serious), *choice.notes):
                 watcher.stage(f"Note: {note}")
             teller = _Teller(watcher)
@@ -421,7 +414,7 @@ def _install(making: Making, choice: _Choice, compat: Compat, options: Options) 
         if _is_unfinished(making.folder):
             error.hint = f"{error.hint} {_go_on(making.folder)}".strip()
         raise
-    except (KeyboardInterrupt, SystemExit):
+    except KeyboardInterrupt:
         if _is_unfinished(making.folder):
             sys.stderr.write(f"{_go_on(making.folder)}\n")
         raise
@@ -455,28 +448,6 @@ def _is_unfinished(folder: Path) -> bool:
 def _go_on(folder: Path) -> str:
     shown = clean_line(str(folder))
     return f"{shown} is unfinished: run the same command again to finish it, or remove it: rm -r {shlex.quote(shown)}"
-
-
-@contextlib.contextmanager
-def _ending() -> Iterator[None]:
-    """A polite end from outside (SIGTERM, a terminal that is closed) ends what was started, too."""
-
-    def end(number: int, _: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    wanted = [signal.SIGTERM, signal.SIGHUP]
-    if threading.current_thread() is not threading.main_thread():
-        wanted = []
-    before = {number: signal.getsignal(number) for number in wanted}
-    for number, handler in before.items():
-        if handler is signal.SIG_DFL:
-            signal.signal(number, end)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            if handler is signal.SIG_DFL:
-                signal.signal(number, signal.SIG_DFL)
 
 
 # ---------------------------------------------------------------- what came of it

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from tfdoctor.cli.check import stopping
+from tfdoctor.cli.ending import stopping
 from tfdoctor.compat import Compat
 from tfdoctor.diagnose import diagnose
 from tfdoctor.facts import value_of

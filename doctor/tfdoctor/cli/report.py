@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdoctor.cli.capture import look, warn
-from tfdoctor.cli.check import stopping
+from tfdoctor.cli.ending import stopping
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode
 from tfdoctor.render.report_markdown import report_markdown
-from tfdoctor.system import LiveSystem, RecordedSystem, archive
+from tfdoctor.system import LiveSystem, RecordedSystem
+from tfdoctor.system.writing import check_file, write_file
 
 if TYPE_CHECKING:
     from tfdoctor.system import System
@@ -23,7 +24,7 @@ def report(
 ) -> int:
     """Look, redact, judge, write. Returns the exit status: 0 whatever was found."""
     if output is not None and output != STDOUT:
-        archive.check_file(output, force=force)
+        check_file(output, force=force)
     system: System = LiveSystem()
     if facts is not None:
         recorded = RecordedSystem(facts)
@@ -32,7 +33,7 @@ def report(
         captured = look(system, Compat.load(), python=python, timeout=timeout, local=facts is None)
         text = report_markdown(captured.report, differences=captured.differences)
         if output is not None and output != STDOUT:
-            archive.write_file(output, text.encode("utf-8"), force=force)
+            write_file(output, text.encode("utf-8"), force=force)
     if output is None or output == STDOUT:
         from tfdoctor.render import terminal
 

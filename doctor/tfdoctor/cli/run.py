@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import pickle
 import re
@@ -19,6 +18,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from tfdoctor.cli import ending
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.findings import Cause, Severity
 from tfdoctor.redact import clean, clean_line
@@ -32,11 +32,17 @@ if TYPE_CHECKING:
 SHOW_LOADER = "dso_loader=3"
 """From 2.12 on TensorFlow names the libraries it could not open only with this in TF_CPP_VMODULE."""
 CHUNK = 1 << 20
+IN_THE_PIPE = 1 << 18
+"""Bytes that are given to the analyst ahead of what it does."""
 PLENTY = 16 << 20
 """Bytes that wait to be read; of more, the oldest are not read."""
 OUR_LINE = re.compile(rb"I [\w/]{0,60}tsl/platform/default/dso_loader\.cc")
 """What TensorFlow logs since 2.12 because of SHOW_LOADER; before, it logs such lines anyway."""
-PATIENCE = 60.0
+FEEDING = 3.0
+"""Seconds after the program's end in which what still waits is read; then only the end of it is."""
+THE_END = 1 << 18
+"""Bytes of that end: why a program failed stands in its last lines."""
+PATIENCE = 15.0
 """Seconds that the answer may take after the program has ended."""
 LONGEST = 1 << 16
 """Bytes of an unfinished line that are held back until its end."""
@@ -56,7 +62,7 @@ def run(command: Sequence[str], *, verbose_loader: bool, fail_on: str, verbose: 
 
     _open_standard_streams()
     environment, notes = (loader_environment if verbose_loader else _as_it_is)(os.environ)
-    with holding_signals() as mask:
+    with ending.as_ever(), holding_signals() as mask:
         analyst = Analyst()
         program = Passthrough(command, environment, mask, analyst.take)
         try:
@@ -75,6 +81,8 @@ def run(command: Sequence[str], *, verbose_loader: bool, fail_on: str, verbose: 
     found = False
     try:
         found = _conclude(command, status, program, analyst, notes, fail_on, verbose=verbose, quiet=quiet)
+    except ending.EndedError:
+        raise
     except (KeyboardInterrupt, OSError):  # nobody wants to read it, or nobody can
         pass
     except Exception as error:  # the program's status stands whatever becomes of our words
@@ -83,7 +91,7 @@ def run(command: Sequence[str], *, verbose_loader: bool, fail_on: str, verbose: 
     finally:
         analyst.dismiss()
     if status < 0:
-        _die(-status)
+        ending.die(-status)
     return 1 if found and status == 0 else status
 
 
@@ -105,7 +113,7 @@ def loader_environment(env: Mapping[str, str]) -> tuple[dict[str, str], list[str
             "they name libraries, and by themselves mean no harm."
         )
     level = env.get("TF_CPP_MIN_LOG_LEVEL", "").strip()
-    if level.isdigit() and int(level) > 0:
+    if level.isdecimal() and level.strip("0"):
         changed["TF_CPP_MIN_LOG_LEVEL"] = "0"
         notes.append(f"TF_CPP_MIN_LOG_LEVEL was 0 instead of {clean(level, limit=8)} for this run.")
     if notes:
@@ -114,20 +122,20 @@ def loader_environment(env: Mapping[str, str]) -> tuple[dict[str, str], list[str
 
 
 def _open_standard_streams() -> None:
-    """A standard stream that is closed would give its number to a pipe of ours, and has no object in `sys`."""
-    for number in (0, 1, 2):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
-    sys.stdout = sys.stdout or io.StringIO()
-    sys.stderr = sys.stderr or io.StringIO()
+    """The program gets streams that it can use in place of those that are closed (`ending.standard_streams`)."""
+    import fcntl
+
+    for number, unusable in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_RDONLY)):
+        if fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == unusable:
+            nothing = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nothing, number, inheritable=True)
+            os.close(nothing)
 
 
 def _cannot_start(name: str, error: OSError) -> int:
     """Say why, as a shell would; 127 where it is not there, 126 where it cannot be executed."""
-    shown = clean_line(name, limit=300)
-    missing = isinstance(error, (FileNotFoundError, NotADirectoryError))
+    shown = clean_line(name, limit=300) or "''"
+    missing = not name or isinstance(error, (FileNotFoundError, NotADirectoryError))
     if missing and shutil.which(name) is not None:
         why = "the interpreter in its first line, or its loader, does not exist"
     elif missing:
@@ -136,22 +144,6 @@ def _cannot_start(name: str, error: OSError) -> int:
         why = error.strerror or str(error)
     sys.stderr.write(f"tfdoctor: cannot run {shown}: {why}.\n")
     return NOT_FOUND if missing else NOT_EXECUTABLE
-
-
-def _die(number: int) -> NoReturn:
-    """End by the same signal, without a core of our own: whoever waits for us sees what it would have seen."""
-    with contextlib.suppress(Exception):
-        sys.stderr.flush()
-    with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    with contextlib.suppress(OSError, ValueError):
-        if number not in (signal.SIGKILL, signal.SIGSTOP):
-            signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
-        os.kill(os.getpid(), number)
-    os._exit(128 + number)  # as the first process of a container, which most signals do not end
 
 
 # ---------------------------------------------------------------- what is said
@@ -175,7 +167,8 @@ def _conclude(
         lines.append("its log could not be judged.")
     if analyst.lost:
         lines.append(
-            f"its output came faster than it can be judged: {analyst.lost / 1e6:.0f} MB of it were not looked at."
+            f"its output came faster than it can be judged: {analyst.lost / 1e6:.0f} MB of it were not looked at, "
+            "so line numbers may be too low."
         )
     text = "".join(f"tfdoctor: {line}\n" for line in lines)
     if answer is not None:
@@ -290,7 +283,7 @@ class Analyst:
         with contextlib.suppress(OSError):
             import fcntl
 
-            fcntl.fcntl(self._feed, getattr(fcntl, "F_SETPIPE_SZ", 1031), CHUNK)
+            fcntl.fcntl(self._feed, getattr(fcntl, "F_SETPIPE_SZ", 1031), IN_THE_PIPE)
 
     def take(self, stream: int, data: bytes) -> None:
         """What one of the streams (1 or 2) said: passed on in whole lines, so that the two do not mix in one."""
@@ -312,11 +305,20 @@ class Analyst:
             return
         self._waiting.append(data)
         self._size += len(data)
-        while self._size > PLENTY:  # the beginning is read by now, the end will be
+        self._drop(PLENTY)  # the beginning is read by now, the end will be
+
+    def _drop(self, most: int) -> None:
+        """Leave out the oldest of what waits where that is more than `most` bytes."""
+        while self._size > most:
             oldest = self._waiting.popleft()
-            self._size -= len(oldest)
-            self.lost += len(oldest)
-            self._skipped += oldest.count(b"\n")
+            cut = oldest.find(b"\n", max(len(oldest) - most, 0)) + 1 if not self._waiting else 0
+            left = oldest[cut:] if cut else b""  # of the last one its end, from the beginning of a line on
+            if left:
+                self._waiting.append(left)
+            gone = len(oldest) - len(left)
+            self._size -= gone
+            self.lost += gone
+            self._skipped += oldest.count(b"\n", 0, gone)
 
     def flush(self) -> None:
         """Give the analyst what it takes now."""
@@ -364,8 +366,12 @@ class Analyst:
             for held in self._partial.values():
                 if held:
                     self._queue(held)
-        deadline = time.monotonic() + PATIENCE
-        while self._done is None and (left := deadline - time.monotonic()) > 0:
+        began = time.monotonic()
+        while self._done is None and (left := began + PATIENCE - time.monotonic()) > 0:
+            if time.monotonic() > began + FEEDING:
+                self._drop(THE_END)
+                self._skipped = min(self._skipped, 1)  # millions of line ends take their time, too
+            left = min(left, FEEDING)
             owed = [self._feed] if self._feed >= 0 else []
             to_hear, to_feed, _ = select.select([self.says], owed, [], left)
             if to_feed:
@@ -391,10 +397,11 @@ def _analyse(reading: int, saying: int, others: Sequence[int]) -> NoReturn:
         os.nice(5)  # the program comes first
         for descriptor in others:
             os.close(descriptor)
+        parent = os.getppid()
         nothing = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(nothing, descriptor)
-        _send(saying, _read_all(reading, saying))
+        _send(saying, _read_all(reading, saying, parent))
         status = 0
     finally:
         os._exit(status)
@@ -407,7 +414,7 @@ def _send(descriptor: int, message: Any) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def _read_all(reading: int, saying: int) -> Answer:
+def _read_all(reading: int, saying: int, parent: int) -> Answer:
     from tfdoctor.cli.watch import Watch
     from tfdoctor.compat import Compat
     from tfdoctor.logs.report import diagnose_log
@@ -426,7 +433,7 @@ def _read_all(reading: int, saying: int) -> Answer:
     compat = Compat.load()
     watch = Watch(compat, "output", tell)
     seen = Seen()
-    report = diagnose_log(watch.passing(seen.looking(_pieces(reading))), compat, "output")
+    report = diagnose_log(watch.passing(seen.looking(_pieces(reading, parent))), compat, "output")
     known = report.tensorflow_version is not None or report.era is not None or bool(report.benign)
     return Answer(report, known or seen.tensorflow, seen.loader)
 
@@ -444,8 +451,9 @@ class Seen:
             yield piece
 
 
-def _pieces(descriptor: int) -> Iterator[bytes]:
-    while True:
+def _pieces(descriptor: int, parent: int) -> Iterator[bytes]:
+    """What comes, until its end, or until nobody is left to tell what it means."""
+    while os.getppid() == parent:
         if not select.select([descriptor], [], [], 0.3)[0]:
             yield b""
             continue

@@ -10,6 +10,7 @@ from tfdoctor.compat import Compat
 from tfdoctor.dockerfile import check_reference
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.redact import clean_line
+from tfdoctor.system.writing import check_file, write_file
 from tfdoctor.verify import Wish, verify_image, verify_python
 from tfdoctor.verify_stages import STAGES, Limits
 
@@ -53,6 +54,8 @@ def verify(
         python=python if image is not None else None,
         device=device,
     )
+    if junit is not None:
+        check_file(junit, force=True, option="--junit")
     compat = Compat.load()
     teller = Teller(quiet=quiet or as_json)
     if image is None:
@@ -92,7 +95,7 @@ def verify_with(compat: Compat, image: str, wish: Wish, on_stage: Teller | None 
 
 def host_of_engine(compat: Compat, engine: Engine) -> Facts | None:
     """This machine, where the engine is on it."""
-    from tfdoctor.cli.check import stopping
+    from tfdoctor.cli.ending import stopping
     from tfdoctor.survey import survey
     from tfdoctor.system import LiveSystem
 
@@ -104,7 +107,7 @@ def host_of_engine(compat: Compat, engine: Engine) -> Facts | None:
 
 
 def _python(compat: Compat, python: str | None, wish: Wish, teller: Teller) -> Verification:
-    from tfdoctor.cli.check import stopping
+    from tfdoctor.cli.ending import stopping
     from tfdoctor.system import LiveSystem
 
     system = LiveSystem()
@@ -129,11 +132,7 @@ def tell(done: Verification, *, as_json: bool, verbose: bool, quiet: bool) -> No
 def _write_junit(done: Verification, path: Path) -> None:
     from tfdoctor.render.verify_json import junit
 
-    try:
-        path.write_text(junit(done), encoding="utf-8")
-    except OSError as error:
-        msg = f"--junit: {clean_line(str(path))} cannot be written: {error.strerror or error}."
-        raise UsageError(msg) from error
+    write_file(path, junit(done).encode("utf-8"), force=True, option="--junit")
 
 
 def _stages(text: str | None) -> tuple[str, ...]:

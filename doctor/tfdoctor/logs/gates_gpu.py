@@ -123,7 +123,7 @@ def ignored(case: Case) -> Decision | None:
 def _amd(event: Event) -> Cause:
     def generation(target: str) -> int:
         digits = re.match(r"gfx(\w{1,3}?)\w\w$", target)
-        return int(digits[1]) if digits and digits[1].isdigit() else 0
+        return int(digits[1]) if digits and digits[1].isdecimal() else 0
 
     have = generation(event.get("gfx"))
     supported = [generation(word) for word in re.findall(r"gfx\w{3,5}", event.get("supported"))]

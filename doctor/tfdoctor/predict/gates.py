@@ -8,6 +8,7 @@ the answer None.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
@@ -160,8 +161,8 @@ def registered_devices(
     ]
     counts = [device.multiprocessors for device in devices if device.multiprocessors]
     least = min(DEFAULT_MIN_MULTIPROCESSORS, max(counts, default=DEFAULT_MIN_MULTIPROCESSORS))
-    asked = env.get("TF_MIN_GPU_MULTIPROCESSOR_COUNT", "")
-    if asked.strip().lstrip("+-").isdigit():
+    asked = env.get("TF_MIN_GPU_MULTIPROCESSOR_COUNT", "").strip()
+    if re.fullmatch(r"[+-]?[0-9]{1,18}", asked):
         least = int(asked)
     return tuple(
         device for device in modern if device.multiprocessors is None or device.multiprocessors >= least

@@ -17,8 +17,8 @@ PLAIN = str.maketrans({"✓": "+", "✗": "x", "–": "-", "×": "x", "…": "..
 def width() -> int:
     """Columns to write in: COLUMNS, else the terminal's own (at most 110), else 80."""
     columns = os.environ.get("COLUMNS", "")
-    if columns.isdigit() and int(columns) > 0:
-        return max(20, min(int(columns), 200))
+    if columns.isdecimal() and columns.strip("0"):
+        return max(20, min(int(columns[:9]), 200))
     try:
         return max(20, min(os.get_terminal_size(sys.stdout.fileno()).columns or 80, 110))
     except (OSError, ValueError):

@@ -16,18 +16,18 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from tfdoctor import children
+from tfdoctor.children import undisturbed
 from tfdoctor.errors import Error
 from tfdoctor.redact import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from types import FrameType
 
 __all__ = [
     "InstallFailedError",
@@ -152,18 +152,10 @@ def find_installer(python: str, *, prefer: str | None = None, env: Mapping[str, 
 
 def _answers(command: Sequence[str], env: Mapping[str, str]) -> bool:
     try:
-        done = subprocess.run(
-            command,
-            env=child_environment(env),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=ASKING,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        ran = children.run(command, env=child_environment(env), timeout=ASKING)
+    except (OSError, ValueError):
         return False
-    return done.returncode == 0
+    return ran.returncode == 0
 
 
 # ---------------------------------------------------------------- their environment
@@ -313,7 +305,7 @@ def run_installers(
     running: list[_Running] = []
     try:
         for command in commands:
-            with _undisturbed():  # a Ctrl-C within Popen would leave a child that nobody knows
+            with undisturbed():  # a Ctrl-C within Popen would leave a child that nobody knows
                 running.append(_Running.start(command, env, inherit=inherit, pass_fds=pass_fds))
         for one in _until_ended(running, on_line):
             one.check()
@@ -428,30 +420,10 @@ def _hide(text: str) -> str:
     return _NAMED.sub(r"\1", text)
 
 
-@contextlib.contextmanager
-def _undisturbed() -> Iterator[list[int]]:
-    """Signals that Python handles wait until the block is over; the list has those that came."""
-    came: list[int] = []
-    before: dict[int, Callable[[int, FrameType | None], Any]] = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            handler = signal.getsignal(number)
-            if callable(handler):
-                before[number] = handler
-                signal.signal(number, lambda number, _: came.append(number))
-    try:
-        yield came
-    finally:
-        for known, handler in before.items():
-            signal.signal(known, handler)
-        for first in came[:1]:
-            before[first](first, None)
-
-
 def _stop(running: Sequence[_Running]) -> None:
     """End them and their children: asked first, then made to; does not return before they are gone."""
     alive = [one for one in running if one.process.poll() is None]
-    with _undisturbed() as came:
+    with undisturbed() as came:
         # One that was started where Ctrl-C is ignored (a job in the background) hears the second. A second Ctrl-C
         # ends the patience.
         for number, seconds in ((signal.SIGINT, POLITE), (signal.SIGTERM, GRACE - POLITE)):

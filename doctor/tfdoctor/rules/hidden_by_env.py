@@ -93,7 +93,7 @@ def _meaning(value: str, devices: tuple[CudaDevice, ...]) -> str:
         return "a scheduler sets this where a job was given no card"
     if first.startswith(("GPU-", "MIG-")):
         return f"no card here has an identifier that begins with {first}"
-    if first.isdigit() and int(first) >= len(devices) > 0:
+    if first.isdecimal() and int(first[:18]) >= len(devices) > 0:
         last = len(devices) - 1
         numbers = f"they are numbered from 0 to {last}" if last else "the only one has the number 0"
         return f"there is no card {first}; {numbers}"

@@ -6,22 +6,21 @@ large, too many files, links, devices, names that lead elsewhere, the same name 
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import io
 import os
 import shutil
 import stat
 import tarfile
-import tempfile
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from tfdoctor.errors import Error, UsageError
+from tfdoctor.system.writing import atomically, place_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
 MAX_COMPRESSED = 64 << 20
 MAX_BYTES = 128 << 20
@@ -215,62 +214,14 @@ def write(target: Path, files: Mapping[str, bytes], *, force: bool) -> int:
     check_target(target, force=force)
     try:
         if is_archive(target):
-            return _write_archive(target, archive(files), force=force)
+            content = archive(files)
+            place_file(target, content, force=force)
+            return len(content)
         _write_folder(target, files)
         return sum(map(len, files.values()))
     except OSError as error:
         message = f"-o: {target} could not be written: {error.strerror or error}"
         raise Error(message, hint="Nothing was left behind. Name another place with -o.") from error
-
-
-def _write_archive(target: Path, content: bytes, *, force: bool) -> int:
-    def make(temporary: Path) -> None:
-        with temporary.open("xb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-
-    def place(temporary: Path) -> None:
-        if not force:
-            with contextlib.suppress(OSError):  # file systems without hard links
-                os.link(temporary, target)  # fails where somebody was quicker
-                return
-            if os.path.lexists(target):
-                raise FileExistsError(17, "File exists", str(target))
-        temporary.replace(target)
-
-    _atomically(target, make, place)
-    return len(content)
-
-
-def check_file(target: Path, *, force: bool) -> None:
-    """Whether a text can be written to `target`. Raises UsageError, or Error where this user may not."""
-    if not target.name or "\0" in str(target) or target.is_dir():
-        message = f"-o: {str(target)!r} is no name of a file."
-        raise UsageError(message)
-    if not target.parent.is_dir():
-        message = f"-o: there is no folder {target.parent}."
-        raise UsageError(message, hint="Make it first, or name another place.")
-    if target.is_file() and not force:
-        message = f"-o: {target} exists."
-        raise UsageError(message, hint="Name another place, or give --force to replace it.")
-    if not os.path.lexists(target) and not os.access(target.parent, os.W_OK | os.X_OK):
-        message = f"-o: this user may not write to {target.parent}."
-        raise Error(message, hint="Name another place.")
-
-
-def write_file(target: Path, content: bytes, *, force: bool) -> None:
-    """Write one file, whole or not at all; into a pipe or a device as it goes. Raises Error."""
-    check_file(target, force=force)
-    try:
-        if target.exists() and not target.is_file():
-            with target.open("wb") as stream:
-                stream.write(content)
-        else:
-            _write_archive(target, content, force=force)
-    except OSError as error:
-        message = f"-o: {target} could not be written: {error.strerror or error}"
-        raise Error(message, hint="Name another place with -o.") from error
 
 
 def _write_folder(target: Path, files: Mapping[str, bytes]) -> None:
@@ -294,14 +245,4 @@ def _write_folder(target: Path, files: Mapping[str, bytes]) -> None:
             raise
         shutil.rmtree(aside, ignore_errors=True)
 
-    _atomically(target, make, place)
-
-
-def _atomically(target: Path, make: Callable[[Path], None], place: Callable[[Path], None]) -> None:
-    """Make it beside the target and move it there; Ctrl-C and a full disk leave nothing behind."""
-    with tempfile.TemporaryDirectory(
-        prefix=".tfdoctor-", dir=target.parent, ignore_cleanup_errors=True
-    ) as beside:
-        temporary = Path(beside, "bundle")
-        make(temporary)
-        place(temporary)
+    atomically(target, make, place)

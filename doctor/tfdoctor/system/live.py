@@ -3,25 +3,45 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import platform
 import shutil
-import signal
-import subprocess
-import tempfile
 import time
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from tfdoctor.children import Children
+from tfdoctor.errors import Error
 from tfdoctor.system.elf import ElfFile, read_elf
 from tfdoctor.system.result import CommandResult, Failure
 from tfdoctor.system.symbols import unresolved
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-MAX_OUTPUT = 4 << 20
-"""Bytes of a command's output that are kept; the rest is dropped, the command is not disturbed."""
+
+T = TypeVar("T")
+_NO_MORE = (errno.EMFILE, errno.ENFILE)
+_PATIENCE = 2.0
+"""Seconds that other threads have to close a file of theirs."""
+
+
+def _patiently(look: Callable[[], T]) -> T:
+    """What `look` gives. That no more files can be opened says nothing of what was looked for: raises Error."""
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return look()
+        except OSError as error:
+            if error.errno not in _NO_MORE:
+                raise
+            if time.monotonic() > until:
+                raise Error(
+                    "no more files can be opened here: this machine could not be looked at.",
+                    hint="See `ulimit -n`; 64 are enough.",
+                ) from error
+        time.sleep(0.02)
 
 
 class LiveSystem:
@@ -31,8 +51,7 @@ class LiveSystem:
         self._root = root.rstrip("/")
         self._env = dict(os.environ if env is None else env)
         self._cwd = cwd or _current_directory()
-        self._running: set[subprocess.Popen[bytes]] = set()
-        self._stopped = False
+        self._children = Children()
 
     @property
     def env(self) -> Mapping[str, str]:
@@ -56,7 +75,7 @@ class LiveSystem:
 
     def read_bytes(self, path: str, *, limit: int = 16 << 20) -> bytes:
         # O_NONBLOCK: a FIFO in the place of a file must not hang the doctor.
-        descriptor = os.open(self._at(path), os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        descriptor = _patiently(lambda: os.open(self._at(path), os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)))
         with os.fdopen(descriptor, "rb") as stream:
             return stream.read(limit)
 
@@ -65,11 +84,12 @@ class LiveSystem:
             with contextlib.suppress(IsADirectoryError):
                 os.stat(self._at(path))  # noqa: PTH116 - for its error
             raise IsADirectoryError(21, "Is a directory", path)
-        return read_elf(self._at(path), self.platform["machine"])
+        return _patiently(lambda: read_elf(self._at(path), self.platform["machine"]))
 
     def unresolved_symbols(self, path: str, providers: Sequence[str]) -> tuple[str, ...]:
         try:
-            return unresolved(self._at(path), [self._at(provider) for provider in providers])
+            there = [self._at(provider) for provider in providers]
+            return _patiently(lambda: unresolved(self._at(path), there))
         except OSError:
             return ()
 
@@ -80,7 +100,7 @@ class LiveSystem:
         return os.path.isdir(self._at(path))  # noqa: PTH112
 
     def listdir(self, path: str) -> list[str]:
-        return sorted(os.listdir(self._at(path)))  # noqa: PTH208
+        return sorted(_patiently(lambda: os.listdir(self._at(path))))  # noqa: PTH208
 
     def realpath(self, path: str) -> str:
         resolved = os.path.realpath(self._at(path))
@@ -107,43 +127,20 @@ class LiveSystem:
         def ended(returncode: int | None, **more: object) -> CommandResult:
             return CommandResult(tuple(argv), returncode, seconds=time.monotonic() - started, **more)  # type: ignore[arg-type]
 
-        # Files, not pipes: a grandchild that keeps a pipe open cannot hold us, and output has no limit to fill.
-        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            try:
-                process = subprocess.Popen(
-                    list(argv),
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=err,
-                    env=environment,
-                    cwd=self._cwd if Path(self._cwd).is_dir() else None,
-                    start_new_session=True,
-                )
-            except FileNotFoundError as error:
-                return ended(None, failure=Failure.NOT_FOUND, detail=error.strerror or "")
-            except PermissionError as error:
-                return ended(None, failure=Failure.PERMISSION, detail=error.strerror or "")
-            except (OSError, ValueError) as error:
-                return ended(None, failure=Failure.OS_ERROR, detail=str(error))
-            self._running.add(process)
-            try:
-                if self._stopped:
-                    _kill(process)
-                returncode = process.wait(timeout)
-            except subprocess.TimeoutExpired:
-                _kill(process)
-                return ended(None, failure=Failure.TIMEOUT, stdout=_text(out), stderr=_text(err))
-            except BaseException:  # Ctrl-C: nothing that we started may outlive us
-                _kill(process)
-                raise
-            finally:
-                self._running.discard(process)
-            return ended(returncode, stdout=_text(out), stderr=_text(err))
+        cwd = self._cwd if Path(self._cwd).is_dir() else None
+        try:
+            ran = _patiently(lambda: self._children.run(argv, timeout=timeout, env=environment, cwd=cwd))
+        except FileNotFoundError as error:
+            return ended(None, failure=Failure.NOT_FOUND, detail=error.strerror or "")
+        except PermissionError as error:
+            return ended(None, failure=Failure.PERMISSION, detail=error.strerror or "")
+        except (OSError, ValueError) as error:
+            return ended(None, failure=Failure.OS_ERROR, detail=str(error))
+        failure = Failure.TIMEOUT if ran.returncode is None else None
+        return ended(ran.returncode, failure=failure, stdout=_text(ran.stdout), stderr=_text(ran.stderr))
 
     def stop(self) -> None:
-        self._stopped = True
-        for process in list(self._running):
-            _kill(process)
+        self._children.stop()
 
 
 def _current_directory() -> str:
@@ -153,17 +150,5 @@ def _current_directory() -> str:
         return "/"
 
 
-def _text(stream: IO[bytes]) -> str:
-    stream.seek(0)
-    return stream.read(MAX_OUTPUT).decode("utf-8", "replace")
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill the whole process group; a process stuck in the driver (state D) is left to the kernel."""
-    with contextlib.suppress(OSError):
-        if hasattr(os, "killpg"):
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(1)
+def _text(output: bytes) -> str:
+    return output.decode("utf-8", "replace")

@@ -20,6 +20,7 @@ import errno
 import fcntl
 import os
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -147,8 +148,36 @@ class Passthrough:
     def _spawn(
         self, stdin: int | None, stdout: int, stderr: int, prepare: Callable[[], None]
     ) -> subprocess.Popen[bytes]:
+        def start(argv: Sequence[str]) -> subprocess.Popen[bytes]:
+            return self._popen(argv, stdin, stdout, stderr, prepare)
+
+        try:
+            return start(self._argv)
+        except OSError as error:
+            script = self._script() if error.errno == errno.ENOEXEC else None
+            if script is None:
+                raise
+            return start(["/bin/sh", script, *self._argv[1:]])
+
+    def _script(self) -> str | None:
+        """The program where it is a text without a first line that names its interpreter: `sh` runs it, as from a
+        shell or from `env`."""
+        path = shutil.which(self._argv[0], path=self._env.get("PATH", os.defpath))
+        if path is None:
+            return None
+        with open(path, "rb") as file:  # noqa: PTH123 - a name that may have no Path's form
+            return path if b"\0" not in file.read(256) else None
+
+    def _popen(
+        self,
+        argv: Sequence[str],
+        stdin: int | None,
+        stdout: int,
+        stderr: int,
+        prepare: Callable[[], None],
+    ) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            self._argv,
+            argv,
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,

@@ -1,0 +1,74 @@
+"""What the tests of faults share: `tfdoctor` in a child, in a shell, and programs that hang."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+HOSTS = Path(__file__).parents[1] / "hosts"
+HEALTHY = HOSTS / "healthy-one-gpu"
+
+
+def shell(script: str, *, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
+    """A line of bash, in which `DOCTOR` is tfdoctor."""
+    return subprocess.run(
+        ["/bin/bash", "-c", script.replace("DOCTOR", f"{sys.executable} -m tfdoctor")],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env={**os.environ, **(env or {})},
+        timeout=120,
+        check=False,
+    )
+
+
+def heeding() -> None:
+    """In a child, before it starts: a shell's job in the background ignores some signals."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def start(*args: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+    """`tfdoctor`, at work."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tfdoctor", *args],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **(env or {})},
+        preexec_fn=heeding,  # noqa: PLW1509 - no thread of pytest's holds a lock that it needs
+    )
+
+
+def program(path: Path, body: str) -> Path:
+    """A program of the shell."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 30) -> bool:
+    """Whether it became true in time."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return condition()
+
+
+def alive(pid: int) -> bool:
+    """Whether a process is there and no zombie."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"

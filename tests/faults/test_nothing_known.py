@@ -1,0 +1,64 @@
+"""Where nothing could be known, `check` does not end as where all is well."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import pytest
+
+from faults.harness import HOSTS
+from tfdoctor.cli.check import exit_status
+from tfdoctor.compat import Compat
+from tfdoctor.diagnose import diagnose
+from tfdoctor.facts import Absent, Facts, Unknown
+from tfdoctor.findings import Observation, Report
+from tfdoctor.survey import survey
+from tfdoctor.system import RecordedSystem
+
+SILENT = Unknown("it did not answer within 8 s", "the target Python")
+
+
+@functools.cache
+def healthy() -> Facts:
+    recorded = RecordedSystem(HOSTS / "healthy-one-gpu")
+    return survey(recorded, Compat.load(), requested_python=recorded.python)
+
+
+def judged(observed: Observation | None = None, **changed: object) -> Report:
+    return diagnose(dataclasses.replace(healthy(), **changed), Compat.load(), observed)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("silent", [("python", "tensorflow"), ("tensorflow",)])
+def test_a_python_that_says_nothing_is_3(silent: tuple[str, ...]) -> None:
+    report = judged(**dict.fromkeys(silent, SILENT))
+    assert report.verdict.gpu_usable is None
+    assert exit_status(report, "error") == 3
+    assert exit_status(report, "never") == 0
+    assert exit_status(report, "warning") == 1  # TFD903 is one
+
+
+def test_what_is_found_counts_more() -> None:
+    recorded = RecordedSystem(HOSTS / "card-without-driver")
+    seen = survey(recorded, Compat.load(), requested_python=recorded.python)
+    report = diagnose(dataclasses.replace(seen, python=SILENT, tensorflow=SILENT), Compat.load())
+    assert exit_status(report, "error") == 1
+
+
+def test_no_tensorflow_and_smaller_gaps_are_no_such_case() -> None:
+    assert exit_status(judged(), "error") == 0
+    assert (
+        exit_status(judged(nvcc=SILENT, kernel=dataclasses.replace(healthy().kernel, log=SILENT)), "error")
+        == 0
+    )
+    without = judged(
+        tensorflow=Absent("tensorflow", "not installed"), loader=Absent("the loader", "no TensorFlow")
+    )
+    assert exit_status(without, "error") in (0, 1)
+
+
+def test_tensorflow_that_was_run_is_known() -> None:
+    observed = Observation(
+        import_ok=True, gpu_registered=True, gpu_count=1, missing_libraries=(), seconds=5.0
+    )
+    assert exit_status(judged(observed, tensorflow=SILENT), "error") == 0

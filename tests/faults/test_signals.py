@@ -1,0 +1,122 @@
+"""A signal that asks a command to end ends all that it started, and then the command, by that very signal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from faults.harness import HEALTHY, alive, program, start, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
+
+ENDING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT]
+LOOKING = [
+    "check",
+    "recommend",
+    "report",
+    "capture -o BUNDLE",
+    "diagnose --host LOG",
+    "fix --dry-run",
+    "fix --yes",
+    "build --dry-run",
+    "install --dry-run --into ENV",
+]
+
+
+@pytest.fixture
+def hanging(tmp_path: Path) -> Iterator[Path]:
+    """A folder for PATH whose nvidia-smi hangs in a child, deaf to what it is asked; `pids` has who they are."""
+    pids = tmp_path / "pids"
+    program(
+        tmp_path / "bin/nvidia-smi",
+        f"trap '' INT TERM HUP QUIT\nsleep 300 & echo $$ $! >>{pids}\nwhile :; do wait; done",
+    )
+    yield tmp_path
+    for pid in written(pids):
+        if alive(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+def written(pids: Path) -> list[int]:
+    return [int(word) for word in pids.read_text(encoding="ascii").split()] if pids.exists() else []
+
+
+def ended_by(words: str, number: signal.Signals, folder: Path) -> tuple[int, bytes, bytes]:
+    """Stop the command while it looks; nobody is left. Its exit status, and what it said."""
+    (folder / "log").write_text("nothing\n", encoding="ascii")
+    places = {
+        "BUNDLE": folder / "b.tar.gz",
+        "LOG": folder / "log",
+        "ENV": folder / "env",
+        "PYTHON": sys.executable,
+    }
+    args = [str(places.get(word, word)) for word in words.split()]
+    with start(*args, env={"PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}) as process:
+        try:
+            assert wait_for(lambda: len(written(folder / "pids")) >= 2), process.communicate(timeout=1)
+            process.send_signal(number)
+            out, err = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert wait_for(lambda: not any(alive(pid) for pid in written(folder / "pids")), 3)
+    assert not list(folder.glob(".tfdoctor-*"))
+    return process.returncode, out, err
+
+
+@pytest.mark.parametrize("number", ENDING, ids=lambda number: number.name)
+def test_check_dies_by_the_signal_and_leaves_nobody(number: signal.Signals, hanging: Path) -> None:
+    status, out, err = ended_by("check", number, hanging)
+    assert out == b""
+    assert (status, err) == ((130, b"Interrupted.\n") if number == signal.SIGINT else (-number, b""))
+
+
+@pytest.mark.parametrize("words", LOOKING[1:])
+def test_every_command_that_looks_does(words: str, hanging: Path) -> None:
+    status, _, err = ended_by(words, signal.SIGTERM, hanging)
+    assert status == -signal.SIGTERM
+    assert b"Traceback" not in err
+
+
+def test_a_signal_that_is_ignored_stays_ignored(hanging: Path) -> None:
+    """As under `nohup`."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        command = [sys.executable, "-m", "tfdoctor", "check", "--timeout", "2", "--fail-on", "never"]
+        with subprocess.Popen(
+            command,
+            env={**os.environ, "PATH": f"{hanging / 'bin'}:{os.environ['PATH']}"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as process:
+            assert wait_for(lambda: len(written(hanging / "pids")) >= 2)
+            process.send_signal(signal.SIGHUP)
+            out, _ = process.communicate(timeout=60)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert process.returncode in (0, 3)
+    assert out
+
+
+@pytest.mark.parametrize("moment", [0.08, 0.2, 0.5])
+def test_in_the_first_moments_it_is_quiet(moment: float, tmp_path: Path) -> None:
+    """While it is still being loaded, too. (Python itself cannot be helped: it needs some hundredths of a second.)"""
+    seen = tmp_path / "seen"
+    # What stands first in the folder of the working directory tells that Python has started.
+    (tmp_path / "sitecustomize.py").write_text(f"open({str(seen)!r}, 'w').close()\n", encoding="utf-8")
+    with start("check", "--facts", str(HEALTHY), env={"PYTHONPATH": str(tmp_path)}) as process:
+        assert wait_for(seen.exists)
+        time.sleep(moment)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode in (130, 0)
+    assert err in (b"", b"Interrupted.\n")

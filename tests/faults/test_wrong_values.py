@@ -1,0 +1,133 @@
+"""Values that are no values: each is refused with a sentence, whatever option or variable has it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cli.planner import Tfdoctor
+from tfdoctor import versions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+DIGITS = "9" * 5000
+"""More than Python makes a number of."""
+LONG = (
+    DIGITS,
+    f"2.{DIGITS}",
+    f">=2.10,<2.{DIGITS}",
+    f"2.15.0+{DIGITS}",
+    f"2.15.0rc{DIGITS}",
+    f"=={DIGITS}!2.0",
+)
+
+
+@pytest.fixture
+def tfdoctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Tfdoctor:
+    return Tfdoctor(monkeypatch, capsys)
+
+
+def refused(tfdoctor: Tfdoctor, *args: str) -> None:
+    ended = tfdoctor(*args)
+    assert ended.status == 2, ended
+    assert ended.out == ""
+    assert "tfdoctor: " in ended.err
+    assert len(ended.err) < 2000
+
+
+HERE = ("--anywhere", "--dry-run")
+OPTIONS = [
+    ("matrix", "--tf"),
+    ("matrix", "--cuda"),
+    ("matrix", "--cudnn"),
+    ("matrix", "--python"),
+    ("matrix", "--cc"),
+    ("matrix", "--driver"),
+    ("recommend", "--gpu", "8.6", "--tf"),
+    ("recommend", "--gpu", "8.6", "--python"),
+    ("recommend", "--gpu", "8.6", "--driver"),
+    ("recommend", "--gpu"),
+    ("build", *HERE, "--tf"),
+    ("build", *HERE, "--python"),
+    ("build", *HERE, "--driver"),
+    ("build", "--dry-run", "--gpu"),
+    ("install", *HERE, "--tf"),
+    ("install", *HERE, "--driver"),
+    ("install", "--dry-run", "--gpu"),
+    ("verify", "image", "--memory"),
+    ("verify", "image", "--expect-gpus"),
+]
+
+
+@pytest.mark.parametrize("words", OPTIONS, ids=" ".join)
+def test_a_version_of_5000_digits(words: tuple[str, ...], tfdoctor: Tfdoctor) -> None:
+    for text in (DIGITS, f"2.{DIGITS}"):
+        refused(tfdoctor, *words, text)
+
+
+@pytest.mark.parametrize("command", ["matrix", "recommend --gpu 8.6", "build --anywhere --dry-run"])
+@pytest.mark.parametrize("text", LONG, ids=lambda text: text[:12])
+def test_a_specification_with_one(command: str, text: str, tfdoctor: Tfdoctor) -> None:
+    refused(tfdoctor, *command.split(), "--tf", text)
+
+
+@pytest.mark.parametrize("text", [*LONG, "sm_" + DIGITS, "cp3" + DIGITS], ids=lambda text: text[:12])
+@pytest.mark.parametrize(
+    "read",
+    [
+        versions.parse,
+        versions.numbers,
+        versions.major,
+        versions.major_minor,
+        versions.parse_capability,
+        versions.python_of_tag,
+        versions.Spec,
+        lambda text: versions.satisfies("2.15.0", text),
+        lambda text: versions.has_prefix("2.15.0", text),
+        lambda text: versions.Spec(text).select(["2.15.0"]),
+    ],
+)
+def test_versions_are_read_or_refused(read: Callable[[str], object], text: str) -> None:
+    if hasattr(sys, "set_int_max_str_digits"):
+        assert sys.get_int_max_str_digits() == 4300
+    with contextlib.suppress(versions.VersionSyntaxError):  # `numbers` takes what stands before a `+`
+        read(text)
+
+
+@pytest.mark.parametrize("pin", [f"=={DIGITS}", f">=2.{DIGITS}", f"~=2.{DIGITS}"], ids=lambda pin: pin[:4])
+@pytest.mark.parametrize("package", ["tensorflow", "numpy", "tensorflow-gpu"])
+def test_a_dockerfile_with_one(package: str, pin: str, tfdoctor: Tfdoctor, tmp_path: Path) -> None:
+    file = tmp_path / "Dockerfile"
+    file.write_text(
+        f"FROM python:3.11\nRUN pip install tensorflow==2.15.0\nRUN pip install '{package}{pin}'\n",
+        encoding="utf-8",
+    )
+    assert tfdoctor("build", "--check", str(file)).status in (0, 1)
+
+
+@pytest.mark.parametrize(
+    "command", ["check", "capture", "report", "fix --dry-run", "verify --python /bin/sh"], ids=str.split
+)
+@pytest.mark.parametrize("value", ["nan", "-nan", "inf", "0", "-1", "1e999"])
+def test_a_time_that_is_none(command: str, value: str, tfdoctor: Tfdoctor) -> None:
+    refused(tfdoctor, *command.split(), "--timeout", value)
+
+
+@pytest.mark.parametrize("name", ["COLUMNS", "CUDA_VISIBLE_DEVICES", "TF_MIN_GPU_MULTIPROCESSOR_COUNT"])
+@pytest.mark.parametrize("value", [DIGITS, "²", "+-3"], ids=["digits", "superscript", "signs"])
+def test_a_variable_that_is_no_number(
+    name: str, value: str, tfdoctor: Tfdoctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    ended = (
+        tfdoctor("recommend", "--gpu", "8.6")
+        if name == "COLUMNS"
+        else tfdoctor("check", "-v", "--fail-on", "never")
+    )
+    assert ended.status == 0, ended
+    assert "crashed" not in ended.out
