@@ -26,6 +26,8 @@ _UUID = re.compile(r"(?i)\b((?:GPU|MIG)-)?[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0
 
 def clean(text: str, *, limit: int = 4000) -> str:
     """Text that is safe to print: no escape sequences, no control characters, at most `limit` characters."""
+    if len(text) <= limit and text.isprintable():
+        return text  # as nearly all is
     if len(text) > limit and not (text.endswith(_MORE) and len(text) <= limit + len(_MORE)):
         text = text[:limit] + _MORE
     text = _ANSI.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
