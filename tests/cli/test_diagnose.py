@@ -109,7 +109,42 @@ def test_the_terminal(log: Path) -> None:
 def test_markdown_is_redacted(log: Path) -> None:
     _, out, _ = tfdoctor("--format", "github", str(log))
     assert "| cause | `libs-wrong-version` |" in out
-    assert "/home/user" not in out
+    assert "/home/user" in out  # nobody's
+
+
+OPENING = "W tensorflow/stream_executor/platform/default/dso_loader.cc:60] Could not load dynamic library"
+TELLING = f"""\
+{OPENING} 'libcuda.so.1'; dlerror: libcuda.so.1: cannot open shared object file: No such file or directory; \
+LD_LIBRARY_PATH: /home/alicia/lib:/srv/tower-nine/x
+E tensorflow/stream_executor/cuda/cuda_driver.cc:271] failed call to cuInit: UNKNOWN ERROR (303) alicia@corp.example \
+https://bob:hunter22@wheels.corp.example/x AKIAQ7EXAMPLE3KEYS42 AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMIK7MDENGbPxRfiCY \
+pw=swordfish9
+I tensorflow/stream_executor/cuda/cuda_diagnostics.cc:156] kernel driver does not appear to be running on this host \
+(tower-nine.corp.example): /proc/driver/nvidia/version does not exist 10.20.30.41
+"""
+SECRETS = (
+    "alicia",
+    "tower-nine",
+    "corp.example",
+    "bob",
+    "hunter22",
+    "AKIA",
+    "wJalr",
+    "swordfish9",
+    "10.20.30.41",
+)
+
+
+def test_markdown_tells_nothing_of_who_and_where(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text(TELLING, encoding="utf-8")
+    _, shown, _ = tfdoctor("-v", str(path))
+    _, out, _ = tfdoctor("--format", "github", str(path))
+    plain = out.replace("\\", "")
+    assert sum(secret in shown for secret in SECRETS) >= 5  # the log's words are shown
+    assert [secret for secret in SECRETS if secret in plain] == []
+    assert "libcuda.so.1" in out
+    assert "on this host (host-" in plain
 
 
 @pytest.mark.parametrize(

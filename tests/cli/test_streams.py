@@ -5,13 +5,16 @@ from __future__ import annotations
 import bz2
 import gzip
 import importlib.util
+import io
 import lzma
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import threading
 import time
+import zipfile
 from typing import TYPE_CHECKING
 
 import pytest
@@ -156,6 +159,108 @@ def test_a_bomb_of_zstd(tmp_path: Path, decoder: str) -> None:
     sizes = [len(piece) for piece in read_log(str(path), note=pytest.fail)]
     assert sum(sizes) == 50_000_000
     assert max(sizes) <= 20 * CHUNK
+
+
+@pytest.mark.parametrize("inner", [gzip.compress, bz2.compress, quick_lzma])
+@pytest.mark.parametrize("outer", [gzip.compress, bz2.compress, quick_lzma])
+def test_packed_twice(
+    tmp_path: Path, inner: Callable[[bytes], bytes], outer: Callable[[bytes], bytes]
+) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(outer(inner(TEXT)))
+    assert read(path) == (TEXT, [])
+
+
+def test_packed_again_and_again(tmp_path: Path) -> None:
+    data = TEXT
+    for _ in range(4):
+        data = gzip.compress(data)
+    path = tmp_path / "log"
+    path.write_bytes(data)
+    with pytest.raises(UsageError, match="packed more than 3 times"):
+        read(path)
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, quick_lzma])
+def test_a_bomb_is_read_up_to_a_size_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: Callable[[bytes], bytes]
+) -> None:
+    monkeypatch.setattr(streams, "MUCH", 4 << 20)
+    path = tmp_path / "log"
+    path.write_bytes(pack(TEXT + bytes(30 << 20)))
+    data, notes = read(path)
+    assert data.startswith(TEXT)
+    assert 4 << 20 <= len(data) < 12 << 20
+    assert notes == [
+        f"{path} unpacks to more than 100 times its size: judged are its first {len(data) >> 20} MiB."
+    ]
+    path.write_bytes(pack(os.urandom(1 << 20).hex().encode() * 3))  # a log of the same size
+    assert read(path)[1] == []
+
+
+def tar(name: str, *, pax: bool = False) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(
+        fileobj=file, mode="w", format=tarfile.PAX_FORMAT if pax else tarfile.GNU_FORMAT
+    ) as archive:
+        member = tarfile.TarInfo(name)
+        member.size = len(TEXT)
+        archive.addfile(member, io.BytesIO(TEXT))
+    return file.getvalue()
+
+
+def zipped(name: str) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(name, TEXT)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, quick_lzma])
+@pytest.mark.parametrize(
+    ("data", "words", "hint"),
+    [
+        (tar("logs/train.log"), "tar archive", "tar -xOf {0} logs/train.log | tfdoctor diagnose -"),
+        (tar("a log"), "tar archive", "tar -xOf {0} 'a log' | tfdoctor diagnose -"),
+        (tar("a\x1b[31mlog; rm"), "tar archive", "tar -xOf {0} MEMBER | tfdoctor diagnose -"),
+        (tar("x" * 300, pax=True), "tar archive", "tar -xOf {0} MEMBER |"),
+        (zipped("0_build.txt"), "zip archive", "unzip -p {0} 0_build.txt | tfdoctor diagnose -"),
+        (zipped("$(reboot)"), "zip archive", "unzip -p {0} MEMBER | tfdoctor diagnose -"),
+        (b"7z\xbc\xaf\x27\x1c" + bytes(900), "7-Zip", "7z e -so {0} |"),
+        (b"\x1f\x9d" + os.urandom(900), "compress", "uncompress -c {0} |"),
+    ],
+    ids=range(8),
+)
+def test_archives_are_told(
+    tmp_path: Path, pack: Callable[[bytes], bytes], data: bytes, words: str, hint: str
+) -> None:
+    path = tmp_path / "it"
+    path.write_bytes(pack(data))
+    with pytest.raises(UsageError, match=words) as caught:
+        read(path)
+    assert hint.format(path) in (caught.value.hint or "")
+    if pack is bytes:
+        with pytest.raises(UsageError, match=words):
+            next(follow(str(path), lambda: False))
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, quick_lzma])
+@pytest.mark.parametrize("cut", [0, 5000])
+def test_packed_noise_is_not_a_text(tmp_path: Path, pack: Callable[[bytes], bytes], cut: int) -> None:
+    path = tmp_path / "log"
+    data = pack(b"\x00\x01" + os.urandom(50_000))
+    path.write_bytes(data[: len(data) - cut])
+    with pytest.raises(UsageError, match=r"is not a text|cannot be unpacked"):
+        read(path)
+
+
+def test_nuls_before_a_text_are_passed_on_and_before_noise_are_not_taken_for_one(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(bytes(3 << 20) + TEXT)
+    assert read(path) == (bytes(3 << 20) + TEXT, [])
+    path.write_bytes(bytes(3 << 20) + os.urandom(50_000))
+    with pytest.raises(UsageError, match="not a text"):
+        read(path)
 
 
 def test_the_meter_counts_packed_bytes(tmp_path: Path) -> None:

@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfdoctor.compat import Compat
+from tfdoctor.logs import events as scanning
 from tfdoctor.logs import reader
 from tfdoctor.logs.events import scan
+from tfdoctor.logs.processes import Splitter
 from tfdoctor.logs.reader import read_lines
 from tfdoctor.logs.report import diagnose_log
 from tfdoctor.logs.signatures import load_signatures
@@ -106,6 +108,63 @@ def test_read_by_shapes_or_line_by_line_the_same_is_found(
     assert fast == slow
 
 
+STAMPS = (
+    "2024-03-01 10:00:{0:02d}.{1:06d}: ",
+    "I0000 00:00:17123456{0:02d}.{1:06d}    {1} ",
+    "(pid={1}) 2024-03-01 10:00:{0:02d}.000001: ",
+    "[1,{1}]<stderr>:2024-03-01 10:00:{0:02d}.{1:06d}: ",
+    "",
+)
+
+
+def kept(data: bytes) -> list[object]:
+    """All that is kept of a log: of the whole, of each process, how often each message was said."""
+    splitter = Splitter()
+    log = scan(read_lines([data], None, CATALOGUE), CATALOGUE, splitter)
+    parts = splitter.parts(log)
+    return [
+        log.counts,
+        list(log),
+        splitter.more,
+        [(part.label, part.run, part.first, part.kept, part.log.counts, list(part.log)) for part in parts],
+    ]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.sampled_from(EXAMPLES), min_size=1, max_size=6),
+    st.lists(
+        st.tuples(st.integers(0, 5), st.sampled_from(STAMPS), st.integers(0, 3), st.integers(1, 20)),
+        max_size=10,
+    ),
+)
+def test_what_is_said_again_loses_no_event_no_line_and_no_count(
+    examples: list[str], said: list[tuple[int, str, int, int]]
+) -> None:
+    text = "".join(
+        f"{stamp.format(n % 60, who)}{examples[which % len(examples)]}\n"
+        for which, stamp, who, times in said
+        for n in range(times)
+    )
+    known = kept(text.encode())
+    sizes = scanning.REMEMBERED, reader._REMEMBERED
+    try:
+        scanning.REMEMBERED = reader._REMEMBERED = 0  # type: ignore[misc]
+        assert kept(text.encode()) == known
+    finally:
+        scanning.REMEMBERED, reader._REMEMBERED = sizes  # type: ignore[misc]
+
+
+def test_the_last_time_is_known_however_often_it_was_said() -> None:
+    line = MISSING.format("libcudart.so.10.1") + "\n"
+    data = line * 5_000 + "step 1\n" * 7 + line + "step 2\n"
+    log = scan(read_lines([data.encode()], None, CATALOGUE), CATALOGUE)
+    last = log.last("dso-failed")
+    assert last is not None
+    assert last.line == 5_008
+    assert log.counts["dso-failed"] == 5_001
+
+
 def test_nothing_is_lost_in_the_middle_of_a_long_log() -> None:
     bar = "".join(f"\r{n}/1534 [{'=' * (n // 60)}>] - loss: 0.{n:04}" for n in range(1534))
     back = "\b" * 60 + "\r" + "9/9 [====]"
@@ -187,3 +246,45 @@ def test_time_grows_with_the_length_of_a_line_and_not_with_its_square(text: byte
         return best
 
     assert seconds(80_000) < 10 * max(seconds(20_000), 0.01)
+
+
+TRAINING = b"".join(
+    b"%4d/1534 [%s] - ETA: 35s - loss: 0.%04d - accuracy: 0.5123\n" % (n % 1534, b"=" * (n % 30), n % 9973)
+    for n in range(40_000)
+)
+OTHERS = {
+    "messages": "".join(
+        f"2024-03-01 10:00:{n % 60:02d}.{n:06d}: {MISSING[len(T) :].format('libcudart.so.10.1')}\n"
+        for n in range(20_000)
+    ).encode(),
+    "messages of many processes": "".join(
+        f"(pid={n % 40}) 2024-03-01 10:00:{n % 60:02d}.{n:06d}: {CREATED[len(T) :].format(n % 4, n % 4)}\n"
+        for n in range(15_000)
+    ).encode(),
+    "one line": b"x" * 3_000_000,
+    "one line of hex": bytes(range(256)).hex().encode() * 6_000,
+    "lines of hex, all as long": b"\n".join(b"%076x" % (n**9) for n in range(40_000)),
+    "NULs": bytes(3_000_000),
+    "backslashes": b"\\" * 3_000_000,
+}
+
+
+def seconds_of(data: bytes) -> float:
+    data = (data * (1_500_000 // len(data) + 1))[:1_500_000]
+    best = 99.0
+    for _ in range(2):
+        began = time.process_time()
+        diagnose_log([data[at : at + 65536] for at in range(0, len(data), 65536)], COMPAT)
+        best = min(best, time.process_time() - began)
+    return best
+
+
+@pytest.fixture(scope="module")
+def training() -> float:
+    return seconds_of(TRAINING)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_no_log_takes_much_longer_than_a_training_log(name: str, training: float) -> None:
+    # beside what a process needs to start, which is as long as reading some 15 MB
+    assert seconds_of(OTHERS[name]) < 3 * (training + 0.1)

@@ -124,3 +124,59 @@ def test_binary_is_known() -> None:
     assert not is_binary(LOG.encode("utf-16"))
     assert not is_binary(b"\x1b[31mred\x1b[0m\n")
     assert not is_binary(b"")
+
+
+# ---------------------------------------------------------------- NULs
+
+LINES = [line.text for line in read_lines([LOG.encode()])]
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 4096, 1 << 20])
+@pytest.mark.parametrize(
+    "data",
+    [
+        bytes(400) + LOG.encode(),
+        bytes(401) + LOG.encode(),
+        bytes(9000) + b"\n" + LOG.encode(),
+        LOG.encode() + bytes(5000),
+        bytes(3) + LOG.encode("utf-8-sig"),
+        bytes(400) + LOG.encode("utf-16-le"),
+        bytes(400) + LOG.encode("utf-16-be"),
+        LOG.encode("utf-16"),
+        LOG.encode("utf-16-le"),
+        LOG.encode("utf-16-be"),
+        LOG[:100].encode() + LOG[100:].encode("utf-16-le"),
+        b"".join(LOG.encode().splitlines(keepends=True)[:2])
+        + bytes(1 << 17)
+        + b"".join(LOG.encode().splitlines(keepends=True)[2:]),
+    ],
+    ids=range(12),
+)
+def test_nuls_are_no_text(data: bytes, size: int) -> None:
+    pieces = [data[at : at + size] for at in range(0, len(data), size)]
+    assert [line.text for line in read_lines(pieces) if line.text] == LINES
+    assert not is_binary(data[:8192])
+
+
+def test_a_message_behind_a_hole_is_one_and_has_its_number() -> None:
+    report = diagnose_log([b"one\nhalf a li" + bytes(512) + LOG.encode()], COMPAT)
+    assert report.cause.value == "libs-wrong-version"
+    assert report.root is not None
+    assert report.root.evidence[0].line == 4
+    assert report.bytes == len(LOG) + 512 + 13
+
+
+def test_a_log_of_nothing_but_nuls_says_nothing() -> None:
+    report = diagnose_log([bytes(1 << 16)] * 20, COMPAT)
+    assert (report.cause.value, report.lines, report.bytes) == ("inconclusive", 0, 20 << 16)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=600), st.lists(st.integers(1, 40), max_size=8))
+def test_where_the_pieces_end_makes_no_difference(data: bytes, sizes: list[int]) -> None:
+    data = data.replace(b"\xff", b"\0\0\0")
+    pieces, at = [], 0
+    for size in [*sizes, len(data)]:
+        pieces.append(data[at : at + size])
+        at += size
+    assert [line.text for line in read_lines(pieces)] == [line.text for line in read_lines([data])]

@@ -22,8 +22,8 @@ from tfdoctor.system.identity import redactor_for
 if TYPE_CHECKING:
     from tfdoctor.facts import Facts
     from tfdoctor.findings import Report
+    from tfdoctor.privacy.redactor import Redactor
     from tfdoctor.system import System
-    from tfdoctor.system.redactor import Redactor
 
 KINDS = {
     "address": "IP addresses", "email": "e-mail addresses", "host": "hosts and domains", "id": "identifiers",

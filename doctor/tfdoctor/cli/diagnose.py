@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 import threading
@@ -65,8 +66,10 @@ def diagnose(
     elif as_github:
         from tfdoctor.render.log_markdown import log_markdown
         from tfdoctor.render.terminal import write
+        from tfdoctor.system.identity import redactor_for
 
-        write("\n".join(log_markdown(report) for report in reports))
+        redactor = redactor_for(os.environ, local=True)
+        write("\n".join(log_markdown(report, redactor) for report in reports))
     else:
         from tfdoctor.render.log_console import print_log
 

@@ -17,6 +17,7 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from tfdoctor.cli import archives
 from tfdoctor.errors import UsageError
 from tfdoctor.logs.reader import is_binary
 from tfdoctor.redact import clean
@@ -37,6 +38,13 @@ _STEP = 1 << 16
 """Bytes that a decoder takes, and gives, at once."""
 _SMALL = 512
 """Packed bytes given at once to a decoder that cannot limit what comes out: at most some 16 MiB do."""
+_LAYERS = 3
+"""How often a log may be packed."""
+_SAMPLE = 8192
+"""Bytes that tell whether it is a text."""
+MUCH = 1 << 30
+TIMES = 100
+"""What unpacks to more than `MUCH` bytes and to more than so many times its size is no longer read."""
 
 Meter: TypeAlias = "Callable[[int, int], None]"
 """Told (bytes read, size of the file) while a regular file is read, before unpacking."""
@@ -102,23 +110,73 @@ def _read(descriptor: int, size: int, meter: Meter | None) -> Iterator[bytes]:
 
 def _unpacked(pieces: Iterator[bytes], name: str, note: Callable[[str], None]) -> Iterator[bytes]:
     shown = clean(name, limit=300)
-    first = b""
-    while len(first) < 8 and (piece := next(pieces, b"")):  # a pipe may bring less than a magic number
-        first += piece
-    plain = _decoded(first, pieces, shown)
+    packed = _Counted(pieces)
+    plain: Iterator[bytes] = packed
+    for layer in range(_LAYERS + 1):
+        first, plain = _begun(plain, archives.LONGEST_HEADER)
+        unpacked = _decoded(first, plain, shown)
+        if unpacked is None:
+            break
+        if layer == _LAYERS:
+            msg = f"{shown} is packed more than {_LAYERS} times."
+            raise UsageError(msg, hint="Unpack it yourself, and give the log that is in it.")
+        plain = unpacked
+    archives.refuse(first, shown, None if name == "standard input" else name)
+    _, plain = _begun(plain, _SAMPLE)
     checked = False
+    size = 0
     try:
         for piece in plain:
-            if not checked and is_binary(piece[:8192]):
-                msg = f"{shown} is not a text."
-                raise UsageError(msg, hint="diagnose reads logs.")
-            checked = True
+            if not checked and (text := piece.lstrip(b"\0")):
+                checked = True
+                if is_binary((piece if len(piece) - len(text) < _SAMPLE else text)[:_SAMPLE]):
+                    msg = f"{shown} is not a text."
+                    raise UsageError(msg, hint="diagnose reads logs.")
             yield piece
+            size += len(piece)
+            if layer and size >= MUCH and size > TIMES * packed.size:
+                note(
+                    f"{shown} unpacks to more than {TIMES} times its size: judged are its first {size >> 20} MiB."
+                )
+                return
     except _DamagedError as error:
-        if not checked:
+        if not size:
             msg = f"{shown} cannot be unpacked: {error}."
             raise UsageError(msg) from error
         note(f"{shown} is damaged ({error}): judged is what could be unpacked.")
+
+
+class _Counted:
+    """Pieces, and how many bytes they had so far."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self.size = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        piece = next(self._pieces)
+        self.size += len(piece)
+        return piece
+
+
+def _begun(pieces: Iterator[bytes], size: int) -> tuple[bytes, Iterator[bytes]]:
+    """The first bytes, at least so many where there are, and all pieces with them; a damage stays where it was."""
+    first = b""
+    try:
+        while len(first) < size and (piece := next(pieces, b"")):  # a pipe may bring little at once
+            first += piece
+    except _DamagedError as error:
+        return first, _broken(first, error)
+    return first, _chain(first, pieces)
+
+
+def _broken(first: bytes, error: _DamagedError) -> Iterator[bytes]:
+    if first:
+        yield first
+    raise error
 
 
 # ---------------------------------------------------------------- unpacking
@@ -188,17 +246,20 @@ class _Unlimited:
         return b"".join(out)
 
 
-def _decoded(first: bytes, pieces: Iterator[bytes], shown: str) -> Iterator[bytes]:
-    """What the magic number says. Raises _DamagedError; UsageError where nothing here can unpack it."""
+def _decoded(first: bytes, pieces: Iterator[bytes], shown: str) -> Iterator[bytes] | None:
+    """What is packed in these pieces, which begin with `first`; None where nothing is.
+
+    Raises _DamagedError when it is read; UsageError where nothing here can unpack it.
+    """
     if first.startswith(b"\x1f\x8b"):
-        return _inflated(_chain(first, pieces), _Gzip, (zlib.error,))
+        return _inflated(pieces, _Gzip, (zlib.error,))
     if first.startswith(b"\xfd7zXZ\x00"):
-        return _inflated(_chain(first, pieces), lzma.LZMADecompressor, (lzma.LZMAError,))
+        return _inflated(pieces, lzma.LZMADecompressor, (lzma.LZMAError,))
     if first.startswith(b"BZh") and first[4:8] == b"1AY&":
-        return _inflated(_chain(first, pieces), bz2.BZ2Decompressor, (OSError, ValueError))
+        return _inflated(pieces, bz2.BZ2Decompressor, (OSError, ValueError))
     if first.startswith(b"\x28\xb5\x2f\xfd"):
-        return _zstd(_chain(first, pieces), shown)
-    return _chain(first, pieces)
+        return _zstd(pieces, shown)
+    return None
 
 
 def _chain(first: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
@@ -373,6 +434,7 @@ def _followed_pipe(descriptor: int, stopped: Callable[[], bool]) -> Iterator[byt
 
 
 def _refuse_unreadable(piece: bytes, name: str) -> None:
+    archives.refuse(piece, clean(name, limit=300), None if name == "standard input" else name)
     packed = piece.startswith((b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"))
     if packed or is_binary(piece[:8192]):
         msg = f"{clean(name, limit=300)} cannot be followed: it is {'packed' if packed else 'not a text'}."

@@ -1,4 +1,8 @@
-"""Lines → events: what was said, on which line, with what it named. Memory does not grow with the log."""
+"""Lines → events: what was said, on which line, with what it named. Memory does not grow with the log.
+
+A log can say the same thing a million times. A line that says what an earlier one said is not matched again; and where
+the earlier one changed nothing any more but where it was said last, only that is noted, until something new is said.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.logs.processes import Splitter
     from tfdoctor.logs.reader import Line
-    from tfdoctor.logs.signatures import Catalogue, Signature
+    from tfdoctor.logs.signatures import Catalogue, Match, Signature
 
 __all__ = ["Event", "Log", "scan"]
 
@@ -20,6 +24,8 @@ PREFIXES = 256
 """Different prefixes (processes, ranks) that are remembered to have been looked at."""
 KEPT = 48
 """Events that are kept of one signature; all are counted. Different ones first."""
+REMEMBERED = 2048
+"""Different lines of which is remembered what they mean; shorter ones than this many characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,21 +78,29 @@ class Log:
     def last(self, *ids: str) -> Event | None:
         return next(reversed(self.of(*ids)), None)
 
-    def add(self, event: Event) -> None:
-        """Keep an event, the newest in place of the last where there are too many alike."""
+    def add(self, event: Event, times: int = 1) -> bool:
+        """Keep an event, the newest in place of the last where there are too many alike.
+
+        `times`: how often it was said, this the last time. False where saying it again would only change what is
+        known of its last time.
+        """
         name = event.id
-        self.counts[name] = self.counts.get(name, 0) + 1
+        self.counts[name] = self.counts.get(name, 0) + times
         kept = self.events.setdefault(name, [])
         seen = self._kept.setdefault(name, set())
         key = tuple(sorted(event.fields.items()))
+        new = False
         if key in seen:
             if len(kept) >= 2 and kept[-1].fields == event.fields and kept[-2].fields == event.fields:
                 kept[-1] = event
-                return
+                return False
         elif len(seen) < KEPT:
             seen.add(key)
+            new = True
         if len(kept) < KEPT * 2:
             kept.append(event)
+            new = True
+        return new
 
     def __iter__(self) -> Iterator[Event]:
         everything = [event for events in self.events.values() for event in events]
@@ -95,23 +109,98 @@ class Log:
 
 def scan(lines: Iterable[Line], catalogue: Catalogue, splitter: Splitter | None = None) -> Log:
     """Match every line with every signature; `splitter` is given every event, too."""
-    log = Log()
-    order = record = end = 0
-    prefixes: set[str] = set()
+    scanner = _Scanner(catalogue, splitter)
     for line in lines:
-        record += 1 if line.place <= end + 1 else 2
-        end = line.end
-        matches = list(catalogue.matches(line.text))
-        if line.prefix and line.prefix not in prefixes:
-            if len(prefixes) < PREFIXES:
-                prefixes.add(line.prefix)
-            matches += catalogue.matches(f"{line.prefix} ")
-        for match in matches:
-            order += 1
-            fields = {name: clean_line(value, limit=4000) for name, value in match.fields.items()}
-            text = clean_line(line.text[max(0, match.start - 160) :] if match.start > 200 else line.text)
-            event = Event(match.signature, line.number, order, text, fields, record, line.prefix)
-            log.add(event)
-            if splitter is not None:
-                splitter.add(event)
-    return log
+        scanner.add(line)
+    scanner.settle()
+    return scanner.log
+
+
+@dataclass(slots=True)
+class _Said:
+    """What a line means that can be said again."""
+
+    matches: tuple[tuple[Signature, dict[str, str], int], ...]
+    """Each signature, its fields, safe to print, and where in the line it begins."""
+    settled: int = -1
+    """The state in which it was said, and changed nothing."""
+    times: int = 0
+    """How often it was said since, which is yet to be noted: where the last time was, is in the rest."""
+    line: Line | None = None
+    record: int = 0
+    order: int = 0
+
+
+class _Scanner:
+    """Adds line after line to a log."""
+
+    def __init__(self, catalogue: Catalogue, splitter: Splitter | None) -> None:
+        self.log = Log()
+        self._catalogue = catalogue
+        self._splitter = splitter
+        self._known: dict[tuple[str, str, int], _Said] = {}
+        """What a line says, its prefix, the length of all of it → what that means."""
+        self._put_off: list[_Said] = []
+        self._state = 0
+        """How often something changed that more than a last time."""
+        self._order = self._record = self._end = 0
+        self._prefixes: set[str] = set()
+
+    def add(self, line: Line) -> None:
+        self._record += 1 if line.place <= self._end + 1 else 2
+        self._end = line.end
+        said = self._known.get((line.said, line.prefix, len(line.text)))
+        if said is None:
+            said = self._read(line)
+        elif said.settled == self._state:
+            if not said.times:
+                self._put_off.append(said)
+            said.times += 1
+            said.line, said.record, said.order = line, self._record, self._order
+            self._order += len(said.matches)
+            return
+        if self._put_off:
+            self.settle()
+        if self._note(said, line, self._record, self._order, 1):
+            self._state += 1
+        else:
+            said.settled = self._state
+        self._order += len(said.matches)
+
+    def settle(self) -> None:
+        """Note what was put off, in the order in which it was said last."""
+        for said in sorted(self._put_off, key=lambda said: said.order):
+            if said.line is not None:
+                self._note(said, said.line, said.record, said.order, said.times)
+            said.times = 0
+        self._put_off.clear()
+
+    def _read(self, line: Line) -> _Said:
+        matches = list(self._catalogue.matches(line.text))
+        new = line.prefix and line.prefix not in self._prefixes
+        if new:
+            if len(self._prefixes) < PREFIXES:
+                self._prefixes.add(line.prefix)
+            matches += self._catalogue.matches(f"{line.prefix} ")
+        said = _Said(tuple(_safe(match) for match in matches))
+        if not new and len(line.said) < REMEMBERED:
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            self._known[line.said, line.prefix, len(line.text)] = said
+        return said
+
+    def _note(self, said: _Said, line: Line, record: int, order: int, times: int) -> bool:
+        """Whether anything changed but where it was said last."""
+        changed = False
+        for number, (signature, fields, start) in enumerate(said.matches, order + 1):
+            text = clean_line(line.text[max(0, start - 160) :] if start > 200 else line.text)
+            event = Event(signature, line.number, number, text, fields, record, line.prefix)
+            changed |= self.log.add(event, times)
+            if self._splitter is not None:
+                changed |= self._splitter.add(event, times)
+        return changed
+
+
+def _safe(match: Match) -> tuple[Signature, dict[str, str], int]:
+    fields = {name: clean_line(value, limit=4000) for name, value in match.fields.items()}
+    return match.signature, fields, match.start

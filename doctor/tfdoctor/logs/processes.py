@@ -142,19 +142,21 @@ class Splitter:
         self._kept = 0
         self._more: set[int] = set()
 
-    def add(self, event: Event) -> None:
-        """Sort one event in."""
+    def add(self, event: Event, times: int = 1) -> bool:
+        """Sort one event in. `times`, and what is returned: as of `Log.add`."""
         label = label_of(event.prefix, event.text)
         if event.id == "process-start":
-            if label in self._runs:
+            new = label in self._runs and label not in self._ended
+            if new:
                 self._ended.add(label)
-            return
+            return new
+        before = len(self._parts), len(self._threads), len(self._starters), len(self._ended)
         part = self._part(label, event)
-        if part is not None:
-            self._keep(part, event)
+        new = part is not None and self._keep(part, event, times)
         thread = _THREAD.match(event.text) if not label else None
         if thread is not None:
-            self._by_thread(f"process {thread['id']}", event)
+            new |= self._by_thread(f"process {thread['id']}", event, times)
+        return new or before != (len(self._parts), len(self._threads), len(self._starters), len(self._ended))
 
     def _part(self, label: str, event: Event) -> Part | None:
         run = self._runs.get(label)
@@ -179,24 +181,26 @@ class Splitter:
             part = self._parts.setdefault((label, run), Part(label, run))
         return part
 
-    def _by_thread(self, label: str, event: Event) -> None:
+    def _by_thread(self, label: str, event: Event, times: int) -> bool:
         part = self._threads.get(label)
         if part is None:
             if len(self._threads) >= MOST:
-                return
+                return False
             part = self._threads[label] = Part(label)
         if event.id in _ONCE:
             self._starters.add(label)
-        self._keep(part, event)
+        return self._keep(part, event, times)
 
-    def _keep(self, part: Part, event: Event) -> None:
+    def _keep(self, part: Part, event: Event, times: int) -> bool:
         part.first = part.first or event.line
-        if self._kept < _EVENTS and part.kept < _EVENTS_OF_ONE:
-            before = len(part.log.events.get(event.id, ()))
-            part.log.add(event)
-            added = len(part.log.events[event.id]) - before
-            part.kept += added
-            self._kept += added
+        if self._kept >= _EVENTS or part.kept >= _EVENTS_OF_ONE:
+            return False
+        before = len(part.log.events.get(event.id, ()))
+        new = part.log.add(event, times)
+        added = len(part.log.events[event.id]) - before
+        part.kept += added
+        self._kept += added
+        return new
 
     def _count(self, label: str) -> None:
         if len(self._more) < _COUNTED:

@@ -2,7 +2,7 @@
 
 People paste logs through terminals, schedulers, notebooks, issue forms and editors. Undone here: encodings, colours,
 carriage returns, HTML and Markdown, quotes and prompts, escapes of JSON and of container engines, records that run
-together on one line, records that a terminal cut at its width. Streams: memory does not grow with the log.
+together on one line, records that a terminal cut at its width, NULs. Streams: memory does not grow with the log.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ import codecs
 import html
 import re
 from collections import deque
-from dataclasses import dataclass
-from itertools import chain, islice, pairwise
-from typing import TYPE_CHECKING
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -35,6 +34,14 @@ LONGEST = 8192
 """Characters of a logical line; what is longer is cut into pieces."""
 _LOOKAHEAD = 400
 """Physical lines that are looked at before the first is given out, to learn a terminal's width."""
+_WIDEST = 1000
+"""Characters that no terminal shows on one line."""
+_SAMPLE = 400
+"""Bytes of the beginning that tell the encoding."""
+_NULS = re.compile(rb"\0{4,}")
+"""What a truncated file or a power loss leaves. Fewer stand between the letters of a text in UTF-16."""
+_REMEMBERED = 2048
+"""Different lines of which is remembered what they say; shorter ones than this many characters."""
 _BLOCK = 1 << 17
 _HUGE = 1 << 20
 _WHOLE = 1 << 18
@@ -65,6 +72,8 @@ _JSON = re.compile(r'^\s{0,24}"(.*?)(?:\\n)?",?\s{0,4}$')
 _TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{1,6}:\s{0,2}[IWEFD] "
 _ABSL = r"[IWEF]\d{4} \d\d:\d\d:\d[\d.]{1,18}\s{1,8}\d{1,20} [\w./-]{1,80}:\d{1,5}\] "
 _OLD = r"[IWEF] (?:\./)?(?:tensorflow|external|third_party|[A-Za-z]:[\\/])[\w./\\ -]{1,160}\.(?:cc|h|cpp)[: ]\d{1,5}\]?"
+_STAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}: |[IWEF]\d{4} \d\d:\d\d:\d[\d.]{1,18}(?=\s)")
+"""When a message was logged: what alone differs where it is said again."""
 _HEAD = re.compile(rf"(?:{_TIME}|{_ABSL}|(?<![\w:] )\b{_OLD})")
 _OWN_LINE = re.compile(
     r"\s{0,8}(?:Skipping registering|To enable th|name: |pciBusID|coreClock|major: |totalMemory|Total memory|"
@@ -74,8 +83,7 @@ _OWN_LINE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One message, as it was meant."""
 
     number: int
@@ -87,6 +95,8 @@ class Line:
     """The place of its physical line among all, parts between carriage returns counted."""
     end: int = 0
     """The place of the last physical line that belongs to it."""
+    said: str = ""
+    """The end of `text`: without the time that it begins with, where it does."""
 
 
 def read_lines(
@@ -101,7 +111,7 @@ def read_lines(
     """
     source = _Source(chunks, only)
     physical = iter(source)
-    first = list(islice(physical, _LOOKAHEAD))
+    first = list(_beginning(physical))
     width = source.width = _terminal_width([piece.text for piece in first])
     yield from _logical(chain(first, physical), width)
     if count is not None:
@@ -114,6 +124,7 @@ def is_binary(sample: bytes) -> bool:
         return False
     if not sample or _utf16(sample):
         return False
+    sample = sample.replace(b"\0", b"")
     odd = sum(byte < 8 or 13 < byte < 27 or 27 < byte < 32 for byte in sample)
     return odd * 20 > len(sample)
 
@@ -121,8 +132,7 @@ def is_binary(sample: bytes) -> bool:
 # ---------------------------------------------------------------- bytes → physical lines
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
+class _Piece(NamedTuple):
     """A physical line, or what stands between two carriage returns of one, or a part of what is far too long."""
 
     number: int
@@ -144,13 +154,19 @@ class _Source:
         self._last_worth = False
 
     def __iter__(self) -> Iterator[_Piece]:
-        for block in _blocks(self.chunks):
-            only = self.only if self.width is not None and self.size > _WHOLE else None
-            self.size += len(block)
+        read = 0
+        for block in _blocks(self._counted()):
+            only = self.only if self.width is not None and read > _WHOLE else None
+            read += len(block)
             if only is None:
                 yield from self._all(block)
             else:
                 yield from self._cut(block, only) if self.width else self._telling(block, only)
+
+    def _counted(self) -> Iterator[bytes]:
+        for chunk in self.chunks:
+            self.size += len(chunk)
+            yield chunk
 
     def _start(self, block: bytes) -> tuple[int, int]:
         """The number and the place of the first piece of a block."""
@@ -191,6 +207,9 @@ class _Source:
             numbers = [n for n, raw in enumerate(block.split(b"\n"), number) for _ in raw.split(b"\r")]
         for n, at, shape, part in zip(numbers, range(place, self.place + 1), shapes, pieces, strict=False):
             if shape in telling:
+                if len(part) <= LONGEST:
+                    yield _Piece(n, at, _decode(part))
+                    continue
                 for text in decoded(part):
                     yield _Piece(n, at, text)
 
@@ -253,26 +272,60 @@ def _blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _as_utf8(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The bytes without a byte-order mark, and UTF-16 as UTF-8."""
-    decoder: codecs.IncrementalDecoder | None = None
-    for number, chunk in enumerate(chunks):
+    """The bytes without a byte-order mark and without NULs, and UTF-16 as UTF-8.
+
+    NULs in the middle of a text are no text: a few are passed over, many end a line as a carriage return does,
+    which leaves the numbers of the lines as they are.
+    """
+    rest = iter(chunks)
+    head = b""
+    for chunk in rest:
+        head += chunk
+        nuls = len(head) - len(head.lstrip(b"\0"))
+        head = head[nuls - nuls % 2 :]  # the halves of UTF-16's characters stay where they were
+        if len(head) >= _SAMPLE:
+            break
+    kind = _utf16(head)
+    if kind is not None:
+        decoder = codecs.getincrementaldecoder(kind)("replace")
+        yield from _without_nuls(
+            decoder.decode(data).encode("utf-8", "replace") for data in chain([head], rest)
+        )
+    else:
+        yield from _without_nuls(chain([head.lstrip(b"\0").removeprefix(codecs.BOM_UTF8)], rest))
+
+
+def _without_nuls(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    held = 0
+    """NULs at the end of what was read: what follows tells how many there are."""
+    for chunk in chunks:
         data = chunk
-        if number == 0:
-            kind = _utf16(data)
-            if kind is not None:
-                decoder = codecs.getincrementaldecoder(kind)("replace")
-            elif data.startswith(codecs.BOM_UTF8):
-                data = data[3:]
-        yield decoder.decode(data).encode("utf-8", "replace") if decoder is not None else data
+        if held:
+            data = data.lstrip(b"\0")
+            held += len(chunk) - len(data)
+            if not data:
+                continue
+            data = bytes(min(held, 4)) + data
+            held = 0
+        if b"\0" in data:
+            text = data.rstrip(b"\0")
+            held = len(data) - len(text)
+            data = _NULS.sub(b"\r", text).replace(b"\0", b"")
+        if data:
+            yield data
 
 
 def _utf16(data: bytes) -> str | None:
+    """The kind of UTF-16 that these first bytes are: by their mark, or NULs are every other byte and no more."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
-    sample = data[:400]
-    if len(sample) >= 8 and sample[1::2].count(0) * 10 > len(sample) * 4:
+    sample = data[:_SAMPLE]
+    if len(sample) < 8:
+        return None
+    even, odd = sample[0::2].count(0) * 10, sample[1::2].count(0) * 10
+    if odd > len(sample) * 4 and even < len(sample):
         return "utf-16-le"
-    if len(sample) >= 8 and sample[0::2].count(0) * 10 > len(sample) * 4:
+    if even > len(sample) * 4 and odd < len(sample):
         return "utf-16-be"
     return None
 
@@ -317,13 +370,23 @@ def _unwrapped(text: str) -> Iterator[str]:
 # ---------------------------------------------------------------- physical → logical
 
 
+def _beginning(physical: Iterator[_Piece]) -> Iterator[_Piece]:
+    """The first lines, few enough to be held."""
+    size = 0
+    for number, piece in enumerate(physical, 1):
+        yield piece
+        size += len(piece.text)
+        if number >= _LOOKAHEAD or size >= _WHOLE:
+            return
+
+
 def _terminal_width(lines: list[str]) -> int:
     """The width at which a terminal cut these lines; 0 where none did.
 
     Cut lines share one length; a blank at the cut is lost, so one less counts as well.
     """
     widest = max((len(line) for line in lines), default=0)
-    if widest < 60:
+    if not 60 <= widest <= _WIDEST:
         return 0
     cut = heads = 0
     begins = ""
@@ -352,6 +415,12 @@ def _alike(this: str, following: str) -> bool:
 
 def _logical(pieces: Iterable[_Piece], width: int) -> Iterator[Line]:
     """Join what was cut, split what ran together."""
+    records = _Records()
+    if not width:
+        for piece in pieces:
+            if piece.text:
+                yield from records.of(piece, piece.place, piece.text)
+        return
     held: deque[str] = deque()
     began = end = _Piece(0, 0, "")
     last = mark = ""
@@ -367,13 +436,13 @@ def _logical(pieces: Iterable[_Piece], width: int) -> Iterator[Line]:
                 continue
             raw = ""  # the record is full and is given out as it is
         if held:
-            yield from _records(began, end.place, "".join(held))
+            yield from records.of(began, end.place, "".join(held))
             held.clear()
         if raw:
             held.append(raw)
             began, end, last, mark = piece, piece, raw, _mark_of(raw)
     if held:
-        yield from _records(began, end.place, "".join(held))
+        yield from records.of(began, end.place, "".join(held))
 
 
 def _head(text: str) -> re.Match[str] | None:
@@ -399,9 +468,46 @@ def _goes_on(last: str, following: str, length: int, width: int) -> bool:
     return not _OWN_LINE.match(following)
 
 
-def _records(began: _Piece, end: int, raw: str) -> Iterator[Line]:
-    for text, prefix in messages_of(raw):
-        yield Line(began.number, text, prefix, began.place, end)
+class _Message(NamedTuple):
+    """A message of a record that was met before."""
+
+    timed: bool
+    """Whether the record's time begins it."""
+    time: str
+    """The time that begins it, where that is another."""
+    said: str
+    prefix: str
+
+
+class _Records:
+    """The messages of records. What was said before, at another time, is known."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int, str], tuple[_Message, ...]] = {}
+        """What stands before the time of a record, the time's length, what stands behind it → its messages."""
+
+    def of(self, began: _Piece, end: int, raw: str) -> Iterator[Line]:
+        found = _STAMP.search(raw, 0, 120)
+        before, time, rest = "", "", raw
+        if found is not None:
+            before, time, rest = raw[: found.start()], found[0], raw[found.end() :]
+        messages = self._known.get((before, len(time), rest))
+        if messages is None:
+            messages = tuple(_message(text, prefix, time) for text, prefix in messages_of(raw))
+            if len(raw) < _REMEMBERED and sum(message.timed for message in messages) == bool(time):
+                if len(self._known) >= _REMEMBERED:
+                    self._known.clear()
+                self._known[before, len(time), rest] = messages
+        for timed, own, said, prefix in messages:
+            yield Line(began.number, f"{time if timed else own}{said}", prefix, began.place, end, said)
+
+
+def _message(text: str, prefix: str, time: str) -> _Message:
+    if time and text.startswith(time):
+        return _Message(True, "", text[len(time) :], prefix)
+    found = _STAMP.match(text)
+    at = found.end() if found is not None else 0
+    return _Message(False, text[:at], text[at:], prefix)
 
 
 def messages_of(raw: str) -> Iterator[tuple[str, str]]:

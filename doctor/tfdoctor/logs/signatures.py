@@ -118,20 +118,38 @@ class Catalogue:
         return tuple(chosen)
 
     @cached_property
-    def _raw_anchors(self) -> tuple[bytes, ...]:
-        return tuple(anchor.encode() for anchor in self.anchors)
+    def _raw_anchors(self) -> tuple[tuple[bytes, frozenset[int]], ...]:
+        return tuple((anchor.encode(), frozenset(anchor.encode())) for anchor in self.anchors)
 
     @cached_property
-    def _shapes(self) -> tuple[tuple[Signature, tuple[str, ...], re.Pattern[str]], ...]:
-        """Each signature's literals and pattern as they are for lines whose digits are all 0."""
-        return tuple(
-            (
-                signature,
-                tuple(literal.translate(_DIGITS) for literal in signature.literals),
-                re.compile(digitless(signature.pattern.pattern)),
-            )
-            for signature in self.signatures
-        )
+    def _shapes(self) -> tuple[re.Pattern[str], ...]:
+        """Each signature's pattern as it is for lines whose digits are all 0."""
+        return tuple(re.compile(digitless(signature.pattern.pattern)) for signature in self.signatures)
+
+    @cached_property
+    def _by_anchor(self) -> tuple[tuple[str, tuple[tuple[str, tuple[int, ...]], ...]], ...]:
+        """Anchor → the literals in which it is → the numbers of the signatures that have them; digits are all 0."""
+        having = self._having(short=False)
+        found: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
+        for literal, numbers in having.items():
+            anchor = next(anchor for anchor in self._zeroed if anchor in literal)
+            found.setdefault(anchor, []).append((literal, numbers))
+        return tuple((anchor, tuple(literals)) for anchor, literals in found.items())
+
+    def _having(self, *, short: bool) -> dict[str, tuple[int, ...]]:
+        """Literal → the numbers of the signatures that have it: of those for short lines, or of the others."""
+        found: dict[str, tuple[int, ...]] = {}
+        for number, signature in enumerate(self.signatures):
+            if (signature.longest is not None) is short:
+                for literal in signature.literals:
+                    text = literal.translate(_DIGITS)
+                    found[text] = (*found.get(text, ()), number)
+        return found
+
+    @cached_property
+    def _short_literals(self) -> dict[str, tuple[int, ...]]:
+        """The literals of what only short lines can have."""
+        return self._having(short=True)
 
     def telling(self, shapes: list[bytes]) -> frozenset[bytes]:
         """Those of these lines, their digits all 0, in which a known message can be.
@@ -149,21 +167,35 @@ class Catalogue:
         return found
 
     def _anchored(self, fresh: set[bytes]) -> set[bytes]:
-        """Leave out, a whole heap at a time, what is plain text without any anchor."""
-        long = [shape for shape in fresh if len(shape) > _MARGIN + self._short]
-        text = b"\n".join(long)
-        if not long or text.translate(None, _PLAIN):
+        """Leave out, a whole heap at a time, what has not even the letters of a literal, and what is plain text without
+        any anchor.
+        """
+        everything = b"\n".join(fresh)
+        letters = frozenset(everything + b" ")  # tabs become blanks, and one is put behind a prefix
+        if b"&" not in everything and not any(alphabet <= letters for alphabet in self._alphabets):
+            return set()
+        if everything.translate(None, _PLAIN):
             return fresh
-        there = [anchor for anchor in self._zeroed_anchors if anchor in text]
+        long = [one for one, alphabet in self._zeroed_anchors if alphabet <= letters and one in everything]
+        short = long + [one for one in map(str.encode, self._short_literals) if one in everything]
+        most = _MARGIN + self._short
         return {
-            shape
-            for shape in fresh
-            if len(shape) <= _MARGIN + self._short or any(anchor in shape for anchor in there)
+            shape for shape in fresh if any(one in shape for one in (short if len(shape) <= most else long))
         }
 
     @cached_property
-    def _zeroed_anchors(self) -> tuple[bytes, ...]:
-        return tuple(dict.fromkeys(anchor.translate(_DIGITS).encode() for anchor in self.anchors))
+    def _zeroed_anchors(self) -> tuple[tuple[bytes, frozenset[int]], ...]:
+        return tuple((anchor.encode(), frozenset(anchor.encode())) for anchor in self._zeroed)
+
+    @cached_property
+    def _alphabets(self) -> tuple[frozenset[int], ...]:
+        """The letters of what each line must have some of, fewest first; no set that another one is part of."""
+        found: list[frozenset[int]] = []
+        texts = [*(text for text, _ in self._zeroed_anchors), *map(str.encode, self._short_literals)]
+        for letters in sorted({frozenset(text) for text in texts}, key=lambda one: (len(one), sorted(one))):
+            if not any(other <= letters for other in found):
+                found.append(letters)
+        return tuple(found)
 
     def _can_tell(self, shape: bytes) -> bool:
         if b"&#" in shape:
@@ -178,11 +210,15 @@ class Catalogue:
 
     def worth(self, block: bytes) -> bool:
         """Whether a known message can be in a piece of a log that a terminal cut: it can go over the line's end."""
-        return any(
-            anchor in text
-            for text in (block, block.replace(b"\n", b""), block.replace(b"\n", b" "))
-            for anchor in self._raw_anchors
-        )
+        letters = frozenset(block + b" ")
+        there = [anchor for anchor, alphabet in self._raw_anchors if alphabet <= letters]
+        if not there:
+            return False
+        text = block.replace(b"\n", b"")
+        if any(anchor in text for anchor in there):
+            return True
+        text = block.replace(b"\n", b" ")
+        return any(anchor in text for anchor in there if b" " in anchor)
 
     def candidates(self, line: str) -> tuple[Signature, ...]:
         """The signatures that a line can have, whatever its digits are."""
@@ -195,12 +231,21 @@ class Catalogue:
         return known
 
     def _of_shape(self, shape: str) -> Iterator[Signature]:
-        if len(shape) > self._short and not any(anchor in shape for anchor in self._zeroed):
-            return
-        for signature, literals, pattern in self._shapes:
+        found: set[int] = set()
+        for anchor, literals in self._by_anchor:
+            if anchor in shape:
+                for literal, numbers in literals:
+                    if literal in shape:
+                        found.update(numbers)
+        if len(shape) <= self._short:
+            for literal, numbers in self._short_literals.items():
+                if literal in shape:
+                    found.update(numbers)
+        for number in sorted(found):
+            signature = self.signatures[number]
             if signature.longest is not None and len(shape) > signature.longest:
                 continue
-            if any(literal in shape for literal in literals) and pattern.search(shape):
+            if self._shapes[number].search(shape):
                 yield signature
 
     @cached_property

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdoctor import __version__
-from tfdoctor.redact import clean, clean_line, redact
+from tfdoctor.privacy.redactor import Redactor
+from tfdoctor.redact import clean, clean_line
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tfdoctor.findings import Finding
     from tfdoctor.logs.report import LogReport
 
@@ -16,8 +21,67 @@ SHOWN = 40
 _SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\*_{}[]<>#|~@"})
 
 
-def log_markdown(report: LogReport) -> str:
-    """One log's report, redacted."""
+_NAMED = re.compile(r"(?=\D*[\d./_-])([A-Za-z][\w.-]{2,80})(?:/([\w.-]{2,80}))?")
+"""A process that is called as a pod, a container or a machine is; not `rank 1`, and not `trainer`."""
+
+
+def log_markdown(report: LogReport, redactor: Redactor | None = None) -> str:
+    """One log's report, redacted. `redactor`: one that knows more than what the report itself tells."""
+    return _markdown(redacted(report, redactor or Redactor()))
+
+
+def redacted(report: LogReport, redactor: Redactor) -> LogReport:
+    """The report without anything that tells who and where somebody is."""
+    texts: list[str] = []
+
+    def collect(text: str) -> str:
+        texts.append(text)
+        return text
+
+    _changed(report, collect)
+    for process in report.processes:
+        named = _NAMED.fullmatch(process.label)
+        for name in named.groups() if named is not None else ():
+            redactor.learn(name or "", "container_name")
+    return _changed(report, redactor.texts(texts).__getitem__)
+
+
+def _changed(report: LogReport, change: Callable[[str], str]) -> LogReport:
+    """The report with every text of it changed that Markdown shows; each is made safe to show before."""
+
+    def line(text: str) -> str:
+        return change(clean_line(text, limit=3000))
+
+    def block(text: str) -> str:
+        return change(clean(text))
+
+    return replace(
+        report,
+        summary=line(report.summary),
+        tensorflow_version=report.tensorflow_version and line(report.tensorflow_version),
+        missing_libraries=tuple(line(name) for name in report.missing_libraries),
+        devices=tuple(replace(device, name=line(device.name)) for device in report.devices),
+        processes=tuple(
+            replace(process, label=line(process.label), summary=line(process.summary))
+            for process in report.processes
+        ),
+        findings=tuple(
+            replace(
+                finding,
+                title=line(finding.title),
+                explanation=line(finding.explanation),
+                evidence=tuple(replace(one, text=block(one.text)) for one in finding.evidence),
+                remedies=tuple(
+                    replace(one, text=line(one.text), commands=tuple(map(block, one.commands)))
+                    for one in finding.remedies
+                ),
+            )
+            for finding in report.findings
+        ),
+    )
+
+
+def _markdown(report: LogReport) -> str:
     version = report.tensorflow_version or report.era or "not known"
     registered = {True: "yes", False: "no", None: "the log does not say"}[report.gpu_registered]
     lines = [
@@ -62,12 +126,12 @@ def _finding(finding: Finding) -> list[str]:
 
 
 def _words(text: str) -> str:
-    return redact(clean_line(text, limit=3000)).translate(_SPECIAL)
+    return clean_line(text, limit=3000).translate(_SPECIAL)
 
 
 def _code(text: str) -> str:
-    return f"`{redact(clean_line(text)).replace('`', '')}`"
+    return f"`{clean_line(text).replace('`', '')}`"
 
 
 def _fenced(text: str) -> str:
-    return redact(clean(text)).replace("```", "'''").replace("\n", " ")
+    return clean(text).replace("```", "'''").replace("\n", " ")

@@ -22,7 +22,7 @@ from tfdoctor.system.recorded import SCHEMA_VERSION
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tfdoctor.system.redactor import Redactor
+    from tfdoctor.privacy.redactor import Redactor
 
 MARKER = "tfdoctor-payload:"
 SHORT = 120

@@ -15,7 +15,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
-from tfdoctor.system import redactor_patterns as patterns
+from tfdoctor.privacy import patterns
 
 if TYPE_CHECKING:
     import re
@@ -80,14 +80,15 @@ class Redactor:
         for pattern in patterns.HOMES:
             for match in pattern.finditer(text):
                 self._name("user", match[1])
-        for match in patterns.USERINFO.finditer(text):
-            for part in match[2].split(":"):
-                self._secret(part)
-        for pattern in (patterns.ASSIGNED, patterns.FLAG):
+        for pattern in (patterns.USERINFO, patterns.CUT_USERINFO):
+            for match in pattern.finditer(text):
+                for part in match[2].split(":"):
+                    self._secret(part)
+        for pattern in (patterns.BEARER, patterns.ASSIGNED, patterns.FLAG):
             for match in pattern.finditer(text):
                 if patterns.is_secret_value(match[3]):
                     self._secret(match[3])
-        for pattern in patterns.HOSTS:
+        for pattern in (*patterns.HOSTS, *patterns.TOLD_HOSTS):
             for match in pattern.finditer(text):
                 self._host(match[1])
         for pattern in patterns.NAMES:
@@ -200,12 +201,23 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """Learn from one text alone, and redact it."""
-        for _ in range(MAX_PASSES):
-            self.learn(text)
-            before, text = text, self(text)
-            if text == before:
-                break
-        return text
+        return self.texts([text])[text]
+
+    def texts(self, texts: Iterable[str]) -> dict[str, str]:
+        """Learn from several texts together, and redact them: each text → what of it may be published."""
+        made = {text: text for text in texts}
+
+        def learn() -> None:
+            for text in made.values():
+                self.learn(text)
+
+        def apply() -> bool:
+            before = dict(made)
+            made.update((text, self(last)) for text, last in before.items())
+            return made != before
+
+        self.stable(learn, apply)
+        return made
 
     def __call__(self, text: str) -> str:
         """`text` with everything replaced that was learned, and whatever looks like a secret by itself."""
@@ -224,6 +236,7 @@ class Redactor:
         for pattern in (patterns.BEARER, patterns.ASSIGNED, patterns.FLAG):
             text = pattern.sub(self._assigned, text)
         text = patterns.USERINFO.sub(self._userinfo, text)
+        text = patterns.CUT_USERINFO.sub(self._userinfo, text)
         text = patterns.SERIAL.sub(self._serial, text)
         text = patterns.SERIAL_TAG.sub(self._serial, text)
         text = patterns.PROCESS_TAG.sub(self._process, text)
@@ -243,6 +256,8 @@ class Redactor:
         text = names.sub(lambda m: self._literal(m[0]), text)
         for pattern in patterns.HOMES:
             text = pattern.sub(self._home, text)
+        for pattern in patterns.TOLD_HOSTS:
+            text = pattern.sub(self._told_host, text)
         return text
 
     def _literal(self, found: str) -> str:
@@ -259,6 +274,13 @@ class Redactor:
             return match[0]
         return match[0][: match.start(1) - match.start()] + self._put("user", name)
 
+    def _told_host(self, match: re.Match[str]) -> str:
+        name = match[1]
+        if patterns.is_public(name.lower()) or patterns.IPV4.fullmatch(name) or is_placeholder(name):
+            return match[0]
+        at = match.start(1) - match.start()
+        return f"{match[0][:at]}{self._put('host', name)}{match[0][at + len(name) :]}"
+
     def _assigned(self, match: re.Match[str]) -> str:
         if not patterns.is_secret_value(match[3]) or is_placeholder(match[3]):
             return match[0]
@@ -271,7 +293,7 @@ class Redactor:
             else self._put("secret", part)
             for part in match[2].split(":")
         ]
-        return f"{match[1]}{':'.join(parts)}@"
+        return f"{match[1]}{':'.join(parts)}{match[3]}"
 
     def _serial(self, match: re.Match[str]) -> str:
         value = match[2].strip()

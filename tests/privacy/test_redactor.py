@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tfdoctor.system.redactor import Redactor
+from tfdoctor.privacy.redactor import Redactor
 
 HOMES = "/home/"
 GPU = "GPU-1f2e3d4c-5b6a-4788-9000-00a0000000b7"
@@ -36,6 +36,10 @@ GPU = "GPU-1f2e3d4c-5b6a-4788-9000-00a0000000b7"
         "token: none, max_tokens=4096, tokenizers 0.15.0",
         "/usr/local/cuda-12.4/lib64 /opt/conda/lib/python3.11/site-packages",
         "root ubuntu nvidia",
+        "PWD=/srv/work OLDPWD=/ bypass=abcdef --xla_disable_hlo_passes=fusion compass: north, one pass over it",
+        "kernel reported version is: 470.103.1 kernel version seems to match DSO: 470.103.1",
+        "job worker -> {0 -> localhost:2222} on this host (host-1): hostname: host-1",
+        "Grappler pass: second, author=someone path=/x https://pypi.org/simple",
     ],
 )
 def test_stays(text: str) -> None:
@@ -72,6 +76,30 @@ def test_stays(text: str) -> None:
         ("-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nAAAA", "MIIEow"),
         ("|    0   N/A  N/A      1234      C   /opt/a/secret_train      100MiB |", "secret_train"),
         ("pid=1, name=secret_train, Ch 8", "secret_train"),
+        ("TF_XLA_FLAGS=--pw=hunter22", "hunter22"),
+        ("TF_XLA_FLAGS=--tf_xla_auto_jit=2 --db-pass hunter22 x", "hunter22"),
+        ("TF_CPP_VMODULE=dso_loader=1,pass=hunter22,gpu=2", "hunter22"),
+        ("MYSQL_PWD=hunter22 pg_pass: hunter22", "hunter22"),
+        ("Server=x;Uid=y;Pwd=hunter22;", "hunter22"),
+        ('{"pw": "hunter22"}', "hunter22"),
+        ("AccountKey=hunter22==;EndpointSuffix=x", "hunter22"),
+        ("https://alic:hunter22" + " […]", "hunter22"),
+        (
+            "kernel driver does not appear to be running on this host (node17.corp.example.com): /proc/x",
+            "node17",
+        ),
+        ("kernel driver does not appear to be running on this host (n7): /proc/x", "n7"),
+        ("retrieving CUDA diagnostic information for host: node17", "node17"),
+        ("cuda_diagnostics.cc:168] hostname: n7", "n7"),
+        ("node17:1234:1301 [0] NCCL INFO Bootstrap : Using eth0", "node17"),
+        ("[node17:04711] *** Process received signal ***", "node17"),
+        ("srun: error: node17: task 3: Killed", "node17"),
+        ("slurmstepd: error: *** STEP 12.0 ON node17 CANCELLED AT", "node17"),
+        ("Initialize GrpcChannelCache for job worker -> {0 -> node17:2222, 1 -> node18:2222}", "node1"),
+        ("https://hooks.slack.com/services/T000/B000/abcdefABCDEF", "abcdefABCDEF"),
+        ("sk_live_0123456789abcdef", "0123456789abcdef"),
+        (HOMES + "a" * 200 + "/src", "aaaa"),
+        ("--token=" + "a" * 12_000 + " x", "aaaa"),
     ],
 )
 def test_goes(text: str, secret: str) -> None:
@@ -109,7 +137,8 @@ WORDS = st.sampled_from(
     [HOMES + "alicia/", "10.1.2.3", "fe80::1:2", "token=", "https://", "al:pw1234@", "host.example", GPU, "ab12" * 16,
      " ", "\n", "user", "user-2", "ip-1", "secret-1", "GPU-0000", "version ", "name=", "pid=1, ", "Serial Number: ",
      "52:54:00:", "12:34:56", "-", ".", "<serial>", "</serial>", "Users\\", "C:\\", "eyJhbGciOi.eyJzdWIi.abc",
-     "bearer abc12345"]
+     "bearer abc12345", "pw=", "pass=", "--pwd ", "hunter22", "on this host (", "hostname: ", "n7", ")", " […]",
+     "node17:", "1234:1301 [0] NCCL ", "-> ", ":2222,"]
 )  # fmt: skip
 
 
@@ -142,3 +171,37 @@ def test_no_text_takes_long(piece: str) -> None:
     began = time.monotonic()
     Redactor().text(piece * (30_000 // len(piece)))
     assert time.monotonic() - began < 4
+
+
+SECRETS = st.text("abcdefghjkmnopqrstuvwxyzABCDEFGH23456789", min_size=8, max_size=40).map("Zq7".__add__)
+SPELLINGS = [
+    "pw={0}",
+    "--pw={0}",
+    "--pass {0}",
+    "TF_XLA_FLAGS=--pw={0}",
+    "TF_CPP_VMODULE=a=1,pass={0}",
+    "password: {0}",
+    "api_key={0}",
+    '{{"secret": "{0}"}}',
+    "https://{0}:x77x@host.example/",
+    "https://someone:{0}@host.example/",
+    "curl -H 'Authorization: Bearer {0}'",
+    HOMES + "{0}/tf",
+    "on this host ({0}.corp.example): /proc/driver/nvidia/version does not exist",
+    "cuda_diagnostics.cc:168] hostname: {0}",
+    "?sig={0}&x=1",
+]
+
+
+@settings(max_examples=300, deadline=None)
+@given(SECRETS, st.sampled_from(SPELLINGS), st.text(max_size=60), st.text(max_size=60))
+def test_a_planted_secret_is_in_no_text_of_a_publication(
+    secret: str, spelling: str, before: str, after: str
+) -> None:
+    """What one text tells is gone from all."""
+    texts = [f"{before} {spelling.format(secret)} {after}", f"cache of {secret} in /srv/{secret}/x"]
+    redactor = Redactor()
+    made = redactor.texts(texts)
+    assert not any(secret in text for text in made.values())
+    again = Redactor().texts(made.values())
+    assert list(again.values()) == list(again)

@@ -1,4 +1,4 @@
-"""What secrets look like: the patterns of redaction.py. Every repetition is bounded."""
+"""What secrets look like: the patterns of redactor.py. Every repetition is bounded."""
 
 from __future__ import annotations
 
@@ -36,16 +36,18 @@ GENERIC = frozenset(
 PUBLIC_DOMAINS = (
     "nvidia.com", "tensorflow.org", "python.org", "github.com", "docker.com", "debian.org", "ubuntu.com",
     "redhat.com", "fedoraproject.org", "opensuse.org", "archlinux.org", "kernel.org", "anaconda.org", "gnu.org",
+    "pypi.org", "pythonhosted.org", "conda-forge.org", "anaconda.com", "keras.io", "google.com", "googleapis.com",
+    "nvidia.github.io", "stackoverflow.com",
     "microsoft.com", "wikipedia.org", "apache.org", "w3.org", "launchpad.net", "rockylinux.org", "centos.org",
 )  # fmt: skip
 """Projects' own sites: they tell nothing of who asks."""
 
 # ---------------------------------------------------------------- who
 
-_PART = r"[^/\\\s:;'\"<>|,)(\]\[{}]{1,64}"
+_PART = r"[^/\\\s:;'\"<>|,)(\]\[{}]{1,255}"
 HOMES = (
     re.compile(rf"/(?:home\d{{0,2}}|Users|users)/({_PART})"),
-    re.compile(r"(?i)\b[A-Z]:[\\/]{1,2}Users[\\/]{1,2}([^/\\:*?\"<>|\n]{1,64})(?=[\\/])"),
+    re.compile(r"(?i)\b[A-Z]:[\\/]{1,2}Users[\\/]{1,2}([^/\\:*?\"<>|\n]{1,255})(?=[\\/])"),
     re.compile(rf"(?i)\b[A-Z]:[\\/]{{1,2}}Users[\\/]{{1,2}}({_PART})"),
 )
 USER_KEY = re.compile(r"(?i)(?:user|user_?name|owner|login|job_?user|full_?name)")
@@ -90,6 +92,19 @@ HOSTS = (
     re.compile(r"(?<![\w.-])(ip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3})(?![\w-])"),  # a cloud's own naming
     re.compile(r"(?m)^Linux ([A-Za-z0-9][\w.-]{1,252}) \d{1,2}\.\d{1,3}\.\d"),  # `uname -a`
 )
+TOLD_HOSTS = (
+    re.compile(r"(?i)\bon this host \(([A-Za-z0-9][\w.-]{0,252})\)"),  # cuda_diagnostics.cc
+    re.compile(r"(?i)\bdiagnostic information for host: ([A-Za-z0-9][\w.-]{0,252})"),
+    re.compile(r"(?i)(?:^|[\s\"'(,;])hostname: ([A-Za-z0-9][\w.-]{0,252})"),
+    re.compile(r"(?<![\w.:/-])([A-Za-z0-9][\w.-]{0,252}):\d{1,9}:\d{1,9} \[\d{1,3}\] NCCL "),
+    re.compile(r"(?<![\w\]])\[([A-Za-z][\w.-]{0,252}):\d{2,9}\](?= \*\*\*| \[|:)"),  # Open MPI
+    re.compile(
+        r"(?i)\b(?:srun|slurmstepd|sbatch|salloc): (?:error|warning|fatal|info): ([A-Za-z][\w.-]{0,252}): "
+    ),
+    re.compile(r"(?i)\bslurmstepd: [^\n]{0,80}\bON ([A-Za-z][\w.-]{0,252})"),
+    re.compile(r"(?:->|=>) ?([A-Za-z][\w.-]{0,252}):\d{2,5}(?=[,}\s])"),  # job worker -> {0 -> node1:2222}
+)
+"""Where a program that TensorFlow users run says on which machine it is: there even two letters are a name."""
 EMAIL = re.compile(
     r"(?<![\w.+@-])([A-Za-z0-9][\w.+-]{0,63})@(?=[0-9.-]{0,252}[A-Za-z])([A-Za-z0-9](?:[\w.-]{0,251}\w)?)(?![\w-]|://)"
 )
@@ -113,20 +128,28 @@ VERSION_KEY = re.compile(r"(?i)version|release")
 
 _WORD = (
     r"(?:token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key(?:[_-]id)?|auth[_-]?key|private[_-]?key"
-    r"|account[_-]?key|credentials?|signature|license[_-]?key|cookie|authtoken)"
+    r"|account[_-]?key|secret[_-]?key|credentials?|signature|license[_-]?key|cookie|authtoken)"
 )
-SECRET_KEY = re.compile(rf"(?i){_WORD}(?:[_-]?(?:id|value|key))?\Z|(?:^|_)(?:pass|pat|sig|jwt|auth)\Z")
+_SHORT = r"(?:pass|pw|pwd|creds?|auth|jwt|pat)"
+"""Words that are also parts of others: nothing but a mark may stand before them."""
+SECRET_KEY = re.compile(rf"(?i){_WORD}(?:[_-]?(?:id|value|key))?\Z|(?:^|[_-])(?:{_SHORT}|sig)\Z")
 ASSIGNED = re.compile(
-    rf"(?i)({_WORD}(?:[_-]?(?:id|value|key))?|(?<=[?&;])sig|(?<=[?&;])key)"
-    r"(\\?[\"']?\s{0,3}[=:]\s{0,3}\\?[\"']?)([^\s\"'&;,<>\\]{3,2000})"
+    rf"(?i)({_WORD}(?:[_-]?(?:id|value|key))?|(?<=[?&;])sig|(?<=[?&;])key"
+    rf"|(?<![A-Za-z0-9]){_SHORT}(?=\\?[\"']?\s{{0,3}}=)|(?<![A-Za-z0-9])(?:pw|pwd|(?<=_)pass|(?<=[\"'])pass)(?=\\?[\"']?\s{{0,3}}:))"
+    r"(\\?[\"']?\s{0,3}[=:]\s{0,3}\\?[\"']?)([^\s\"'&;,<>\\]{3,20000})"
 )
 FLAG = re.compile(
-    rf"(?i)(?<![\w-])(--?[a-z0-9_-]{{0,30}}{_WORD})([ \t]{{1,3}}[\"']?)([^\s\"'&;,<>-][^\s\"'&;,<>]{{2,2000}})"
+    rf"(?i)(?<![\w-])(--?(?:[a-z0-9_-]{{0,30}}{_WORD}|(?:[a-z0-9_-]{{0,30}}[_-])?(?:pw|pwd|pass)))"
+    r"([ \t]{1,3}[\"']?)([^\s\"'&;,<>-][^\s\"'&;,<>]{2,20000})"
 )
 BEARER = re.compile(
     r"(?i)\b(bearer|basic|negotiate|apikey)([ \t]{1,3})((?=[^\s\"',]{0,200}[\d=+/])[A-Za-z0-9._~+/=-]{8,4000})"
 )
-USERINFO = re.compile(r"(?i)(\b[a-z][a-z0-9+.-]{1,20}://)([^\s/@\"'<>]{1,512})@")
+USERINFO = re.compile(r"(?i)(\b[a-z][a-z0-9+.-]{1,20}://)([^\s/@\"'<>]{1,512})(@)")
+CUT_USERINFO = re.compile(
+    r"(?i)(\b[a-z][a-z0-9+.-]{1,20}://)([^\s/@:\"'<>]{1,256}:(?!\d{1,5} )[^\s/@\"'<>]{1,512})( \[…\])"
+)
+"""The same where the text was cut before the @."""
 TOKENS = (
     re.compile(
         r"-----BEGIN [A-Z0-9 ]{0,40}(?:KEY|CERTIFICATE|MESSAGE)[A-Z ]{0,20}-----"
@@ -140,10 +163,15 @@ TOKENS = (
         r"(?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{5,4000}\.[A-Za-z0-9_-]{5,4000}(?:\.[A-Za-z0-9_-]{0,4000})?"
     ),
     re.compile(
+        r"(?i)(?<=hooks\.slack\.com/)(?:services|workflows)/[\w/-]{10,200}|(?<=/api/webhooks/)\d{5,30}/[\w-]{20,200}"
+    ),
+    re.compile(
         r"(?<![A-Za-z0-9])(?:gh[pousr]_[A-Za-z0-9]{16,255}|github_pat_\w{20,255}|glpat-[\w-]{16,64}|hf_[A-Za-z0-9]{16,64}"
         r"|(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,32}|AIza[\w-]{30,50}|ya29\.[\w-]{20,300}|xox[abeoprs]-[\w-]{10,200}"
         r"|sk-[A-Za-z0-9_-]{16,200}|nvapi-[\w-]{16,200}|dckr_pat_[\w-]{16,100}|npm_[A-Za-z0-9]{20,60}"
         r"|p[y]pi-[A-Za-z0-9_-]{16,300}|r8_[A-Za-z0-9]{20,60}|wandb_v1_\w{16,100}|dapi[0-9a-f]{32}|SG\.[\w-]{16,80}\.[\w-]{16,80}"
+        r"|(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{10,100}|hvs\.[\w-]{20,200}|ATATT3[\w=-]{20,300}|dop_v1_[0-9a-f]{40,80}"
+        r"|gl(?:rt|dt|cbt|ptt)-[\w-]{16,64}|sq0(?:atp|csp)-[\w-]{20,60}"
         r"|tskey-[\w-]{10,80}|lin_api_\w{16,60}|gsk_[A-Za-z0-9]{20,80})"
     ),
 )
