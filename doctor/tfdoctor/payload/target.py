@@ -11,6 +11,7 @@ import json  # noqa: E402
 import os  # noqa: E402
 import platform  # noqa: E402
 import re  # noqa: E402
+import stat  # noqa: E402
 import struct  # noqa: E402
 
 MARKER = "tfdoctor-payload:"
@@ -44,7 +45,7 @@ def metadata(folder, own):
     text = read(os.path.join(folder, "METADATA")) or read(os.path.join(folder, "PKG-INFO"))
     if text is None and os.path.isfile(folder):
         text = read(folder)
-    result = {"requires": []}
+    result = {"requires": [], "pins": []}
     for line in (text or "").splitlines():
         if not line.strip():
             break  # the end of the headers
@@ -54,24 +55,137 @@ def metadata(folder, own):
             result[key] = value.strip()
         elif key == "requires-dist" and own:
             result["requires"].append(value.strip())
+        elif key == "requires-dist" and value.strip().lower().startswith("nvidia") and len(result["pins"]) < 60:
+            result["pins"].append(value.strip())
     installer = read(os.path.join(folder, "INSTALLER"), 100)
     result["installer"] = installer.strip() if installer else None
     return result
 
 
-def lost_files(folder, info):
-    """Shared objects that a wheel's RECORD lists and that are not there."""
-    lost = []
-    for line in (read(os.path.join(info, "RECORD")) or "").splitlines():
-        name = line.split(",")[0]
-        if ".so" in name and not name.startswith(("/", "..")) and not os.path.exists(os.path.join(folder, name)):
+BRINGS = re.compile(r"^(nvidia|tensorflow|tf[-_]nightly|intel[-_]tensorflow|cuda|cudnn)", re.IGNORECASE)
+RECORD_LIMIT = 8 << 20
+LISTED = re.compile(br"(?:\.so(?:\.[\w.]{1,60})?|/bin/ptxas|/libdevice\.10\.bc),")
+MOST_FILES = 400
+
+
+def recorded(info):
+    """(path below site-packages, (size, hash)) of the shared objects and tools that a wheel's RECORD lists.
+
+    TensorFlow's has 20,000 lines, of which some dozens matter: no line is looked at that has none of the words.
+    """
+    files = []
+    path = os.path.join(info, "RECORD")
+    if (size_of(path) or -1) < 0:
+        return files  # not there, or no file: a FIFO would never end
+    try:
+        with open(path, "rb") as stream:
+            content = stream.read(RECORD_LIMIT)
+    except (IOError, OSError):
+        return files
+    for match in LISTED.finditer(content):
+        start = content.rfind(b"\n", 0, match.start()) + 1
+        end = content.find(b"\n", match.end())
+        line = content[start : end if end >= 0 else len(content)]
+        if len(line) > 1000 or len(files) >= MOST_FILES:
+            continue
+        fields = line.decode("utf-8", "replace").strip().rsplit(",", 2)
+        if len(fields) == 3 and not fields[0].startswith(("/", "..", '"')):
+            files.append((fields[0], (int(fields[2]) if fields[2].isdigit() else None, fields[1])))
+    return files
+
+
+def size_of(path):
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else -1
+
+
+def cut(path, size):
+    """Whether an ELF object ends before its own headers say; False for whatever is none."""
+    try:
+        with open(path, "rb") as stream:
+            head = stream.read(64)
+            if len(head) < 64 or head[:6] != b"\x7fELF\x02\x01":
+                return len(head) < 64  # what is no such object is not cut but something else
+            phoff, shoff = struct.unpack("<QQ", head[32:48])
+            phnum, shentsize, shnum = struct.unpack("<HHH", head[56:62])
+            stream.seek(min(phoff, 1 << 42))
+            table = stream.read(phnum * 56)
+    except (IOError, OSError):
+        return False
+    ends = [shoff + shnum * shentsize if shoff else 0, phoff + phnum * 56]
+    for at in range(0, len(table) - 55, 56):
+        offset, length = struct.unpack("<8xQ16xQ", table[at : at + 40])
+        ends.append(offset + length)
+    return max(ends) > size
+
+
+def compare(folder, files):
+    """Of a wheel's files: those that are not there, and those of another size with what is known of them."""
+    lost, changed = [], []
+    for name, (wanted, _) in files:
+        path = os.path.join(folder, name)
+        size = size_of(path)
+        if size is None:
             lost.append(name)
-    return lost[:50]
+        elif wanted is not None and size != wanted:
+            changed.append({"path": name, "recorded": wanted, "size": size, "cut": size >= 0 and cut(path, size)})
+    return lost[:50], changed[:50]
+
+
+def shared(claims):
+    """Files that two distributions own, and whose are there now: by size, hash, or which was installed last."""
+    result = []
+    for (folder, name), owners in sorted(claims.items()):
+        if len(owners) < 2:
+            continue
+        path = os.path.join(folder, name)
+        size = size_of(path)
+        fitting = [one for one in owners if one["size"] is None or one["size"] == size]
+        if len(fitting) > 1 and size is not None and 0 <= size <= 4 << 20:
+            digest = hashed(path)
+            fitting = [one for one in fitting if one["hash"] in ("", digest)] or fitting
+        if len(fitting) > 1:
+            fitting.sort(key=lambda one: -one["installed"])
+            if fitting[0]["installed"] - fitting[1]["installed"] < 60:
+                fitting = []
+        result.append(
+            {
+                "path": name,
+                "location": folder,
+                "owners": [[one["name"], one["version"]] for one in owners],
+                "now": [fitting[0]["name"], fitting[0]["version"]] if fitting and size is not None else None,
+            }
+        )
+    return result[:200]
+
+
+def hashed(path):
+    import base64  # seldom needed, and slow to import
+    import hashlib
+
+    try:
+        with open(path, "rb") as stream:
+            digest = hashlib.sha256(stream.read((4 << 20) + 1)).digest()
+    except (IOError, OSError):
+        return None
+    return "sha256=" + base64.urlsafe_b64encode(digest).decode("ascii").rstrip("=")
+
+
+def installed_at(info):
+    try:
+        return os.stat(os.path.join(info, "RECORD")).st_mtime
+    except OSError:
+        return 0.0
 
 
 def distributions(path):
-    found, seen = [], set()
+    """(the distributions that matter, the files that two of them own)."""
+    found, seen, claims = [], set(), {}
     for folder in path:
+        real = os.path.realpath(folder)
         for entry in names(folder):
             base, dot, kind = entry.rpartition(".")
             if kind not in ("dist-info", "egg-info") or not dot:
@@ -94,11 +208,27 @@ def distributions(path):
                     "location": folder,
                     "installer": data["installer"],
                     "requires": data["requires"],
-                    # cuDNN opens its own parts when it is used: no loader's rules tell that one is not there
-                    "lost": lost_files(folder, whole) if name.startswith("nvidia_cudnn") else [],
+                    "pins": data["pins"],
+                    "real_location": real,
                 }
             )
-    return found
+            if BRINGS.match(name):
+                # cuDNN opens its own parts when it is used: no loader's rules tell that one is not there
+                files = recorded(whole)
+                lost, changed = compare(folder, files)
+                own_files = [one for one, _ in files] if name.lower().startswith("nvidia") else []
+                found[-1].update({"lost": lost, "changed": changed, "files": own_files})
+                for one, (size, digest) in files:
+                    claims.setdefault((folder, one), []).append(
+                        {
+                            "name": found[-1]["name"],
+                            "version": version,
+                            "size": size,
+                            "hash": digest,
+                            "installed": installed_at(whole),
+                        }
+                    )
+    return found, shared(claims)
 
 
 def absent(path, installed):
@@ -250,7 +380,7 @@ def main():
         if os.path.isfile(os.path.join(cwd, candidate)):
             shadow = os.path.join(cwd, candidate)
             break
-    installed = distributions(path)
+    installed, doubly = distributions(path)
     answer = {
         "version": platform.python_version(),
         "implementation": platform.python_implementation(),
@@ -267,6 +397,7 @@ def main():
         "sys_path": path,
         "site_packages": [folder for index, folder in enumerate(site) if folder and folder not in site[:index]],
         "distributions": installed,
+        "shared": doubly,
         "absent": absent(path, installed),
         "conda": os.path.isdir(os.path.join(sys.prefix, "conda-meta")),
         "conda_packages": conda_packages(sys.prefix),
