@@ -41,6 +41,9 @@ AREA_OF_CODE = {
     "TFD204": LOADER,
     "TFD209": LOADER,
     "TFD210": LOADER,
+    "TFD211": CUDA,
+    "TFD212": LOADER,
+    "TFD213": CUDNN,
     "TFD603": GPU,
     "TFD604": GPU,
 }
