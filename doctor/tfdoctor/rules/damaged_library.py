@@ -57,11 +57,15 @@ def check(context: Context) -> Result:
             Cause.LIBS_NOT_INSTALLED,
             Severity.ERROR,
             explanation,
-            title=f"{bad[0].path} is damaged: {bad[0].problem}",
+            title=f"{bad[0].path} {_kind(bad[0].problem)}: {bad[0].problem}",
             evidence=evidence,
             remedies=_remedies(context, lost, bad),
         )
     ]
+
+
+def _kind(problem: str) -> str:
+    return "is no library" if problem.startswith(("is a ", "a named pipe")) else "is damaged"
 
 
 def _stopped(missing: MissingLibrary) -> Tried:
