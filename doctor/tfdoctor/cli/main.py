@@ -77,6 +77,13 @@ def check(
             metavar="BUNDLE", help="Judge a recorded machine (what `capture` wrote) instead of this one."
         ),
     ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="BUNDLE",
+            help="Say what differs from a recorded machine: when it still worked, or another one.",
+        ),
+    ] = None,
     timeout: Annotated[
         float, typer.Option(min=1, max=3600, metavar="SECONDS", help="The longest that looking may take.")
     ] = 10.0,
@@ -99,6 +106,7 @@ def check(
             python=python,
             deep=deep,
             facts=facts,
+            against=against,
             timeout=timeout,
             fail_on=fail_on.value,
             as_json=as_json,
