@@ -19,8 +19,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from packaging.requirements import InvalidRequirement, Requirement
-
 from tfdoctor import versions
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import cudnn_version
@@ -28,6 +26,7 @@ from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, unanswered, without_libraries
 
 if TYPE_CHECKING:
+    from packaging.requirements import Requirement
     from packaging.specifiers import SpecifierSet
 
     from tfdoctor.facts import Distribution
@@ -51,8 +50,13 @@ def check(context: Context) -> Result:
 
 def _pins(context: Context, distribution: Distribution) -> list[Requirement]:
     """What it asks of cuDNN; what only an extra asks for counts where that wheel is installed."""
+    lines = [line for line in distribution.pins if "cudnn" in line.lower()]
+    if not lines:
+        return []
+    from packaging.requirements import InvalidRequirement, Requirement  # a tenth of a whole check
+
     found = []
-    for line in distribution.pins:
+    for line in lines:
         try:
             wanted = Requirement(line)
         except InvalidRequirement:
