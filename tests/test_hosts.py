@@ -139,3 +139,17 @@ def test_no_rule_crashes_where_facts_are_missing(folder: Path) -> None:
             assert not crashes(diagnose(dataclasses.replace(facts, **{name: nothing}), Compat.load())), name
         blank = dataclasses.replace(facts.driver, **dict.fromkeys(FACTS, nothing))
         assert not crashes(diagnose(dataclasses.replace(facts, driver=blank, loader=nothing), Compat.load()))
+
+
+LOG_NOT_FOR_THIS_USER = {"TFD116": "sudo dmesg"}
+"""What a healthy machine may leave unknown → what its reason must say to do."""
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+def test_a_healthy_machine_leaves_nothing_unknown_without_a_way_to_know_it(folder: Path) -> None:
+    found = report(folder)
+    if not found.verdict.gpu_usable:
+        return
+    for outcome in found.outcomes:
+        if outcome.kind is OutcomeKind.COULD_NOT_CHECK:
+            assert LOG_NOT_FOR_THIS_USER.get(outcome.code, "\0") in outcome.why, outcome

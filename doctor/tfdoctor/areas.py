@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.facts import Absent, Known, Unknown, value_of
 from tfdoctor.findings import Area, Severity, Status
-from tfdoctor.predict import hidden_by_environment
+from tfdoctor.predict import hidden_by_environment, library_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -41,6 +41,9 @@ AREA_OF_CODE = {
     "TFD204": LOADER,
     "TFD209": LOADER,
     "TFD210": LOADER,
+    "TFD211": CUDA,
+    "TFD212": LOADER,
+    "TFD213": CUDNN,
     "TFD603": GPU,
     "TFD604": GPU,
 }
@@ -168,17 +171,14 @@ def _cuda(facts: Facts, build: Build | None) -> tuple[Status, str]:
 
 def _cudnn(facts: Facts, build: Build | None) -> tuple[Status, str]:
     name = next((n for n in build.required if n.startswith("libcudnn")), None) if build is not None else None
-    loader, python = value_of(facts.loader), value_of(facts.python)
+    loader = value_of(facts.loader)
     if name is None or loader is None:
         return Status.UNKNOWN, "nothing asks for it"
     resolution = loader.resolution(name)
     if resolution is None or not resolution.ok:
         return Status.BAD, f"{name} is wanted and does not open"
-    wheel = next(
-        (d for d in (python.distributions if python else ()) if d.name.startswith("nvidia-cudnn-")), None
-    )
-    from_wheel = wheel is not None and "/nvidia/cudnn/" in (resolution.path or "")
-    return Status.GOOD, f"{name} opens" + (f" ({wheel.version})" if wheel is not None and from_wheel else "")
+    known = library_version(facts, resolution)
+    return Status.GOOD, f"{name} opens" + (f" ({known.version})" if known is not None else "")
 
 
 def _tensorflow(facts: Facts) -> tuple[Status, str]:

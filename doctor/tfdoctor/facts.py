@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, Union
 if TYPE_CHECKING:
     from tfdoctor.facts_containers import ContainerFacts
     from tfdoctor.facts_imports import FileDifference, RehearsalFacts, Shadow
+    from tfdoctor.facts_files import ChangedFile, SharedFile
 
 T = TypeVar("T")
 
@@ -384,7 +385,15 @@ class Distribution:
     requires: tuple[str, ...] = ()
     """Requires-Dist as written; of TensorFlow and of what it requires, and so on."""
     lost: tuple[str, ...] = ()
-    """Shared objects that its RECORD lists and that are not there, below `location`; only for cuDNN's wheel."""
+    """Shared objects that its RECORD lists and that are not there, below `location`; of NVIDIA's and TensorFlow's."""
+    changed: tuple[ChangedFile, ...] = ()
+    """Those whose size is not the one that its RECORD says."""
+    files: tuple[str, ...] = ()
+    """The shared objects that its RECORD lists, below `location`; only for NVIDIA's wheels."""
+    pins: tuple[str, ...] = ()
+    """Requires-Dist lines about NVIDIA's wheels, of whatever is no TensorFlow: torch, jax, …"""
+    real_location: str = ""
+    """`location` with links resolved."""
     differs: tuple[FileDifference, ...] = ()
     """Modules that are not as its RECORD lists them; of TensorFlow and of what it requires, and so on."""
 
@@ -447,6 +456,8 @@ class PythonFacts:
     """Distributions that TensorFlow's own metadata requires, whatever the extra, and that are not registered."""
     shadows: tuple[Shadow, ...] = ()
     """Modules that are found twice on this path, the working folder before it."""
+    shared: tuple[SharedFile, ...] = ()
+    """Libraries and tools that two of the distributions own."""
 
     def versions_installed(self) -> dict[str, str]:
         """Distribution → version; "" where only its module is there. The first on the path wins."""
@@ -516,6 +527,10 @@ class Resolution:
     tried: tuple[Tried, ...] = ()
     crash: bool = False
     """The loader would be killed by a signal."""
+    real: str = ""
+    """`path` with links resolved; empty where they lead to the same path, but for ".."."""
+    version: str | None = None
+    """What the file itself tells of its version: its real name (libcudnn.so.9.1.0), the header beside it."""
 
     @property
     def ok(self) -> bool:

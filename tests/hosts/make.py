@@ -211,6 +211,19 @@ class Machine:
             if distribution["name"] == name:
                 distribution["version"] = version
 
+    def installed(self, name: str, version: str, **more: Any) -> None:
+        """A distribution in place of one of that name, with more of what is known of it."""
+        others = [d for d in self.target["distributions"] if d["name"] != name]
+        fresh = {
+            "name": name,
+            "version": version,
+            "location": SITE,
+            "installer": "pip",
+            "requires": [],
+            **more,
+        }
+        self.target["distributions"] = [*others, fresh]
+
     # ------------------------------------------------------------ the recording
 
     def recording(self) -> dict[str, Any]:
@@ -802,6 +815,48 @@ def pascal_with_cudnn_9_11() -> Machine:
     """TensorFlow has code for a GTX 1080 Ti, its cuDNN has none."""
     machine = healthy(GTX_1080_TI)
     machine.wheel("nvidia-cudnn-cu12", "9.11.0.98")
+    return machine
+
+
+@host("TFD206", cause="cudnn-version-mismatch")
+def cudnn_of_an_older_minor() -> Machine:
+    """What an older torch pins: registration succeeds, the first convolution does not."""
+    machine = healthy()
+    machine.wheel("nvidia-cudnn-cu12", "9.1.0.70")
+    return machine
+
+
+@host("TFD211")
+def cudnn_of_two_cudas() -> Machine:
+    """A newer torch brought cuDNN and NCCL for CUDA 13 into the folders of those for CUDA 12."""
+    machine = healthy()
+    for stem, version in (("cudnn", "9.13.0.50"), ("nccl", "2.27.7")):
+        path = f"nvidia/{stem}/lib/{WHEELS[stem][2][0]}"
+        machine.installed(f"nvidia-{stem}-cu13", version, files=[path])
+        machine.installed(f"nvidia-{stem}-cu12", WHEELS[stem][1], files=[path])
+        owners = [[f"nvidia-{stem}-cu12", WHEELS[stem][1]], [f"nvidia-{stem}-cu13", version]]
+        machine.target.setdefault("shared", []).append(
+            {"path": path, "location": SITE, "owners": owners, "now": owners[1]}
+        )
+    machine.installed("torch", "2.9.0", pins=["nvidia-cudnn-cu13==9.13.0.50", "nvidia-nccl-cu13==2.27.7"])
+    return machine
+
+
+@host("TFD212", cause="damaged-file")
+def part_of_cudnn_cut_short() -> Machine:
+    """The disk was full: libcudnn opens, one of the parts that it opens when it is used ends too early."""
+    machine = healthy()
+    path = "nvidia/cudnn/lib/libcudnn_ops.so.9"
+    changed = {"path": path, "recorded": 104664320, "size": 30000000, "cut": True}
+    machine.installed("nvidia-cudnn-cu12", WHEELS["cudnn"][1], changed=[changed])
+    return machine
+
+
+@host("TFD213")
+def torch_pins_another_cudnn() -> Machine:
+    """TensorFlow's cuDNN was installed last: the next installation of torch takes it away."""
+    machine = healthy()
+    machine.installed("torch", "2.5.1", pins=['nvidia-cudnn-cu12==9.1.0.70; platform_system == "Linux"'])
     return machine
 
 

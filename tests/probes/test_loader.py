@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import shutil
+import socket
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab import standins
+from probes import loader_oddities as oddities
 from tfdoctor.probes.loader import Process, hwcap_folders, split_library_path
 from tfdoctor.probes.machine import parse_cpu_flags
 from tfdoctor.system import LiveSystem
@@ -234,6 +236,50 @@ def system_libraries(_: Bench) -> list[str]:
     return ["libc.so.6", "libz.so.1", "libstdc++.so.6", "libgcc_s.so.1", "libcrypt.so.1", "libutil.so.1"]
 
 
+def programs_under_a_library_s_name(b: Bench) -> list[str]:
+    oddities.program(b.root / "lib/libpie.so.1", "-pie", "-fPIE")
+    oddities.program(b.root / "lib/libfixed.so.1", "-no-pie")
+    b.library("lib/libneeds.so.1", needs=["libpie.so.1"], runpath="$ORIGIN")
+    oddities.program(b.root / "first/libx.so.1", "-no-pie")
+    b.library("lib/libx.so.1")  # behind it, and never reached
+    b.search("first")
+    return ["libpie.so.1", "libfixed.so.1", "libneeds.so.1", "libx.so.1"]
+
+
+def dynamic_section_of_another_size(b: Bench) -> list[str]:
+    """The loader reads it up to DT_NULL, whatever the header says."""
+    names = []
+    for number, size in enumerate((1 << 63, (1 << 64) - 1, 1 << 20, 16, 8, 1)):
+        names.append(f"libx{number}.so.1")
+        path = b.library(f"lib/{names[-1]}", needs=["libgone.so.1"] if number % 2 else [])
+        oddities.altered(path, 2, 32, size)
+    return names
+
+
+def no_dynamic_section(b: Bench) -> list[str]:
+    oddities.without_header(b.library("lib/libnone.so.1"), 2)
+    oddities.altered(b.library("lib/libempty.so.1"), 2, 32, 0)
+    return ["libnone.so.1", "libempty.so.1"]
+
+
+def long_chain(b: Bench) -> list[str]:
+    return [oddities.chain(b.root / "lib", b.cache, 3000)]
+
+
+def devices(b: Bench) -> list[str]:
+    (b.root / "lib").mkdir()
+    (b.root / "lib/libzero.so.1").symlink_to("/dev/zero")
+    bound = socket.socket(socket.AF_UNIX)
+    here = Path.cwd()
+    os.chdir(b.root / "lib")  # the name of a socket has 107 bytes
+    try:
+        bound.bind("libsocket.so.1")
+    finally:
+        os.chdir(here)
+        bound.close()
+    return ["libzero.so.1", "libsocket.so.1"]
+
+
 CASES: tuple[Callable[[Bench], list[str]], ...] = (
     plain,
     library_path_before_runpath,
@@ -254,6 +300,11 @@ CASES: tuple[Callable[[Bench], list[str]], ...] = (
     preloaded,
     hardware_folders,
     system_libraries,
+    programs_under_a_library_s_name,
+    dynamic_section_of_another_size,
+    no_dynamic_section,
+    long_chain,
+    devices,
 )
 
 
@@ -324,6 +375,16 @@ def test_the_model_says_what_the_loader_does(
             assert os.path.realpath(said_path) == os.path.realpath(cwd / path), name
         elif "undefined symbol" not in (error or ""):
             assert (said_error or "").replace("//", "/") == (error or "").replace("//", "/"), name
+
+
+def test_a_named_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    """The loader itself would wait for ever."""
+    os.mkfifo(tmp_path / "libx.so.1")
+    env = {"LD_LIBRARY_PATH": str(tmp_path)}
+    process = Process(LiveSystem(env=env), os.path.realpath(sys.executable), env)
+    found = process.dlopen("libx.so.1", process.python_library)
+    assert not found.ok
+    assert "named pipe" in found.tried[0].problem
 
 
 def test_library_path_is_taken_apart_as_glibc_does() -> None:

@@ -40,6 +40,8 @@ class Captured:
     manifest: dict[str, Any]
     report: Report
     """The judgement of the redacted recording."""
+    facts: Facts
+    """What was seen, nothing of it redacted."""
     redactor: Redactor
     """What replaced; it replaces the same in other texts."""
     differences: tuple[str, ...]
@@ -66,7 +68,7 @@ def look(system: System, compat: Compat, *, python: str | None, timeout: float, 
         "differs_from_the_machine": list(differences),
     }
     files[archive.MANIFEST] = (json.dumps(manifest, indent=1) + "\n").encode("ascii")
-    return Captured(files, manifest, report, redactor, differences)
+    return Captured(files, manifest, report, facts, redactor, differences)
 
 
 def _asked(facts: Facts) -> Any:

@@ -21,6 +21,8 @@ from tfdoctor.system import LiveSystem, RecordedSystem
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tfdoctor.against import Comparison
+    from tfdoctor.facts import Facts
     from tfdoctor.findings import Observation, Report
     from tfdoctor.system import System
 
@@ -30,23 +32,29 @@ def check(
     python: str | None,
     deep: bool,
     facts: Path | None,
+    against: Path | None,
     timeout: float,
     fail_on: str,
     as_json: bool,
     verbose: bool,
     quiet: bool,
 ) -> int:
-    """Look, judge, print. Returns the exit status."""
+    """Look, judge, print. Returns the exit status. `against`: a recorded machine to compare with."""
     if deep and facts is not None:
         raise UsageError("--deep runs TensorFlow here; it cannot be run on a recorded machine (--facts).")
     system: System = LiveSystem()
     if facts is not None:
         recorded = RecordedSystem(facts)
         system, python = recorded, python or recorded.python
+    then = RecordedSystem(against) if against is not None else None
     compat = Compat.load()
     observed: Observation | None = None
+    redacted: Report | None = None
     with stopping(system):
-        seen = survey(system, compat, requested_python=python, timeout=timeout)
+        if then is not None and facts is None:
+            seen, redacted = _alike(system, compat, python, timeout)
+        else:
+            seen = survey(system, compat, requested_python=python, timeout=timeout)
         interpreter, tensorflow = value_of(seen.python), value_of(seen.tensorflow)
         if deep and interpreter is not None and tensorflow is not None:
             from tfdoctor.observe import DEEP_TIMEOUT, observe
@@ -55,17 +63,38 @@ def check(
             limit = max(timeout, DEEP_TIMEOUT)
             observed = observe(system, compat, interpreter.executable, tensorflow, timeout=limit)
     report = diagnose(seen, compat, observed)
-    if as_json:
-        from tfdoctor.render.json import report_json, write_json
+    comparison: Comparison | None = None
+    if then is not None:
+        from tfdoctor.against import compare
 
-        write_json(report_json(report))
+        was = survey(then, compat, requested_python=then.python, timeout=timeout)
+        comparison = compare(diagnose(was, compat), redacted or report)
+    if as_json:
+        from tfdoctor.render.json import comparison_json, report_json, write_json
+
+        answer = report_json(report)
+        if comparison is not None:
+            answer |= comparison_json(comparison, str(against))
+        write_json(answer)
     else:
         from tfdoctor.render.console import print_report
 
         print_report(
             report, verbose=verbose, quiet=quiet, mend=mending(report, system) if facts is None else None
         )
+        if comparison is not None and not quiet:
+            from tfdoctor.render.against_console import print_comparison
+
+            print_comparison(comparison, str(against), verbose=verbose)
     return exit_status(report, fail_on)
+
+
+def _alike(system: System, compat: Compat, python: str | None, timeout: float) -> tuple[Facts, Report]:
+    """(what is seen, the judgement of it redacted as `capture` does it): only that can be compared with a bundle."""
+    from tfdoctor.cli.capture import look
+
+    captured = look(system, compat, python=python, timeout=timeout, local=True)
+    return captured.facts, captured.report
 
 
 def mending(report: Report, system: System) -> str | None:

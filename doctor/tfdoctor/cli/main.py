@@ -80,6 +80,13 @@ def check(
             metavar="BUNDLE", help="Judge a recorded machine (what `capture` wrote) instead of this one."
         ),
     ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="BUNDLE",
+            help="Say what differs from a recorded machine: when it still worked, or another one.",
+        ),
+    ] = None,
     timeout: Timeout = 10.0,
     fail_on: Annotated[FailOn, typer.Option(help="Exit with 1 from this severity on.")] = FailOn.error,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -103,6 +110,7 @@ def check(
             python=python,
             deep=deep,
             facts=facts,
+            against=against,
             timeout=timeout,
             fail_on=fail_on.value,
             as_json=as_json,

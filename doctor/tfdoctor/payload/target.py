@@ -12,6 +12,7 @@ import json  # noqa: E402
 import os  # noqa: E402
 import platform  # noqa: E402
 import re  # noqa: E402
+import stat  # noqa: E402
 import struct  # noqa: E402
 
 MARKER = "tfdoctor-payload:"
@@ -24,7 +25,6 @@ RELEVANT = re.compile(
 OWN = re.compile(r"^(tensorflow|tensorflow[-_](gpu|cpu|rocm|macos|intel|aarch64|directml)|tf[-_]nightly([-_](gpu|cpu))?|intel[-_]tensorflow)$", re.IGNORECASE)
 LIMIT = 1 << 20
 MOST = 20
-MODULE_FILE = re.compile(r"\.(py|so|pyd)$|\.so\.\d")
 TESTS = re.compile(r"(^|/)tests?/")
 WATCHED = frozenset(
     (
@@ -43,16 +43,16 @@ def read(path, limit=LIMIT):
         return None
 
 
-LISTED = {}
+FOLDERS = {}
 
 
 def names(folder):
-    if folder not in LISTED:
+    if folder not in FOLDERS:
         try:
-            LISTED[folder] = sorted(os.listdir(folder or "."))
+            FOLDERS[folder] = sorted(os.listdir(folder or "."))
         except OSError:
-            LISTED[folder] = []
-    return LISTED[folder]
+            FOLDERS[folder] = []
+    return FOLDERS[folder]
 
 
 def metadata(folder):
@@ -75,20 +75,132 @@ def metadata(folder):
     return result
 
 
-def recorded(info):
-    """(path below the folder of the dist-info, size or None) of the modules that a RECORD lists."""
-    for line in (read(os.path.join(info, "RECORD"), 8 * LIMIT) or "").splitlines():
-        name, _, size = line.rpartition(",")
-        name = name.rpartition(",")[0].strip('"')
-        if name[:1] in ("/", ".") or not MODULE_FILE.search(name) or TESTS.search(name):
+BRINGS = re.compile(r"^(nvidia|tensorflow|tf[-_]nightly|intel[-_]tensorflow|cuda|cudnn)", re.IGNORECASE)
+RECORD_LIMIT = 8 << 20
+LISTED = re.compile(br"(?:\.so(?:\.[\w.]{1,60})?|/bin/ptxas|/libdevice\.10\.bc),")
+MODULES = re.compile(br"\.(?:py|pyd|so(?:\.[\w.]{1,60})?),")
+MOST_FILES, MOST_MODULES = 400, 8000
+
+
+def recorded(info, pattern, most):
+    """(path below site-packages, (size, hash)) of the files that a wheel's RECORD lists and that fit a pattern.
+
+    TensorFlow's has 20,000 lines, of which some dozens matter: no line is looked at that has none of the words.
+    """
+    files = []
+    path = os.path.join(info, "RECORD")
+    if (size_of(path) or -1) < 0:
+        return files  # not there, or no file: a FIFO would never end
+    try:
+        with open(path, "rb") as stream:
+            content = stream.read(RECORD_LIMIT)
+    except (IOError, OSError):
+        return files
+    for match in pattern.finditer(content):
+        start = content.rfind(b"\n", 0, match.start()) + 1
+        end = content.find(b"\n", match.end())
+        line = content[start : end if end >= 0 else len(content)]
+        if len(line) > 1000 or len(files) >= most:
             continue
-        yield name, int(size) if size.isdigit() else None
+        fields = line.decode("utf-8", "replace").strip().rsplit(",", 2)
+        if len(fields) == 3 and not fields[0].startswith(("/", "..", '"')):
+            files.append((fields[0], (int(fields[2]) if fields[2].isdigit() else None, fields[1])))
+    return files
+
+
+def size_of(path):
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else -1
+
+
+def cut(path, size):
+    """Whether an ELF object ends before its own headers say; False for whatever is none."""
+    try:
+        with open(path, "rb") as stream:
+            head = stream.read(64)
+            if len(head) < 64 or head[:6] != b"\x7fELF\x02\x01":
+                return len(head) < 64  # what is no such object is not cut but something else
+            phoff, shoff = struct.unpack("<QQ", head[32:48])
+            phnum, shentsize, shnum = struct.unpack("<HHH", head[56:62])
+            stream.seek(min(phoff, 1 << 42))
+            table = stream.read(phnum * 56)
+    except (IOError, OSError):
+        return False
+    ends = [shoff + shnum * shentsize if shoff else 0, phoff + phnum * 56]
+    for at in range(0, len(table) - 55, 56):
+        offset, length = struct.unpack("<8xQ16xQ", table[at : at + 40])
+        ends.append(offset + length)
+    return max(ends) > size
+
+
+def compare(folder, files):
+    """Of a wheel's files: those that are not there, and those of another size with what is known of them."""
+    lost, changed = [], []
+    for name, (wanted, _) in files:
+        path = os.path.join(folder, name)
+        size = size_of(path)
+        if size is None:
+            lost.append(name)
+        elif wanted is not None and size != wanted:
+            changed.append({"path": name, "recorded": wanted, "size": size, "cut": size >= 0 and cut(path, size)})
+    return lost[:50], changed[:50]
+
+
+def shared(claims):
+    """Files that two distributions own, and whose are there now: by size, hash, or which was installed last."""
+    result = []
+    for (folder, name), owners in sorted(claims.items()):
+        if len(owners) < 2:
+            continue
+        path = os.path.join(folder, name)
+        size = size_of(path)
+        fitting = [one for one in owners if one["size"] is None or one["size"] == size]
+        if len(fitting) > 1 and size is not None and 0 <= size <= 4 << 20:
+            digest = hashed(path)
+            fitting = [one for one in fitting if one["hash"] in ("", digest)] or fitting
+        if len(fitting) > 1:
+            fitting.sort(key=lambda one: -one["installed"])
+            if fitting[0]["installed"] - fitting[1]["installed"] < 60:
+                fitting = []
+        result.append(
+            {
+                "path": name,
+                "location": folder,
+                "owners": [[one["name"], one["version"]] for one in owners],
+                "now": [fitting[0]["name"], fitting[0]["version"]] if fitting and size is not None else None,
+            }
+        )
+    return result[:200]
+
+
+def hashed(path):
+    import base64  # seldom needed, and slow to import
+    import hashlib
+
+    try:
+        with open(path, "rb") as stream:
+            digest = hashlib.sha256(stream.read((4 << 20) + 1)).digest()
+    except (IOError, OSError):
+        return None
+    return "sha256=" + base64.urlsafe_b64encode(digest).decode("ascii").rstrip("=")
+
+
+def installed_at(info):
+    try:
+        return os.stat(os.path.join(info, "RECORD")).st_mtime
+    except OSError:
+        return 0.0
 
 
 def differences(folder, info, own):
     """Modules that are not as their RECORD says: (path, "missing", "empty", "cut", "changed", "unreadable", "syntax")."""
     found = []
-    for name, size in recorded(info):
+    for name, (size, _) in recorded(info, MODULES, MOST_MODULES):
+        if TESTS.search(name):
+            continue
         path = os.path.join(folder, name)
         what = None
         try:
@@ -97,7 +209,9 @@ def differences(folder, info, own):
                 what = "unreadable"
             elif size is not None and status.st_size != size:
                 what = "empty" if not status.st_size else "cut" if status.st_size < size else "changed"
-                if own and path.endswith(".py") and what != "empty":
+                if what == "cut" and not path.endswith(".py"):
+                    what = "cut" if cut(path, status.st_size) else "changed"  # stripped of its symbols, it is shorter, too
+                elif own and path.endswith(".py") and what != "empty":
                     what = "syntax" if broken(path) else what
         except (IOError, OSError) as error:
             what = "unreadable" if error.errno == errno.EACCES else "missing"
@@ -155,9 +269,10 @@ def closure(every):
 
 
 def distributions(path):
+    """(the distributions that matter, the files that two of them own)."""
     every = registered(path)
     needed = closure(every)
-    found, told = [], set()
+    found, told, claims = [], set(), {}
     for name, base, folder, whole in every:
         spelt = base.split("-")[0]
         if name not in needed and not RELEVANT.match(spelt):
@@ -165,20 +280,37 @@ def distributions(path):
         first = name in needed and name not in told
         told.add(name)
         data = needed[name] if first else metadata(whole)
+        version = data.get("version") or (base.split("-")[1] if "-" in base else "")
         found.append(
             {
                 # "~ensorflow": what pip puts aside while it replaces something, and sometimes leaves
                 "name": spelt if spelt[:1] == "~" else data.get("name") or spelt,
-                "version": data.get("version") or (base.split("-")[1] if "-" in base else ""),
+                "version": version,
                 "location": folder,
+                "real_location": os.path.realpath(folder),
                 "installer": data["installer"],
                 "requires": data["requires"] if name in needed else [],
+                "pins": [] if OWN.match(spelt) else [one for one in data["requires"] if one.lower().startswith("nvidia")][:60],
                 "differs": differences(folder, whole, bool(OWN.match(name))) if first else [],
-                # cuDNN opens its own parts when it is used: no loader's rules tell that one is not there
-                "lost": [one for one, what in differences(folder, whole, False) if what == "missing"] if spelt.startswith("nvidia_cudnn") else [],
             }
         )
-    return found
+        if BRINGS.match(spelt):
+            # cuDNN opens its own parts when it is used: no loader's rules tell that one is not there
+            files = recorded(whole, LISTED, MOST_FILES)
+            lost, changed = compare(folder, files)
+            own_files = [one for one, _ in files] if spelt.lower().startswith("nvidia") else []
+            found[-1].update({"lost": lost, "changed": changed, "files": own_files})
+            for one, (size, digest) in files:
+                claims.setdefault((folder, one), []).append(
+                    {
+                        "name": found[-1]["name"],
+                        "version": version,
+                        "size": size,
+                        "hash": digest,
+                        "installed": installed_at(whole),
+                    }
+                )
+    return found, shared(claims)
 
 
 def absent(path, installed):
@@ -404,7 +536,7 @@ def main():
         if os.path.isfile(os.path.join(cwd, candidate)):
             shadow = os.path.join(cwd, candidate)
             break
-    installed = distributions(path)
+    installed, doubly = distributions(path)
     answer = {
         "version": platform.python_version(),
         "implementation": platform.python_implementation(),
@@ -421,6 +553,7 @@ def main():
         "sys_path": path,
         "site_packages": [folder for index, folder in enumerate(site) if folder and folder not in site[:index]],
         "distributions": installed,
+        "shared": doubly,
         "absent": absent(path, installed),
         "conda": os.path.isdir(os.path.join(sys.prefix, "conda-meta")),
         "conda_packages": conda_packages(sys.prefix),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -94,6 +95,7 @@ def _explain(
 
 def installation_of(path: str) -> str:
     """What comes and goes together with a library: its folder, or all of NVIDIA's wheels."""
+    path = posixpath.normpath(path)
     site, inside, _ = path.partition("/nvidia/")
     return f"{site}/nvidia" if inside else path.rpartition("/")[0]
 

@@ -170,7 +170,7 @@ def probe_module_files(
     base = f"/lib/modules/{machine.kernel}"
     running = _module_files(system, base)
     if running is None:
-        return Unknown(f"{base}/modules.dep cannot be read", base)
+        return Unknown(f"{base}/modules.dep cannot be read (`sudo depmod` makes it anew)", base)
     others = [kernel for kernel in _names(system, "/lib/modules") if kernel != machine.kernel]
     return Known(
         ModuleFiles(
@@ -280,7 +280,7 @@ def probe_packages(system: System, *, timeout: float) -> Fact[tuple[DriverPackag
         if result.failure is not None:
             return Unknown(f"rpm {result.why()}", "rpm -q")
         return _packages([(row[0], row[1]) for row in rows if len(row) == 2], "rpm -q")
-    return Unknown("no package manager that is known here")
+    return Absent("dpkg, pacman, rpm", "none of these package managers is here")
 
 
 def _packages(found: list[tuple[str, str]], source: str) -> Fact[tuple[DriverPackage, ...]]:

@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 NOT_FOUND = "cannot open shared object file: No such file or directory"
 CONTINUE = frozenset({errno.ENOENT, errno.EACCES, errno.ENOTDIR})
 """Errors after which open_path tries the next folder; any other ends that list of folders."""
-MAX_OBJECTS = 512
+MAX_OBJECTS = 4096
+"""Followed in one process: a real one with TensorFlow has some hundreds."""
+MAX_BOUND = 512
+"""Objects up to which symbols are compared: each may be asked of all others."""
 HWCAP_LEVELS = {
     "x86-64-v4": frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"]),
     "x86-64-v3": frozenset(["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"]),
@@ -250,18 +253,21 @@ class Process:
         for current in queue:
             for needed in current.elf.needed:
                 if len(self.loaded) > MAX_OBJECTS:
-                    raise _LoadError(needed, "more objects than a process can sensibly have")
-                known = set(map(id, self.loaded))
+                    self.notes.append(
+                        f"{start.path} needs more than {MAX_OBJECTS} objects; not all were followed"
+                    )
+                    return
+                before = len(self.loaded)
                 try:
                     found = self._map(self._expand_needed(needed, current), current, tried)
                 except _LoadError as failed:
                     failed.needed_by = current.path
                     raise
-                if id(found) not in known:
+                if len(self.loaded) > before:
                     queue.append(found)
         for current in queue:
             self._check_versions(current)
-        if bind_now:
+        if bind_now and len(self.loaded) <= MAX_BOUND:
             for current in queue:
                 self._check_symbols(current)
 
@@ -351,8 +357,11 @@ class Process:
                 raise
             if error.problem is ElfProblem.WRONG_CLASS:
                 raise _LoadError(path, f"wrong ELF class: {error.detail}") from error
+            late = (
+                error.problem is ElfProblem.NO_DYNAMIC
+            )  # found when it is mapped: dlerror has the name then
             raise _LoadError(
-                path, error.problem.value, crash=error.problem is ElfProblem.TRUNCATED
+                name if late else path, error.problem.value, crash=error.problem is ElfProblem.TRUNCATED
             ) from error
         except IsADirectoryError as error:
             tried.append(Tried(path, "is a directory", via))
@@ -363,6 +372,9 @@ class Process:
             if "/" in name:
                 raise _LoadError(path, f"cannot open shared object file: {error.strerror}") from error
             raise
+        if elf.program:
+            tried.append(Tried(path, f"is a program, no library ({elf.program})", via))
+            raise _LoadError(name, f"cannot dynamically load {elf.program}")
         tried.append(Tried(path, "", via))
         for known in self.loaded:
             if known.path == path or (any(elf.device_inode) and known.elf.device_inode == elf.device_inode):

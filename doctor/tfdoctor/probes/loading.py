@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import posixpath
 import re
 from typing import TYPE_CHECKING
 
 from tfdoctor.facts import Fact, FoundElsewhere, Known, LoaderFacts, Resolution, Unknown
 from tfdoctor.probes.loader import LinkMap, Process
+from tfdoctor.probes.parse.cudnn_header import parse_cudnn_header
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,6 +30,9 @@ SYSTEM_FOLDERS = (
 )
 """Where CUDA libraries are found on machines, whether or not the loader looks there."""
 MAX_FOUND = 400
+FULL_NAME = re.compile(r"\.so\.(\d{1,6}(?:\.\d{1,6}){2,4})\Z")
+"""A library's name with its whole version."""
+HEADER_LIMIT = 1 << 18
 
 
 def probe(
@@ -66,8 +72,8 @@ def probe(
     opener = _caller(process, tensorflow, caller)
     if opener is None:
         return Unknown("TensorFlow's own shared objects are not there", tensorflow.core_dir)
-    resolutions = tuple(process.dlopen(soname, opener) for soname in sonames)
-    plugins = tuple(process.dlopen(path, opener) for path in tensorflow.plugins)
+    resolutions = tuple(_told(system, process.dlopen(soname, opener)) for soname in sonames)
+    plugins = tuple(_told(system, process.dlopen(path, opener)) for path in tensorflow.plugins)
     lost = tuple(n for r in resolutions for n in r.really_missing if "/" not in n and n not in sonames)
     return Known(
         LoaderFacts(
@@ -83,6 +89,33 @@ def probe(
         ),
         "the loader's rules followed on the files",
     )
+
+
+def _told(system: System, resolution: Resolution) -> Resolution:
+    """The resolution, with what its file itself tells: its real path, the version in its name or in a header."""
+    if not resolution.ok or resolution.path is None:
+        return resolution
+    real = system.realpath(resolution.path)
+    match = FULL_NAME.search(real)
+    version = match[1] if match is not None else None
+    if version is None and resolution.soname.startswith("libcudnn."):
+        version = _header(system, posixpath.dirname(real))
+    other = real if real != posixpath.normpath(resolution.path) else ""
+    return dataclasses.replace(resolution, real=other, version=version)
+
+
+def _header(system: System, folder: str) -> str | None:
+    """The version in the header that came with a cuDNN in `folder`: cudnn_version.h, cudnn.h up to 7."""
+    for name in ("cudnn_version.h", "cudnn.h"):
+        path = posixpath.normpath(f"{folder}/../include/{name}")
+        try:
+            found = parse_cudnn_header(system.read_text(path, limit=HEADER_LIMIT))
+        except OSError:
+            continue
+        numbers = (found.major, found.minor, found.patch)
+        if found.major is not None and found.minor is not None:
+            return ".".join(str(number) for number in numbers if number is not None)
+    return None
 
 
 def _caller(process: Process, tensorflow: TensorFlowFacts, which: str) -> LinkMap | None:

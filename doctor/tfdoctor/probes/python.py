@@ -18,12 +18,13 @@ from tfdoctor.facts import (
     Unknown,
 )
 from tfdoctor.facts_imports import FileDifference, Shadow
+from tfdoctor.facts_files import ChangedFile, SharedFile
 from tfdoctor.probes.payload import run_payload
 from tfdoctor.redact import clean_line
 from tfdoctor.system.result import Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from tfdoctor.system import System
 
@@ -152,6 +153,10 @@ def _python(raw: Mapping[str, Any], chosen: str) -> PythonFacts:
                     FileDifference(clean_line(str(path)), clean_line(str(what)))
                     for path, what in _tuples(entry.get("differs"), 2)
                 ),
+                changed=tuple(_changed(entry.get("changed"))),
+                files=tuple(clean_line(str(path)) for path in entry.get("files", ())),
+                pins=tuple(clean_line(str(line)) for line in entry.get("pins", ())),
+                real_location=str(entry.get("real_location") or ""),
             )
             for entry in raw.get("distributions", ())
             if isinstance(entry, dict)
@@ -163,10 +168,38 @@ def _python(raw: Mapping[str, Any], chosen: str) -> PythonFacts:
         ),
         modules=tuple(map(str, raw.get("modules") or ())),
         absent=tuple(normal_name(str(name)) for name in raw.get("absent") or ()),
+        shared=tuple(_shared(raw.get("shared"))),
         mapped=tuple(map(str, raw.get("mapped") or ())),
         shadows=tuple(Shadow(*map(str, one)) for one in _tuples(raw.get("shadows"), 3)),
         tag=f"{'cp' if raw.get('implementation') == 'CPython' else 'pp'}{parts[0]}{parts[1]}",
     )
+
+
+def _changed(raw: Any) -> Iterator[ChangedFile]:
+    for entry in raw or ():
+        yield ChangedFile(
+            clean_line(str(entry.get("path", ""))),
+            int(entry.get("recorded", 0)),
+            int(entry.get("size", 0)),
+            bool(entry.get("cut")),
+        )
+
+
+def _shared(raw: Any) -> Iterator[SharedFile]:
+    for entry in raw or ():
+        owners = tuple(_owner(one) for one in entry.get("owners", ()))
+        now = entry.get("now")
+        yield SharedFile(
+            clean_line(str(entry.get("path", ""))),
+            str(entry.get("location", "")),
+            owners,
+            _owner(now) if now else None,
+        )
+
+
+def _owner(raw: Any) -> tuple[str, str]:
+    name, version = raw
+    return normal_name(str(name)), clean_line(str(version))
 
 
 def _tensorflow(raw: Mapping[str, Any], python: PythonFacts, shadow: object) -> TensorFlowFacts:

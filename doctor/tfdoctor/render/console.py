@@ -61,6 +61,7 @@ def render_report(
         _others(out, report, verbose=verbose)
         if verbose:
             _reasons(out, report)
+        if verbose or report.verdict.gpu_usable:  # "could not be made" under a good word needs its reason
             _rules(out, report)
         _compared(out, report)
         _last(out, report)

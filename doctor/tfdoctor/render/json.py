@@ -12,6 +12,7 @@ from tfdoctor import __version__
 from tfdoctor.facts import Absent, Known, Unknown
 
 if TYPE_CHECKING:
+    from tfdoctor.against import Comparison
     from tfdoctor.findings import Finding, Observation, Prediction, Report
 
 SCHEMA_VERSION = 1
@@ -41,6 +42,33 @@ def report_json(report: Report) -> dict[str, Any]:
             for outcome in report.outcomes
         ],
         "findings": [finding_json(finding) for finding in report.findings],
+    }
+
+
+def comparison_json(comparison: Comparison, name: str) -> dict[str, Any]:
+    """What `check --against --json` has beside the report's."""
+    return {
+        "against": {
+            "bundle": name,
+            "summary": comparison.then,
+            "another_machine": list(comparison.elsewhere),
+            "environment": dict(zip(("was", "is"), comparison.environment, strict=True))
+            if comparison.environment is not None
+            else None,
+            "found_then_only": list(comparison.gone),
+            "found_now_only": list(comparison.fresh),
+        },
+        "differences": [
+            {
+                "name": one.name,
+                "area": one.area,
+                "was": one.was,
+                "is": one.is_,
+                "matters": one.matters.value,
+                "explains": list(one.findings),
+            }
+            for one in comparison.differences
+        ],
     }
 
 

@@ -43,6 +43,8 @@ FIRST = (
     "TFD601",
     "TFD209",  # libraries
     "TFD210",
+    "TFD212",
+    "TFD211",
     "TFD202",
     "TFD201",
     "TFD205",

@@ -111,6 +111,11 @@ def venv_with(context: Context, requirements: Iterable[str], python: str = "pyth
     )
 
 
+def interpreter(context: Context) -> str:
+    """The examined Python, to make another environment from."""
+    return context.python.executable if context.python is not None else "python3"
+
+
 def install_commands(context: Context, requirements: Sequence[str]) -> tuple[str, ...]:
     """Commands that install into this Python, or into a fresh environment where the system manages it."""
     python = context.python

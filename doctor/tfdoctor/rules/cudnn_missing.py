@@ -23,6 +23,7 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.predict import owners
 from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, linked_hard, without_libraries
 from tfdoctor.steps import Install
@@ -76,8 +77,7 @@ def _parts(context: Context) -> list[Finding]:
     )
     if python is None or opened is None or not opened.ok or opened.path is None:
         return []
-    path = posixpath.normpath(opened.path)
-    owner = next((d for d in python.distributions if d.lost and path.startswith(f"{d.location}/")), None)
+    owner = next((d for d in owners(python, opened.path, opened.real) if d.lost), None)
     if owner is None:
         return []
     names = ", ".join(posixpath.basename(path) for path in owner.lost)

@@ -9,8 +9,8 @@ library needs to have matching major version and equal or higher minor version."
 
 How it is seen
 --------------
-The loader's rules are followed for libcudnn; the version is that of the installed wheel, or of the file's
-full name (libcudnn.so.8.0.5) beside it.
+The loader's rules are followed for libcudnn. The version is that of the wheel or conda package whose file it is,
+else that of the file's full name (libcudnn.so.8.0.5) or of the header beside it (cudnn_version.h).
 
 What to do
 ----------
@@ -19,11 +19,12 @@ Install the cuDNN that this TensorFlow's own extra pins.
 
 from __future__ import annotations
 
-import re
+import posixpath
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.findings import Cause, Evidence, Severity
+from tfdoctor.predict import library_version
 from tfdoctor.rules import advice
 from tfdoctor.rules.base import (
     Context,
@@ -56,9 +57,14 @@ def check(context: Context) -> Result:
     built = build.release.cudnn if build.exact and build.release is not None else build.cudnn
     if built is None or "." not in built:
         return CouldNotCheck("with which cuDNN this TensorFlow was built is not known")
-    version = library_version(context, used.path)
-    if version is None:
-        return CouldNotCheck(f"the version of {used.path} is not known")
+    known = library_version(context.facts, used)
+    if known is None:
+        path = posixpath.normpath(used.path)
+        return CouldNotCheck(
+            f"the version of {path} is not known: no installed package owns the file, its name has no version, and "
+            f"there is no cudnn_version.h in the include folder beside it. TensorFlow wants {built} or a higher minor"
+        )
+    version = known.version
     if versions.major(version) != versions.major(built) or versions.numbers(version)[:2] >= _minor(built):
         return ()
     return [_lower_minor(context, used.path, version, built)]
@@ -66,23 +72,6 @@ def check(context: Context) -> Result:
 
 def _minor(version: str) -> tuple[int, ...]:
     return versions.numbers(version)[:2]
-
-
-def library_version(context: Context, path: str) -> str | None:
-    """The version of a found library: that of its wheel, else of the longer file name beside it."""
-    folder, _, name = path.rpartition("/")
-    stem = name.partition(".so")[0]
-    site, inside, _ = path.partition("/nvidia/")
-    if inside and context.python is not None:
-        project = re.compile(rf"nvidia-{stem.removeprefix('lib').lower()}(-cu\d+)?\Z")
-        wheels = [d for d in context.python.distributions if project.match(d.name) and d.location == site]
-        if len(wheels) == 1:
-            return wheels[0].version
-    beside = (context.loader.found if context.loader is not None else ()) if not inside else ()
-    full = [f.name.partition(".so.")[2] for f in beside if f.path == f"{folder}/{f.name}" and f.stem == stem]
-    wanted = name.partition(".so.")[2]
-    matching = [v for v in full if v.count(".") >= 2 and v.startswith(f"{wanted}.")]
-    return matching[0] if len(matching) == 1 else None
 
 
 def _other_major(context: Context) -> Finding:

@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.predict import in_wheels
 from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, Result, Rule, linked_hard, without_libraries
 from tfdoctor.steps import Install, Remove
@@ -56,11 +57,15 @@ def check(context: Context) -> Result:
             Cause.LIBS_NOT_INSTALLED,
             Severity.ERROR,
             explanation,
-            title=f"{bad[0].path} is damaged: {bad[0].problem}",
+            title=f"{bad[0].path} {_kind(bad[0].problem)}: {bad[0].problem}",
             evidence=evidence,
             remedies=_remedies(context, lost, bad),
         )
     ]
+
+
+def _kind(problem: str) -> str:
+    return "is no library" if problem.startswith(("is a ", "a named pipe")) else "is damaged"
 
 
 def _stopped(missing: MissingLibrary) -> Tried:
@@ -75,7 +80,7 @@ def _remedies(context: Context, lost: list[MissingLibrary], bad: list[Tried]) ->
     through = advice.drop_folders(context, bad)
     if through is not None and all(missing.elsewhere for missing in lost):
         return [through]
-    wheels = [path for path in paths if "/nvidia/" in path and "-packages/" in path]
+    wheels = [path for path in paths if context.python is not None and in_wheels(context.python, path)]
     names = [missing.soname for missing in lost]
     requirements = advice.cuda_requirements(context, names)
     if len(wheels) == len(paths) and requirements:

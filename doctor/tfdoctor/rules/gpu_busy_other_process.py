@@ -61,6 +61,9 @@ def check(context: Context) -> Result:
         nvml = value_of(context.facts.driver.nvml)
         if absent or (nvml is not None and not nvml.loaded):
             return NotApplicable("neither NVML nor nvidia-smi is there to tell")
+        cuda = value_of(context.facts.driver.cuda)
+        if cuda is not None and not cuda.devices:
+            return NotApplicable("the driver gives no card whose memory another process could hold")
         return CouldNotCheck("neither NVML nor nvidia-smi tells how much memory is used")
     visible = _visible(context, cards)
     if not visible:

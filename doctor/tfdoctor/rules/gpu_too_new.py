@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.predict import cudnn_version
 from tfdoctor.rules import _driver, advice
 from tfdoctor.rules.base import Context, Result, Rule
-from tfdoctor.rules.gpu_too_old import cudnn_in_use
 
 if TYPE_CHECKING:
     from tfdoctor.compat.models_libraries import Problem
@@ -185,15 +185,15 @@ def _compiled(context: Context, build: Build, capability: str, devices: list[Cud
 
 
 def _cudnn(context: Context, build: Build, capability: str, devices: list[CudaDevice]) -> Finding | None:
-    used = cudnn_in_use(context)
+    used = cudnn_version(context.facts)
     if used is None:
         return None
-    support = context.compat.cudnn_support(used[0], capability)
+    support = context.compat.cudnn_support(used.version, capability)
     if support.verdict != "too-new":
         return None
     remedies = []
-    if used[1] != "cudnn" and build.cudnn is not None:
-        wanted = f"{used[1]}>={build.cudnn},<{versions.major(used[0]) + 1}"
+    if used.project not in ("", "cudnn") and build.cudnn is not None:
+        wanted = f"{used.project}>={build.cudnn},<{versions.major(used.version) + 1}"
         remedies.append(
             Remedy(
                 "Install the newest cuDNN of the same major version.",
@@ -204,7 +204,7 @@ def _cudnn(context: Context, build: Build, capability: str, devices: list[CudaDe
         context,
         devices,
         Severity.WARNING,
-        title=f"cuDNN {used[0]} does not know this card (compute capability {capability})",
+        title=f"cuDNN {used.version} does not know this card (compute capability {capability})",
         explanation=f"{support.explanation}; TensorFlow {build.version} itself has code for the card, and "
         "its convolutions may fail or be slow.",
         remedies=remedies,

@@ -20,12 +20,11 @@ Install the newest TensorFlow that has code for the card, or an older cuDNN.
 
 from __future__ import annotations
 
-import posixpath
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.predict import registered_devices
+from tfdoctor.predict import cudnn_version, registered_devices
 from tfdoctor.rules import _driver, advice
 from tfdoctor.rules.base import Context, Result, Rule
 from tfdoctor.steps import Install
@@ -144,33 +143,11 @@ def _older_release(context: Context, devices: list[CudaDevice]) -> list[Remedy]:
 # ---------------------------------------------------------------- cuDNN
 
 
-def cudnn_in_use(context: Context) -> tuple[str, str] | None:
-    """(version, wheel's project or "cudnn" for conda's) of the cuDNN that the loader gives; None where not "
-    "plain."""
-    loader, python, build = context.loader, context.python, context.build
-    if loader is None or python is None or build is None:
-        return None
-    resolution = next((r for r in loader.resolutions if r.soname.startswith("libcudnn.so") and r.ok), None)
-    if resolution is None or resolution.path is None:
-        return None
-    path = posixpath.normpath(resolution.path)
-    site, inside, _ = path.partition("/nvidia/cudnn/")
-    if inside:
-        for d in python.distributions:
-            if d.name.startswith("nvidia-cudnn-") and d.location == site and versions.is_version(d.version):
-                return d.version, d.name
-    if python.conda_prefix and path.startswith(f"{python.conda_prefix}/lib/"):
-        for package in python.conda_packages:
-            if package.name == "cudnn" and versions.is_version(package.version):
-                return package.version, "cudnn"
-    return None
-
-
 def _cudnn(context: Context, devices: list[CudaDevice]) -> list[Finding]:
-    used, build = cudnn_in_use(context), context.build
+    used, build = cudnn_version(context.facts), context.build
     if used is None or build is None:
         return []
-    version, project = used
+    version, project = used.version, used.project
     bad = [
         d
         for d in devices
@@ -181,7 +158,7 @@ def _cudnn(context: Context, devices: list[CudaDevice]) -> list[Finding]:
         return []
     support = context.compat.cudnn_support(version, bad[0].compute_capability or "")
     every = len(bad) == len(devices) and bad[0].ordinal >= 0
-    evidence = [*_evidence(context, bad), Evidence(project, version)]
+    evidence = [*_evidence(context, bad), Evidence(project or "cuDNN", version)]
     return [
         RULE.finding(
             Cause.GPU_TOO_OLD,
@@ -198,7 +175,7 @@ def _cudnn(context: Context, devices: list[CudaDevice]) -> list[Finding]:
 
 def _older_cudnn(context: Context, project: str) -> list[Remedy]:
     build = context.build
-    if build is None or build.cudnn is None or project == "cudnn":
+    if build is None or build.cudnn is None or project in ("", "cudnn"):
         return [Remedy("Install an older cuDNN of the same major version.")]
     wanted = advice.cudnn_requirement(context, project, project, build.cudnn)
     return [

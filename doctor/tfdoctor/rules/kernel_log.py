@@ -21,9 +21,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdoctor.facts import Unknown
 from tfdoctor.findings import Cause, Finding, Remedy, Severity
 from tfdoctor.rules import _driver, _kernel, _xids
-from tfdoctor.rules.base import Context, Result, Rule, unanswered
+from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule, unanswered
 
 if TYPE_CHECKING:
     from tfdoctor.facts import KernelEvent
@@ -49,6 +50,9 @@ OTHERS = {
 
 def check(context: Context) -> Result:
     fact = context.facts.kernel.log
+    if isinstance(fact, Unknown):
+        look = "`sudo dmesg | grep -iE 'nvrm|xid'`"
+        return CouldNotCheck(f"{fact.why}; {look} shows what there is of NVIDIA's driver")
     refused = unanswered(fact, "the kernel's log")
     if refused is not None:
         return refused

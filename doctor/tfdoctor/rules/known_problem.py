@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.facts import Known
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.predict import cudnn_version
 from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
 from tfdoctor.steps import Install
@@ -116,8 +117,10 @@ def matches(capability: str, condition: str) -> bool:
 def _still_wrong(context: Context, problem: Problem) -> bool:
     """Two problems are gone where the right package is installed."""
     if problem.id == "cudnn-unpinned" and context.python is not None:
-        wheels = [d for d in context.python.distributions if d.name.startswith("nvidia-cudnn-")]
-        return any(versions.is_version(d.version) and versions.at_least(d.version, "9.11") for d in wheels)
+        used = cudnn_version(context.facts)
+        wheels = [d.version for d in context.python.distributions if d.name.startswith("nvidia-cudnn-")]
+        there = [used.version] if used is not None else wheels
+        return any(versions.is_version(one) and versions.at_least(one, "9.11") for one in there)
     if problem.id == "libcublas10-update-breaks":
         found = context.loader.found if context.loader is not None else ()
         return any(f.name.startswith("libcublas.so.10.2.2") for f in found)

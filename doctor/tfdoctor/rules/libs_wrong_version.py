@@ -9,8 +9,9 @@ can serve, not what is installed.
 
 How it is seen
 --------------
-The loader's rules find no file of the wanted name; the usual places hold the same library in another
-version, or a file of that name for another kind of processor.
+The loader's rules find no file of the wanted name; the folders where it looks, or the usual places, hold the same
+library in another version, or a file of that name for another kind of processor. Which CUDA these files are of is told
+by their names and folder, not by `nvcc` or /usr/local/cuda.
 
 What to do
 ----------
@@ -21,6 +22,9 @@ differ.
 
 from __future__ import annotations
 
+import posixpath
+import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
@@ -31,7 +35,14 @@ from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, linked_har
 from tfdoctor.rules.libs_not_installed import to_bring
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdoctor.compat import Release
     from tfdoctor.predict import MissingLibrary
+
+FULL_RUNTIME = re.compile(r"libcudart\.so\.(\d{1,2}\.\d{1,2})\.\d{1,4}\Z")
+FOLDER = re.compile(r"(?:/[^/]{1,200}){0,8}?/cuda-?(\d{1,2}\.\d{1,2})?(?:/|\Z)")
+"""A toolkit's folder, with its version where it has one: /usr/local/cuda-11.2/."""
 
 
 def check(context: Context) -> Result:
@@ -49,9 +60,8 @@ def check(context: Context) -> Result:
         return NotApplicable("most libraries are not there in any version: TFD201 tells of all of them")
     names = [missing.soname for missing in brought]
     foreign = [m for m in lost if m.damaged and not m.other_versions]
-    there = ", ".join(installed(context)) or ", ".join(
-        sorted({f.name for m in lost for f in m.other_versions})
-    )
+    cudas = other_cudas(context, lost)
+    there = ", ".join(cuda.label for cuda in cudas[:3])
     if len(foreign) == len(lost):
         title = f"{lost[0].soname} is there for another kind of processor"
         explanation = (
@@ -64,9 +74,9 @@ def check(context: Context) -> Result:
         explanation = (
             f"TensorFlow {build.version} is built for CUDA {build.cuda} and opens {', '.join(names)}. On "
             "this "
-            "machine these libraries have other versions. A link from the wanted name to another version is "
-            "no "
-            "cure: the functions inside differ, and it fails later or computes wrongly."
+            "machine these libraries have other versions."
+            f"{_files(cudas)} A link from the wanted name to another version is no cure: the functions inside differ, "
+            "and it fails later or computes wrongly."
         )
     return [
         RULE.finding(
@@ -75,7 +85,7 @@ def check(context: Context) -> Result:
             explanation,
             title=title,
             evidence=_evidence(context, lost),
-            remedies=[*advice.bring_libraries(context, names), *_other_tensorflow(context, lost)],
+            remedies=[*advice.bring_libraries(context, names), *_other_tensorflow(context, lost, cudas)],
         )
     ]
 
@@ -90,9 +100,82 @@ def _series(context: Context) -> str:
     return str(versions.major(build.cuda))
 
 
-def installed(context: Context) -> tuple[str, ...]:
-    """The CUDAs that are there, for people: "CUDA 12.4 (/usr/local/cuda-12.4)"."""
-    return tuple(f"CUDA {t.version} ({t.path})" for t in context.facts.toolkits if t.version)
+@dataclass(frozen=True, slots=True)
+class OtherCuda:
+    """Libraries of another CUDA in one folder."""
+
+    folder: str
+    version: str | None
+    """Its major and minor where names or the folder tell them, its major alone where only that is told."""
+    via: str
+    """"on LD_LIBRARY_PATH", "where TensorFlow looks"; empty where the loader does not look."""
+    names: tuple[str, ...]
+    """All its libraries of the families that TensorFlow opens."""
+    wrong: tuple[str, ...]
+    """Those that are there instead of what TensorFlow wants."""
+
+    @property
+    def label(self) -> str:
+        """For people: "CUDA 10.1 (/opt/cuda/lib64, on LD_LIBRARY_PATH)"."""
+        what = f"CUDA {self.version}" if self.version else self.wrong[0]
+        toolkit = FOLDER.match(self.folder)
+        where = toolkit[0].rstrip("/") if toolkit is not None and not self.via else self.folder
+        return f"{what} ({where}{f', {self.via}' if self.via else ''})"
+
+
+def other_cudas(context: Context, lost: tuple[MissingLibrary, ...]) -> list[OtherCuda]:
+    """The CUDAs of whose libraries TensorFlow wants other versions: those where the loader looks, if there are any;
+    else all that were found."""
+    loader = context.loader
+    if loader is None:
+        return []
+    looked = {posixpath.normpath(folder): "where TensorFlow looks" for folder in loader.runpath_folders}
+    looked |= {posixpath.normpath(folder): "on LD_LIBRARY_PATH" for folder in loader.library_path}
+    wrong: dict[str, list[str]] = {}
+    for missing in lost:
+        for found in missing.other_versions:
+            wrong.setdefault(posixpath.dirname(posixpath.normpath(found.path)), []).append(found.name)
+    found_in = {
+        folder: tuple(f.name for f in loader.found if posixpath.dirname(posixpath.normpath(f.path)) == folder)
+        for folder in wrong
+    }
+    cudas = [
+        OtherCuda(
+            folder,
+            _version(context, folder, found_in[folder]),
+            looked.get(folder, ""),
+            found_in[folder],
+            tuple(sorted(set(names))),
+        )
+        for folder, names in wrong.items()
+    ]
+    return [cuda for cuda in cudas if cuda.via] or cudas
+
+
+def _version(context: Context, folder: str, names: Sequence[str]) -> str | None:
+    """Of which CUDA a folder's libraries are: the runtime's full name, a toolkit's folder, what all sonames share."""
+    full = {match[1] for name in names if (match := FULL_RUNTIME.match(name)) is not None}
+    if len(full) == 1:
+        return full.pop()
+    for toolkit in context.facts.toolkits:
+        if toolkit.version and f"{folder}/".startswith(f"{toolkit.path}/"):
+            return versions.major_minor(toolkit.version)
+    named = FOLDER.match(folder)
+    if named is not None and named[1]:
+        return named[1]
+    runtime = [name for name in names if name.startswith("libcudart.")]  # its name says most
+    series = [set(context.compat.cuda_of_soname(name)) for name in runtime or names]
+    shared = set.intersection(*filter(None, series)) if any(series) else set()
+    return shared.pop() if len(shared) == 1 else None
+
+
+def _files(cudas: list[OtherCuda]) -> str:
+    """The very files that the loader meets on its way."""
+    met = [cuda for cuda in cudas if cuda.via]
+    if not met:
+        return ""
+    shown = "; ".join(f"{', '.join(cuda.wrong[:6])} in {cuda.folder}" for cuda in met[:3])
+    return f" The loader looks where these are: {shown}."
 
 
 def _evidence(context: Context, lost: tuple[MissingLibrary, ...]) -> list[Evidence]:
@@ -111,34 +194,55 @@ def _evidence(context: Context, lost: tuple[MissingLibrary, ...]) -> list[Eviden
     return lines
 
 
-def _other_tensorflow(context: Context, lost: tuple[MissingLibrary, ...]) -> list[Remedy]:
-    """The newest TensorFlow for this Python that opens what is there."""
-    there = {f.name for missing in lost for f in missing.other_versions}
+def _other_tensorflow(
+    context: Context, lost: tuple[MissingLibrary, ...], cudas: list[OtherCuda]
+) -> list[Remedy]:
+    """The newest TensorFlow for this Python that opens what is there and was built with that CUDA or, from 11 on, an
+    older minor of it: a newer one may ask for functions that it has not."""
     python = value_of(context.facts.python)
     if python is None:
         return []
-    for release in context.compat.releases_for_python(python.version, "linux", gpu=True):
-        wanted = [
-            s
-            for s in release.required_libraries
-            if s.split(".so")[0] in {m.soname.split(".so")[0] for m in lost}
+    stems = {m.soname.split(".so")[0] for m in lost}
+    for cuda in cudas:
+        fitting = [
+            release
+            for release in context.compat.releases_for_python(python.version, "linux", gpu=True)
+            if _opens(release, cuda, stems)
         ]
-        if wanted and all(soname in there for soname in wanted):
-            return [
-                Remedy(
-                    f"Install a TensorFlow for the CUDA that is there: {release.version} is the newest for "
-                    "this "
-                    "Python.",
-                    (
-                        advice.pip_install(
-                            context,
-                            [f"{release.package}=={release.version}", *advice.companion_pins(release)],
-                        ),
-                        advice.check_again(context),
+        if fitting and cuda.version is not None and "." not in cuda.version:  # of its minor nothing is known
+            least = min((r.cuda or "" for r in fitting), key=versions.numbers)
+            fitting = [release for release in fitting if release.cuda == least]
+        if not fitting:
+            continue
+        own = context.tensorflow.distribution if context.tensorflow is not None else None
+        newest = [release for release in fitting if release.version == fitting[0].version]
+        release = next((r for r in newest if r.package == own), newest[0])  # not two packages over each other
+        return [
+            Remedy(
+                f"Install a TensorFlow for the CUDA that is there: {release.version}, built for CUDA {release.cuda}, "
+                "is the newest for this Python.",
+                (
+                    advice.pip_install(
+                        context,
+                        [f"{release.package}=={release.version}", *advice.companion_pins(release)],
                     ),
-                )
-            ]
+                    advice.check_again(context),
+                ),
+            )
+        ]
     return []
+
+
+def _opens(release: Release, cuda: OtherCuda, stems: set[str]) -> bool:
+    wanted = [soname for soname in release.required_libraries if soname.split(".so")[0] in stems]
+    if not wanted or not all(soname in cuda.names for soname in wanted) or release.cuda is None:
+        return False
+    if cuda.version is None:
+        return True
+    built, there = versions.numbers(release.cuda)[:2], versions.numbers(cuda.version)[:2]
+    if built[0] != there[0]:
+        return False
+    return len(there) < 2 or (built <= there if there[0] >= 11 else built == there)
 
 
 RULE = Rule(

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.findings import Cause, Evidence, Severity
+from tfdoctor.predict import in_wheels, library_version
 from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, linked_hard, without_libraries
-from tfdoctor.rules.cudnn_version_mismatch import library_version
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Resolution
@@ -70,13 +70,16 @@ def _older(context: Context, resolution: Resolution) -> tuple[str, str] | None:
     build, python = context.build, context.python
     if build is None or build.cuda is None or python is None or not resolution.ok or resolution.path is None:
         return None
-    if not resolution.via.startswith("LD_LIBRARY_PATH") or "/nvidia/" in resolution.path:
+    if not resolution.via.startswith("LD_LIBRARY_PATH") or in_wheels(
+        python, resolution.path, resolution.real
+    ):
         return None
     wheel = advice.wheel_project(context, resolution.soname, build.cuda)
     installed = python.distribution(wheel[0]) if wheel is not None else None
-    version = library_version(context, resolution.path)
-    if installed is None or version is None or not installed.version[:1].isdigit():
+    known = library_version(context.facts, resolution)
+    if installed is None or known is None or not installed.version[:1].isdigit():
         return None
+    version = known.version
     have, want = versions.numbers(version)[:3], versions.numbers(installed.version)[:3]
     return (version, installed.version) if have < want else None
 

@@ -26,6 +26,7 @@ DT_NULL, DT_NEEDED, DT_STRTAB, DT_SONAME, DT_RPATH, DT_RUNPATH = 0, 1, 5, 14, 15
 DT_FLAGS_1, DT_VERDEF, DT_VERDEFNUM = 0x6FFFFFFB, 0x6FFFFFFC, 0x6FFFFFFD
 DT_VERNEED, DT_VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
 DF_1_NODEFLIB = 0x800
+DF_1_PIE = 0x08000000
 PAGE = 4096
 TOUCHED = {
     DT_STRTAB: None,
@@ -81,6 +82,8 @@ class ElfProblem(str, enum.Enum):
     CANNOT_READ = "cannot read file data"
     TRUNCATED = "truncated: the loader is killed by a bus error"
     MALFORMED = "malformed dynamic section"
+    NO_DYNAMIC = "object file has no dynamic section"
+    PIPE = "a named pipe: the loader waits for somebody to write into it"
 
 
 SKIPPED = frozenset({ElfProblem.WRONG_CLASS, ElfProblem.WRONG_MACHINE})
@@ -112,6 +115,8 @@ class ElfFile:
     device_inode: tuple[int, int] = (0, 0)
     truncated: bool = False
     """Some segment that is not needed to load reaches beyond the end of the file."""
+    program: str = ""
+    """"executable", "position-independent executable": what dlopen refuses, and is run all the same."""
 
 
 def read_elf(path: str, machine: str) -> ElfFile:
@@ -155,10 +160,14 @@ def _read(stream: BinaryIO, size: int, device_inode: tuple[int, int], expected_m
         raise ElfError(ElfProblem.NO_LOADABLE)
     beyond = [s for s in loads if s.end > size]
     dynamic = next((s for s in segments if s.kind == PT_DYNAMIC), None)
-    if loads[0] in beyond or (beyond and (dynamic is None or dynamic.end > size)):
+    if loads[0] in beyond or (beyond and (dynamic is None or dynamic.offset >= size)):
         raise ElfError(ElfProblem.TRUNCATED, f"{size} bytes are left of at least {max(s.end for s in loads)}")
     whole = ElfFile(machine, size=size, device_inode=device_inode, truncated=bool(beyond))
-    if dynamic is None:
+    if kind == ET_EXEC:
+        whole = replace(whole, program="executable")
+    if dynamic is None or not dynamic.size:
+        if kind == ET_DYN:
+            raise ElfError(ElfProblem.NO_DYNAMIC)
         return whole
     try:
         section = _Dynamic(stream, loads, dynamic)
@@ -199,20 +208,26 @@ class _Dynamic:
     """
 
     def __init__(self, stream: BinaryIO, loads: list[Segment], dynamic: Segment) -> None:
-        if dynamic.size > MAX_DYNAMIC_BYTES:
-            raise ElfError(ElfProblem.MALFORMED, "dynamic section too large")
         self._stream = stream
         self._loads = loads
         self._entries: list[tuple[int, int]] = []
         self._room = MAX_STRINGS
         self._versions = MAX_VERSION_ENTRIES
-        content = _bytes(self._stream, dynamic.offset, dynamic.size // DYN64.size * DYN64.size)
-        for tag, value in DYN64.iter_unpack(content):
-            if tag == DT_NULL:
-                break
-            self._entries.append((tag, value))
+        self._fill_entries(self._offset(dynamic.address), dynamic.size)
         table = self._value(DT_STRTAB)
         self._strings = self._offset(table) if table is not None else 0
+
+    def _fill_entries(self, start: int, size: int) -> None:
+        """The entries up to DT_NULL: as the loader does, wherever the segment is said to end."""
+        step = min(max(size // DYN64.size * DYN64.size, DYN64.size), PAGE)
+        for at in range(start, start + MAX_DYNAMIC_BYTES, step):
+            content = _bytes(self._stream, at, step)
+            for tag, value in DYN64.iter_unpack(content[: len(content) // DYN64.size * DYN64.size]):
+                if tag == DT_NULL:
+                    return
+                self._entries.append((tag, value))
+            if len(content) < step:
+                break
 
     def reaches(self) -> int:
         """How far into the file the loader reads whatever it loads the object for: its tables, all relocations."""
@@ -226,6 +241,8 @@ class _Dynamic:
     def fill(self, elf: ElfFile) -> ElfFile:
         """`elf` with everything that this segment says."""
         soname, rpath, runpath = (self._value(tag) for tag in (DT_SONAME, DT_RPATH, DT_RUNPATH))
+        if (self._value(DT_FLAGS_1) or 0) & DF_1_PIE:
+            elf = replace(elf, program="position-independent executable")
         return replace(
             elf,
             soname=self._string(soname) if soname is not None else None,

@@ -7,13 +7,14 @@ import errno
 import os
 import platform
 import shutil
+import stat
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from tfdoctor.children import Children
 from tfdoctor.errors import Error
-from tfdoctor.system.elf import ElfFile, read_elf
+from tfdoctor.system.elf import ElfError, ElfFile, ElfProblem, read_elf
 from tfdoctor.system.result import CommandResult, Failure
 from tfdoctor.system.symbols import unresolved
 
@@ -80,10 +81,15 @@ class LiveSystem:
             return stream.read(limit)
 
     def read_elf(self, path: str) -> ElfFile:
-        if not Path(self._at(path)).is_file():
-            with contextlib.suppress(IsADirectoryError):
-                os.stat(self._at(path))  # noqa: PTH116 - for its error
-            raise IsADirectoryError(21, "Is a directory", path)
+        mode = os.stat(self._at(path)).st_mode  # noqa: PTH116 - the error is the loader's, too
+        if stat.S_ISFIFO(mode):
+            raise ElfError(ElfProblem.PIPE)
+        if stat.S_ISSOCK(mode):
+            raise OSError(errno.ENXIO, os.strerror(errno.ENXIO), path)
+        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+            raise ElfError(ElfProblem.BAD_MAGIC, "a device")
+        if not stat.S_ISREG(mode):
+            raise IsADirectoryError(errno.EISDIR, "Is a directory", path)
         return _patiently(lambda: read_elf(self._at(path), self.platform["machine"]))
 
     def unresolved_symbols(self, path: str, providers: Sequence[str]) -> tuple[str, ...]:

@@ -48,6 +48,7 @@ def _elf_from_json(value: Mapping[str, Any]) -> ElfFile:
         size=value.get("size", 0),
         device_inode=tuple(value.get("device_inode", (0, 0))),
         truncated=value.get("truncated", False),
+        program=value.get("program", ""),
     )
 
 

@@ -1,0 +1,548 @@
+"""Facts as named values that can be compared: what changes from one second to the next is left out. Pure."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from dataclasses import dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+from tfdoctor.facts import Absent, Known, SmiFacts, SmiFailure, Unknown, value_of
+from tfdoctor.findings import Cause
+from tfdoctor.predict import library_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from tfdoctor.facts import Facts, LoaderFacts, PythonFacts, Resolution
+
+AREAS = (
+    "driver",
+    "kernel",
+    "cards",
+    "TensorFlow",
+    "Python",
+    "CUDA libraries",
+    "packages",
+    "variables",
+    "paths",
+    "system",
+    "container engine",
+)
+"""In the order of what matters for TensorFlow on a GPU."""
+
+_DRIVER = frozenset(
+    {
+        Cause.NO_DRIVER,
+        Cause.NO_DEVICE,
+        Cause.DRIVER_TOO_OLD,
+        Cause.DRIVER_LIB_MISMATCH,
+        Cause.DRIVER_INIT_UNKNOWN,
+        Cause.COMPAT_NOT_SUPPORTED,
+        Cause.STUB_LIBCUDA,
+        Cause.WSL_LIBCUDA,
+        Cause.NVML_MISSING,
+        Cause.CONTAINER_NVML_LOST,
+        Cause.CONTAINER_NO_GPU,
+    }
+)
+_KERNEL = frozenset(
+    {
+        Cause.NO_DRIVER,
+        Cause.NO_DEVICE,
+        Cause.DRIVER_LIB_MISMATCH,
+        Cause.DRIVER_INIT_UNKNOWN,
+        Cause.NVML_MISSING,
+    }
+)
+_CARDS = frozenset({Cause.NO_DEVICE, Cause.GPU_TOO_OLD, Cause.GPU_TOO_NEW, Cause.CONTAINER_NO_GPU})
+_LIBRARIES = frozenset(
+    {
+        Cause.LIBS_NOT_INSTALLED,
+        Cause.LIBS_NOT_ON_PATH,
+        Cause.LIBS_TRANSITIVE,
+        Cause.LIBS_WRONG_VERSION,
+        Cause.CUDNN_MISSING,
+        Cause.CUDNN_VERSION_MISMATCH,
+        Cause.LIBDEVICE_OR_PTXAS_MISSING,
+        Cause.IMPORT_MISSING_CUDA_LIB,
+        Cause.DAMAGED_FILE,
+        Cause.PACKAGE_CONFLICT,
+    }
+)
+_TENSORFLOW = _LIBRARIES | {
+    Cause.CPU_ONLY_BUILD,
+    Cause.BOTH_PACKAGES,
+    Cause.DRIVER_TOO_OLD,
+    Cause.GPU_TOO_OLD,
+    Cause.GPU_TOO_NEW,
+    Cause.NUMPY_ABI,
+    Cause.PROTOBUF_CONFLICT,
+    Cause.TENSORFLOW_MISSING,
+    Cause.GLIBC_TOO_OLD,
+    Cause.LIBSTDCXX_TOO_OLD,
+    Cause.ILLEGAL_INSTRUCTION_AVX,
+    Cause.WINDOWS_NATIVE_UNSUPPORTED,
+    Cause.NVML_MISSING,
+    Cause.SHADOWED_MODULE,
+}
+_ANY_PACKAGE = _TENSORFLOW | {Cause.PACKAGE_CONFLICT, Cause.NO_MATCHING_WHEEL, Cause.INCONCLUSIVE}
+"""What a package's change can cause; it explains only findings that name it."""
+_ENGINE = frozenset(
+    {
+        Cause.NO_NVIDIA_RUNTIME,
+        Cause.CONTAINER_NO_GPU,
+        Cause.CONTAINER_DRIVER_LIBS,
+        Cause.CONTAINER_NVML_LOST,
+        Cause.CONTAINER_CUDA_REQUIREMENT,
+    }
+)
+_PYTHON = frozenset(
+    {
+        Cause.NO_MATCHING_WHEEL,
+        Cause.TENSORFLOW_MISSING,
+        Cause.PYTHON_UNUSABLE,
+        Cause.NUMPY_ABI,
+        Cause.GLIBC_TOO_OLD,
+        Cause.SHADOWED_MODULE,
+    }
+)
+_OF_VARIABLE = {
+    "CUDA_VISIBLE_DEVICES": frozenset({Cause.HIDDEN_BY_ENV}),
+    "NVIDIA_VISIBLE_DEVICES": frozenset({Cause.HIDDEN_BY_ENV, Cause.CONTAINER_NO_GPU}),
+    "TF_MIN_GPU_MULTIPROCESSOR_COUNT": frozenset({Cause.HIDDEN_BY_ENV}),
+    "LD_LIBRARY_PATH": _LIBRARIES | {Cause.STUB_LIBCUDA, Cause.COMPAT_NOT_SUPPORTED, Cause.LIBSTDCXX_TOO_OLD},
+    "LD_PRELOAD": _LIBRARIES | {Cause.STUB_LIBCUDA},
+    "PYTHONPATH": _PYTHON | {Cause.CPU_ONLY_BUILD},
+    "PYTHONHOME": _PYTHON,
+    "VIRTUAL_ENV": _PYTHON,
+    "CONDA_PREFIX": _PYTHON,
+}
+_MINOR_PACKAGES = re.compile(
+    r"(setuptools|tensorboard|pandas|scipy|tensorflow-(?!cpu\Z|gpu\Z|intel\Z|macos\Z|rocm\Z))"
+)
+_OF_NO_USE = frozenset({"LMOD_CMD", "MODULESHOME", "CONDA_DEFAULT_ENV"})
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing that can be compared."""
+
+    area: str
+    name: str
+    value: str | None
+    """None: it is not there."""
+    causes: frozenset[Cause] = frozenset()
+    """The causes of findings that a change of this can be the reason of."""
+    little: bool = False
+    """A change of it is seldom of any weight."""
+    unknown: str = ""
+    """Why it could not be looked at."""
+    said: tuple[str, ...] = ()
+    """Words that stand for it in a finding's text, beside its name."""
+    by_name: bool = False
+    """It explains only findings that name it."""
+    otherwise: str = ""
+    """What is the case where there is no such entry."""
+    parts: tuple[str, ...] = ()
+    """Of what a list consists."""
+
+
+def snapshot(facts: Facts) -> dict[tuple[str, str], Entry]:
+    """(area, name) → what is to be compared, in the order of areas."""
+    paths = _Paths(facts)
+    entries = [
+        *_driver(facts, paths),
+        *_kernel(facts),
+        *_cards(facts),
+        *_tensorflow(facts, paths),
+        *_python(facts, paths),
+        *_libraries(facts, paths),
+        *_packages(facts),
+        *_variables(facts, paths),
+        *_folders(facts, paths),
+        *_system(facts),
+        *_engine(facts),
+    ]
+    entries.sort(key=lambda entry: AREAS.index(entry.area))
+    return {(entry.area, entry.name): entry for entry in entries}
+
+
+class _Paths:
+    """Paths said without what only names another prefix."""
+
+    def __init__(self, facts: Facts) -> None:
+        python = value_of(facts.python)
+        named: list[tuple[str, str]] = []
+        if python is not None:
+            named.append((posixpath.normpath(python.prefix), "<environment>"))
+            if python.base_prefix not in ("/usr", "/", python.prefix):
+                named.append((posixpath.normpath(python.base_prefix), "<base Python>"))
+        self._named = sorted(named, key=lambda pair: -len(pair[0]))
+
+    def __call__(self, path: str) -> str:
+        path = posixpath.normpath(path) if path.startswith("/") else path
+        for prefix, name in self._named:
+            if prefix not in ("/", "/usr") and (path == prefix or path.startswith(f"{prefix}/")):
+                path = name + path[len(prefix) :]
+                break
+        return re.sub(r"/python3\.\d{1,2}/", "/python3/", path)
+
+    def words(self, text: str) -> str:
+        """A variable's value: folders between colons."""
+        return ":".join(self(part) for part in text.split(":"))
+
+
+def _fact(fact: Any, area: str, name: str, text: Any, causes: frozenset[Cause], **more: Any) -> Entry:
+    """An entry of a fact; `text` makes the value of what is known."""
+    if isinstance(fact, Unknown):
+        return Entry(area, name, None, causes, unknown=fact.why or "it could not be looked at", **more)
+    value = text(fact.value) if isinstance(fact, Known) else None
+    return Entry(area, name, value, causes, **more)
+
+
+def _joined(names: Iterable[str]) -> str | None:
+    return ", ".join(names) or None
+
+
+# ---------------------------------------------------------------- the machine
+
+
+def _driver(facts: Facts, paths: _Paths) -> Iterator[Entry]:
+    driver, area = facts.driver, "driver"
+    nvml, module, smi = value_of(driver.nvml), value_of(driver.kernel_module), value_of(driver.smi)
+    version = (
+        (nvml.driver_version if nvml is not None else None)
+        or (module.version if module is not None else None)
+        or (smi.driver_version if isinstance(smi, SmiFacts) else None)
+    )
+    yield Entry(area, "NVIDIA driver", version, _DRIVER)
+    yield _fact(
+        driver.kernel_module,
+        area,
+        "kernel module",
+        lambda m: f"{m.version}{' (open)' if m.open_kernel else ''}",
+        _DRIVER,
+    )
+    yield _fact(
+        driver.cuda,
+        area,
+        "libcuda.so.1",
+        lambda c: (
+            f"cannot be opened: {c.load_error}" if not c.loaded else _libcuda(paths(c.path or "is opened"))
+        ),
+        _DRIVER,
+    )
+    yield _fact(
+        driver.cuda,
+        area,
+        "cuInit",
+        lambda c: f"crashes ({c.crashed})" if c.crashed else (c.init_name or None),
+        _DRIVER,
+    )
+    yield _fact(driver.cuda, area, "CUDA of the driver", lambda c: c.version, _DRIVER)
+    yield _fact(driver.nvml, area, "NVML", _nvml, _DRIVER)
+    yield Entry(
+        area,
+        "driver's libraries",
+        _joined(sorted({posixpath.basename(path) for path in driver.driver_files if path.count(".") > 2})),
+        _DRIVER,
+    )
+    yield _fact(driver.nodes, area, "device nodes", lambda n: _joined(sorted(n.names)), _DRIVER)
+    yield _fact(driver.modules, area, "kernel modules", lambda names: _joined(sorted(names)), _DRIVER)
+    yield _fact(
+        driver.smi,
+        area,
+        "nvidia-smi",
+        lambda s: f"fails: {s.kind}" if isinstance(s, SmiFailure) else "answers",
+        _DRIVER | {Cause.INCONCLUSIVE},
+        by_name=True,
+    )
+    yield _fact(
+        facts.kernel.packages,
+        area,
+        "driver packages",
+        lambda p: _joined(sorted(f"{one.name} {one.version}" for one in p)),
+        _DRIVER,
+        little=True,
+    )
+    yield _fact(facts.kernel.runfile, area, "NVIDIA's own installer", str, _DRIVER)
+
+
+def _libcuda(path: str) -> str:
+    """The file that was mapped; without the version, which the driver's has."""
+    return re.sub(r"\.\d{3}\.[\d.]+\Z", "", path)
+
+
+def _nvml(nvml: Any) -> str:
+    if not nvml.loaded:
+        return f"cannot be opened: {nvml.load_error}"
+    return "answers" if nvml.init == 0 else f"fails: {nvml.init_error or nvml.init}"
+
+
+def _kernel(facts: Facts) -> Iterator[Entry]:
+    kernel, area = facts.kernel, "kernel"
+    yield Entry(area, "kernel", facts.machine.kernel or None, _KERNEL)
+    yield _fact(kernel.secure_boot, area, "Secure Boot", lambda on: "on" if on else "off", _KERNEL)
+    yield _fact(kernel.prime, area, "PRIME", str, _KERNEL)
+    yield Entry(area, "cards off the bus", _joined(kernel.lost_cards), _CARDS | _KERNEL)
+    yield _fact(
+        kernel.log,
+        area,
+        "faults in the kernel's log",
+        lambda events: _joined(
+            sorted({f"Xid {one.xid}" if one.xid is not None else one.kind for one in events})
+        ),
+        _KERNEL | {Cause.INCONCLUSIVE},
+        said=("Xid",),
+    )
+
+
+def _cards(facts: Facts) -> Iterator[Entry]:
+    area, driver = "cards", facts.driver
+    yield _fact(
+        driver.cuda, area, "cards that the driver gives", lambda c: str(c.count or 0), _CARDS | _DRIVER
+    )
+    for card in value_of(driver.pci) or ():
+        bound = f", bound to {card.driver}" if card.driver else ", bound to no driver"
+        yield Entry(area, f"card at {card.address}", f"10de:{card.device_id}{bound}", _CARDS | _KERNEL)
+    cuda, smi = value_of(driver.cuda), value_of(driver.smi)
+    for device in cuda.devices if cuda is not None else ():
+        text = f"{device.name or 'a card'}, compute capability {device.compute_capability or 'not known'}"
+        yield Entry(area, f"GPU {device.ordinal}", text, _CARDS)
+    for gpu in smi.gpus if isinstance(smi, SmiFacts) else ():
+        label = f"{gpu.name or 'card'} {gpu.index if gpu.index is not None else gpu.pci_bus_id or ''}".strip()
+        causes = _CARDS | {Cause.GPU_BUSY_OTHER_PROCESS}
+        if gpu.compute_mode:
+            yield Entry(area, f"{label}: compute mode", gpu.compute_mode, causes, said=("compute mode",))
+        if gpu.mig is not None:
+            shown = f"on, {gpu.mig_instances} instances" if gpu.mig else "off"
+            yield Entry(area, f"{label}: MIG", shown, causes, said=("MIG",))
+        health = gpu.health
+        if health is None:
+            continue
+        states = (
+            (health.recovery, "the driver asks for", health.recovery or ""),
+            (health.remap_failure, "remapping of memory", "failed"),
+            (
+                health.retirement_pending or health.remap_pending,
+                "memory to be retired",
+                "at the next restart",
+            ),
+            (health.licence, "licence", (health.licence or "").partition(" (")[0]),
+        )
+        for there, name, text in states:
+            if there:
+                yield Entry(area, f"{label}: {name}", text, causes | {Cause.INCONCLUSIVE}, said=(name,))
+
+
+def _system(facts: Facts) -> Iterator[Entry]:
+    machine, area = facts.machine, "system"
+    yield Entry(area, "distribution", machine.distribution, frozenset({Cause.GLIBC_TOO_OLD}))
+    yield Entry(area, "processor", machine.machine)
+    yield Entry(
+        area,
+        "AVX",
+        _joined(sorted(flag for flag in machine.cpu_flags if flag.startswith("avx"))),
+        frozenset({Cause.ILLEGAL_INSTRUCTION_AVX}),
+        little=True,
+    )
+    inside = frozenset({Cause.CONTAINER_NO_GPU, Cause.NO_DRIVER})
+    yield Entry(area, "container", machine.container, inside)
+    yield Entry(area, "WSL", str(machine.wsl) if machine.wsl else None, inside)
+    yield Entry(area, "scheduler", facts.environment.scheduler, frozenset({Cause.HIDDEN_BY_ENV}))
+    if machine.root is not None:
+        yield Entry(area, "user", "root" if machine.root else "not root", frozenset({Cause.NOT_PERMITTED}))
+
+
+# ---------------------------------------------------------------- the Python and its TensorFlow
+
+
+def _tensorflow(facts: Facts, paths: _Paths) -> Iterator[Entry]:
+    area, fact = "TensorFlow", facts.tensorflow
+    yield _fact(fact, area, "TensorFlow", lambda t: t.version or "of unknown version", _TENSORFLOW)
+    yield _fact(fact, area, "its package", lambda t: t.distribution, _TENSORFLOW)
+    yield _fact(fact, area, "its folder", lambda t: paths(t.package_dir), _TENSORFLOW)
+    yield _fact(fact, area, "missing files", lambda t: _joined(t.missing_files), _TENSORFLOW)
+    yield _fact(
+        fact,
+        area,
+        "hidden by",
+        lambda t: t.shadowed_by and paths(t.shadowed_by),
+        frozenset({Cause.SHADOWED_MODULE, Cause.INCONCLUSIVE}),
+        by_name=True,
+        said=("hides TensorFlow",),
+    )
+    for name, key in (("built for CUDA", "CUDA"), ("built with cuDNN", "CUDNN")):
+        yield _fact(
+            fact,
+            area,
+            name,
+            lambda t, key=key: (
+                t.cuda_config.get(f"TF_{key}_VERSION") or t.build_info.get(f"{key.lower()}_version")
+            ),
+            _TENSORFLOW,
+        )
+
+
+def _python(facts: Facts, paths: _Paths) -> Iterator[Entry]:
+    area, fact = "Python", facts.python
+    yield _fact(fact, area, "Python", lambda p: p.version, _PYTHON | {Cause.PACKAGE_CONFLICT})
+    yield _fact(fact, area, "its kind", _kind, _PYTHON, little=True)
+    yield _fact(
+        fact, area, "C library", lambda p: p.glibc and f"glibc {p.glibc}", frozenset({Cause.GLIBC_TOO_OLD})
+    )
+    yield _fact(
+        fact,
+        area,
+        "loaded before TensorFlow",
+        lambda p: _joined(sorted(paths(path) for path in p.mapped if "/site-packages/" in path)),
+        _LIBRARIES,
+        little=True,
+    )
+
+
+def _kind(python: PythonFacts) -> str:
+    where = (
+        "a conda environment"
+        if python.conda_prefix
+        else "a virtual environment"
+        if python.virtual
+        else "no environment"
+    )
+    return f"{python.implementation}, {where}"
+
+
+def _engine(facts: Facts) -> Iterator[Entry]:
+    """What is known of container engines, leaf by leaf: only their own rules rest on it."""
+    known = value_of(facts.containers)
+    for name, text in _leaves(known, "") if known is not None else ():
+        yield Entry("container engine", name, text, _ENGINE, little=True)
+
+
+def _leaves(value: Any, name: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, (Known, Absent, Unknown)):
+        inner = value_of(value)
+        if inner is not None:
+            yield from _leaves(inner, name)
+    elif is_dataclass(value):
+        for one in fields(value):
+            yield from _leaves(getattr(value, one.name), f"{name} {one.name.replace('_', ' ')}".strip())
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{name} {key}")
+    elif isinstance(value, (tuple, list, frozenset)) and any(is_dataclass(inner) for inner in value):
+        for number, inner in enumerate(value):
+            label = getattr(inner, "name", None) or getattr(inner, "path", None) or number + 1
+            yield from _leaves(inner, f"{name} {label}")
+    elif isinstance(value, (tuple, list, frozenset)):
+        text = _joined(sorted(map(str, value)))
+        if text:
+            yield name, text
+    elif value not in (None, "", False):
+        yield name, "yes" if value is True else str(value)
+
+
+def _libraries(facts: Facts, paths: _Paths) -> Iterator[Entry]:
+    loader = value_of(facts.loader)
+    for resolution in _opened(loader):
+        yield Entry("CUDA libraries", resolution.soname, _resolved(facts, resolution, paths), _LIBRARIES)
+    for failed in loader.import_needs if loader is not None else ():
+        yield Entry("CUDA libraries", "import tensorflow", f"fails: {paths(failed.error)}", _TENSORFLOW)
+
+
+def _opened(loader: LoaderFacts | None) -> tuple[Resolution, ...]:
+    return loader.resolutions if loader is not None else ()
+
+
+def _resolved(facts: Facts, resolution: Resolution, paths: _Paths) -> str:
+    if not resolution.ok or resolution.path is None:
+        return f"cannot be opened: {paths(resolution.error)}"
+    if resolution.soname.startswith(("libcuda.", "libnvidia-ml.")):  # of the driver's version
+        return posixpath.dirname(paths(resolution.path))
+    known = library_version(facts, resolution)
+    place = posixpath.dirname(paths(resolution.path))
+    return f"{known.version} in {place}" if known is not None else place
+
+
+def _packages(facts: Facts) -> Iterator[Entry]:
+    python = value_of(facts.python)
+    if python is None:
+        return
+    area = "packages"
+    found: dict[str, list[str]] = {}
+    for one in python.distributions:
+        found.setdefault(one.name, []).append(one.version)
+    for name, versions in found.items():
+        little = _MINOR_PACKAGES.match(name) is not None
+        yield Entry(area, name, ", ".join(dict.fromkeys(versions)), _ANY_PACKAGE, little=little)
+    for package in python.conda_packages:
+        yield Entry(
+            area,
+            f"{package.name} (conda)",
+            f"{package.version} {package.build}",
+            _LIBRARIES,
+            said=(package.name,),
+        )
+    for name in python.absent:
+        yield Entry(area, f"{name} (required)", "is not installed", _TENSORFLOW, said=(name,))
+    for shared in python.shared:
+        owners = ", ".join(name for name, _ in shared.owners)
+        name = f"{posixpath.basename(shared.path)}: owners"
+        yield Entry(
+            area, name, owners, _LIBRARIES, said=(posixpath.basename(shared.path),), otherwise="one package"
+        )
+    for one in python.distributions:
+        states = [(path, "is gone") for path in one.lost]
+        states += [(c.path, "is cut short" if c.cut else "is another file") for c in one.changed]
+        for path, state in states:
+            base = posixpath.basename(path)
+            yield Entry(
+                area,
+                f"{one.name}: {base}",
+                state,
+                _LIBRARIES,
+                said=(base,),
+                otherwise="as the wheel brought it",
+            )
+
+
+def _variables(facts: Facts, paths: _Paths) -> Iterator[Entry]:
+    for name, value in sorted(facts.environment.variables.items()):
+        if name in _OF_NO_USE:
+            continue
+        little = name.startswith(("TF_CPP_", "CONDA_", "VIRTUAL_ENV")) or name in (
+            "LOADEDMODULES",
+            "NVIDIA_DISABLE_REQUIRE",
+        )
+        causes = _OF_VARIABLE.get(name, frozenset())
+        shown = paths.words(value)
+        parts = tuple(filter(None, shown.split(":"))) if name.endswith("PATH") else ()
+        yield Entry("variables", name, shown or "(empty)", causes, little=little, parts=parts)
+    for wrong, right in facts.environment.misspelt:
+        yield Entry("variables", wrong, f"set, and {right} is meant", frozenset(), said=(right,))
+
+
+def _folders(facts: Facts, paths: _Paths) -> Iterator[Entry]:
+    area, loader, python = "paths", value_of(facts.loader), value_of(facts.python)
+    if loader is not None:
+        folders = [paths(folder) for folder in loader.runpath_folders]
+        yield Entry(
+            area,
+            "where TensorFlow looks for CUDA",
+            _joined(sorted(folders)),
+            _LIBRARIES,
+            said=("RUNPATH",),
+            parts=tuple(sorted(folders)),
+        )
+        yield Entry(area, "preloaded", _joined(map(paths, loader.preload)), _LIBRARIES, said=("LD_PRELOAD",))
+    if python is not None:
+        seen = [paths(folder) for folder in python.sys_path if folder]
+        causes = _PYTHON | {Cause.CPU_ONLY_BUILD}
+        yield Entry(area, "sys.path", _joined(seen), causes, little=True, parts=tuple(seen))
+    for toolkit in facts.toolkits:
+        yield Entry(
+            area, f"CUDA toolkit {paths(toolkit.path)}", toolkit.version or "of unknown version", little=True
+        )
+    if not isinstance(facts.nvcc, Absent):
+        yield _fact(facts.nvcc, area, "nvcc", str, frozenset(), little=True)

@@ -1,0 +1,83 @@
+"""`check --against` in a terminal: what differs from the recorded machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from tfdoctor.against import Matters
+from tfdoctor.redact import clean_line
+from tfdoctor.render import terminal
+from tfdoctor.render.terminal import hanging
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tfdoctor.against import Comparison, Difference
+
+MARKS = {Matters.EXPLAINS: "✗", Matters.MATTERS: "!", Matters.LITTLE: "–"}
+STYLES = {Matters.EXPLAINS: "bold red", Matters.MATTERS: "yellow", Matters.LITTLE: "dim"}
+MOST = 25
+LONGEST = 240
+
+
+def print_comparison(comparison: Comparison, name: str, *, verbose: bool) -> None:
+    """Write it to standard output."""
+    terminal.write(
+        render_comparison(comparison, name, verbose=verbose, width=terminal.width(), colour=terminal.colour())
+    )
+
+
+def render_comparison(
+    comparison: Comparison, name: str, *, verbose: bool = False, width: int = 80, colour: bool = False
+) -> str:
+    """The comparison as text. `name`: what was compared with, as the user named it."""
+    out = terminal.page(width, coloured=colour)
+    out.print()
+    hanging(out, Text(""), f"Compared with {clean_line(name)}: {clean_line(comparison.then)}", style="bold")
+    for text in _notes(comparison):
+        hanging(out, Text("  "), clean_line(text))
+    shown = [d for d in comparison.differences if verbose or d.matters is not Matters.LITTLE]
+    cut = shown if verbose else shown[:MOST]
+    for difference in cut:
+        _line(out, difference, whole=verbose)
+    if not comparison.differences:
+        hanging(out, Text("  "), "Nothing that was compared differs.")
+    elif not shown:
+        hanging(out, Text("  "), "Nothing differs that TensorFlow on a GPU depends on.")
+    explained = any(d.matters is Matters.EXPLAINS for d in comparison.differences)
+    if comparison.fresh and not explained:
+        codes = ", ".join(comparison.fresh)
+        hanging(out, Text("  "), f"None of this explains what is found now and was not then ({codes}).")
+    hidden = len(comparison.differences) - len(cut)
+    if hidden:
+        few = f"{hidden} more difference{'s' * (hidden > 1)}, which seldom matter{'s' * (hidden == 1)}, with -v."
+        out.print(Text(f"  {few}", style="dim"))
+    return terminal.text_of(out)
+
+
+def _notes(comparison: Comparison) -> list[str]:
+    notes = []
+    if comparison.elsewhere:
+        notes.append(f"That seems to have been another machine: {'; '.join(comparison.elsewhere)}.")
+    if comparison.environment is not None:
+        was, now = comparison.environment
+        notes.append(f"Another environment was examined then: {was}; now it is {now}.")
+    if comparison.gone:
+        notes.append(f"Found then and not now: {', '.join(comparison.gone)}.")
+    return notes
+
+
+def _line(out: Console, difference: Difference, *, whole: bool) -> None:
+    mark = Text(f"  {MARKS[difference.matters]} ", style=STYLES[difference.matters])
+    limit = 2000 if whole else LONGEST
+    was, now = (clean_line(text, limit=limit) for text in (difference.was, difference.is_))
+    text = f"{was} → {now}"
+    if difference.lost or difference.new:
+        parts = (("without ", difference.lost), ("now with ", difference.new))
+        text = "; ".join(
+            f"{word}{clean_line(', '.join(names), limit=limit)}" for word, names in parts if names
+        )
+    why = f"  (explains {', '.join(difference.findings)})" if difference.findings else ""
+    hanging(out, mark, f"{clean_line(difference.name)}: {text}{why}")

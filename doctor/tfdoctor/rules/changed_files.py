@@ -1,0 +1,179 @@
+"""A library is not as its wheel brought it.
+
+What it means
+-------------
+A wheel lists the files that it brings, with their sizes. Where one is gone, cut short (a full disk, an
+interrupted copy) or of another size (another file was copied over it, or it was stripped or patched), what is in
+the folder is not what pip says is installed. A library that was cut short opens at times and kills Python with a
+bus error when the part that is not there is touched.
+
+How it is seen
+--------------
+The shared objects of TensorFlow's and NVIDIA's wheels are compared with the list (RECORD): whether they are there,
+and of the same size; one of another size is asked by its own headers how long it ought to be. What tfdoctor itself
+leaves out of images is not counted.
+
+What to do
+----------
+Install the wheel again.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import posixpath
+from typing import TYPE_CHECKING
+
+from tfdoctor import versions
+from tfdoctor.compat.prune import leftovers
+from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.predict.rehearsing import own_damage
+from tfdoctor.rules import advice
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, unanswered
+from tfdoctor.steps import Install
+
+if TYPE_CHECKING:
+    from tfdoctor.facts import Distribution
+    from tfdoctor.facts_files import ChangedFile
+
+MOST_NAMED = 4
+
+
+def check(context: Context) -> Result:
+    refused = unanswered(context.facts.tensorflow, "TensorFlow") or unanswered(
+        context.facts.python, "this Python"
+    )
+    if refused is not None:
+        return refused
+    wheels = [d for d in context.python.distributions if d.lost or d.changed] if context.python else []
+    told, claimed = _told(context), _claimed(context)
+    findings: list[Finding] = []
+    silent = False
+    for one in wheels:
+        lost = [path for path in one.lost if not _expected(context, one, path)]
+        cut = [c for c in one.changed if c.cut or c.size < 0]
+        rest = [c for c in one.changed if c not in cut and one.installer != "conda"]
+        for files, make in ((cut, _cut), (rest, _other)):
+            fresh = [c for c in files if f"{one.location}/{c.path}" not in told | claimed]
+            silent |= len(fresh) < len(files)
+            if fresh:
+                findings.append(make(context, one, fresh))
+        fresh_lost = [path for path in lost if f"{one.location}/{path}" not in told]
+        silent |= len(fresh_lost) < len(lost)
+        if fresh_lost:
+            findings.append(_lost(context, one, fresh_lost))
+    if not findings and silent:
+        return NotApplicable("another finding tells of the files that are not as their wheel brought them")
+    return findings
+
+
+def _told(context: Context) -> set[str]:
+    """Files of which another check tells: those that the loader stops at, those that it misses, cuDNN's parts."""
+    python, loader = context.python, context.loader
+    told: set[str] = set()
+    for one in (*loader.resolutions, *loader.import_needs) if loader is not None else ():
+        told.update(posixpath.normpath(tried.path) for tried in one.tried if tried.problem)
+    missing = {name for m in context.missing for name in (m.soname, *m.resolution.really_missing)}
+    for d in python.distributions if python is not None else ():
+        names = [path for path in d.lost if posixpath.basename(path) in missing]
+        parts = d.lost if d.name.startswith("nvidia-cudnn-") else ()
+        told.update(f"{d.location}/{path}" for path in (*names, *parts))
+    if python is not None and context.tensorflow is not None:
+        location = posixpath.dirname(context.tensorflow.package_dir)
+        told.update(f"{location}/{one.path}" for one in own_damage(python, context.tensorflow))
+    return told
+
+
+def _claimed(context: Context) -> set[str]:
+    """Files that another wheel owns, too (TFD211): of these only one wheel can have the right size."""
+    return {f"{one.location}/{one.path}" for one in (context.python.shared if context.python else ())}
+
+
+def _expected(context: Context, owner: Distribution, path: str) -> bool:
+    """Whether tfdoctor's own images go without this file."""
+    version = context.build.version if context.build is not None else None
+    if version is None or not owner.name.startswith("nvidia-"):
+        return False
+    return any(
+        fnmatch.fnmatchcase(path, row.pattern) and versions.satisfies(version, row.tensorflow)
+        for row in leftovers()
+    )
+
+
+def _names(paths: list[str]) -> str:
+    more = f" and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else ""
+    return ", ".join(posixpath.basename(path) for path in paths[:MOST_NAMED]) + more
+
+
+def _sizes(owner: Distribution, files: list[ChangedFile]) -> list[Evidence]:
+    return [
+        Evidence(
+            f"{owner.location}/{c.path}",
+            f"{'no file' if c.size < 0 else f'{c.size} bytes'}; the wheel brought {c.recorded}",
+        )
+        for c in files
+    ]
+
+
+def _cut(context: Context, owner: Distribution, files: list[ChangedFile]) -> Finding:
+    names = _names([c.path for c in files])
+    return RULE.finding(
+        Cause.DAMAGED_FILE,
+        Severity.ERROR,
+        f"{names} came with {owner.name} {owner.version} and ends before its own headers say. What is not there kills "
+        "Python with a bus error (SIGBUS), or is refused by the loader, when it is used.",
+        title=f"{names} is cut short",
+        evidence=_sizes(owner, files),
+        remedies=[_again(context, owner)],
+    )
+
+
+def _other(context: Context, owner: Distribution, files: list[ChangedFile]) -> Finding:
+    names = _names([c.path for c in files])
+    smaller = all(c.size < c.recorded for c in files)
+    why = (
+        "It is smaller and whole, as a stripped one is, or it is another version's."
+        if smaller
+        else "Another file was copied over it, or it was patched: its version is not that of the package."
+    )
+    return RULE.finding(
+        Cause.DAMAGED_FILE,
+        Severity.INFO if smaller else Severity.WARNING,
+        f"{names} is not the file that {owner.name} {owner.version} brought: its size is another one. {why}",
+        title=f"{names} is not as {owner.name} {owner.version} brought it",
+        evidence=_sizes(owner, files),
+        remedies=[_again(context, owner)],
+    )
+
+
+def _lost(context: Context, owner: Distribution, paths: list[str]) -> Finding:
+    return RULE.finding(
+        Cause.DAMAGED_FILE,
+        Severity.WARNING,
+        f"{owner.name} {owner.version} brought {_names(paths)}, and it is gone: removed by hand, or with another "
+        "package that owned it, too. What needs it fails when it is first used.",
+        title=f"Files of {owner.name} {owner.version} are gone: {_names(paths)}",
+        evidence=[Evidence(f"{owner.location}/{path}", "is not there") for path in paths[:10]],
+        remedies=[_again(context, owner)],
+    )
+
+
+def _again(context: Context, owner: Distribution) -> Remedy:
+    pin = f"{owner.name}=={owner.version}"
+    return Remedy(
+        f"Install {owner.name} again.",
+        (
+            advice.pip_install(context, (pin,), options="--force-reinstall --no-deps"),
+            advice.check_again(context),
+        ),
+        steps=(Install((pin,), again=True, dependencies=False),),
+    )
+
+
+RULE = Rule(
+    "TFD212",
+    "changed-files",
+    "A library is not as its wheel brought it",
+    (Cause.DAMAGED_FILE,),
+    check,
+)

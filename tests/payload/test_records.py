@@ -1,0 +1,138 @@
+"""What the target payload reads of wheels' RECORDs, on every Python of this machine."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import struct
+import time
+from typing import TYPE_CHECKING
+
+from payload.test_pythons import PYTHONS, on_every_python
+from tfdoctor.facts import value_of
+from tfdoctor.probes import python
+from tfdoctor.system import LiveSystem
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tfdoctor.facts import PythonFacts
+
+CUDNN = "nvidia/cudnn/lib/libcudnn.so.9"
+
+
+def elf(size: int, *, says: int | None = None) -> bytes:
+    """An object of `size` bytes whose one segment ends at `says`."""
+    end = says or size
+    header = struct.pack(
+        "<16sHHIQQQIHHHHHH", b"\x7fELF\x02\x01\x01", 3, 62, 1, 0, 64, 0, 0, 64, 56, 1, 64, 0, 0
+    )
+    segment = struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, end, end, 4096)
+    return (header + segment).ljust(size, b"\0")
+
+
+def install(site: Path, name: str, version: str, files: dict[str, bytes], *, at: float = 0.0) -> None:
+    info = site / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\n", encoding="utf-8"
+    )
+    lines = []
+    for path, content in files.items():
+        (site / path).parent.mkdir(parents=True, exist_ok=True)
+        (site / path).write_bytes(content)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
+        lines.append(f"{path},sha256={digest},{len(content)}\n")
+    (info / "RECORD").write_text("".join([*lines, f"{info.name}/RECORD,,\n"]), encoding="utf-8")
+    if at:
+        os.utime(info / "RECORD", (at, at))
+
+
+def facts(version: str, site: Path) -> PythonFacts:
+    system = LiveSystem(env={**os.environ, "PYTHONPATH": str(site)})
+    known = value_of(python.probe(system, PYTHONS[version], PYTHONS[version], asked=True, timeout=60)[0])
+    assert known is not None
+    return known
+
+
+@on_every_python
+def test_files_that_two_own_are_told_apart(version: str, tmp_path: Path) -> None:
+    first, last = elf(4000), elf(4000) + b"\1"
+    install(tmp_path, "nvidia-cudnn-cu12", "9.3.0.75", {CUDNN: first, "nvidia/__init__.py": b""})
+    install(tmp_path, "nvidia-cudnn-cu13", "9.13.0", {CUDNN: last, "nvidia/__init__.py": b""})
+    (one,) = facts(version, tmp_path).shared
+    assert (one.path, one.location) == (CUDNN, str(tmp_path))
+    assert [name for name, _ in one.owners] == ["nvidia-cudnn-cu12", "nvidia-cudnn-cu13"]
+    assert one.now == ("nvidia-cudnn-cu13", "9.13.0")
+    same = elf(4001)[:-1] + b"\2"  # of the same size: its hash tells
+    (tmp_path / CUDNN).write_bytes(first)
+    assert facts(version, tmp_path).shared[0].now == ("nvidia-cudnn-cu12", "9.3.0.75")
+    (tmp_path / CUDNN).write_bytes(same)
+    assert facts(version, tmp_path).shared[0].now in {("nvidia-cudnn-cu13", "9.13.0"), None}
+    (tmp_path / CUDNN).unlink()
+    assert facts(version, tmp_path).shared[0].now is None
+
+
+def test_large_files_of_one_size_are_of_the_last_installed(tmp_path: Path) -> None:
+    content = elf((4 << 20) + 1)
+    now = time.time()
+    install(tmp_path, "nvidia-nccl-cu13", "2.27", {"nvidia/nccl/lib/libnccl.so.2": content}, at=now - 9000)
+    install(tmp_path, "nvidia-nccl-cu12", "2.21", {"nvidia/nccl/lib/libnccl.so.2": content}, at=now)
+    version = next(iter(PYTHONS))
+    assert facts(version, tmp_path).shared[0].now == ("nvidia-nccl-cu12", "2.21")
+    os.utime(tmp_path / "nvidia_nccl_cu13-2.27.dist-info" / "RECORD", (now, now))
+    assert facts(version, tmp_path).shared[0].now is None
+
+
+@on_every_python
+def test_what_is_lost_cut_or_replaced(version: str, tmp_path: Path) -> None:
+    names = ("gone", "cut", "other", "whole")
+    files = {f"nvidia/cublas/lib/lib{name}.so.12": elf(9000) for name in names}
+    install(tmp_path, "nvidia-cublas-cu12", "12.5.3.2", files)
+    folder = tmp_path / "nvidia/cublas/lib"
+    (folder / "libgone.so.12").unlink()
+    (folder / "libcut.so.12").write_bytes(elf(9000)[:5000])
+    (folder / "libother.so.12").write_bytes(elf(8000))
+    wheel = facts(version, tmp_path).distribution("nvidia-cublas-cu12")
+    assert wheel is not None
+    assert wheel.files == tuple(files)
+    assert wheel.lost == ("nvidia/cublas/lib/libgone.so.12",)
+    assert [(one.path.rpartition("/")[2], one.recorded, one.size, one.cut) for one in wheel.changed] == [
+        ("libcut.so.12", 9000, 5000, True),
+        ("libother.so.12", 9000, 8000, False),
+    ]
+
+
+def test_hostile_records_are_read_with_limits(tmp_path: Path) -> None:
+    install(tmp_path, "nvidia-cublas-cu12", "1", {})
+    info = tmp_path / "nvidia_cublas_cu12-1.dist-info"
+    record = info / "RECORD"
+    version = next(iter(PYTHONS))
+    for content in (
+        b"../../etc/x.so,,1\n/etc/y.so,,1\n",
+        b"x.so," * 100_000,
+        b"\xff\xfe.so,,9\n.so,\n",
+        b"a.so,,\n" * 9999,
+    ):
+        record.write_bytes(content)
+        wheel = facts(version, tmp_path).distribution("nvidia-cublas-cu12")
+        assert wheel is not None
+        assert len(wheel.files) <= 400
+        assert not any(path.startswith(("/", "..")) for path in wheel.files)
+    record.unlink()
+    os.mkfifo(record)
+    assert facts(version, tmp_path).distribution("nvidia-cublas-cu12") is not None
+
+
+def test_pins_of_others_are_kept(tmp_path: Path) -> None:
+    install(tmp_path, "torch", "2.5.1", {})
+    metadata = tmp_path / "torch-2.5.1.dist-info" / "METADATA"
+    pin = "nvidia-cudnn-cu12==9.1.0.70; platform_system == 'Linux'"
+    metadata.write_text(
+        f"Name: torch\nVersion: 2.5.1\nRequires-Dist: filelock\nRequires-Dist: {pin}\n\n", encoding="utf-8"
+    )
+    torch = facts(next(iter(PYTHONS)), tmp_path).distribution("torch")
+    assert torch is not None
+    assert torch.pins == (pin,)
+    assert torch.requires == ()
