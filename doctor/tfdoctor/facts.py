@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar, Union
 
 if TYPE_CHECKING:
     from tfdoctor.facts_containers import ContainerFacts
-    from tfdoctor.facts_imports import FileDifference, RehearsalFacts, Shadow
     from tfdoctor.facts_files import ChangedFile, SharedFile
+    from tfdoctor.facts_imports import FileDifference, RehearsalFacts, Shadow
 
 T = TypeVar("T")
 

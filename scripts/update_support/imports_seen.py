@@ -1,7 +1,8 @@
-# Run by an interpreter that has TensorFlow: what its modules take of other packages while it is imported.
-# TensorFlow is imported, then the sources of its loaded modules are read: every import that stands where an import
-# of the module executes it, and every attribute of such a module that is taken there. Prints one JSON line.
-# With names of packages: imports it as if those were not there, and says that this works. Python 3.5 and newer.
+"""Run by an interpreter that has TensorFlow: what its modules take of other packages while it is imported.
+TensorFlow is imported, then the sources of its loaded modules are read: every import that stands where an import
+of the module executes it, and every attribute of such a module that is taken there. Prints one JSON line.
+With names of packages: imports it as if those were not there, and says that this works. Python 3.5 and newer.
+"""
 import sys
 
 BEFORE = set(sys.modules)

@@ -17,8 +17,8 @@ from tfdoctor.facts import (
     TensorFlowFacts,
     Unknown,
 )
-from tfdoctor.facts_imports import FileDifference, Shadow
 from tfdoctor.facts_files import ChangedFile, SharedFile
+from tfdoctor.facts_imports import FileDifference, Shadow
 from tfdoctor.probes.payload import run_payload
 from tfdoctor.redact import clean_line
 from tfdoctor.system.result import Failure
