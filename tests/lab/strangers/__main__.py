@@ -1,0 +1,110 @@
+"""Environments broken by strangers: composed by a grammar and a seed, tried on real TensorFlow and on tfdoctor.
+
+    scripts/strangers --bases FOLDER --seeds 1-40 --only-check
+    scripts/strangers --bases FOLDER --results FILE --seeds 1000-1150 --tfdoctor ANOTHER/CHECKOUT
+    scripts/strangers --results FILE                  # the summary of what is there
+
+A run goes on where it ended: seeds that FILE has are left out. Exits 1 where tfdoctor was wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from lab.broken_env import Unavailable
+from lab.situations import can_mount
+from lab.strangers import results
+from lab.strangers.grammar import Story, draw
+from lab.strangers.ground import STARTS, Undrawn
+from lab.strangers.kinds import KINDS
+from lab.strangers.trying import Stock, Try
+
+
+def tool_of(given: Path) -> Path:
+    """The interpreter of a checkout, an environment, or itself."""
+    inside = (given, *(given / name / "bin" / "python" for name in (".venv-test", ".venv-run", ".")))
+    for path in inside:
+        if path.is_file():
+            return path.absolute()
+    message = f"no Python with tfdoctor in {given}"
+    raise SystemExit(message)
+
+
+def seeds_of(text: str) -> list[int]:
+    """'1-40,50' -> 1 … 40, 50."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def main() -> int:
+    """Parse the command line, try, print, sum up."""
+    parser = argparse.ArgumentParser(
+        prog="strangers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--bases", type=Path, help="where the environments are (env-2.20 …), or will be made")
+    parser.add_argument("--results", type=Path, help="a file of JSON lines, one for each seed")
+    parser.add_argument("--seeds", type=seeds_of, default=[], metavar="FROM-TO", help="1-40,77")
+    parser.add_argument("--release", action="append", default=[], choices=list(STARTS), help="of the bases")
+    parser.add_argument("--kind", action="append", default=[], choices=[one.name for one in KINDS])
+    parser.add_argument("--only-check", action="store_true", help="no commands, no fix")
+    parser.add_argument("--draw", action="store_true", help="print what the seeds stand for, and try nothing")
+    parser.add_argument(
+        "--keep", action="store_true", help="stop at the first disagreement, leave it as it is"
+    )
+    parser.add_argument(
+        "--tfdoctor", type=Path, default=Path(sys.executable), help="whose tfdoctor: a Python, or a checkout"
+    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="also what was right")
+    options = parser.parse_args()
+    kept = results.read(options.results)
+    if options.seeds:
+        if options.bases is None:
+            parser.error("--seeds needs --bases")
+        if not can_mount():
+            parser.error("this needs root and private mount namespaces")
+        os.environ["PATH"] += f":{Path(sys.executable).parent}"  # uv is there
+        todo = [seed for seed in options.seeds if seed not in kept]
+        stock = Stock(options.bases, tool_of(options.tfdoctor))
+        try:
+            for seed in todo:
+                line = one(stock, seed, options)
+                if line is None:
+                    continue
+                kept[seed] = line
+                results.add(options.results, line)
+                results.tell(line, verbose=options.verbose)
+        finally:
+            stock.leave()
+    chosen = [kept[seed] for seed in (options.seeds or sorted(kept)) if seed in kept]
+    return results.sum_up(chosen)
+
+
+def one(stock: Stock, seed: int, options: argparse.Namespace) -> dict[str, object] | None:
+    """Try a seed; a line for the results. None where it was only to be drawn."""
+    started = time.monotonic()
+    names = options.release or list(STARTS)
+    kinds = [kind for kind in KINDS if not options.kind or kind.name in options.kind]
+    story: Story | None = None
+    try:
+        grounds = {name: stock.get(name)[1] for name in names}
+        story = draw(seed, grounds, kinds)
+        if options.draw:
+            print(json.dumps(story.as_dict()))
+            return None
+        return Try(story, stock, only_check=options.only_check).go()
+    except (Undrawn, Unavailable) as why:
+        changes = [str(change) for change in story.changes] if story else []
+        seconds = round(time.monotonic() - started, 1)
+        return {"seed": seed, "skipped": str(why)[:500], "changes": changes, "seconds": seconds}
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
