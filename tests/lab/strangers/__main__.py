@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -72,6 +73,8 @@ def main() -> int:
             parser.error("this needs root and private mount namespaces")
         os.environ["PATH"] += f":{Path(sys.executable).parent}"  # uv is there
         todo = [seed for seed in options.seeds if seed not in kept]
+        # So that what is broken is put back.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         stock = Stock(options.bases, tool_of(options.tfdoctor))
         try:
             for seed in todo:
@@ -94,7 +97,7 @@ def one(stock: Stock, seed: int, options: argparse.Namespace) -> dict[str, objec
     kinds = [kind for kind in KINDS if not options.kind or kind.name in options.kind]
     story: Story | None = None
     try:
-        grounds = {name: stock.get(name)[1] for name in names}
+        grounds = {name: stock.ground(name) for name in names}
         story = draw(seed, grounds, kinds)
         if options.draw:
             print(json.dumps(story.as_dict()))

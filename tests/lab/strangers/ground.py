@@ -7,13 +7,13 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.broken_env import BASES, Base, _locked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 _CU11 = "cuda/cu11.8-cudnn8.6.txt"
 _OLD = ("protobuf<3.21", "numpy<1.20", "h5py<3")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import tempfile
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,9 @@ class Stock:
 
     folder: Path
     tool: Path
-    made: dict[str, tuple[Snapshot, Ground]] = field(default_factory=dict)
+    made: dict[str, Snapshot] = field(default_factory=dict)
+    grounds: dict[str, Ground] = field(default_factory=dict)
+    index: Index | None = None
     lock: int = -1
 
     def __post_init__(self) -> None:
@@ -56,31 +59,60 @@ class Stock:
         """Compiled stand-ins."""
         return self.folder / "standins"
 
-    def get(self, name: str) -> tuple[Snapshot, Ground]:
-        """A base as it should be, and what there is to break. Raises Unavailable."""
-        if name not in self.made:
+    def ground(self, name: str) -> Ground:
+        """What there is to break; the base is made where it is not there. Raises Unavailable."""
+        if name not in self.grounds:
             root, store = self.folder / f"env-{name}", self.folder / f"kept-{name}"
-            if store.exists():  # from a run that was cut off: what is kept is right, what is broken is not
-                self._go_on(root, store)
+            if self._busy(root).exists():  # a run was cut off while it was broken
+                self._recover(root, store)
+            if store.exists():
+                shutil.rmtree(store)
             if not (root / "pyvenv.cfg").exists():
                 make_base(STARTS[name], root)
-            _own_small_files(root)
-            ground = survey(name, root, Index(self.folder / "index.json"))
-            self.made[name] = (Snapshot(root, store), ground)
+            _make_own(root)
+            self.index = self.index or Index(self.folder / "index.json")
+            self.grounds[name] = survey(name, root, self.index)
+        return self.grounds[name]
+
+    def get(self, name: str) -> Snapshot:
+        """A base as it should be. Raises Unavailable."""
+        if name not in self.made:
+            self.ground(name)
+            store = self.folder / f"kept-{name}"
+            snapshot = Snapshot(self.folder / f"env-{name}", store)
+            entries = {path: asdict(entry) for path, entry in snapshot.entries.items()}
+            self._entries(store).write_text(json.dumps(entries), encoding="utf-8")
+            self.made[name] = snapshot
         return self.made[name]
 
-    def _go_on(self, root: Path, store: Path) -> None:
-        if (self.folder / f"busy-{root.name}").exists():
-            message = f"a run was cut off while {root} was broken: remove {root} and {store}"
-            raise SystemExit(message)
-        shutil.rmtree(store)
+    def _busy(self, root: Path) -> Path:
+        return self.folder / f"busy-{root.name}"
+
+    @staticmethod
+    def _entries(store: Path) -> Path:
+        return store.with_suffix(".json")
+
+    def _recover(self, root: Path, store: Path) -> None:
+        """Put a base back as another run found it."""
+        for work in self.folder.glob("work-*"):
+            moved = [one.parent for one in work.glob("places/**/pyvenv.cfg") if not one.parent.is_symlink()]
+            if moved and not root.exists():
+                moved[0].rename(root)
+        snapshot = Snapshot.__new__(Snapshot)
+        snapshot.root, snapshot.store = root, store
+        said = json.loads(self._entries(store).read_text(encoding="utf-8"))
+        snapshot.entries = {path: Entry(**entry) for path, entry in said.items()}
+        snapshot.restore()
+        self._busy(root).unlink()
+        for work in self.folder.glob("work-*"):
+            shutil.rmtree(work)
 
     @contextmanager
     def broken(self, story: Story, changes: Sequence[Change]) -> Iterator[Person]:
         """Somebody's environment with these changes; put back afterwards. Raises Undrawn."""
-        snapshot, _ = self.get(story.base)
+        snapshot = self.get(story.base)
         work = Path(tempfile.mkdtemp(prefix="work-", dir=self.folder))
-        busy = self.folder / f"busy-{snapshot.root.name}"
+        busy = self._busy(snapshot.root)
         busy.touch()
         told = story.with_changes(changes)
         person = Person(
@@ -102,22 +134,31 @@ class Stock:
 
     def leave(self) -> None:
         """Forget the snapshots: the bases are as they were."""
-        for snapshot, _ in self.made.values():
+        for snapshot in self.made.values():
             snapshot.drop()
+            self._entries(snapshot.store).unlink()
         self.made.clear()
 
 
-def _own_small_files(root: Path) -> None:
-    """What programs may write into in place shares nothing with the environment that this one was copied from."""
-    for path in (root / "pyvenv.cfg", *(root / "bin").iterdir()):
-        if (
-            path.is_file()
-            and not path.is_symlink()
-            and path.stat().st_nlink > 1
-            and path.stat().st_size < SHORT
-        ):
+def _make_own(root: Path) -> None:
+    """What a base shares with the environment that it was copied from, is made its own.
+
+    That is the small files that programs may write into in place, and the folder that its programs name.
+    """
+    activate = root / "bin" / "activate"
+    named = re.search(
+        r"""^VIRTUAL_ENV=["']?(/[^"'\n]+)""", activate.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    before = named[1] if named else str(root)
+    for path in (root / "pyvenv.cfg", *sorted((root / "bin").iterdir())):
+        if not path.is_file() or path.is_symlink() or path.stat().st_size >= SHORT:
+            continue
+        content = path.read_bytes()
+        right = content.replace(os.fsencode(before), os.fsencode(root))
+        if right != content or path.stat().st_nlink > 1:
             spare = path.with_name(path.name + ".own")
             shutil.copy2(path, spare)
+            spare.write_bytes(right)
             spare.replace(path)
 
 
@@ -268,7 +309,8 @@ class Try:
             seen, answer = self._look(person)
             self.line |= {"said": _essence(answer), "exit": answer["exit"], "truth": shown(seen)}
             kept = state(seen, person)
-            wrong = differences(seen, answer)
+            refused = isinstance(answer.get("error"), dict)
+            wrong = [] if refused and not seen.import_ok else differences(seen, answer)
             bound = person.user != 0 or person.noexec
         self.line |= {"state": kept, "differences": wrong, "predicted": not wrong}
         self.line["green_lie"] = answer["exit"] == 0 and not seen.import_ok
@@ -276,6 +318,8 @@ class Try:
         others = [one for one in story.changes if one not in blamed]
         right = acceptable(kept, [meaning(one) for one in blamed], [meaning(one) for one in others])
         cause = answer.get("verdict", {}).get("cause")
+        if refused and not seen.import_ok:  # it says in a sentence that this Python cannot be asked
+            cause = "python-unusable"
         self.line |= {
             "blamed": [str(one) for one in blamed],
             "acceptable": right,
@@ -313,7 +357,7 @@ class Try:
                 with self.stock.broken(self.story, [change]) as person:
                     seen, answer = self._look(person)
                     alone[change] = state(seen, person)
-                    if wrong and differences(seen, answer):
+                    if wrong and ("verdict" in answer or seen.import_ok) and differences(seen, answer):
                         self.line.setdefault("smallest", [str(change)])
             except Undrawn:  # it needs one of the others
                 continue
