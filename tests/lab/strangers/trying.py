@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 TRUTH = 240
 """Seconds that an import of TensorFlow may take: the machine may be busy."""
 CHECK, FIX, COMMANDS = 120, 900, 900
+"""Seconds for each; half of the first is what `check` may take for looking."""
 _MOST_TEXT = 3000
 
 
@@ -339,7 +340,7 @@ class Try:
         return self.line
 
     def _look(self, person: Person) -> tuple[Truth, dict[str, Any]]:
-        said = tfdoctor(person, "check", "--json", timeout=CHECK)
+        said = tfdoctor(person, "check", "--json", "--timeout", str(CHECK // 2), timeout=CHECK)
         answer = said.json() | {"exit": said.status}
         return truth(person), answer
 
