@@ -12,18 +12,23 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import signal
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from lab.broken_env import Unavailable
 from lab.situations import can_mount
 from lab.strangers import results
-from lab.strangers.grammar import Story, draw
+from lab.strangers.grammar import Change, Story, draw
 from lab.strangers.ground import STARTS, Undrawn
 from lab.strangers.kinds import KINDS
 from lab.strangers.trying import Stock, Try
+
+if TYPE_CHECKING:
+    from lab.strangers.person import Person
 
 
 def tool_of(given: Path) -> Path:
@@ -84,13 +89,30 @@ def main() -> int:
                 kept[seed] = line
                 results.add(options.results, line)
                 results.tell(line, verbose=options.verbose)
+                if options.keep and results.problems(line):
+                    show(stock.keep(story_of(line)))
+                    break
         finally:
             stock.leave()
     chosen = [kept[seed] for seed in (options.seeds or sorted(kept)) if seed in kept]
     return results.sum_up(chosen)
 
 
-def one(stock: Stock, seed: int, options: argparse.Namespace) -> dict[str, object] | None:
+def show(person: Person) -> None:
+    """Where it is, and how to be that person."""
+    print(f"{person.place} is left as it is; this is that person's shell:")
+    variables = [f"{name}={value}" for name, value in sorted(person.environment().items())]
+    print(shlex.join(["env", "-i", *variables, *person.prefix(), "bash", "--norc"]))
+
+
+def story_of(line: dict[str, Any]) -> Story:
+    """The story that a line of the results is about."""
+    said = dict(line["story"])
+    changes = tuple(Change(one["kind"], tuple(one["words"])) for one in said.pop("changes"))
+    return Story(**said, changes=changes)
+
+
+def one(stock: Stock, seed: int, options: argparse.Namespace) -> dict[str, Any] | None:
     """Try a seed; a line for the results. None where it was only to be drawn."""
     started = time.monotonic()
     names = options.release or list(STARTS)

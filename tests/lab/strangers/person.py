@@ -224,4 +224,5 @@ class Person(Env):
         """Undo renames."""
         for before, after in reversed(self.moves):
             after.rename(before)
+            self.root = before
         self.moves.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -99,9 +100,9 @@ def sum_up(lines: Sequence[dict[str, Any]]) -> int:
             line for line in tried if line.get(possible) and line["state"] != "whole" and name in line
         ]
         words = {"by_hand": "printed commands mend", "fixed": "fix mends"}[name]
-        _rate(words, counted_lines, lambda line, name=name: line[name])
+        _rate(words, counted_lines, itemgetter(name))
     for name, words in (("second_same", "second fix changes nothing"), ("undo_exact", "undo exact")):
-        _rate(words, [line for line in tried if name in line], lambda line, name=name: line[name])
+        _rate(words, [line for line in tried if name in line], itemgetter(name))
     lies = [line["seed"] for line in tried if line["green_lie"]]
     print(f"exit 0 where the import fails: {len(lies)} {lies or ''}")
     return int(any(problems(line) for line in tried))

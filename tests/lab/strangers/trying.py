@@ -111,27 +111,30 @@ class Stock:
     @contextmanager
     def broken(self, story: Story, changes: Sequence[Change]) -> Iterator[Person]:
         """Somebody's environment with these changes; put back afterwards. Raises Undrawn."""
-        snapshot = self.get(story.base)
-        work = Path(tempfile.mkdtemp(prefix="work-", dir=self.folder))
-        busy = self._busy(snapshot.root)
-        busy.touch()
-        told = story.with_changes(changes)
-        person = Person(
-            STARTS[story.base], snapshot.root, work, self.cache, story=told, bases=self.folder, tool=self.tool
-        )
+        person = self._person(story.with_changes(changes))
         try:
-            work.chmod(0o755)
-            person.prepare()
-            for change in changes:
-                make(person, change)
-            person.folder("answers").chmod(0o777)
-            person.hand_over()
+            _break(person)
             yield person
         finally:
             person.come_back()
-            snapshot.restore()
-            shutil.rmtree(work)
-            busy.unlink()
+            self.get(story.base).restore()
+            shutil.rmtree(person.work)
+            self._busy(person.root).unlink()
+
+    def keep(self, story: Story) -> Person:
+        """Somebody's environment, left as it is broken; the next run puts it back. Raises Undrawn."""
+        person = self._person(story)
+        _break(person)
+        self.made.clear()  # what is kept of it stays, too
+        return person
+
+    def _person(self, story: Story) -> Person:
+        root = self.get(story.base).root
+        self._busy(root).touch()
+        work = Path(tempfile.mkdtemp(prefix="work-", dir=self.folder))
+        work.chmod(0o755)
+        base = STARTS[story.base]
+        return Person(base, root, work, self.cache, story=story, bases=self.folder, tool=self.tool)
 
     def leave(self) -> None:
         """Forget the snapshots: the bases are as they were."""
@@ -139,6 +142,14 @@ class Stock:
             snapshot.drop()
             self._entries(snapshot.store).unlink()
         self.made.clear()
+
+
+def _break(person: Person) -> None:
+    person.prepare()
+    for change in person.story.changes:
+        make(person, change)
+    person.folder("answers").chmod(0o777)
+    person.hand_over()
 
 
 def _make_own(root: Path) -> None:
