@@ -274,8 +274,9 @@ def differences(seen: Truth, answer: dict[str, Any]) -> list[str]:
             wrong.append(f"import_ok: said {said}, was {seen.import_ok}")
     was = shown(seen) | {"error": seen.error, "asked": seen.asked}
     was["failures"] = [{"error": failure.error} for failure in seen.failures]
-    if not seen.import_ok and ".so" not in (seen.error or "").strip().rpartition("\n")[2]:
-        was["crashed"] = "not for a library"  # what it could not open before, it can do without
+    last = (seen.error or "").strip().rpartition("\n")[2]
+    if not seen.import_ok and "cannot open shared object file" not in last:
+        was["crashed"] = "not for a missing library"  # what it could not open before, it can do without
     rest = disagreement(was, answer)
     return wrong + ([rest] if rest else [])
 
