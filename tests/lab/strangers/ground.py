@@ -6,8 +6,11 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from packaging.version import Version
 
 from lab.broken_env import BASES, Base, _locked
 
@@ -82,21 +85,32 @@ class Index:
 
 
 def _ask(name: str, python: str) -> list[str]:
-    command = [sys.executable, "-m", "pip", "index", "versions", name, "--only-binary", ":all:"]
-    try:
-        done = subprocess.run(
-            [*command, "--python-version", python], capture_output=True, text=True, timeout=120, check=False
-        )
-    except subprocess.TimeoutExpired as late:
-        message = f"the index did not answer about {name}"
-        raise Undrawn(message) from late
-    listed = re.search(r"^Available versions: (.+)$", done.stdout, re.MULTILINE)
-    if listed:
-        return listed[1].replace(" ", "").split(",")
-    if "No matching distribution" in done.stderr:
-        return []
-    message = f"the index did not answer about {name}: {done.stderr[-200:]}"
-    raise Undrawn(message)
+    # Asked for a version that nobody has, pip lists those that it could have taken: of wheels for this Python
+    # alone. Its `index versions` lists sources, too.
+    with tempfile.TemporaryDirectory() as folder:
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--dest",
+            folder,
+            "--no-deps",
+            "--only-binary",
+            ":all:",
+        ]
+        command += ["--python-version", python, f"{name}==0.0.0.dev987654"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        except subprocess.TimeoutExpired as late:
+            message = f"the index did not answer about {name}"
+            raise Undrawn(message) from late
+    listed = re.search(r"\(from versions: ([^)]*)\)", done.stderr)
+    if listed is None:
+        message = f"the index did not answer about {name}: {done.stderr[-200:]}"
+        raise Undrawn(message)
+    found = [one for one in listed[1].split(", ") if re.fullmatch(r"[0-9.]+(\.?post[0-9]+)?", one)]
+    return sorted(found, key=Version, reverse=True)
 
 
 @dataclass(frozen=True, slots=True)
