@@ -16,6 +16,8 @@ import shlex
 import signal
 import sys
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +25,13 @@ from lab.broken_env import Unavailable
 from lab.situations import can_mount
 from lab.strangers import results
 from lab.strangers.grammar import Change, Story, draw
-from lab.strangers.ground import STARTS, Undrawn
+from lab.strangers.ground import STARTS, Ground, Undrawn
 from lab.strangers.kinds import KINDS
 from lab.strangers.trying import Stock, Try
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from lab.strangers.person import Person
 
 
@@ -98,6 +102,26 @@ def main() -> int:
     return results.sum_up(chosen)
 
 
+@dataclass(frozen=True, slots=True)
+class Grounds(Mapping[str, Ground]):
+    """The bases by name; each is looked at when it is drawn."""
+
+    names: Sequence[str]
+    stock: Stock
+
+    def __getitem__(self, name: str) -> Ground:
+        """Raises Unavailable."""
+        return self.stock.ground(name)
+
+    def __iter__(self) -> Iterator[str]:
+        """The names."""
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        """How many."""
+        return len(self.names)
+
+
 def show(person: Person) -> None:
     """Where it is, and how to be that person."""
     print(f"{person.place} is left as it is; this is that person's shell:")
@@ -119,8 +143,7 @@ def one(stock: Stock, seed: int, options: argparse.Namespace) -> dict[str, Any] 
     kinds = [kind for kind in KINDS if not options.kind or kind.name in options.kind]
     story: Story | None = None
     try:
-        grounds = {name: stock.ground(name) for name in names}
-        story = draw(seed, grounds, kinds)
+        story = draw(seed, Grounds(names, stock), kinds)
         if options.draw:
             print(json.dumps(story.as_dict()))
             return None
