@@ -236,7 +236,7 @@ def _really(error: str, otherwise: str) -> str:
 
 
 def observe(
-    python: Path,
+    python: Path | str,
     env: Mapping[str, str],
     *,
     cwd: Path | None = None,
@@ -246,11 +246,12 @@ def observe(
     prefix: Sequence[str] = (),
     verbose: bool = True,
     make: bool = False,
+    answers: Path | None = None,
 ) -> Truth:
     """Ask the TensorFlow of one interpreter what it registers.
 
     Args:
-        python: the interpreter; its TensorFlow is the one asked.
+        python: the interpreter (or, behind a shell's `prefix`, its name); its TensorFlow is the one asked.
         env: the whole environment of the child; TF's logging switches are added.
         cwd: the child's current directory.
         timeout: seconds before it is killed.
@@ -260,6 +261,7 @@ def observe(
         session: for 1.13 and older, make the devices too (they cannot be listed otherwise).
         verbose: have TensorFlow name every library; without, the log is what a user has.
         make: make every device after listing (needs a libcudart that answers: standins.RUNTIME).
+        answers: a folder that whoever runs it may write into; a temporary one otherwise.
     """
     child_env = dict(env)
     if verbose:
@@ -271,8 +273,10 @@ def observe(
     if quick:
         child_env["TFDOCTOR_LAB_QUICK"] = "1"
     started = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as private:
+        folder = answers or private
         answer_path, log_path = Path(folder) / "answer.json", Path(folder) / "log"
+        answer_path.unlink(missing_ok=True)
         with log_path.open("wb") as log_file:
             child = subprocess.Popen(
                 [*prefix, str(python), "-c", CHILD, str(answer_path)],

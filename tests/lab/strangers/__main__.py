@@ -1,0 +1,158 @@
+"""Environments broken by strangers: composed by a grammar and a seed, tried on real TensorFlow and on tfdoctor.
+
+    scripts/strangers --bases FOLDER --seeds 1-40 --only-check
+    scripts/strangers --bases FOLDER --results FILE --seeds 1000-1150 --tfdoctor ANOTHER/CHECKOUT
+    scripts/strangers --results FILE                  # the summary of what is there
+
+A run goes on where it ended: seeds that FILE has are left out. Exits 1 where tfdoctor was wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lab.broken_env import Unavailable
+from lab.situations import can_mount
+from lab.strangers import results
+from lab.strangers.grammar import Change, Story, draw
+from lab.strangers.ground import STARTS, Ground, Undrawn
+from lab.strangers.kinds import KINDS
+from lab.strangers.trying import Stock, Try
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lab.strangers.person import Person
+
+
+def tool_of(given: Path) -> Path:
+    """The interpreter of a checkout, an environment, or itself."""
+    inside = (given, *(given / name / "bin" / "python" for name in (".venv-test", ".venv-run", ".")))
+    for path in inside:
+        if path.is_file():
+            return path.absolute()
+    message = f"no Python with tfdoctor in {given}"
+    raise SystemExit(message)
+
+
+def seeds_of(text: str) -> list[int]:
+    """'1-40,50' -> 1 … 40, 50."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def main() -> int:
+    """Parse the command line, try, print, sum up."""
+    parser = argparse.ArgumentParser(
+        prog="strangers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--bases", type=Path, help="where the environments are (env-2.20 …), or will be made")
+    parser.add_argument("--results", type=Path, help="a file of JSON lines, one for each seed")
+    parser.add_argument("--seeds", type=seeds_of, default=[], metavar="FROM-TO", help="1-40,77")
+    parser.add_argument("--release", action="append", default=[], choices=list(STARTS), help="of the bases")
+    parser.add_argument("--kind", action="append", default=[], choices=[one.name for one in KINDS])
+    parser.add_argument("--only-check", action="store_true", help="no commands, no fix")
+    parser.add_argument("--draw", action="store_true", help="print what the seeds stand for, and try nothing")
+    parser.add_argument(
+        "--keep", action="store_true", help="stop at the first disagreement, leave it as it is"
+    )
+    parser.add_argument(
+        "--tfdoctor", type=Path, default=Path(sys.executable), help="whose tfdoctor: a Python, or a checkout"
+    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="also what was right")
+    options = parser.parse_args()
+    kept = results.read(options.results)
+    if options.seeds:
+        if options.bases is None:
+            parser.error("--seeds needs --bases")
+        if not can_mount():
+            parser.error("this needs root and private mount namespaces")
+        os.environ["PATH"] += f":{Path(sys.executable).parent}"  # uv is there
+        todo = [seed for seed in options.seeds if seed not in kept]
+        # So that what is broken is put back.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        stock = Stock(options.bases, tool_of(options.tfdoctor))
+        try:
+            for seed in todo:
+                line = one(stock, seed, options)
+                if line is None:
+                    continue
+                kept[seed] = line
+                results.add(options.results, line)
+                results.tell(line, verbose=options.verbose)
+                if options.keep and results.problems(line):
+                    show(stock.keep(story_of(line)))
+                    break
+        finally:
+            stock.leave()
+    chosen = [kept[seed] for seed in (options.seeds or sorted(kept)) if seed in kept]
+    return results.sum_up(chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class Grounds(Mapping[str, Ground]):
+    """The bases by name; each is looked at when it is drawn."""
+
+    names: Sequence[str]
+    stock: Stock
+
+    def __getitem__(self, name: str) -> Ground:
+        """Raises Unavailable."""
+        return self.stock.ground(name)
+
+    def __iter__(self) -> Iterator[str]:
+        """The names."""
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        """How many."""
+        return len(self.names)
+
+
+def show(person: Person) -> None:
+    """Where it is, and how to be that person."""
+    print(f"{person.place} is left as it is; this is that person's shell:")
+    variables = [f"{name}={value}" for name, value in sorted(person.environment().items())]
+    print(shlex.join(["env", "-i", *variables, *person.prefix(), "bash", "--norc"]))
+
+
+def story_of(line: dict[str, Any]) -> Story:
+    """The story that a line of the results is about."""
+    said = dict(line["story"])
+    changes = tuple(Change(one["kind"], tuple(one["words"])) for one in said.pop("changes"))
+    return Story(**said, changes=changes)
+
+
+def one(stock: Stock, seed: int, options: argparse.Namespace) -> dict[str, Any] | None:
+    """Try a seed; a line for the results. None where it was only to be drawn."""
+    started = time.monotonic()
+    names = options.release or list(STARTS)
+    kinds = [kind for kind in KINDS if not options.kind or kind.name in options.kind]
+    story: Story | None = None
+    try:
+        story = draw(seed, Grounds(names, stock), kinds)
+        if options.draw:
+            print(json.dumps(story.as_dict()))
+            return None
+        return Try(story, stock, only_check=options.only_check).go()
+    except (Undrawn, Unavailable) as why:
+        changes = [str(change) for change in story.changes] if story else []
+        seconds = round(time.monotonic() - started, 1)
+        return {"seed": seed, "skipped": str(why)[:500], "changes": changes, "seconds": seconds}
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

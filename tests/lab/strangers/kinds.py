@@ -1,0 +1,24 @@
+"""All ways to change an environment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lab.strangers import kinds_files, kinds_packages, kinds_place, kinds_shell
+
+if TYPE_CHECKING:
+    from lab.strangers.grammar import Change, Meaning
+    from lab.strangers.person import Person
+
+KINDS = (*kinds_packages.KINDS, *kinds_files.KINDS, *kinds_shell.KINDS, *kinds_place.KINDS)
+BY_NAME = {kind.name: kind for kind in KINDS}
+
+
+def make(person: Person, change: Change) -> None:
+    """Do it to somebody's environment. Raises Undrawn where it cannot be done here."""
+    BY_NAME[change.kind].apply(person, change.words)
+
+
+def meaning(change: Change) -> Meaning:
+    """What it may rightly be called."""
+    return BY_NAME[change.kind].mean(change.words)

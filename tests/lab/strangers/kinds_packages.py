@@ -1,0 +1,333 @@
+"""Ways to change what is installed: companions at other versions, dropped, halved; CUDA's wheels; TensorFlow itself."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+from lab.strangers.grammar import Kind, Meaning, causes
+from lab.strangers.ground import Ground, Undrawn, normalised
+
+if TYPE_CHECKING:
+    import random
+    from pathlib import Path
+
+    from lab.strangers.person import Person
+
+BESIDE = (
+    *(
+        "pandas",
+        "scipy",
+        "jax",
+        "tf-keras",
+        "tensorflow-io-gcs-filesystem",
+        "tensorboard",
+        "dm-tree",
+        "pillow",
+    ),
+    *(
+        "matplotlib",
+        "google-api-core",
+        "pydot",
+        "tensorflow-estimator",
+        "portpicker",
+        "ml-dtypes",
+        "cloudpickle",
+    ),
+    *("tblib", "dill", "psutil", "pyarrow", "numexpr", "bottleneck", "tensorflow-probability"),
+)
+"""What people have beside TensorFlow, of which TensorFlow or Keras imports some where it is there."""
+SMALL = ("cuda-runtime", "nvjitlink", "curand", "cuda-cupti", "cuda-nvcc", "cuda-nvrtc", "cufft")
+"""Parts of CUDA whose wheels are below 250 MB."""
+_SPECIAL = {
+    "numpy": causes("numpy-abi"),
+    "ml-dtypes": causes("numpy-abi"),
+    "h5py": causes("numpy-abi"),
+    "pandas": causes("numpy-abi"),
+    "scipy": causes("numpy-abi"),
+    "jax": causes("numpy-abi"),
+    "protobuf": causes("protobuf-conflict"),
+    "googleapis-common-protos": causes("protobuf-conflict"),
+    "tensorboard": causes("protobuf-conflict"),
+    "google-api-core": causes("protobuf-conflict"),
+}
+_CUDA = {
+    "cudnn": causes("cudnn-missing", "cudnn-version-mismatch"),
+    "nvjitlink": causes("libs-transitive"),
+    "cuda-nvcc": causes("libdevice-or-ptxas-missing"),
+    "cuda-cupti": causes("cupti-missing"),
+    "nccl": causes("nccl-failure"),
+}
+
+
+def of_companion(name: str) -> Meaning:
+    """A companion that is there at a version, or built in a way, that TensorFlow's import fails with."""
+    return Meaning(causes("package-conflict") | _SPECIAL.get(name, frozenset()))
+
+
+def of_cuda(part: str) -> frozenset:  # type: ignore[type-arg]
+    """A part of CUDA ("cudnn", "nvjitlink") that is gone or of another version."""
+    own = next((words for stem, words in _CUDA.items() if part.endswith(stem)), frozenset())
+    return causes("libs-not-installed", "libs-wrong-version", "libs-transitive") | own
+
+
+def spread(rng: random.Random, versions: list[str]) -> str:
+    """One of these versions, newest first: old ones as likely as new ones, however many each year brought."""
+    by_release: dict[str, list[str]] = {}
+    for version in versions:
+        by_release.setdefault(".".join(version.split(".")[:2]), []).append(version)
+    return rng.choice(by_release[rng.choice(list(by_release))])
+
+
+_IMPORTED = (
+    *(
+        "numpy",
+        "protobuf",
+        "typing-extensions",
+        "ml-dtypes",
+        "h5py",
+        "wrapt",
+        "keras",
+        "six",
+        "absl-py",
+        "gast",
+    ),
+    *(
+        "astunparse",
+        "flatbuffers",
+        "opt-einsum",
+        "termcolor",
+        "packaging",
+        "google-pasta",
+        "setuptools",
+        "rich",
+    ),
+    *("optree", "namex", "requests", "tensorflow-estimator", "keras-preprocessing", "tensorboard", "numpy"),
+)
+
+
+def pick_companion(rng: random.Random, ground: Ground) -> str:
+    """A distribution, mostly one that TensorFlow or Keras imports."""
+    imported = [name for name in _IMPORTED if name in ground.companions]
+    if imported and rng.random() < 0.75:
+        return rng.choice(imported)
+    return rng.choice(sorted(ground.companions))
+
+
+# -- Companions --------------------------------------------------------------------------------------
+
+
+def _draw_version(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
+    name = pick_companion(rng, ground)
+    version = spread(rng, ground.versions(name))
+    if version == ground.companions[name]:
+        return None
+    return name, version, rng.choice(("alone", "alone", "with-deps"))
+
+
+def _draw_beside(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
+    name = rng.choice(BESIDE)
+    if name in ground.companions:
+        return None
+    return name, spread(rng, ground.versions(name)), rng.choice(("alone", "with-deps", "with-deps"))
+
+
+def _install(person: Person, words: tuple[str, ...]) -> None:
+    name, version, deps = words
+    install(person, *(("--no-deps",) if deps == "alone" else ()), f"{name}=={version}")
+
+
+def install(person: Person, *words: str) -> None:
+    """As a user does. Raises Undrawn where there is no such wheel, or the index does not answer."""
+    try:
+        person.install("--only-binary", ":all:", *words)
+    except subprocess.CalledProcessError as why:
+        message = f"cannot install {' '.join(words)}: {(why.stderr or b'')[-300:]!r}"
+        raise Undrawn(message) from why
+    except subprocess.TimeoutExpired as why:
+        message = f"cannot install {' '.join(words)} in time"
+        raise Undrawn(message) from why
+
+
+def _draw_dropped(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
+    return (pick_companion(rng, ground),)
+
+
+def _drop(person: Person, words: tuple[str, ...]) -> None:
+    try:
+        person.uninstall(*words)
+    except subprocess.CalledProcessError as why:
+        message = f"cannot uninstall {words}"
+        raise Undrawn(message) from why
+
+
+# -- Half removed ------------------------------------------------------------------------------------
+
+_HALVES = ("files-gone", "record-gone", "some-gone", "leftover")
+
+
+def _draw_halved(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
+    return pick_companion(rng, ground), rng.choice(_HALVES), str(rng.randrange(1000))
+
+
+def _halve(person: Person, words: tuple[str, ...]) -> None:
+    name, how, number = words
+    info, files = distribution(person, name)
+    if how == "record-gone":
+        shutil.rmtree(info)
+        return
+    top = sorted(
+        {path.relative_to(person.site).parts[0] for path in files} - {info.name, "__pycache__", ".."}
+    )
+    if how == "leftover":
+        # What pip leaves on Windows or after Ctrl-C: the same folder under another name.
+        (person.site / f"~{info.name[1:]}").mkdir()
+        for one in top[:1]:
+            (person.site / f"~{one[1:]}").mkdir(exist_ok=True)
+        return
+    own = [path for path in files if info not in path.parents and path.is_file()]
+    chosen = (
+        own if how == "files-gone" else [path for i, path in enumerate(own) if (i + int(number)) % 3 == 0]
+    )
+    for path in chosen:
+        path.unlink()
+
+
+def distribution(person: Person, name: str) -> tuple[Path, list[Path]]:
+    """Its dist-info and the files that its RECORD lists below site-packages. Raises Undrawn where it is gone."""
+    for info in sorted(person.site.glob("*.dist-info")):
+        if normalised(info.name.removesuffix(".dist-info").rpartition("-")[0]) == name:
+            record = (info / "RECORD").read_text(encoding="utf-8").splitlines()
+            paths = [person.site / line.rsplit(",", 2)[0].strip('"') for line in record]
+            return info, [path for path in paths if ".." not in path.parts]
+    message = f"{name} is not there"
+    raise Undrawn(message)
+
+
+def _halved_means(words: tuple[str, ...]) -> Meaning:
+    return Meaning(of_companion(words[0]).causes | causes("damaged-file"))
+
+
+# -- TensorFlow itself -------------------------------------------------------------------------------
+
+_TENSORFLOW = (
+    "record-gone",
+    "renamed",
+    "python-gone",
+    "some-gone",
+    "init-gone",
+    "cpu-over",
+    "cpu-over-and-gone",
+)
+
+
+def _draw_tensorflow(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
+    how = rng.choice(_TENSORFLOW)
+    if how.startswith("cpu") and ground.release < (2, 8):
+        return None  # its wheels are not in a cache, and large
+    return how, str(rng.randrange(1000))
+
+
+def _break_tensorflow(person: Person, words: tuple[str, ...]) -> None:
+    how, number = words
+    info, files = distribution(person, "tensorflow-gpu" if person.story.base == "1.15" else "tensorflow")
+    package = person.site / ("tensorflow_core" if person.story.base == "1.15" else "tensorflow")
+    if how == "record-gone":
+        shutil.rmtree(info)
+    elif how == "renamed":
+        package.rename(package.with_name("~" + package.name[1:]))
+    elif how == "python-gone":
+        shutil.rmtree(package / "python")
+    elif how == "init-gone":
+        (package / "__init__.py").unlink()
+    elif how == "some-gone":
+        python = [path for path in files if path.suffix == ".py" and package in path.parents]
+        for index, path in enumerate(python):
+            if (index + int(number)) % 40 == 0:
+                path.unlink(missing_ok=True)
+    else:
+        version = info.name.removesuffix(".dist-info").rpartition("-")[2]
+        install(person, "--no-deps", f"tensorflow-cpu=={version}")
+        if how == "cpu-over-and-gone":
+            person.uninstall("tensorflow-cpu")
+
+
+def _tensorflow_means(words: tuple[str, ...]) -> Meaning:
+    named = {
+        "record-gone": causes("damaged-file", "tensorflow-missing"),
+        "renamed": causes("damaged-file", "tensorflow-missing"),
+        "cpu-over": causes("both-packages", "cpu-only-build"),
+        "cpu-over-and-gone": causes("both-packages", "damaged-file", "tensorflow-missing", "cpu-only-build"),
+    }
+    found = named.get(words[0], causes("damaged-file"))
+    return Meaning(found, later=found if words[0] in ("record-gone", "some-gone") else frozenset())
+
+
+# -- CUDA's wheels -----------------------------------------------------------------------------------
+
+
+def _draw_cuda_dropped(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
+    return (rng.choice(sorted(ground.nvidia)),) if ground.nvidia else None
+
+
+def _cuda_means(words: tuple[str, ...]) -> Meaning:
+    found = of_cuda(words[0].rpartition("-cu1")[0] or words[0])
+    return Meaning(found, later=found)
+
+
+def _draw_cuda_version(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
+    small = [name for name in sorted(ground.nvidia) if any(part in name for part in SMALL)]
+    if not small:
+        return None
+    name = rng.choice(small)
+    version = spread(rng, ground.versions(name))
+    return None if version == ground.nvidia[name] else (name, version, "alone")
+
+
+def _draw_laid_over(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
+    if not ground.nvidia:
+        return None
+    part = rng.choice(("cuda-runtime", "nvjitlink", "curand", "cuda-cupti", "cuda-nvcc"))
+    own = "cu11" if any(name.endswith("cu11") for name in ground.nvidia) else "cu12"
+    other = rng.choice(sorted({"cu11", "cu12"} - {own}) * 2 + ["cu13"])
+    if part == "nvjitlink" and other == "cu11":
+        return None
+    name = f"nvidia-{part}" if other == "cu13" else f"nvidia-{part}-{other}"
+    versions = [one for one in ground.versions(name) if one[0] != "0"]
+    if not versions:
+        return None
+    return name, spread(rng, versions), rng.choice(("kept", "removed"))
+
+
+def _lay_over(person: Person, words: tuple[str, ...]) -> None:
+    name, version, then = words
+    install(person, "--no-deps", f"{name}=={version}")
+    if then == "removed":
+        person.uninstall(name)
+
+
+def _laid_over_means(words: tuple[str, ...]) -> Meaning:
+    found = of_cuda(words[0].rpartition("-cu1")[0] or words[0]) | causes("damaged-file")
+    return Meaning(found, later=found)
+
+
+def _draw_all_dropped(_rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
+    return () if ground.nvidia else None
+
+
+def _drop_all(person: Person, _words: tuple[str, ...]) -> None:
+    person.uninstall(*person.cuda_wheels())
+
+
+KINDS = (
+    Kind("companion-version", 26, _draw_version, _install, lambda words: of_companion(words[0])),
+    Kind("beside", 10, _draw_beside, _install, lambda words: of_companion(words[0])),
+    Kind("companion-dropped", 7, _draw_dropped, _drop, lambda words: of_companion(words[0])),
+    Kind("companion-halved", 7, _draw_halved, _halve, _halved_means),
+    Kind("tensorflow-broken", 5, _draw_tensorflow, _break_tensorflow, _tensorflow_means, group="tensorflow"),
+    Kind("cuda-dropped", 6, _draw_cuda_dropped, _drop, _cuda_means),
+    Kind("cuda-all-dropped", 2, _draw_all_dropped, _drop_all, lambda _words: Meaning(of_cuda("cudnn"))),
+    Kind("cuda-version", 5, _draw_cuda_version, _install, _cuda_means),
+    Kind("cuda-laid-over", 5, _draw_laid_over, _lay_over, _laid_over_means),
+)

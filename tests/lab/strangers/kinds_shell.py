@@ -1,0 +1,431 @@
+"""Ways to change what a shell and a working folder bring: variables, hiding libraries, overlays, shadows."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from lab import standins
+from lab.strangers.grammar import DOORS, OWN, Kind, Meaning, causes
+from lab.strangers.kinds_files import damage, pick_library
+from lab.strangers.kinds_packages import install, of_companion, of_cuda, spread
+
+if TYPE_CHECKING:
+    import random
+    from pathlib import Path
+
+    from lab.strangers.ground import Ground
+    from lab.strangers.person import Person
+
+# -- Variables ---------------------------------------------------------------------------------------
+
+HIDING = (
+    "",
+    "-1",
+    "1",
+    "0",
+    "NoDevFiles",
+    "2,0",
+    "GPU-deadbeef",
+    "0,0",
+    "1gpu",
+    "all",
+    "void",
+    " 0",
+    "0,7,1",
+)
+SWITCHES = (
+    *(("TF_FORCE_GPU_ALLOW_GROWTH", value) for value in ("true", "banana")),
+    *(("TF_USE_LEGACY_KERAS", value) for value in ("1", "True")),
+    *(("XLA_FLAGS", value) for value in ("--xla_gpu_no_such_flag=1", "--xla_gpu_cuda_data_dir=/nowhere")),
+    ("TF_XLA_FLAGS", "--tf_xla_auto_jit=2"),
+    ("TF_XLA_FLAGS", "--tf_xla_no_such_flag"),
+    ("TF_ENABLED_DEVICE_TYPES", "CPU"),
+    ("TF_CPP_MIN_LOG_LEVEL", "3"),
+    ("TF_CPP_MAX_VLOG_LEVEL", "1"),
+    ("TF_GPU_ALLOCATOR", "cuda_malloc_async"),
+    ("TF_GPU_THREAD_MODE", "gpu_private"),
+    ("TF_ENABLE_ONEDNN_OPTS", "0"),
+    ("TF_MIN_GPU_MULTIPROCESSOR_COUNT", "200"),
+    ("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
+    ("NVIDIA_VISIBLE_DEVICES", "void"),
+    ("KERAS_BACKEND", "jax"),
+    ("KERAS_BACKEND", "theano"),
+    *(("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", value) for value in ("python", "cpp", "upb")),
+)
+STARTING = (
+    ("PYTHONNOUSERSITE", "1"),
+    ("PYTHONSAFEPATH", "1"),
+    ("PYTHONHOME", "/nowhere"),
+    ("PYTHONHOME", "/usr"),
+    ("PYTHONPATH", "/nowhere"),
+    ("PYTHONPATH", ""),
+    ("PYTHONOPTIMIZE", "2"),
+    ("PYTHONWARNINGS", "error"),
+    ("PYTHONWARNINGS", "ignore"),
+    ("PYTHONUSERBASE", "/nowhere"),
+    ("PYTHONSTARTUP", "/nowhere/startup.py"),
+    ("VIRTUAL_ENV", "/nowhere/env"),
+    ("CONDA_PREFIX", "/nowhere/conda"),
+)
+"""Read when Python starts: only a shell can set them."""
+_IN_SHELLS = (OWN, OWN, OWN, "shell", "activate", "conda")
+
+
+def _door(rng: random.Random, doors: tuple[str, ...] = (OWN, OWN, *DOORS)) -> str:
+    return rng.choice(doors)
+
+
+def _draw_hiding(rng: random.Random, _ground: Ground) -> tuple[str, ...] | None:
+    return _door(rng), "CUDA_VISIBLE_DEVICES", rng.choice(HIDING)
+
+
+def _draw_switch(rng: random.Random, _ground: Ground) -> tuple[str, ...] | None:
+    return _door(rng), *rng.choice(SWITCHES)
+
+
+def _draw_starting(rng: random.Random, _ground: Ground) -> tuple[str, ...] | None:
+    return _door(rng, _IN_SHELLS), *rng.choice(STARTING)
+
+
+def _set(person: Person, words: tuple[str, ...]) -> None:
+    door, name, value = words
+    person.opens(door, name, value)
+
+
+def by_door(door: str) -> bool | None:
+    """Whether `fix` is to mend what is set there: not the caller's shell; whether Python's own files, is open."""
+    return {"shell": False, "activate": True, "conda": True}.get(door)
+
+
+def _hidden(words: tuple[str, ...]) -> Meaning:
+    found = causes("hidden-by-env")
+    return Meaning(found, later=found, fix=by_door(words[0]))
+
+
+def _switch_means(words: tuple[str, ...]) -> Meaning:
+    found = causes("hidden-by-env", "package-conflict")
+    if words[1].startswith("PROTOCOL"):
+        found |= causes("protobuf-conflict")
+    return Meaning(found, by_hand=None, fix=None)
+
+
+def _starting_means(words: tuple[str, ...]) -> Meaning:
+    named = {
+        "PYTHONHOME": causes("python-unusable"),
+        "PYTHONPATH": causes("shadowed-module"),
+        "VIRTUAL_ENV": causes("python-unusable", "tensorflow-missing"),
+        "CONDA_PREFIX": causes("python-unusable", "tensorflow-missing"),
+    }
+    return Meaning(named.get(words[1], causes("hidden-by-env", "package-conflict")), by_hand=None, fix=None)
+
+
+# -- Libraries that hide others ----------------------------------------------------------------------
+
+_OLD = ("emptied", "cut", "needs-more", "works", "wrong-machine", "symbols", "text")
+
+
+def _soname(name: str) -> str:
+    """'nvidia/cufft/lib/libcufft.so.11' -> 'libcufft.so.11'."""
+    return name.rpartition("/")[2]
+
+
+def _draw_hider(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
+    library = pick_library(rng, ground)
+    return (_door(rng, _IN_SHELLS), _soname(library), rng.choice(_OLD)) if library else None
+
+
+def _hide(person: Person, words: tuple[str, ...]) -> None:
+    door, soname, how = words
+    folder = person.folder("usr/local/cuda-old/lib64")
+    path = folder / soname
+    needs = ("libnothere.so.7",) if how == "needs-more" else ()
+    imports = ("a_function_that_nobody_has",) if how == "symbols" else ()
+    standins.library(path, person.cache, needs=needs, imports=imports)
+    if how not in ("needs-more", "works", "symbols"):
+        damage(path, how, 40)
+    person.opens(door, "LD_LIBRARY_PATH", str(folder), front=True)
+
+
+def _hider_means(words: tuple[str, ...]) -> Meaning:
+    door, soname, how = words
+    found = causes("libs-wrong-version", "libs-transitive")
+    if how not in ("needs-more", "works"):
+        found |= causes("damaged-file")
+    if "cudnn" in soname:
+        found |= causes("cudnn-version-mismatch")
+    return Meaning(found, later=found, fix=by_door(door))
+
+
+def _draw_machine_library(rng: random.Random, _ground: Ground) -> tuple[str, ...] | None:
+    return _door(rng, _IN_SHELLS), rng.choice(
+        ("libstdc++.so.6", "libz.so.1", "libgcc_s.so.1", "libcuda.so.1")
+    )
+
+
+def _hide_machine_library(person: Person, words: tuple[str, ...]) -> None:
+    door, soname = words
+    folder = person.folder("opt/tool/lib")
+    if soname == standins.CUDA:
+        standins.stub_driver(folder / soname, person.cache)
+    else:
+        standins.library(folder / soname, person.cache)
+    person.opens(door, "LD_LIBRARY_PATH", str(folder), front=True)
+
+
+def _machine_library_means(words: tuple[str, ...]) -> Meaning:
+    door, soname = words
+    if soname == standins.CUDA:
+        return Meaning(causes("stub-libcuda"), fix=by_door(door))
+    found = causes(
+        "libstdcxx-too-old", "libs-wrong-version", "damaged-file", "libs-transitive", "python-unusable"
+    )
+    return Meaning(found, later=found, fix=by_door(door))
+
+
+def _draw_path(rng: random.Random, _ground: Ground) -> tuple[str, ...] | None:
+    return _door(rng, _IN_SHELLS), rng.choice(("nowhere", "empty", "nothing"))
+
+
+def _replace_path(person: Person, words: tuple[str, ...]) -> None:
+    door, what = words
+    value = {"nowhere": "/nowhere/lib64", "empty": str(person.folder("usr/lib64")), "nothing": ""}[what]
+    person.opens(door, "LD_LIBRARY_PATH", value)
+
+
+def _path_means(words: tuple[str, ...]) -> Meaning:
+    found = causes("libs-not-on-path", "libs-not-installed", "cudnn-missing", "import-missing-cuda-lib")
+    return Meaning(found, by_hand=None, fix=None)
+
+
+def _draw_preload(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
+    what = rng.choice(("nowhere", "stub", "library", "not-elf", "tcmalloc"))
+    soname = _soname(pick_library(rng, ground) or "libcudart.so.12")
+    return _door(rng, _IN_SHELLS), what, soname
+
+
+def _preload(person: Person, words: tuple[str, ...]) -> None:
+    door, what, soname = words
+    folder = person.folder("opt/preload")
+    path = {
+        "nowhere": folder / "libgone.so",
+        "stub": folder / "libcuda.so",
+        "library": folder / soname,
+        "not-elf": folder / "libtext.so",
+        "tcmalloc": folder / "libtcmalloc.so.4",
+    }[what]
+    if what == "stub":
+        standins.stub_driver(path, person.cache)
+    elif what in ("library", "tcmalloc"):
+        standins.library(path, person.cache)
+    elif what == "not-elf":
+        path.write_text("no library\n", encoding="utf-8")
+    person.opens(door, "LD_PRELOAD", str(path))
+
+
+def _preload_means(words: tuple[str, ...]) -> Meaning:
+    door, what, _ = words
+    found = causes("stub-libcuda") if what == "stub" else of_cuda("cudnn") | causes("damaged-file")
+    return Meaning(found, later=found, fix=by_door(door))
+
+
+# -- Overlays ----------------------------------------------------------------------------------------
+
+_OVERLAID = (
+    "numpy",
+    "protobuf",
+    "typing-extensions",
+    "keras",
+    "six",
+    "absl-py",
+    "wrapt",
+    "packaging",
+    "h5py",
+)
+
+
+def _draw_overlay(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
+    how = rng.choice(("PYTHONPATH", "PYTHONPATH", "pth", "user"))
+    name = rng.choice(_OVERLAID)
+    if rng.random() < 0.12 and ground.release >= (2, 8):
+        versions = [one for one in ground.versions("tensorflow-cpu") if "rc" not in one]
+        name, version = "tensorflow-cpu", rng.choice(versions[:3])
+    else:
+        version = spread(rng, ground.versions(name))
+    return how, _door(rng, (OWN, OWN, "shell")), name, version
+
+
+def _overlay(person: Person, words: tuple[str, ...]) -> None:
+    how, door, name, version = words
+    if how == "user":
+        python = ".".join(person.site.parent.name.removeprefix("python").split("."))
+        folder = person.home / f".local/lib/python{python}/site-packages"
+        config = person.root / "pyvenv.cfg"
+        text = config.read_text(encoding="utf-8")
+        config.unlink()  # a virtual environment looks into the user's folder only where it sees the system's
+        config.write_text(
+            text.replace("include-system-site-packages = false", "include-system-site-packages = true"),
+            encoding="utf-8",
+        )
+    else:
+        folder = person.folder("shared libs/python")
+    install(person, "--no-deps", "--target", str(folder), f"{name}=={version}")
+    if how == "PYTHONPATH":
+        person.opens(door, "PYTHONPATH", str(folder), front=True)
+    elif how == "pth":
+        line = f"import sys; sys.path.insert(0, {str(folder)!r})\n" if door == "shell" else f"{folder}\n"
+        (person.site / "zz_shared.pth").write_text(line, encoding="utf-8")
+
+
+def _overlay_means(words: tuple[str, ...]) -> Meaning:
+    name = words[2]
+    found = causes("shadowed-module")
+    found |= causes("cpu-only-build") if name == "tensorflow-cpu" else of_companion(name).causes
+    return Meaning(found, later=found, fix=None)
+
+
+# -- Shadows -----------------------------------------------------------------------------------------
+
+_SHADOWS = (
+    *(
+        "tensorflow.py",
+        "tensorflow/",
+        "numpy.py",
+        "keras/",
+        "keras.py",
+        "random.py",
+        "types.py",
+        "logging.py",
+    ),
+    *(
+        "six.py",
+        "typing_extensions.py",
+        "google/",
+        "google.py",
+        "packaging.py",
+        "test.py",
+        "secrets.py",
+        "queue.py",
+    ),
+    *(
+        "inspect.py",
+        "platform.py",
+        "copy.py",
+        "string.py",
+        "token.py",
+        "h5py.py",
+        "wrapt.py",
+        "absl.py",
+        "enum.py",
+    ),
+    *(
+        "json/",
+        "utils.py",
+        "termcolor.py",
+        "signal.py",
+        "time.py",
+        "socket.py",
+        "pandas.py",
+        "jax/",
+        "array.py",
+    ),
+    *(
+        "calendar.py",
+        "email.py",
+        "statistics.py",
+        "profile.py",
+        "code.py",
+        "abc.py",
+        "io.py",
+        "ssl.py",
+        "http/",
+    ),
+)
+_CONTENTS = ("print", "empty", "raises", "own-import")
+
+
+def _draw_shadow(rng: random.Random, _ground: Ground) -> tuple[str, ...] | None:
+    return rng.choice(("here", "here", "here", "PYTHONPATH")), rng.choice(_SHADOWS), rng.choice(_CONTENTS)
+
+
+def _shadow(person: Person, words: tuple[str, ...]) -> None:
+    where, name, content = words
+    folder = person.here if where == "here" else person.folder("my code")
+    text = {
+        "print": "print('hello')\n",
+        "empty": "",
+        "raises": "raise SystemExit('my own program')\n",
+        "own-import": "import tensorflow as tf\n\nprint(tf.config.list_physical_devices('GPU'))\n",
+    }[content]
+    path: Path = folder / name
+    if name.endswith("/"):
+        path.mkdir(parents=True, exist_ok=True)
+        path /= "__init__.py" if content != "empty" else "notes.txt"
+    path.write_text(text, encoding="utf-8")
+    if where == "PYTHONPATH":
+        person.opens("shell", "PYTHONPATH", str(folder), front=True)
+
+
+def _shadow_means(_words: tuple[str, ...]) -> Meaning:
+    return Meaning(causes("shadowed-module"), later=causes("shadowed-module"), fix=None)
+
+
+def _draw_site(rng: random.Random, _ground: Ground) -> tuple[str, ...] | None:
+    return (
+        rng.choice(("broken-pth", "pth-nowhere", "sitecustomize-raises", "egg-link", "own-sitecustomize")),
+    )
+
+
+def _break_site(person: Person, words: tuple[str, ...]) -> None:
+    site = person.site
+    texts = {
+        "broken-pth": ("zz_old.pth", "import no_such_module_at_all\n"),
+        "pth-nowhere": ("zz_old.pth", "/nowhere/src\n"),
+        "sitecustomize-raises": ("sitecustomize.py", "raise RuntimeError('old')\n"),
+        "egg-link": ("easy-install.pth", "/nowhere/project\n"),
+        "own-sitecustomize": ("sitecustomize.py", "import sys\nsys.setrecursionlimit(3000)\n"),
+    }
+    name, text = texts[words[0]]
+    path = site / name
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    path.unlink(missing_ok=True)
+    path.write_text(before + text, encoding="utf-8")
+
+
+def _nothing_harmful(_words: tuple[str, ...]) -> Meaning:
+    found = causes("python-unusable", "damaged-file", "package-conflict")
+    return Meaning(found, by_hand=None, fix=None)
+
+
+def _draw_target(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
+    name = rng.choice(("numpy", "protobuf", "typing-extensions", "six"))
+    return name, spread(rng, ground.versions(name))
+
+
+def _target(person: Person, words: tuple[str, ...]) -> None:
+    """`pip install --target .`: the working folder is full of packages."""
+    name, version = words
+    shutil.rmtree(person.here)
+    install(person, "--no-deps", "--target", str(person.work / "project"), f"{name}=={version}")
+
+
+KINDS = (
+    Kind("hiding-variable", 8, _draw_hiding, _set, _hidden),
+    Kind("switch", 8, _draw_switch, _set, _switch_means),
+    Kind("starting-variable", 5, _draw_starting, _set, _starting_means),
+    Kind("hiding-library", 10, _draw_hider, _hide, _hider_means),
+    Kind("machine-library", 3, _draw_machine_library, _hide_machine_library, _machine_library_means),
+    Kind("search-path", 3, _draw_path, _replace_path, _path_means, group="search-path"),
+    Kind("preload", 3, _draw_preload, _preload, _preload_means, group="preload"),
+    Kind("overlay", 8, _draw_overlay, _overlay, _overlay_means, group="overlay"),
+    Kind("shadow", 9, _draw_shadow, _shadow, _shadow_means),
+    Kind("site-file", 2, _draw_site, _break_site, _nothing_harmful),
+    Kind(
+        "target-here",
+        2,
+        _draw_target,
+        _target,
+        lambda words: _overlay_means(("", "", words[0])),
+        group="overlay",
+    ),
+)
