@@ -465,6 +465,8 @@ class TensorFlowFacts:
     """A tensorflow.py or tensorflow/ in the working directory."""
     conda_build: str | None = None
     """conda's build string: "mkl_py310h…", "cuda112py39h…"."""
+    behind: TensorFlowFacts | None = None
+    """The one that Python would take without the folder on its path in which it finds this one."""
 
 
 # ---------------------------------------------------------------- the loader
@@ -518,6 +520,33 @@ class FoundElsewhere:
 
 
 @dataclass(frozen=True, slots=True)
+class Instead:
+    """A library that an entry of LD_LIBRARY_PATH or LD_PRELOAD puts before another one."""
+
+    soname: str
+    path: str
+    other: str | None
+    """What the loader would take without that entry; None: nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Without:
+    """What the loader would give without some entries of LD_LIBRARY_PATH or LD_PRELOAD."""
+
+    variable: str
+    entries: tuple[str, ...]
+    """As they stand in the variable."""
+    resolutions: tuple[Resolution, ...]
+    """As in LoaderFacts, all of them."""
+    import_needs: tuple[Resolution, ...]
+    instead: tuple[Instead, ...]
+    """What comes through these entries."""
+
+    def resolution(self, soname: str) -> Resolution | None:
+        return next((r for r in self.resolutions if r.soname == soname), None)
+
+
+@dataclass(frozen=True, slots=True)
 class LoaderFacts:
     """The loader's answers for everything that this TensorFlow opens, in its order."""
 
@@ -533,6 +562,9 @@ class LoaderFacts:
     found: tuple[FoundElsewhere, ...]
     preload: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    without: tuple[Without, ...] = ()
+    """Asked where something fails, or the driver's libraries come through these variables: each entry alone, then
+    all that bring anything."""
 
     def resolution(self, soname: str) -> Resolution | None:
         return next((r for r in self.resolutions if r.soname == soname), None)
@@ -548,15 +580,58 @@ class CudaToolkit:
     ptxas: bool
 
 
+PATHS = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH"})
+"""Variables that are lists: who put an entry there is asked for each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who set an environment variable, or put an entry on a list."""
+
+    name: str
+    by: str
+    """"start": what Python itself runs when it starts (sitecustomize, a .pth file); "wrapper": the interpreter is a
+    script that sets it; "activation": a script that activating the environment runs; "machine": /etc/environment;
+    "shell": what tfdoctor was started from, of which no file is known."""
+    entry: str | None = None
+    """The entry of a list; None: the whole variable."""
+    path: str = ""
+    """The file, where it was found; for people."""
+    line: int | None = None
+    text: str = ""
+    """The line as it stands there."""
+
+
 @dataclass(frozen=True, slots=True)
 class EnvironmentFacts:
     """Environment variables that matter to TensorFlow on a GPU, and their misspellings."""
 
     variables: dict[str, str]
+    """As the target Python has them when its own start is over; those that only the loader and Python's start read
+    (LD_…, PYTHON…) as it was started with them."""
     misspelt: tuple[tuple[str, str], ...]
     """(as set, as meant)."""
     scheduler: str | None
     """"slurm", "lsf", "pbs", "kubernetes", "ray" where one of them runs this process."""
+    origins: tuple[Origin, ...] = ()
+    """Who set each of `variables`, where the target Python answered."""
+    changed: dict[str, str | None] = field(default_factory=dict)
+    """What Python's start makes of the variables that tfdoctor itself was started with; None: taken away."""
+    late: tuple[Origin, ...] = ()
+    """Variables that the loader or Python read at the start of a process, and that Python's start sets: in vain."""
+
+    def origin(self, name: str, entry: str | None = None) -> Origin | None:
+        """Who set the variable, or put the entry (a path, with or without a slash at its end) on that list."""
+        wanted = entry.rstrip("/") if entry is not None else None
+        return next(
+            (
+                o
+                for o in self.origins
+                if o.name == name
+                and (wanted is None or (o.entry is not None and o.entry.rstrip("/") == wanted))
+            ),
+            None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -576,3 +651,5 @@ class Facts:
     seconds: dict[str, float] = field(default_factory=dict)
     """How long each probe took."""
     kernel: KernelFacts = field(default_factory=KernelFacts)
+    loader_behind: Fact[LoaderFacts] = Absent("the loader", "there is no other TensorFlow behind this one")
+    """The loader's answers for the TensorFlow behind this one."""

@@ -36,6 +36,7 @@ from tfdoctor.predict.gates import (
     registered_devices,
 )
 from tfdoctor.predict.imports import (
+    foreign_libstdcxx,
     import_failure,
     lacks_avx,
 )
@@ -47,6 +48,7 @@ from tfdoctor.predict.libraries import (
     missing_libraries,
     other_installations,
 )
+from tfdoctor.predict.shadows import folder_of, without_first
 
 __all__ = [
     "DEFAULT_FLOOR",
@@ -64,6 +66,8 @@ __all__ = [
     "driver_gate",
     "driver_missing_cause",
     "explain_missing",
+    "folder_of",
+    "foreign_libstdcxx",
     "foreign_to_wsl",
     "has_gpu_nodes",
     "hidden_by_environment",
@@ -84,4 +88,5 @@ __all__ = [
     "predict",
     "registered_devices",
     "registered_without_files",
+    "without_first",
 ]

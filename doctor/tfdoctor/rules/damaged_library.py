@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import advice
+from tfdoctor.rules import _hiding, advice
 from tfdoctor.rules.base import Context, Result, Rule, linked_hard, without_libraries
 from tfdoctor.steps import Install, Remove
 
@@ -51,16 +51,16 @@ def check(context: Context) -> Result:
     )
     if crash:
         explanation += " The file is cut short in a way that kills Python with a bus error (SIGBUS)."
-    return [
-        RULE.finding(
-            Cause.LIBS_NOT_INSTALLED,
-            Severity.ERROR,
-            explanation,
-            title=f"{bad[0].path} is damaged: {bad[0].problem}",
-            evidence=evidence,
-            remedies=_remedies(context, lost, bad),
-        )
-    ]
+    title = f"{bad[0].path} is damaged: {bad[0].problem}"
+    finding = RULE.finding(
+        Cause.LIBS_NOT_INSTALLED,
+        Severity.ERROR,
+        explanation,
+        title=title,
+        evidence=evidence,
+        remedies=_remedies(context, lost, bad),
+    )
+    return [_hiding.amended(context, finding, [missing.soname for missing in lost], title=title)]
 
 
 def _stopped(missing: MissingLibrary) -> Tried:

@@ -20,7 +20,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import advice
+from tfdoctor.predict import foreign_libstdcxx
+from tfdoctor.rules import _hiding, advice
 from tfdoctor.rules._companions import broken_companions, companion_finding
 from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule, unanswered
 from tfdoctor.steps import Install
@@ -50,11 +51,11 @@ def check(context: Context) -> Result:
     build = context.build
     known = {*(build.required if build is not None else ()), "libcuda.so.1", "libnvidia-ml.so.1"}
     for failed in context.loader.import_needs:
-        if any(text in failed.error for text in TOLD):
+        if any(text in failed.error for text in TOLD) or foreign_libstdcxx(context.facts, failed):
             continue
         if failed.really_missing and set(failed.really_missing) <= known:
             continue
-        result.append(_library(context, failed))
+        result.append(_hiding.amended(context, _library(context, failed)))
     return result
 
 
