@@ -34,6 +34,7 @@ FOLLOWS: dict[Cause, frozenset[Cause]] = {
         {Cause.CUDNN_MISSING, Cause.CUDNN_VERSION_MISMATCH, Cause.LIBS_NOT_INSTALLED}
     ),
     Cause.LIBS_NOT_INSTALLED: frozenset({Cause.CUDNN_MISSING, Cause.LIBS_TRANSITIVE}),
+    Cause.DAMAGED_FILE: frozenset({Cause.CUDNN_MISSING, Cause.LIBS_TRANSITIVE}),
     Cause.LIBS_NOT_ON_PATH: frozenset({Cause.CUDNN_MISSING, Cause.LIBS_TRANSITIVE}),
     # What the TensorFlow that is imported lacks goes with it, once the other one is imported.
     Cause.SHADOWED_MODULE: frozenset(

@@ -38,6 +38,7 @@ from tfdoctor.predict.gates import (
 from tfdoctor.predict.imports import (
     foreign_libstdcxx,
     import_failure,
+    is_damaged,
     lacks_avx,
 )
 from tfdoctor.predict.libraries import (
@@ -76,6 +77,7 @@ __all__ = [
     "init_cause",
     "installation_of",
     "is_compat",
+    "is_damaged",
     "is_stub",
     "kernel_mismatch",
     "lacks_avx",

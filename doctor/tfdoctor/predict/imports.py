@@ -76,4 +76,11 @@ def _load_failure(facts: Facts, build: Build, failed: Resolution) -> tuple[Cause
         return driver_missing_cause(facts, failed), failed.error
     if build.linkage == "needed" and lost & {*build.required, *build.driver_libraries}:
         return Cause.IMPORT_MISSING_CUDA_LIB, failed.error
+    if is_damaged(failed):
+        return Cause.DAMAGED_FILE, failed.error
     return Cause.INCONCLUSIVE, failed.error
+
+
+def is_damaged(failed: Resolution) -> bool:
+    """Whether the loader stops at a file that is no library, or not a whole one."""
+    return any(tried.problem and failed.error.startswith(f"{tried.path}: ") for tried in failed.tried)

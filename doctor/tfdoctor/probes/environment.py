@@ -97,7 +97,7 @@ def probe(system: System, python: str | None = None, *, timeout: float = 5.0) ->
     places = [place for place in answer.get("places") or () if isinstance(place, dict)]
     return EnvironmentFacts(
         variables=variables,
-        misspelt=find_misspelt({**system.env, **dict.fromkeys(added, "")}),
+        misspelt=find_misspelt({**system.env, **now, **dict.fromkeys(added, "")}),
         scheduler=_scheduler(system.env),
         origins=_origins(system.env, variables, started, given, places),
         changed={

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import posixpath
 from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Evidence, Remedy
@@ -70,6 +71,16 @@ def driver_hider(context: Context, path: str) -> Hiding | None:
     return None
 
 
+def _plain(path: str | None) -> str:
+    """A path as people write it."""
+    return posixpath.normpath(path) if path else ""
+
+
+def _other(hiding: Hiding) -> str:
+    """The file that the first of the harmful ones hides; empty where it hides none."""
+    return _plain(hiding.chief[0].other) if hiding.chief else ""
+
+
 def door(hiding: Hiding) -> str:
     """ "LD_LIBRARY_PATH (/old/lib64)": what puts it there."""
     return f"{hiding.without.variable} ({', '.join(hiding.without.entries)})"
@@ -81,7 +92,8 @@ def remedy(context: Context, hiding: Hiding) -> Remedy:
     value = context.facts.environment.variables.get(name, "")
     separated = value.replace(";", ":") if name == "LD_LIBRARY_PATH" else value.replace(" ", ":")
     kept = [entry for entry in separated.split(":") if entry and entry not in entries]
-    good = f": {hiding.chief[0].other} is found then" if hiding.chief and hiding.chief[0].other else ""
+    other = _other(hiding)
+    good = f": {other} is found then" if other else ""
     text = f"Take {', '.join(entries)} off {name} where TensorFlow runs{good}."
     return _origins.takes_off(context, name, entries, kept, text)
 
@@ -90,7 +102,7 @@ def evidence(context: Context, hiding: Hiding) -> list[Evidence]:
     """The files, what they hide, and the line that puts them there."""
     name = hiding.without.variable
     lines = [
-        Evidence(i.path, f"comes through {name}; without it {i.other or 'nothing of that name'}")
+        Evidence(i.path, f"comes through {name}; without it {_plain(i.other) or 'nothing of that name'}")
         for i in hiding.chief[:4]
     ]
     return [
@@ -111,7 +123,8 @@ def amended(context: Context, finding: Finding, sonames: Sequence[str] = (), *, 
     who = "".join(_origins.said(context, name, entry) for entry in hiding.without.entries)
     if first is None:
         return finding
-    good = f"{first.other}, which the loader would take without it" if first.other else "what does without it"
+    other = _other(hiding)
+    good = f"{other}, which the loader would take without it" if other else "what does without it"
     more = f" (and {len(hiding.chief) - 1} more)" if len(hiding.chief) > 1 else ""
     return dataclasses.replace(
         finding,

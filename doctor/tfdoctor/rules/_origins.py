@@ -158,7 +158,8 @@ def _not_by_the_shell(context: Context, origin: Origin, text: str, *, steps: boo
         )
     mark = "# " if origin.path.endswith(".pth") else "pass  # "
     return Remedy(
-        f"{text} `unset` is of no use: {place} sets it whenever this Python starts. Take the line out.",
+        f"Take line {origin.line} out of {origin.path}: it sets {origin.name} whenever this Python starts, whatever "
+        "the shell has.",
         (_edit(origin, mark), again),
         steps=(step,) if steps else (),
     )

@@ -33,7 +33,7 @@ def check(context: Context) -> Result:
     unanswerable = without_libraries(context) or linked_hard(context)
     if unanswerable is not None:
         return unanswerable
-    lost = [m for m in context.missing_because(Cause.LIBS_NOT_INSTALLED) if m.damaged]
+    lost = [m for m in context.missing_because(Cause.LIBS_NOT_INSTALLED, Cause.DAMAGED_FILE) if m.damaged]
     if not lost:
         return ()
     bad = [_stopped(missing) for missing in lost]
@@ -53,7 +53,7 @@ def check(context: Context) -> Result:
         explanation += " The file is cut short in a way that kills Python with a bus error (SIGBUS)."
     title = f"{bad[0].path} is damaged: {bad[0].problem}"
     finding = RULE.finding(
-        Cause.LIBS_NOT_INSTALLED,
+        lost[0].cause,
         Severity.ERROR,
         explanation,
         title=title,
@@ -116,5 +116,9 @@ def _root(context: Context, path: str) -> str:
 
 
 RULE = Rule(
-    "TFD209", "damaged-library", "The loader stops at a damaged library", (Cause.LIBS_NOT_INSTALLED,), check
+    "TFD209",
+    "damaged-library",
+    "The loader stops at a damaged library",
+    (Cause.DAMAGED_FILE, Cause.LIBS_NOT_INSTALLED),
+    check,
 )

@@ -87,7 +87,9 @@ def _title(context: Context, value: str) -> str:
     origin = context.facts.environment.origin(VARIABLE)
     if origin is None or not origin.path:
         return RULE.title
-    return f"{VARIABLE}={value} is set by {_origins.who(context, VARIABLE)}, and hides every GPU"
+    return (
+        f"{VARIABLE}={value or repr(value)} is set by {_origins.who(context, VARIABLE)}, and hides every GPU"
+    )
 
 
 def _meaning(value: str, devices: tuple[CudaDevice, ...]) -> str:

@@ -110,7 +110,12 @@ def _version_in(context: Context, folder: str) -> str:
 
 def _there(context: Context, lost: tuple[MissingLibrary, ...]) -> str:
     """For people: "CUDA 12.4 (/usr/local/cuda-12.4/lib64)", else the files' names."""
-    named = {f"CUDA {version} ({folder})" for folder, version in _met(context, lost).items() if version}
+    kits = {t.path for t in context.facts.toolkits}
+    named = {
+        f"CUDA {version} ({next((kit for kit in kits if folder.startswith(f'{kit}/')), folder)})"
+        for folder, version in _met(context, lost).items()
+        if version
+    }
     if named:
         return ", ".join(sorted(named))
     first = [m.other_versions[0] for m in lost if m.other_versions]
