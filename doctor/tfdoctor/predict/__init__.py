@@ -36,7 +36,9 @@ from tfdoctor.predict.gates import (
     registered_devices,
 )
 from tfdoctor.predict.imports import (
+    foreign_libstdcxx,
     import_failure,
+    is_damaged,
     lacks_avx,
 )
 from tfdoctor.predict.libraries import (
@@ -56,6 +58,7 @@ from tfdoctor.predict.owners import (
     owners,
     places,
 )
+from tfdoctor.predict.shadows import folder_of, without_first
 
 __all__ = [
     "DEFAULT_FLOOR",
@@ -75,6 +78,8 @@ __all__ = [
     "driver_gate",
     "driver_missing_cause",
     "explain_missing",
+    "folder_of",
+    "foreign_libstdcxx",
     "foreign_to_wsl",
     "has_gpu_nodes",
     "hidden_by_environment",
@@ -84,6 +89,7 @@ __all__ = [
     "init_cause",
     "installation_of",
     "is_compat",
+    "is_damaged",
     "is_stub",
     "kernel_mismatch",
     "lacks_avx",
@@ -100,4 +106,5 @@ __all__ = [
     "predict",
     "registered_devices",
     "registered_without_files",
+    "without_first",
 ]

@@ -11,7 +11,7 @@ from tfdoctor.predict.driver import driver_missing_cause
 from tfdoctor.predict.rehearsing import BREAKING, cause_of, failures, own_damage
 
 if TYPE_CHECKING:
-    from tfdoctor.facts import Facts, TensorFlowFacts
+    from tfdoctor.facts import Facts, Instead, TensorFlowFacts
     from tfdoctor.predict.build import Build
     from tfdoctor.predict.rehearsing import Failure
 
@@ -108,11 +108,23 @@ def _rehearsed_failure(failed: Failure | None) -> tuple[Cause, str] | None:
     return cause_of(failed), f"import tensorflow fails with {one.name}: {one.error_type}: {one.error}"
 
 
+def foreign_libstdcxx(facts: Facts, failed: Resolution) -> Instead | None:
+    """The C++ library that LD_LIBRARY_PATH or LD_PRELOAD puts first, where it lacks what the objects ask of it by
+    name: one without any versions is taken by the loader, and the symbols are missed afterwards."""
+    loader = value_of(facts.loader)
+    if loader is None or "undefined symbol" not in failed.error:
+        return None
+    working = (w for w in loader.without if not w.import_needs)
+    return next((i for w in working for i in w.instead if i.soname == "libstdc++.so.6"), None)
+
+
 def _load_failure(facts: Facts, build: Build, failed: Resolution) -> tuple[Cause, str]:
     """Why the loader cannot load TensorFlow's own objects."""
     if "version `GLIBC_" in failed.error:
         return Cause.GLIBC_TOO_OLD, failed.error
     if "version `GLIBCXX_" in failed.error or "version `CXXABI_" in failed.error:
+        return Cause.LIBSTDCXX_TOO_OLD, failed.error
+    if foreign_libstdcxx(facts, failed) is not None:
         return Cause.LIBSTDCXX_TOO_OLD, failed.error
     lost = set(failed.really_missing)
     if lost and lost <= {"libcuda.so.1"}:
@@ -125,9 +137,9 @@ def _load_failure(facts: Facts, build: Build, failed: Resolution) -> tuple[Cause
 def own_object_cause(failed: Resolution) -> Cause:
     """The word for an object of TensorFlow's own that does not load: its file, or one of the system's that it needs."""
     own = any("tensorflow" in name.rpartition("/")[2] for name in failed.really_missing)
-    return Cause.DAMAGED_FILE if failed.crash or own or _unreadable(failed) else Cause.INCONCLUSIVE
+    return Cause.DAMAGED_FILE if failed.crash or own or is_damaged(failed) else Cause.INCONCLUSIVE
 
 
-def _unreadable(failed: Resolution) -> bool:
-    """Whether the loader stops at a file that is no whole object of this machine's."""
-    return any("cannot open" not in tried.problem for tried in failed.tried if tried.problem)
+def is_damaged(failed: Resolution) -> bool:
+    """Whether the loader stops at a file that is no library, or not a whole one."""
+    return any(tried.problem and failed.error.startswith(f"{tried.path}: ") for tried in failed.tried)

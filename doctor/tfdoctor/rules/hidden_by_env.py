@@ -22,15 +22,16 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.facts import Absent, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import hidden_by_environment
-from tfdoctor.rules import _driver, advice
+from tfdoctor.predict import disabled_device_types, hidden_by_environment
+from tfdoctor.rules import _driver, _origins
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
-from tfdoctor.steps import Unset
 
 if TYPE_CHECKING:
     from tfdoctor.facts import CudaDevice
+    from tfdoctor.findings import Finding
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
+TYPES = "TF_ENABLED_DEVICE_TYPES"
 REQUESTS = {
     "slurm": ("srun --gres=gpu:1 python3 SCRIPT.py",),
     "lsf": ('bsub -gpu "num=1" python3 SCRIPT.py',),
@@ -46,6 +47,9 @@ ASKING = {
 
 def check(context: Context) -> Result:
     variables, driver = context.facts.environment.variables, context.facts.driver
+    types = disabled_device_types(context.build, variables) if context.build is not None else ""
+    if types and context.prediction.cause is Cause.HIDDEN_BY_ENV and not hidden_by_environment(context.facts):
+        return [_types(context, types)]
     if VARIABLE not in variables:
         return NotApplicable(f"{VARIABLE} is not set")
     refused = _driver.unasked(context)
@@ -71,14 +75,41 @@ def check(context: Context) -> Result:
             Cause.HIDDEN_BY_ENV,
             Severity.ERROR,
             f"{VARIABLE} is {value!r}: {_meaning(value, without.devices)}. Without it the driver shows "
-            f"{count} card{'s' * (count != 1)}.",
+            f"{count} card{'s' * (count != 1)}.{_origins.said(context, VARIABLE)}",
+            title=_title(context, value),
             evidence=[
                 Evidence(VARIABLE, repr(value)),
+                *_origins.evidence(context, VARIABLE),
                 *(Evidence("the driver, without it", card) for card in cards),
             ],
             remedies=_remedies(context),
         )
     ]
+
+
+def _types(context: Context, why: str) -> Finding:
+    """TF_ENABLED_DEVICE_TYPES, which TensorFlow itself reads."""
+    return RULE.finding(
+        Cause.HIDDEN_BY_ENV,
+        Severity.ERROR,
+        f"{why}{_origins.said(context, TYPES)} TensorFlow then takes no GPU, whatever the driver shows.",
+        title=f"{TYPES} keeps TensorFlow from every GPU",
+        evidence=[
+            Evidence(TYPES, repr(context.facts.environment.variables[TYPES])),
+            *_origins.evidence(context, TYPES),
+        ],
+        remedies=[_origins.takes_away(context, TYPES, "Take the variable away.")],
+    )
+
+
+def _title(context: Context, value: str) -> str:
+    """With the file that sets it, where that is known."""
+    origin = context.facts.environment.origin(VARIABLE)
+    if origin is None or not origin.path:
+        return RULE.title
+    return (
+        f"{VARIABLE}={value or repr(value)} is set by {_origins.who(context, VARIABLE)}, and hides every GPU"
+    )
 
 
 def _meaning(value: str, devices: tuple[CudaDevice, ...]) -> str:
@@ -104,13 +135,8 @@ def _meaning(value: str, devices: tuple[CudaDevice, ...]) -> str:
 
 def _remedies(context: Context) -> list[Remedy]:
     scheduler = context.facts.environment.scheduler
-    remedies = [
-        Remedy(
-            "Take the variable away, or name cards that are there.",
-            (f"unset {VARIABLE}", advice.check_again(context)),
-            steps=(Unset(VARIABLE),) if scheduler is None else (),
-        )
-    ]
+    text = "Take the variable away, or name cards that are there."
+    remedies = [_origins.takes_away(context, VARIABLE, text, steps=scheduler is None)]
     if scheduler in REQUESTS:
         asking = ASKING.get(scheduler, ": ask for a GPU")
         remedies.insert(

@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.facts import Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.predict import foreign_libstdcxx
 from tfdoctor.predict.imports import own_object_cause
 from tfdoctor.predict.rehearsing import failures
-from tfdoctor.rules import advice
+from tfdoctor.rules import _hiding, advice
 from tfdoctor.rules._companions import broken_companions, companion_finding, package_finding
 from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule, unanswered
 from tfdoctor.steps import Install
@@ -57,11 +58,11 @@ def check(context: Context) -> Result:
     build = context.build
     known = {*(build.required if build is not None else ()), "libcuda.so.1", "libnvidia-ml.so.1"}
     for failed in context.loader.import_needs:
-        if any(text in failed.error for text in TOLD):
+        if any(text in failed.error for text in TOLD) or foreign_libstdcxx(context.facts, failed):
             continue
         if failed.really_missing and set(failed.really_missing) <= known:
             continue
-        result.append(_library(context, failed))
+        result.append(_hiding.amended(context, _library(context, failed)))
     return result
 
 

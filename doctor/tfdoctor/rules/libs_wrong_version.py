@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.facts import Known, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import advice
+from tfdoctor.rules import _hiding, advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, linked_hard, without_libraries
 from tfdoctor.rules.libs_not_installed import to_bring
 
@@ -78,16 +78,15 @@ def check(context: Context) -> Result:
             f"{_files(cudas)} A link from the wanted name to another version is no cure: the functions inside differ, "
             "and it fails later or computes wrongly."
         )
-    return [
-        RULE.finding(
-            Cause.LIBS_WRONG_VERSION,
-            Severity.ERROR,
-            explanation,
-            title=title,
-            evidence=_evidence(context, lost),
-            remedies=[*advice.bring_libraries(context, names), *_other_tensorflow(context, lost, cudas)],
-        )
-    ]
+    finding = RULE.finding(
+        Cause.LIBS_WRONG_VERSION,
+        Severity.ERROR,
+        explanation,
+        title=title,
+        evidence=_evidence(context, lost),
+        remedies=[*advice.bring_libraries(context, names), *_other_tensorflow(context, lost, cudas)],
+    )
+    return [_hiding.amended(context, finding, names)]
 
 
 def _series(context: Context) -> str:
