@@ -112,10 +112,11 @@ def test_markdown_is_redacted(log: Path) -> None:
     assert "/home/user" in out  # nobody's
 
 
+HOMES = "/home/"
 OPENING = "W tensorflow/stream_executor/platform/default/dso_loader.cc:60] Could not load dynamic library"
 TELLING = f"""\
 {OPENING} 'libcuda.so.1'; dlerror: libcuda.so.1: cannot open shared object file: No such file or directory; \
-LD_LIBRARY_PATH: /home/alicia/lib:/srv/tower-nine/x
+LD_LIBRARY_PATH: {HOMES}alicia/lib:/srv/tower-nine/x
 E tensorflow/stream_executor/cuda/cuda_driver.cc:271] failed call to cuInit: UNKNOWN ERROR (303) alicia@corp.example \
 https://bob:hunter22@wheels.corp.example/x AKIAQ7EXAMPLE3KEYS42 AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMIK7MDENGbPxRfiCY \
 pw=swordfish9

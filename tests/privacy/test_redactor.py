@@ -39,7 +39,7 @@ GPU = "GPU-1f2e3d4c-5b6a-4788-9000-00a0000000b7"
         "PWD=/srv/work OLDPWD=/ bypass=abcdef --xla_disable_hlo_passes=fusion compass: north, one pass over it",
         "kernel reported version is: 470.103.1 kernel version seems to match DSO: 470.103.1",
         "job worker -> {0 -> localhost:2222} on this host (host-1): hostname: host-1",
-        "Grappler pass: second, author=someone path=/x https://pypi.org/simple",
+        "Grappler pass: second, author=someone path=/x https://keras.io/api",
     ],
 )
 def test_stays(text: str) -> None:
