@@ -54,6 +54,8 @@ class Stock:
         self.cache.mkdir(exist_ok=True)
         self.lock = os.open(self.folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
         fcntl.flock(self.lock, fcntl.LOCK_EX)
+        for path in self.cache.rglob("ld.so.cache"):
+            path.unlink()  # it names the folder as it was when it was made
 
     @property
     def cache(self) -> Path:
