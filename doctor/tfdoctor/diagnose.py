@@ -34,7 +34,22 @@ FOLLOWS: dict[Cause, frozenset[Cause]] = {
         {Cause.CUDNN_MISSING, Cause.CUDNN_VERSION_MISMATCH, Cause.LIBS_NOT_INSTALLED}
     ),
     Cause.LIBS_NOT_INSTALLED: frozenset({Cause.CUDNN_MISSING, Cause.LIBS_TRANSITIVE}),
+    Cause.DAMAGED_FILE: frozenset({Cause.CUDNN_MISSING, Cause.LIBS_TRANSITIVE}),
     Cause.LIBS_NOT_ON_PATH: frozenset({Cause.CUDNN_MISSING, Cause.LIBS_TRANSITIVE}),
+    # What the TensorFlow that is imported lacks goes with it, once the other one is imported.
+    Cause.SHADOWED_MODULE: frozenset(
+        {
+            Cause.LIBS_WRONG_VERSION,
+            Cause.LIBS_NOT_INSTALLED,
+            Cause.LIBS_NOT_ON_PATH,
+            Cause.LIBS_TRANSITIVE,
+            Cause.CUDNN_MISSING,
+            Cause.CUDNN_VERSION_MISMATCH,
+            Cause.NUMPY_ABI,
+            Cause.PROTOBUF_CONFLICT,
+            Cause.BOTH_PACKAGES,
+        }
+    ),
 }
 """Root cause → causes whose findings merely follow from it, or are mended with it."""
 BESIDE = frozenset({"TFD402", "TFD403", "TFD404", "TFD405", "TFD406"})

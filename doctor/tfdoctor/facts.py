@@ -9,10 +9,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar, Union
 
+from tfdoctor import facts_loading as _loading
+
 if TYPE_CHECKING:
     from tfdoctor.facts_containers import ContainerFacts
 
 T = TypeVar("T")
+
+# In a module of their own, with this one as the door to them.
+PATHS = _loading.PATHS
+EnvironmentFacts = _loading.EnvironmentFacts
+FoundElsewhere = _loading.FoundElsewhere
+Instead = _loading.Instead
+LoaderFacts = _loading.LoaderFacts
+Origin = _loading.Origin
+Resolution = _loading.Resolution
+Tried = _loading.Tried
+Without = _loading.Without
 
 
 @dataclass(frozen=True, slots=True)
@@ -465,77 +478,11 @@ class TensorFlowFacts:
     """A tensorflow.py or tensorflow/ in the working directory."""
     conda_build: str | None = None
     """conda's build string: "mkl_py310h…", "cuda112py39h…"."""
+    behind: TensorFlowFacts | None = None
+    """The one that Python would take without the folder on its path in which it finds this one."""
 
 
-# ---------------------------------------------------------------- the loader
-
-
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """One file that the loader would open on its way."""
-
-    path: str
-    problem: str
-    """Empty for the one that it takes."""
-    via: str
-    """"RPATH of …", "LD_LIBRARY_PATH", "RUNPATH of …", "ld.so.cache", "default folder", "LD_PRELOAD"."""
-
-
-@dataclass(frozen=True, slots=True)
-class Resolution:
-    """What becomes of one `dlopen` (or DT_NEEDED) of a soname."""
-
-    soname: str
-    path: str | None
-    """The file that is mapped; None where none is."""
-    via: str
-    error: str
-    """What dlerror() would say; empty where the library is loaded."""
-    really_missing: tuple[str, ...] = ()
-    """Sonames that could not be found or taken: this one, or those that it needs."""
-    needed_by: str | None = None
-    """The object whose need failed, where it is not the one opened."""
-    tried: tuple[Tried, ...] = ()
-    crash: bool = False
-    """The loader would be killed by a signal."""
-
-    @property
-    def ok(self) -> bool:
-        return not self.error
-
-
-@dataclass(frozen=True, slots=True)
-class FoundElsewhere:
-    """A library of the same family that is on this machine, found without the loader's rules."""
-
-    stem: str
-    """"libcusolver"."""
-    name: str
-    """The file's name, version and all: "libcusolver.so.11", "libcusolver.so.11.7.1.2"."""
-    path: str
-    package: str | None = None
-    """The wheel or conda package that it belongs to, where that is plain."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoaderFacts:
-    """The loader's answers for everything that this TensorFlow opens, in its order."""
-
-    caller: str | None
-    """The object that calls dlopen."""
-    runpath_folders: tuple[str, ...]
-    """The folders of that object's RUNPATH (or RPATH) that exist, as paths without ".."."""
-    library_path: tuple[str, ...]
-    """LD_LIBRARY_PATH, taken apart as glibc does."""
-    resolutions: tuple[Resolution, ...]
-    import_needs: tuple[Resolution, ...]
-    """DT_NEEDED of TensorFlow's own objects that could not be satisfied."""
-    found: tuple[FoundElsewhere, ...]
-    preload: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    def resolution(self, soname: str) -> Resolution | None:
-        return next((r for r in self.resolutions if r.soname == soname), None)
+# ---------------------------------------------------------------- all of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -546,17 +493,6 @@ class CudaToolkit:
     version: str | None
     libdevice: bool
     ptxas: bool
-
-
-@dataclass(frozen=True, slots=True)
-class EnvironmentFacts:
-    """Environment variables that matter to TensorFlow on a GPU, and their misspellings."""
-
-    variables: dict[str, str]
-    misspelt: tuple[tuple[str, str], ...]
-    """(as set, as meant)."""
-    scheduler: str | None
-    """"slurm", "lsf", "pbs", "kubernetes", "ray" where one of them runs this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -576,3 +512,5 @@ class Facts:
     seconds: dict[str, float] = field(default_factory=dict)
     """How long each probe took."""
     kernel: KernelFacts = field(default_factory=KernelFacts)
+    loader_behind: Fact[LoaderFacts] = Absent("the loader", "there is no other TensorFlow behind this one")
+    """The loader's answers for the TensorFlow behind this one."""

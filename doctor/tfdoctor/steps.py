@@ -20,8 +20,10 @@ __all__ = [
     "Rename",
     "ShellStep",
     "Step",
+    "TakeOut",
     "Uninstall",
     "Unset",
+    "without_line",
 ]
 
 
@@ -75,6 +77,17 @@ class Remove:
 
 
 @dataclass(frozen=True, slots=True)
+class TakeOut:
+    """A line of a Python file or a .pth file becomes a comment: all that it does is to set a variable."""
+
+    path: str
+    line: int
+    """From 1."""
+    text: str
+    """As it stands there; where it does not, nothing is changed."""
+
+
+@dataclass(frozen=True, slots=True)
 class Export:
     """An environment variable gets a value where the environment is activated."""
 
@@ -115,4 +128,18 @@ class Drop:
 
 SHELL_STEPS = (Export, Unset, Rename, Prepend, Drop)
 ShellStep = Union[Export, Unset, Rename, Prepend, Drop]  # noqa: UP007 - Python 3.10 evaluates it
-Step = Union[Install, Uninstall, Link, LinkParts, Remove, ShellStep]  # noqa: UP007
+Step = Union[Install, Uninstall, Link, LinkParts, Remove, TakeOut, ShellStep]  # noqa: UP007
+
+
+def without_line(step: TakeOut, text: str) -> str | None:
+    """The file's text with that line as a comment; None where the line is not what it was."""
+    lines = text.split("\n")
+    if not 0 < step.line <= len(lines) or lines[step.line - 1].rstrip() != step.text.rstrip():
+        return None
+    old = lines[step.line - 1]
+    body = old.lstrip()
+    indent = old[: len(old) - len(body)]
+    # It may be all that an `if` has; a line of a .pth file that begins with # is passed over.
+    nothing = "# " if step.path.endswith(".pth") else "pass  # "
+    lines[step.line - 1] = f"{indent}{nothing}{body}"
+    return "\n".join(lines)

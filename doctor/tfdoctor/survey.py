@@ -10,18 +10,27 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfdoctor.errors import Error
-from tfdoctor.facts import Absent, DriverFacts, Facts, KernelFacts, Unknown, value_of
+from tfdoctor.facts import Absent, DriverFacts, Facts, KernelFacts, Known, Unknown, value_of
 from tfdoctor.predict import build_of, dlopen_caller, opened_sonames
 from tfdoctor.probes import containers, driver, environment, kernel, loading, machine, python, toolkits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from tfdoctor.compat import Compat
-    from tfdoctor.facts import CudaDriver, Fact, LoaderFacts, Nvml, PythonFacts, TensorFlowFacts
+    from tfdoctor.facts import (
+        CudaDriver,
+        EnvironmentFacts,
+        Fact,
+        LoaderFacts,
+        Nvml,
+        PythonFacts,
+        TensorFlowFacts,
+    )
     from tfdoctor.system import System
 
 T = TypeVar("T")
+HIDING = "CUDA_VISIBLE_DEVICES"
 
 
 class _Probes:
@@ -82,18 +91,24 @@ def _survey(system: System, compat: Compat, requested_python: str | None, timeou
     interpreter, chosen = python.find_python(system, requested_python)
     asked = requested_python is not None
     limit = max(0.5, timeout * 0.8)
-    hidden = "CUDA_VISIBLE_DEVICES" in system.env
 
     def ask_driver(**how: Any) -> tuple[Fact[CudaDriver], Fact[Nvml]]:
         return driver.probe_libraries(system, interpreter, timeout=limit, **how)
 
     start, value = probes.start, probes.value
     target = start("python", lambda: python.probe(system, interpreter, chosen, asked=asked, timeout=limit))
+    variables = start("variables", lambda: environment.probe(system, interpreter, timeout=limit / 2))
+
+    def seen() -> EnvironmentFacts:
+        return value(variables, "that Python's variables", lambda _: environment.probe(system))
+
     libraries = start("driver", ask_driver)
     unhidden = start(
         "driver, nothing hidden",
         lambda: (
-            ask_driver(libnvml="-", unset=("CUDA_VISIBLE_DEVICES",), variant="unhidden") if hidden else None
+            ask_driver(libnvml="-", variables={**seen().changed, HIDING: None}, variant="unhidden")
+            if HIDING in seen().variables
+            else None
         ),
     )
     computer = machine.probe(system)
@@ -117,15 +132,39 @@ def _survey(system: System, compat: Compat, requested_python: str | None, timeou
 
     python_fact, tensorflow_fact = value(target, "the target Python", lambda unknown: (unknown, unknown))
     followed = start(
-        "loader", lambda: _loader(system, compat, python_fact, tensorflow_fact, computer.cpu_flags)
+        "loader",
+        lambda: _loader(system, compat, python_fact, tensorflow_fact, computer.cpu_flags, seen().variables),
+    )
+    first = value_of(tensorflow_fact)
+    second = first.behind if first is not None else None
+    behind = start(
+        "loader, behind",
+        lambda: (
+            _loader(
+                system,
+                compat,
+                python_fact,
+                Known(second, second.package_dir),
+                computer.cpu_flags,
+                seen().variables,
+            )
+            if second is not None
+            else Absent("the loader", "there is no other TensorFlow behind this one")
+        ),
     )
     loader_fact = value(followed, "the loader", _itself)
     cuda, nvml = value(libraries, "the driver", lambda unknown: (unknown, unknown))
-    cuda, nvml = _as_tensorflow_loads(system, interpreter, loader_fact, cuda, nvml, probes.left)
+    changed = seen().changed
+    if changed:  # with what that Python's own start makes of the variables, whatever Python asks the driver
+        again = start(
+            "driver, with its variables", lambda: ask_driver(variables=changed, variant="with-its-variables")
+        )
+        cuda, nvml = value(again, "the driver", lambda unknown: (unknown, unknown))
+    cuda, nvml = _as_tensorflow_loads(system, interpreter, loader_fact, cuda, nvml, probes.left, changed)
     without = value(unhidden, "the driver", lambda unknown: (unknown, unknown))
     return Facts(
         machine=computer,
-        environment=environment.probe(system),
+        environment=seen(),
         driver=DriverFacts(
             pci=value(pci, "the PCI bus", _itself),
             kernel_module=value(kernel_module, "the kernel module", _itself),
@@ -148,6 +187,7 @@ def _survey(system: System, compat: Compat, requested_python: str | None, timeou
             value(around, "the kernel", _nothing_of_kernel),
             links=value(links, "how the cards are joined", _itself),
         ),
+        loader_behind=value(behind, "the loader", _itself),
         seconds=dict(sorted(probes.seconds.items())),
     )
 
@@ -166,6 +206,7 @@ def _loader(
     python_fact: Fact[PythonFacts],
     tensorflow_fact: Fact[TensorFlowFacts],
     cpu_flags: frozenset[str],
+    variables: Mapping[str, str],
 ) -> Fact[LoaderFacts]:
     interpreter, tensorflow = value_of(python_fact), value_of(tensorflow_fact)
     if interpreter is None or tensorflow is None:
@@ -179,6 +220,7 @@ def _loader(
         caller=dlopen_caller(build),
         hard_linked=build.linkage == "needed",
         cpu_flags=cpu_flags,
+        variables=variables,
     )
 
 
@@ -189,6 +231,7 @@ def _as_tensorflow_loads(
     cuda: Fact[CudaDriver],
     nvml: Fact[Nvml],
     left: float,
+    variables: Mapping[str, str | None],
 ) -> tuple[Fact[CudaDriver], Fact[Nvml]]:
     """Ask the very file that TensorFlow would open, where the child's own loader gave another one."""
     loader = value_of(loader_fact)
@@ -199,6 +242,12 @@ def _as_tensorflow_loads(
     if asked.path is not None and system.realpath(asked.path) == system.realpath(wanted.path):
         return cuda, nvml
     again, _ = driver.probe_libraries(
-        system, interpreter, timeout=left, libcuda=wanted.path, libnvml="-", variant="as-tensorflow"
+        system,
+        interpreter,
+        timeout=left,
+        libcuda=wanted.path,
+        libnvml="-",
+        variables=variables,
+        variant="as-tensorflow",
     )
     return again, nvml

@@ -11,10 +11,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from . import standins
+from .hiding import (
+    conda_like,
+    foreign_libstdcxx,
+    half_removed_cuda,
+    libstdcxx_is_text,
+    on_path,
+    other_tensorflow,
+    starts_with,
+    starts_with_foreign,
+    stub_preloaded,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from .broken_env import Env
 
@@ -153,7 +163,7 @@ def shadowed(name: str, *, by: str) -> Callable[[Env], None]:
     def break_it(env: Env) -> None:
         folder = env.folder("old-cuda/lib64")
         standins.empty(folder / name)
-        _on_path(env, folder, by)
+        on_path(env, folder, by)
 
     return break_it
 
@@ -163,7 +173,7 @@ def older_cuda(env: Env) -> None:
     folder = env.folder("cuda-12.0/lib64")
     standins.library(folder / "libcufft.so.11.0.0.21", env.cache, soname="libcufft.so.11")
     (folder / "libcufft.so.11").symlink_to("libcufft.so.11.0.0.21")
-    _on_path(env, folder, "activate")
+    on_path(env, folder, "activate")
 
 
 def stubs(*, by: str) -> Callable[[Env], None]:
@@ -173,32 +183,9 @@ def stubs(*, by: str) -> Callable[[Env], None]:
         folder = env.folder("cuda/lib64/stubs")
         standins.stub_driver(folder / "libcuda.so", env.cache)
         (folder / standins.CUDA).symlink_to("libcuda.so")
-        _on_path(env, folder, by)
+        on_path(env, folder, by)
 
     return break_it
-
-
-def _on_path(env: Env, folder: Path, by: str) -> None:
-    if by == "activate":
-        line = f'export LD_LIBRARY_PATH={shlex.quote(str(folder))}"${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"'
-        env.activates("", "# CUDA", line)
-    elif by == "conda":
-        conda_like(env)
-        script = env.root / "etc/conda/activate.d/env_vars.sh"
-        script.write_text(f'export LD_LIBRARY_PATH="{folder}:$LD_LIBRARY_PATH"\n', encoding="utf-8")
-    else:
-        env.variables["LD_LIBRARY_PATH"] = str(folder)
-
-
-def conda_like(env: Env) -> None:
-    """The marks of a conda environment."""
-    history = env.root / "conda-meta" / "history"
-    history.parent.mkdir()
-    history.write_text(
-        "==> 2026-01-01 00:00:00 <==\n# cmd: conda create -n tf python=3.11\n", encoding="utf-8"
-    )
-    (env.root / "etc/conda/activate.d").mkdir(parents=True)
-    env.shell = "conda"
 
 
 def hidden_by_conda(env: Env) -> None:
@@ -243,6 +230,14 @@ CUDA_11_0 = (
 def with_toolkit(env: Env) -> None:
     """A toolkit on the machine, which the caller's shell names."""
     env.variables["LD_LIBRARY_PATH"] = str(env.stands_in(*CUDA_11_0, folder="cuda-11.0/lib64"))
+
+
+def cuda_11_2(env: Env) -> None:
+    """CUDA 11.2, whose cuSOLVER has another name than 11.0's, in the caller's shell."""
+    names = (name for name in CUDA_11_0 if not name.startswith("libcusolver"))
+    env.variables["LD_LIBRARY_PATH"] = str(
+        env.stands_in(*names, "libcusolver.so.11", folder="cuda-11.2/lib64")
+    )
 
 
 def no_driver(env: Env) -> None:
@@ -403,6 +398,60 @@ BROKEN: tuple[Broken, ...] = (
         ("TFD601",), "hidden-by-env",
     ),
     Broken(
+        "hidden-by-sitecustomize", "2.20", "…in sitecustomize.py",
+        starts_with("sitecustomize.py", "import os", "", 'os.environ["CUDA_VISIBLE_DEVICES"] = "-1"'),
+        ("TFD601",), "hidden-by-env", cheap=True,
+    ),
+    Broken(
+        "hidden-by-pth", "2.20", "…empty, in a .pth file",
+        starts_with("gpus.pth", "import os; os.environ.setdefault('CUDA_VISIBLE_DEVICES','')"),
+        ("TFD601",), "hidden-by-env",
+    ),
+    Broken(
+        "hidden-by-imported-module", "2.20", "…in a module that a .pth file imports, as all that an `if` has",
+        _each(
+            starts_with("company.pth", "import company_defaults"),
+            starts_with(
+                "company_defaults.py", "import os", "if os.name == 'posix':",
+                "    os.environ['CUDA_VISIBLE_DEVICES'] = 'NoDevFiles'",
+            ),
+        ),
+        ("TFD601",), "hidden-by-env",
+    ),
+    Broken(
+        "hidden-by-foreign-sitecustomize", "2.20", "…in a sitecustomize.py outside of the environment",
+        starts_with_foreign, ("TFD601",), "hidden-by-env",
+        mendable=False, why_not="the file is not the environment's own",
+    ),
+    Broken(
+        "half-removed-cuda-by-activate", "2.20", "bin/activate names what is left of a CUDA 11.8",
+        half_removed_cuda(by="activate"), ("TFD204",), "libs-transitive", cheap=True,
+    ),
+    Broken(
+        "half-removed-cuda-by-caller", "2.20", "the caller's shell does", half_removed_cuda(by="caller"),
+        ("TFD204",), "libs-transitive",
+    ),
+    Broken(
+        "stub-preloaded", "2.20", "bin/activate preloads the stub", stub_preloaded,
+        ("TFD107",), "stub-libcuda",
+    ),
+    Broken(
+        "foreign-libstdcxx", "2.20", "bin/activate names a C++ library without symbols", foreign_libstdcxx,
+        ("TFD309",), "libstdcxx-too-old", whole=True,
+    ),
+    Broken(
+        "libstdcxx-is-text", "2.20", "…one that is a text file", libstdcxx_is_text,
+        ("TFD312",), "damaged-file", whole=True,
+    ),
+    Broken(
+        "other-tensorflow-by-activate", "2.20", "PYTHONPATH in bin/activate brings tensorflow-cpu",
+        other_tensorflow(by="activate"), ("TFD703",), "shadowed-module", whole=True,
+    ),
+    Broken(
+        "other-tensorflow-by-caller", "2.20", "PYTHONPATH in the caller's shell does",
+        other_tensorflow(by="caller"), ("TFD703",), "shadowed-module", whole=True,
+    ),
+    Broken(
         "hidden-by-caller", "2.20", "…in the caller's shell", caller(CUDA_VISIBLE_DEVICES="-1"),
         ("TFD601",), "hidden-by-env",
         mendable=False, why_not="the caller's shell sets it",
@@ -426,6 +475,11 @@ BROKEN: tuple[Broken, ...] = (
         uninstalled("nvidia-cusolver-cu12", "nvidia-nvjitlink-cu12"), ("TFD201",),
     ),
     # -- 2.10, whose wheels nothing connects
+    Broken(
+        "210-hidden-by-sitecustomize", "2.10", "sitecustomize.py hides the GPUs, and the wheels are not connected",
+        starts_with("sitecustomize.py", "import os", "os.environ.update(CUDA_VISIBLE_DEVICES='-1')"),
+        ("TFD203", "TFD601"), "hidden-by-env",
+    ),
     Broken(
         "210-as-pip-leaves-it", "2.10", "wheels that the loader is not told of", nothing,
         ("TFD203",), "libs-not-on-path",
@@ -471,6 +525,10 @@ BROKEN: tuple[Broken, ...] = (
     Broken(
         "24-six-gone", "2.4", "six uninstalled", _each(with_toolkit, uninstalled("six")),
         ("TFD312",), whole=True,
+    ),
+    Broken(
+        "24-cuda-11.2", "2.4", "CUDA 11.2, for a TensorFlow of CUDA 11.0", cuda_11_2, ("TFD202",),
+        "libs-wrong-version", mendable=False, why_not="there are no wheels of CUDA 11.0",
     ),
     Broken(
         "24-no-toolkit", "2.4", "CUDA 11.0 is nowhere, and in no wheel", nothing, ("TFD201",),

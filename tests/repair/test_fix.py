@@ -111,6 +111,37 @@ def misspelt(env: Fake) -> None:
     env.activates("export TF_FORCE_GPU_ALLOW_GROWHT=true")
 
 
+def hidden_by_sitecustomize(env: Fake) -> None:
+    text = "import os\nif True:\n    os.environ['CUDA_VISIBLE_DEVICES'] = '-1'\n"
+    (env.site / "sitecustomize.py").write_text(text, encoding="utf-8")
+
+
+def hidden_by_pth(env: Fake) -> None:
+    line = "import os; os.environ.setdefault('CUDA_VISIBLE_DEVICES', '')\n"
+    (env.site / "gpu.pth").write_text(f"# ours\n{line}", encoding="utf-8")
+
+
+def half_removed_cuda(env: Fake) -> None:
+    folder = env.folder("old cuda's/lib64")
+    standins.library(folder / "libcusolver.so.11", env.cache, needs=("libcublas.so.11",))
+    env.activates(f'export LD_LIBRARY_PATH="{folder}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"')
+
+
+def stub_preloaded(env: Fake) -> None:
+    stub = env.folder("cuda/lib64/stubs") / "libcuda.so"
+    standins.stub_driver(stub, env.cache)
+    env.activates(f"export LD_PRELOAD={stub}")
+
+
+def other_tensorflow(env: Fake) -> None:
+    folder = env.folder("team's packages")
+    for name, content in tensorflow_files(env, "2.20.0", gpu=False).items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    env.activates(f'export PYTHONPATH="{folder}"')
+
+
 def conda(env: Fake) -> None:
     """The marks of a conda environment; a script of its activation hides the GPUs."""
     (env.root / "conda-meta").mkdir()
@@ -149,6 +180,11 @@ CASES = (
     Case(stubs, "TFD107", "bin/activate"),
     Case(hidden_by_activate, "TFD601", "bin/activate"),
     Case(misspelt, "TFD602", "bin/activate"),
+    Case(hidden_by_sitecustomize, "TFD601", f"{SITE}/sitecustomize.py"),
+    Case(hidden_by_pth, "TFD601", f"{SITE}/gpu.pth"),
+    Case(half_removed_cuda, "TFD204", "bin/activate"),
+    Case(stub_preloaded, "TFD107", "bin/activate"),
+    Case(other_tensorflow, "TFD703", "bin/activate"),
 )
 
 
@@ -219,6 +255,27 @@ def test_lines_of_activate_become_comments_and_its_neighbours_stay(new: Callable
         line, f": # {line}  # taken out by tfdoctor fix"
     )
     assert f". {env.activate}" in run.said  # it counts from the next activation on
+
+
+def test_a_line_of_a_startup_file_becomes_a_comment(new: Callable[..., Fake]) -> None:
+    env = new()
+    hidden_by_sitecustomize(env)
+    assert env.fix().status == 0
+    text = (env.site / "sitecustomize.py").read_text(encoding="utf-8")
+    assert text == "import os\nif True:\n    pass  # os.environ['CUDA_VISIBLE_DEVICES'] = '-1'\n"
+
+
+def test_a_startup_file_outside_of_the_environment_is_named_and_left_alone(new: Callable[..., Fake]) -> None:
+    env = new()
+    custom = env.folder("company") / "sitecustomize.py"
+    custom.write_text("import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '-1'\n", encoding="utf-8")
+    env.variables["PYTHONPATH"] = str(custom.parent)
+    before = custom.read_bytes()
+    run = env.fix()
+    assert run.status == 1
+    assert f"{custom}, line 2" in run.said
+    assert "not this environment's own" in run.said
+    assert custom.read_bytes() == before
 
 
 def test_a_variable_of_the_caller_gets_lines_in_every_script(new: Callable[..., Fake]) -> None:

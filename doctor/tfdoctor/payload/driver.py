@@ -1,6 +1,7 @@
 # What libcuda.so.1 and libnvidia-ml.so.1 answer, loaded by this process's own loader as TensorFlow would load them.
 # Standard library only; runs on Python 2.7 and 3.5 to 3.14. Computes nothing and makes no context, so no
-# memory is taken on any card. Arguments: the name or path of each of the two libraries ("-" to leave one out).
+# memory is taken on any card. Arguments: the name or path of each of the two libraries ("-" to leave one out), then
+# the environment variables to set first, as JSON (null: taken away), whatever this Python's own start makes of them.
 from __future__ import print_function
 
 import sys
@@ -247,6 +248,11 @@ def say(key, value):
 
 def main():
     names = (sys.argv[1:] + ["-", "-"])[:2]
+    for name, value in (json.loads(sys.argv[3]) if len(sys.argv) > 3 else {}).items():
+        if value is None:
+            os.environ.pop(str(name), None)
+        else:
+            os.environ[str(name)] = str(value) if sys.version_info[0] > 2 else value.encode("utf-8")
     if names[0] != "-":
         say("cuda", cuda(names[0]))
     if names[1] != "-":

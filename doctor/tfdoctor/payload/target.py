@@ -206,6 +206,16 @@ def tensorflow(path):
     return result
 
 
+def behind(path, first):
+    """The TensorFlow that would be taken were it not for the folder on the path that has the first one."""
+    folder = os.path.dirname(first["package_dir"])
+    rest = [one for one in path if os.path.realpath(one or ".") != os.path.realpath(folder)]
+    other = tensorflow(rest) if len(rest) < len(path) else None
+    if other is None or os.path.realpath(other["package_dir"]) == os.path.realpath(first["package_dir"]):
+        return None
+    return other
+
+
 def mapped(stdlib):
     """Shared objects already in a bare interpreter: .pth files and sitecustomize can load some before TensorFlow."""
     found = []
@@ -251,6 +261,7 @@ def main():
             shadow = os.path.join(cwd, candidate)
             break
     installed = distributions(path)
+    found = tensorflow(path)
     answer = {
         "version": platform.python_version(),
         "implementation": platform.python_implementation(),
@@ -270,7 +281,8 @@ def main():
         "absent": absent(path, installed),
         "conda": os.path.isdir(os.path.join(sys.prefix, "conda-meta")),
         "conda_packages": conda_packages(sys.prefix),
-        "tensorflow": tensorflow(path),
+        "tensorflow": found,
+        "behind": behind(path, found) if found else None,
         "shadow": shadow,
         "mapped": mapped(stdlib),
         "modules": modules(path),

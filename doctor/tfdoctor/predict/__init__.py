@@ -36,7 +36,9 @@ from tfdoctor.predict.gates import (
     registered_devices,
 )
 from tfdoctor.predict.imports import (
+    foreign_libstdcxx,
     import_failure,
+    is_damaged,
     lacks_avx,
 )
 from tfdoctor.predict.libraries import (
@@ -47,6 +49,7 @@ from tfdoctor.predict.libraries import (
     missing_libraries,
     other_installations,
 )
+from tfdoctor.predict.shadows import folder_of, without_first
 
 __all__ = [
     "DEFAULT_FLOOR",
@@ -64,6 +67,8 @@ __all__ = [
     "driver_gate",
     "driver_missing_cause",
     "explain_missing",
+    "folder_of",
+    "foreign_libstdcxx",
     "foreign_to_wsl",
     "has_gpu_nodes",
     "hidden_by_environment",
@@ -72,6 +77,7 @@ __all__ = [
     "init_cause",
     "installation_of",
     "is_compat",
+    "is_damaged",
     "is_stub",
     "kernel_mismatch",
     "lacks_avx",
@@ -84,4 +90,5 @@ __all__ = [
     "predict",
     "registered_devices",
     "registered_without_files",
+    "without_first",
 ]

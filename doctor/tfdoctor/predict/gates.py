@@ -8,6 +8,7 @@ the answer None.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
@@ -17,6 +18,7 @@ from tfdoctor.predict.build import Build, build_of, builds_installed, registered
 from tfdoctor.predict.driver import container_lost_nvml, driver_gate, driver_missing_cause
 from tfdoctor.predict.imports import import_failure
 from tfdoctor.predict.libraries import libraries_cause, missing_libraries
+from tfdoctor.predict.shadows import better_behind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +34,15 @@ NVML_VERSION_MISMATCH = 18
 
 def predict(facts: Facts, compat: Compat) -> Prediction:
     """TensorFlow's answer, without importing it. Pure: no I/O."""
+    own = _through_the_gates(facts, compat)
+    other = better_behind(facts, compat, own, _through_the_gates)
+    if other is None:
+        return own
+    why = "Another TensorFlow, behind this one on Python's path, would do better."
+    return replace(own, cause=Cause.SHADOWED_MODULE, reasons=(*own.reasons, why))
+
+
+def _through_the_gates(facts: Facts, compat: Compat) -> Prediction:
     gone = registered_without_files(facts)
     if gone:
         why = f"{gone[0].name} {gone[0].version} is registered as installed, and its files are gone."

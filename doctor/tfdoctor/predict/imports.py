@@ -10,7 +10,7 @@ from tfdoctor.findings import Cause
 from tfdoctor.predict.driver import driver_missing_cause
 
 if TYPE_CHECKING:
-    from tfdoctor.facts import Facts, TensorFlowFacts
+    from tfdoctor.facts import Facts, Instead, TensorFlowFacts
     from tfdoctor.predict.build import Build
 
 
@@ -53,15 +53,34 @@ def _companion_failure(facts: Facts, tensorflow: TensorFlowFacts, build: Build) 
     return None
 
 
+def foreign_libstdcxx(facts: Facts, failed: Resolution) -> Instead | None:
+    """The C++ library that LD_LIBRARY_PATH or LD_PRELOAD puts first, where it lacks what the objects ask of it by
+    name: one without any versions is taken by the loader, and the symbols are missed afterwards."""
+    loader = value_of(facts.loader)
+    if loader is None or "undefined symbol" not in failed.error:
+        return None
+    working = (w for w in loader.without if not w.import_needs)
+    return next((i for w in working for i in w.instead if i.soname == "libstdc++.so.6"), None)
+
+
 def _load_failure(facts: Facts, build: Build, failed: Resolution) -> tuple[Cause, str]:
     """Why the loader cannot load TensorFlow's own objects."""
     if "version `GLIBC_" in failed.error:
         return Cause.GLIBC_TOO_OLD, failed.error
     if "version `GLIBCXX_" in failed.error or "version `CXXABI_" in failed.error:
         return Cause.LIBSTDCXX_TOO_OLD, failed.error
+    if foreign_libstdcxx(facts, failed) is not None:
+        return Cause.LIBSTDCXX_TOO_OLD, failed.error
     lost = set(failed.really_missing)
     if lost and lost <= {"libcuda.so.1"}:
         return driver_missing_cause(facts, failed), failed.error
     if build.linkage == "needed" and lost & {*build.required, *build.driver_libraries}:
         return Cause.IMPORT_MISSING_CUDA_LIB, failed.error
+    if is_damaged(failed):
+        return Cause.DAMAGED_FILE, failed.error
     return Cause.INCONCLUSIVE, failed.error
+
+
+def is_damaged(failed: Resolution) -> bool:
+    """Whether the loader stops at a file that is no library, or not a whole one."""
+    return any(tried.problem and failed.error.startswith(f"{tried.path}: ") for tried in failed.tried)

@@ -75,7 +75,7 @@ def _explain(
     if resolution.path is not None:
         cause = Cause.LIBS_TRANSITIVE
     elif damaged and not passed_over:
-        cause = Cause.LIBS_NOT_INSTALLED
+        cause = Cause.LIBS_NOT_INSTALLED if "ermission" in damaged else Cause.DAMAGED_FILE
     elif fitting:
         cause = Cause.LIBS_NOT_ON_PATH
     elif others or same or passed_over:
@@ -134,6 +134,7 @@ def libraries_cause(facts: Facts, build: Build) -> Cause:
         Cause.LIBS_WRONG_VERSION,
         Cause.LIBS_NOT_ON_PATH,
         Cause.LIBS_TRANSITIVE,
+        Cause.DAMAGED_FILE,
         Cause.LIBS_NOT_INSTALLED,
     )
     chosen = max(order, key=lambda cause: (merged.count(cause), -order.index(cause)))

@@ -7,6 +7,7 @@ environment, because that is the loader and those are the search paths that Tens
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,7 @@ from tfdoctor.redact import clean, clean_line
 from tfdoctor.system.result import Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from tfdoctor.facts import MachineFacts
     from tfdoctor.system import CommandResult, System
@@ -300,13 +301,16 @@ def probe_libraries(
     timeout: float,
     libcuda: str = "libcuda.so.1",
     libnvml: str = "libnvidia-ml.so.1",
-    unset: Sequence[str] = (),
+    variables: Mapping[str, str | None] | None = None,
     variant: str = "",
 ) -> tuple[Fact[CudaDriver], Fact[Nvml]]:
-    """Ask libcuda and NVML in a child of `python`. `unset` names variables to leave out."""
-    answer, result = run_payload(
-        system, python, "driver", (libcuda, libnvml), timeout=timeout, unset=unset, variant=variant
-    )
+    """Ask libcuda and NVML in a child of `python`.
+
+    `variables` are set there before the libraries are opened (None: taken away), whatever that Python's own start
+    has made of them.
+    """
+    args = (libcuda, libnvml, *([json.dumps(dict(variables))] if variables else []))
+    answer, result = run_payload(system, python, "driver", args, timeout=timeout, variant=variant)
     source = f"{libcuda}, loaded by a child of {python}"
     return _cuda(answer, result, source), _nvml(answer, result, libnvml)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tfdoctor.facts import EnvironmentFacts
+from tfdoctor.facts import PATHS, EnvironmentFacts, Origin
+from tfdoctor.probes.payload import run_payload
 from tfdoctor.redact import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tfdoctor.system import System
 
@@ -70,21 +71,165 @@ SCHEDULERS = (
     ("RAY_RAYLET_PID", "ray"),
     ("KUBERNETES_SERVICE_HOST", "kubernetes"),
 )
+AT_START = ("LD_", "PYTHON")
+"""What only the loader and Python's start read: set later, it has no effect on that process."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{3,60}\Z")
 
 
-def probe(system: System) -> EnvironmentFacts:
-    """What of the environment matters."""
-    env = system.env
+def probe(system: System, python: str | None = None, *, timeout: float = 5.0) -> EnvironmentFacts:
+    """What of the environment matters, as `python` has it once its own start is over, and who set it.
+
+    Without a Python, and where it does not answer: the variables that this process was started with.
+    """
+    given = _relevant(system.env)
+    answer = _answer(system, python, timeout) if python is not None else {}
+    now = _texts(answer.get("now"))
+    if now is None:
+        return EnvironmentFacts(
+            variables=given, misspelt=find_misspelt(system.env), scheduler=_scheduler(system.env)
+        )
+    started = _texts(answer.get("started"))
+    started = given if started is None else started
+    variables = {name: value for name, value in now.items() if not name.startswith(AT_START)}
+    variables |= {name: value for name, value in started.items() if name.startswith(AT_START)}
+    variables = dict(sorted(_relevant(variables).items()))
+    added = [str(name) for name in answer.get("added") or () if isinstance(name, str)]
+    places = [place for place in answer.get("places") or () if isinstance(place, dict)]
     return EnvironmentFacts(
-        variables={
-            name: clean(value)
-            for name, value in sorted(env.items())
-            if name in KNOWN or (name.startswith(PREFIXES) and _NAME.match(name))
+        variables=variables,
+        misspelt=find_misspelt({**system.env, **now, **dict.fromkeys(added, "")}),
+        scheduler=_scheduler(system.env),
+        origins=_origins(system.env, variables, started, given, places),
+        changed={
+            name: variables.get(name)
+            for name in sorted({*given, *variables})
+            if given.get(name) != variables.get(name)
         },
-        misspelt=find_misspelt(env),
-        scheduler=next((word for name, word in SCHEDULERS if name in env), None),
+        late=tuple(
+            _found(name, "start", places) or Origin(name, "start")
+            for name in sorted(now)
+            if name.startswith(AT_START) and now[name] != started.get(name)
+        ),
     )
+
+
+def _answer(system: System, python: str, timeout: float) -> dict[str, Any]:
+    names = [*KNOWN, *(f"{prefix}*" for prefix in PREFIXES)]
+    answer, _ = run_payload(system, python, "variables", [python, *names], timeout=timeout)
+    return answer
+
+
+def _texts(raw: object) -> dict[str, str] | None:
+    if not isinstance(raw, dict):
+        return None
+    return {str(name): clean(value) for name, value in raw.items() if isinstance(value, str)}
+
+
+def _relevant(env: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: clean(value)
+        for name, value in sorted(env.items())
+        if name in KNOWN or (name.startswith(PREFIXES) and _NAME.match(name))
+    }
+
+
+def _scheduler(env: Mapping[str, str]) -> str | None:
+    return next((word for name, word in SCHEDULERS if name in env), None)
+
+
+# ---------------------------------------------------------------- who set it
+
+
+def _origins(
+    env: Mapping[str, str],
+    variables: Mapping[str, str],
+    started: Mapping[str, str],
+    given: Mapping[str, str],
+    places: Sequence[Mapping[str, Any]],
+) -> tuple[Origin, ...]:
+    """One for each variable, and one for each entry of those that are lists."""
+    found = []
+    for name, value in variables.items():
+        by = "outside"
+        if started.get(name) != value:
+            by = "start"
+        elif given.get(name) != value:
+            by = "wrapper"
+        for entry in _entries(name, value) or (None,):
+            known = by
+            if by == "wrapper" and entry is not None and entry in _entries(name, given.get(name, "")):
+                known = "outside"
+            if known != "outside":
+                origin = _found(name, known, places, env, entry=entry)
+            else:
+                origin = next(
+                    (
+                        one
+                        for kind in ("activation", "machine")
+                        if (one := _found(name, kind, places, env, entry=entry, value=value)) is not None
+                    ),
+                    None,
+                )
+            found.append(origin or Origin(name, known if known != "outside" else "shell", entry))
+    return tuple(found)
+
+
+def _entries(name: str, value: str) -> tuple[str, ...]:
+    """The entries of a list, each once; () for a variable that is none, or empty."""
+    if name not in PATHS:
+        return ()
+    separators = r"[:\s]+" if name == "LD_PRELOAD" else "[:;]" if name == "LD_LIBRARY_PATH" else ":"
+    return tuple(dict.fromkeys(entry for entry in re.split(separators, value) if entry))
+
+
+def _found(
+    name: str,
+    kind: str,
+    places: Sequence[Mapping[str, Any]],
+    env: Mapping[str, str] | None = None,
+    *,
+    entry: str | None = None,
+    value: str | None = None,
+) -> Origin | None:
+    """The line of a file of that kind that sets the variable: in a shell's scripts the last one that can have."""
+    here = [p for p in places if p.get("name") == name and p.get("kind") == kind]
+    if kind == "start":
+        doing = [p for p in here if re.search(r"environ|putenv|setdefault|update", str(p.get("text")))]
+        here = (doing or here)[:1]
+    else:
+        here = [p for p in here if _sets(name, str(p.get("text", "")), env or {}, entry, value)]
+    if not here:
+        return None
+    place = here[-1]
+    line = place.get("line")
+    return Origin(
+        name,
+        kind,
+        entry,
+        path=clean(str(place.get("path", ""))),
+        line=line if isinstance(line, int) else None,
+        text=clean(str(place.get("text", "")), limit=500),
+    )
+
+
+def _sets(name: str, text: str, env: Mapping[str, str], entry: str | None, value: str | None) -> bool:
+    """Whether a line of a shell (or of conda's JSON) can be what gave the variable this value, this entry."""
+    match = re.search(rf'(?<![A-Za-z0-9_]){re.escape(name)}("?\s*:\s*|=)(.*)', text)
+    if match is None:
+        return False
+    said = re.sub(
+        r"\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?",
+        lambda found: env.get(found[1], found[0]) if found[1] != name else found[0],
+        match[2],
+    )
+    if entry is not None:
+        return (
+            re.search(rf"(?<![^\s\"':=;]){re.escape(entry.rstrip('/'))}/?(?![^\s\"':;$])", said) is not None
+        )
+    word = re.match(r"""\s*(?:"([^"$`]*)"|'([^']*)'|([^\s;&|"'$`]*))(?=[\s;&|,}]|$)""", said)
+    if word is None or value is None:
+        return True
+    return next((part for part in word.groups() if part is not None), "") == value
 
 
 def find_misspelt(env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

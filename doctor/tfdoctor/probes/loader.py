@@ -55,6 +55,18 @@ class LinkMap:
     origin: str
     loader: LinkMap | None
     names: set[str] = field(default_factory=set)
+    via: str = ""
+    """Where the search found it: "LD_LIBRARY_PATH", "RUNPATH of …"; empty for the main program."""
+
+
+@dataclass(slots=True)
+class Files:
+    """What was looked at once, whichever process asks."""
+
+    elf: dict[str, ElfFile | ElfError | OSError] = field(default_factory=dict)
+    folders: dict[str, bool] = field(default_factory=dict)
+    cache: dict[str, tuple[str, ...]] | None = None
+    """/etc/ld.so.cache: soname → paths."""
 
 
 class _LoadError(Exception):
@@ -118,22 +130,24 @@ class Process:
         *,
         cpu_flags: Iterable[str] = (),
         glibc: str | None = None,
+        files: Files | None = None,
     ) -> None:
+        """`files`: what another process on this machine has looked at already."""
         self._system = system
         self._hwcaps = hwcap_folders(cpu_flags, glibc)
-        self._elf: dict[str, ElfFile | ElfError | OSError] = {}
-        self._folders: dict[str, bool] = {}
+        self.files = files = files or Files()
+        self._elf, self._folders = files.elf, files.folders
         self._hardware: dict[str, tuple[str, ...]] = {}
         self._run_paths: dict[tuple[str, str], tuple[str, ...]] = {}
-        self._cache: dict[str, tuple[str, ...]] | None = None
         self.loaded: list[LinkMap] = []
         self.notes: list[str] = []
         self._main = self._main_program(executable)
-        self.library_path = tuple(
-            folder
+        self.library_entries = tuple(
+            (entry, folder)
             for entry in split_library_path(env.get("LD_LIBRARY_PATH"))
             if (folder := self._expand(entry, self._main))
         )
+        self.library_path = tuple(folder for _, folder in self.library_entries)
         self.preload: tuple[str, ...] = ()
         self._preload(env.get("LD_PRELOAD", ""))
         if self._main is not None:
@@ -156,10 +170,11 @@ class Process:
     def _preload(self, value: str) -> None:
         for name in value.replace(":", " ").split():
             try:
-                self._open(name, self._main)
+                found = self._open(name, self._main)
             except _LoadError as failed:
                 self.notes.append(f"LD_PRELOAD: {failed.name}: {failed.error}; the loader ignores it")
             else:
+                found.via = "LD_PRELOAD"
                 self.preload += (name,)
 
     def _load_needs(self, start: LinkMap) -> None:
@@ -193,7 +208,8 @@ class Process:
                 tried=tuple(tried),
                 crash=failed.crash,
             )
-        return Resolution(name, found.path, _via(tried) or "already in the process", "", tried=tuple(tried))
+        via = _via(tried) or ("LD_PRELOAD" if found.via == "LD_PRELOAD" else "already in the process")
+        return Resolution(name, found.path, via, "", tried=tuple(tried))
 
     def load(self, path: str, *, bind_now: bool) -> Resolution:
         """Load an object by its path, as Python does with an extension module.
@@ -295,8 +311,13 @@ class Process:
     def _check_versions(self, current: LinkMap) -> None:
         for library, versions in current.elf.verneed:
             provider = self._already(library)
+            if provider is None:
+                continue
             # An object without any version definitions only gets a warning: "no version information available".
-            if provider is None or not provider.elf.verdef:
+            # What is not in it at all is missed when the symbols are bound.
+            if not provider.elf.verdef:
+                if versions:
+                    self._check_symbols(current)
                 continue
             for version in versions:
                 if version not in provider.elf.verdef:
@@ -368,7 +389,7 @@ class Process:
             if known.path == path or (any(elf.device_inode) and known.elf.device_inode == elf.device_inode):
                 known.names.add(name)
                 return known
-        found = LinkMap(path, elf, _folder(path), loader, {name})
+        found = LinkMap(path, elf, _folder(path), loader, {name}, via)
         self.loaded.append(found)
         return found
 
@@ -477,8 +498,9 @@ class Process:
         return self._folders[path]
 
     def _cached(self, name: str) -> tuple[str, ...]:
-        if self._cache is None:
-            self._cache = {}
+        known = self.files.cache
+        if known is None:
+            known = self.files.cache = {}
             try:
                 content = self._system.read_bytes("/etc/ld.so.cache")
             except OSError as error:
@@ -487,14 +509,14 @@ class Process:
             machine = self._main.elf.machine if self._main is not None else 62
             for entry in parse_ldcache(content, machine):
                 if entry.hwcap is None or f"glibc-hwcaps/{entry.hwcap}" in self._hwcaps:
-                    self._cache[entry.soname] = (*self._cache.get(entry.soname, ()), entry.path)
-        return self._cache.get(name, ())
+                    known[entry.soname] = (*known.get(entry.soname, ()), entry.path)
+        return known.get(name, ())
 
     @property
     def cache_sonames(self) -> Mapping[str, tuple[str, ...]]:
         """Soname → paths of /etc/ld.so.cache."""
         self._cached("")
-        return self._cache or {}
+        return self.files.cache or {}
 
     @property
     def default_folders(self) -> tuple[str, ...]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts import Fact, FoundElsewhere, Known, LoaderFacts, Resolution, Unknown
+from tfdoctor.facts import Fact, FoundElsewhere, Instead, Known, LoaderFacts, Resolution, Unknown, Without
 from tfdoctor.probes.loader import LinkMap, Process
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tfdoctor.facts import PythonFacts, TensorFlowFacts
     from tfdoctor.system import System
@@ -27,6 +28,10 @@ SYSTEM_FOLDERS = (
 )
 """Where CUDA libraries are found on machines, whether or not the loader looks there."""
 MAX_FOUND = 400
+MAX_ENTRIES = 4
+"""Entries of a variable without each of which the loader is followed once more."""
+LIBRARY_PATH, PRELOAD = "LD_LIBRARY_PATH", "LD_PRELOAD"
+DRIVERS = ("libcuda.so.1", "libnvidia-ml.so.1")
 
 
 def probe(
@@ -38,6 +43,7 @@ def probe(
     caller: str,
     hard_linked: bool = False,
     cpu_flags: Iterable[str],
+    variables: Mapping[str, str] | None = None,
 ) -> Fact[LoaderFacts]:
     """Follow the loader through `import tensorflow` and every `dlopen` of `sonames`, in their order.
 
@@ -48,39 +54,145 @@ def probe(
         return Unknown(
             f"only glibc's loader is modelled, and this Python is for {python.platform}", python.executable
         )
-    process = Process(
-        system,
-        python.real_executable or python.executable,
-        system.env,
-        cpu_flags=cpu_flags,
-        glibc=python.glibc,
-    )
-    for path in python.mapped:
-        if process.find(path) is None:
-            process.assume(path)
-    failures: tuple[Resolution, ...] = ()
-    if tensorflow.pywrap:
-        imported = process.load(tensorflow.pywrap, bind_now=hard_linked)
-        if not imported.ok:
-            failures = (imported,)
-    opener = _caller(process, tensorflow, caller)
+    env = {**system.env, **variables} if variables is not None else dict(system.env)
+    for name in (LIBRARY_PATH, PRELOAD):
+        if variables is not None and name not in variables:
+            env.pop(name, None)
+
+    def run(env: Mapping[str, str], beside: _Run | None = None, folders: Sequence[str] = ()) -> _Run:
+        process = Process(
+            system,
+            python.real_executable or python.executable,
+            env,
+            cpu_flags=cpu_flags,
+            glibc=python.glibc,
+            files=beside.process.files if beside is not None else None,
+        )
+        gone = beside.began - {link.path for link in process.loaded} if beside is not None else frozenset()
+        real = {system.realpath(path) for path in gone}
+        there = [
+            path
+            for path in python.mapped
+            if system.realpath(path) not in real and not path.startswith(tuple(f"{f}/" for f in folders))
+        ]
+        return _run(process, there, tensorflow, sonames=sonames, caller=caller, bind_now=hard_linked)
+
+    done = run(env)
+    process, opener = done.process, done.opener
     if opener is None:
         return Unknown("TensorFlow's own shared objects are not there", tensorflow.core_dir)
-    resolutions = tuple(process.dlopen(soname, opener) for soname in sonames)
-    lost = tuple(n for r in resolutions for n in r.really_missing if "/" not in n and n not in sonames)
+    lost = tuple(n for r in done.resolutions for n in r.really_missing if "/" not in n and n not in sonames)
     return Known(
         LoaderFacts(
             caller=opener.path,
             runpath_folders=process.own_folders(opener),
             library_path=process.library_path,
-            resolutions=resolutions,
-            import_needs=failures,
+            resolutions=done.resolutions,
+            import_needs=done.failures,
             found=find_libraries(system, python, (*sonames, *lost), process),
             preload=process.preload,
             notes=tuple(process.notes),
+            without=tuple(_without(env, done, run)),
         ),
         "the loader's rules followed on the files",
     )
+
+
+@dataclass(slots=True)
+class _Run:
+    """A process in which TensorFlow was imported and has opened its libraries."""
+
+    process: Process
+    began: frozenset[str]
+    """The files that the process had before Python ran."""
+    failures: tuple[Resolution, ...]
+    opener: LinkMap | None
+    resolutions: tuple[Resolution, ...]
+
+
+def _run(
+    process: Process,
+    mapped: Sequence[str],
+    tensorflow: TensorFlowFacts,
+    *,
+    sonames: Sequence[str],
+    caller: str,
+    bind_now: bool,
+) -> _Run:
+    began = frozenset(link.path for link in process.loaded)
+    for path in mapped:
+        if process.find(path) is None:
+            process.assume(path)
+    failures: tuple[Resolution, ...] = ()
+    if tensorflow.pywrap:
+        imported = process.load(tensorflow.pywrap, bind_now=bind_now)
+        if not imported.ok:
+            failures = (imported,)
+    opener = _caller(process, tensorflow, caller)
+    opened = tuple(process.dlopen(name, opener) for name in sonames) if opener is not None else ()
+    return _Run(process, began, failures, opener, opened)
+
+
+# ---------------------------------------------------------------- without an entry
+
+
+def _without(
+    env: Mapping[str, str],
+    done: _Run,
+    run: Callable[[Mapping[str, str], _Run, Sequence[str]], _Run],
+) -> list[Without]:
+    """The same once more without what LD_LIBRARY_PATH and LD_PRELOAD bring, where there is a reason to ask."""
+    tried = [t for r in (*done.failures, *done.resolutions) for t in r.tried]
+    through = {link.path for link in done.process.loaded if link.via == LIBRARY_PATH}
+    through |= {t.path for t in tried if t.via == LIBRARY_PATH}
+    driver = any(r.path in through or r.via == PRELOAD for r in done.resolutions if r.soname in DRIVERS)
+    if not (done.failures or driver or any(not r.ok for r in done.resolutions)):
+        return []
+    places = dict(done.process.library_entries)
+    used = [e for e, folder in places.items() if any(path.startswith(f"{folder}/") for path in through)]
+    asked = [(LIBRARY_PATH, choice) for choice in _choices(used)]
+    asked += [(PRELOAD, choice) for choice in _choices(done.process.preload)]
+    answers = []
+    for variable, entries in asked:
+        less = {**env, variable: _less(variable, env.get(variable, ""), entries)}
+        changed = run(less, done, [places[entry] for entry in entries if entry in places])
+        if changed.opener is not None:
+            instead = _instead(done, changed)
+            answers.append(Without(variable, entries, changed.resolutions, changed.failures, instead))
+    return answers
+
+
+def _choices(entries: Sequence[str]) -> list[tuple[str, ...]]:
+    """Each alone, then all of them."""
+    single = tuple(dict.fromkeys(entries))
+    each: list[tuple[str, ...]] = [(entry,) for entry in single[:MAX_ENTRIES]]
+    return [*each, single] if len(single) > 1 else each
+
+
+def _less(variable: str, value: str, entries: Sequence[str]) -> str:
+    if variable == PRELOAD:
+        return " ".join(name for name in value.replace(":", " ").split() if name not in entries)
+    return ":".join(entry for entry in value.replace(";", ":").split(":") if entry and entry not in entries)
+
+
+def _instead(done: _Run, changed: _Run) -> tuple[Instead, ...]:
+    """What is another file then: of the objects that are in the process, and of those at which it stopped."""
+    now, then = _names_of(done.process), _names_of(changed.process)
+    taken = frozenset(now.values())
+    for resolution in (*done.failures, *done.resolutions):
+        for tried in resolution.tried:
+            now.setdefault(tried.path.rpartition("/")[2], tried.path)
+    return tuple(
+        Instead(name, path, then.get(name))
+        for name, path in sorted(now.items())
+        if "/" not in name and then.get(name) != path and (name in then or path in taken)
+    )
+
+
+def _names_of(process: Process) -> dict[str, str]:
+    """Soname → file of everything in a process."""
+    found = {name: link.path for link in process.loaded for name in link.names}
+    return found | {link.elf.soname: link.path for link in process.loaded if link.elf.soname}
 
 
 def _caller(process: Process, tensorflow: TensorFlowFacts, which: str) -> LinkMap | None:

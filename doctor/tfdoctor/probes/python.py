@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -112,9 +113,11 @@ def probe(
         return Known(facts, source), Absent(
             source, f"no tensorflow package on the path of {facts.executable}"
         )
-    return Known(facts, source), Known(
-        _tensorflow(raw, facts, answer.get("shadow")), str(raw.get("package_dir"))
-    )
+    tensorflow = _tensorflow(raw, facts, answer.get("shadow"))
+    behind = answer.get("behind")
+    if isinstance(behind, dict):
+        tensorflow = dataclasses.replace(tensorflow, behind=_tensorflow(behind, facts, None))
+    return Known(facts, source), Known(tensorflow, str(raw.get("package_dir")))
 
 
 def _python(raw: Mapping[str, Any], chosen: str) -> PythonFacts:

@@ -25,7 +25,7 @@ from tfdoctor.repair.activation import (
 from tfdoctor.repair.installers import find_installer, run_installer
 from tfdoctor.repair.plan import changes_packages
 from tfdoctor.rules._links import link_commands
-from tfdoctor.steps import SHELL_STEPS, Install, Link, LinkParts, Remove, Uninstall
+from tfdoctor.steps import SHELL_STEPS, Install, Link, LinkParts, Remove, TakeOut, Uninstall, without_line
 from tfdoctor.workplace import remove
 
 if TYPE_CHECKING:
@@ -82,6 +82,8 @@ class Hands:
             elif isinstance(step, Remove):
                 for path in _matching(step.path):
                     _remove(path)
+            elif isinstance(step, TakeOut):
+                _take_out(step)
         shell = [step for step in steps if isinstance(step, SHELL_STEPS)]
         if shell:
             self._shell(shell)
@@ -122,6 +124,8 @@ def touched(steps: Sequence[Step], environment: Environment) -> tuple[Path, ...]
                 if path.is_dir() and not path.is_symlink():
                     return None
                 paths[path] = None
+        elif isinstance(step, TakeOut):
+            paths[Path(step.path)] = None
         else:
             paths |= dict.fromkeys((*scripts_of(environment.prefix), *new_scripts(environment.prefix)))
     # A kill may leave the file that was to take a place.
@@ -139,6 +143,8 @@ def shown(steps: Sequence[Step], environment: Environment, installer: Installer 
             lines += link_commands((step,))
         elif isinstance(step, Remove):
             lines.append(f"rm -r {step.path if '*' in step.path else shlex.quote(step.path)}")
+        elif isinstance(step, TakeOut):
+            lines.append(f"- {step.text.strip()}  # in {step.path}, line {step.line}")
         else:
             lines += _shown_lines(step, environment.prefix)
     return tuple(lines)
@@ -217,6 +223,18 @@ def make_link(link: Link) -> None:
         spare.replace(place)
     except OSError as error:
         raise _refused(place, error) from error
+
+
+def _take_out(step: TakeOut) -> None:
+    path = Path(step.path)
+    if path.is_symlink() or not path.is_file():
+        msg = f"{clean_line(step.path)} is no file of its own: it is left alone."
+        raise ActionError(msg)
+    changed = without_line(step, _read(path))
+    if changed is None:
+        msg = f"{clean_line(step.path)} has another line {step.line} by now: it is left alone."
+        raise ActionError(msg)
+    _write(path, changed)
 
 
 def _remove(path: Path) -> None:

@@ -19,6 +19,7 @@ from tfdoctor.steps import (
     Prepend,
     Remove,
     Rename,
+    TakeOut,
     Uninstall,
     Unset,
 )
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["better", "changes_packages", "environment_of", "left_over", "ways", "worse"]
 
 FIRST = (
+    "TFD703",  # another TensorFlow than the environment's own
     "TFD304",  # two TensorFlows
     "TFD311",  # a TensorFlow with files missing
     "TFD303",  # one without GPU code
@@ -135,7 +137,7 @@ def changes_packages(steps: Sequence[Step]) -> bool:
 
 
 def _place(step: Step) -> str | None:
-    if isinstance(step, (Link, Remove)):
+    if isinstance(step, (Link, Remove, TakeOut)):
         return step.path
     return step.folder if isinstance(step, LinkParts) else None
 

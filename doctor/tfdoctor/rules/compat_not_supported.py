@@ -23,7 +23,7 @@ import re
 
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import is_compat, own_driver_files
-from tfdoctor.rules import _driver, advice
+from tfdoctor.rules import _driver, _hiding, advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 
 FOLDER = re.compile(r"/cuda-(\d{1,3})[.-](\d{1,2})/compat/")
@@ -45,6 +45,9 @@ def check(context: Context) -> Result:
         evidence.append(Evidence(answer.path, "is the libcuda that was loaded"))
     if state.resolution is not None and state.resolution.via:
         evidence.append(Evidence("the loader", f"{state.resolution.path}: through {state.resolution.via}"))
+    hiding = _hiding.driver_hider(context, answer.path or "")
+    if hiding is not None:
+        evidence += _hiding.evidence(context, hiding)
     evidence += [*_driver.module_evidence(context), *_driver.pci_evidence(context)]
     found = is_compat(context.facts, answer)
     what = (
@@ -79,6 +82,9 @@ def _remedies(context: Context, path: str, *, found: bool) -> list[Remedy]:
     remedies = []
     text = "Take the compat folder from LD_LIBRARY_PATH; the driver's own libcuda is found without it."
     off = advice.without_folder(context, "/compat/", text)
+    hiding = _hiding.driver_hider(context, path)
+    if hiding is not None:
+        off = _hiding.remedy(context, hiding)
     if off is not None:
         remedies.append(off)
     match = FOLDER.search(path)

@@ -51,6 +51,8 @@ def check(context: Context) -> Result:
         return ()
     if context.prediction.cause is Cause.WINDOWS_NATIVE_UNSUPPORTED:
         return NotApplicable("no TensorFlow of this version has GPU code on Windows: TFD305 tells of it")
+    if context.prediction.cause is Cause.SHADOWED_MODULE:
+        return NotApplicable("another TensorFlow, which has, is behind this one: TFD703 tells of it")
     if len(builds_installed(context.facts)) > 1:
         return NotApplicable("two packages lie over each other: TFD304 tells of it")
     name = tensorflow.distribution or "TensorFlow"

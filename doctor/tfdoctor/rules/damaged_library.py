@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import advice
+from tfdoctor.rules import _hiding, advice
 from tfdoctor.rules.base import Context, Result, Rule, linked_hard, without_libraries
 from tfdoctor.steps import Install, Remove
 
@@ -33,7 +33,7 @@ def check(context: Context) -> Result:
     unanswerable = without_libraries(context) or linked_hard(context)
     if unanswerable is not None:
         return unanswerable
-    lost = [m for m in context.missing_because(Cause.LIBS_NOT_INSTALLED) if m.damaged]
+    lost = [m for m in context.missing_because(Cause.LIBS_NOT_INSTALLED, Cause.DAMAGED_FILE) if m.damaged]
     if not lost:
         return ()
     bad = [_stopped(missing) for missing in lost]
@@ -51,16 +51,16 @@ def check(context: Context) -> Result:
     )
     if crash:
         explanation += " The file is cut short in a way that kills Python with a bus error (SIGBUS)."
-    return [
-        RULE.finding(
-            Cause.LIBS_NOT_INSTALLED,
-            Severity.ERROR,
-            explanation,
-            title=f"{bad[0].path} is damaged: {bad[0].problem}",
-            evidence=evidence,
-            remedies=_remedies(context, lost, bad),
-        )
-    ]
+    title = f"{bad[0].path} is damaged: {bad[0].problem}"
+    finding = RULE.finding(
+        lost[0].cause,
+        Severity.ERROR,
+        explanation,
+        title=title,
+        evidence=evidence,
+        remedies=_remedies(context, lost, bad),
+    )
+    return [_hiding.amended(context, finding, [missing.soname for missing in lost], title=title)]
 
 
 def _stopped(missing: MissingLibrary) -> Tried:
@@ -116,5 +116,9 @@ def _root(context: Context, path: str) -> str:
 
 
 RULE = Rule(
-    "TFD209", "damaged-library", "The loader stops at a damaged library", (Cause.LIBS_NOT_INSTALLED,), check
+    "TFD209",
+    "damaged-library",
+    "The loader stops at a damaged library",
+    (Cause.DAMAGED_FILE, Cause.LIBS_NOT_INSTALLED),
+    check,
 )

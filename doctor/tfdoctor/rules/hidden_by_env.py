@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING
 from tfdoctor.facts import Absent, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import hidden_by_environment
-from tfdoctor.rules import _driver, advice
+from tfdoctor.rules import _driver, _origins
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
-from tfdoctor.steps import Unset
 
 if TYPE_CHECKING:
     from tfdoctor.facts import CudaDevice
@@ -71,14 +70,26 @@ def check(context: Context) -> Result:
             Cause.HIDDEN_BY_ENV,
             Severity.ERROR,
             f"{VARIABLE} is {value!r}: {_meaning(value, without.devices)}. Without it the driver shows "
-            f"{count} card{'s' * (count != 1)}.",
+            f"{count} card{'s' * (count != 1)}.{_origins.said(context, VARIABLE)}",
+            title=_title(context, value),
             evidence=[
                 Evidence(VARIABLE, repr(value)),
+                *_origins.evidence(context, VARIABLE),
                 *(Evidence("the driver, without it", card) for card in cards),
             ],
             remedies=_remedies(context),
         )
     ]
+
+
+def _title(context: Context, value: str) -> str:
+    """With the file that sets it, where that is known."""
+    origin = context.facts.environment.origin(VARIABLE)
+    if origin is None or not origin.path:
+        return RULE.title
+    return (
+        f"{VARIABLE}={value or repr(value)} is set by {_origins.who(context, VARIABLE)}, and hides every GPU"
+    )
 
 
 def _meaning(value: str, devices: tuple[CudaDevice, ...]) -> str:
@@ -104,13 +115,8 @@ def _meaning(value: str, devices: tuple[CudaDevice, ...]) -> str:
 
 def _remedies(context: Context) -> list[Remedy]:
     scheduler = context.facts.environment.scheduler
-    remedies = [
-        Remedy(
-            "Take the variable away, or name cards that are there.",
-            (f"unset {VARIABLE}", advice.check_again(context)),
-            steps=(Unset(VARIABLE),) if scheduler is None else (),
-        )
-    ]
+    text = "Take the variable away, or name cards that are there."
+    remedies = [_origins.takes_away(context, VARIABLE, text, steps=scheduler is None)]
     if scheduler in REQUESTS:
         asking = ASKING.get(scheduler, ": ask for a GPU")
         remedies.insert(

@@ -20,7 +20,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import advice
+from tfdoctor.predict import foreign_libstdcxx, is_damaged
+from tfdoctor.rules import _hiding, advice
 from tfdoctor.rules._companions import broken_companions, companion_finding
 from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule, unanswered
 from tfdoctor.steps import Install
@@ -50,11 +51,11 @@ def check(context: Context) -> Result:
     build = context.build
     known = {*(build.required if build is not None else ()), "libcuda.so.1", "libnvidia-ml.so.1"}
     for failed in context.loader.import_needs:
-        if any(text in failed.error for text in TOLD):
+        if any(text in failed.error for text in TOLD) or foreign_libstdcxx(context.facts, failed):
             continue
         if failed.really_missing and set(failed.really_missing) <= known:
             continue
-        result.append(_library(context, failed))
+        result.append(_hiding.amended(context, _library(context, failed)))
     return result
 
 
@@ -91,7 +92,7 @@ def _library(context: Context, failed: Resolution) -> Finding:
         )
     by = f" (needed by {failed.needed_by.rpartition('/')[2]})" if failed.needed_by else ""
     return RULE.finding(
-        Cause.INCONCLUSIVE,
+        Cause.DAMAGED_FILE if is_damaged(failed) else Cause.INCONCLUSIVE,
         Severity.ERROR,
         f"The loader cannot load TensorFlow's own objects: {failed.error}{by}.",
         title=f"import tensorflow fails: {', '.join(lost) or failed.error} cannot be loaded",
@@ -103,4 +104,6 @@ def _library(context: Context, failed: Resolution) -> Finding:
     )
 
 
-RULE = Rule("TFD312", "import-fails", "import tensorflow will fail", (Cause.INCONCLUSIVE,), check)
+RULE = Rule(
+    "TFD312", "import-fails", "import tensorflow will fail", (Cause.INCONCLUSIVE, Cause.DAMAGED_FILE), check
+)

@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import advice
+from tfdoctor.rules import _hiding, advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, without_libraries
 from tfdoctor.rules.libs_not_on_path import best_of, connect
 
@@ -43,17 +43,16 @@ def check(context: Context) -> Result:
     cuda = [name for name in lost if name in build.required]
     if not cuda:
         return ()
-    return [
-        RULE.finding(
-            Cause.IMPORT_MISSING_CUDA_LIB,
-            Severity.ERROR,
-            f"TensorFlow {build.version} is linked with CUDA {build.cuda} and cannot be imported without "
-            f"{', '.join(cuda)}. No other version is taken in their place.",
-            title=f"import tensorflow fails: {cuda[0]} cannot be opened",
-            evidence=_evidence(context, cuda),
-            remedies=_remedies(context, build, cuda),
-        )
-    ]
+    finding = RULE.finding(
+        Cause.IMPORT_MISSING_CUDA_LIB,
+        Severity.ERROR,
+        f"TensorFlow {build.version} is linked with CUDA {build.cuda} and cannot be imported without "
+        f"{', '.join(cuda)}. No other version is taken in their place.",
+        title=f"import tensorflow fails: {cuda[0]} cannot be opened",
+        evidence=_evidence(context, cuda),
+        remedies=_remedies(context, build, cuda),
+    )
+    return [_hiding.amended(context, finding)]
 
 
 def _evidence(context: Context, cuda: list[str]) -> list[Evidence]:

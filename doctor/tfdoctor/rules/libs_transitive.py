@@ -22,7 +22,7 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import advice
+from tfdoctor.rules import _hiding, advice
 from tfdoctor.rules._links import link_commands, link_to
 from tfdoctor.rules.base import Context, Result, Rule, linked_hard, without_libraries
 from tfdoctor.steps import Install
@@ -45,17 +45,15 @@ def check(context: Context) -> Result:
     title = f"{opened} needs {what}, which the loader cannot give it"
     if any("version `" in missing.resolution.error for missing in lost):
         title = f"{opened} needs a newer version of something than is there"
-    return [
-        RULE.finding(
-            Cause.LIBS_TRANSITIVE,
-            Severity.ERROR,
-            f"The loader finds {opened}, and not {what}. TensorFlow's log only names the library that it "
-            "opened.",
-            title=title,
-            evidence=[line for missing in lost for line in _chain(missing)],
-            remedies=_remedies(context, absent, lost),
-        )
-    ]
+    finding = RULE.finding(
+        Cause.LIBS_TRANSITIVE,
+        Severity.ERROR,
+        f"The loader finds {opened}, and not {what}. TensorFlow's log only names the library that it opened.",
+        title=title,
+        evidence=[line for missing in lost for line in _chain(missing)],
+        remedies=_remedies(context, absent, lost),
+    )
+    return [_hiding.amended(context, finding, [missing.soname for missing in lost])]
 
 
 def _chain(missing: MissingLibrary) -> list[Evidence]:

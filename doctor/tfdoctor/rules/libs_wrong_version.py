@@ -21,12 +21,13 @@ differ.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.facts import Known, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import advice
+from tfdoctor.rules import _hiding, advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, linked_hard, without_libraries
 from tfdoctor.rules.libs_not_installed import to_bring
 
@@ -49,9 +50,7 @@ def check(context: Context) -> Result:
         return NotApplicable("most libraries are not there in any version: TFD201 tells of all of them")
     names = [missing.soname for missing in brought]
     foreign = [m for m in lost if m.damaged and not m.other_versions]
-    there = ", ".join(installed(context)) or ", ".join(
-        sorted({f.name for m in lost for f in m.other_versions})
-    )
+    there = _there(context, lost)
     if len(foreign) == len(lost):
         title = f"{lost[0].soname} is there for another kind of processor"
         explanation = (
@@ -68,16 +67,15 @@ def check(context: Context) -> Result:
             "no "
             "cure: the functions inside differ, and it fails later or computes wrongly."
         )
-    return [
-        RULE.finding(
-            Cause.LIBS_WRONG_VERSION,
-            Severity.ERROR,
-            explanation,
-            title=title,
-            evidence=_evidence(context, lost),
-            remedies=[*advice.bring_libraries(context, names), *_other_tensorflow(context, lost)],
-        )
-    ]
+    finding = RULE.finding(
+        Cause.LIBS_WRONG_VERSION,
+        Severity.ERROR,
+        explanation,
+        title=title,
+        evidence=_evidence(context, lost),
+        remedies=[*advice.bring_libraries(context, names), *_other_tensorflow(context, lost)],
+    )
+    return [_hiding.amended(context, finding, names)]
 
 
 def _series(context: Context) -> str:
@@ -90,9 +88,38 @@ def _series(context: Context) -> str:
     return str(versions.major(build.cuda))
 
 
-def installed(context: Context) -> tuple[str, ...]:
-    """The CUDAs that are there, for people: "CUDA 12.4 (/usr/local/cuda-12.4)"."""
-    return tuple(f"CUDA {t.version} ({t.path})" for t in context.facts.toolkits if t.version)
+def _met(context: Context, lost: tuple[MissingLibrary, ...]) -> dict[str, str]:
+    """Where the other versions lie, what the loader meets first of each library → the CUDA there, "" where unknown."""
+    folders = dict.fromkeys(m.other_versions[0].path.rpartition("/")[0] for m in lost if m.other_versions)
+    return {folder: _version_in(context, folder) for folder in folders}
+
+
+def _version_in(context: Context, folder: str) -> str:
+    """The version of the CUDA in a folder: its toolkit's, that of the full name of its libcudart, or its path's."""
+    for toolkit in context.facts.toolkits:
+        if toolkit.version and f"{folder}/".startswith(f"{toolkit.path}/"):
+            return toolkit.version
+    found = context.loader.found if context.loader is not None else ()
+    full = [f.name for f in found if f.stem == "libcudart" and f.path == f"{folder}/{f.name}"]
+    for text in (*full, folder):
+        match = re.search(r"(?:libcudart\.so\.|cuda[-_])(\d{1,2}\.[1-9]\d?|\d{1,2}\.0(?=\.|/|$))", text)
+        if match is not None and (text == folder or text.count(".") > 3):
+            return match[1]
+    return ""
+
+
+def _there(context: Context, lost: tuple[MissingLibrary, ...]) -> str:
+    """For people: "CUDA 12.4 (/usr/local/cuda-12.4/lib64)", else the files' names."""
+    kits = {t.path for t in context.facts.toolkits}
+    named = {
+        f"CUDA {version} ({next((kit for kit in kits if folder.startswith(f'{kit}/')), folder)})"
+        for folder, version in _met(context, lost).items()
+        if version
+    }
+    if named:
+        return ", ".join(sorted(named))
+    first = [m.other_versions[0] for m in lost if m.other_versions]
+    return ", ".join(sorted({f"{f.name} ({f.path.rpartition('/')[0]})" for f in first}))
 
 
 def _evidence(context: Context, lost: tuple[MissingLibrary, ...]) -> list[Evidence]:
@@ -117,12 +144,15 @@ def _other_tensorflow(context: Context, lost: tuple[MissingLibrary, ...]) -> lis
     python = value_of(context.facts.python)
     if python is None:
         return []
+    known = [version for version in _met(context, lost).values() if version]
     for release in context.compat.releases_for_python(python.version, "linux", gpu=True):
         wanted = [
             s
             for s in release.required_libraries
             if s.split(".so")[0] in {m.soname.split(".so")[0] for m in lost}
         ]
+        if known and (release.cuda is None or not all(_serves(version, release.cuda) for version in known)):
+            continue
         if wanted and all(soname in there for soname in wanted):
             return [
                 Remedy(
@@ -139,6 +169,14 @@ def _other_tensorflow(context: Context, lost: tuple[MissingLibrary, ...]) -> lis
                 )
             ]
     return []
+
+
+def _serves(there: str, built: str) -> bool:
+    """Whether a CUDA is of the major version that a release is built for, and not older."""
+    return (
+        versions.major(there) == versions.major(built)
+        and versions.numbers(there)[:2] >= versions.numbers(built)[:2]
+    )
 
 
 RULE = Rule(

@@ -22,7 +22,8 @@ import re
 from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import advice
+from tfdoctor.predict import foreign_libstdcxx
+from tfdoctor.rules import _hiding, advice
 from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule, unanswered
 
 if TYPE_CHECKING:
@@ -38,22 +39,29 @@ def check(context: Context) -> Result:
     if context.loader is None:
         refused = unanswered(context.facts.loader, "the loader")
         return CouldNotCheck(refused.why if refused is not None else "the loader could not be followed")
-    failed = [(r, m) for r in context.loader.import_needs if (m := WANTED.search(r.error))]
-    if not failed:
-        return ()
-    resolution, match = failed[0]
-    return [
-        RULE.finding(
+    for resolution in context.loader.import_needs:
+        foreign = foreign_libstdcxx(context.facts, resolution)
+        match = WANTED.search(resolution.error)
+        if match is None and foreign is None:
+            continue
+        path = match["path"] if match is not None else foreign.path if foreign is not None else ""
+        lacks = match["version"] if match is not None else "symbols"
+        title = (
+            f"{path} is too old for this TensorFlow"
+            if match is not None
+            else f"{path} is no whole C++ library"
+        )
+        finding = RULE.finding(
             Cause.LIBSTDCXX_TOO_OLD,
             Severity.ERROR,
-            f"TensorFlow needs {match['version']} of the C++ library; {match['path']}, which the loader "
-            "takes, does "
-            "not have it.",
-            title=f"{match['path']} is too old for this TensorFlow",
+            f"TensorFlow needs {lacks} of the C++ library; {path}, which the loader takes, does not have "
+            f"{'it' if match is not None else 'them'}.",
+            title=title,
             evidence=[Evidence("the loader", resolution.error)],
-            remedies=_remedies(context, resolution, match["path"]),
+            remedies=_remedies(context, resolution, path),
         )
-    ]
+        return [_hiding.amended(context, finding, title=title)]
+    return ()
 
 
 def _remedies(context: Context, resolution: Resolution, path: str) -> list[Remedy]:

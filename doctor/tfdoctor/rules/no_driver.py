@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.facts import Absent, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import own_driver_files
-from tfdoctor.rules import _driver, _kernel, advice
+from tfdoctor.rules import _driver, _hiding, _kernel, advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, seen
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def check(context: Context) -> Result:
     if failed is None:
         return [_refused(context, state.why, evidence)]
     if failed.path or any(attempt.problem for attempt in failed.tried):
-        return [_damaged(context, failed, evidence)]
+        return [_hiding.amended(context, _damaged(context, failed, evidence), ["libcuda.so.1"])]
     files = own_driver_files(facts)
     if files:
         return [_not_found(context, files, evidence)]

@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules import advice
+from tfdoctor.rules import _origins, advice
 from tfdoctor.rules.base import Context, Result, Rule
 from tfdoctor.steps import Drop, Export, Unset
 
@@ -33,20 +33,52 @@ FILE = re.compile(r"\.so(\.\d+)*\Z")
 def check(context: Context) -> Result:
     variables = context.facts.environment.variables
     looks = (_log_level, _growth, _xla_flags, _library_path)
-    return [finding for look in looks for finding in look(context, variables)]
+    return [*(finding for look in looks for finding in look(context, variables)), *_late(context)]
 
 
 def _finding(
-    severity: Severity, title: str, explanation: str, *, seen: tuple[str, str], remedies: list[Remedy]
+    context: Context,
+    severity: Severity,
+    title: str,
+    explanation: str,
+    *,
+    seen: tuple[str, str],
+    remedies: list[Remedy],
 ) -> Finding:
     return RULE.finding(
         Cause.INCONCLUSIVE,
         severity,
-        explanation,
+        f"{explanation}{_origins.said(context, seen[0])}",
         title=title,
-        evidence=[Evidence(seen[0], repr(seen[1]))],
+        evidence=[Evidence(seen[0], repr(seen[1])), *_origins.evidence(context, seen[0])],
         remedies=remedies,
     )
+
+
+def _late(context: Context) -> list[Finding]:
+    """LD_LIBRARY_PATH and the like, set by what Python runs when it starts."""
+    findings = []
+    for origin in context.facts.environment.late:
+        reader = "Python" if origin.name.startswith("PYTHON") else "The loader"
+        place = f"{origin.path}, line {origin.line}" if origin.path else _origins.OWNERS["start"]
+        findings.append(
+            RULE.finding(
+                Cause.INCONCLUSIVE,
+                Severity.WARNING if context.prediction.gpu_registered is False else Severity.INFO,
+                f"{reader} reads {origin.name} when a process starts. {place} sets it afterwards: that has no effect "
+                "on this Python, only on programs that it starts.",
+                title=f"{origin.name} is set too late, when Python has started",
+                evidence=[Evidence(origin.path, " ".join(origin.text.split()), origin.line)]
+                if origin.path
+                else [],
+                remedies=[
+                    Remedy(
+                        "Set it where the environment is activated, or in the shell, before Python starts."
+                    )
+                ],
+            )
+        )
+    return findings
 
 
 def _log_level(context: Context, variables: dict[str, str]) -> list[Finding]:
@@ -58,6 +90,7 @@ def _log_level(context: Context, variables: dict[str, str]) -> list[Finding]:
     what = "every message, errors too" if value == "3" else "warnings, those about the GPU too"
     return [
         _finding(
+            context,
             Severity.INFO,
             f"{name}={value} keeps TensorFlow from saying what is wrong",
             f"It hides {what}: where no GPU is registered, TensorFlow does not say why.",
@@ -68,13 +101,13 @@ def _log_level(context: Context, variables: dict[str, str]) -> list[Finding]:
 
 
 def _growth(context: Context, variables: dict[str, str]) -> list[Finding]:
-    del context
     name = "TF_FORCE_GPU_ALLOW_GROWTH"
     value = variables.get(name)
     if value is None or value in ("true", "false"):
         return []
     return [
         _finding(
+            context,
             Severity.WARNING,
             f"{name} is {value!r}, which TensorFlow does not understand",
             "It knows only the words true and false, in lower case; anything else is ignored, and TensorFlow "
@@ -86,7 +119,6 @@ def _growth(context: Context, variables: dict[str, str]) -> list[Finding]:
 
 
 def _xla_flags(context: Context, variables: dict[str, str]) -> list[Finding]:
-    del context
     name = "XLA_FLAGS"
     value = variables.get(name, "")
     if not value.strip() or value.lstrip().startswith("-"):
@@ -99,6 +131,7 @@ def _xla_flags(context: Context, variables: dict[str, str]) -> list[Finding]:
         remedies.append(Remedy("Where no file of flags is meant:", (f"unset {name}",), steps=(Unset(name),)))
     return [
         _finding(
+            context,
             Severity.WARNING,
             f"{name} does not begin with two hyphens and is taken for a file's name",
             "Flags begin with `--`. A value that begins otherwise is read as the name of a file with flags, "
@@ -142,6 +175,7 @@ def _library_path(context: Context, variables: dict[str, str]) -> list[Finding]:
             )
         findings.append(
             _finding(
+                context,
                 Severity.WARNING,
                 f"{name} has entries that do not do what they look like",
                 f"{said}.",
@@ -154,6 +188,7 @@ def _library_path(context: Context, variables: dict[str, str]) -> list[Finding]:
         line = f"export {name}={advice.quote(kept)}" if kept else f"unset {name}"
         findings.append(
             _finding(
+                context,
                 Severity.INFO,
                 f"{name} has an empty entry, which means the working directory",
                 "A colon at the beginning, at the end, or two in a row make the loader look for libraries in "

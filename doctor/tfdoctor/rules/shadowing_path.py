@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.findings import Cause, Evidence, Severity
-from tfdoctor.rules import advice
+from tfdoctor.rules import _origins, advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, linked_hard, without_libraries
 from tfdoctor.rules.cudnn_version_mismatch import library_version
 
@@ -49,7 +49,14 @@ def check(context: Context) -> Result:
         return ()
     folders = tuple(dict.fromkeys((r.path or "").rpartition("/")[0] for r, _, _ in older))
     shown = ", ".join(f"{r.soname} {has} instead of {wants}" for r, has, wants in older)
+    value = context.facts.environment.variables.get("LD_LIBRARY_PATH", "").replace(";", ":")
+    entries = [entry for entry in value.split(":") if entry]
+    wrong = [entry for entry in entries if (entry.rstrip("/") or "/") in folders]
     remedy = advice.off_the_path(context, folders)
+    if wrong:
+        kept = [entry for entry in entries if entry not in wrong]
+        text = f"Take {', '.join(wrong)} off LD_LIBRARY_PATH where TensorFlow runs."
+        remedy = _origins.takes_off(context, "LD_LIBRARY_PATH", wrong, kept, text)
     return [
         RULE.finding(
             Cause.LIBS_WRONG_VERSION,
@@ -58,6 +65,7 @@ def check(context: Context) -> Result:
             title="LD_LIBRARY_PATH puts older CUDA libraries before TensorFlow's own wheels",
             evidence=[
                 Evidence("LD_LIBRARY_PATH", ":".join(loader.library_path)),
+                *(one for entry in wrong for one in _origins.evidence(context, "LD_LIBRARY_PATH", entry)),
                 *(Evidence(r.path or "", f"{has}; the wheel has {wants}") for r, has, wants in older),
             ],
             remedies=[remedy] if remedy is not None else [],

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import own_driver_files
-from tfdoctor.rules import _driver, advice
+from tfdoctor.rules import _driver, _hiding, _origins, advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 
 
@@ -37,26 +37,41 @@ def check(context: Context) -> Result:
     path = answer.path or (state.resolution.path if state.resolution is not None else None) or "libcuda.so.1"
     via = state.resolution.via if state.resolution is not None else ""
     own = own_driver_files(context.facts)
+    hiding = _hiding.driver_hider(context, path)
     evidence = [Evidence(path, state.why)]
+    if hiding is not None:
+        via = _hiding.door(hiding)
     if via:
         evidence.append(Evidence("the loader", f"finds it through {via}"))
+    if hiding is not None:
+        evidence += _hiding.evidence(context, hiding)
     evidence += [Evidence(file, "is the driver's own") for file in own if file != path][:2]
     return [
         RULE.finding(
             Cause.STUB_LIBCUDA,
             Severity.ERROR,
             f"The loader takes {path} for libcuda.so.1{f', through {via}' if via else ''}. It is the CUDA "
-            "toolkit's stand-in for linking and drives no card.",
+            f"toolkit's stand-in for linking and drives no card.{_who(context, hiding)}",
             title="The toolkit's stub stands in for the driver",
             evidence=evidence,
-            remedies=_remedies(context, path, via, installed=any(file != path for file in own)),
+            remedies=_remedies(context, path, via, hiding, installed=any(file != path for file in own)),
         )
     ]
 
 
-def _remedies(context: Context, path: str, via: str, *, installed: bool) -> list[Remedy]:
+def _who(context: Context, hiding: _hiding.Hiding | None) -> str:
+    if hiding is None:
+        return ""
+    return "".join(_origins.said(context, hiding.without.variable, entry) for entry in hiding.without.entries)
+
+
+def _remedies(
+    context: Context, path: str, via: str, hiding: _hiding.Hiding | None, *, installed: bool
+) -> list[Remedy]:
     root, remedies = advice.sudo(context), []
     off = advice.without_folder(context, "/stubs/", "Take the stubs folder from LD_LIBRARY_PATH.")
+    if hiding is not None:
+        off = _hiding.remedy(context, hiding)
     if off is not None:
         remedies.append(off)
     if "ld.so.cache" in via:

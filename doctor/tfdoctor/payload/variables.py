@@ -1,0 +1,155 @@
+# Which environment variables the target Python has once its own start (sitecustomize, .pth files) is over, and which
+# lines of which files name them. Standard library only, writes no file. Runs on Python 2.7 and 3.5 to 3.14.
+# Arguments: the interpreter as it was started, then names of variables; one that ends with * stands for a prefix.
+# Answers with one JSON line after the marker. Of files it gives away nothing but lines with one of those names.
+from __future__ import print_function
+
+import sys
+
+_HERE = sys.path.pop(0) if sys.path else ""
+_BEFORE = dict(sys.modules)
+
+import glob  # noqa: E402
+import json  # noqa: E402
+import os  # noqa: E402
+import re  # noqa: E402
+
+MARKER = "tfdoctor-payload:"
+LIMIT = 1 << 20
+MOST = 200
+"""Lines that are answered, and files that are read."""
+WIDE = 500
+
+
+def text(value):
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def read(path):
+    try:
+        with open(path, "rb") as stream:
+            return text(stream.read(LIMIT))
+    except (IOError, OSError, ValueError):
+        return ""
+
+
+def started():
+    """The variables as the system gave them to this process; None where it does not say."""
+    try:
+        with open("/proc/self/environ", "rb") as stream:
+            raw = stream.read(1 << 22)
+    except (IOError, OSError):
+        return None
+    found = {}
+    for entry in raw.split(b"\0"):
+        name, equals, value = entry.partition(b"=")
+        if equals and name:
+            found.setdefault(text(name), text(value))
+    return found or None
+
+
+def same(left, right):
+    # A name that is no UTF-8 reads differently in both; that is no change.
+    return left == right or (left is not None and right is not None and "\ufffd" in left)
+
+
+def startup_files():
+    """What Python's own start ran that is not its standard library: sitecustomize first, then .pth files, then what
+    these have imported."""
+    first, last = [], []
+    library = os.path.dirname(os.path.realpath(os.__file__))
+    for name, module in sorted(_BEFORE.items()):
+        path = getattr(module, "__file__", None)
+        if not path or name == "__main__":
+            continue
+        if path.endswith((".pyc", ".pyo")):
+            path = path[:-1]
+        folder = os.path.dirname(os.path.realpath(path))
+        inside = folder == library or folder.startswith(library + os.sep)
+        custom = name in ("sitecustomize", "usercustomize")
+        if custom:
+            first.append(path)
+        elif path.endswith(".py") and (not inside or "-packages" in folder[len(library) :]):
+            last.append(path)
+    for folder in sys.path:
+        if os.path.basename(folder) in ("site-packages", "dist-packages"):
+            first += sorted(glob.glob(os.path.join(glob_escape(folder), "*.pth")))
+    return (first + last)[:MOST]
+
+
+def glob_escape(folder):
+    return re.sub(r"([*?[])", r"[\1]", folder)
+
+
+def activation_files(before):
+    """The scripts that activating this environment runs, where it is activated, and what those read."""
+    prefix = sys.prefix
+    conda = os.path.isdir(os.path.join(prefix, "conda-meta"))
+    active = before.get("CONDA_PREFIX" if conda else "VIRTUAL_ENV")
+    if not active or os.path.realpath(active) != os.path.realpath(prefix):
+        return []
+    if conda:
+        found = sorted(glob.glob(os.path.join(glob_escape(prefix), "etc", "conda", "activate.d", "*.sh")))
+        found.append(os.path.join(prefix, "conda-meta", "state"))
+    else:
+        found = [os.path.join(prefix, "bin", "activate")]
+    more = []
+    for path in found:
+        for match in re.finditer(r"(?m)^\s*(?:\.|source)\s+(['\"]?)(/[^\s'\"$`;&|]+)\1", read(path)):
+            more.append(match.group(2))
+    return (found + more)[:MOST]
+
+
+def lines(path, kind, wanted):
+    found = []
+    content = read(path)
+    if not any(name in content for name in wanted):
+        return found
+    for number, line in enumerate(content.split("\n"), 1):
+        if line.lstrip().startswith("#"):
+            continue
+        if kind == "start" and path.endswith(".pth") and not line.startswith(("import ", "import\t")):
+            continue
+        for name in wanted:
+            if re.search(r"(?<![A-Za-z0-9_])%s(?![A-Za-z0-9_])" % re.escape(name), line):
+                found.append({"name": name, "path": path, "line": number, "text": line[:WIDE], "kind": kind})
+    return found
+
+
+def main():
+    interpreter, asked = (sys.argv[1:] or [""])[0], sys.argv[2:]
+    names = set(name for name in asked if not name.endswith("*"))
+    prefixes = tuple(name[:-1] for name in asked if name.endswith("*"))
+
+    def matters(name):
+        return name in names or (bool(prefixes) and name.startswith(prefixes))
+
+    now = dict((text(name), text(value)) for name, value in os.environ.items())
+    before = started()
+    base = now if before is None else before
+    changed = [name for name in sorted(set(now) | set(base)) if not same(base.get(name), now.get(name))]
+    places = []
+    moved = [name for name in changed if matters(name)]
+    if moved:
+        for path in startup_files():
+            places += lines(path, "start", moved)
+    given = sorted(name for name in base if matters(name))
+    if given:
+        for path in activation_files(base):
+            places += lines(path, "activation", given)
+        if read(interpreter)[:2] == "#!":
+            places += lines(interpreter, "wrapper", given)
+        places += lines("/etc/environment", "machine", given)
+    answer = {
+        "started": None if before is None else dict((n, v) for n, v in before.items() if matters(n)),
+        "now": dict((n, v) for n, v in now.items() if matters(n)),
+        # of all others nothing but the names that the start has set: a misspelt one may be among them
+        "added": [name for name in changed if name in now and not matters(name)][:MOST],
+        "places": places[:MOST],
+    }
+    print(MARKER + json.dumps(answer))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

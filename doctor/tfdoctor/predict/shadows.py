@@ -1,0 +1,58 @@
+"""Another TensorFlow behind the one that Python takes: what it would do, and whether it is the better one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tfdoctor.facts import Absent, Known, value_of
+from tfdoctor.predict.build import build_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tfdoctor.compat import Compat
+    from tfdoctor.facts import Facts
+    from tfdoctor.findings import Prediction
+
+
+def without_first(facts: Facts) -> Facts | None:
+    """The same machine, were the folder gone in which Python finds its TensorFlow; None where no other one is there."""
+    tensorflow, python = value_of(facts.tensorflow), value_of(facts.python)
+    if tensorflow is None or tensorflow.behind is None or python is None:
+        return None
+    folder = folder_of(tensorflow.package_dir)
+    other = tensorflow.behind
+    kept = replace(
+        python,
+        sys_path=tuple(path for path in python.sys_path if path.rstrip("/") != folder),
+        distributions=tuple(d for d in python.distributions if d.location.rstrip("/") != folder),
+    )
+    return replace(
+        facts,
+        python=Known(kept, getattr(facts.python, "source", "")),
+        tensorflow=Known(replace(other, behind=None), other.package_dir),
+        loader=facts.loader_behind,
+        loader_behind=Absent("the loader", "there is no other TensorFlow behind this one"),
+    )
+
+
+def folder_of(package_dir: str) -> str:
+    """The folder on Python's path that has this package."""
+    return package_dir.rstrip("/").rpartition("/")[0]
+
+
+def better_behind(
+    facts: Facts, compat: Compat, own: Prediction, judge: Callable[[Facts, Compat], Prediction]
+) -> Prediction | None:
+    """What the TensorFlow behind would do, where that is more than what the first one does (`own`)."""
+    other = without_first(facts)
+    first, second = value_of(facts.tensorflow), value_of(other.tensorflow) if other is not None else None
+    if other is None or own.gpu_registered is not False or first is None or second is None:
+        return None
+    then = judge(other, compat)
+    if build_of(second, compat).gpu is False or then.import_ok is False:
+        return None
+    if build_of(first, compat).gpu is False or own.import_ok is False:
+        return then
+    return then if then.gpu_registered else None

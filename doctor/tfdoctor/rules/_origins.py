@@ -1,0 +1,239 @@
+"""Who set an environment variable, and how it goes again where it was set. Not a rule."""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+import re
+from typing import TYPE_CHECKING
+
+from tfdoctor.findings import Evidence, Remedy
+from tfdoctor.rules import advice
+from tfdoctor.steps import Drop, TakeOut, Unset
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdoctor.facts import Origin
+    from tfdoctor.rules.base import Context
+
+OWNERS = {
+    "start": "something that this Python runs when it starts (sitecustomize.py, usercustomize.py, a .pth file)",
+    "wrapper": "the script that starts this Python",
+    "shell": "the shell that tfdoctor was started from, or something that this has read",
+}
+CONTAINER = "the container (its image, or how it was started) or a shell in it"
+
+
+def who(context: Context, name: str, entry: str | None = None) -> str:
+    """Who set the variable, or put the entry on that list, for a sentence; empty where it is not known at all."""
+    origin = context.facts.environment.origin(name, entry)
+    if origin is None:
+        return ""
+    if origin.path:
+        return f"{origin.path}{f', line {origin.line}' if origin.line is not None else ''}"
+    if origin.by == "shell" and context.facts.environment.scheduler is not None:
+        return f"{context.facts.environment.scheduler} or the shell"
+    if origin.by == "shell" and context.facts.machine.container:
+        return CONTAINER
+    return OWNERS.get(origin.by, "")
+
+
+def said(context: Context, name: str, entry: str | None = None) -> str:
+    """The same as a sentence that follows another one; empty where it is not known."""
+    known = who(context, name, entry)
+    if not known:
+        return ""
+    return f" {entry} is put there by {known}." if entry is not None else f" It is set by {known}."
+
+
+def evidence(context: Context, name: str, entry: str | None = None) -> list[Evidence]:
+    """The line that sets it; none where no file is known."""
+    origin = context.facts.environment.origin(name, entry)
+    if origin is None or not origin.path:
+        return []
+    return [Evidence(origin.path, " ".join(origin.text.split()), origin.line)]
+
+
+def takes_away(context: Context, name: str, text: str, *, steps: bool = True) -> Remedy:
+    """How the variable goes: where it is set if that is this environment's own, else in the shell.
+
+    `steps` false: only a person may decide it.
+    """
+    origin = context.facts.environment.origin(name)
+    again = advice.check_again(context)
+    if origin is not None and origin.by in ("start", "wrapper"):
+        return _not_by_the_shell(context, origin, text, steps=steps)
+    commands = (f"unset {name}", *lasting(context, name), again)
+    return Remedy(f"{text}{_where(context, origin)}", commands, steps=(Unset(name),) if steps else ())
+
+
+def takes_off(
+    context: Context,
+    name: str,
+    entries: Sequence[str],
+    kept: Sequence[str],
+    text: str,
+    *,
+    separator: str = ":",
+) -> Remedy:
+    """How entries go from a list, of which `kept` stay."""
+    line = f"export {name}={advice.quote(separator.join(kept))}" if kept else f"unset {name}"
+    origins = [context.facts.environment.origin(name, entry) for entry in entries]
+    if any(origin is not None and origin.by == "wrapper" for origin in origins):
+        places = dict.fromkeys(who(context, name, entry) for entry in entries)
+        return Remedy(f"{text} It is {' and '.join(places)} that puts it there: change it there.")
+    last = [command for entry in entries for command in lasting(context, name, entry)]
+    where = "".join(dict.fromkeys(_where(context, origin) for origin in origins))
+    return Remedy(
+        f"{text}{where}",
+        (line, *dict.fromkeys(last), advice.check_again(context)),
+        steps=(Drop(name, tuple(dict.fromkeys(entries))),),
+    )
+
+
+def _where(context: Context, origin: Origin | None) -> str:
+    """Where it has to be changed for good."""
+    if origin is None or not origin.path:
+        return ""
+    place = who(context, origin.name, origin.entry)
+    if _own(context, origin.path):
+        return f" {place} does it, whenever the environment is activated."
+    return f" For good, take it out of {place}, which is not this environment's own."
+
+
+def lasting(context: Context, name: str, entry: str | None = None) -> list[str]:
+    """The command that takes the line out of the environment's own script; none where the line does more."""
+    origin = context.facts.environment.origin(name, entry)
+    if origin is None or origin.by != "activation" or origin.line is None or not _own(context, origin.path):
+        return []
+    if origin.path.endswith("/conda-meta/state"):
+        prefix = context.python.prefix if context.python is not None else ""
+        return [f"conda env config vars unset --prefix {advice.quote(prefix)} {name}"]
+    rest = re.sub(rf"^\s*(?:export\s+)?{re.escape(name)}=", "", origin.text, count=1)
+    if rest == origin.text:
+        return []
+    if entry is not None:
+        rest = rest.replace(entry, "", 1)
+        rest = re.sub(rf"\$\{{?{re.escape(name)}\b(?::?[+-][^}}]*\}})?\}}?|[\"':/\s]", "", rest)
+        if rest:
+            return []
+    elif not re.fullmatch(r"""(?:"[^"$`\\]*"|'[^']*'|[^\s;&|"'$`\\()]*)\s*(?:#.*)?""", rest):
+        return []
+    return [_edit(origin, ": # ")]
+
+
+def _edit(origin: Origin, mark: str) -> str:
+    """A command that makes one line a comment, if it is the one that was seen."""
+    begin = r"^\([[:space:]]*\)" if mark.startswith("pass") else "^"
+    new = rf"\1{mark}" if mark.startswith("pass") else mark
+    return f"sed -i '{origin.line}{{/{origin.name}/s/{begin}/{new}/}}' {advice.quote(origin.path)}"
+
+
+# ---------------------------------------------------------------- what Python's own start sets
+
+
+def _not_by_the_shell(context: Context, origin: Origin, text: str, *, steps: bool) -> Remedy:
+    again = advice.check_again(context)
+    if not origin.path:
+        sites = " ".join(advice.quote(folder) for folder in _sites(context))
+        look = f"grep -rn --include='*.pth' --include='*customize.py' {origin.name} {sites}"
+        return Remedy(
+            f"{text} `unset` is of no use: {OWNERS[origin.by]} sets it, whatever the shell has. Look where.",
+            (look,) if sites and origin.by == "start" else (),
+        )
+    place = who(context, origin.name)
+    if not _own(context, origin.path):
+        return Remedy(
+            f"{text} `unset` is of no use: {place} sets it whenever this Python starts. That file is not this "
+            "environment's own: take the line out there, or ask whoever looks after it."
+        )
+    if origin.by == "wrapper":
+        return Remedy(f"{text} `unset` is of no use: {place} sets it before Python starts. Change it there.")
+    step = _step(origin)
+    if step is None:
+        return Remedy(
+            f"{text} `unset` is of no use: {place} sets it whenever this Python starts, among other things. Change it "
+            "there."
+        )
+    mark = "# " if origin.path.endswith(".pth") else "pass  # "
+    return Remedy(
+        f"Take line {origin.line} out of {origin.path}: it sets {origin.name} whenever this Python starts, whatever "
+        "the shell has.",
+        (_edit(origin, mark), again),
+        steps=(step,) if steps else (),
+    )
+
+
+def _step(origin: Origin) -> TakeOut | None:
+    """The step that takes the line out; None where it does more than to set this variable."""
+    if origin.line is None or not _sets_alone(origin.text, origin.name) or not origin.path.isprintable():
+        return None
+    return TakeOut(origin.path, origin.line, origin.text.rstrip())
+
+
+def _sets_alone(line: str, name: str) -> bool:
+    """Whether a line of Python does nothing but to import os and to set (or remove) this variable there."""
+    try:
+        body = ast.parse(line.strip()).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return bool(body) and all(_is_harmless(statement, name) for statement in body)
+
+
+def _is_harmless(statement: ast.stmt, name: str) -> bool:
+    if isinstance(statement, ast.Import):
+        return all(alias.name in ("os", "sys") for alias in statement.names)
+    if isinstance(statement, ast.ImportFrom):
+        return statement.module in ("os", "sys")
+    if isinstance(statement, ast.Assign):
+        return all(_is_entry(target, name) for target in statement.targets) and _is_plain(statement.value)
+    if isinstance(statement, ast.Delete):
+        return all(_is_entry(target, name) for target in statement.targets)
+    if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
+        return False
+    call = statement.value
+    function = ast.unparse(call.func)
+    if not re.fullmatch(r"(os\.)?(environ\.(setdefault|pop|update|__setitem__)|putenv|unsetenv)", function):
+        return False
+    named = [word.arg for word in call.keywords]
+    first = call.args[0] if call.args else None
+    if function.endswith("update"):
+        return not call.args and named == [name] and all(_is_plain(word.value) for word in call.keywords)
+    return (
+        not named
+        and isinstance(first, ast.Constant)
+        and first.value == name
+        and all(map(_is_plain, call.args))
+    )
+
+
+def _is_entry(target: ast.expr, name: str) -> bool:
+    return (
+        isinstance(target, ast.Subscript)
+        and ast.unparse(target.value) in ("os.environ", "environ")
+        and isinstance(target.slice, ast.Constant)
+        and target.slice.value == name
+    )
+
+
+def _is_plain(value: ast.expr) -> bool:
+    """Whether working it out does nothing else."""
+    return not any(
+        isinstance(node, (ast.Call, ast.NamedExpr, ast.Await, ast.Yield)) for node in ast.walk(value)
+    )
+
+
+def _sites(context: Context) -> tuple[str, ...]:
+    python = context.python
+    if python is None:
+        return ()
+    return tuple(path for path in python.sys_path if path.endswith(("site-packages", "dist-packages")))
+
+
+def _own(context: Context, path: str) -> bool:
+    """Whether a file lies in the examined environment; the system's Python is nobody's environment."""
+    python = context.python
+    if python is None or not (python.virtual or python.conda_prefix):
+        return False
+    return posixpath.normpath(path).startswith(f"{python.prefix.rstrip('/')}/")

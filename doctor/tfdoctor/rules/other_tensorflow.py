@@ -1,0 +1,113 @@
+"""Python takes another TensorFlow than the one that would work.
+
+What it means
+-------------
+PYTHONPATH, a .pth file or the user's own site-packages put a folder on Python's path before the environment's
+own packages. Where that folder has a TensorFlow, too, it is the one that is imported, and `pip` shows and
+changes the other one: what is installed there has no effect.
+
+How it is seen
+--------------
+The target Python looks for every folder on its path that has a TensorFlow, and imports nothing; what the one
+behind would do is judged in the same way as the first.
+
+What to do
+----------
+Take the folder off the path. The environment's own TensorFlow is left as it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.facts import value_of
+from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.predict import folder_of, without_first
+from tfdoctor.rules import _origins, advice
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, unanswered
+
+if TYPE_CHECKING:
+    from tfdoctor.facts import TensorFlowFacts
+
+VARIABLE = "PYTHONPATH"
+
+
+def check(context: Context) -> Result:
+    refused = unanswered(context.facts.tensorflow, "TensorFlow")
+    if refused is not None:
+        return refused
+    first = context.tensorflow
+    if first is None or first.behind is None:
+        return NotApplicable("there is one TensorFlow on this Python's path")
+    if context.prediction.cause is not Cause.SHADOWED_MODULE:
+        return ()
+    folder, second = folder_of(first.package_dir), first.behind
+    entry = next((e for e in _entries(context) if e.rstrip("/") == folder), None)
+    by = (
+        f"{VARIABLE} puts {folder} first on its path."
+        if entry
+        else f"{folder} is before it on Python's path."
+    )
+    who = _origins.said(context, VARIABLE, entry) if entry else ""
+    return [
+        RULE.finding(
+            Cause.SHADOWED_MODULE,
+            Severity.ERROR,
+            f"Python imports {_name(context, first)} from {folder}, not {_name(context, second)} from "
+            f"{folder_of(second.package_dir)}: {by}{who} What is installed or removed in the environment has no "
+            "effect on it.",
+            title=f"{_name(context, first)} in {folder} hides {_name(context, second)}",
+            evidence=[
+                Evidence(first.package_dir, "is what Python imports"),
+                Evidence(second.package_dir, "is behind it on Python's path"),
+                *(_origins.evidence(context, VARIABLE, entry) if entry else ()),
+            ],
+            remedies=[_remedy(context, folder, entry)],
+        )
+    ]
+
+
+def _name(context: Context, tensorflow: TensorFlowFacts) -> str:
+    owner = tensorflow.distribution or "TensorFlow"
+    python = value_of(context.facts.python)
+    here = folder_of(tensorflow.package_dir)
+    near = [d for d in python.distributions if d.location.rstrip("/") == here] if python is not None else []
+    if near and all(d.name != owner for d in near):
+        owner = "TensorFlow"
+    return f"{owner} {tensorflow.version or ''}".rstrip()
+
+
+def _entries(context: Context) -> list[str]:
+    value = context.facts.environment.variables.get(VARIABLE, "")
+    return [entry for entry in value.split(":") if entry]
+
+
+def _remedy(context: Context, folder: str, entry: str | None) -> Remedy:
+    if entry is not None:
+        kept = [one for one in _entries(context) if one.rstrip("/") != folder]
+        return _origins.takes_off(context, VARIABLE, [entry], kept, f"Take {folder} off {VARIABLE}.")
+    python = value_of(context.facts.python)
+    if folder.endswith("site-packages") and "/.local/" in folder and python is not None:
+        return Remedy(
+            "It is in your own site-packages, which every Python of this version reads. Keep Python from it:",
+            ("export PYTHONNOUSERSITE=1", advice.check_again(context)),
+        )
+    sites = " ".join(advice.quote(path) for path in (python.site_packages if python is not None else ()))
+    look = (f"grep -Fn {advice.quote(folder)} {sites}/*.pth",) if sites and " " not in sites else ()
+    return Remedy(
+        f"Take {folder} off this Python's path: a .pth file or sitecustomize.py puts it there.", look
+    )
+
+
+def better(context: Context) -> bool:
+    """Whether the TensorFlow behind is told of instead of the first one's own faults."""
+    return context.prediction.cause is Cause.SHADOWED_MODULE and without_first(context.facts) is not None
+
+
+RULE = Rule(
+    "TFD703",
+    "other-tensorflow",
+    "Another TensorFlow stands before the one that would work",
+    (Cause.SHADOWED_MODULE,),
+    check,
+)

@@ -1,0 +1,104 @@
+"""Ways to break an environment by what runs or is found before it: variables, startup files, search paths."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from . import standins
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from .broken_env import Env
+
+
+def on_path(env: Env, folder: Path, by: str) -> None:
+    """A folder comes first on LD_LIBRARY_PATH, `by` "activate", "conda" or "caller"."""
+    if by == "activate":
+        line = f'export LD_LIBRARY_PATH={shlex.quote(str(folder))}"${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"'
+        env.activates("", "# CUDA", line)
+    elif by == "conda":
+        conda_like(env)
+        script = env.root / "etc/conda/activate.d/env_vars.sh"
+        script.write_text(f'export LD_LIBRARY_PATH="{folder}:$LD_LIBRARY_PATH"\n', encoding="utf-8")
+    else:
+        env.variables["LD_LIBRARY_PATH"] = str(folder)
+
+
+def conda_like(env: Env) -> None:
+    """The marks of a conda environment."""
+    history = env.root / "conda-meta" / "history"
+    history.parent.mkdir()
+    history.write_text(
+        "==> 2026-01-01 00:00:00 <==\n# cmd: conda create -n tf python=3.11\n", encoding="utf-8"
+    )
+    (env.root / "etc/conda/activate.d").mkdir(parents=True)
+    env.shell = "conda"
+
+
+def starts_with(name: str, *lines: str) -> Callable[[Env], None]:
+    """A file in site-packages that Python runs when it starts."""
+
+    def break_it(env: Env) -> None:
+        (env.site / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+    return break_it
+
+
+def starts_with_foreign(env: Env) -> None:
+    """A sitecustomize.py of somebody else's, by PYTHONPATH."""
+    folder = env.folder("company/python")
+    lines = ("import os", "os.environ['CUDA_VISIBLE_DEVICES'] = ''")
+    (folder / "sitecustomize.py").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    env.variables["PYTHONPATH"] = str(folder)
+
+
+def half_removed_cuda(*, by: str) -> Callable[[Env], None]:
+    """cuSOLVER of CUDA 11, alone in its folder: it has the soname that CUDA 12's has, and needs CUDA 11's cuBLAS."""
+
+    def break_it(env: Env) -> None:
+        folder = env.folder("cuda-11.8/lib64")
+        standins.library(
+            folder / "libcusolver.so.11", env.cache, needs=("libcublas.so.11", "libcublasLt.so.11")
+        )
+        on_path(env, folder, by)
+
+    return break_it
+
+
+def stub_preloaded(env: Env) -> None:
+    """bin/activate preloads the toolkit's stub."""
+    stub = env.folder("cuda/lib64/stubs") / "libcuda.so"
+    standins.stub_driver(stub, env.cache)
+    env.activates(f"export LD_PRELOAD={shlex.quote(str(stub))}")
+
+
+def foreign_libstdcxx(env: Env) -> None:
+    """bin/activate names a folder whose C++ library has nothing in it."""
+    folder = env.folder("other program/lib")
+    standins.library(folder / "libstdc++.so.6", env.cache)
+    on_path(env, folder, "activate")
+
+
+def libstdcxx_is_text(env: Env) -> None:
+    """…whose C++ library is a text file."""
+    folder = env.folder("other program/lib")
+    standins.linker_script(folder / "libstdc++.so.6")
+    on_path(env, folder, "activate")
+
+
+def other_tensorflow(*, by: str) -> Callable[[Env], None]:
+    """PYTHONPATH names a folder with a TensorFlow for the CPU."""
+
+    def break_it(env: Env) -> None:
+        folder = env.folder("team/packages")
+        env.install("--target", str(folder), "--no-deps", "tensorflow-cpu==2.20.0")
+        line = f"export PYTHONPATH={shlex.quote(str(folder))}"
+        if by == "activate":
+            env.activates(line)
+        else:
+            env.variables["PYTHONPATH"] = str(folder)
+
+    return break_it

@@ -1,0 +1,270 @@
+"""What an environment variable hides, and who set it: the findings name the file, the line, and the way back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rules.make_facts import COMPAT, SITE, healthy
+from tfdoctor.diagnose import diagnose
+from tfdoctor.facts import (
+    EnvironmentFacts,
+    Facts,
+    Instead,
+    Known,
+    Origin,
+    Resolution,
+    Tried,
+    Without,
+    value_of,
+)
+from tfdoctor.findings import Cause
+from tfdoctor.rules import other_tensorflow
+from tfdoctor.rules._origins import _sets_alone
+from tfdoctor.steps import Drop, TakeOut, Unset, without_line
+
+if TYPE_CHECKING:
+    from tfdoctor.findings import Finding, Report
+
+HIDE = "CUDA_VISIBLE_DEVICES"
+CUSTOM = f"{SITE}/sitecustomize.py"
+ACTIVATE = "/env/bin/activate"
+
+
+def hidden(origin: Origin, value: str = "-1", scheduler: str | None = None) -> Facts:
+    facts = healthy()
+    answer = value_of(facts.driver.cuda)
+    assert answer is not None
+    nothing = replace(answer, init=100, init_name="CUDA_ERROR_NO_DEVICE", count=None, devices=())
+    driver = replace(facts.driver, cuda=Known(nothing, "x"), cuda_unhidden=Known(answer, "x"))
+    seen = EnvironmentFacts({HIDE: value}, (), scheduler, (origin,))
+    return replace(facts, driver=driver, environment=seen)
+
+
+def first(facts: Facts) -> tuple[Report, Finding]:
+    report = diagnose(facts, COMPAT)
+    assert report.root is not None
+    return report, report.root
+
+
+def test_a_line_of_sitecustomize_is_named_and_taken_out() -> None:
+    line = f"os.environ['{HIDE}'] = '-1'"
+    report, one = first(hidden(Origin(HIDE, "start", None, CUSTOM, 3, line)))
+    assert (one.code, report.verdict.cause) == ("TFD601", Cause.HIDDEN_BY_ENV)
+    assert one.title == f"{HIDE}=-1 is set by {CUSTOM}, line 3, and hides every GPU"
+    assert (CUSTOM, 3) in [(e.source, e.line) for e in one.evidence]
+    (remedy,) = one.remedies
+    assert remedy.steps == (TakeOut(CUSTOM, 3, line),)
+    assert "unset" not in " ".join(remedy.commands)
+    assert remedy.commands[0].startswith("sed -i '3{")
+
+
+def test_a_line_that_does_more_is_left_to_a_person() -> None:
+    _, one = first(hidden(Origin(HIDE, "start", None, CUSTOM, 3, f"os.environ['{HIDE}'] = choose()")))
+    assert not one.remedies[0].steps
+    assert f"{CUSTOM}, line 3" in one.remedies[0].text
+
+
+def test_a_file_of_somebody_else_is_never_edited() -> None:
+    foreign = "/usr/lib/python3/dist-packages/sitecustomize.py"
+    _, one = first(hidden(Origin(HIDE, "start", None, foreign, 3, f"os.environ['{HIDE}'] = '-1'")))
+    (remedy,) = one.remedies
+    assert (remedy.steps, remedy.commands) == ((), ())
+    assert f"{foreign}, line 3" in remedy.text
+
+
+def test_the_environments_own_activation() -> None:
+    _, one = first(hidden(Origin(HIDE, "activation", None, ACTIVATE, 82, f"export {HIDE}=-1")))
+    (remedy,) = one.remedies
+    assert remedy.steps == (Unset(HIDE),)
+    assert remedy.commands[:2] == (f"unset {HIDE}", f"sed -i '82{{/{HIDE}/s/^/: # /}}' {ACTIVATE}")
+
+
+@pytest.mark.parametrize("by", ["shell", "machine"])
+def test_the_shell(by: str) -> None:
+    path, line = ("/etc/environment", 4) if by == "machine" else ("", None)
+    _, one = first(hidden(Origin(HIDE, by, None, path, line)))
+    (remedy,) = one.remedies
+    assert remedy.commands[0] == f"unset {HIDE}"
+    assert not any(command.startswith("sed") for command in remedy.commands)
+    assert ("/etc/environment, line 4" in remedy.text) is (by == "machine")
+
+
+def test_a_scheduler_is_asked_first() -> None:
+    _, one = first(hidden(Origin(HIDE, "shell"), value="", scheduler="slurm"))
+    assert "slurm" in one.remedies[0].text
+    assert not any(remedy.steps for remedy in one.remedies)
+
+
+# ---------------------------------------------------------------- libraries
+
+
+def beside(variable: str = "LD_LIBRARY_PATH") -> Facts:
+    """What is left of a CUDA 11 comes first; its cuSOLVER has CUDA 12's name."""
+    facts = healthy()
+    loader = value_of(facts.loader)
+    assert loader is not None
+    bad, good = "/old/lib64/libcusolver.so.11", f"{SITE}/tensorflow/../nvidia/cusolver/lib/libcusolver.so.11"
+    failed = Resolution(
+        "libcusolver.so.11",
+        bad,
+        variable,
+        "libcublas.so.11: cannot open shared object file: No such file or directory",
+        ("libcublas.so.11",),
+        bad,
+        (Tried(bad, "", variable),),
+    )
+    now = tuple(failed if r.soname == failed.soname else r for r in loader.resolutions)
+    without = Without(
+        variable, ("/old/lib64",), loader.resolutions, (), (Instead("libcusolver.so.11", bad, good),)
+    )
+    environment = EnvironmentFacts(
+        {variable: "/old/lib64:/mine"},
+        (),
+        None,
+        (
+            Origin(
+                variable,
+                "activation",
+                "/old/lib64",
+                ACTIVATE,
+                82,
+                f"export {variable}=/old/lib64:${variable}",
+            ),
+        ),
+    )
+    return replace(
+        facts,
+        environment=environment,
+        loader=Known(
+            replace(loader, resolutions=now, library_path=("/old/lib64", "/mine"), without=(without,)), "x"
+        ),
+    )
+
+
+def test_a_library_that_hides_a_good_one_is_named_with_its_door() -> None:
+    report, one = first(beside())
+    assert (one.code, report.verdict.cause) == ("TFD204", Cause.LIBS_TRANSITIVE)
+    assert (
+        one.title
+        == "/old/lib64/libcusolver.so.11, which LD_LIBRARY_PATH puts first, hides a library that works"
+    )
+    assert f"{SITE}/nvidia/cusolver/lib/libcusolver.so.11" in one.explanation
+    assert f"{ACTIVATE}, line 82" in one.explanation
+    (remedy,) = one.remedies
+    assert remedy.commands[0] == "export LD_LIBRARY_PATH=/mine"
+    assert remedy.commands[1].startswith("sed -i '82{/LD_LIBRARY_PATH/")
+    assert remedy.steps == (Drop("LD_LIBRARY_PATH", ("/old/lib64",)),)
+
+
+def test_where_something_else_would_be_lost_the_entry_stays() -> None:
+    facts = beside()
+    loader = value_of(facts.loader)
+    assert loader is not None
+    (without,) = loader.without
+    lost = tuple(
+        replace(r, path=None, error="not found") if r.soname == "libcuda.so.1" else r
+        for r in without.resolutions
+    )
+    worse = replace(loader, without=(replace(without, resolutions=lost),))
+    _, one = first(replace(facts, loader=Known(worse, "x")))
+    assert not any(isinstance(step, Drop) for remedy in one.remedies for step in remedy.steps)
+
+
+# ---------------------------------------------------------------- another TensorFlow
+
+
+def two(value: str = "/team", *, origin: str = "shell") -> Facts:
+    facts = healthy()
+    own, python = value_of(facts.tensorflow), value_of(facts.python)
+    assert own is not None
+    assert python is not None
+    other = replace(
+        own,
+        package_dir="/team/tensorflow",
+        core_dir="/team/tensorflow",
+        distribution="tensorflow-cpu",
+        build_info={"is_cuda_build": "False"},
+        cuda_config={},
+        behind=own,
+    )
+    path = ACTIVATE if origin == "activation" else ""
+    seen = (
+        Origin(
+            "PYTHONPATH",
+            origin,
+            "/team",
+            path,
+            9 if path else None,
+            "export PYTHONPATH=/team" if path else "",
+        ),
+    )
+    return replace(
+        facts,
+        tensorflow=Known(other, "/team/tensorflow"),
+        python=Known(replace(python, sys_path=("/team", *python.sys_path)), "x"),
+        loader_behind=facts.loader,
+        environment=EnvironmentFacts({"PYTHONPATH": value}, (), None, seen),
+    )
+
+
+def test_a_tensorflow_from_pythonpath_hides_the_environments_own() -> None:
+    report, one = first(two("/team:/mine", origin="activation"))
+    assert (one.code, report.verdict.cause) == (other_tensorflow.RULE.code, Cause.SHADOWED_MODULE)
+    assert report.prediction.gpu_registered is False
+    assert "TFD303" not in [finding.code for finding in report.findings]
+    (remedy,) = one.remedies
+    assert remedy.commands[0] == "export PYTHONPATH=/mine"
+    assert remedy.steps == (Drop("PYTHONPATH", ("/team",)),)
+    assert f"{ACTIVATE}, line 9" in one.explanation
+    assert not any(
+        "install" in command
+        for finding in report.findings
+        for r in finding.remedies
+        for command in r.commands
+    )
+
+
+def test_the_first_one_stays_where_the_one_behind_is_no_better() -> None:
+    facts = two()
+    first_one = value_of(facts.tensorflow)
+    assert first_one is not None
+    same = replace(first_one, behind=replace(first_one, package_dir=f"{SITE}/tensorflow", behind=None))
+    report = diagnose(replace(facts, tensorflow=Known(same, "x")), COMPAT)
+    assert report.verdict.cause is Cause.CPU_ONLY_BUILD
+
+
+# ---------------------------------------------------------------- lines
+
+
+@pytest.mark.parametrize(
+    ("line", "alone"),
+    [
+        (f"os.environ['{HIDE}'] = '-1'", True),
+        (f"    os.environ['{HIDE}'] = ''", True),
+        (f"import os; os.environ.setdefault('{HIDE}', '')", True),
+        (f"import os, sys; os.environ.update({HIDE}='-1')", True),
+        (f"os.environ.pop('{HIDE}', None)", True),
+        (f"del os.environ['{HIDE}']", True),
+        (f"os.environ['{HIDE}'] = pick()", False),
+        (f"import company; os.environ['{HIDE}'] = '-1'", False),
+        (f"os.environ['{HIDE}'] = os.environ['OTHER'] = '-1'", False),
+        (f"if os.environ.get('{HIDE}'): stop()", False),
+        (f"os.environ.update({{'{HIDE}': '-1'}})", False),
+        (f"'{HIDE}': '-1',", False),
+        (f"os.environ.update({HIDE}='-1', OTHER='1')", False),
+        ("x" * 100_000, False),
+    ],
+)
+def test_a_line_that_does_nothing_else(line: str, *, alone: bool) -> None:
+    assert _sets_alone(line, HIDE) is alone
+
+
+def test_a_line_becomes_a_comment_only_where_it_is_the_same() -> None:
+    step = TakeOut("/x/sitecustomize.py", 2, "    a = 1")
+    assert without_line(step, "if b:\n    a = 1\n") == "if b:\n    pass  # a = 1\n"
+    assert without_line(step, "if b:\n    a = 2\n") is None
+    assert without_line(step, "if b:\n") is None
+    assert without_line(TakeOut("/x/a.pth", 1, "import os"), "import os\n") == "# import os\n"
