@@ -303,6 +303,7 @@ BROKEN: tuple[Broken, ...] = (
     ),
     Broken(
         "cufft-truncated", "2.20", "half a library", truncated("cufft/lib/libcufft.so.11"), ("TFD209",),
+        "damaged-file",
     ),
     Broken(
         "cusparse-is-text", "2.20", "a linker script in the place of a library",

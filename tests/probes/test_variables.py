@@ -162,6 +162,23 @@ def test_an_interpreter_that_is_a_script(env: Path, tmp_path: Path) -> None:
     assert (origin.by, origin.path, origin.line) == ("wrapper", str(script), 2)
 
 
+def test_tfdoctor_in_the_environment_itself(env: Path) -> None:
+    """What is set for the examined Python is set for tfdoctor then, too."""
+    path = site(env) / "sitecustomize.py"
+    path.write_text(f"import os\nos.environ['{HIDE}'] = '-1'\n", encoding="utf-8")
+    source = Path(tfdoctor.payload.__file__).parents[2]
+    code = (
+        "import sys; sys.path[:0] = sys.argv[2:]; from tfdoctor.probes import environment; "
+        "from tfdoctor.system import LiveSystem; seen = environment.probe(LiveSystem(), sys.argv[1], timeout=30); "
+        f"print(LiveSystem().env.get('{HIDE}'), seen.variables['{HIDE}'], seen.origin('{HIDE}').line)"
+    )
+    python = str(env / "bin/python")
+    done = LiveSystem(env={"PATH": "/usr/bin:/bin", HIDE: "3"}).run(
+        [python, "-c", code, python, str(source), *sys.path[1:]], timeout=60
+    )
+    assert (done.stdout.split(), done.stderr) == (["3", "-1", "2"], "")
+
+
 def test_a_python_that_does_not_answer(tmp_path: Path) -> None:
     system = LiveSystem(env={HIDE: "1", "HOME": "/nowhere"})
     seen = environment.probe(system, str(tmp_path / "nothing"), timeout=5)

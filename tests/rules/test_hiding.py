@@ -191,16 +191,8 @@ def two(value: str = "/team", *, origin: str = "shell") -> Facts:
         behind=own,
     )
     path = ACTIVATE if origin == "activation" else ""
-    seen = (
-        Origin(
-            "PYTHONPATH",
-            origin,
-            "/team",
-            path,
-            9 if path else None,
-            "export PYTHONPATH=/team" if path else "",
-        ),
-    )
+    line = (9, "export PYTHONPATH=/team") if path else (None, "")
+    seen = (Origin("PYTHONPATH", origin, "/team", path, *line),)
     return replace(
         facts,
         tensorflow=Known(other, "/team/tensorflow"),
@@ -219,12 +211,8 @@ def test_a_tensorflow_from_pythonpath_hides_the_environments_own() -> None:
     assert remedy.commands[0] == "export PYTHONPATH=/mine"
     assert remedy.steps == (Drop("PYTHONPATH", ("/team",)),)
     assert f"{ACTIVATE}, line 9" in one.explanation
-    assert not any(
-        "install" in command
-        for finding in report.findings
-        for r in finding.remedies
-        for command in r.commands
-    )
+    commands = [c for finding in report.findings for r in finding.remedies for c in r.commands]
+    assert not any("install" in command for command in commands)
 
 
 def test_the_first_one_stays_where_the_one_behind_is_no_better() -> None:

@@ -1,5 +1,6 @@
 # Which environment variables the target Python has once its own start (sitecustomize, .pth files) is over, and which
 # lines of which files name them. Standard library only, writes no file. Runs on Python 2.7 and 3.5 to 3.14.
+# The variable TFDOCTOR_GIVEN has, as JSON, those that were handed over: a script that starts Python may change them.
 # Arguments: the interpreter as it was started, then names of variables; one that ends with * stands for a prefix.
 # Answers with one JSON line after the marker. Of files it gives away nothing but lines with one of those names.
 from __future__ import print_function
@@ -140,8 +141,13 @@ def main():
         if read(interpreter)[:2] == "#!":
             places += lines(interpreter, "wrapper", given)
         places += lines("/etc/environment", "machine", given)
+    try:
+        handed = json.loads(os.environ.get("TFDOCTOR_GIVEN", ""))
+    except ValueError:
+        handed = base
     answer = {
         "started": None if before is None else dict((n, v) for n, v in before.items() if matters(n)),
+        "given": dict((n, v) for n, v in handed.items() if matters(n)),
         "now": dict((n, v) for n, v in now.items() if matters(n)),
         # of all others nothing but the names that the start has set: a misspelt one may be among them
         "added": [name for name in changed if name in now and not matters(name)][:MOST],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -90,6 +91,8 @@ def probe(system: System, python: str | None = None, *, timeout: float = 5.0) ->
         )
     started = _texts(answer.get("started"))
     started = given if started is None else started
+    handed = _texts(answer.get("given"))
+    given = given if handed is None else handed  # a recording need not have all of ours
     variables = {name: value for name, value in now.items() if not name.startswith(AT_START)}
     variables |= {name: value for name, value in started.items() if name.startswith(AT_START)}
     variables = dict(sorted(_relevant(variables).items()))
@@ -115,7 +118,10 @@ def probe(system: System, python: str | None = None, *, timeout: float = 5.0) ->
 
 def _answer(system: System, python: str, timeout: float) -> dict[str, Any]:
     names = [*KNOWN, *(f"{prefix}*" for prefix in PREFIXES)]
-    answer, _ = run_payload(system, python, "variables", [python, *names], timeout=timeout)
+    given = json.dumps(_relevant(system.env))
+    answer, _ = run_payload(
+        system, python, "variables", [python, *names], timeout=timeout, env={"TFDOCTOR_GIVEN": given}
+    )
     return answer
 
 

@@ -24,12 +24,50 @@ MAX_OUTPUT = 4 << 20
 """Bytes of a command's output that are kept; the rest is dropped, the command is not disturbed."""
 
 
+def _by_own_start() -> dict[str, tuple[str | None, str | None]]:
+    """What this Python's own start (sitecustomize, .pth files) made of the variables: name → (before, after).
+
+    Empty where the system does not tell what a process was started with.
+    """
+    try:
+        raw = Path("/proc/self/environ").read_bytes()
+    except OSError:
+        return {}
+    pairs = (entry.partition(b"=") for entry in raw.split(b"\0"))
+    before = {os.fsdecode(name): os.fsdecode(value) for name, equals, value in pairs if equals and name}
+    names = before.keys() | os.environ.keys() if before else set()
+    return {
+        name: (before.get(name), os.environ.get(name))
+        for name in names
+        if before.get(name) != os.environ.get(name)
+    }
+
+
+_OWN_START = _by_own_start()
+
+
+def started_with() -> dict[str, str]:
+    """The variables that this process was started with, without what its own Python's start has made of them.
+
+    tfdoctor is often installed in the very environment that is examined: what is set there is set for it, too.
+    """
+    env = dict(os.environ)
+    for name, (before, after) in _OWN_START.items():
+        if env.get(name) != after:
+            continue  # changed since, on purpose
+        if before is None:
+            env.pop(name, None)
+        else:
+            env[name] = before
+    return env
+
+
 class LiveSystem:
     """The machine that tfdoctor runs on; with `root`, the one whose file system is mounted there."""
 
     def __init__(self, root: str = "/", env: Mapping[str, str] | None = None, cwd: str | None = None) -> None:
         self._root = root.rstrip("/")
-        self._env = dict(os.environ if env is None else env)
+        self._env = started_with() if env is None else dict(env)
         self._cwd = cwd or _current_directory()
         self._running: set[subprocess.Popen[bytes]] = set()
         self._stopped = False
