@@ -92,6 +92,16 @@ def test_the_shell(by: str) -> None:
     assert ("/etc/environment, line 4" in remedy.text) is (by == "machine")
 
 
+def test_the_types_that_tensorflow_itself_leaves_out() -> None:
+    name = "TF_ENABLED_DEVICE_TYPES"
+    origin = Origin(name, "activation", None, ACTIVATE, 7, f"export {name}=CPU")
+    seen = EnvironmentFacts({name: "CPU"}, (), None, (origin,))
+    report, one = first(replace(healthy(), environment=seen))
+    assert (one.code, report.verdict.cause) == ("TFD601", Cause.HIDDEN_BY_ENV)
+    assert one.remedies[0].steps == (Unset(name),)
+    assert f"{ACTIVATE}, line 7" in one.explanation
+
+
 def test_a_scheduler_is_asked_first() -> None:
     _, one = first(hidden(Origin(HIDE, "shell"), value="", scheduler="slurm"))
     assert "slurm" in one.remedies[0].text

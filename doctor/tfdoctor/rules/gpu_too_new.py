@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules import _driver, advice
+from tfdoctor.rules import _driver, _origins, advice
 from tfdoctor.rules.base import Context, Result, Rule
 from tfdoctor.rules.gpu_too_old import cudnn_in_use
 
@@ -155,9 +155,7 @@ def _compiled(context: Context, build: Build, capability: str, devices: list[Cud
             title="CUDA_DISABLE_PTX_JIT forbids the compilation that this card needs",
             explanation=f"{explanation} CUDA_DISABLE_PTX_JIT forbids it, so that operations fail.",
             remedies=[
-                Remedy(
-                    "Take the variable away.", ("unset CUDA_DISABLE_PTX_JIT", advice.check_again(context))
-                ),
+                _origins.takes_away(context, "CUDA_DISABLE_PTX_JIT", "Take the variable away.", steps=False),
                 *_newer(context),
             ],
         )
@@ -169,8 +167,11 @@ def _compiled(context: Context, build: Build, capability: str, devices: list[Cud
     if variables.get("CUDA_CACHE_DISABLE", "0") not in ("", "0"):
         remedies.insert(
             0,
-            Remedy(
-                "CUDA_CACHE_DISABLE makes every start wait anew: unset it.", ("unset CUDA_CACHE_DISABLE",)
+            _origins.takes_away(
+                context,
+                "CUDA_CACHE_DISABLE",
+                "CUDA_CACHE_DISABLE makes every start wait anew: unset it.",
+                steps=False,
             ),
         )
     return _finding(

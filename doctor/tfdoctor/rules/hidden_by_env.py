@@ -22,14 +22,16 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.facts import Absent, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import hidden_by_environment
+from tfdoctor.predict import disabled_device_types, hidden_by_environment
 from tfdoctor.rules import _driver, _origins
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 
 if TYPE_CHECKING:
     from tfdoctor.facts import CudaDevice
+    from tfdoctor.findings import Finding
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
+TYPES = "TF_ENABLED_DEVICE_TYPES"
 REQUESTS = {
     "slurm": ("srun --gres=gpu:1 python3 SCRIPT.py",),
     "lsf": ('bsub -gpu "num=1" python3 SCRIPT.py',),
@@ -45,6 +47,9 @@ ASKING = {
 
 def check(context: Context) -> Result:
     variables, driver = context.facts.environment.variables, context.facts.driver
+    types = disabled_device_types(context.build, variables) if context.build is not None else ""
+    if types and context.prediction.cause is Cause.HIDDEN_BY_ENV and not hidden_by_environment(context.facts):
+        return [_types(context, types)]
     if VARIABLE not in variables:
         return NotApplicable(f"{VARIABLE} is not set")
     refused = _driver.unasked(context)
@@ -80,6 +85,21 @@ def check(context: Context) -> Result:
             remedies=_remedies(context),
         )
     ]
+
+
+def _types(context: Context, why: str) -> Finding:
+    """TF_ENABLED_DEVICE_TYPES, which TensorFlow itself reads."""
+    return RULE.finding(
+        Cause.HIDDEN_BY_ENV,
+        Severity.ERROR,
+        f"{why}{_origins.said(context, TYPES)} TensorFlow then takes no GPU, whatever the driver shows.",
+        title=f"{TYPES} keeps TensorFlow from every GPU",
+        evidence=[
+            Evidence(TYPES, repr(context.facts.environment.variables[TYPES])),
+            *_origins.evidence(context, TYPES),
+        ],
+        remedies=[_origins.takes_away(context, TYPES, "Take the variable away.")],
+    )
 
 
 def _title(context: Context, value: str) -> str:

@@ -24,7 +24,7 @@ from tfdoctor import versions
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import registered_devices
-from tfdoctor.rules import _driver, advice
+from tfdoctor.rules import _driver, _origins, advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, unanswered
 
 if TYPE_CHECKING:
@@ -97,9 +97,10 @@ def _all_dropped(context: Context, build: Build, dropped: list[CudaDevice]) -> F
         title=f"{VARIABLE} leaves every card out",
         evidence=[
             Evidence(VARIABLE, repr(value)),
+            *_origins.evidence(context, VARIABLE),
             *(Evidence("the driver", _why(device, build)) for device in dropped),
         ],
-        remedies=[Remedy("Take the variable away.", (f"unset {VARIABLE}", advice.check_again(context)))],
+        remedies=[_origins.takes_away(context, VARIABLE, "Take the variable away.", steps=False)],
     )
 
 
