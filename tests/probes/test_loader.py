@@ -167,6 +167,16 @@ def other_machine_is_passed_over(b: Bench) -> list[str]:
     return ["libx.so.1", "libonly.so.1"]
 
 
+def a_library_without_versions_or_symbols(b: Bench) -> list[str]:
+    """What asks a version of it only warns; what is not in it at all is missed when it is bound."""
+    new = b.library("build/liby.so.1", symbols=["y@V1"])
+    b.library("lib/libx.so.1", needs=["liby.so.1"], imports=["y@V1"], runpath="$ORIGIN", flags=[str(new)])
+    b.library("lib/liby.so.1", symbols=["y@V1"])
+    b.library("first/liby.so.1")
+    b.search("first")
+    return ["libx.so.1"]
+
+
 def links(b: Bench) -> list[str]:
     b.library("store/libx.so.1", needs=["liby.so.1"], runpath="$ORIGIN/near")
     b.library("lib/near/liby.so.1")  # beside the link, not beside the file
@@ -247,6 +257,7 @@ CASES: tuple[Callable[[Bench], list[str]], ...] = (
     directory_ends_the_search,
     other_class_is_passed_over,
     other_machine_is_passed_over,
+    a_library_without_versions_or_symbols,
     links,
     entries_of_the_path,
     undefined_symbol,
@@ -339,3 +350,16 @@ def test_hardware_folders_by_glibc_and_processor() -> None:
     assert hwcap_folders(v2, "2.31") == ("tls/x86_64", "tls", "x86_64")
     assert hwcap_folders([], "2.38") == ()
     assert hwcap_folders(v2, None) == ()
+
+
+def test_symbols_are_bound_where_a_version_is_asked_of_a_library_without_any(
+    tmp_path: Path, standin_cache: Path
+) -> None:
+    """Also where nothing else is bound: a libstdc++ of another program, before the system's."""
+    bench = Bench(tmp_path, standin_cache)
+    a_library_without_versions_or_symbols(bench)
+    for env, error in ((bench.env, "undefined symbol: y"), ({}, "")):
+        process = Process(LiveSystem(env=env), str(Path(sys.executable).resolve()), env)
+        found = process.load(str(tmp_path / "lib/libx.so.1"), bind_now=False)
+        assert found.error.endswith(error), env
+        assert found.ok is not bool(error)

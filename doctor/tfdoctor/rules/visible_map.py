@@ -80,7 +80,8 @@ def _partly(context: Context, devices: tuple[CudaDevice, ...], ignored: list[str
     return RULE.finding(
         Cause.HIDDEN_BY_ENV,
         Severity.WARNING,
-        f"{VISIBLE} is {value!r}.{_origins.said(context, VISIBLE)} {ignored[0]!r} names no card; the driver stops there and ignores it{rest}. "
+        f"{VISIBLE} is {value!r}.{_origins.said(context, VISIBLE)} {ignored[0]!r} names no card; the driver stops "
+        f"there and ignores it{rest}. "
         f"{'; '.join(lines)}.",
         title=f"{VISIBLE} is only partly heeded: {len(devices)} of {len(entries)} entries name a card",
         evidence=_evidence(context, lines),
