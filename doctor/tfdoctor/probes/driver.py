@@ -1,7 +1,8 @@
 """Cards and their driver: what the kernel, the driver's libraries and nvidia-smi each say.
 
-The libraries are asked in a child process (payload/driver.py) run by the target Python with the target
-environment, because that is the loader and those are the search paths that TensorFlow will have.
+The libraries are asked in a child process (payload/driver.py) with the target's environment, because those are the
+search paths that TensorFlow will have; by tfdoctor's own Python, so that a target Python that hangs is not taken for a
+driver that does.
 """
 
 from __future__ import annotations
@@ -303,11 +304,23 @@ def probe_libraries(
     unset: Sequence[str] = (),
     variant: str = "",
 ) -> tuple[Fact[CudaDriver], Fact[Nvml]]:
-    """Ask libcuda and NVML in a child of `python`. `unset` names variables to leave out."""
+    """Ask libcuda and NVML in a child of tfdoctor's own Python; of `python` where that machine has none of it.
+
+    `unset` names variables to leave out.
+    """
+    own = system.own_python
     answer, result = run_payload(
-        system, python, "driver", (libcuda, libnvml), timeout=timeout, unset=unset, variant=variant
+        system,
+        own or python,
+        "driver",
+        (libcuda, libnvml),
+        timeout=timeout,
+        unset=unset,
+        variant=variant,
+        # Neither PYTHONPATH nor a sitecustomize of somebody else's concerns it.
+        flags=("-I", "-S") if own else (),
     )
-    source = f"{libcuda}, loaded by a child of {python}"
+    source = f"{libcuda}, loaded by a child process"
     return _cuda(answer, result, source), _nvml(answer, result, libnvml)
 
 

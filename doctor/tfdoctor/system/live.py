@@ -8,6 +8,7 @@ import platform
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -47,6 +48,10 @@ class LiveSystem:
         uname = platform.uname()
         user = str(os.geteuid()) if hasattr(os, "geteuid") else ""
         return {"system": uname.system, "machine": uname.machine, "release": uname.release, "uid": user}
+
+    @property
+    def own_python(self) -> str | None:
+        return sys.executable or None
 
     def _at(self, path: str) -> str:
         return f"{self._root}{path}" if self._root else path
