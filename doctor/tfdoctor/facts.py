@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Generic, TypeVar, Union
 
 if TYPE_CHECKING:
     from tfdoctor.facts_containers import ContainerFacts
+    from tfdoctor.facts_python import Choice, Denied
 
 T = TypeVar("T")
+DENIED = "Permission denied"
+"""`Tried.problem` of a file that is there and may not be read: the loader goes on as if it were not."""
+CLOSED = "Permission denied: this user may not look into the folder"
+"""The same of a file that may be there: its folder is closed to this user."""
+NOEXEC = "failed to map segment from shared object"
+"""The loader's words for a library on a file system that is mounted noexec."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,6 +438,10 @@ class PythonFacts:
     """TensorFlow's companions that are there as modules: "six", "google.protobuf"."""
     absent: tuple[str, ...] = ()
     """Distributions that TensorFlow's own metadata requires, whatever the extra, and that are not registered."""
+    closed: tuple[Denied, ...] = ()
+    """What of its packages this user may not read or list."""
+    noexec: tuple[tuple[str, str], ...] = ()
+    """(folder, mount point): libraries below the folder cannot be loaded, its file system is mounted noexec."""
 
     def versions_installed(self) -> dict[str, str]:
         """Distribution → version; "" where only its module is there. The first on the path wins."""
@@ -533,6 +544,8 @@ class LoaderFacts:
     found: tuple[FoundElsewhere, ...]
     preload: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    denied: tuple[Denied, ...] = ()
+    """What the loader meets and may not use."""
 
     def resolution(self, soname: str) -> Resolution | None:
         return next((r for r in self.resolutions if r.soname == soname), None)
@@ -576,3 +589,5 @@ class Facts:
     seconds: dict[str, float] = field(default_factory=dict)
     """How long each probe took."""
     kernel: KernelFacts = field(default_factory=KernelFacts)
+    choice: Choice | None = None
+    """Which Python is examined, and why."""

@@ -10,15 +10,26 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfdoctor.errors import Error
-from tfdoctor.facts import Absent, DriverFacts, Facts, KernelFacts, Unknown, value_of
+from tfdoctor.facts import Absent, DriverFacts, Facts, KernelFacts, Known, Unknown, value_of
 from tfdoctor.predict import build_of, dlopen_caller, opened_sonames
-from tfdoctor.probes import containers, driver, environment, kernel, loading, machine, python, toolkits
+from tfdoctor.probes import (
+    choice,
+    containers,
+    driver,
+    environment,
+    kernel,
+    loading,
+    machine,
+    python,
+    toolkits,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfdoctor.compat import Compat
     from tfdoctor.facts import CudaDriver, Fact, LoaderFacts, Nvml, PythonFacts, TensorFlowFacts
+    from tfdoctor.facts_python import Choice
     from tfdoctor.system import System
 
 T = TypeVar("T")
@@ -79,8 +90,8 @@ def survey(
 
 def _survey(system: System, compat: Compat, requested_python: str | None, timeout: float) -> Facts:
     probes = _Probes(timeout)
-    interpreter, chosen = python.find_python(system, requested_python)
-    asked = requested_python is not None
+    chosen = choice.choose(system, requested_python)
+    interpreter, asked = chosen.path, requested_python is not None
     limit = max(0.5, timeout * 0.8)
     hidden = "CUDA_VISIBLE_DEVICES" in system.env
 
@@ -88,7 +99,7 @@ def _survey(system: System, compat: Compat, requested_python: str | None, timeou
         return driver.probe_libraries(system, interpreter, timeout=limit, **how)
 
     start, value = probes.start, probes.value
-    target = start("python", lambda: python.probe(system, interpreter, chosen, asked=asked, timeout=limit))
+    target = start("python", lambda: python.probe(system, chosen, asked=asked, timeout=limit))
     libraries = start("driver", ask_driver)
     unhidden = start(
         "driver, nothing hidden",
@@ -120,7 +131,12 @@ def _survey(system: System, compat: Compat, requested_python: str | None, timeou
         "loader", lambda: _loader(system, compat, python_fact, tensorflow_fact, computer.cpu_flags)
     )
     loader_fact = value(followed, "the loader", _itself)
+    if not isinstance(tensorflow_fact, Known):
+        at_hand = start("other Pythons", lambda: _others(system, chosen, python_fact))
+        chosen = value(at_hand, "the other Pythons here", lambda _: chosen)
     cuda, nvml = value(libraries, "the driver", lambda unknown: (unknown, unknown))
+    if isinstance(python_fact, Unknown) and system.own_python is None and _driver_hangs(cuda):
+        cuda = nvml = Unknown("the Python in which it would be asked does not answer", interpreter)
     cuda, nvml = _as_tensorflow_loads(system, interpreter, loader_fact, cuda, nvml, probes.left)
     without = value(unhidden, "the driver", lambda unknown: (unknown, unknown))
     return Facts(
@@ -149,6 +165,7 @@ def _survey(system: System, compat: Compat, requested_python: str | None, timeou
             links=value(links, "how the cards are joined", _itself),
         ),
         seconds=dict(sorted(probes.seconds.items())),
+        choice=chosen,
     )
 
 
@@ -158,6 +175,17 @@ def _itself(unknown: Unknown) -> Unknown:
 
 def _nothing_of_kernel(unknown: Unknown) -> KernelFacts:
     return KernelFacts(unknown, unknown, unknown, unknown, unknown, unknown)
+
+
+def _others(system: System, chosen: Choice, python_fact: Fact[PythonFacts]) -> Choice:
+    """The choice, with the other Pythons at hand that have a TensorFlow."""
+    interpreter = value_of(python_fact)
+    prefix = interpreter.prefix if interpreter is not None else ""
+    return dataclasses.replace(chosen, others=choice.other_pythons(system, chosen, prefix))
+
+
+def _driver_hangs(cuda: Fact[CudaDriver]) -> bool:
+    return isinstance(cuda, Unknown) and "did not answer within" in cuda.why
 
 
 def _loader(
@@ -171,7 +199,7 @@ def _loader(
     if interpreter is None or tensorflow is None:
         return Absent("the loader", "there is no TensorFlow to follow it for")
     build = build_of(tensorflow, compat)
-    return loading.probe(
+    followed = loading.probe(
         system,
         interpreter,
         tensorflow,
@@ -180,6 +208,7 @@ def _loader(
         hard_linked=build.linkage == "needed",
         cpu_flags=cpu_flags,
     )
+    return followed
 
 
 def _as_tensorflow_loads(

@@ -7,6 +7,7 @@ from tfdoctor.predict.build import (
     Build,
     build_of,
     builds_installed,
+    closed_package,
     dlopen_caller,
     opened_sonames,
     registered_without_files,
@@ -45,6 +46,7 @@ from tfdoctor.predict.libraries import (
     installation_of,
     libraries_cause,
     missing_libraries,
+    not_permitted,
     other_installations,
 )
 
@@ -58,6 +60,7 @@ __all__ = [
     "MissingLibrary",
     "build_of",
     "builds_installed",
+    "closed_package",
     "container_lost_nvml",
     "disabled_device_types",
     "dlopen_caller",
@@ -78,6 +81,7 @@ __all__ = [
     "libraries_cause",
     "missing_libraries",
     "no_device_cause",
+    "not_permitted",
     "opened_sonames",
     "other_installations",
     "own_driver_files",
