@@ -20,6 +20,7 @@ from tfdoctor.probes import (
     kernel,
     loading,
     machine,
+    permissions,
     python,
     toolkits,
 )
@@ -208,7 +209,7 @@ def _loader(
         hard_linked=build.linkage == "needed",
         cpu_flags=cpu_flags,
     )
-    return followed
+    return permissions.with_denied(system, followed)
 
 
 def _as_tensorflow_loads(

@@ -7,6 +7,7 @@ import sys
 # The script's own folder is on sys.path first: it must not shadow anything.
 _HERE = sys.path.pop(0) if sys.path else ""
 
+import errno  # noqa: E402
 import json  # noqa: E402
 import os  # noqa: E402
 import platform  # noqa: E402
@@ -24,18 +25,28 @@ OWN = re.compile(r"^(tensorflow|tensorflow[-_](gpu|cpu|rocm|macos|intel|aarch64|
 LIMIT = 1 << 20
 
 
+CLOSED = []  # what is there and may not be read or listed
+
+
+def refused(path, error):
+    if error.errno == errno.EACCES and path not in CLOSED:
+        CLOSED.append(path)
+
+
 def read(path, limit=LIMIT):
     try:
         with open(path, "rb") as stream:
             return stream.read(limit).decode("utf-8", "replace")
-    except (IOError, OSError):
+    except (IOError, OSError) as error:
+        refused(path, error)
         return None
 
 
 def names(folder):
     try:
         return sorted(os.listdir(folder or "."))
-    except OSError:
+    except OSError as error:
+        refused(folder, error)
         return []
 
 
@@ -64,8 +75,12 @@ def lost_files(folder, info):
     lost = []
     for line in (read(os.path.join(info, "RECORD")) or "").splitlines():
         name = line.split(",")[0]
-        if ".so" in name and not name.startswith(("/", "..")) and not os.path.exists(os.path.join(folder, name)):
-            lost.append(name)
+        if ".so" in name and not name.startswith(("/", "..")):
+            whole = os.path.join(folder, name)
+            if not os.path.exists(whole):
+                lost.append(name)
+            elif not os.access(whole, os.R_OK):
+                CLOSED.append(whole)
     return lost[:50]
 
 
@@ -133,6 +148,8 @@ def modules(path):
             base = os.path.join(folder, inside)
             if os.path.isdir(base) or os.path.isfile(base + ".py"):
                 found.append(name)
+                if os.path.isdir(base) and not os.access(base, os.R_OK | os.X_OK):
+                    CLOSED.append(base)
                 break
     return found
 
@@ -149,9 +166,12 @@ def conda_packages(prefix):
 
 def locate(path):
     """The tensorflow package as the import system would find it, without importing it."""
+    path = [folder for folder in path if folder not in CLOSED]  # Python finds nothing in what it may not list
     for folder in path:
         if os.path.isfile(os.path.join(folder or ".", "tensorflow", "__init__.py")):
             return os.path.join(folder, "tensorflow")
+        if os.path.isdir(os.path.join(folder or ".", "tensorflow")):
+            read(os.path.join(folder, "tensorflow", "__init__.py"), 1)  # whether it may be looked at
     for folder in path:  # a half-deleted installation
         if os.path.isdir(os.path.join(folder or ".", "tensorflow", "python")):
             return os.path.join(folder, "tensorflow")
@@ -166,12 +186,25 @@ def locate(path):
     return None
 
 
+def compiled(source):
+    try:
+        from importlib.util import cache_from_source
+
+        return cache_from_source(source)
+    except (ImportError, NotImplementedError):
+        return source + "c"
+
+
 def tensorflow(path):
     package = locate(path)
     if package is None:
         return None
     beside = os.path.join(os.path.dirname(package), "tensorflow_core")
     core = beside if os.path.isdir(os.path.join(beside, "python")) else package
+    names(package)
+    source = os.path.join(package, "__init__.py")
+    if not os.access(compiled(source), os.R_OK):  # Python reads that, where it is there
+        read(source, 1)
     result = {"package_dir": package, "core_dir": core, "framework": None, "pywrap": None, "missing": []}
     for entry in names(core):
         if re.match(r"^libtensorflow_framework\.(so(\.\d+)*|\d+\.dylib)$", entry):
@@ -219,6 +252,55 @@ def mapped(stdlib):
     except (IOError, OSError, UnicodeError):
         pass
     return found
+
+
+def closed():
+    """[path, what forbids it, its owner, whether that is this user, its mode] of what may not be read."""
+    found, kept = [], sorted(set(CLOSED), key=lambda path: (("-info" + os.sep) in path, CLOSED.index(path)))
+    for path in kept:
+        if len(found) >= 60:
+            break
+        at, status = path, None
+        while status is None:
+            try:
+                status = os.stat(at)
+            except OSError:
+                if os.path.dirname(at) == at:
+                    break
+                at = os.path.dirname(at)
+        if status is None:
+            found.append([path, path, None, None, None])
+            continue
+        try:
+            import pwd
+
+            owner = pwd.getpwuid(status.st_uid).pw_name
+        except (ImportError, KeyError):
+            owner = str(status.st_uid)
+        if ("-info" + os.sep) in path and any(known[1] == at for known in found):
+            continue  # METADATA and RECORD of one folder
+        found.append([path, at, owner, status.st_uid == os.geteuid(), "%o" % (status.st_mode & 0o7777)])
+    return found
+
+
+def noexec(path):
+    """[folder, mount point] of folders with libraries whose file system lets nothing be executed."""
+    flag, found = getattr(os, "ST_NOEXEC", 8), []
+
+    def forbids(folder):
+        try:
+            return bool(os.statvfs(folder).f_flag & flag)
+        except (AttributeError, OSError):
+            return False
+
+    libraries = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    for folder in path + [entry for entry in libraries if entry]:
+        at = os.path.realpath(folder)
+        if sys.platform.startswith("linux") and os.path.isdir(at) and forbids(at):
+            while os.path.dirname(at) != at and forbids(os.path.dirname(at)):
+                at = os.path.dirname(at)
+            found.append([folder, at])
+    return found[:60]
 
 
 def glibc():
@@ -274,7 +356,9 @@ def main():
         "shadow": shadow,
         "mapped": mapped(stdlib),
         "modules": modules(path),
+        "noexec": noexec(path),
     }
+    answer["closed"] = closed()
     print(MARKER + json.dumps(answer))
     return 0
 

@@ -54,6 +54,7 @@ def probe(
         system.env,
         cpu_flags=cpu_flags,
         glibc=python.glibc,
+        noexec=[system.realpath(folder) for folder, _ in python.noexec],
     )
     for path in python.mapped:
         if process.find(path) is None:

@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.predict import not_permitted
 from tfdoctor.rules import advice
 from tfdoctor.rules._companions import broken_companions, companion_finding
 from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule, unanswered
@@ -50,7 +51,7 @@ def check(context: Context) -> Result:
     build = context.build
     known = {*(build.required if build is not None else ()), "libcuda.so.1", "libnvidia-ml.so.1"}
     for failed in context.loader.import_needs:
-        if any(text in failed.error for text in TOLD):
+        if any(text in failed.error for text in TOLD) or not_permitted(failed, elsewhere=True):
             continue
         if failed.really_missing and set(failed.really_missing) <= known:
             continue
