@@ -28,6 +28,7 @@ FOLLOWS: dict[Cause, frozenset[Cause]] = {
     Cause.STUB_LIBCUDA: frozenset({Cause.NO_DRIVER, Cause.NVML_MISSING, Cause.DRIVER_INIT_UNKNOWN}),
     Cause.WSL_LIBCUDA: frozenset({Cause.NO_DRIVER, Cause.NVML_MISSING}),
     Cause.DRIVER_LIB_MISMATCH: frozenset({Cause.DRIVER_INIT_UNKNOWN, Cause.NO_DEVICE, Cause.NVML_MISSING}),
+    Cause.PYTHON_UNUSABLE: frozenset({Cause.TENSORFLOW_MISSING}),
     Cause.CPU_ONLY_BUILD: frozenset({Cause.BOTH_PACKAGES}),
     Cause.BOTH_PACKAGES: frozenset({Cause.CPU_ONLY_BUILD}),
     Cause.LIBS_WRONG_VERSION: frozenset(
@@ -54,6 +55,8 @@ FOLLOWS: dict[Cause, frozenset[Cause]] = {
 """Root cause → causes whose findings merely follow from it, or are mended with it."""
 BESIDE = frozenset({"TFD402", "TFD403", "TFD404", "TFD405", "TFD406"})
 """Rules about what this machine's containers could have: never the reason of what this Python meets."""
+NO_PYTHON = frozenset({"TFD317", "TFD319"})
+"""Rules that tell why the Python that was to be examined does not run."""
 
 
 def diagnose(
@@ -93,6 +96,8 @@ def _root(findings: Sequence[Finding], prediction: Prediction) -> Finding | None
         if same:
             return (errors or same)[0]
     errors = [f for f in findings if f.severity is Severity.ERROR]
+    if prediction.gpu_registered is None:  # where no Python runs, nothing else is asked first
+        errors.sort(key=lambda finding: finding.code not in NO_PYTHON)
     return errors[0] if errors else None
 
 
@@ -128,11 +133,10 @@ def _verdict(
     if observed is not None and observed.gpu_registered is not None:
         registered, count = observed.gpu_registered, observed.gpu_count
     if registered is None:
-        return Verdict(
-            None,
-            root.cause if root else Cause.INCONCLUSIVE,
-            f"Whether {name} will see a GPU could not be known.",
-        )
+        said = f"Whether {name} will see a GPU could not be known."
+        if root is not None and root.cause is Cause.PYTHON_UNUSABLE:
+            said = f"TensorFlow could not be examined: {_lower_first(root.title)}"
+        return Verdict(None, root.cause if root else Cause.INCONCLUSIVE, said)
     if registered is False:
         why = root.title if root is not None else (prediction.reasons[-1] if prediction.reasons else "")
         cause = root.cause if root is not None else prediction.cause

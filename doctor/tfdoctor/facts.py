@@ -15,8 +15,15 @@ if TYPE_CHECKING:
     from tfdoctor.facts_containers import ContainerFacts
     from tfdoctor.facts_files import ChangedFile, SharedFile
     from tfdoctor.facts_imports import FileDifference, RehearsalFacts, Shadow
+    from tfdoctor.facts_python import Choice, Denied
 
 T = TypeVar("T")
+DENIED = "Permission denied"
+"""`Tried.problem` of a file that is there and may not be read: the loader goes on as if it were not."""
+CLOSED = "Permission denied: this user may not look into the folder"
+"""The same of a file that may be there: its folder is closed to this user."""
+NOEXEC = "failed to map segment from shared object"
+"""The loader's words for a library on a file system that is mounted noexec."""
 
 # In a module of their own, with this one as the door to them.
 PATHS = _loading.PATHS
@@ -471,6 +478,10 @@ class PythonFacts:
     """Modules that are found twice on this path, the working folder before it."""
     shared: tuple[SharedFile, ...] = ()
     """Libraries and tools that two of the distributions own."""
+    closed: tuple[Denied, ...] = ()
+    """What of its packages this user may not read or list."""
+    noexec: tuple[tuple[str, str], ...] = ()
+    """(folder, mount point): libraries below the folder cannot be loaded, its file system is mounted noexec."""
 
     def versions_installed(self) -> dict[str, str]:
         """Distribution → version; "" where only its module is there. The first on the path wins."""
@@ -548,3 +559,5 @@ class Facts:
     rehearsal: Fact[RehearsalFacts] = Absent("the packages that TensorFlow imports", NOT_REHEARSED)
     loader_behind: Fact[LoaderFacts] = Absent("the loader", "there is no other TensorFlow behind this one")
     """The loader's answers for the TensorFlow behind this one."""
+    choice: Choice | None = None
+    """Which Python is examined, and why."""

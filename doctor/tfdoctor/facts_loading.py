@@ -4,6 +4,10 @@ the one door to all facts."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tfdoctor.facts_python import Denied
 
 PATHS = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH"})
 """Variables that are lists: who put an entry there is asked for each."""
@@ -155,6 +159,8 @@ class LoaderFacts:
     notes: tuple[str, ...] = ()
     plugins: tuple[Resolution, ...] = ()
     """What becomes of TensorFlow's plugins."""
+    denied: tuple[Denied, ...] = ()
+    """What the loader meets and may not use."""
     without: tuple[Without, ...] = ()
     """Asked where something fails, or the driver's libraries come through these variables: each entry alone, then
     all that bring anything."""

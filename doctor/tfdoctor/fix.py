@@ -11,7 +11,9 @@ from tfdoctor.diagnose import diagnose
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.facts import value_of
 from tfdoctor.observe import observe
-from tfdoctor.probes.python import find_python, probe
+from tfdoctor.probes.choice import choose, state_of
+from tfdoctor.probes.python import probe
+from tfdoctor.redact import clean_line
 from tfdoctor.repair.actions import Hands, shown, touched
 from tfdoctor.repair.activation import activated, inherited, kind_of
 from tfdoctor.repair.journal import Journal, Undone, pending
@@ -95,8 +97,14 @@ def look(new_system: Callable[[Mapping[str, str] | None], System], compat: Compa
 
 
 def _python(system: System, wish: Wish) -> PythonFacts:
-    interpreter, chosen = find_python(system, wish.python)
-    fact, _ = probe(system, interpreter, chosen, asked=wish.python is not None, timeout=wish.timeout)
+    choice = choose(system, wish.python)
+    if choice.lost and wish.python is None:  # the Python that is left is none that anybody meant
+        lost = choice.lost[0]
+        message = (
+            f"${lost.variable} names {clean_line(lost.prefix)}, {state_of(lost)}: which Python is meant?"
+        )
+        raise UsageError(message, hint=f"Name it: tfdoctor fix --python {clean_line(choice.path)}")
+    fact, _ = probe(system, choice, asked=wish.python is not None, timeout=wish.timeout)
     python = value_of(fact)
     if python is None:
         raise _unexamined(fact)

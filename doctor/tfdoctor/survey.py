@@ -14,12 +14,14 @@ from tfdoctor.facts import NOT_REHEARSED, Absent, DriverFacts, Facts, KernelFact
 from tfdoctor.predict import build_of, dlopen_caller, opened_sonames
 from tfdoctor.predict.rehearsing import wanted
 from tfdoctor.probes import (
+    choice,
     containers,
     driver,
     environment,
     kernel,
     loading,
     machine,
+    permissions,
     python,
     rehearsal,
     toolkits,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
         TensorFlowFacts,
     )
     from tfdoctor.facts_imports import RehearsalFacts
+    from tfdoctor.facts_python import Choice
     from tfdoctor.system import System
 
 T = TypeVar("T")
@@ -100,15 +103,15 @@ def survey(
 
 def _survey(system: System, compat: Compat, requested_python: str | None, timeout: float) -> Facts:
     probes = _Probes(timeout)
-    interpreter, chosen = python.find_python(system, requested_python)
-    asked = requested_python is not None
+    chosen = choice.choose(system, requested_python)
+    interpreter, asked = chosen.path, requested_python is not None
     limit = max(0.5, timeout * 0.8)
 
     def ask_driver(**how: Any) -> tuple[Fact[CudaDriver], Fact[Nvml]]:
         return driver.probe_libraries(system, interpreter, timeout=limit, **how)
 
     start, value = probes.start, probes.value
-    target = start("python", lambda: python.probe(system, interpreter, chosen, asked=asked, timeout=limit))
+    target = start("python", lambda: python.probe(system, chosen, asked=asked, timeout=limit))
     variables = start("variables", lambda: environment.probe(system, interpreter, timeout=limit / 2))
 
     def seen() -> EnvironmentFacts:
@@ -168,6 +171,9 @@ def _survey(system: System, compat: Compat, requested_python: str | None, timeou
         "rehearsal", lambda: _rehearsal(system, python_fact, tensorflow_fact, timeout=probes.left)
     )
     loader_fact = value(followed, "the loader", _itself)
+    if not isinstance(tensorflow_fact, Known):
+        at_hand = start("other Pythons", lambda: _others(system, chosen, python_fact))
+        chosen = value(at_hand, "the other Pythons here", lambda _: chosen)
     cuda, nvml = value(libraries, "the driver", lambda unknown: (unknown, unknown))
     changed = seen().changed
     if changed:  # with what that Python's own start makes of the variables, whatever Python asks the driver
@@ -175,6 +181,8 @@ def _survey(system: System, compat: Compat, requested_python: str | None, timeou
             "driver, with its variables", lambda: ask_driver(variables=changed, variant="with-its-variables")
         )
         cuda, nvml = value(again, "the driver", lambda unknown: (unknown, unknown))
+    if isinstance(python_fact, Unknown) and system.own_python is None and _driver_hangs(cuda):
+        cuda = nvml = Unknown("the Python in which it would be asked does not answer", interpreter)
     cuda, nvml = _as_tensorflow_loads(system, interpreter, loader_fact, cuda, nvml, probes.left, changed)
     without = value(unhidden, "the driver", lambda unknown: (unknown, unknown))
     return Facts(
@@ -205,6 +213,7 @@ def _survey(system: System, compat: Compat, requested_python: str | None, timeou
         rehearsal=value(rehearsed, "the packages that TensorFlow imports", _itself),
         loader_behind=value(behind, "the loader", _itself),
         seconds=dict(sorted(probes.seconds.items())),
+        choice=chosen,
     )
 
 
@@ -214,6 +223,17 @@ def _itself(unknown: Unknown) -> Unknown:
 
 def _nothing_of_kernel(unknown: Unknown) -> KernelFacts:
     return KernelFacts(unknown, unknown, unknown, unknown, unknown, unknown)
+
+
+def _others(system: System, chosen: Choice, python_fact: Fact[PythonFacts]) -> Choice:
+    """The choice, with the other Pythons at hand that have a TensorFlow."""
+    interpreter = value_of(python_fact)
+    prefix = interpreter.prefix if interpreter is not None else ""
+    return dataclasses.replace(chosen, others=choice.other_pythons(system, chosen, prefix))
+
+
+def _driver_hangs(cuda: Fact[CudaDriver]) -> bool:
+    return isinstance(cuda, Unknown) and "did not answer within" in cuda.why
 
 
 def _loader(
@@ -228,7 +248,7 @@ def _loader(
     if interpreter is None or tensorflow is None:
         return Absent("the loader", "there is no TensorFlow to follow it for")
     build = build_of(tensorflow, compat)
-    return loading.probe(
+    followed = loading.probe(
         system,
         interpreter,
         tensorflow,
@@ -238,6 +258,7 @@ def _loader(
         cpu_flags=cpu_flags,
         variables=variables,
     )
+    return permissions.with_denied(system, followed)
 
 
 def _rehearsal(

@@ -81,7 +81,11 @@ def test_a_python_that_hangs_costs_no_more_than_the_deadline(tmp_path: Path) -> 
     assert time.monotonic() - began < 20
     answer = json.loads(done.stdout)
     assert answer["prediction"]["gpu_registered"] is None
-    assert "TFD903" in [finding["code"] for finding in answer["findings"]]
+    codes = [finding["code"] for finding in answer["findings"]]
+    assert codes[0] == "TFD317"
+    assert "TFD105" not in codes  # the driver was asked by another Python
+    assert answer["verdict"]["cause"] == "python-unusable"
+    assert answer["facts"]["choice"]["path"] == str(hanging)
 
 
 @pytest.mark.parametrize(

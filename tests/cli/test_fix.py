@@ -98,6 +98,16 @@ def test_a_python_that_is_not_there(tmp_path: Path) -> None:
         assert "none" in done.stderr
 
 
+def test_a_python_that_nobody_meant_is_not_mended(tmp_path: Path) -> None:
+    """The active environment is gone: the shell's Python is left alone until it is named."""
+    command = [sys.executable, "-m", "tfdoctor", "fix", "--yes"]
+    env = {**os.environ, "VIRTUAL_ENV": str(tmp_path / "gone"), "CONDA_PREFIX": ""}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=env)
+    assert done.returncode == 2, done
+    assert "VIRTUAL_ENV names" in done.stderr
+    assert "which Python is meant?" in " ".join(done.stderr.split())
+
+
 def test_nobody_to_ask(new: Callable[..., Fake]) -> None:
     env = new()
     before = env.list()

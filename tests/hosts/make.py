@@ -1171,9 +1171,11 @@ def _scenes() -> None:
     sys.path.insert(0, str(HERE))
     import scenes_engine
     import scenes_kernel
+    import scenes_python
 
     scenes_engine.register(host, healthy)
     scenes_kernel.register(SimpleNamespace(**globals()))
+    scenes_python.register(SimpleNamespace(**globals()))
 
 
 _scenes()

@@ -11,6 +11,7 @@ import pytest
 
 import tfdoctor.payload
 from tfdoctor.facts import Known, value_of
+from tfdoctor.facts_python import Choice
 from tfdoctor.probes import driver, python
 from tfdoctor.probes.payload import run_payload
 from tfdoctor.system import LiveSystem
@@ -46,7 +47,8 @@ on_every_python = pytest.mark.parametrize("version", PYTHONS)
 
 @on_every_python
 def test_the_target_answers(version: str) -> None:
-    facts, _ = python.probe(LiveSystem(), PYTHONS[version], PYTHONS[version], asked=True, timeout=60)
+    path = PYTHONS[version]
+    facts, _ = python.probe(LiveSystem(), Choice(path, path), asked=True, timeout=60)
     assert isinstance(facts, Known)
     if version in VERSIONS:
         assert facts.value.version.startswith(f"{version}.")
@@ -55,10 +57,16 @@ def test_the_target_answers(version: str) -> None:
     assert Path(facts.value.prefix).is_dir()
 
 
+class Elsewhere(LiveSystem):
+    """A machine on which tfdoctor has no Python of its own, as in a container: the target's asks the driver."""
+
+    own_python = None
+
+
 @on_every_python
 def test_a_driver_that_is_not_there(version: str) -> None:
     cuda, nvml = driver.probe_libraries(
-        LiveSystem(),
+        Elsewhere(),
         PYTHONS[version],
         timeout=60,
         libcuda="libcuda-of-nobody.so.1",

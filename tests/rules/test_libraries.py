@@ -38,6 +38,7 @@ from tfdoctor.rules import (
     libs_not_on_path,
     libs_transitive,
     libs_wrong_version,
+    not_permitted,
     shadowing_path,
 )
 from tfdoctor.steps import Install, LinkParts
@@ -460,10 +461,13 @@ def test_a_damaged_wheel_is_installed_again():
 
 def test_a_file_that_may_not_be_read():
     path = "/usr/local/cuda/lib64/libcufft.so.11"
-    one = finding(
-        damaged_library.RULE, with_loader(healthy(), stopped("libcufft.so.11", path, "Permission denied"))
-    )
-    assert commands(one) == [f"sudo chmod a+r {path}"]
+    facts = with_loader(healthy(), stopped("libcufft.so.11", path, "Permission denied"))
+    assert run(damaged_library.RULE, facts).kind is OutcomeKind.CLEAN
+    assert run(libs_not_installed.RULE, facts).kind is OutcomeKind.CLEAN
+    one = finding(not_permitted.RULE, facts)
+    assert one.cause is Cause.NOT_PERMITTED
+    assert context(facts).prediction.cause is Cause.NOT_PERMITTED
+    assert commands(one)[0] == f"chmod -R u+rX {path}"
 
 
 # ---------------------------------------------------------------- TFD210

@@ -11,6 +11,7 @@ from tfdoctor.compat import Compat
 from tfdoctor.diagnose import diagnose
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.facts import Unknown, value_of
+from tfdoctor.facts_python import ASKED
 from tfdoctor.findings import Severity
 from tfdoctor.redact import clean_line
 from tfdoctor.repair.activation import inherited, kind_of
@@ -100,8 +101,9 @@ def _alike(system: System, compat: Compat, python: str | None, timeout: float) -
 def mending(report: Report, system: System) -> str | None:
     """The command that mends something of this; None where fix would find nothing to do."""
     python = value_of(report.facts.python)
-    if python is None:
-        return None
+    choice = report.facts.choice
+    if python is None or (choice is not None and any(one.variable != ASKED for one in choice.lost)):
+        return None  # nothing to be mended, or a Python that nobody meant
     environment = environment_of(report, kind_of(python.prefix), inherited(system, python.prefix))
     if environment is None or not ways(report, environment):
         return None

@@ -234,6 +234,10 @@ class ContainerSystem:
     def platform(self) -> Mapping[str, str]:
         return self._platform
 
+    @property
+    def own_python(self) -> str | None:
+        return None
+
     def read_text(self, path: str, *, limit: int = 1 << 20) -> str:
         return self.read_bytes(path, limit=limit).decode("utf-8", "replace")
 

@@ -6,7 +6,8 @@ from __future__ import print_function
 
 import sys
 
-if sys.path:
+# The script's own folder must not shadow anything; isolated (-I) it is not there.
+if sys.path and not getattr(sys.flags, "isolated", 0):
     sys.path.pop(0)
 
 import ctypes  # noqa: E402

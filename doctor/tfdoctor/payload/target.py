@@ -35,11 +35,20 @@ WATCHED = frozenset(
 """What TensorFlow, Keras or one of these import where it is there, without requiring it."""
 
 
+CLOSED = []  # what is there and may not be read or listed
+
+
+def refused(path, error):
+    if error.errno == errno.EACCES and path not in CLOSED:
+        CLOSED.append(path)
+
+
 def read(path, limit=LIMIT):
     try:
         with open(path, "rb") as stream:
             return stream.read(limit).decode("utf-8", "replace")
-    except (IOError, OSError):
+    except (IOError, OSError) as error:
+        refused(path, error)
         return None
 
 
@@ -50,7 +59,8 @@ def names(folder):
     if folder not in FOLDERS:
         try:
             FOLDERS[folder] = sorted(os.listdir(folder or "."))
-        except OSError:
+        except OSError as error:
+            refused(folder, error)
             FOLDERS[folder] = []
     return FOLDERS[folder]
 
@@ -144,6 +154,8 @@ def compare(folder, files):
         size = size_of(path)
         if size is None:
             lost.append(name)
+        elif not os.access(path, os.R_OK):
+            CLOSED.append(path)
         elif wanted is not None and size != wanted:
             changed.append({"path": name, "recorded": wanted, "size": size, "cut": size >= 0 and cut(path, size)})
     return lost[:50], changed[:50]
@@ -347,6 +359,8 @@ def modules(path):
             base = os.path.join(folder, inside)
             if os.path.isdir(base) or os.path.isfile(base + ".py"):
                 found.append(name)
+                if os.path.isdir(base) and not os.access(base, os.R_OK | os.X_OK):
+                    CLOSED.append(base)
                 break
     return found
 
@@ -363,9 +377,12 @@ def conda_packages(prefix):
 
 def locate(path):
     """The tensorflow package as the import system would find it, without importing it."""
+    path = [folder for folder in path if folder not in CLOSED]  # Python finds nothing in what it may not list
     for folder in path:
         if os.path.isfile(os.path.join(folder or ".", "tensorflow", "__init__.py")):
             return os.path.join(folder, "tensorflow")
+        if os.path.isdir(os.path.join(folder or ".", "tensorflow")):
+            read(os.path.join(folder, "tensorflow", "__init__.py"), 1)  # whether it may be looked at
     for folder in path:  # a half-deleted installation
         if os.path.isdir(os.path.join(folder or ".", "tensorflow", "python")):
             return os.path.join(folder, "tensorflow")
@@ -380,12 +397,25 @@ def locate(path):
     return None
 
 
+def compiled(source):
+    try:
+        from importlib.util import cache_from_source
+
+        return cache_from_source(source)
+    except (ImportError, NotImplementedError):
+        return source + "c"
+
+
 def tensorflow(path):
     package = locate(path)
     if package is None:
         return None
     beside = os.path.join(os.path.dirname(package), "tensorflow_core")
     core = beside if os.path.isdir(os.path.join(beside, "python")) else package
+    names(package)
+    source = os.path.join(package, "__init__.py")
+    if not os.access(compiled(source), os.R_OK):  # Python reads that, where it is there
+        read(source, 1)
     result = {"package_dir": package, "core_dir": core, "framework": None, "pywrap": None, "missing": []}
     result["plugins"] = plugins(path)
     for entry in names(core):
@@ -517,6 +547,55 @@ def plugins(path):
     return found[:50]
 
 
+def closed():
+    """[path, what forbids it, its owner, whether that is this user, its mode] of what may not be read."""
+    found, kept = [], sorted(set(CLOSED), key=lambda path: (("-info" + os.sep) in path, CLOSED.index(path)))
+    for path in kept:
+        if len(found) >= 60:
+            break
+        at, status = path, None
+        while status is None:
+            try:
+                status = os.stat(at)
+            except OSError:
+                if os.path.dirname(at) == at:
+                    break
+                at = os.path.dirname(at)
+        if status is None:
+            found.append([path, path, None, None, None])
+            continue
+        try:
+            import pwd
+
+            owner = pwd.getpwuid(status.st_uid).pw_name
+        except (ImportError, KeyError):
+            owner = str(status.st_uid)
+        if ("-info" + os.sep) in path and any(known[1] == at for known in found):
+            continue  # METADATA and RECORD of one folder
+        found.append([path, at, owner, status.st_uid == os.geteuid(), "%o" % (status.st_mode & 0o7777)])
+    return found
+
+
+def noexec(path):
+    """[folder, mount point] of folders with libraries whose file system lets nothing be executed."""
+    flag, found = getattr(os, "ST_NOEXEC", 8), []
+
+    def forbids(folder):
+        try:
+            return bool(os.statvfs(folder).f_flag & flag)
+        except (AttributeError, OSError):
+            return False
+
+    libraries = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    for folder in path + [entry for entry in libraries if entry]:
+        at = os.path.realpath(folder)
+        if sys.platform.startswith("linux") and os.path.isdir(at) and forbids(at):
+            while os.path.dirname(at) != at and forbids(os.path.dirname(at)):
+                at = os.path.dirname(at)
+            found.append([folder, at])
+    return found[:60]
+
+
 def glibc():
     try:
         value = os.confstr("CS_GNU_LIBC_VERSION")
@@ -574,7 +653,9 @@ def main():
         "shadows": shadows(path, cwd, stdlib),
         "mapped": mapped(stdlib),
         "modules": modules(path),
+        "noexec": noexec(path),
     }
+    answer["closed"] = closed()
     print(MARKER + json.dumps(answer))
     return 0
 

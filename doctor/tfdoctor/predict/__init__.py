@@ -7,6 +7,7 @@ from tfdoctor.predict.build import (
     Build,
     build_of,
     builds_installed,
+    closed_package,
     dlopen_caller,
     opened_sonames,
     registered_without_files,
@@ -47,6 +48,7 @@ from tfdoctor.predict.libraries import (
     installation_of,
     libraries_cause,
     missing_libraries,
+    not_permitted,
     other_installations,
 )
 from tfdoctor.predict.owners import (
@@ -71,6 +73,7 @@ __all__ = [
     "MissingLibrary",
     "build_of",
     "builds_installed",
+    "closed_package",
     "container_lost_nvml",
     "cudnn_version",
     "disabled_device_types",
@@ -97,6 +100,7 @@ __all__ = [
     "library_version",
     "missing_libraries",
     "no_device_cause",
+    "not_permitted",
     "opened_sonames",
     "other_installations",
     "own_driver_files",

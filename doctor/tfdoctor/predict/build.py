@@ -11,6 +11,7 @@ from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS, Absent, value_of
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat, Release
     from tfdoctor.facts import Distribution, Facts, TensorFlowFacts
+    from tfdoctor.facts_python import Denied
 
 DEFAULT_FLOOR = "3.5"
 """The compute capability below which TensorFlow ignores a card, in every release that was tried."""
@@ -131,6 +132,26 @@ def builds_installed(facts: Facts) -> tuple[str, ...]:
         for d in python.distributions
         if d.name in TENSORFLOW_DISTRIBUTIONS and d.name not in BROUGHT and d.location == folder
     )
+
+
+def closed_package(facts: Facts) -> Denied | None:
+    """What of TensorFlow, or of a package that it imports, this user may not read; None where nothing is known.
+
+    A site-packages folder that may not be listed counts where no TensorFlow is found elsewhere.
+    """
+    python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
+    if python is None or (tensorflow is None and not isinstance(facts.tensorflow, Absent)):
+        return None
+    own = {*python.site_packages, *(f"{folder}/tensorflow/__init__.py" for folder in python.sys_path)}
+    if tensorflow is not None:
+        package = tensorflow.package_dir
+        own = {package, f"{package}/__init__.py", tensorflow.core_dir, f"{tensorflow.core_dir}/python"}
+    for denied in python.closed:
+        folder, _, name = denied.path.rpartition("/")
+        package_of_site = folder in python.sys_path and not name.endswith((".dist-info", ".egg-info"))
+        if denied.path in own or (package_of_site and denied.path not in python.sys_path):
+            return denied
+    return None
 
 
 def registered_without_files(facts: Facts) -> tuple[Distribution, ...]:

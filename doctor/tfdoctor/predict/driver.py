@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.facts import Known, Resolution, SmiFailure, value_of
 from tfdoctor.findings import Cause
+from tfdoctor.predict.libraries import not_permitted
 
 if TYPE_CHECKING:
     from tfdoctor.facts import CudaDriver, Facts
@@ -30,6 +31,8 @@ def driver_missing_cause(facts: Facts, failed: Resolution) -> Cause:
         facts.driver.dxcore or any("/wsl/" in path for path in facts.driver.driver_files)
     ):
         return Cause.WSL_LIBCUDA
+    if not_permitted(failed, elsewhere=True):
+        return Cause.NOT_PERMITTED
     if failed.path or own_driver_files(facts):
         # The file is there and the loader does not take it, or does not look there.
         return Cause.NO_DRIVER

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.facts import Absent, Unknown, value_of
 from tfdoctor.findings import Cause, Prediction
-from tfdoctor.predict.build import Build, build_of, builds_installed, registered_without_files
+from tfdoctor.predict.build import (
+    Build,
+    build_of,
+    builds_installed,
+    closed_package,
+    registered_without_files,
+)
 from tfdoctor.predict.driver import container_lost_nvml, driver_gate, driver_missing_cause
 from tfdoctor.predict.imports import import_failure, import_unknown
 from tfdoctor.predict.libraries import libraries_cause, missing_libraries
@@ -44,6 +50,10 @@ def predict(facts: Facts, compat: Compat) -> Prediction:
 
 
 def _through_the_gates(facts: Facts, compat: Compat) -> Prediction:
+    closed = closed_package(facts)
+    if closed is not None:
+        why = f"{closed.closed} may not be read by this user, and import tensorflow needs it."
+        return Prediction(False, 0, (), Cause.NOT_PERMITTED, False, (why,))
     gone = registered_without_files(facts)
     if gone:
         why = f"{gone[0].name} {gone[0].version} is registered as installed, and its files are gone."

@@ -8,6 +8,7 @@ from tfdoctor.compat.imports import breaking
 from tfdoctor.facts import Resolution, Unknown, value_of
 from tfdoctor.findings import Cause
 from tfdoctor.predict.driver import driver_missing_cause
+from tfdoctor.predict.libraries import not_permitted
 from tfdoctor.predict.rehearsing import BREAKING, cause_of, failures, own_damage
 
 if TYPE_CHECKING:
@@ -120,6 +121,8 @@ def foreign_libstdcxx(facts: Facts, failed: Resolution) -> Instead | None:
 
 def _load_failure(facts: Facts, build: Build, failed: Resolution) -> tuple[Cause, str]:
     """Why the loader cannot load TensorFlow's own objects."""
+    if not_permitted(failed, elsewhere=True):
+        return Cause.NOT_PERMITTED, failed.error
     if "version `GLIBC_" in failed.error:
         return Cause.GLIBC_TOO_OLD, failed.error
     if "version `GLIBCXX_" in failed.error or "version `CXXABI_" in failed.error:

@@ -6,7 +6,7 @@ import posixpath
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts import Resolution, value_of
+from tfdoctor.facts import CLOSED, DENIED, NOEXEC, Resolution, Tried, value_of
 from tfdoctor.findings import Cause
 
 if TYPE_CHECKING:
@@ -66,14 +66,16 @@ def _explain(
     resolution: Resolution, found: Sequence[FoundElsewhere], foreign: frozenset[str]
 ) -> MissingLibrary:
     stem = resolution.soname.split(".so")[0]
-    stopped = [t for t in resolution.tried if t.problem]
+    stopped = [t for t in resolution.tried if t.problem and t.problem not in (CLOSED, DENIED)]
     damaged = stopped[0].problem if stopped else ""
     bad = {t.path for t in stopped}
     same = tuple(f for f in found if f.name == resolution.soname and f.path not in bad)
     fitting = tuple(f for f in same if installation_of(f.path) not in foreign)
     others = tuple(f for f in found if f.stem == stem and not _same_major(f.name, resolution.soname))
     passed_over = bool(stopped) and all("class" in t.problem or "machine" in t.problem for t in stopped)
-    if resolution.path is not None:
+    if not_permitted(resolution, elsewhere=bool(fitting or others)):
+        cause = Cause.NOT_PERMITTED
+    elif resolution.path is not None:
         cause = Cause.LIBS_TRANSITIVE
     elif damaged and not passed_over:
         cause = Cause.LIBS_NOT_INSTALLED if "ermission" in damaged else Cause.DAMAGED_FILE
@@ -91,6 +93,33 @@ def _explain(
         others or tuple(f for f in same if f not in fitting),
         damaged,
     )
+
+
+FOLDERS = {"libcudart": "cuda_runtime", "libcupti": "cuda_cupti", "libnvrtc": "cuda_nvrtc"}
+"""Libraries whose folder among NVIDIA's wheels is not called as they are."""
+
+
+def not_permitted(resolution: Resolution, *, elsewhere: bool = False) -> tuple[Tried, ...]:
+    """The files for whose sake a library cannot be had although they are there: they may not be used.
+
+    Into a closed folder nobody could look: it counts where it is this library's own among NVIDIA's wheels, or where
+    there is nothing of the library to be seen `elsewhere`.
+    """
+    lost = {name.rpartition("/")[2] for name in (*resolution.really_missing, resolution.soname)}
+    return tuple(
+        tried
+        for tried in resolution.tried
+        if tried.path.rpartition("/")[2] in lost
+        and (tried.problem in (DENIED, NOEXEC) or (tried.problem == CLOSED and _holds(tried.path, elsewhere)))
+    )
+
+
+def _holds(path: str, elsewhere: bool) -> bool:
+    """Whether a folder that nobody can look into is where this library would be."""
+    stem = path.rpartition("/")[2].split(".so")[0]
+    wheel = path.partition("/nvidia/")[2].partition("/")[0]
+    own = FOLDERS.get(stem, stem.removeprefix("lib").removesuffix("Lt"))
+    return wheel == own or (wheel.startswith("cu1") and own != "cudnn") or not (wheel or elsewhere)
 
 
 def installation_of(path: str) -> str:
@@ -132,6 +161,8 @@ def libraries_cause(facts: Facts, build: Build) -> Cause:
         Cause.CUDNN_VERSION_MISMATCH: Cause.LIBS_WRONG_VERSION,
     }
     merged = [general.get(cause, cause) for cause in causes]
+    if Cause.NOT_PERMITTED in causes:
+        return Cause.NOT_PERMITTED
     order = (
         Cause.LIBS_WRONG_VERSION,
         Cause.LIBS_NOT_ON_PATH,

@@ -1,7 +1,8 @@
 """Cards and their driver: what the kernel, the driver's libraries and nvidia-smi each say.
 
-The libraries are asked in a child process (payload/driver.py) run by the target Python with the target
-environment, because that is the loader and those are the search paths that TensorFlow will have.
+The libraries are asked in a child process (payload/driver.py) with the target's environment, because those are the
+search paths that TensorFlow will have; by tfdoctor's own Python, so that a target Python that hangs is not taken for a
+driver that does.
 """
 
 from __future__ import annotations
@@ -304,14 +305,23 @@ def probe_libraries(
     variables: Mapping[str, str | None] | None = None,
     variant: str = "",
 ) -> tuple[Fact[CudaDriver], Fact[Nvml]]:
-    """Ask libcuda and NVML in a child of `python`.
+    """Ask libcuda and NVML in a child of tfdoctor's own Python; of `python` where that machine has none of it.
 
     `variables` are set there before the libraries are opened (None: taken away), whatever that Python's own start
     has made of them.
     """
-    args = (libcuda, libnvml, *([json.dumps(dict(variables))] if variables else []))
-    answer, result = run_payload(system, python, "driver", args, timeout=timeout, variant=variant)
-    source = f"{libcuda}, loaded by a child of {python}"
+    own = system.own_python
+    answer, result = run_payload(
+        system,
+        own or python,
+        "driver",
+        (libcuda, libnvml, *([json.dumps(dict(variables))] if variables else [])),
+        timeout=timeout,
+        variant=variant,
+        # Neither PYTHONPATH nor a sitecustomize of somebody else's concerns it.
+        flags=("-I", "-S") if own else (),
+    )
+    source = f"{libcuda}, loaded by a child process"
     return _cuda(answer, result, source), _nvml(answer, result, libnvml)
 
 

@@ -21,7 +21,7 @@ import posixpath
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts import Resolution, Tried
+from tfdoctor.facts import CLOSED, DENIED, NOEXEC, Resolution, Tried
 from tfdoctor.probes.ldcache import parse_ldcache
 from tfdoctor.system.elf import SKIPPED, ElfError, ElfFile, ElfProblem
 
@@ -134,9 +134,12 @@ class Process:
         cpu_flags: Iterable[str] = (),
         glibc: str | None = None,
         files: Files | None = None,
+        noexec: Sequence[str] = (),
     ) -> None:
         """`files`: what another process on this machine has looked at already."""
         self._system = system
+        self._noexec = tuple(f"{folder.rstrip('/')}/" for folder in noexec)
+        self._denied: dict[str, bool] = {}
         self._hwcaps = hwcap_folders(cpu_flags, glibc)
         self.files = files = files or Files()
         self._elf, self._folders = files.elf, files.folders
@@ -388,7 +391,10 @@ class Process:
             tried.append(Tried(path, "is a directory", via))
             raise _LoadError(path, "cannot read file data: Is a directory") from error
         except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+            if error.errno == errno.EACCES:
+                closed = self._is_closed(_folder(path))
+                tried.append(Tried(path, CLOSED if closed else DENIED, via))
+            elif error.errno not in (errno.ENOENT, errno.ENOTDIR):
                 tried.append(Tried(path, error.strerror or str(error), via))
             if "/" in name:
                 raise _LoadError(path, f"cannot open shared object file: {error.strerror}") from error
@@ -396,6 +402,9 @@ class Process:
         if elf.program:
             tried.append(Tried(path, f"is a program, no library ({elf.program})", via))
             raise _LoadError(name, f"cannot dynamically load {elf.program}")
+        if self._noexec and self._system.realpath(path).startswith(self._noexec):
+            tried.append(Tried(path, NOEXEC, via))
+            raise _LoadError(path, NOEXEC)
         tried.append(Tried(path, "", via))
         for known in self.loaded:
             if known.path == path or (any(elf.device_inode) and known.elf.device_inode == elf.device_inode):
@@ -435,6 +444,8 @@ class Process:
     def _in(self, folders: Iterable[str], name: str) -> Iterable[str]:
         for folder in folders:
             if not self._is_folder(folder):
+                if self._is_closed(folder):
+                    yield f"{folder}/{name}"  # opening it fails as it does for the loader
                 continue
             for sub in self._subfolders(folder):
                 yield f"{sub}/{name}"
@@ -508,6 +519,17 @@ class Process:
         if path not in self._folders:
             self._folders[path] = self._system.is_dir(path)
         return self._folders[path]
+
+    def _is_closed(self, path: str) -> bool:
+        """Whether what is in a folder cannot be known: this user may not list it, or reach it."""
+        if path not in self._denied:
+            try:
+                self._system.listdir(path)
+            except OSError as error:
+                self._denied[path] = error.errno == errno.EACCES
+            else:
+                self._denied[path] = False
+        return self._denied[path]
 
     def _cached(self, name: str) -> tuple[str, ...]:
         known = self.files.cache

@@ -65,6 +65,8 @@ def probe(
         if variables is not None and name not in variables:
             env.pop(name, None)
 
+    noexec = [system.realpath(folder) for folder, _ in python.noexec]
+
     def run(env: Mapping[str, str], beside: _Run | None = None, folders: Sequence[str] = ()) -> _Run:
         process = Process(
             system,
@@ -73,6 +75,7 @@ def probe(
             cpu_flags=cpu_flags,
             glibc=python.glibc,
             files=beside.process.files if beside is not None else None,
+            noexec=noexec,
         )
         gone = beside.began - {link.path for link in process.loaded} if beside is not None else frozenset()
         real = {system.realpath(path) for path in gone}

@@ -27,14 +27,15 @@ def run_payload(
     env: Mapping[str, str] | None = None,
     unset: Sequence[str] = (),
     variant: str = "",
+    flags: Sequence[str] = (),
 ) -> tuple[dict[str, Any], CommandResult]:
     """Run payload/<name>.py and merge what its lines say; {} where it said nothing that can be read.
 
-    `variant` keeps two runs of one payload apart in a recording.
+    `variant` keeps two runs of one payload apart in a recording; `flags` are the interpreter's.
     """
     script = Path(tfdoctor.payload.__file__).with_name(f"{name}.py")
     result = system.run(
-        [python, "-B", str(script), *args],
+        [python, *flags, "-B", str(script), *args],
         timeout=timeout,
         env={**QUIET, **(env or {})},
         unset=unset,

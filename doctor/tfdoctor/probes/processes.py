@@ -36,7 +36,7 @@ def identify(
     complete = system.exists("/proc/1/status")
     seen = [_identify(system, process, complete=complete) for process in found]
     others = list(dict.fromkeys(p.user for p in seen if p.user and not p.own))[:MOST_USERS]
-    names = {uid: _user(system, uid) for uid in others}
+    names = {uid: user_name(system, uid) for uid in others}
     return tuple(dataclasses.replace(p, user=names.get(p.user or "", p.user)) for p in seen)
 
 
@@ -69,7 +69,7 @@ def _field(status: str, name: str) -> str:
     return match[1] if match is not None else ""
 
 
-def _user(system: System, uid: str) -> str:
+def user_name(system: System, uid: str) -> str:
     """The name of a user, asked of the system (it may be in LDAP); the number where it has none."""
     result = system.run(("id", "-nu", uid), timeout=ASK, key=f"id -nu {uid}") if uid.isdigit() else None
     name = clean_line(result.stdout, limit=64) if result is not None and result.ok else ""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import posixpath
 import re
+import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.errors import UsageError
@@ -20,14 +23,17 @@ from tfdoctor.facts import (
 )
 from tfdoctor.facts_files import ChangedFile, SharedFile
 from tfdoctor.facts_imports import FileDifference, Shadow
+from tfdoctor.facts_python import ASKED, Denied, Trouble, Unusable
 from tfdoctor.probes.payload import run_payload
+from tfdoctor.probes.start import behaviour
 from tfdoctor.redact import clean_line
 from tfdoctor.system.result import Failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tfdoctor.system import System
+    from tfdoctor.facts_python import Choice
+    from tfdoctor.system import CommandResult, System
 
 _BUILD_INFO_PAIR = re.compile(
     r"\(?['\"](\w{1,40})['\"]\s{0,4}[,:]\s{0,4}(?:u?['\"]([^'\"]{0,200})['\"]|(\w{1,20})|(\[[^\]]{0,400}\]))"
@@ -40,75 +46,25 @@ _HEADER_NUMBER = re.compile(r"^#define\s{1,8}TF_(MAJOR|MINOR|PATCH)_VERSION\s{1,
 _HEADER_SUFFIX = re.compile(r"^#define\s{1,8}TF_VERSION_SUFFIX\s{1,8}\"([^\"]{0,60})\"", re.MULTILINE)
 
 
-def find_python(system: System, requested: str | None) -> tuple[str, str]:
-    """(command or path to run, how it was chosen).
-
-    The active virtual or conda environment's Python, else `python3` on PATH, else `python`. A `requested` path
-    that is a folder is taken as an environment. Raises UsageError where there is nothing to run.
-    """
-    if requested is not None:
-        return _requested(system, requested), requested
-    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-        prefix = system.env.get(variable)
-        if prefix:
-            for name in ("bin/python", "python.exe", "Scripts/python.exe"):
-                candidate = f"{prefix.rstrip('/')}/{name}"
-                if system.exists(candidate):
-                    return candidate, f"${variable}"
-    for name in ("python3", "python"):
-        found = system.which(name)
-        if found:
-            return found, f"{name} on PATH"
-    raise UsageError(
-        "No Python found: no active environment, no python3 on PATH.", hint="Name one with --python PATH."
-    )
-
-
-def _requested(system: System, requested: str) -> str:
-    if not requested.strip() or "\0" in requested:
-        raise UsageError("--python: an empty path, or one with a null character, names no interpreter.")
-    if "/" not in requested and "\\" not in requested and not system.exists(_absolute(system, requested)):
-        found = system.which(requested)
-        if found is None:
-            message = f"--python: there is no `{clean_line(requested)}` on PATH."
-            raise UsageError(message)
-        return found
-    path = _absolute(system, requested)
-    if system.is_dir(path):
-        for name in ("bin/python", "bin/python3", "python.exe", "Scripts/python.exe"):
-            if system.exists(f"{path.rstrip('/')}/{name}"):
-                return f"{path.rstrip('/')}/{name}"
-        message = f"--python: {clean_line(requested)} is a folder without bin/python."
-        raise UsageError(message, hint="Name the interpreter itself, or the folder of a virtual environment.")
-    if not system.exists(path):
-        message = f"--python: {clean_line(requested)} does not exist."
-        raise UsageError(message)
-    return path
-
-
-def _absolute(system: System, path: str) -> str:
-    if path.startswith("~/") and "HOME" in system.env:
-        return f"{system.env['HOME']}/{path[2:]}"
-    return path if path.startswith("/") or ":" in path[:3] else f"{system.cwd.rstrip('/')}/{path}"
-
-
 def probe(
-    system: System, python: str, chosen: str, *, asked: bool, timeout: float
+    system: System, choice: Choice, *, asked: bool, timeout: float
 ) -> tuple[Fact[PythonFacts], Fact[TensorFlowFacts]]:
-    """Ask the interpreter `python`. Where the user named it (`asked`), one that is no Python is a UsageError."""
-    answer, result = run_payload(system, python, "target", timeout=timeout)
+    """Ask the chosen interpreter. Where the user named it (`asked`), one that is no Python is a UsageError.
+
+    A Python whose start is slow is asked twice: the second time its files are in memory.
+    """
+    python = choice.path
+    if any(lost.variable == ASKED for lost in choice.lost):
+        return (_unusable(Trouble("base-gone", python, "leads to a Python that is gone")),) * 2
+    began = time.monotonic()
+    answer, result = run_payload(system, python, "target", timeout=timeout * 0.5)
     if "version" not in answer:
-        why = f"{python} {result.why()}"
-        if result.failure is Failure.TIMEOUT:
-            return Unknown(why, python), Unknown(why, python)
-        detail = clean_line(result.stderr or result.stdout, limit=160)
-        if detail.count("\ufffd") > len(detail) // 10:
-            detail = "something that is no text"
-        if asked:
-            message = f"--python: {clean_line(chosen)} does not answer as a Python does: it {result.why()}."
-            raise UsageError(message, hint=f"It said: {detail}" if detail else "")
-        return (Unknown(f"{why}: {detail}", python),) * 2
-    facts = _python(answer, chosen)
+        left = max(0.2, timeout - (time.monotonic() - began))
+        trouble, why, late = _second_try(system, python, result, left)
+        answer.update(late)
+        if "version" not in answer:
+            return (_unanswered(system, choice, result, trouble, why, asked=asked),) * 2
+    facts = _python(answer, choice.how)
     source = f"{facts.executable} (its files, nothing imported)"
     raw = answer.get("tensorflow")
     if not isinstance(raw, dict):
@@ -120,6 +76,51 @@ def probe(
     if isinstance(behind, dict):
         tensorflow = dataclasses.replace(tensorflow, behind=_tensorflow(behind, facts, None))
     return Known(facts, source), Known(tensorflow, str(raw.get("package_dir")))
+
+
+def _second_try(
+    system: System, python: str, first: CommandResult, left: float
+) -> tuple[Trouble | None, str, Mapping[str, Any]]:
+    """How the Python behaves, and its answer where patience brings one; both at once."""
+    patient: list[tuple[Mapping[str, Any], CommandResult]] = []
+
+    def again() -> None:
+        patient.append(run_payload(system, python, "target", timeout=left, variant="patient"))
+
+    waiting = threading.Thread(target=again, daemon=True)
+    if first.failure is Failure.TIMEOUT:
+        waiting.start()
+    trouble, why = behaviour(system, python, first, timeout=left * 0.9)
+    if first.failure is not Failure.TIMEOUT:
+        return trouble, why, {}
+    waiting.join()
+    return trouble, why, patient[0][0] if patient else {}
+
+
+def _unanswered(
+    system: System, choice: Choice, result: CommandResult, trouble: Trouble | None, why: str, *, asked: bool
+) -> Unknown:
+    """What is known of a Python that gave no answer. Raises UsageError where what was named is no Python."""
+    python = choice.path
+    if trouble is None:
+        return Unknown(f"{python} {why}", python)
+    own = trouble.kind in ("site", "silent") or _of_environment(system, python)
+    if not asked or own:
+        return _unusable(trouble)
+    message = f"--python: {clean_line(choice.how)} does not answer as a Python does: it {result.why()}."
+    said = trouble.said or trouble.detail
+    raise UsageError(message, hint=f"It said: {trouble.said}" if trouble.said else said)
+
+
+def _of_environment(system: System, python: str) -> bool:
+    """Whether it is the Python of an environment, however it behaves."""
+    prefix = posixpath.dirname(posixpath.dirname(python))
+    return system.exists(f"{prefix}/pyvenv.cfg") or system.is_dir(f"{prefix}/conda-meta")
+
+
+def _unusable(trouble: Trouble) -> Unusable:
+    more = "".join(f": {text}" for text in (trouble.detail, trouble.said) if text)
+    return Unusable(f"{trouble.path} {trouble.how}{more}", trouble.path, trouble)
 
 
 def _python(raw: Mapping[str, Any], chosen: str) -> PythonFacts:
@@ -174,6 +175,12 @@ def _python(raw: Mapping[str, Any], chosen: str) -> PythonFacts:
         shared=tuple(_shared(raw.get("shared"))),
         mapped=tuple(map(str, raw.get("mapped") or ())),
         shadows=tuple(Shadow(*map(str, one)) for one in _tuples(raw.get("shadows"), 3)),
+        closed=_closed(raw.get("closed")),
+        noexec=tuple(
+            (str(pair[0]), str(pair[1]))
+            for pair in raw.get("noexec") or ()
+            if isinstance(pair, list) and len(pair) == 2
+        ),
         tag=f"{'cp' if raw.get('implementation') == 'CPython' else 'pp'}{parts[0]}{parts[1]}",
     )
 
@@ -203,6 +210,21 @@ def _shared(raw: Any) -> Iterator[SharedFile]:
 def _owner(raw: Any) -> tuple[str, str]:
     name, version = raw
     return normal_name(str(name)), clean_line(str(version))
+
+
+def _closed(raw: object) -> tuple[Denied, ...]:
+    """[[path, what forbids it, its owner, whether that is this user, its mode], …]"""
+    return tuple(
+        Denied(
+            str(entry[0]),
+            str(entry[1]),
+            owner=clean_line(str(entry[2]), limit=64) if entry[2] is not None else None,
+            own=bool(entry[3]) if entry[3] is not None else None,
+            mode=clean_line(str(entry[4]), limit=8) if entry[4] is not None else None,
+        )
+        for entry in (raw if isinstance(raw, list) else ())
+        if isinstance(entry, list) and len(entry) == 5
+    )
 
 
 def _tensorflow(raw: Mapping[str, Any], python: PythonFacts, shadow: object) -> TensorFlowFacts:

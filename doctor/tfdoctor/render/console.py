@@ -73,8 +73,14 @@ def render_report(
 
 
 def _heading(out: Console, report: Report) -> None:
-    python = value_of(report.facts.python)
+    python, choice = value_of(report.facts.python), report.facts.choice
     where = f"{python.executable} (Python {python.version})" if python is not None else "no Python answered"
+    if python is None and choice is not None:
+        where = f"{choice.path} (no answer)"
+    if choice is not None and choice.why:
+        where = f"{where}, {choice.why}"
+    for lost in choice.lost if choice is not None else ():
+        where += f"; {lost.variable} ({lost.prefix}) cannot be used"
     out.print(Text(clean_line(f"tfdoctor {__version__} · {where}"), style="dim"))
     out.print()
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from tfdoctor.steps import Step
 
 CHECK_AGAIN = "tfdoctor check"
+FOUND = ("$", "python3 on", "python on")
+"""How `PythonFacts.requested` begins where nobody named the Python."""
 APT, DNF, ZYPPER, PACMAN = "apt", "dnf", "zypper", "pacman"
 MANAGERS = {
     "debian": APT,
@@ -126,8 +128,10 @@ def install_commands(context: Context, requirements: Sequence[str]) -> tuple[str
 
 def check_again(context: Context) -> str:
     """The command that looks at the same Python once more."""
-    python = context.python
-    if python is None or python.requested.startswith(("$", "python3 on", "python on")):
+    python, choice = context.python, context.facts.choice
+    if python is None and choice is not None and not choice.how.startswith(FOUND):
+        return f"{CHECK_AGAIN} --python {quote(choice.path)}"
+    if python is None or python.requested.startswith(FOUND):
         return CHECK_AGAIN
     return f"{CHECK_AGAIN} --python {quote(python.executable)}"
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.facts import Absent, Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import registered_without_files
+from tfdoctor.predict import closed_package, registered_without_files
 from tfdoctor.predict.rehearsing import own_damage
 from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
@@ -40,6 +40,8 @@ def check(context: Context) -> Result:
         return CouldNotCheck(f"TensorFlow: {fact.why}")
     if python is None:
         return CouldNotCheck("this Python did not answer")
+    if closed_package(context.facts) is not None:
+        return NotApplicable("this user may not read it, which TFD319 tells of")
     if isinstance(fact, Absent):
         registered = list(registered_without_files(context.facts))
         if not registered:

@@ -3,7 +3,7 @@
 What it means
 -------------
 A file of the right name lies in a folder where the loader looks, and is no library: it is empty, cut short
-(a full disk, an interrupted copy), a text file, or not readable. The loader does not go on to the next
+(a full disk, an interrupted copy), or a text file. The loader does not go on to the next
 folder: a good library behind it is never reached. A file cut short can even kill Python with a bus error.
 
 How it is seen
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdoctor.facts import CLOSED, DENIED
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import in_wheels
 from tfdoctor.rules import _hiding, advice
@@ -69,14 +70,11 @@ def _kind(problem: str) -> str:
 
 
 def _stopped(missing: MissingLibrary) -> Tried:
-    return next(tried for tried in missing.resolution.tried if tried.problem)
+    return next(t for t in missing.resolution.tried if t.problem and t.problem not in (CLOSED, DENIED))
 
 
 def _remedies(context: Context, lost: list[MissingLibrary], bad: list[Tried]) -> list[Remedy]:
     paths = [tried.path for tried in bad]
-    if all("ermission" in tried.problem for tried in bad):
-        files = " ".join(advice.quote(path) for path in paths)
-        return [Remedy("Let this user read the file.", (f"{advice.sudo(context)}chmod a+r {files}",), True)]
     through = advice.drop_folders(context, bad)
     if through is not None and all(missing.elsewhere for missing in lost):
         return [through]

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.facts import Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import foreign_libstdcxx
+from tfdoctor.predict import foreign_libstdcxx, not_permitted
 from tfdoctor.predict.imports import own_object_cause
 from tfdoctor.predict.rehearsing import failures
 from tfdoctor.rules import _hiding, advice
@@ -59,6 +59,8 @@ def check(context: Context) -> Result:
     known = {*(build.required if build is not None else ()), "libcuda.so.1", "libnvidia-ml.so.1"}
     for failed in context.loader.import_needs:
         if any(text in failed.error for text in TOLD) or foreign_libstdcxx(context.facts, failed):
+            continue
+        if not_permitted(failed, elsewhere=True):
             continue
         if failed.really_missing and set(failed.really_missing) <= known:
             continue

@@ -16,8 +16,10 @@ Run TensorFlow itself with --deep, or give the probes more time.
 
 from __future__ import annotations
 
-from tfdoctor.facts import Absent
+from tfdoctor.facts import Absent, Unknown
+from tfdoctor.facts_python import Unusable
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 
 
@@ -27,6 +29,8 @@ def check(context: Context) -> Result:
         return NotApplicable("TensorFlow is not installed")
     if said.gpu_registered is not None:
         return ()
+    if isinstance(context.facts.python, Unusable):
+        return NotApplicable("the Python does not work, which TFD317 explains")
     why = said.reasons[-1] if said.reasons else "Something on the way could not be looked at."
     if context.observed is not None and context.observed.gpu_registered is not None:
         return NotApplicable("it was run, and that tells")
@@ -38,9 +42,24 @@ def check(context: Context) -> Result:
             title="Whether TensorFlow will register a GPU could not be known",
             evidence=[Evidence("the prediction", reason) for reason in said.reasons],
             remedies=[
+                *_slow_start(context),
                 Remedy("Run TensorFlow itself and see.", ("tfdoctor check --deep",)),
                 Remedy("Where something took too long, allow more time.", ("tfdoctor check --timeout 60",)),
             ],
+        )
+    ]
+
+
+def _slow_start(context: Context) -> list[Remedy]:
+    """Where the Python itself is slow: files on a network or a cold disk come faster the second time."""
+    fact, choice = context.facts.python, context.facts.choice
+    if not isinstance(fact, Unknown) or choice is None:
+        return []
+    command = f"{advice.quote(choice.path)} -c pass"
+    return [
+        Remedy(
+            "The Python starts slowly. Start it once by hand, so that its files are in memory, and look again.",
+            (command, "tfdoctor check --timeout 60"),
         )
     ]
 

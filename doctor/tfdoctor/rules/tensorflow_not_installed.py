@@ -7,8 +7,9 @@ virtual environment that is not active, conda, the system's Python.
 
 How it is seen
 --------------
-The Python that is examined lists its path and its distributions; nothing is imported. Other Pythons on the
-machine are not searched: name one with `--python`.
+The Python that is examined lists its path and its distributions; nothing is imported. Where others that have a
+TensorFlow are at hand (an environment in the working folder, Jupyter's kernels, conda's and pyenv's) they are named;
+none of them is examined unless you name it with `--python`.
 
 What to do
 ----------
@@ -20,8 +21,9 @@ from __future__ import annotations
 from tfdoctor import versions
 from tfdoctor.facts import Absent, Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import registered_without_files
+from tfdoctor.predict import closed_package, registered_without_files
 from tfdoctor.rules import advice
+from tfdoctor.rules._pythons import examine_others, how, others_evidence
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.no_matching_wheel import reason
 
@@ -36,27 +38,31 @@ def check(context: Context) -> Result:
         return CouldNotCheck("this Python did not answer")
     if registered_without_files(context.facts):
         return NotApplicable("its distribution is registered and its files are gone: TFD311 tells of it")
-    no_wheel = reason(context)
+    if closed_package(context.facts) is not None:
+        return NotApplicable("it may be there: this user may not look, which TFD319 tells of")
+    no_wheel, choice = reason(context), context.facts.choice
+    lost = choice.lost if choice is not None else ()
+    named = (
+        "Others that have one are named below."
+        if choice is not None and choice.others
+        else "No other one with a TensorFlow was seen where Pythons usually are."
+    )
     return [
         RULE.finding(
-            Cause.INCONCLUSIVE,
-            Severity.WARNING if no_wheel else Severity.ERROR,
-            f"{python.executable} (Python {python.version}) has no TensorFlow. Other Pythons on this "
-            "machine were "
-            "not searched: if your program runs with another one, name it with --python.",
-            evidence=[Evidence(fact.source, fact.why)],
-            remedies=_remedies(context, no_wheel=bool(no_wheel)),
+            Cause.TENSORFLOW_MISSING,
+            Severity.WARNING if no_wheel or lost else Severity.ERROR,
+            f"{python.executable} (Python {python.version}; {how(context)}) has no TensorFlow. {named} If your "
+            "program runs with another Python, name it with --python.",
+            evidence=[Evidence(fact.source, fact.why), *others_evidence(context)],
+            remedies=_remedies(context, no_wheel=bool(no_wheel), meant=not lost),
         )
     ]
 
 
-def _remedies(context: Context, *, no_wheel: bool) -> list[Remedy]:
-    remedies = [
-        Remedy(
-            "Examine the Python that your program runs with.",
-            ("tfdoctor check --python PATH",),
-        )
-    ]
+def _remedies(context: Context, *, no_wheel: bool, meant: bool) -> list[Remedy]:
+    remedies = examine_others(context)
+    if not meant:  # nobody chose this Python: nothing is to be installed into it
+        return remedies
     release = None if no_wheel else advice.best_release(context)
     if release is not None and context.facts.machine.system == "Linux":
         python = versions.major_minor(context.python.version) if context.python is not None else ""
@@ -75,6 +81,6 @@ RULE = Rule(
     "TFD301",
     "tensorflow-not-installed",
     "TensorFlow is not installed in this Python",
-    (Cause.INCONCLUSIVE,),
+    (Cause.TENSORFLOW_MISSING,),
     check,
 )

@@ -48,6 +48,11 @@ class System(Protocol):
         """`system` ("Linux", "Windows", "Darwin"), `machine` ("x86_64"), `release` (the kernel's), `uid`."""
         ...
 
+    @property
+    def own_python(self) -> str | None:
+        """A Python of tfdoctor's own on that machine; None where there is none but those that are looked at."""
+        ...
+
     def read_text(self, path: str, *, limit: int = 1 << 20) -> str:
         """At most `limit` bytes of a file, undecodable bytes replaced. Raises OSError."""
         ...

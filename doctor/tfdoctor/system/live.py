@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 import stat
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -104,6 +105,10 @@ class LiveSystem:
         uname = platform.uname()
         user = str(os.geteuid()) if hasattr(os, "geteuid") else ""
         return {"system": uname.system, "machine": uname.machine, "release": uname.release, "uid": user}
+
+    @property
+    def own_python(self) -> str | None:
+        return sys.executable or None
 
     def _at(self, path: str) -> str:
         return f"{self._root}{path}" if self._root else path

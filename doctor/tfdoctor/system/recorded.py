@@ -183,6 +183,10 @@ class RecordedSystem:
     def platform(self) -> Mapping[str, str]:
         return {"system": "Linux", "machine": "x86_64", "release": "", **self._table("platform")}
 
+    @property
+    def own_python(self) -> str | None:
+        return "python3"  # the one of whoever recorded it
+
     def _table(self, name: str) -> dict[str, Any]:
         value = self._host.get(name, {})
         return value if isinstance(value, dict) else {}

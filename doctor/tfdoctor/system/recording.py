@@ -84,6 +84,10 @@ class RecordingSystem:
     def platform(self) -> Mapping[str, str]:
         return self._inner.platform
 
+    @property
+    def own_python(self) -> str | None:
+        return self._inner.own_python
+
     def _note(self, table: str, path: str, value: Any) -> None:
         """Keep an answer under the path without "..", or as it was asked where that has another answer."""
         with self._lock:

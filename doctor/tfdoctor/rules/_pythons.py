@@ -1,0 +1,45 @@
+"""What rules about the choice of the Python share: pure questions to the facts. Not a rule."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.findings import Evidence, Remedy
+from tfdoctor.rules import advice
+
+if TYPE_CHECKING:
+    from tfdoctor.rules.base import Context
+
+
+def how(context: Context) -> str:
+    """How the examined Python was found: "the active virtual environment", "python3 on PATH"."""
+    choice = context.facts.choice
+    if choice is not None and choice.why:
+        return choice.why
+    return context.python.requested if context.python is not None else "as asked"
+
+
+def others_evidence(context: Context) -> list[Evidence]:
+    """The other Pythons at hand that have a TensorFlow."""
+    choice = context.facts.choice
+    return [
+        Evidence(
+            other.path, f"has TensorFlow{f' {other.tensorflow}' if other.tensorflow else ''} ({other.how})"
+        )
+        for other in (choice.others if choice is not None else ())
+    ]
+
+
+def examine_others(context: Context) -> list[Remedy]:
+    """How another Python is examined: those that are known, else in general."""
+    choice = context.facts.choice
+    known = choice.others if choice is not None else ()
+    if not known:
+        return [Remedy("Examine the Python that your program runs with.", ("tfdoctor check --python PATH",))]
+    return [
+        Remedy(
+            "Examine the Python that your program runs with"
+            + (": this one has a TensorFlow." if len(known) == 1 else ": each of these has a TensorFlow."),
+            tuple(f"tfdoctor check --python {advice.quote(other.path)}" for other in known[:5]),
+        )
+    ]

@@ -1,0 +1,157 @@
+"""The environment that is active cannot be used: your shell's python is another one.
+
+What it means
+-------------
+VIRTUAL_ENV or CONDA_PREFIX names an environment that was moved, deleted, or whose Python was removed. The shell then
+finds another `python` further on PATH, and says nothing: the packages that you installed are not in that one.
+
+How it is seen
+--------------
+The folder that the variable names is looked at, and where its bin/python leads. An environment that was moved still has
+its first place in pyvenv.cfg or in its activate script: folders near by are looked through for it.
+
+What to do
+----------
+Put a moved environment back, or have its scripts written anew for where it is now. Make a deleted one anew. Nothing
+is to be installed into the Python that the shell finds instead.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.facts import Known
+from tfdoctor.facts_python import ASKED
+from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.rules import advice
+from tfdoctor.rules._pythons import how
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+
+if TYPE_CHECKING:
+    from tfdoctor.facts_python import LostEnvironment
+
+STATES = {
+    "gone": "which is not there: it was moved or deleted",
+    "empty": "in which there is no Python",
+    "base-gone": "whose Python is a link to {target}, which is not there",
+    "closed": "which this user may not look into",
+}
+
+
+def check(context: Context) -> Result:
+    choice = context.facts.choice
+    lost = next((one for one in choice.lost if one.variable != ASKED), None) if choice is not None else None
+    if choice is None or lost is None:
+        return NotApplicable("no environment is named that could not be used")
+    state = STATES[lost.problem].format(target=lost.target)
+    works = context.prediction.gpu_registered is True
+    python = context.python.executable if context.python is not None else choice.path
+    evidence = [Evidence(f"${lost.variable}", lost.prefix)]
+    if lost.target is not None:
+        evidence.append(Evidence(f"{lost.prefix}/bin/python", f"leads to {lost.target}, which is not there"))
+    evidence += [Evidence(f"{place}/bin/activate", f"was made as {lost.prefix}") for place in lost.moved_to]
+    return [
+        RULE.finding(
+            Cause.NOT_PERMITTED if lost.problem == "closed" else Cause.PYTHON_UNUSABLE,
+            Severity.WARNING if works else Severity.ERROR,
+            f"${lost.variable} names {lost.prefix}, {state}. What `python` starts in this shell is another one: "
+            f"{python} ({how(context)}), and that is what was examined"
+            + (
+                ""
+                if isinstance(context.facts.tensorflow, Known)
+                else ". Nothing should be installed into it on account of this"
+            )
+            + ".",
+            title=f"The active environment {lost.prefix} cannot be used: your shell's Python is another one",
+            evidence=evidence,
+            remedies=remake(lost),
+        )
+    ]
+
+
+def remake(lost: LostEnvironment) -> list[Remedy]:
+    """How the environment that is meant comes back."""
+    prefix = advice.quote(lost.prefix)
+    conda = lost.variable == "CONDA_PREFIX"
+    if lost.problem == "closed":
+        return [Remedy("Run as the user whose environment it is, or use one of your own.", ("id -un",))]
+    if lost.problem == "base-gone":
+        return _new_base(lost)
+    remedies = []
+    for place in lost.moved_to[:2]:
+        there = advice.quote(place)
+        remedies += [
+            Remedy(f"It is now in {place}. Examine it there.", (f"tfdoctor check --python {there}",)),
+            Remedy(
+                "To use it there, have its scripts written anew (its packages stay), and activate it.",
+                (
+                    f"{there}/bin/python -m venv --without-pip {there}",
+                    "deactivate",
+                    f". {there}/bin/activate",
+                    "tfdoctor check",
+                ),
+            ),
+            Remedy("Or put it back where it was made.", (f"mv {there} {prefix}", "tfdoctor check")),
+        ]
+    if remedies:
+        return remedies
+    if conda:
+        return [
+            Remedy(
+                "Activate an environment that is there.",
+                ("conda env list", "conda activate NAME", "tfdoctor check"),
+            )
+        ]
+    return [
+        Remedy(
+            "Leave it, and activate the environment that you mean.",
+            ("deactivate", ". PATH/TO/ENVIRONMENT/bin/activate", "tfdoctor check"),
+        ),
+        Remedy(
+            "Where it is lost, make a new one with TensorFlow in it.",
+            (f"tfdoctor install --into {prefix}", f". {prefix}/bin/activate", "tfdoctor check"),
+        )
+        if lost.problem == "gone"
+        else Remedy(
+            "Make it anew with TensorFlow in it; put the rest aside first.",
+            (f"mv {prefix} {prefix}.aside", f"tfdoctor install --into {prefix}", f". {prefix}/bin/activate"),
+        ),
+    ]
+
+
+def _new_base(lost: LostEnvironment) -> list[Remedy]:
+    """Another Python of the same minor version takes its place; of another version nothing of it can be used."""
+    prefix = advice.quote(lost.prefix)
+    minor = ".".join((lost.version or "").split(".")[:2])
+    again = Remedy(
+        "Or make it anew; its packages have to be installed again.",
+        (f"mv {prefix} {prefix}.aside", f"tfdoctor install --into {prefix}", f". {prefix}/bin/activate"),
+    )
+    if lost.successor is None:
+        text = (
+            f"Install Python {minor} again: then its link leads somewhere."
+            if minor
+            else "Install that Python again."
+        )
+        return [Remedy(text, ()), again]
+    links = " ".join(f"{prefix}/bin/{name}" for name in ("python", "python3", f"python{minor}"))
+    return [
+        Remedy(
+            f"Give it the Python {minor} that is there; its packages stay.",
+            (
+                f"rm -f {links}",
+                f"{advice.quote(lost.successor)} -m venv --upgrade --without-pip {prefix}",
+                f"tfdoctor check --python {prefix}",
+            ),
+        ),
+        again,
+    ]
+
+
+RULE = Rule(
+    "TFD318",
+    "environment-gone",
+    "The active environment cannot be used",
+    (Cause.PYTHON_UNUSABLE, Cause.NOT_PERMITTED),
+    check,
+)

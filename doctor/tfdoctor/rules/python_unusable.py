@@ -1,0 +1,152 @@
+"""The Python that is to be examined does not work.
+
+What it means
+-------------
+It does not start, ends at once, prints something that is no answer, or hangs: then no program can run in it, and
+TensorFlow cannot either. That is a matter of this Python alone and says nothing of the driver.
+
+How it is seen
+--------------
+It is started with a small script, a second time with more patience, once without its site-packages (`-S`), and once
+with an account of its start (`-v`), which tells the file that it was at last. The driver is asked by another Python.
+
+What to do
+----------
+Where its own start hangs, look into the sitecustomize.py or .pth file that is named. Where the Python that an
+environment was made from is gone, make the environment anew with one that is there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.facts_python import Unusable
+from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.rules import advice
+from tfdoctor.rules._pythons import examine_others, how, others_evidence
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
+from tfdoctor.rules.environment_gone import remake
+
+if TYPE_CHECKING:
+    from tfdoctor.facts_python import Trouble
+
+TITLES = {
+    "base-gone": "The Python of this environment is gone",
+    "not-started": "This Python does not start",
+    "exited": "This Python ends at once",
+    "killed": "This Python is killed when it starts",
+    "site": "This Python does not get through its own start",
+    "silent": "This Python does not answer",
+    "rubbish": "This is no Python that answers as one",
+}
+
+
+def check(context: Context) -> Result:
+    fact = context.facts.python
+    if not isinstance(fact, Unusable) or fact.trouble is None:
+        refused = unanswered(fact, "the Python")
+        return refused if isinstance(refused, CouldNotCheck) else ()
+    trouble = fact.trouble
+    if trouble.kind == "denied":
+        return NotApplicable("this user may not run it, which TFD319 tells of")
+    evidence = [Evidence(trouble.path, f"{trouble.how}{f': {trouble.detail}' if trouble.detail else ''}")]
+    if trouble.said:
+        evidence.append(Evidence(f"{trouble.path} (what it printed)", trouble.said))
+    evidence += [Evidence(path, "is what it was at last (python -v)") for path in trouble.files]
+    return [
+        RULE.finding(
+            Cause.PYTHON_UNUSABLE,
+            Severity.ERROR,
+            _explained(context, trouble),
+            title=_title(trouble),
+            evidence=[*evidence, *others_evidence(context)],
+            remedies=[*_remedies(context, trouble), *(examine_others(context) if _others(context) else ())],
+        )
+    ]
+
+
+def _title(trouble: Trouble) -> str:
+    if trouble.files:
+        return f"{TITLES['site']}: {trouble.files[0]}"
+    return f"{TITLES.get(trouble.kind, RULE.title)}: {trouble.path}"
+
+
+def _others(context: Context) -> bool:
+    return context.facts.choice is not None and bool(context.facts.choice.others)
+
+
+def _explained(context: Context, trouble: Trouble) -> str:
+    name = f"{trouble.path} ({how(context)})"
+    said = f' It says: "{trouble.said}".' if trouble.said else ""
+    detail = f": {trouble.detail}" if trouble.detail else ""
+    lost = next(iter(context.facts.choice.lost), None) if context.facts.choice is not None else None
+    if trouble.kind == "base-gone" and lost is not None:
+        made = f", made with Python {lost.version}," if lost.version else ""
+        return (
+            f"{lost.prefix} is a virtual environment{made} whose bin/python is a link to {lost.target}, which is not "
+            "there: that Python was removed or replaced. No program starts in it; its packages are still there."
+        )
+    if trouble.kind == "site":
+        at = f" It stands at {trouble.files[0]}." if trouble.files else ""
+        return f"{name} starts without its site-packages (`python -S`), and with them it {trouble.how}.{at}{said}"
+    if trouble.kind == "silent":
+        return (
+            f"{name} {trouble.how}, also without its site-packages (`python -S`): it hangs, or it starts very slowly "
+            "(a network file system, a cold disk). Nothing could be learned of its TensorFlow; the driver was asked by "
+            "another Python."
+        )
+    if trouble.kind == "rubbish":
+        return f"{name} runs and does not answer as a Python does: another program goes by that name.{said}"
+    return f"{name} {trouble.how}{detail}.{said}"
+
+
+def _remedies(context: Context, trouble: Trouble) -> list[Remedy]:
+    python = advice.quote(trouble.path)
+    lost = next(iter(context.facts.choice.lost), None) if context.facts.choice is not None else None
+    if trouble.kind == "base-gone" and lost is not None:
+        return remake(lost)
+    if trouble.kind == "site":
+        remedies = [
+            Remedy(
+                "See where its start stands (Ctrl-C ends it).", (f"{python} -v -c pass 2>&1 | tail -n 20",)
+            )
+        ]
+        if trouble.files:
+            path = advice.quote(trouble.files[0])
+            remedies.insert(
+                0,
+                Remedy(
+                    "Look into the file that it stands at, and put it aside where it is the reason.",
+                    (f"cat {path}", f"mv {path} {path}.aside", advice.check_again(context)),
+                ),
+            )
+        return remedies
+    if trouble.kind == "silent":
+        return [
+            Remedy("Start it once by hand, and see how long it takes.", (f"time {python} -S -c pass",)),
+            Remedy("Then allow more time.", ("tfdoctor check --timeout 60",)),
+        ]
+    shim = "/shims/" in trouble.path
+    if shim:
+        return [
+            Remedy(
+                "It is a shim of pyenv or the like, which starts the version that is chosen here. See which are there, "
+                "and choose one.",
+                ("pyenv versions", "pyenv local VERSION", advice.check_again(context)),
+            )
+        ]
+    return [
+        Remedy(
+            "Run it by hand and read what it says.",
+            (f"{python} -c 'import sys; print(sys.version)'", f"file -L {python}"),
+        )
+    ]
+
+
+RULE = Rule(
+    "TFD317",
+    "python-unusable",
+    "The Python that is to be examined does not work",
+    (Cause.PYTHON_UNUSABLE,),
+    check,
+)
