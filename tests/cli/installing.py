@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import tfdoctor.cli.choosing as choosing
 import tfdoctor.cli.install as command
 import tfdoctor.install as core
 from tfdoctor.cli.main import run
@@ -158,20 +159,21 @@ def _main() -> None:
         return ()
 
     core.links_for = no_links
-    for module in (core, command):
+    core.requires_of = lambda _: ()  # the tiny TensorFlow requires nothing
+    for module in (core, command, choosing):
         module.locks_of = lambda _: _locks(folder)  # type: ignore[attr-defined]
     changes: dict[str, Any] = json.loads(os.environ.get("TEST_CHANGES", "{}"))
     free = changes.get("free", 10**12)  # the plan is of gigabytes, the tiny wheels are not
     shutil.disk_usage = lambda _: type("Usage", (), {"free": free})()  # type: ignore[assignment]
     if "python" in changes:  # what every Python answers
-        one = command.ask(sys.executable, os.environ)
+        one = choosing.ask(sys.executable, os.environ)
         assert one is not None
         fields = {"path": one.path, "version": one.version, "base": one.base, "venv": one.venv} | changes[
             "python"
         ]
         found = type(one)(**fields) if changes["python"] else None
-        command.ask = lambda *_: found
-        command.at_hand = lambda _: (found,) if found else ()
+        choosing.ask = lambda *_: found
+        choosing.at_hand = lambda _: (found,) if found else ()
     if (
         "kill_after" in changes
     ):  # a step's name: SIGKILL at the moment when it is done and not yet written down
