@@ -346,7 +346,8 @@ _HEAD = re.compile(r"^(?:error: |cause: |[×╰─▶│\s]+|ERROR: )+")
 _SAYS_NOTHING = re.compile(
     r"No solution found when resolving|ResolutionImpossible|^To fix this|^[12]\. |^hint:|^WARNING|^\[notice\]|"
     r"^INFO:|^Looking in|^Additionally, some packages|"
-    r"^(?:Collecting|Using cached|Downloading|Processing|Requirement|Ignoring|Saved|Preparing|Installing|Getting|Discarding)\b|^Would install|━"
+    r"^(?:Collecting|Using cached|Downloading|Processing|Requirement|Ignoring|"
+    r"Saved|Preparing|Installing|Getting|Discarding)\b|^Would install|━"
 )
 
 

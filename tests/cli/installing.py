@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import tfdoctor.cli.choosing as choosing
 import tfdoctor.cli.install as command
 import tfdoctor.install as core
+from tfdoctor.cli import choosing
 from tfdoctor.cli.main import run
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ HAS_WHEELS = MINOR in ("3.10", "3.11", "3.12", "3.13")
 """Whether that release has a wheel for the Python of the tests."""
 UV = shutil.which("uv")
 needs_uv = pytest.mark.skipif(UV is None, reason="there is no uv")
+REQUIRES = ("numpy>=1",)
+"""What the tiny TensorFlow requires."""
 SENTENCE = "this environment is unfinished"
 
 
@@ -100,13 +102,25 @@ def make_index(folder: Path, *, files: int = 3) -> Index:
             ("numpy", {"numpy/__init__.py": ""}),
         ],
         "cuda": [("nvidia-cublas-cu12", {"nvidia/cublas/lib/libcublas.so.12": "not one"})],
-        "": [("pandas", {"pandas.py": ""}), ("wants-old-numpy", {"wants.py": ""})],
+        "": [
+            ("pandas", {"pandas.py": ""}),
+            ("wants-old-numpy", {"wants.py": ""}),
+            ("wants-new-numpy", {"wants_new.py": ""}),
+            ("wants-other-cudnn", {"wants_other.py": ""}),
+            ("nvidia-cublas-cu13", {"nvidia/cublas/lib/libcublas.so.13": "not one"}),
+        ],
     }
+    requires = {
+        "tensorflow": REQUIRES,
+        "wants-old-numpy": ("numpy<1",),
+        "wants-new-numpy": ("numpy>=1.1",),
+        "wants-other-cudnn": ("nvidia-cublas-cu13",),
+    }
+    wheel(index.wheels, "numpy", "1.1", {"numpy/__init__.py": ""})
     for lock, wheels in made.items():
         lines = []
         for name, content in wheels:
-            requires = ("numpy<1",) if name.startswith("wants") else ()
-            _, digest = wheel(index.wheels, name, "1.0", content, requires)
+            _, digest = wheel(index.wheels, name, "1.0", content, requires.get(name, ()))
             lines.append(f"{name}==1.0 --hash=sha256:{digest}\n")
         if lock:
             (index.locks / f"{lock}.txt").write_text("".join(lines), encoding="utf-8")
@@ -159,7 +173,7 @@ def _main() -> None:
         return ()
 
     core.links_for = no_links
-    core.requires_of = lambda _: ()  # the tiny TensorFlow requires nothing
+    core.requires_of = lambda _: REQUIRES
     for module in (core, command, choosing):
         module.locks_of = lambda _: _locks(folder)  # type: ignore[attr-defined]
     changes: dict[str, Any] = json.loads(os.environ.get("TEST_CHANGES", "{}"))

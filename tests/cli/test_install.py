@@ -258,7 +258,7 @@ def test_a_python_that_nobody_has_and_uv_may_not_fetch(index: Index, tmp_path: P
 def test_no_room(index: Index, tmp_path: Path) -> None:
     done = ended(command_line("--installer", "pip"), index.env(**changed(free=1_000_000_000)), tmp_path)
     assert done.returncode == 3
-    assert re.search(r"it takes about \d+\.\d GB, and 1\.0 GB are free", done.stderr)
+    assert re.search(r"\d+\.\d GB needed, 1\.0 GB free", done.stderr)
     assert not (tmp_path / "tensorflow-env").exists()
 
 
@@ -286,12 +286,115 @@ def test_no_network(index: Index, tmp_path: Path) -> None:
 def test_requirements_that_do_not_go_with_tensorflow(index: Index, tmp_path: Path) -> None:
     done = ended(command_line("--installer", ONE, "--package", "wants-old-numpy"), index.env(), tmp_path)
     assert done.returncode == 3
-    assert re.search("cannot be fulfilled together|does not have it", done.stderr)
+    assert "Your requirements and TensorFlow 1.0 cannot be had together: " in done.stderr
+    assert "numpy<1" in done.stderr
+    assert "TensorFlow 2.20.0 and what it needs" not in done.stderr, "nothing large was fetched"
+    assert "run the same command again" not in done.stderr
+    assert not (tmp_path / "tensorflow-env").exists()
+
+
+@with_each
+def test_requirements_that_want_another_version_are_resolved_anew(
+    index: Index, tmp_path: Path, installer: str
+) -> None:
+    args = command_line("--installer", installer, "--package", "wants-new-numpy", "--package", "pandas")
+    tried = ended([*args, "-n", "--json"], index.env(), tmp_path)
+    assert tried.returncode == 0, tried.stderr
+    promised = json.loads(tried.stdout)
+    validate(promised, "install")
+    assert promised["resolution"] == {
+        "tried": True,
+        "why": None,
+        "changes": [
+            {"name": "numpy", "locked": "1.0", "chosen": "1.1"},
+            {"name": "pandas", "locked": None, "chosen": "1.0"},
+            {"name": "wants-new-numpy", "locked": None, "chosen": "1.0"},
+        ],
+    }
+    assert promised["room"][0]["needed_bytes"] > 0
+    assert not (tmp_path / "tensorflow-env").exists()
+    shown = ended([*args, "-n"], index.env(), tmp_path).stdout
+    assert "numpy 1.1 instead of 1.0, for your requirements." in shown
+    done = ended([*args, "--json"], index.env(), tmp_path)
+    answer = json.loads(done.stdout)
+    validate(answer, "install")
+    assert answer["resolution"] == promised["resolution"]
+    assert answer["commands"] == promised["commands"]
+    site = next((tmp_path / "tensorflow-env").glob("lib/python3*/site-packages"))
+    names = {path.name for path in site.glob("*.dist-info")}
+    assert {"numpy-1.1.dist-info", "pandas-1.0.dist-info", "tensorflow-1.0.dist-info"} <= names
+    assert "numpy-1.0.dist-info" not in names
+    again = ended([*args, "--json"], index.env(), tmp_path)
+    assert json.loads(again.stdout)["resolution"] == promised["resolution"]
+
+
+@with_each
+def test_a_dry_run_says_what_cannot_be_had(index: Index, tmp_path: Path, installer: str) -> None:
+    args = command_line("--installer", installer, "-n", "--package")
+    done = ended([*args, "wants-old-numpy"], index.env(), tmp_path)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "cannot be had together: " in done.stderr
+    assert "numpy<1" in done.stderr
+    nowhere = ended([*args, "no-such-package"], index.env(), tmp_path)
+    assert (nowhere.returncode, nowhere.stdout) == (3, "")
+    assert "no-such-package" in nowhere.stderr
+    assert not (tmp_path / "tensorflow-env").exists()
+
+
+def test_what_would_write_over_the_plans_cuda_is_refused(index: Index, tmp_path: Path) -> None:
+    done = ended(command_line("--installer", ONE, "--package", "wants-other-cudnn"), index.env(), tmp_path)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert (
+        "nvidia-cublas-cu13 1.0 comes with them, and writes over the files of nvidia-cublas-cu12"
+        in done.stderr
+    )
+    assert not (tmp_path / "tensorflow-env").exists()
+
+
+@with_each
+def test_a_dry_run_without_network_claims_nothing(index: Index, tmp_path: Path, installer: str) -> None:
+    env = index.env(PIP_RETRIES="0", UV_HTTP_RETRIES="0")
+    del env["PIP_NO_INDEX"], env["PIP_FIND_LINKS"]
+    args = command_line("--installer", installer, "--index", "http://127.0.0.1:9/simple", "-n")
+    done = ended([*args, "--package", "pandas"], env, tmp_path)
+    assert done.returncode == 3
+    assert "could not be tried: " in done.stdout
+    assert "the network or the package index cannot be reached" in done.stdout
+    told = json.loads(ended([*args, "--package", "pandas", "--json"], env, tmp_path).stdout)
+    validate(told, "install")
+    assert told["resolution"]["tried"] is False
+    assert "network" in told["resolution"]["why"]
+    without = ended(args, env, tmp_path)
+    assert without.returncode == 0, "a plan alone needs no network"
+
+
+def test_hashes_of_the_users_own_are_kept(index: Index, tmp_path: Path) -> None:
+    wrong = f"pandas==1.0 --hash=sha256:{'0' * 64}\n"
+    (tmp_path / "r.txt").write_text(wrong)
+    done = ended(command_line("--installer", ONE, "-r", "r.txt"), index.env(), tmp_path)
+    assert done.returncode == 3
+    assert "a file is not the one that was locked" in done.stderr
     assert SENTENCE in start(tmp_path / "tensorflow-env").stderr
-    # Without it the same folder is finished: another plan, so made anew.
-    mended = ended(command_line("--installer", ONE), index.env(), tmp_path)
-    assert "made anew" in mended.stderr
-    assert start(tmp_path / "tensorflow-env").stdout == "whole\n"
+
+
+def test_a_conflict_after_an_unfinished_run_of_another_plan(index: Index, tmp_path: Path) -> None:
+    ended(command_line(), index.env(**changed(kill_after="tools.txt")), tmp_path)
+    assert (tmp_path / "tensorflow-env").exists()
+    done = ended(command_line("--package", "wants-old-numpy"), index.env(), tmp_path)
+    assert done.returncode == 3
+    made = ended(command_line("--package", "pandas"), index.env(), tmp_path)
+    assert "Made " in made.stdout
+
+
+def test_room_of_each_disk_is_shown_before_anything_is_fetched(index: Index, tmp_path: Path) -> None:
+    args = command_line("--installer", ONE, "-n")
+    shown = ended(args, index.env(), tmp_path)
+    assert re.search(
+        r"^Room: .*the environment.*\d GB needed, 1000\.0 GB free\.$", shown.stdout, re.MULTILINE
+    )
+    short = ended(args, index.env(**changed(free=1_000_000_000)), tmp_path)
+    assert (short.returncode, short.stdout) == (3, "")
+    assert re.search(r"\d+\.\d GB needed, 1\.0 GB free", short.stderr)
 
 
 @pytest.mark.parametrize(
@@ -325,9 +428,11 @@ def test_what_the_machine_lacks_is_not_the_environments_fault(host: str, right: 
     [
         pytest.param("uv", "venv", marks=needs_uv),
         pytest.param("uv", "tools.txt", marks=needs_uv),
-        pytest.param("uv", "tensorflow.txt", marks=needs_uv),
+        pytest.param("uv", "found.txt", marks=needs_uv),
+        pytest.param("uv", "locked.txt", marks=needs_uv),
         pytest.param("uv", "requirements.txt", marks=needs_uv),
-        ("pip", "tensorflow.txt"),
+        ("pip", "report.json"),
+        ("pip", "locked.txt"),
     ],
 )
 def test_killed_after_each_command(index: Index, tmp_path: Path, installer: str, step: str) -> None:

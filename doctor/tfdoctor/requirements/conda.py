@@ -119,6 +119,7 @@ def conda_specifier(text: str, where: str) -> str:
 
     Raises UsageError.
     """
+    text = text.strip()
     if text in ("", "*"):
         return ""
     if "|" in text or "[" in text:

@@ -23,6 +23,8 @@ __all__ = ["MOST_LINES", "Item", "checked", "is_tensorflow", "joined", "parse_pa
 
 MOST_LINES = 2000
 _LONGEST = 2000
+_LONGEST_HASHED = 100_000
+"""Characters of a line, and of one with its hashes: a release may have a hundred wheels."""
 _HASH = re.compile(r"\s--hash=sha256:([0-9a-f]{64})(?=\s|$)")
 _OURS = re.compile(r"tensorflow(?:-gpu|-cpu|-intel|-macos|-rocm)?|tf-nightly(?:-gpu|-cpu)?|nvidia-tensorflow")
 
@@ -97,12 +99,12 @@ def checked(row: str, where: str) -> Item | None:
     row = row.strip()
     if not row:
         return None
-    if len(row) > _LONGEST or not row.isprintable():
+    hashes = _HASH.findall(row[:_LONGEST_HASHED])
+    wanted = _HASH.sub("", row[:_LONGEST_HASHED]).strip()
+    if len(wanted) > _LONGEST or len(row) > _LONGEST_HASHED or not row.isprintable():
         msg = f"{where}: this is no requirement."
         raise UsageError(msg)
     shown = clean_line(row, limit=120)
-    hashes = _HASH.findall(row)
-    wanted = _HASH.sub("", row).strip()
     if wanted.startswith("-"):
         msg = f"{where}: `{shown}` is an option of pip, which these lines cannot have here."
         raise UsageError(msg, hint=_instead(wanted))

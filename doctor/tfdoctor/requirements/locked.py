@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -82,12 +82,9 @@ class Graph:
             if node.local:
                 continue
             wanted = f"{node.name} @ {node.address}" if node.address else f"{node.name}=={node.version}"
-            item = checked(
-                " ".join([wanted, *(f"--hash=sha256:{one}" for one in node.hashes)]),
-                f"{self.shown}, {node.name}",
-            )
+            item = checked(wanted, f"{self.shown}, {node.name}")
             if item is not None:
-                yield item
+                yield replace(item, hashes=node.hashes)
 
     def _met(self, edge: Edge, where: Mapping[str, str]) -> Iterator[Node]:
         for node in self._named.get(edge.name, ()):
@@ -114,6 +111,7 @@ class Graph:
     def _not_excluded(self, where: Mapping[str, str]) -> list[Node]:
         """All but those which only another system or Python needs."""
         kept = {id(node): node for node in self.nodes if _wanted(node, where)}
+        of_others = {edge.name for node in self.nodes for edge in node.edges}
         while True:
             needed: dict[str, bool] = {}
             for node in kept.values():
@@ -122,7 +120,9 @@ class Graph:
                     extras = _EXTRA.findall(str(edge.marker)) if edge.marker is not None else []
                     live = any(holds(edge.marker, {**where, "extra": one}) for one in ["", *extras])
                     needed[edge.name] = needed.get(edge.name, False) or live
-            left = {key: node for key, node in kept.items() if needed.get(node.name, True)}
+            left = {
+                key: node for key, node in kept.items() if needed.get(node.name, node.name not in of_others)
+            }
             if len(left) == len(kept):
                 return sorted(left.values(), key=lambda node: node.name)
             kept = left
