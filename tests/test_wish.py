@@ -301,7 +301,7 @@ def test_lists_that_are_not_indented_and_in_brackets(tmp_path: Path) -> None:
     wish = wish_of(tmp_path, "a.yml", a__yml=flat)
     assert wish.on("3.10").lines == ("numpy", "einops")
     assert wish.allows("3.10.12")
-    assert "is taken as Python 3.10" in wish.on("3.10").notes[0]
+    assert "Python 3.10.4 is taken as 3.10," in wish.on("3.10").notes[0]
     row = "dependencies: [python=3.9, numpy=1.2, 'scipy>=1,<2']\n"
     assert wish_of(tmp_path, "b.yaml", b__yaml=row).on("3.9").lines == ("numpy==1.2.*", "scipy<2,>=1")
 

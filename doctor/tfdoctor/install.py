@@ -355,7 +355,7 @@ def try_requirements(making: Making, on_line: Callable[[str], None] | None = Non
             return resolve(_question(making, making.base), folder, run)
         inner = dataclasses.replace(making, folder=folder / "env")
         run(_make_environment(inner))
-        words = [*_index(making), "--quiet", "--no-deps", "--require-hashes", "-r", str(making.locks.tools)]
+        words = [*_index(making), "--no-deps", "--require-hashes", "-r", str(making.locks.tools)]
         run(inner.installer.install(words))
         return resolve(_question(inner), folder, run)
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,6 +32,8 @@ from tfdoctor.cli import install as command
 from tfdoctor.cli.proof import is_right
 from tfdoctor.compat import Compat
 from tfdoctor.diagnose import diagnose
+from tfdoctor.install import Making, locked_lines
+from tfdoctor.resolution import Resolution
 from tfdoctor.survey import survey
 from tfdoctor.system import RecordedSystem
 
@@ -529,3 +532,86 @@ def test_a_finished_environment_of_another_plan_stays(index: Index, tmp_path: Pa
     assert (other.returncode, other.stdout) == (2, "")
     assert "of another plan" in other.stderr
     assert start(tmp_path / "tensorflow-env").stdout == "whole\n"
+
+
+# ---------------------------------------------------------------- what the files of -r have a say in
+
+
+def planned_with(tfdoctor: Tfdoctor, tmp_path: Path, *args: str) -> Any:
+    """The dry run of a wish; without an index, so that nothing is asked of one."""
+    into = ("--anywhere", "-n", "--json", "--into", str(tmp_path / "env"), "--installer", ONE)
+    return tfdoctor("install", *into, *args)
+
+
+@pytest.fixture
+def untried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it can be had is asked elsewhere."""
+
+    def as_locked(making: Making) -> Resolution:
+        return Resolution(locked_lines(making.locks.tensorflow))
+
+    monkeypatch.setattr(command, "try_requirements", as_locked)
+
+
+@pytest.mark.usefixtures("untried")
+@pytest.mark.parametrize(
+    ("name", "text", "version"),
+    [
+        ("r.txt", "tensorflow==2.15.*\nnumpy<2\n", "2.15.1"),
+        ("r.txt", "tensorflow[and-cuda]>=2.14,<2.16 ; sys_platform == 'linux'\n", "2.15.1"),
+        ("r.txt", "tensorflow-gpu==2.12.0\n", "2.12.0"),
+        ("r.txt", "-r more.txt\n", "2.14.1"),
+        ("r.txt", "tensorflow==2.12.*; python_version<'3'\ntensorflow==2.13.*; python_version>'3'", "2.13.1"),
+        ("pyproject.toml", "[project]\ndependencies = ['tensorflow~=2.15.0']\n", "2.15.1"),
+        ("environment.yml", "dependencies:\n  - tensorflow=2.15\n", "2.15.1"),
+        ("poetry.lock", "[[package]]\nname='tensorflow'\nversion='2.13.1'\n", "2.13.1"),
+        ("uv.lock", "[[package]]\nname='tensorflow'\nversion='2.13.1'\n", "2.13.1"),
+    ],
+)
+def test_a_tensorflow_in_a_file_is_chosen(
+    tfdoctor: Tfdoctor, tmp_path: Path, name: str, text: str, version: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    (tmp_path / "more.txt").write_text("tensorflow==2.14.*\n")
+    told = planned_with(tfdoctor, tmp_path, "-r", str(tmp_path / name))
+    assert told.status == 0, told.err
+    validate(told.json, "install")
+    assert told.json["plan"]["tensorflow"] == version
+    same = planned_with(tfdoctor, tmp_path, "-r", str(tmp_path / name), "--tf", version.rpartition(".")[0])
+    assert same.json["plan"]["tensorflow"] == version
+    other = planned_with(tfdoctor, tmp_path, "-r", str(tmp_path / name), "--tf", "2.20")
+    assert other.status == 2
+    assert re.search(r"--tf 2\.20 and .*\(tensorflow.*\) do not go together", other.json["error"]["message"])
+
+
+@pytest.mark.usefixtures("untried")
+def test_the_python_of_a_file_counts(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
+    minor = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    path = tmp_path / "environment.yml"
+    path.write_text(f"dependencies:\n  - python={minor}\n  - cudatoolkit=11.8\n  - ffmpeg\n")
+    told = planned_with(tfdoctor, tmp_path, "-r", str(path))
+    assert told.json["plan"]["python"] == minor
+    other = planned_with(tfdoctor, tmp_path, "-r", str(path), "--python", "3.8")
+    assert other.status == 2
+    assert "--python 3.8 and " in other.json["error"]["message"]
+    path.write_text("dependencies:\n  - python=3.30\n")
+    none = planned_with(tfdoctor, tmp_path, "-r", str(path))
+    assert none.status == 2
+    assert "no such Python" in none.json["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("tensorflow==2.99\n", "no TensorFlow that is known"),
+        ("tensorflow==2.15.*\ntensorflow==2.16.*\n", "no TensorFlow that is known"),
+        ("tf-nightly\n", "another TensorFlow"),
+        ("tensorflow==2.15.*; python_version > '4'\n", "want no TensorFlow"),
+        ("-r missing.txt\n", "No such file"),
+    ],
+)
+def test_files_that_cannot_be_followed(tfdoctor: Tfdoctor, tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "r.txt").write_text(text)
+    told = planned_with(tfdoctor, tmp_path, "-r", str(tmp_path / "r.txt"))
+    assert told.status == 2
+    assert said in told.json["error"]["message"]

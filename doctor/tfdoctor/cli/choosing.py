@@ -60,6 +60,9 @@ class Wishes:
     def request(self, python: str | None) -> Request:
         """What the planner is asked. python: `"3.11"`; None: any. Raises UsageError."""
         wanted = self.wish.on(python or self.pythons[0])
+        if python is not None and self.tf is None and not wanted.tensorflow and self.wish.names_tensorflow:
+            msg = f"-r: on Python {python} these files want no TensorFlow: their lines are for other Pythons."
+            raise UsageError(msg, hint="Name another Python with --python, or the TensorFlow with --tf.")
         return Request(
             tensorflow=self._tensorflow(wanted.tensorflow),
             python=python,

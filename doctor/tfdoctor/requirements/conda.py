@@ -91,7 +91,8 @@ def _add(part: Part, line: str, where: str) -> None:
 def _python(specifier: str, where: str, part: Part) -> Asked:
     match = re.fullmatch(r"==([0-9]+\.[0-9]+)\.[0-9.]+(?:\.\*)?", specifier)
     if match is not None:  # of an export: any patch release of it serves
-        part.notes.append(f"{where}: python{specifier} is taken as Python {match[1]}.")
+        full = specifier.removeprefix("==").removesuffix(".*")
+        part.notes.append(f"{where}: Python {full} is taken as {match[1]}, of which every release serves.")
         specifier = f"=={match[1]}.*"
     elif re.fullmatch(r"==[0-9]+\.[0-9]+", specifier):
         specifier = f"{specifier}.*"

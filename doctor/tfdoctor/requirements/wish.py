@@ -81,6 +81,13 @@ class Wish:
         return tuple(one for part in self.parts for one in part.pythons)
 
     @property
+    def names_tensorflow(self) -> bool:
+        """Whether TensorFlow stands in a file, be it for some Pythons alone."""
+        items = [item for part in self.parts for item in part.items]
+        pinned = [node.name for part in self.parts for graph in part.graphs for node in graph.nodes]
+        return any(is_tensorflow(name) for name in [*(item.name for item in items), *pinned])
+
+    @property
     def varies(self) -> bool:
         """Whether another Python may mean another TensorFlow."""
         lines = [item for part in self.parts for item in (*part.items, *part.limits)]
