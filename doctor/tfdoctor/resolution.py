@@ -11,7 +11,7 @@ import re
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Change", "NoSolutionError", "Question", "Resolution", "command", "resolve"]
 
+_T = TypeVar("_T")
 WANTED, LIMITS, FOUND, REPORT = "wanted.txt", "limits.txt", "found.txt", "report.json"
 _LARGEST = 32_000_000
 _HASH = re.compile(r"\s--hash=(sha256:[0-9a-f]{64})(?=\s|$)")
@@ -152,24 +153,53 @@ def resolve(question: Question, folder: Path, run: Callable[[Sequence[str]], Non
     return _compared(question, found)
 
 
-def _no_solution(question: Question, reason: str, output: Iterable[str] = ()) -> NoSolutionError:
+def _no_solution(
+    question: Question,
+    reason: str,
+    output: Iterable[str] = (),
+    hint: str = "Loosen what is named, or take another TensorFlow with --tf.",
+) -> NoSolutionError:
     version = question.pins.get(question.package, "")
     reason = re.sub(rf"-r \S+{re.escape(WANTED)} \(line 1\)", f"{question.package}=={version}", reason)
     return NoSolutionError(
         f"Your requirements and TensorFlow {version} cannot be had together: {reason}",
-        hint="Loosen what is named, or take another TensorFlow with --tf.",
+        hint=hint,
         output=output,
     )
 
 
 def _by_uv(question: Question, folder: Path, run: Callable[[Sequence[str]], None]) -> list[str]:
-    """uv prefers what stands in its output file already: the lock."""
+    """All pins of the lock first; then without those that the requirements exclude; then none, the lock being what
+    uv prefers, for it stands in its output file already.
+
+    Not at once: where one of two indexes has a version without the file for this Python, uv prefers another version.
+    """
     own = f"{question.package}=={question.pins[question.package]}"
+    pins = {name: f"{name}=={version}" for name, version in question.pins.items() if name != question.package}
     _write(folder / WANTED, [own, *_without_hashes(question.lines)])
-    _write(folder / LIMITS, [*question.cuda, *_without_hashes(question.constraints)])
-    _write(folder / FOUND, question.lock)
-    run(command(question, folder))
+
+    def ask(limits: Mapping[str, str]) -> None:
+        always = [*question.cuda, *_without_hashes(question.constraints)]
+        _write(folder / LIMITS, [*always, *limits.values()])
+        _write(folder / FOUND, () if limits else question.lock)
+        run(command(question, folder))
+
+    _first(ask, [pins, _without(pins, _excluded(question)), {}])
     return list(_rows(_read(folder / FOUND)))
+
+
+def _first(ask: Callable[[_T], None], attempts: Sequence[_T]) -> None:
+    """The first attempt that has a solution. Raises what the last one raises where none has."""
+    different = [one for number, one in enumerate(attempts) if one not in attempts[:number]]
+    for attempt in different[:-1]:
+        try:
+            ask(attempt)
+        except InstallFailedError as error:
+            if not error.unsolved:
+                raise
+        else:
+            return
+    ask(different[-1])
 
 
 def _by_pip(question: Question, folder: Path, run: Callable[[Sequence[str]], None]) -> list[str]:
@@ -192,18 +222,13 @@ def _by_pip(question: Question, folder: Path, run: Callable[[Sequence[str]], Non
         (own, _without(pins, excluded)),
         (own, {}),
     ]
-    for number, (tensorflow, limits) in enumerate(attempts):
-        if number and (tensorflow, limits) in attempts[:number]:
-            continue
-        _write(folder / WANTED, [tensorflow, *_without_hashes(question.lines)])
-        _write(folder / LIMITS, [*cuda, *_without_hashes(question.constraints), *limits.values()])
-        try:
-            run(command(question, folder))
-        except InstallFailedError as error:
-            if not error.unsolved or number == len(attempts) - 1:
-                raise
-        else:
-            break
+
+    def ask(attempt: tuple[str, dict[str, str]]) -> None:
+        _write(folder / WANTED, [attempt[0], *_without_hashes(question.lines)])
+        _write(folder / LIMITS, [*cuda, *_without_hashes(question.constraints), *attempt[1].values()])
+        run(command(question, folder))
+
+    _first(ask, attempts)
     return list(_reported(_read(folder / REPORT)))
 
 
@@ -315,7 +340,9 @@ def _compared(question: Question, found: Sequence[str]) -> Resolution:
         owner = owner or (question.package if name in _OTHER_TENSORFLOWS else None)
         if owner is not None:
             raise _no_solution(
-                question, f"{name} {version} comes with them, and writes over the files of {owner}."
+                question,
+                f"{name} {version} comes with them, and writes over the files of {owner}.",
+                hint="Put what brings it into an environment of its own.",
             )
         bare = _HASH.sub("", line).strip()
         hashes = asked.get(name) or tuple(_HASH.findall(line))

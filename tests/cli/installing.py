@@ -139,6 +139,11 @@ def ended(args: Sequence[str], env: Mapping[str, str], cwd: Path) -> subprocess.
     )
 
 
+def changed(**changes: object) -> dict[str, str]:
+    """A variable for the command: what is another way than it is."""
+    return {"TEST_CHANGES": json.dumps(changes)}
+
+
 def start(folder: Path) -> subprocess.CompletedProcess[str]:
     """What the Python of an environment does when somebody starts it."""
     env = {"PATH": os.environ["PATH"]}

@@ -197,7 +197,7 @@ def _dry_run(making: Making, choice: Choice, options: Options) -> int:
         with _ending():
             making, untried = _tried(making)
     if options.as_json:
-        _write_json(making, None, None, room=room, untried=untried)
+        _write_json(making, None, None, notes=choice.notes, room=room, untried=untried)
         return ExitCode.IMPOSSIBLE if untried else ExitCode.OK
     from tfdoctor.render.plan_console import render_option
     from tfdoctor.render.terminal import colour, width, write
@@ -235,6 +235,7 @@ def _write_json(
     made: Installed | None,
     report: Report | None,
     *,
+    notes: Sequence[str],
     room: Sequence[Need] = (),
     untried: str = "",
 ) -> None:
@@ -265,7 +266,8 @@ def _write_json(
         making.option, environment, [list(words) for _, words in commands_of(making)], report
     )
     rows = [(str(need.folder), need.what, need.size, need.free) for need in room]
-    write_json({**document, "resolution": resolution, "room": room_json(rows) if made is None else None})
+    room_told = room_json(rows) if made is None else None
+    write_json({**document, "notes": list(notes), "resolution": resolution, "room": room_told})
 
 
 class _Teller:
@@ -320,7 +322,7 @@ def _install(making: Making, choice: Choice, compat: Compat, options: Options) -
 
     report = prove(making, compat, deep=not options.no_deep, quiet=options.quiet or options.as_json)
     if options.as_json:
-        _write_json(making, made, report)
+        _write_json(making, made, report, notes=choice.notes)
     elif not options.quiet:
         _tell(making, made, report, options)
     elif _status(report, options):

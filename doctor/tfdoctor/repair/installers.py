@@ -186,7 +186,9 @@ def child_environment(env: Mapping[str, str]) -> dict[str, str]:
         "PIP_USER": "0",  # `user = true` in a pip.conf
         "PYTHONUNBUFFERED": "1",
     }
-    if child.get("PIP_RETRIES") == "0":  # with none pip says of a network that fails that a package is not there
+    if (
+        child.get("PIP_RETRIES") == "0"
+    ):  # with none pip says of a network that fails that a package is not there
         child["PIP_RETRIES"] = "1"
     for name, text in _for_uv(child).items():
         child.setdefault(name, text)
