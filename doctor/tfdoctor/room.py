@@ -167,7 +167,7 @@ def room_for_pips_cache(writing: Writing) -> bool:
 
 def _one_disk(one: Path, other: Path) -> bool:
     try:
-        return nearest(one).stat().st_dev == nearest(other).stat().st_dev
+        return os.stat(nearest(one)).st_dev == os.stat(nearest(other)).st_dev  # noqa: PTH116
     except OSError:
         return False
 
