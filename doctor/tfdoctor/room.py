@@ -197,7 +197,8 @@ def _has(writing: Writing, files: Iterable[Path]) -> bool:
     words = ("--dry-run", "--offline", "--no-deps", "--require-hashes", "--no-build-isolation")
     named = [word for path in files for word in ("-r", str(path))]
     with tempfile.TemporaryDirectory(prefix="tfdoctor-") as name:
-        target = ("--python", writing.base, "--target", name)
+        option = "--python" if "/" in writing.base else "--python-version"  # one that is not here yet
+        target = (option, writing.base, "--target", name)
         told = said((str(writing.uv), "pip", "install", *words, *target, *named), writing.env)
     return told is not None and "Would download" not in told and "Would install" in told
 
