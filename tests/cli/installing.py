@@ -139,6 +139,11 @@ def ended(args: Sequence[str], env: Mapping[str, str], cwd: Path) -> subprocess.
     )
 
 
+def empty_disks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process: room is never short, whatever else lies on the disk of the tests."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10**12})())
+
+
 def changed(**changes: object) -> dict[str, str]:
     """A variable for the command: what is another way than it is."""
     return {"TEST_CHANGES": json.dumps(changes)}

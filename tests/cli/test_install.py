@@ -21,6 +21,7 @@ from cli.installing import (
     Index,
     changed,
     command_line,
+    empty_disks,
     ended,
     make_index,
     needs_uv,
@@ -49,6 +50,7 @@ def index(tmp_path: Path) -> Index:
 @pytest.fixture
 def tfdoctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Tfdoctor:
     monkeypatch.setenv("UV_PYTHON_DOWNLOADS", "never")
+    empty_disks(monkeypatch)
     return Tfdoctor(monkeypatch, capsys)
 
 
