@@ -1,21 +1,24 @@
 """A plan → a virtual environment on this machine, made step by step so that it can be interrupted at any of them.
 
-What is installed is locked: every file has its hash in compat/locks. The environment is held back (see workplace.py)
-until everything is in it.
+What is installed is locked: every file has its hash in compat/locks. Where a user's requirements want another version
+of something, uv or pip say which (resolution.py) before TensorFlow and CUDA are fetched. The environment is held back
+(see workplace.py) until everything is in it.
 """
 
 from __future__ import annotations
 
 import csv
+import dataclasses
 import hashlib
 import os
 import shutil
+import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tfdoctor import children
+from tfdoctor import versions
 from tfdoctor.compat.locks import cuda_lock, cuda_lock_path, lock, lock_path, tools_lock, tools_path
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.redact import clean_line
@@ -28,6 +31,8 @@ from tfdoctor.repair.installers import (
     uv_options,
 )
 from tfdoctor.repair.links import links_for
+from tfdoctor.resolution import NoSolutionError, Question, Resolution, command, resolve
+from tfdoctor.room import Writing, needs, refuse, room_for_pips_cache, said, used
 from tfdoctor.steps import Link
 from tfdoctor.workplace import INSTALLING, Record, Workplace, remove
 
@@ -45,15 +50,18 @@ __all__ = [
     "NoLockError",
     "Watcher",
     "commands_of",
+    "in_words",
+    "locked_lines",
     "locks_of",
     "make",
-    "used",
+    "try_requirements",
+    "writing",
 ]
 
 NO_LOCK = "nobody has pinned and tried it"
-_PACKAGES = "packages"
-_CHECKING = 120.0
-"""Seconds that a fresh Python may take to start once."""
+_TOOLS, _RESOLVE, _PACKAGES = "tools", "resolve", "packages"
+_LOCKED, _HASHED, _OTHERS = "locked.txt", "requirements.txt", "addresses.txt"
+"""A resolution, kept in the environment's own folder for the steps that come after it."""
 
 
 class Watcher(Protocol):
@@ -105,14 +113,29 @@ class Making:
     locks: Locks
     requirements: tuple[str, ...] = ()
     """Checked lines (requirements.py)."""
+    constraints: tuple[str, ...] = ()
+    """Of a requirements file's `-c`, checked likewise."""
     index: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     """What the programs inherit."""
+    resolution: Resolution | None = None
+    """What the requirements come to, once that is known."""
+
+    @property
+    def asks(self) -> bool:
+        """Whether anything is wanted besides the plan."""
+        return bool(self.requirements or self.constraints)
+
+    @property
+    def can_try(self) -> bool:
+        """Whether it can be told beforehand what the requirements come to: pip can from 22.2 on, which needs
+        Python 3.7."""
+        return self.uv is not None or versions.at_least(self.option.python, "3.7")
 
     @property
     def plan(self) -> dict[str, Any]:
         """What tells this plan from another one in the same folder."""
-        wanted = "\n".join(self.requirements)
+        wanted = "\n".join((*self.requirements, *(f"-c {line}" for line in self.constraints)))
         return {
             "tensorflow": self.option.tensorflow,
             "package": self.option.release.package,
@@ -140,6 +163,8 @@ class Installed:
     """It was begun by an earlier run."""
     already: bool
     """It was there, whole: nothing was done."""
+    making: Making | None = None
+    """With what the requirements came to; None: nothing was done."""
 
 
 def locks_of(option: Option) -> Locks:
@@ -178,8 +203,12 @@ class _Step:
 
 def _steps(making: Making) -> tuple[_Step, ...]:
     option, installer = making.option, making.installer
-    locked = (*_index(making), "--no-deps", "--require-hashes")
-    tensorflow = (*locked, "--no-build-isolation", "-r", str(making.locks.tensorflow))
+    own = making.folder / ".tfdoctor"
+    index = _index(making)
+    locked = (*index, "--no-deps", "--require-hashes")
+    tried = making.asks and making.can_try
+    pins = own / _LOCKED if tried else making.locks.tensorflow
+    tensorflow = (*locked, "--no-build-isolation", "-r", str(pins))
     cuda = ("-r", str(making.locks.cuda))
     both: tuple[tuple[str, ...], ...]
     if installer.name == "uv":  # it downloads and unpacks many at once
@@ -189,31 +218,44 @@ def _steps(making: Making) -> tuple[_Step, ...]:
     found = [
         _Step("venv", f"An environment of Python {making.version}", (_make_environment(making),)),
         _Step(
-            "tools",
+            _TOOLS,
             "pip, setuptools and wheel",
             (installer.install([*locked, "-r", str(making.locks.tools)]),),
         ),
+    ]
+    if tried:
+        asked = command(_question(making), own / "tmp")
+        found.append(_Step(_RESOLVE, "Whether your requirements go with it, and how", (asked,)))
+    found.append(
         _Step(
             _PACKAGES,
             f"TensorFlow {option.tensorflow} and what it needs, CUDA {option.cuda} with cuDNN {option.cudnn}",
             both,
-        ),
-    ]
-    if making.requirements:
-        own = making.folder / ".tfdoctor"
-        words = ["--constraint", str(own / "constraints.txt"), "--requirement", str(own / "requirements.txt")]
-        found.append(
-            _Step(
-                "requirements",
-                "Your requirements",
-                (installer.install([*_index(making), *words]),),
-                lambda: _write_requirements(making),
-            )
         )
+    )
+    if making.asks:
+        found.append(_requirements_step(making, own))
     found.append(
         _Step("links", "Links to CUDA's libraries where TensorFlow looks", (), lambda: _link(making))
     )
     return tuple(found)
+
+
+def _requirements_step(making: Making, own: Path) -> _Step:
+    index, known = _index(making), making.resolution
+    if not making.can_try:
+        words = ["--constraint", str(own / "constraints.txt"), "--requirement", str(own / _HASHED)]
+        commands = [making.installer.install([*index, *words])]
+        return _Step(
+            "requirements", "Your requirements", tuple(commands), lambda: _write_requirements(making)
+        )
+    commands = []
+    if known is None or known.hashed:
+        words = ["--no-deps", "--require-hashes", "-r", str(own / _HASHED)]
+        commands.append(making.installer.install([*index, *words]))
+    if known is not None and known.others:
+        commands.append(making.installer.install([*index, "--no-deps", "-r", str(own / _OTHERS)]))
+    return _Step("requirements", "Your requirements", tuple(commands))
 
 
 def _make_environment(making: Making) -> tuple[str, ...]:
@@ -230,10 +272,9 @@ def _index(making: Making) -> tuple[str, ...]:
 
 def _write_requirements(making: Making) -> None:
     own = making.folder / ".tfdoctor"
-    (own / "constraints.txt").write_text("".join(f"{pin}\n" for pin in making.locks.pins), encoding="utf-8")
-    (own / "requirements.txt").write_text(
-        "".join(f"{row}\n" for row in making.requirements), encoding="utf-8"
-    )
+    limits = (*making.locks.pins, *making.constraints)
+    (own / "constraints.txt").write_text("".join(f"{pin}\n" for pin in limits), encoding="utf-8")
+    (own / _HASHED).write_text("".join(f"{row}\n" for row in making.requirements), encoding="utf-8")
 
 
 def _site(making: Making) -> Path:
@@ -263,6 +304,80 @@ def commands_of(making: Making) -> tuple[tuple[str, tuple[str, ...]], ...]:
     found = [(step.text, command) for step in _steps(making) for command in step.commands]
     links = [("", ("ln", "-s", target, str(path))) for path, target in _links(making)]
     return (*found, *((_steps(making)[-1].text, words) for _, words in links))
+
+
+# ---------------------------------------------------------------- what a user's requirements come to
+
+
+def requires_of(option: Option) -> tuple[str, ...]:
+    """What is known of what the wheel of TensorFlow requires."""
+    return option.release.requires
+
+
+def _question(making: Making, base: str | None = None) -> Question:
+    """base: a Python, or a version of one, where the environment is not there yet."""
+    python = making.installer.python if base is None else base
+    told = "--python" if "/" in python else "--python-version"
+    lock = locked_lines(making.locks.tensorflow)
+    return Question(
+        package=making.option.release.package,
+        requires=requires_of(making.option),
+        lock=lock,
+        cuda=tuple(line.split(" ", 1)[0] for line in locked_lines(making.locks.cuda)),
+        lines=making.requirements,
+        constraints=making.constraints,
+        program=(making.uv, "pip") if making.uv is not None else (python, "-m", "pip"),
+        python=(told, python) if making.uv is not None else (),
+        index=(*_index(making), *(uv_options(making.env) if making.uv is not None else ())),
+    )
+
+
+def locked_lines(path: Path) -> tuple[str, ...]:
+    """`name==version --hash=…` of every package of a lock."""
+    rows = path.read_text(encoding="utf-8").splitlines()
+    return tuple(row.removesuffix("  # sdist") for row in rows if row and not row.startswith("#"))
+
+
+def try_requirements(making: Making, on_line: Callable[[str], None] | None = None) -> Resolution:
+    """What `make` would find, without the environment: in a temporary folder.
+
+    With pip that folder has a small environment for a while, for the locked pip to be asked. Raises NoSolutionError
+    with the reason, InstallFailedError where it could not be tried.
+    """
+    env = child_environment(making.env)
+
+    def run(words: Sequence[str]) -> None:
+        run_installers([words], env=env, on_line=on_line)
+
+    with tempfile.TemporaryDirectory(prefix="tfdoctor-") as name:
+        folder = Path(name)
+        if making.uv is not None:
+            return resolve(_question(making, making.base), folder, run)
+        inner = dataclasses.replace(making, folder=folder / "env")
+        run(_make_environment(inner))
+        words = [*_index(making), "--no-deps", "--require-hashes", "-r", str(making.locks.tools)]
+        run(inner.installer.install(words))
+        return resolve(_question(inner), folder, run)
+
+
+def _resolved(making: Making, place: Workplace, run: Callable[[Sequence[str]], None]) -> Making:
+    """With its resolution, which is written down for a run that goes on."""
+    found = resolve(_question(making), place.space, run)
+    for name, lines in ((_LOCKED, found.kept), (_HASHED, found.hashed), (_OTHERS, found.others)):
+        place.keep(name, "".join(f"{line}\n" for line in lines))
+    return dataclasses.replace(making, resolution=found)
+
+
+def _known(making: Making, place: Workplace) -> Making | None:
+    """With the resolution that was written down; None where it is gone."""
+    try:
+        kept, hashed, others = (
+            tuple((place.folder / ".tfdoctor" / name).read_text(encoding="utf-8").splitlines())
+            for name in (_LOCKED, _HASHED, _OTHERS)
+        )
+    except (OSError, ValueError):
+        return None
+    return dataclasses.replace(making, resolution=Resolution(kept, hashed, others)) if kept else None
 
 
 # ---------------------------------------------------------------- making it
@@ -297,8 +412,9 @@ def _make(making: Making, place: Workplace, watcher: Watcher, began: float) -> I
             raise UsageError(msg, hint="Name another folder with --into DIR, or remove this one.")
         if place.held:  # a run was killed in its last moment
             place.let_go(known)
-        return Installed(time.monotonic() - began, resumed=False, already=True)
-    done: tuple[str, ...] = known.steps if known is not None and same else ()
+        again = _known(making, place) if making.asks else None
+        return Installed(time.monotonic() - began, resumed=False, already=True, making=again)
+    done = _done(making, known) if known is not None and same else ()
     if known is not None:
         watcher.stage(
             f"{shown} is unfinished: going on with it."
@@ -307,43 +423,90 @@ def _make(making: Making, place: Workplace, watcher: Watcher, began: float) -> I
         )
     if "venv" in done and not _starts(making, place):
         done = ()
+    if _RESOLVE in done:
+        again = _known(making, place)
+        making, done = (again, done) if again is not None else (making, done[: done.index(_RESOLVE)])
     record = Record(making.plan, "unfinished", done)
     try:
         place.write(record)
         if not done:
             place.clear()
-        _room(making, place, resumed=bool(done))
-        record = _all_steps(making, place, record, watcher)
-    except BaseException:
-        # Nothing of worth is there yet; a folder with an environment that cannot start helps nobody.
-        if "venv" not in (place.record() or record).steps:
+        if _PACKAGES not in done:
+            refuse(needs(writing(making), there=used(place.folder) if done else 0), shown)
+        record, making = _all_steps(making, place, record, watcher)
+    except BaseException as error:
+        # Nothing of worth is there yet; a folder with an environment that cannot start helps nobody, nor does one
+        # for requirements that cannot be had.
+        steps = (place.record() or record).steps
+        if "venv" not in steps or (isinstance(error, NoSolutionError) and _PACKAGES not in steps):
             place.abandon()
         raise
     place.let_go(record)
-    return Installed(time.monotonic() - began, resumed=bool(done), already=False)
+    return Installed(time.monotonic() - began, resumed=bool(done), already=False, making=making)
 
 
-def _all_steps(making: Making, place: Workplace, record: Record, watcher: Watcher) -> Record:
+def _done(making: Making, known: Record) -> tuple[str, ...]:
+    """The steps that are done, up to the first that is not: what comes after it is done once more."""
+    found = []
+    for step in _steps(making):
+        if step.name not in known.steps:
+            break
+        found.append(step.name)
+    return tuple(found)
+
+
+def _all_steps(making: Making, place: Workplace, record: Record, watcher: Watcher) -> tuple[Record, Making]:
     steps = _steps(making)
     env = {**child_environment(making.env), INSTALLING: "1"}
     env.setdefault("TMPDIR", str(place.space))
+    if making.uv is None and not room_for_pips_cache(writing(making)):
+        env["PIP_NO_CACHE_DIR"] = "1"
+
+    def run(*commands: Sequence[str]) -> None:
+        run_installers(commands, env=env, on_line=watcher.output, pass_fds=[place.descriptor])
+
     place.hold()
     if record.steps:
         _take_away_halves(place.site)
-    for number, step in enumerate(steps, 1):
+    for number in range(1, len(steps) + 1):
+        step = steps[number - 1]
         if step.name in record.steps:
             continue
         watcher.step(number, len(steps), step.text)
         place.space.mkdir(exist_ok=True)
         if step.work is not None:
             step.work()
-        if step.commands:
-            run_installers(step.commands, env=env, on_line=watcher.output, pass_fds=[place.descriptor])
+        if step.name == _RESOLVE:
+            making = _resolved(making, place, run)
+            steps = _steps(making)
+            for text in in_words(making):
+                watcher.stage(text)
+        elif step.commands:
+            run(*step.commands)
         if step.name == "venv":
             place.hold()
         record = Record(record.plan, "unfinished", (*record.steps, step.name))
         place.write(record)
-    return record
+    return record, making
+
+
+def in_words(making: Making) -> tuple[str, ...]:
+    """What the requirements change, a line each; of a known resolution."""
+    if making.resolution is None:
+        return ()
+    found, added = [], []
+    for one in making.resolution.changes(locked_lines(making.locks.tensorflow)):
+        if one.locked is None:
+            added.append(f"{one.name} {one.chosen}")
+        elif one.chosen is None:
+            found.append(f"{one.name} {one.locked} is left out: nothing needs it any more.")
+        else:
+            found.append(f"{one.name} {one.chosen} instead of {one.locked}, for your requirements.")
+    if added:
+        found.append(f"Beside TensorFlow: {', '.join(added)}.")
+    return tuple(clean_line(text, limit=2000) for text in found) or (
+        "Your requirements go with it as it is locked.",
+    )
 
 
 def _in_words(record: Record) -> str:
@@ -357,76 +520,28 @@ def _starts(making: Making, place: Workplace) -> bool:
     """Whether the Python of an environment that was begun still runs, and is of the version that is wanted."""
     wanted = making.option.python
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
-    said = _said(making, (str(place.python), "-I", "-c", code))
-    return said is not None and said.strip() == wanted
+    told = said((str(place.python), "-I", "-c", code), {**making.env, INSTALLING: "1"})
+    return told is not None and told.strip() == wanted
 
 
 # ---------------------------------------------------------------- room, and what a killed installer left
 
 
-def _room(making: Making, place: Workplace, *, resumed: bool) -> None:
-    """Raise InstallFailedError where the disk is too small for the plan."""
-    size = making.option.size
-    if size is None:
-        return
-    if making.uv is None:  # pip keeps all that it downloads until it has unpacked it
-        chosen = making.option.cuda_set
-        size += making.option.release.size + (chosen.size if chosen is not None else 0)
-    there = used(place.folder) if resumed else 0
-    free = shutil.disk_usage(place.folder).free
-    if free < size - there and not _in_cache(making, place):
-        more = " more" if there else ""
-        msg = (
-            f"There is not enough room for {clean_line(str(place.folder))}: it takes about {_gigabytes(size - there)}"
-            f"{more}, and {_gigabytes(free)} are free."
-        )
-        raise InstallFailedError(msg, hint="Free some space, or name a folder on another disk: --into DIR.")
-
-
-def _in_cache(making: Making, place: Workplace) -> bool:
-    """Whether uv has all of it unpacked on this very disk: then it makes second names of files, which take no room."""
-    if making.uv is None:
-        return False
-    where = ["-r", str(making.locks.tensorflow), "-r", str(making.locks.cuda)]
-    words = ("--dry-run", "--offline", "--no-deps", "--require-hashes", "--no-build-isolation")
-    target = ("--python", making.base, "--target", str(place.space))
-    cache = _said(making, (making.uv, "cache", "dir"))
-    told = _said(making, (making.uv, "pip", "install", *words, *target, *where))
-    if cache is None or told is None or "Would download" in told or "Would install" not in told:
-        return False
-    try:
-        return Path(cache.strip()).stat().st_dev == place.folder.stat().st_dev
-    except OSError:
-        return False
-
-
-def _said(making: Making, command: Sequence[str]) -> str | None:
-    """What a command prints; None where it fails."""
-    try:
-        ran = children.run(command, env={**child_environment(making.env), INSTALLING: "1"}, timeout=_CHECKING)
-    except (OSError, ValueError):
-        return None
-    said = ran.stdout + ran.stderr  # uv tells what it would do on standard error
-    return said.decode("utf-8", "replace") if ran.returncode == 0 else None
-
-
-def _gigabytes(count: int) -> str:
-    return f"{max(count, 0) / 1e9:.1f} GB"
-
-
-def used(folder: Path) -> int:
-    """Bytes on disk of everything below a folder; a file with several names there counts once."""
-    total, seen = 0, set()
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            try:
-                status = os.lstat(f"{parent}/{name}")
-            except OSError:
-                continue
-            if status.st_ino not in seen:
-                seen.add(status.st_ino)
-                total += status.st_blocks * 512
-    return total
+def writing(making: Making) -> Writing:
+    """What is written where, as far as the plan tells."""
+    option, chosen = making.option, making.option.cuda_set
+    wheels = {option.release.package: option.release.unpacked}
+    wheels |= {wheel.name: wheel.unpacked for wheel in chosen.wheels} if chosen is not None else {}
+    return Writing(
+        folder=making.folder,
+        size=option.size,
+        download=option.release.size + (chosen.size if chosen is not None else 0),
+        wheels=wheels,
+        locks=(making.locks.tensorflow, making.locks.cuda),
+        uv=making.uv,
+        base=making.base,
+        env=making.env,
+    )
 
 
 def _take_away_halves(site: Path) -> None:

@@ -184,6 +184,10 @@ class Workplace:
         """Replace the record in one step."""
         _replace(self.folder / OWN / RECORD, record.text)
 
+    def keep(self, name: str, text: str) -> None:
+        """Write a file beside the record, in one step: what a run that goes on has to know."""
+        _replace(self.folder / OWN / name, text)
+
     # ------------------------------------------------------------ where things are
 
     @property
@@ -260,7 +264,9 @@ class Workplace:
         """Remove everything, the folder too where it was made for this."""
         self.clear()
         own = self.folder / OWN
-        remove(own / RECORD)
+        kept = [name for name in os.listdir(own) if name.endswith((".txt", f".txt{_UNWRITTEN}"))]  # noqa: PTH208
+        for name in [*kept, RECORD]:  # with a record the folder is known as ours
+            remove(own / name)
         for name in os.listdir(own):  # noqa: PTH208
             if name.startswith((LOCK, RECORD)):
                 remove(own / name)

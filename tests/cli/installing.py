@@ -24,6 +24,7 @@ import pytest
 
 import tfdoctor.cli.install as command
 import tfdoctor.install as core
+from tfdoctor.cli import choosing
 from tfdoctor.cli.main import run
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ HAS_WHEELS = MINOR in ("3.10", "3.11", "3.12", "3.13")
 """Whether that release has a wheel for the Python of the tests."""
 UV = shutil.which("uv")
 needs_uv = pytest.mark.skipif(UV is None, reason="there is no uv")
+REQUIRES = ("numpy>=1",)
+"""What the tiny TensorFlow requires."""
 SENTENCE = "this environment is unfinished"
 
 
@@ -99,13 +102,25 @@ def make_index(folder: Path, *, files: int = 3) -> Index:
             ("numpy", {"numpy/__init__.py": ""}),
         ],
         "cuda": [("nvidia-cublas-cu12", {"nvidia/cublas/lib/libcublas.so.12": "not one"})],
-        "": [("pandas", {"pandas.py": ""}), ("wants-old-numpy", {"wants.py": ""})],
+        "": [
+            ("pandas", {"pandas.py": ""}),
+            ("wants-old-numpy", {"wants.py": ""}),
+            ("wants-new-numpy", {"wants_new.py": ""}),
+            ("wants-other-cudnn", {"wants_other.py": ""}),
+            ("nvidia-cublas-cu13", {"nvidia/cublas/lib/libcublas.so.13": "not one"}),
+        ],
     }
+    requires = {
+        "tensorflow": REQUIRES,
+        "wants-old-numpy": ("numpy<1",),
+        "wants-new-numpy": ("numpy>=1.1",),
+        "wants-other-cudnn": ("nvidia-cublas-cu13",),
+    }
+    wheel(index.wheels, "numpy", "1.1", {"numpy/__init__.py": ""})
     for lock, wheels in made.items():
         lines = []
         for name, content in wheels:
-            requires = ("numpy<1",) if name.startswith("wants") else ()
-            _, digest = wheel(index.wheels, name, "1.0", content, requires)
+            _, digest = wheel(index.wheels, name, "1.0", content, requires.get(name, ()))
             lines.append(f"{name}==1.0 --hash=sha256:{digest}\n")
         if lock:
             (index.locks / f"{lock}.txt").write_text("".join(lines), encoding="utf-8")
@@ -122,6 +137,16 @@ def ended(args: Sequence[str], env: Mapping[str, str], cwd: Path) -> subprocess.
     return subprocess.run(
         args, env=dict(env), cwd=cwd, capture_output=True, text=True, check=False, timeout=120
     )
+
+
+def empty_disks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process: room is never short, whatever else lies on the disk of the tests."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10**12})())
+
+
+def changed(**changes: object) -> dict[str, str]:
+    """A variable for the command: what is another way than it is."""
+    return {"TEST_CHANGES": json.dumps(changes)}
 
 
 def start(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -158,20 +183,21 @@ def _main() -> None:
         return ()
 
     core.links_for = no_links
-    for module in (core, command):
+    core.requires_of = lambda _: REQUIRES
+    for module in (core, command, choosing):
         module.locks_of = lambda _: _locks(folder)  # type: ignore[attr-defined]
     changes: dict[str, Any] = json.loads(os.environ.get("TEST_CHANGES", "{}"))
     free = changes.get("free", 10**12)  # the plan is of gigabytes, the tiny wheels are not
     shutil.disk_usage = lambda _: type("Usage", (), {"free": free})()  # type: ignore[assignment]
     if "python" in changes:  # what every Python answers
-        one = command.ask(sys.executable, os.environ)
+        one = choosing.ask(sys.executable, os.environ)
         assert one is not None
         fields = {"path": one.path, "version": one.version, "base": one.base, "venv": one.venv} | changes[
             "python"
         ]
         found = type(one)(**fields) if changes["python"] else None
-        command.ask = lambda *_: found
-        command.at_hand = lambda _: (found,) if found else ()
+        choosing.ask = lambda *_: found
+        choosing.at_hand = lambda _: (found,) if found else ()
     if (
         "kill_after" in changes
     ):  # a step's name: SIGKILL at the moment when it is done and not yet written down

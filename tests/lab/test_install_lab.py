@@ -52,6 +52,41 @@ def uv_cache(uv_caches: Path, minor: str) -> Path:
     return uv_caches / chosen.id
 
 
+@pytest.mark.parametrize("minor", ["2.20"])
+def test_requirements_beside_the_lock(minor: str, tmp_path: Path, uv_cache: Path) -> None:
+    """What a dry run promises is what comes, and TensorFlow runs with it."""
+    python = environments.find_python(MINORS[minor])
+    if python is None:
+        pytest.skip(f"no Python {MINORS[minor]} here")
+    folder = tmp_path / "an env"
+    (tmp_path / "r.txt").write_text(f"tensorflow[and-cuda]=={minor}.*\nnumpy<2\n", encoding="utf-8")
+    env = {**os.environ, "UV_CACHE_DIR": str(uv_cache), "UV_LINK_MODE": "hardlink"}
+    wish = ["-r", str(tmp_path / "r.txt"), "--python", python, "--into", str(folder), "--anywhere", "--json"]
+    command = [sys.executable, "-m", "tfdoctor", "install", *wish, "--no-deep"]
+    answers = []
+    try:
+        for words in ([*command, "-n"], command):
+            done = subprocess.run(words, env=env, capture_output=True, text=True, check=False, timeout=1000)
+            assert done.returncode == 0, done.stderr + done.stdout[-3000:]
+            answers.append(json.loads(done.stdout))
+        promised, made = answers
+        assert promised["resolution"] == made["resolution"]
+        assert [one["name"] for one in made["resolution"]["changes"]] == ["numpy"]
+        code = "import numpy, tensorflow as tf; print(numpy.__version__, int(tf.constant(numpy.ones(2)).shape[0]))"
+        seen = subprocess.run(
+            [folder / "bin" / "python", "-c", code],
+            env=clean_environment(tmp_path),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=180,
+        )
+        assert seen.stdout.split() == ["1.26.4", "2"], seen.stderr[-3000:]
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 @pytest.mark.parametrize("minor", MINORS)
 def test_what_is_installed_sees_the_gpus(
     minor: str, tmp_path: Path, standin_cache: Path, uv_cache: Path

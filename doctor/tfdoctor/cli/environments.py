@@ -30,7 +30,14 @@ def install(
         Path, typer.Option(metavar="DIR", help="The environment's folder, which is made.")
     ] = Path("tensorflow-env"),
     requirements: Annotated[
-        list[Path] | None, typer.Option("-r", "--requirements", metavar="FILE", help="Install these, too.")
+        list[Path] | None,
+        typer.Option(
+            "-r",
+            "--requirements",
+            metavar="FILE",
+            help="Install what it lists, with the TensorFlow in it: requirements, pyproject.toml, "
+            "environment.yml, poetry.lock, uv.lock.",
+        ),
     ] = None,
     package: Annotated[
         list[str] | None, typer.Option(metavar="P", help='Install this, too: pandas, "scipy<1.12".')

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.errors import UsageError
 from tfdoctor.redact import clean_line
-from tfdoctor.requirements import parse_packages, parse_requirements
+from tfdoctor.requirements import Wish, parse_packages, parse_requirements, read_wish
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["requirement_lines", "text_of"]
+__all__ = ["requirement_lines", "text_of", "wish_of"]
 
 LARGEST_FILE = 4 * 1024 * 1024
 """Bytes of a file that are taken."""
@@ -24,6 +24,11 @@ def requirement_lines(files: Sequence[Path], packages: Sequence[str]) -> tuple[s
     for path in files:
         lines += parse_requirements(text_of(path, "-r"), str(path))
     return (*lines, *parse_packages(packages))
+
+
+def wish_of(files: Sequence[Path]) -> Wish:
+    """What `-r FILE…` asks for: requirements files, pyproject.toml, environment.yml, locks. Raises UsageError."""
+    return read_wish(files, lambda path: text_of(path, "-r"))
 
 
 def text_of(path: Path, option: str) -> str:

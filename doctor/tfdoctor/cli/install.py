@@ -9,19 +9,30 @@ import re
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tfdoctor import versions
-from tfdoctor.cli.files import requirement_lines
-from tfdoctor.cli.recommend import checked_driver, checked_python, host_for, named_cards, planned
+from tfdoctor.cli.choosing import Choice, Wishes, choose
+from tfdoctor.cli.files import wish_of
+from tfdoctor.cli.recommend import checked_driver, host_for, named_cards
 from tfdoctor.compat import Compat
 from tfdoctor.errors import Error, ExitCode, UsageError
 from tfdoctor.findings import Severity
-from tfdoctor.install import Making, NoLockError, commands_of, locks_of, make, used
-from tfdoctor.interpreters import ask, at_hand
-from tfdoctor.plan import Host, Method, Request
+from tfdoctor.install import (
+    Making,
+    commands_of,
+    in_words,
+    locked_lines,
+    locks_of,
+    make,
+    try_requirements,
+    writing,
+)
+from tfdoctor.plan import Host
 from tfdoctor.redact import clean_line
 from tfdoctor.repair.installers import InstallFailedError, find_uv
+from tfdoctor.requirements import parse_packages, without_cuda
+from tfdoctor.resolution import NoSolutionError
+from tfdoctor.room import needs, refuse, used
 from tfdoctor.workplace import is_free, read_record
 
 if TYPE_CHECKING:
@@ -30,11 +41,10 @@ if TYPE_CHECKING:
     from tfdoctor.cli.progress import Silent
     from tfdoctor.findings import Report
     from tfdoctor.install import Installed
-    from tfdoctor.interpreters import Interpreter
-    from tfdoctor.plan import Option, Recommendation
+    from tfdoctor.plan import Recommendation
+    from tfdoctor.room import Need
 
 _INDEX = re.compile(r"(?:https?://[A-Za-z0-9.\-\[\]:]{1,255}|file://)(?:/[A-Za-z0-9._~%+/\-]{0,500})?")
-_VERSION = re.compile(r"[0-9]{1,2}\.[0-9]{1,3}(?:\.[0-9]{1,3})?")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,7 +81,7 @@ def install(options: Options) -> int:
         raise InstallFailedError(
             msg, hint="On Windows run it under WSL 2, or build an image: tfdoctor build."
         )
-    lines = requirement_lines(options.requirements, options.packages)
+    wish, packages = wish_of(options.requirements), parse_packages(options.packages)
     if options.index is not None:
         _check_index(options.index)
     folder = Path(os.path.abspath(options.into))  # noqa: PTH100 - links stay links
@@ -82,9 +92,15 @@ def install(options: Options) -> int:
         raise InstallFailedError("uv is not on PATH, or does not run.", hint="--installer pip, or get uv.")
     compat = Compat.load()
     host = _host(options, compat)
-    choice = _choose(options, compat, host, lines, folder, uv=uv, env=env)
-    if not isinstance(choice, _Choice):
+    wishes = Wishes(compat, options.tf, packages, wish)
+    choice = choose(wishes, options.python, host, folder, uv=uv, env=env)
+    if not isinstance(choice, Choice):
         return _no_plan(choice, options)
+    wanted = wish.on(choice.version)
+    wheels = {wheel.name: wheel.version for wheel in choice.option.wheels}
+    lines, left = without_cuda(wanted.lines, wheels)
+    limits, _ = without_cuda(wanted.constraints, wheels)
+    choice = dataclasses.replace(choice, notes=(*choice.notes, *wanted.notes, *left))
     making = Making(
         option=choice.option,
         folder=folder,
@@ -92,7 +108,8 @@ def install(options: Options) -> int:
         version=choice.version,
         uv=uv,
         locks=locks_of(choice.option),
-        requirements=lines,
+        requirements=(*lines, *packages),
+        constraints=limits,
         index=options.index,
         env=env,
     )
@@ -150,175 +167,6 @@ def _glibc() -> str | None:
     return version if name == "glibc" else None
 
 
-# ---------------------------------------------------------------- which TensorFlow, which Python
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Choice:
-    option: Option
-    base: str
-    """A path, or a version that uv fetches."""
-    version: str
-    notes: tuple[str, ...] = ()
-
-
-def _choose(
-    options: Options,
-    compat: Compat,
-    host: Host,
-    lines: tuple[str, ...],
-    folder: Path,
-    *,
-    uv: str | None,
-    env: dict[str, str],
-) -> _Choice | Recommendation:
-    """The best plan that a Python at hand (or one that uv can fetch) can carry out, or the planner's conflict.
-
-    Raises Error where a plan is there and no Python for it.
-    """
-    version, named = _python(options.python, env)
-    minor = named.minor if named is not None else checked_python(version)
-    request = Request(tensorflow=options.tf, python=minor, method=Method.PIP, requirements=lines)
-    whole = planned(compat, request, host)
-    if not whole.options:
-        return whole
-    have = [named] if named is not None else [one for one in at_hand(env) if not _is_in(one.path, folder)]
-    if version is not None:
-        have = [one for one in have if _is_version(one.version, version)]
-    able = [one for one in have if one.venv or uv is not None]
-    best = _best(compat, request, host, able)
-    if best is not None:
-        option, interpreter = best
-        return _Choice(option, interpreter.path, interpreter.version, _newer(whole, option))
-    option = whole.options[0]
-    locks_of(option)  # raises where nobody pinned it: no other Python would help
-    unable = _best(compat, request, host, have)
-    if unable is not None:
-        raise _without_venv(unable[1])
-    if uv is not None and named is None:
-        wanted = version or option.python
-        note = f"No Python {wanted} is here: uv fetches one."
-        return _Choice(option, wanted, wanted, (note,))
-    raise _no_python(option, version)
-
-
-def _python(text: str | None, env: dict[str, str]) -> tuple[str | None, Interpreter | None]:
-    """`--python`: a version, or the Python at a path."""
-    if text is None or _VERSION.fullmatch(text):
-        return text, None
-    path = Path(text).expanduser()
-    if "/" not in text and not path.exists():
-        msg = f"--python: `{clean_line(text)}` is neither a version nor a path."
-        raise UsageError(msg, hint="--python 3.11, --python 3.11.7, or --python /usr/bin/python3.11.")
-    if path.is_dir():
-        path = path / "bin" / "python"
-    found = ask(str(path.absolute()), env)
-    if found is None:
-        msg = f"--python: {clean_line(str(path))} is no Python 3 (CPython, 64 bits) that runs."
-        raise UsageError(msg, hint="Name another one, or leave --python out.")
-    return None, found
-
-
-def _is_in(path: str, folder: Path) -> bool:
-    return Path(path).is_relative_to(folder)
-
-
-def _is_version(have: str, wanted: str) -> bool:
-    return have == wanted or have.startswith(f"{wanted}.")
-
-
-def _best(
-    compat: Compat, request: Request, host: Host, have: Sequence[Interpreter]
-) -> tuple[Option, Interpreter] | None:
-    """The newest release that one of these Pythons can have; of the Pythons that can, the first, else the newest."""
-    first = have[0].minor if have else ""
-    found: list[tuple[tuple[Any, ...], Option, Interpreter]] = []
-    for minor in dict.fromkeys(one.minor for one in have):
-        answer = planned(compat, dataclasses.replace(request, python=minor), host)
-        if not answer.options:
-            continue
-        option = answer.options[0]
-        try:
-            locks_of(option)
-        except NoLockError:
-            continue
-        rank = (
-            -option.serious,
-            versions.sort_key(option.tensorflow),
-            minor == first,
-            versions.sort_key(minor),
-        )
-        found.append((rank, option, next(one for one in have if one.minor == minor)))
-    if not found:
-        return None
-    _, option, interpreter = max(found, key=lambda row: row[0])
-    return option, interpreter
-
-
-def _newer(whole: Recommendation, option: Option) -> tuple[str, ...]:
-    """That another Python would bring a newer TensorFlow."""
-    best = whole.options[0]
-    if versions.sort_key(best.tensorflow) <= versions.sort_key(option.tensorflow):
-        return ()
-    have = ", ".join(best.release.linux_pythons)
-    return (f"TensorFlow {best.tensorflow} is newer; it needs another Python ({have}) than those here.",)
-
-
-def _without_venv(interpreter: Interpreter) -> Error:
-    minor = interpreter.minor
-    msg = f"{clean_line(interpreter.path)} (Python {interpreter.version}) cannot make environments: it lacks ensurepip."
-    if _manager() == "apt":
-        return InstallFailedError(
-            msg, hint=f"{_sudo()}apt-get install python{minor}-venv, or get uv (pipx install uv)."
-        )
-    return InstallFailedError(msg, hint="Install its venv package, or get uv (pipx install uv).")
-
-
-def _no_python(option: Option, version: str | None) -> Error:
-    fits = [version] if version is not None else list(reversed(option.release.linux_pythons))
-    msg = (
-        f"TensorFlow {option.tensorflow} needs Python {' or '.join(fits[:4])}, and none is here."
-        if version is None
-        else f"No Python {version} is here."
-    )
-    hints = []
-    system = _os_release()
-    own = next((one for one in fits if _system_python(system) == versions.major_minor(one)), None)
-    if own is not None and _manager() == "apt":
-        minor = versions.major_minor(own)
-        hints.append(f"{_sudo()}apt-get install python{minor} python{minor}-venv")
-    elif _manager() == "dnf":
-        hints.append(f"{_sudo()}dnf install python{versions.major_minor(fits[0])}")
-    hints.append("get uv (pipx install uv): the same command then fetches one")
-    return InstallFailedError(msg, hint=f"{', or '.join(hints)}.")
-
-
-def _os_release() -> dict[str, str]:
-    try:
-        return platform.freedesktop_os_release()
-    except OSError:
-        return {}
-
-
-def _system_python(system: dict[str, str]) -> str | None:
-    """The Python of a Debian or Ubuntu, which is all that its own packages have."""
-    from tfdoctor.build import SYSTEM_PYTHONS
-
-    return SYSTEM_PYTHONS.get(f"{system.get('ID', '')} {system.get('VERSION_ID', '')}")
-
-
-def _manager() -> str | None:
-    from tfdoctor.rules.advice import MANAGERS
-
-    system = _os_release()
-    names = [system.get("ID", ""), *system.get("ID_LIKE", "").split()]
-    return next((MANAGERS[name] for name in names if name in MANAGERS), None)
-
-
-def _sudo() -> str:
-    return "" if os.geteuid() == 0 else "sudo "
-
-
 # ---------------------------------------------------------------- what is told
 
 
@@ -336,16 +184,25 @@ def _no_plan(answer: Recommendation, options: Options) -> int:
     return ExitCode.FOUND
 
 
-def _dry_run(making: Making, choice: _Choice, options: Options) -> int:
+def _dry_run(making: Making, choice: Choice, options: Options) -> int:
+    """What would be done, tried as far as it can be without doing it. Raises NoRoomError, NoSolutionError."""
+    room = needs(writing(making), exact=True)
+    refuse(room, clean_line(str(making.folder)))
+    untried = ""
+    if making.asks:
+        making, untried = _tried(making)
     if options.as_json:
-        _write_json(making, None, None)
-        return ExitCode.OK
+        _write_json(making, None, None, notes=choice.notes, room=room, untried=untried)
+        return ExitCode.IMPOSSIBLE if untried else ExitCode.OK
     from tfdoctor.render.plan_console import render_option
     from tfdoctor.render.terminal import colour, width, write
 
     shown = dataclasses.replace(making.option, commands=())
     write(render_option(shown, width=width(), colour=colour()))
-    notes = "".join(f"{clean_line(note)}\n" for note in choice.notes)
+    lines = [*choice.notes, *(f"Room: {need.text}." for need in room), *in_words(making)]
+    if untried:
+        lines.append(f"Whether your requirements go with it could not be tried: {untried}")
+    notes = "".join(f"{clean_line(line, limit=4000)}\n" for line in lines)
     write(f"\n{notes}Nothing was changed. This would be {clean_line(str(making.folder))}, made with:\n\n")
     last = ""
     for what, words in commands_of(making):
@@ -353,15 +210,36 @@ def _dry_run(making: Making, choice: _Choice, options: Options) -> int:
             write(f"# {clean_line(what)}\n")
         last = what
         write(f"{clean_line(shlex.join(words), limit=8000)}\n")
-    return ExitCode.OK
+    return ExitCode.IMPOSSIBLE if untried else ExitCode.OK
 
 
-def _write_json(making: Making, made: Installed | None, report: Report | None) -> None:
-    from tfdoctor.render.install_json import install_json
+def _tried(making: Making) -> tuple[Making, str]:
+    """(with what the requirements come to, ""), or (as it was, why that could not be found out)."""
+    if not making.can_try:
+        return making, f"the pip of Python {making.option.python} cannot say; uv can."
+    try:
+        return dataclasses.replace(making, resolution=try_requirements(making)), ""
+    except NoSolutionError:
+        raise
+    except InstallFailedError as error:
+        return making, str(error)
+
+
+def _write_json(
+    making: Making,
+    made: Installed | None,
+    report: Report | None,
+    *,
+    notes: Sequence[str],
+    room: Sequence[Need] = (),
+    untried: str = "",
+) -> None:
+    from tfdoctor.render.install_json import install_json, resolution_json, room_json
     from tfdoctor.render.json import write_json
 
     environment = None
     if made is not None:
+        making = made.making or making
         environment = {
             "path": str(making.folder),
             "python": str(making.folder / "bin" / "python"),
@@ -369,8 +247,22 @@ def _write_json(making: Making, made: Installed | None, report: Report | None) -
             "seconds": round(made.seconds, 2),
             "resumed": made.resumed,
         }
-    commands = [list(words) for _, words in commands_of(making)]
-    write_json(install_json(making.option, environment, commands, report))
+    resolution = None
+    if making.asks:
+        changes = (
+            making.resolution.changes(locked_lines(making.locks.tensorflow)) if making.resolution else ()
+        )
+        resolution = resolution_json(
+            [(one.name, one.locked, one.chosen) for one in changes],
+            tried=making.resolution is not None,
+            why=untried or None,
+        )
+    document = install_json(
+        making.option, environment, [list(words) for _, words in commands_of(making)], report
+    )
+    rows = [(str(need.folder), need.what, need.size, need.free) for need in room]
+    room_told = room_json(rows) if made is None else None
+    write_json({**document, "notes": list(notes), "resolution": resolution, "room": room_told})
 
 
 class _Teller:
@@ -395,7 +287,7 @@ class _Teller:
         self._watcher.event(self._event("image"))
 
 
-def _install(making: Making, choice: _Choice, compat: Compat, options: Options) -> int:
+def _install(making: Making, choice: Choice, compat: Compat, options: Options) -> int:
     from tfdoctor.cli.progress import watching
 
     try:
@@ -422,7 +314,7 @@ def _install(making: Making, choice: _Choice, compat: Compat, options: Options) 
 
     report = prove(making, compat, deep=not options.no_deep, quiet=options.quiet or options.as_json)
     if options.as_json:
-        _write_json(making, made, report)
+        _write_json(making, made, report, notes=choice.notes)
     elif not options.quiet:
         _tell(making, made, report, options)
     elif _status(report, options):

@@ -6,11 +6,10 @@ meaning: `compat/cuda.toml: release 12.9: unknown key `cudann`, did you mean `cu
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
+from tfdoctor import toml
 from tfdoctor.compat import models
 from tfdoctor.resources import data_dir
 from tfdoctor.versions import VersionSyntaxError, parse, parse_capability
@@ -205,11 +204,10 @@ def read_json(path: Path) -> Table:
 
 def read_toml(path: Path) -> Table:
     """The top table of a TOML file; DataError where it is not TOML."""
-    tomllib: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     where = f"compat/{path.name}"
     try:
-        return Table(tomllib.loads(path.read_text(encoding="utf-8")), where)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        return Table(toml.loads(path.read_text(encoding="utf-8")), where)
+    except (toml.TomlError, UnicodeDecodeError) as error:
         msg = f"{where}: not TOML: {error}"
         raise DataError(msg) from error
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Report
     from tfdoctor.plan import Option
 
-__all__ = ["install_json"]
+__all__ = ["install_json", "resolution_json", "room_json"]
 
 
 def install_json(
@@ -30,3 +30,19 @@ def install_json(
         "environment": environment,
         "check": report_json(report) if report is not None else None,
     }
+
+
+def resolution_json(
+    changes: Sequence[tuple[str, str | None, str | None]], *, tried: bool, why: str | None
+) -> dict[str, Any]:
+    """What a user's requirements come to. changes: (name, version in the lock, chosen version)."""
+    rows = [{"name": name, "locked": locked, "chosen": chosen} for name, locked, chosen in changes]
+    return {"tried": tried, "why": why, "changes": rows}
+
+
+def room_json(needs: Sequence[tuple[str, Sequence[str], int, int]]) -> list[dict[str, Any]]:
+    """needs: (a folder, what is written to its disk, bytes needed, bytes free)."""
+    return [
+        {"path": path, "for": list(what), "needed_bytes": size, "free_bytes": free}
+        for path, what, size, free in needs
+    ]

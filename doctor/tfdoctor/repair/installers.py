@@ -112,10 +112,13 @@ class InstallFailedError(Error):
 
     kind = "install"
 
-    def __init__(self, message: str, *, hint: str = "", output: Iterable[str] = ()) -> None:
+    def __init__(
+        self, message: str, *, hint: str = "", output: Iterable[str] = (), unsolved: bool = False
+    ) -> None:
         super().__init__(message, hint=hint)
         self.output: tuple[str, ...] = tuple(output)
         """Its last lines, safe to print."""
+        self.unsolved = unsolved  # it looked, and what is required cannot be had
 
 
 # ---------------------------------------------------------------- finding one
@@ -175,6 +178,10 @@ def child_environment(env: Mapping[str, str]) -> dict[str, str]:
         "PIP_USER": "0",  # `user = true` in a pip.conf
         "PYTHONUNBUFFERED": "1",
     }
+    if (
+        child.get("PIP_RETRIES") == "0"
+    ):  # with none pip says of a network that fails that a package is not there
+        child["PIP_RETRIES"] = "1"
     for name, text in _for_uv(child).items():
         child.setdefault(name, text)
     return child
@@ -486,7 +493,7 @@ _NETWORK = re.compile(
     r"Connection (?:refused|reset|broken)|"
     r"Network is unreachable|No route to host|dns error|tcp connect error|client error \(Connect\)|operation timed out|"
     r"error sending request|IncompleteRead|ConnectionResetError|"
-    r"error decoding response body|Network connectivity is disabled"
+    r"error decoding response body|Network connectivity is disabled|network was disabled"
 )
 _NOT_THERE = re.compile(
     r"No matching distribution found|Could not find a version|not found in the package registry|"
@@ -546,7 +553,8 @@ def _failure(name: str, status: int, lines: tuple[str, ...]) -> InstallFailedErr
         match = pattern.search(text)
         if match is not None:
             msg = f"{name} failed: {what}."
-            return InstallFailedError(msg, hint=hint, output=lines)
+            unsolved = pattern in (_NOT_THERE, _CONFLICT)
+            return InstallFailedError(msg, hint=hint, output=lines, unsolved=unsolved)
     if status < 0:
         msg = f"{name} was ended by {_signal(-status)}."
         hint = "It may have been short of memory." if -status == signal.SIGKILL else ""

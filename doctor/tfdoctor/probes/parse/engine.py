@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
-import sys
 from typing import Any
+
+from tfdoctor import toml
 
 VERSION = re.compile(r"\b(\d{1,4}\.\d{1,4}(?:\.\d{1,6})?(?:[-~+.][0-9A-Za-z.+~-]{1,40})?)")
 _SILENCES = (
@@ -55,10 +55,9 @@ def daemon_json(text: str) -> tuple[dict[str, Any], str]:
 
 def toolkit_toml(text: str) -> tuple[dict[str, Any], str]:
     """(the tables, "") of the toolkit's config.toml; ({}, why not) where it is not TOML."""
-    toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
         return toml.loads(text), ""
-    except (ValueError, RecursionError) as error:
+    except toml.TomlError as error:
         return {}, str(error)
 
 

@@ -7,6 +7,7 @@ files, indexes with passwords, options of pip.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -18,17 +19,45 @@ from tfdoctor.redact import clean_line
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["MOST_LINES", "parse_packages", "parse_requirements"]
+__all__ = ["MOST_LINES", "Item", "checked", "is_tensorflow", "joined", "parse_packages", "parse_requirements"]
 
 MOST_LINES = 2000
 _LONGEST = 2000
+_LONGEST_HASHED = 100_000
+"""Characters of a line, and of one with its hashes: a release may have a hundred wheels."""
 _HASH = re.compile(r"\s--hash=sha256:([0-9a-f]{64})(?=\s|$)")
 _OURS = re.compile(r"tensorflow(?:-gpu|-cpu|-intel|-macos|-rocm)?|tf-nightly(?:-gpu|-cpu)?|nvidia-tensorflow")
 
 
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One requirement, with where it stands."""
+
+    requirement: Requirement
+    where: str
+    """`"requirements.txt, line 3"`."""
+    hashes: tuple[str, ...] = ()
+    """SHA-256, hexadecimal."""
+
+    @property
+    def name(self) -> str:
+        """Normalised."""
+        return canonicalize_name(self.requirement.name)
+
+    @property
+    def line(self) -> str:
+        """As an installer is given it."""
+        return " ".join([str(self.requirement), *(f"--hash=sha256:{one}" for one in self.hashes)])
+
+
+def is_tensorflow(name: str) -> bool:
+    """Whether a distribution, by its normalised name, is a TensorFlow: one excludes the others."""
+    return _OURS.fullmatch(name) is not None
+
+
 def parse_requirements(text: str, name: str) -> tuple[str, ...]:
     """The requirement lines of a file, normalised, in order. Raises UsageError with the line that cannot be used."""
-    rows = _joined(text)
+    rows = joined(text)
     if len(rows) > MOST_LINES:
         msg = f"{name} has more than {MOST_LINES} lines."
         raise UsageError(msg)
@@ -41,7 +70,7 @@ def parse_packages(packages: Iterable[str]) -> tuple[str, ...]:
     return tuple(line for one in packages if (line := _line(one, f"--package {clean_line(one)}")) is not None)
 
 
-def _joined(text: str) -> list[tuple[int, str]]:
+def joined(text: str) -> list[tuple[int, str]]:
     """(number, line) with continued lines joined and comments taken away."""
     rows: list[tuple[int, str]] = []
     begun, kept = 0, ""
@@ -58,15 +87,24 @@ def _joined(text: str) -> list[tuple[int, str]]:
 
 
 def _line(row: str, where: str) -> str | None:
+    item = checked(row, where)
+    if item is not None and is_tensorflow(item.name):
+        msg = f"{where}: TensorFlow itself is chosen with --tf."
+        raise UsageError(msg)
+    return item.line if item is not None else None
+
+
+def checked(row: str, where: str) -> Item | None:
+    """One line of a requirements file; None: nothing stands on it. Raises UsageError."""
     row = row.strip()
     if not row:
         return None
-    if len(row) > _LONGEST or not row.isprintable():
+    hashes = _HASH.findall(row[:_LONGEST_HASHED])
+    wanted = _HASH.sub("", row[:_LONGEST_HASHED]).strip()
+    if len(wanted) > _LONGEST or len(row) > _LONGEST_HASHED or not row.isprintable():
         msg = f"{where}: this is no requirement."
         raise UsageError(msg)
     shown = clean_line(row, limit=120)
-    hashes = _HASH.findall(row)
-    wanted = _HASH.sub("", row).strip()
     if wanted.startswith("-"):
         msg = f"{where}: `{shown}` is an option of pip, which these lines cannot have here."
         raise UsageError(msg, hint=_instead(wanted))
@@ -82,13 +120,9 @@ def _line(row: str, where: str) -> str | None:
     except (InvalidRequirement, RecursionError) as error:  # RecursionError: hundreds of brackets in a marker
         msg = f"{where}: `{shown}` is not a requirement: {clean_line(str(error).splitlines()[0])}"
         raise UsageError(msg, hint="NAME, NAME==1.2 or NAME>=1,<2, one on a line.") from error
-    if _OURS.fullmatch(canonicalize_name(requirement.name)):
-        msg = f"{where}: TensorFlow itself is chosen with --tf."
-        raise UsageError(msg)
     if requirement.url is not None:
         _check_url(requirement.url, where)
-    text = str(requirement)
-    return " ".join([text, *(f"--hash=sha256:{one}" for one in hashes)])
+    return Item(requirement, where, tuple(hashes))
 
 
 def _check_url(url: str, where: str) -> None:

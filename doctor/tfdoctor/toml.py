@@ -1,0 +1,23 @@
+"""TOML from outside, on every Python that tfdoctor runs on."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+__all__ = ["TomlError", "loads"]
+
+
+class TomlError(ValueError):
+    """It is not TOML."""
+
+
+def loads(text: str) -> dict[str, Any]:
+    """The tables of a text. Raises TomlError."""
+    module: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    try:
+        found: dict[str, Any] = module.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise TomlError(str(error) or "nested too deeply") from error
+    return found
