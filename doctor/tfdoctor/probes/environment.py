@@ -70,12 +70,15 @@ SCHEDULERS = (
     ("RAY_RAYLET_PID", "ray"),
     ("KUBERNETES_SERVICE_HOST", "kubernetes"),
 )
+PROGRAMS = ("apt-get", "conda", "mamba", "micromamba", "pip", "pip3", "python3", "sh", "sudo", "uv")
+"""Programs that advice may have somebody type. Every machine has `sh`: a recording without it never looked."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{3,60}\Z")
 
 
 def probe(system: System) -> EnvironmentFacts:
     """What of the environment matters."""
     env = system.env
+    programs = frozenset(name for name in PROGRAMS if _runs(system, name))
     return EnvironmentFacts(
         variables={
             name: clean(value)
@@ -84,7 +87,16 @@ def probe(system: System) -> EnvironmentFacts:
         },
         misspelt=find_misspelt(env),
         scheduler=next((word for name, word in SCHEDULERS if name in env), None),
+        programs=programs if "sh" in programs else None,
     )
+
+
+def _runs(system: System, name: str) -> bool:
+    """Whether a name on PATH is a program: pyenv and its like leave shims behind which there is none."""
+    path = system.which(name)
+    if path is None or "/shims/" not in path:
+        return path is not None
+    return system.run([path, "--version"], timeout=2.0).ok
 
 
 def find_misspelt(env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

@@ -159,8 +159,20 @@ def _python(raw: Mapping[str, Any], chosen: str) -> PythonFacts:
         modules=tuple(map(str, raw.get("modules") or ())),
         absent=tuple(normal_name(str(name)) for name in raw.get("absent") or ()),
         mapped=tuple(map(str, raw.get("mapped") or ())),
+        pip=_whether(raw.get("pip")),
+        ensurepip=_whether(raw.get("ensurepip")),
+        user_site=str(raw["user_site"]) if raw.get("user_site") else None,
+        closed=tuple(
+            (str(pair[0]), clean_line(str(pair[1])))
+            for pair in raw.get("closed") or ()
+            if isinstance(pair, list) and len(pair) == 2
+        ),
         tag=f"{'cp' if raw.get('implementation') == 'CPython' else 'pp'}{parts[0]}{parts[1]}",
     )
+
+
+def _whether(raw: object) -> bool | None:
+    return raw if isinstance(raw, bool) else None
 
 
 def _tensorflow(raw: Mapping[str, Any], python: PythonFacts, shadow: object) -> TensorFlowFacts:
