@@ -114,7 +114,9 @@ def main() -> int:
     bases = Bases(folder, folder / "standins")
     bases.cache.mkdir(parents=True, exist_ok=True)
     right = tried = 0
-    for one in (one for one in (*BROKEN, *PEOPLE) if not options.only or {one.name, one.base} & set(options.only)):
+    for one in (
+        one for one in (*BROKEN, *PEOPLE) if not options.only or {one.name, one.base} & set(options.only)
+    ):
         started = time.monotonic()
         try:
             trial, mended = attempt(one, bases, quick=options.quick)
