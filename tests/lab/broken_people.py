@@ -6,7 +6,9 @@ For typed.py alone: `fix` either has nothing of its own to say there, or refuses
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import stat
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,6 +56,20 @@ def read_only(env: Env) -> None:
         message = "only root can be somebody else"
         raise Unavailable(message)
     env.user = NOBODY
+    env.work.chmod(0o755)
+    real = Path(os.path.realpath(env.root / "bin/python"))
+    if all(folder.stat().st_mode & stat.S_IXOTH for folder in real.parents):
+        return
+    # Made with a Python in root's own folder, which nobody else can run.
+    if not SYSTEM.exists() or _minor(SYSTEM) != env.site.parent.name:
+        message = f"{real} is root's alone, and {SYSTEM} is another version"
+        raise Unavailable(message)
+    link, settings = env.root / "bin/python", env.root / "pyvenv.cfg"
+    link.unlink()
+    link.symlink_to(SYSTEM)
+    text = settings.read_text(encoding="utf-8")
+    settings.unlink()
+    settings.write_text(re.sub(r"(?m)^home = .*$", f"home = {SYSTEM.parent}", text), encoding="utf-8")
 
 
 def without_uv(env: Env) -> None:

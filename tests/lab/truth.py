@@ -272,6 +272,7 @@ def observe(
         child_env["TFDOCTOR_LAB_QUICK"] = "1"
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)  # the prefix may make it another user
         answer_path, log_path = Path(folder) / "answer.json", Path(folder) / "log"
         with log_path.open("wb") as log_file:
             child = subprocess.Popen(

@@ -48,7 +48,10 @@ def first_remedy(answer: dict[str, object]) -> Sequence[str]:
 
 def type_it(trial: Trial, env: Env, *, quick: bool) -> bool | None:
     """Whether TensorFlow registers the GPUs after the first remedy was typed; None where it was not typed."""
-    answer = tfdoctor(env, "check", "--json").json()
+    run = tfdoctor(env, "check", "--json")
+    answer = run.json()
+    if not trial.expect("verdict" in answer, f"check: {run}"):
+        return False
     for finding in answer.get("findings", ()):
         trial.notes.append(f"{finding['code']} {finding['severity']} {finding['title']}")
     commands = first_remedy(answer)
@@ -63,7 +66,9 @@ def type_it(trial: Trial, env: Env, *, quick: bool) -> bool | None:
     programs = env.work / "programs"
     programs.mkdir(exist_ok=True)
     tool = programs / "tfdoctor"
-    tool.write_text(f'#!/bin/sh\nexec {sys.executable} -m tfdoctor "$@"\n', encoding="utf-8")
+    # Another user may have no way to this very Python; what `check` then says is not what is looked at.
+    works = f'exec {sys.executable} -m tfdoctor "$@"' if env.user is None else "exit 0"
+    tool.write_text(f"#!/bin/sh\n{works}\n", encoding="utf-8")
     tool.chmod(0o755)
     script, log = env.work / "typed.sh", env.work / "typed.log"
     lines = [f'{command} || echo "status $? of: {number}"' for number, command in enumerate(commands)]
