@@ -34,7 +34,7 @@ from tfdoctor.rules._person import Place
 if TYPE_CHECKING:
     from tfdoctor.facts import Facts
 
-USER = "/home/u/.local/lib/python3.11/site-packages"
+USER = "/users/me/.local/lib/python3.11/site-packages"
 CUFFT = "libcufft.so.11"
 
 
@@ -206,6 +206,35 @@ def test_a_new_environment_without_debians_python3_venv() -> None:
     assert "uv venv --python /env/bin/python tf-env" in everything(with_programs(facts, "uv"))
     none = with_machine(with_python(facts, pip=False), root=False)
     assert "sudo apt-get install python3.11-venv" in everything(with_programs(none, "apt-get", "sudo"))
+
+
+def test_a_good_tensorflow_behind_pythonpath_is_not_replaced() -> None:
+    there = "/srv/other"
+    facts = with_tensorflow(
+        healthy("2.20.0", distribution="tensorflow"),
+        package_dir=f"{there}/tensorflow",
+        core_dir=f"{there}/tensorflow",
+        distribution="tensorflow-cpu",
+        build_info={"is_cuda_build": "False"},
+        cuda_config={},
+    )
+    facts = replace(facts, environment=replace(facts.environment, variables={"PYTHONPATH": f"/a:{there}/"}))
+    facts = with_programs(facts)
+    assert first(facts)[0] == "export PYTHONPATH=/a"
+    assert "pip" not in everything(facts)
+
+
+def test_uv_is_made_where_a_python_has_to_be_fetched_and_there_is_none() -> None:
+    facts = replace(healthy(python="3.15.0"), tensorflow=Absent("", ""), loader=Absent("", ""))
+    facts = with_python(facts, ensurepip=True, distributions=())
+    assert "tf-uv/bin/uv venv --python 3." in everything(with_programs(facts))
+    assert "tf-uv" not in everything(with_programs(facts, "uv"))
+
+
+def test_conda_is_mamba_where_that_is_what_there_is() -> None:
+    facts = with_loader(healthy("2.4.4", python="3.8.18"), *(lost(name) for name in ("libcudart.so.11.0",)))
+    assert "conda create" in everything(with_programs(facts, "conda"))
+    assert "micromamba create" in everything(with_programs(facts, "micromamba"))
 
 
 # -- sudo

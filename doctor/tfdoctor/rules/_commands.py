@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
+from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS
 from tfdoctor.findings import Remedy, Severity
 from tfdoctor.rules import _person as person
 from tfdoctor.rules import advice
@@ -164,8 +165,11 @@ def _line(context: Context, step: Drop | Unset | Export | Rename) -> str:
 
 
 def _adapted(context: Context, remedy: Remedy) -> list[Remedy]:
-    remedy = _for_root(context, remedy)
+    remedy = _by_conda(context, _for_root(context, remedy))
     where = person.place(context)
+    if where is Place.ELSEWHERE and _changes_tensorflow(remedy):
+        off = _off_pythonpath(context)
+        return [off if off is not None else remedy]
     if where in (Place.OWN, Place.USER) or all(isinstance(step, SHELL_STEPS) for step in remedy.steps):
         return [remedy]
     if where is Place.ELSEWHERE and not any(isinstance(step, Install) for step in remedy.steps):
@@ -213,6 +217,42 @@ def _for_root(context: Context, remedy: Remedy) -> Remedy:
     return replace(remedy, text=text, commands=commands)
 
 
+def _by_conda(context: Context, remedy: Remedy) -> Remedy:
+    word = person.conda(context)
+    if word == "conda":
+        return remedy
+    commands = (f"{word}{line[5:]}" if line.startswith("conda ") else line for line in remedy.commands)
+    return replace(remedy, commands=tuple(commands))
+
+
+def _changes_tensorflow(remedy: Remedy) -> bool:
+    wanted = [one for step in remedy.steps if isinstance(step, Install) for one in step.requirements]
+    return any(advice.project_of(one) in TENSORFLOW_DISTRIBUTIONS for one in wanted)
+
+
+def _off_pythonpath(context: Context) -> Remedy | None:
+    """Where PYTHONPATH leads to another TensorFlow than this Python's own: its own is good, and is not replaced."""
+    python, entries = context.python, context.facts.environment.variables.get("PYTHONPATH", "").split(":")
+    folder = advice.site_packages(context)
+    if python is None or folder not in [posixpath.normpath(entry) for entry in entries if entry]:
+        return None
+    own = [
+        d
+        for d in python.distributions
+        if d.name in TENSORFLOW_DISTRIBUTIONS and d.location in python.site_packages
+    ]
+    if not own:
+        return None
+    step = Drop(
+        "PYTHONPATH", tuple(entry for entry in entries if entry and posixpath.normpath(entry) == folder)
+    )
+    return Remedy(
+        f"Take {folder} off PYTHONPATH: this Python has {own[0].name} {own[0].version} of its own.",
+        (_line(context, step), advice.check_again(context)),
+        steps=(step,),
+    )
+
+
 def _apart(context: Context, steps: Iterable[Step]) -> tuple[str, ...]:
     """What brings the same to a TensorFlow whose folder cannot be written to; empty where that is not the way."""
     wheels: list[str] = []
@@ -237,7 +277,7 @@ def _apart(context: Context, steps: Iterable[Step]) -> tuple[str, ...]:
             return ()
         else:
             lines.append(_line(context, step))
-    if any(advice.project_of(one) in TENSORFLOWS for one in modules):
+    if any(advice.project_of(one) in TENSORFLOW_DISTRIBUTIONS for one in modules):
         return ()
     exports = []
     if wheels:
@@ -266,9 +306,6 @@ def _apart(context: Context, steps: Iterable[Step]) -> tuple[str, ...]:
         exports.append(advice.export_path([own], "PYTHONPATH"))
     kept = [line for one in exports for line in advice.keep_line(context, one)[1]]
     return (*lines, *exports, advice.check_again(context), *kept)
-
-
-TENSORFLOWS = frozenset({"tensorflow", "tensorflow-gpu", "tensorflow-cpu", "tf-nightly"})
 
 
 def _folder(requirements: Sequence[str]) -> str:

@@ -188,6 +188,20 @@ def new_environment(context: Context, python: str, folder: str, wanted: str) -> 
     return usual
 
 
+def uv(context: Context) -> tuple[tuple[str, ...], str]:
+    """(what has to be typed to have uv, the word for it)."""
+    if has(context, "uv") is not False or context.python is None:
+        return (), "uv"
+    return new_environment(context, context.python.executable, "tf-uv", "uv"), "tf-uv/bin/uv"
+
+
+def conda(context: Context) -> str:
+    """The word for conda: another program of its kind where that is what there is."""
+    if has(context, "conda") is not False:
+        return "conda"
+    return next((name for name in ("mamba", "micromamba") if has(context, name)), "conda")
+
+
 def _only_pip(context: Context) -> bool:
     """Whether this cannot be done with uv, which knows no `--user`."""
     python = context.python
