@@ -308,6 +308,24 @@ def test_what_hides_a_good_library_leaves_the_path() -> None:
     assert "libcublas11" not in everything(facts)
 
 
+def test_nothing_is_installed_again_where_the_path_may_be_what_is_wrong() -> None:
+    """A libstdc++ without its symbols stands first on LD_LIBRARY_PATH."""
+    path = f"{SITE}/nvidia/cudnn/lib/libcudnn.so.9"
+    error = f"{path}: undefined symbol: _ZTVSt9exception"
+    resolution = Resolution("libcudnn.so.9", path, "RUNPATH", error, ("libcudnn.so.9",), needed_by=path)
+    facts = with_loader(healthy("2.20.0"), resolution, library_path=("/old",))
+    assert first(facts) == ("env -u LD_LIBRARY_PATH tfdoctor check --python /env/bin/python",)
+    assert "--force-reinstall" not in everything(facts)
+
+
+def test_an_older_libstdcxx_on_the_path_leaves_it() -> None:
+    path = f"{SITE}/nvidia/cudnn/lib/libcudnn.so.9"
+    error = f"/old/libstdc++.so.6: version `GLIBCXX_3.4.20' not found (required by {path})"
+    resolution = Resolution("libcudnn.so.9", path, "RUNPATH", error, ("libcudnn.so.9",), needed_by=path)
+    facts = with_loader(healthy("2.20.0"), resolution, library_path=("/old", "/good"))
+    assert first(facts)[0] == "export LD_LIBRARY_PATH=/good"
+
+
 # -- The two say the same
 
 

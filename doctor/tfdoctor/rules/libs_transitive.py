@@ -71,6 +71,15 @@ def _remedies(context: Context, absent: tuple[str, ...], lost: tuple[MissingLibr
     through = _past(context, lost)
     if through is not None:
         return [through]
+    loader = context.loader
+    if loader is not None and loader.library_path and all(UNDEFINED in m.resolution.error for m in lost):
+        return [
+            Remedy(
+                "A library in a folder on LD_LIBRARY_PATH may stand before the one that has it. Look without that "
+                "variable before anything is installed again; where that helps, take the folder off it.",
+                (f"env -u LD_LIBRARY_PATH {advice.check_again(context)}",),
+            )
+        ]
     there = _elsewhere(context, absent)
     if absent and len(there) == len(absent):
         folders = tuple(dict.fromkeys(found.path.rpartition("/")[0] for found in there))
@@ -105,6 +114,7 @@ def _remedies(context: Context, absent: tuple[str, ...], lost: tuple[MissingLibr
     return [_reinstall(context, lost, "Reinstall the library with everything that it needs.")]
 
 
+UNDEFINED = "undefined symbol: "
 SYSTEM = {"libz.so.1": "zlib1g", "libgomp.so.1": "libgomp1", "libstdc++.so.6": "libstdc++6"}
 """What cuDNN and CUDA need of the system itself → its package on Debian and Ubuntu."""
 
