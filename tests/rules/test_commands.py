@@ -168,7 +168,7 @@ def test_nothing_is_installed_into_a_colleagues_environment() -> None:
     export = remedies[0].commands[1]
     assert f"{SITE}/nvidia/nvjitlink/lib" in export
     assert remedies[1].text.startswith("Or ask alice")
-    assert remedies[1].steps
+    assert not remedies[1].steps  # nor is `tfdoctor fix` told to
 
 
 def test_a_link_that_may_not_be_made_is_a_folder_that_is_named() -> None:
@@ -185,6 +185,15 @@ def test_an_older_module_in_a_colleagues_environment_is_put_before() -> None:
     commands = first(facts)
     assert '--target "$HOME/for-tensorflow/protobuf"' in commands[0]
     assert commands[1] == 'export PYTHONPATH="$HOME/for-tensorflow/protobuf${PYTHONPATH:+:$PYTHONPATH}"'
+
+
+def test_a_damaged_tensorflow_of_a_colleague_is_left_to_him() -> None:
+    facts = with_programs(closed(with_tensorflow(healthy("2.20.0"), missing_files=("python/",))))
+    remedies = root(facts).remedies
+    assert remedies[0].commands[0] == "/env/bin/python -m venv tf-env"
+    assert "tensorflow[and-cuda]==2.20.0" in remedies[0].commands[2]
+    assert "--force-reinstall" in remedies[1].commands[0]
+    assert not any(remedy.steps for remedy in remedies)
 
 
 def test_tensorflow_outside_of_the_folder_that_pip_takes() -> None:

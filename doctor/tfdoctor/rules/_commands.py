@@ -36,6 +36,7 @@ from tfdoctor.steps import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from tfdoctor.compat import Release
     from tfdoctor.findings import Finding
     from tfdoctor.rules.base import Context
     from tfdoctor.steps import Step
@@ -170,30 +171,45 @@ def _adapted(context: Context, remedy: Remedy) -> list[Remedy]:
     if where is Place.ELSEWHERE and _changes_tensorflow(remedy):
         off = _off_pythonpath(context)
         return [off if off is not None else remedy]
-    if where in (Place.OWN, Place.USER) or all(isinstance(step, SHELL_STEPS) for step in remedy.steps):
+    if where in (Place.OWN, Place.USER) or not remedy.steps:
         return [remedy]
+    if all(isinstance(step, SHELL_STEPS) for step in remedy.steps):
+        return [replace(remedy, steps=()) if where is Place.CLOSED else remedy]
     if where is Place.ELSEWHERE and not any(isinstance(step, Install) for step in remedy.steps):
         return [remedy]
-    found = []
+    found, why = [], WHY[where].format(owner=_owner(context))
     apart = _apart(context, remedy.steps)
     if apart:
         text = "Put it into a folder of your own, and name that before Python starts."
-        found.append(Remedy(f"{WHY[where].format(owner=_owner(context))} {text}", apart))
-    if where is Place.CLOSED:
-        found.append(
-            replace(
-                remedy, text=f"Or ask {_owner(context)}, whose environment it is, to type this: {remedy.text}"
-            )
-        )
-    elif where is Place.MANAGED:
-        found.append(replace(remedy, text=f"Or, against the rule of this system (PEP 668): {remedy.text}"))
+        found.append(Remedy(f"{why} {text}", apart))
+    release = _same_release(context)
+    if not apart and where in OTHERS and release is not None:
+        text = f"Make an environment of your own with TensorFlow {release.version}."
+        found.append(advice.install_release(context, release, f"{why} {text}"))
+    if where in OTHERS:
+        # `fix` is run by this person, too, and would fail half way: what is left to others is no step of its own.
+        text = OTHERS[where].format(owner=_owner(context), text=remedy.text)
+        found.append(replace(remedy, text=text, steps=()))
     return found or [remedy]
+
+
+def _same_release(context: Context) -> Release | None:
+    """The installed release, or the best one where that is not known or is of no use on a GPU."""
+    build = context.build
+    own = build.release if build is not None and build.exact else None
+    return own if own is not None and own.gpu else advice.best_release(context)
 
 
 WHY = {
     Place.CLOSED: "You may not write into this environment, which is {owner}'s.",
     Place.MANAGED: "The system manages this Python, and refuses pip (PEP 668).",
     Place.ELSEWHERE: "TensorFlow lies outside of the folder that pip installs into.",
+}
+
+
+OTHERS = {
+    Place.CLOSED: "Or ask {owner}, whose environment it is, to type this: {text}",
+    Place.MANAGED: "Or, against the rule of this system (PEP 668): {text}",
 }
 
 
