@@ -9,6 +9,7 @@ the errors beside it need, too: nobody wants to type in rounds.
 from __future__ import annotations
 
 import posixpath
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -280,11 +281,8 @@ def _apart(context: Context, steps: Iterable[Step]) -> tuple[str, ...]:
             for one in step.requirements:
                 (wheels if advice.project_of(one).startswith("nvidia-") else modules).append(one)
         elif isinstance(step, Link):
-            folders.append(
-                posixpath.normpath(
-                    posixpath.join(posixpath.dirname(step.path), posixpath.dirname(step.target))
-                )
-            )
+            real = posixpath.join(posixpath.dirname(step.path), step.target)
+            folders.append(posixpath.dirname(posixpath.normpath(real)))
         elif isinstance(step, LinkParts):
             folders.append(step.source)
         elif isinstance(step, Prepend):
@@ -295,33 +293,48 @@ def _apart(context: Context, steps: Iterable[Step]) -> tuple[str, ...]:
             lines.append(_line(context, step))
     if any(advice.project_of(one) in TENSORFLOW_DISTRIBUTIONS for one in modules):
         return ()
-    exports = []
     if wheels:
-        own, inside = _folder(wheels), _places(context)
-        named = {advice.project_of(one) for one in wheels}
-        wheels += _partners(context, named)
-        lines.append(person.install_to(context, own, wheels))
-        named = {advice.project_of(one) for one in wheels}
-        site = advice.site_packages(context)
-        # A library looks for what it needs beside itself: what lies with TensorFlow is named as well.
-        folders = [
-            folder
-            for folder in folders
-            if not folder.startswith(tuple(f"{site}/{inside[p]}" for p in named if p in inside) or ("\n",))
-        ]
-        folders = [f"{own}/{inside[p]}" for p in inside if p in named] + folders
-        there = (
-            {d.name for d in context.python.distributions if d.location == site} if context.python else set()
-        )
-        folders += [f"{site}/{inside[p]}" for p in inside if p in there - named]
-    if folders:
-        exports.append(advice.export_path(dict.fromkeys(folders)))
+        command, folders = _wheels_apart(context, wheels, folders)
+        lines.append(command)
+    exports = [advice.export_path(dict.fromkeys(folders))] if folders else []
     if modules:
         own = _folder(modules)
         lines.append(person.install_to(context, own, modules))
         exports.append(advice.export_path([own], "PYTHONPATH"))
     kept = [line for one in exports for line in advice.keep_line(context, one)[1]]
     return (*lines, *exports, advice.check_again(context), *kept)
+
+
+def _wheels_apart(context: Context, wheels: list[str], folders: list[str]) -> tuple[str, list[str]]:
+    """(the command that puts NVIDIA's wheels into a folder of their own, all folders that must be named then).
+
+    A library looks for what it needs beside itself: that is installed with it where it is nowhere, and named where it
+    lies with TensorFlow.
+    """
+    places, site = _places(context), advice.site_packages(context)
+    named = {advice.project_of(one) for one in wheels}
+    python = context.python
+    there = {d.name for d in python.distributions if d.location == site} if python is not None else set()
+    partners = {project for project in places if _part(project) in PARTNERS}
+    more = [project for project in places if project in partners - there - named and _part(project) in NEEDED]
+    own = _folder(wheels)
+    named |= set(more)
+    replaced = {f"{site}/{places[project]}" for project in named if project in places}
+    return person.install_to(context, own, [*wheels, *more]), [
+        *(f"{own}/{place}" for project, place in places.items() if project in named),
+        *(folder for folder in folders if folder not in replaced),
+        *(f"{site}/{place}" for project, place in places.items() if project in (partners & there) - named),
+    ]
+
+
+NEEDED = frozenset({"cublas", "nvjitlink"})
+PARTNERS = NEEDED | {"cusparse", "cuda-nvrtc"}
+"""Wheels whose libraries those of the others need; all but a few need one of the first two."""
+
+
+def _part(project: str) -> str:
+    """ "nvidia-cublas-cu12" → "cublas"."""
+    return re.sub(r"-cu\d+$", "", project.removeprefix("nvidia-"))
 
 
 def _folder(requirements: Sequence[str]) -> str:
@@ -338,15 +351,3 @@ def _places(context: Context) -> dict[str, str]:
     major = versions.major(build.cuda)
     families = (family.wheels.get(major) for family in context.compat.libraries)
     return {wheel.project: wheel.folder for wheel in families if wheel is not None}
-
-
-def _partners(context: Context, named: set[str]) -> list[str]:
-    """Wheels that these need and that are not beside TensorFlow, without those that pip would bring once more."""
-    build, python = context.build, context.python
-    if build is None or build.cuda is None or python is None:
-        return []
-    needed = ["cublas", "nvjitlink"] if versions.major(build.cuda) >= 12 else ["cublas"]
-    there = {d.name for d in python.distributions} | named
-    major = versions.major(build.cuda)
-    wanted = (f"nvidia-{name}-cu{major}" for name in needed)
-    return [name for name in wanted if name not in there]
