@@ -30,6 +30,7 @@ from tfdoctor.repair.models import Environment
 from tfdoctor.rules import _commands, advice
 from tfdoctor.rules import _person as person
 from tfdoctor.rules._person import Place
+from tfdoctor.steps import Prepend
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Facts
@@ -384,3 +385,11 @@ def test_a_search_path_keeps_what_was_on_it(folders: list[str], name: str) -> No
         ).stdout
         wanted = ":".join(f"/h{one[5:]}" if one.startswith("$HOME/") else one for one in folders)
         assert out == f"{wanted}{after}\n"
+
+
+def test_a_conda_environment_keeps_every_line() -> None:
+    facts = with_python(healthy("2.10.1", python="3.10.1"), conda_prefix="/opt/conda/envs/tf")
+    steps = (Prepend("LD_LIBRARY_PATH", ("/a",)), Prepend("PYTHONPATH", ("/b",)))
+    kept = [line for line in _commands.typed(context(facts), steps) if line.startswith("echo ")]
+    assert len(kept) == 2
+    assert all(">> /opt/conda/envs/tf/etc/conda/activate.d/" in line for line in kept)

@@ -531,7 +531,7 @@ def keep_line(context: Context, line: str) -> tuple[str, tuple[str, ...]]:
         script = quote(f"{folder}/tensorflow-cuda.sh")
         return (
             "The last two lines keep it for this conda environment.",
-            (f"mkdir -p {quote(folder)}", f"echo {quote(line)} > {script}"),
+            (f"mkdir -p {quote(folder)}", f"echo {quote(line)} >> {script}"),
         )
     if python is not None and python.virtual:
         return (
