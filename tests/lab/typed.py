@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FOR_ROOT = re.compile(
-    r"(?:^|[;&|] *)(?:sudo |apt-get |dnf |zypper |pacman |modprobe |reboot|systemctl |ldconfig|conda )"
+    r"(?:^|[;&|] *)(?:sudo |apt-get |dnf |zypper |pacman |modprobe |reboot|systemctl |ldconfig|conda |srun |nvidia-smi)"
 )
 """What changes the machine that the lab runs on, or wants what it has not: such a remedy is not typed."""
 SHELL = r"""
