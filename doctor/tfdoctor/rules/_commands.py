@@ -96,7 +96,8 @@ def _with_others(context: Context, root: Finding, others: Sequence[Finding]) -> 
     steps.sort(key=lambda step: ORDER.index(type(step)))
     commands = (*typed(context, steps), advice.check_again(context))
     text = " Then: ".join(dict.fromkeys(texts))
-    return (Remedy(text, commands, first.changes_system, tuple(steps)), *root.remedies[1:])
+    # `fix` takes one finding after the other by itself, and may have been asked for one alone.
+    return (replace(first, text=text, commands=commands), *root.remedies[1:])
 
 
 def _missing(steps: Iterable[Step], there: Sequence[Step]) -> list[Step]:
