@@ -297,6 +297,23 @@ def test_two_faults_of_two_kinds_are_typed_away_together() -> None:
     assert "nvidia-cufft-cu12" in commands
 
 
+def test_also_where_the_environment_is_somebody_elses() -> None:
+    facts = without_cufft(healthy("2.21.0"))
+    facts = with_loader(facts, lost("libcusolver.so.11"), also_found=(in_wheel("libcusolver.so.11"),))
+    commands = "\n".join(first(with_programs(closed(facts))))
+    assert "--target" in commands
+    assert "nvidia-cufft-cu12" in commands
+    assert f"{SITE}/nvidia/cusolver/lib" in commands
+
+
+def test_fix_is_told_of_one_finding_at_a_time() -> None:
+    facts = with_python(without_cufft(healthy("2.20.0")), installed={"protobuf": "4.25.3"})
+    steps = root(facts).remedies[0].steps
+    assert [advice.project_of(one) for step in steps for one in getattr(step, "requirements", ())] == [
+        "protobuf"
+    ]
+
+
 def test_what_hides_a_good_library_leaves_the_path() -> None:
     """Half of an older CUDA: its cuSOLVER has the name of the wheel's good one, and lacks its own cuBLAS."""
     old = "/usr/local/cuda-11.8/lib64"

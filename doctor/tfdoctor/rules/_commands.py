@@ -63,6 +63,10 @@ def for_person(
             others = [f for f in findings if f is not root and f.code not in skipped]
             remedies = _with_others(context, root, others)
         adapted = [new for remedy in remedies for new in _adapted(context, remedy)]
+        if finding is root and root.remedies:
+            # `fix` takes one finding after the other by itself, and may have been asked for one alone.
+            own, joined = root.remedies[0].steps, remedies[0].steps
+            adapted = [replace(new, steps=own) if new.steps == joined else new for new in adapted]
         told[id(finding)] = replace(finding, remedies=tuple(_each_once(adapted)))
     return told
 
@@ -96,8 +100,7 @@ def _with_others(context: Context, root: Finding, others: Sequence[Finding]) -> 
     steps.sort(key=lambda step: ORDER.index(type(step)))
     commands = (*typed(context, steps), advice.check_again(context))
     text = " Then: ".join(dict.fromkeys(texts))
-    # `fix` takes one finding after the other by itself, and may have been asked for one alone.
-    return (replace(first, text=text, commands=commands), *root.remedies[1:])
+    return (replace(first, text=text, commands=commands, steps=tuple(steps)), *root.remedies[1:])
 
 
 def _missing(steps: Iterable[Step], there: Sequence[Step]) -> list[Step]:
