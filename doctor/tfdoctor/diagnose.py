@@ -5,6 +5,7 @@ Pure. A rule cannot tell a live machine from a recorded one, and nothing here lo
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdoctor.areas import areas
@@ -12,6 +13,7 @@ from tfdoctor.facts import Absent, value_of
 from tfdoctor.findings import Cause, Finding, OutcomeKind, Prediction, Report, Severity, Verdict
 from tfdoctor.predict import predict
 from tfdoctor.rules import ALL_RULES
+from tfdoctor.rules._commands import for_person
 from tfdoctor.rules.base import Context
 
 if TYPE_CHECKING:
@@ -68,6 +70,10 @@ def diagnose(
     outcomes = tuple(rule.run(context) for rule in rules)
     findings = [finding for outcome in outcomes for finding in outcome.findings]
     root = _root(findings, prediction)
+    told = for_person(context, root, findings, BESIDE)
+    outcomes = tuple(replace(o, findings=tuple(told[id(f)] for f in o.findings)) for o in outcomes)
+    findings = [told[id(finding)] for finding in findings]
+    root = told[id(root)] if root is not None else None
     follows = FOLLOWS.get(root.cause, frozenset()) if root is not None else frozenset()
     consequences = [f for f in findings if f is not root and f.cause in follows]
     rest = [f for f in findings if f is not root and f not in consequences]

@@ -472,6 +472,14 @@ class PythonFacts:
 
     modules: tuple[str, ...] = ()
     """TensorFlow's companions that are there as modules: "six", "google.protobuf"."""
+    pip: bool | None = None
+    """Whether it has a pip of its own; None where nobody looked."""
+    ensurepip: bool | None = None
+    """Whether its standard library can make a pip (Debian leaves that to python3-venv)."""
+    user_site: str | None = None
+    """Where `pip install --user` puts things, whether or not that folder exists; None where Python ignores it."""
+    unwritable: tuple[tuple[str, str], ...] = ()
+    """(folder, its owner's name) of the folders for packages in which this user may not write."""
     absent: tuple[str, ...] = ()
     """Distributions that TensorFlow's own metadata requires, whatever the extra, and that are not registered."""
     shadows: tuple[Shadow, ...] = ()

@@ -48,6 +48,8 @@ class EnvironmentFacts:
     """What Python's start makes of the variables that tfdoctor itself was started with; None: taken away."""
     late: tuple[Origin, ...] = ()
     """Variables that the loader or Python read at the start of a process, and that Python's start sets: in vain."""
+    programs: frozenset[str] | None = None
+    """What of probes/environment.py's PROGRAMS is on this person's PATH; None where nobody looked."""
 
     def origin(self, name: str, entry: str | None = None) -> Origin | None:
         """Who set the variable, or put the entry (a path, with or without a slash at its end) on that list."""

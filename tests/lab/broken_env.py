@@ -109,11 +109,26 @@ class Env:
     shell: str = "plain"
     """How the environment is used: "plain" (its python by its path), "activated", or "conda"."""
     driver: bool = True
+    interpreter: Path | None = None
+    """Where another one than the environment's own is used."""
+    user: int | None = None
+    """Who uses it, by number; None: who runs the lab."""
+    path: str | None = None
+    """PATH of the caller's shell; None: as it is."""
+    protected: tuple[Path, ...] = ()
+    """Folders that nobody may write into."""
+    administrator: bool = False
+    """Whether commands for the whole machine may be typed: in a root of its own."""
 
     @property
     def python(self) -> Path:
-        """Its interpreter."""
-        return self.root / "bin" / "python"
+        """The interpreter that is used."""
+        return self.interpreter or self.root / "bin" / "python"
+
+    @property
+    def named(self) -> str:
+        """What `--python` is given."""
+        return str(self.interpreter or self.root)
 
     @property
     def site(self) -> Path:
@@ -133,10 +148,10 @@ class Env:
     def _pip(self, verb: str, *words: str) -> None:
         uv = shutil.which("uv")
         if uv is not None:
-            command = [uv, "pip", verb, "-q", "--python", str(self.python), *words]
+            command = [uv, "pip", verb, "-q", "--python", str(self.root / "bin/python"), *words]
         else:
             yes = ["-y"] if verb == "uninstall" else []
-            command = [str(self.python), "-m", "pip", verb, "-q", *yes, *words]
+            command = [str(self.root / "bin/python"), "-m", "pip", verb, "-q", *yes, *words]
         subprocess.run(command, check=True, capture_output=True, timeout=600, env=inherited())
 
     def cuda_wheels(self) -> list[str]:
@@ -181,6 +196,8 @@ class Env:
         env = {**inherited(), "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1", "STANDIN_GPUS": str(GPUS)}
         if self.driver and not can_mount():
             env["LD_LIBRARY_PATH"] = str(self._driver())
+        if self.path is not None:
+            env["PATH"] = self.path
         own = dict(self.variables)
         if "LD_LIBRARY_PATH" in own and "LD_LIBRARY_PATH" in env:
             own["LD_LIBRARY_PATH"] += f":{env['LD_LIBRARY_PATH']}"
@@ -195,6 +212,8 @@ class Env:
         words: list[str] = []
         if self.driver and can_mount():
             words += self._mounts()
+        if self.user is not None:
+            words += ["setpriv", f"--reuid={self.user}", f"--regid={self.user}", "--clear-groups"]
         if self.shell == "activated":
             words += ["bash", "-c", '. "$0/bin/activate" && exec "$@"', str(self.root)]
         if self.shell == "conda":
@@ -218,8 +237,12 @@ class Env:
             subprocess.run(
                 ["/sbin/ldconfig", "-X", "-f", str(conf), "-C", str(cache)], check=True, timeout=60
             )
+        closed = "".join(
+            f"mount --bind {one} {one} && mount -o remount,bind,ro {one} && "
+            for one in (shlex.quote(str(folder)) for folder in self.protected)
+        )
         script = (
-            f"mount --bind {shlex.quote(str(cache))} /etc/ld.so.cache && "
+            f"{closed}mount --bind {shlex.quote(str(cache))} /etc/ld.so.cache && "
             f"mount --bind {shlex.quote(str(conf))} /etc/ld.so.conf && "
             'for one in /usr/local/cuda*; do if [ -d "$one" ]; then mount -t tmpfs none "$one"; fi; done && exec "$@"'
         )

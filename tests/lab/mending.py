@@ -99,7 +99,7 @@ class Run:
 
 def command_line(env: Env, command: str, *words: str) -> list[str]:
     """tfdoctor on this environment, in the shell of its owner; every program before it is replaced by the next."""
-    return [*env.prefix(), sys.executable, "-m", "tfdoctor", command, *words, "--python", str(env.root)]
+    return [*env.prefix(), sys.executable, "-m", "tfdoctor", command, *words, "--python", env.named]
 
 
 def tfdoctor(env: Env, command: str, *words: str) -> Run:

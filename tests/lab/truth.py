@@ -275,6 +275,7 @@ def observe(
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as private:
         folder = answers or private
+        Path(folder).chmod(0o777)  # the prefix may make it another user
         answer_path, log_path = Path(folder) / "answer.json", Path(folder) / "log"
         answer_path.unlink(missing_ok=True)
         with log_path.open("wb") as log_file:

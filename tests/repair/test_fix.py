@@ -452,13 +452,15 @@ def test_pip_alone_does_it_too(new: Callable[..., Fake]) -> None:
     assert difference(before, env.list()) == {}
 
 
-def test_without_any_installer_it_says_so(new: Callable[..., Fake]) -> None:
+def test_without_any_installer_a_pip_is_made_and_undo_takes_it_away(new: Callable[..., Fake]) -> None:
     env = new()
     wheel_gone(env)
     env.variables["PATH"] = "/usr/bin:/bin"
     before = env.list()
-    run = env.fix("--installer", "pip")
-    assert (run.status, "has no pip" in run.said) == (1, True), run
+    run = env.fix("--installer", "pip", "--json")
+    assert run.status == 0, run
+    assert run.json()["repairs"][0]["commands"][0].endswith(" -m ensurepip")
+    assert env.run("fix", "--undo").status == 0
     assert difference(before, env.list()) == {}
 
 

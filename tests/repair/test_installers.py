@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tfdoctor.repair.actions import shown
 from tfdoctor.repair.installers import (
     Installer,
     InstallFailedError,
@@ -22,6 +23,8 @@ from tfdoctor.repair.installers import (
     run_installers,
     uv_options,
 )
+from tfdoctor.repair.models import Environment
+from tfdoctor.steps import Install
 
 HERE = (sys.executable, "-c")
 QUIET = {"PATH": os.environ["PATH"], "HOME": "/nowhere", "PIP_CONFIG_FILE": os.devnull}
@@ -56,6 +59,19 @@ def test_uv_is_taken_where_it_works_for_that_python(tmp_path: Path) -> None:
     program(tmp_path, "uv", "exit 127")  # a shim without a program
     with pytest.raises(InstallFailedError, match="uv is not on PATH"):
         find_installer(str(python), prefer="uv", env=env)
+
+
+def test_a_pip_is_made_where_there_is_none(tmp_path: Path) -> None:
+    """As the command that `check` prints does it."""
+    python = program(tmp_path, "python", 'test "$2" = ensurepip')
+    found = find_installer(str(python), env={**QUIET, "PATH": "/usr/bin:/bin"})
+    assert found.before == (str(python), "-m", "ensurepip")
+    assert found.install(["a"]) == (str(python), "-m", "pip", "install", "a")
+    environment = Environment("/env", str(python), "venv", "")
+    assert shown((Install(("a",)),), environment, found) == (
+        f"{python} -m ensurepip",
+        f"{python} -m pip install a",
+    )
 
 
 def test_the_environment_of_an_installer(tmp_path: Path) -> None:

@@ -606,6 +606,35 @@ def glibc():
     return None
 
 
+def standing(path, site, package, stdlib):
+    """What is needed to know which command can change this Python, and where that command puts things."""
+    try:
+        from site import ENABLE_USER_SITE, getusersitepackages
+
+        user = getusersitepackages() if ENABLE_USER_SITE else None
+    except Exception:
+        user = None
+    unwritable = []
+    for folder in site + [os.path.dirname(package) if package else None]:
+        if folder and os.path.isdir(folder) and not os.access(folder, os.W_OK) and folder not in [c[0] for c in unwritable]:
+            unwritable.append([folder, owner_of(folder)])
+    return {
+        "pip": any(os.path.isfile(os.path.join(folder, "pip", "__init__.py")) for folder in path),
+        "ensurepip": bool(stdlib) and os.path.isdir(os.path.join(stdlib, "ensurepip")),
+        "user_site": user,
+        "unwritable": unwritable,
+    }
+
+
+def owner_of(path):
+    try:
+        import pwd
+
+        return pwd.getpwuid(os.stat(path).st_uid).pw_name
+    except Exception:
+        return ""
+
+
 def main():
     for stream in ("stdout", "stderr"):
         if getattr(sys, stream, None) is None:
@@ -656,6 +685,7 @@ def main():
         "noexec": noexec(path),
     }
     answer["closed"] = closed()
+    answer.update(standing(path, site, found and found["package_dir"], stdlib))
     print(MARKER + json.dumps(answer))
     return 0
 

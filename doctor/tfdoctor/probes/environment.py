@@ -72,6 +72,8 @@ SCHEDULERS = (
     ("RAY_RAYLET_PID", "ray"),
     ("KUBERNETES_SERVICE_HOST", "kubernetes"),
 )
+PROGRAMS = ("apt-get", "conda", "mamba", "micromamba", "pip", "pip3", "python3", "sh", "sudo", "uv")
+"""Programs that advice may have somebody type. Every machine has `sh`: a recording without it never looked."""
 AT_START = ("LD_", "PYTHON")
 """What only the loader and Python's start read: set later, it has no effect on that process."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{3,60}\Z")
@@ -82,12 +84,17 @@ def probe(system: System, python: str | None = None, *, timeout: float = 5.0) ->
 
     Without a Python, and where it does not answer: the variables that this process was started with.
     """
+    programs = frozenset(name for name in PROGRAMS if _runs(system, name))
+    there = programs if "sh" in programs else None
     given = _relevant(system.env)
     answer = _answer(system, python, timeout) if python is not None else {}
     now = _texts(answer.get("now"))
     if now is None:
         return EnvironmentFacts(
-            variables=given, misspelt=find_misspelt(system.env), scheduler=_scheduler(system.env)
+            variables=given,
+            misspelt=find_misspelt(system.env),
+            scheduler=_scheduler(system.env),
+            programs=there,
         )
     started = _texts(answer.get("started"))
     started = given if started is None else started
@@ -113,7 +120,16 @@ def probe(system: System, python: str | None = None, *, timeout: float = 5.0) ->
             for name in sorted(now)
             if name.startswith(AT_START) and now[name] != started.get(name)
         ),
+        programs=there,
     )
+
+
+def _runs(system: System, name: str) -> bool:
+    """Whether a name on PATH is a program: pyenv and its like leave shims behind which there is none."""
+    path = system.which(name)
+    if path is None or "/shims/" not in path:
+        return path is not None
+    return system.run([path, "--version"], timeout=2.0).ok
 
 
 def _answer(system: System, python: str, timeout: float) -> dict[str, Any]:

@@ -176,6 +176,14 @@ def _python(raw: Mapping[str, Any], chosen: str) -> PythonFacts:
         mapped=tuple(map(str, raw.get("mapped") or ())),
         shadows=tuple(Shadow(*map(str, one)) for one in _tuples(raw.get("shadows"), 3)),
         closed=_closed(raw.get("closed")),
+        pip=_whether(raw.get("pip")),
+        ensurepip=_whether(raw.get("ensurepip")),
+        user_site=str(raw["user_site"]) if raw.get("user_site") else None,
+        unwritable=tuple(
+            (str(pair[0]), clean_line(str(pair[1])))
+            for pair in raw.get("unwritable") or ()
+            if isinstance(pair, list) and len(pair) == 2
+        ),
         noexec=tuple(
             (str(pair[0]), str(pair[1]))
             for pair in raw.get("noexec") or ()
@@ -225,6 +233,10 @@ def _closed(raw: object) -> tuple[Denied, ...]:
         for entry in (raw if isinstance(raw, list) else ())
         if isinstance(entry, list) and len(entry) == 5
     )
+
+
+def _whether(raw: object) -> bool | None:
+    return raw if isinstance(raw, bool) else None
 
 
 def _tensorflow(raw: Mapping[str, Any], python: PythonFacts, shadow: object) -> TensorFlowFacts:

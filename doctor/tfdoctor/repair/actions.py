@@ -67,6 +67,10 @@ class Hands:
     def carry_out(self, steps: Sequence[Step]) -> None:
         """All steps, in their order; those about variables together, at the end. Raises Error."""
         installer = self.installer() if changes_packages(steps) else None
+        if installer is not None and installer.before:
+            run_installer(
+                installer.before, env=self.env, on_line=self.on_line, inherit=self.inherit, pass_fds=self.held
+            )
         for step in steps:
             if isinstance(step, (Install, Uninstall)):
                 assert installer is not None  # noqa: S101 - changes_packages said so
@@ -134,7 +138,7 @@ def touched(steps: Sequence[Step], environment: Environment) -> tuple[Path, ...]
 
 def shown(steps: Sequence[Step], environment: Environment, installer: Installer | None) -> tuple[str, ...]:
     """What the steps are as a person would type it, or would see it in a script."""
-    lines: list[str] = []
+    lines = [shlex.join(installer.before)] if installer is not None and installer.before else []
     for step in steps:
         if isinstance(step, (Install, Uninstall)):
             command = _command(installer, step) if installer is not None else _plain(step, environment)

@@ -92,6 +92,8 @@ class Installer:
     """`("/…/uv", "pip")`, or the interpreter with `-m pip`."""
     options: tuple[str, ...] = ()
     """What `install` is always given: pip's settings for which uv has no variable (`uv_options`)."""
+    before: tuple[str, ...] = ()
+    """The command that makes the pip where there is none yet; typed by people, too (rules/_person.py)."""
 
     def install(self, words: Sequence[str]) -> tuple[str, ...]:
         """The command that installs; `words` are options and requirements that both programs know."""
@@ -131,7 +133,7 @@ def find_uv(env: Mapping[str, str]) -> str | None:
 
 
 def find_installer(python: str, *, prefer: str | None = None, env: Mapping[str, str]) -> Installer:
-    """uv where it is on PATH and works for that Python, else the environment's pip.
+    """uv where it is on PATH and works for that Python, else the environment's pip, which may have to be made first.
 
     prefer: `"uv"` or `"pip"` alone. Raises InstallFailedError where there is neither.
     """
@@ -139,7 +141,7 @@ def find_installer(python: str, *, prefer: str | None = None, env: Mapping[str, 
         uv = find_uv(env)
         # `pip list` has uv ask the interpreter, as installing does: one that it cannot use (2.7) shows here.
         if uv is not None and _answers((uv, "pip", "list", "--quiet", "--offline", "--python", python), env):
-            return Installer("uv", python, (uv, "pip"), uv_options(env))
+            return Installer("uv", python, (uv, "pip"), options=uv_options(env))
         if prefer == "uv":
             raise InstallFailedError(
                 "uv is not on PATH, or does not run."
@@ -149,6 +151,9 @@ def find_installer(python: str, *, prefer: str | None = None, env: Mapping[str, 
             )
     if _answers((python, "-m", "pip", "--version"), env):
         return Installer("pip", python, (python, "-m", "pip"))
+    make = (python, "-m", "ensurepip")
+    if _answers((*make, "--version"), env):
+        return Installer("pip", python, (python, "-m", "pip"), before=make)
     msg = f"{clean_line(python)} has no pip, and there is no uv on PATH that works for it."
     raise InstallFailedError(msg, hint=f"Get pip: {clean_line(python)} -m ensurepip, or uv: pip install uv")
 

@@ -15,6 +15,7 @@ from tfdoctor.compat.imports import companions
 from tfdoctor.compat.wheels import cuda_set
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Remedy
+from tfdoctor.rules import _person as person
 from tfdoctor.rules._links import (
     connecting_steps,
     link_commands,
@@ -63,7 +64,7 @@ def quote(text: str) -> str:
 
 def sudo(context: Context) -> str:
     """ "sudo ", or nothing where this already runs as root."""
-    return "" if context.facts.machine.root else "sudo "
+    return person.sudo(context)
 
 
 def package_manager(context: Context) -> str | None:
@@ -79,38 +80,19 @@ def package_manager(context: Context) -> str | None:
 
 
 def pip_install(context: Context, requirements: Iterable[str], *, options: str = "") -> str:
-    """The command that installs into the examined Python: its own pip, uv where it was made without pip."""
-    wanted = " ".join(quote(requirement) for requirement in requirements)
-    flags = f"{options} " if options else ""
-    python = context.python
-    if python is None:
-        return f"python3 -m pip install {flags}{wanted}"
-    if python.externally_managed and not python.virtual and "--break-system-packages" not in flags:
-        flags = f"--break-system-packages {flags}"
-    installers = {d.installer for d in python.distributions}
-    if "uv" in installers and "pip" not in installers:
-        return f"uv pip install --python {quote(python.executable)} {flags}{wanted}"
-    return f"{quote(python.executable)} -m pip install {flags}{wanted}"
+    """The command that installs into the examined Python, with the program that this person has (`_person`)."""
+    return person.install(context, requirements, options)
 
 
 def pip_uninstall(context: Context, names: Iterable[str]) -> str:
     """The command that removes distributions from the examined Python."""
-    command = pip_install(context, names)
-    if command.startswith("uv "):
-        return command.replace("uv pip install", "uv pip uninstall", 1)
-    return command.replace("-m pip install", "-m pip uninstall -y", 1)
+    return person.uninstall(context, names)
 
 
 def venv_with(context: Context, requirements: Iterable[str], python: str = "python3") -> tuple[str, ...]:
     """Commands that make a fresh virtual environment with these requirements, beside whatever is there."""
-    del context
     wanted = " ".join(quote(requirement) for requirement in requirements)
-    return (
-        f"{quote(python)} -m venv tf-env",
-        "tf-env/bin/python -m pip install --upgrade pip",
-        f"tf-env/bin/python -m pip install {wanted}",
-        "tfdoctor check --python tf-env",
-    )
+    return (*person.new_environment(context, python, "tf-env", wanted), "tfdoctor check --python tf-env")
 
 
 def interpreter(context: Context) -> str:
@@ -121,7 +103,7 @@ def interpreter(context: Context) -> str:
 def install_commands(context: Context, requirements: Sequence[str]) -> tuple[str, ...]:
     """Commands that install into this Python, or into a fresh environment where the system manages it."""
     python = context.python
-    if python is not None and python.externally_managed and not python.virtual:
+    if python is not None and person.needs_another(context):
         return venv_with(context, requirements, python.executable)
     return pip_install(context, requirements), check_again(context)
 
@@ -244,8 +226,7 @@ def install_release(context: Context, release: Release, text: str, python: str |
     """
     requirements = gpu_requirement(context, release, python)
     own = context.python
-    managed = own is not None and own.externally_managed and not own.virtual
-    if python is None and not managed:
+    if python is None and not person.needs_another(context):
         site = own.site_packages[0] if own is not None and own.site_packages else ""
         commands = install_commands(context, requirements)
     else:
@@ -518,13 +499,16 @@ def _conda_folder(cuda: str, cudnn: str | None) -> tuple[str, str]:
 # ---------------------------------------------------------------- the loader
 
 
-def export_path(folders: Iterable[str]) -> str:
-    """The line that puts folders on LD_LIBRARY_PATH, before what is on it."""
-    joined = ":".join(folders)
-    rest = "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-    if joined.startswith(("$HOME/", "$PWD/")):
-        return f'export LD_LIBRARY_PATH="{joined}{rest}"'
-    return f'export LD_LIBRARY_PATH={quote(joined)}"{rest}"'
+def export_path(folders: Iterable[str], name: str = "LD_LIBRARY_PATH") -> str:
+    """The line that puts folders on a search path, before what is on it; they may begin with "$HOME/" or "$PWD/"."""
+    parts, rest = list(folders), f"${{{name}:+:${name}}}"
+    of_shell = [part.startswith(("$HOME/", "$PWD/")) for part in parts]
+    if all(of_shell):
+        return f'export {name}="{":".join(parts)}{rest}"'
+    if not any(of_shell):
+        return f'export {name}={quote(":".join(parts))}"{rest}"'
+    words = (f'"{part}"' if shell else quote(part) for part, shell in zip(parts, of_shell, strict=True))
+    return f'export {name}={":".join(words)}"{rest}"'
 
 
 def name_folders(
@@ -549,12 +533,14 @@ def name_folders(
 def keep_line(context: Context, line: str) -> tuple[str, tuple[str, ...]]:
     """How a line of the shell is kept: conda's activate.d, a virtual environment's activate, ~/.profile."""
     python = context.python
+    if person.place(context) is person.Place.CLOSED:
+        python = None
     if python is not None and python.conda_prefix is not None:
         folder = f"{python.conda_prefix}/etc/conda/activate.d"
         script = quote(f"{folder}/tensorflow-cuda.sh")
         return (
             "The last two lines keep it for this conda environment.",
-            (f"mkdir -p {quote(folder)}", f"echo {quote(line)} > {script}"),
+            (f"mkdir -p {quote(folder)}", f"echo {quote(line)} >> {script}"),
         )
     if python is not None and python.virtual:
         return (

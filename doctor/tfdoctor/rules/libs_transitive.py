@@ -66,6 +66,18 @@ def _chain(missing: MissingLibrary) -> list[Evidence]:
 
 
 def _remedies(context: Context, absent: tuple[str, ...], lost: tuple[MissingLibrary, ...]) -> list[Remedy]:
+    through = _past(context, lost)
+    if through is not None:
+        return [through]
+    loader = context.loader
+    if loader is not None and loader.library_path and all(UNDEFINED in m.resolution.error for m in lost):
+        return [
+            Remedy(
+                "A library in a folder on LD_LIBRARY_PATH may stand before the one that has it. Look without that "
+                "variable before anything is installed again; where that helps, take the folder off it.",
+                (f"env -u LD_LIBRARY_PATH {advice.check_again(context)}",),
+            )
+        ]
     there = _elsewhere(context, absent)
     if absent and len(there) == len(absent):
         folders = tuple(dict.fromkeys(found.path.rpartition("/")[0] for found in there))
@@ -87,7 +99,7 @@ def _remedies(context: Context, absent: tuple[str, ...], lost: tuple[MissingLibr
         steps, commands = advice.bring_wheels(context, wheels)
         text = f"Install what brings {', '.join(absent)}."
         return [Remedy(text, (*commands, advice.check_again(context)), steps=steps)]
-    system = {name: context.compat.distro_package_for(name) or SYSTEM.get(name) for name in absent}
+    system = {name: SYSTEM.get(name) for name in absent}
     if absent and all(system.values()) and advice.package_manager(context) == advice.APT:
         packages = " ".join(dict.fromkeys(str(package) for package in system.values()))
         return [
@@ -100,8 +112,29 @@ def _remedies(context: Context, absent: tuple[str, ...], lost: tuple[MissingLibr
     return [_reinstall(context, lost, "Reinstall the library with everything that it needs.")]
 
 
+UNDEFINED = "undefined symbol: "
 SYSTEM = {"libz.so.1": "zlib1g", "libgomp.so.1": "libgomp1", "libstdc++.so.6": "libstdc++6"}
 """What cuDNN and CUDA need of the system itself → its package on Debian and Ubuntu."""
+
+
+def _past(context: Context, lost: tuple[MissingLibrary, ...]) -> Remedy | None:
+    """LD_LIBRARY_PATH without the folders that put a file first which cannot be used, where another one is behind."""
+    loader = context.loader
+    if loader is None or not loader.library_path:
+        return None
+    folders = []
+    for missing in lost:
+        resolution = missing.resolution
+        lacking = resolution.error.partition(": version `")
+        path = lacking[0] if lacking[1] and lacking[0].startswith("/") else ""
+        path = path or resolution.needed_by or resolution.path or ""
+        folder, _, name = path.rpartition("/")
+        # The system's own libraries are behind every folder; of CUDA's it must be known.
+        behind = name in SYSTEM or any(f.name == name and f.path != path for f in loader.found)
+        if folder not in loader.library_path or not behind:
+            return None
+        folders.append(folder)
+    return advice.off_the_path(context, tuple(dict.fromkeys(folders)))
 
 
 def _elsewhere(context: Context, absent: tuple[str, ...]) -> list[FoundElsewhere]:

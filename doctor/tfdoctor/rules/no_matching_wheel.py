@@ -21,6 +21,7 @@ from __future__ import annotations
 from tfdoctor import versions
 from tfdoctor.facts import Known
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.rules import _person as person
 from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 
@@ -145,13 +146,15 @@ def _remedies(context: Context) -> list[Remedy]:
     if nearest is None or release is None:
         return []
     requirements = " ".join(advice.quote(r) for r in advice.gpu_requirement(context, release, nearest))
+    before, uv = person.uv(context)
     return [
         Remedy(
             f"Make an environment with Python {nearest} (uv fetches it where it is not there) and TensorFlow "
             f"{release.version}.",
             (
-                f"uv venv --python {nearest} tf-env",
-                f"uv pip install --python tf-env/bin/python {requirements}",
+                *before,
+                f"{uv} venv --python {nearest} tf-env",
+                f"{uv} pip install --python tf-env/bin/python {requirements}",
                 *advice.connecting(context, release, f"$PWD/tf-env/lib/python{nearest}/site-packages"),
                 "tfdoctor check --python tf-env",
             ),

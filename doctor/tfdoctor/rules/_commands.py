@@ -1,0 +1,361 @@
+"""Remedies as this person can type them, the first one with all that is needed. Pure; no rule itself.
+
+Rules write remedies for the owner of an environment, each for its own finding. Here they are told to who reads them:
+where the environment is somebody else's or the system's, what is missing goes into a folder of one's own that is named
+before Python starts; where there is no sudo, the administrator is asked. And the finding that leads says at once what
+the errors beside it need, too: nobody wants to type in rounds.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tfdoctor import versions
+from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS
+from tfdoctor.findings import Remedy, Severity
+from tfdoctor.rules import _person as person
+from tfdoctor.rules import advice
+from tfdoctor.rules._links import link_commands
+from tfdoctor.rules._person import Place
+from tfdoctor.steps import (
+    SHELL_STEPS,
+    Drop,
+    Export,
+    Install,
+    Link,
+    LinkParts,
+    Prepend,
+    Remove,
+    Rename,
+    TakeOut,
+    Uninstall,
+    Unset,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tfdoctor.compat import Release
+    from tfdoctor.findings import Finding
+    from tfdoctor.rules.base import Context
+    from tfdoctor.steps import Step
+
+FOLDER = "$HOME/for-tensorflow"
+"""Where wheels go that can go into no Python."""
+ORDER = (TakeOut, Drop, Unset, Export, Rename, Remove, Uninstall, Install, Link, LinkParts, Prepend)
+"""How steps follow each other where several remedies are made one."""
+
+
+def for_person(
+    context: Context, root: Finding | None, findings: Sequence[Finding], beside: Iterable[str] = ()
+) -> dict[int, Finding]:
+    """`id` of a finding → the finding with the remedies that this person can type.
+
+    `beside`: codes of findings that are never the reason of what this Python meets.
+    """
+    skipped = frozenset(beside)
+    told = {}
+    for finding in findings:
+        remedies = finding.remedies
+        if finding is root:
+            others = [f for f in findings if f is not root and f.code not in skipped]
+            remedies = _with_others(context, root, others)
+        adapted = [new for remedy in remedies for new in _adapted(context, remedy)]
+        if finding is root and root.remedies:
+            # `fix` takes one finding after the other by itself, and may have been asked for one alone.
+            own, joined = root.remedies[0].steps, remedies[0].steps
+            adapted = [replace(new, steps=own) if new.steps == joined else new for new in adapted]
+        told[id(finding)] = replace(finding, remedies=tuple(_each_once(adapted)))
+    return told
+
+
+def _each_once(remedies: Sequence[Remedy]) -> list[Remedy]:
+    """What this person can do himself comes first; the same commands stand there once."""
+    kept: dict[object, Remedy] = {}
+    for remedy in remedies:
+        kept.setdefault(remedy.commands or remedy.text, remedy)
+    return list(kept.values())
+
+
+# ---------------------------------------------------------------- all at once
+
+
+def _with_others(context: Context, root: Finding, others: Sequence[Finding]) -> tuple[Remedy, ...]:
+    """The remedies of the finding that leads, the first one with what the other errors need besides."""
+    if not root.remedies or not root.remedies[0].steps or root.severity is not Severity.ERROR:
+        return root.remedies
+    first = root.remedies[0]
+    steps, texts = list(first.steps), [first.text]
+    for finding in others:
+        if finding.severity is not Severity.ERROR or not finding.remedies or not finding.remedies[0].steps:
+            continue
+        more = _missing(finding.remedies[0].steps, steps)
+        if more:
+            steps += more
+            texts.append(finding.remedies[0].text)
+    if len(steps) == len(first.steps):
+        return root.remedies
+    steps.sort(key=lambda step: ORDER.index(type(step)))
+    commands = (*typed(context, steps), advice.check_again(context))
+    text = " Then: ".join(dict.fromkeys(texts))
+    return (replace(first, text=text, commands=commands, steps=tuple(steps)), *root.remedies[1:])
+
+
+def _missing(steps: Iterable[Step], there: Sequence[Step]) -> list[Step]:
+    """What of `steps` is not among those that are there: a project that is installed anyway is not installed twice."""
+    projects = {
+        advice.project_of(one) for step in there if isinstance(step, Install) for one in step.requirements
+    }
+    paths = {step.path for step in there if isinstance(step, (Link, Remove))}
+    found: list[Step] = []
+    for step in steps:
+        if isinstance(step, Install):
+            rest = tuple(one for one in step.requirements if advice.project_of(one) not in projects)
+            if rest:
+                found.append(
+                    replace(step, requirements=rest, lock=step.lock if rest == step.requirements else None)
+                )
+        elif step not in there and not (isinstance(step, (Link, Remove)) and step.path in paths):
+            found.append(step)
+    return found
+
+
+def typed(context: Context, steps: Iterable[Step]) -> tuple[str, ...]:
+    """Steps as the owner of the environment types them, each in its place, the lines that keep a variable last."""
+    lines: list[str] = []
+    keep: list[str] = []
+    for step in steps:
+        if isinstance(step, Install):
+            lines.append(_install(context, step))
+        elif isinstance(step, Uninstall):
+            lines.append(advice.pip_uninstall(context, step.names))
+        elif isinstance(step, (Link, LinkParts)):
+            lines += link_commands((step,))
+        elif isinstance(step, Remove):
+            folder, _, name = step.path.rpartition("/")
+            lines.append(f"rm -rf {advice.quote(folder)}/{name if '*' in name else advice.quote(name)}")
+        elif isinstance(step, Prepend):
+            line = advice.export_path(step.folders, step.name)
+            lines.append(line)
+            keep += advice.keep_line(context, line)[1]
+        else:
+            lines.append(_line(context, step))
+    return (*lines, *keep)
+
+
+def _install(context: Context, step: Install) -> str:
+    build = context.build
+    release = build.release if build is not None and build.exact else None
+    if step.lock is not None and release is not None and advice.extra_installs(context, release):
+        return advice.pip_install(context, advice.gpu_requirement(context, release))
+    options = ("--force-reinstall " if step.again else "") + ("" if step.dependencies else "--no-deps")
+    return advice.pip_install(context, step.requirements, options=options.strip())
+
+
+def _line(context: Context, step: Drop | Unset | Export | Rename | TakeOut) -> str:
+    """What a variable becomes in this shell; or the line that sets it, in a file that Python reads."""
+    if isinstance(step, TakeOut):
+        mark = "pass  # " if step.path.endswith(".py") else "# "
+        return f"sed -i '{step.line}s/[^ \\t]/{mark}&/' {advice.quote(step.path)}"
+    if isinstance(step, Unset):
+        return f"unset {step.name}"
+    if isinstance(step, Export):
+        return f"export {step.name}={advice.quote(step.value)}"
+    if isinstance(step, Rename):
+        return f'export {step.right}="${step.wrong}"; unset {step.wrong}'
+    value = context.facts.environment.variables.get(step.name, "")
+    kept = [entry for entry in value.split(":") if entry and entry not in step.entries]
+    return f"export {step.name}={advice.quote(':'.join(kept))}" if kept else f"unset {step.name}"
+
+
+# ---------------------------------------------------------------- for who is not the owner
+
+
+def _adapted(context: Context, remedy: Remedy) -> list[Remedy]:
+    remedy = _by_conda(context, _for_root(context, remedy))
+    where = person.place(context)
+    if where is Place.ELSEWHERE and _changes_tensorflow(remedy):
+        off = _off_pythonpath(context)
+        return [off if off is not None else remedy]
+    if where in (Place.OWN, Place.USER) or not remedy.steps:
+        return [remedy]
+    if all(isinstance(step, SHELL_STEPS) for step in remedy.steps):
+        return [replace(remedy, steps=()) if where is Place.CLOSED else remedy]
+    if where is Place.ELSEWHERE and not any(isinstance(step, Install) for step in remedy.steps):
+        return [remedy]
+    found, why = [], WHY[where].format(owner=_owner(context))
+    apart = _apart(context, remedy.steps)
+    if apart:
+        text = "Put it into a folder of your own, and name that before Python starts."
+        found.append(Remedy(f"{why} {text}", apart))
+    release = _same_release(context)
+    if not apart and where in OTHERS and release is not None:
+        text = f"Make an environment of your own with TensorFlow {release.version}."
+        found.append(advice.install_release(context, release, f"{why} {text}"))
+    if where in OTHERS:
+        # `fix` is run by this person, too, and would fail half way: what is left to others is no step of its own.
+        text = OTHERS[where].format(owner=_owner(context), text=remedy.text)
+        found.append(replace(remedy, text=text, steps=()))
+    return found or [remedy]
+
+
+def _same_release(context: Context) -> Release | None:
+    """The installed release, or the best one where that is not known or is of no use on a GPU."""
+    build = context.build
+    own = build.release if build is not None and build.exact else None
+    return own if own is not None and own.gpu else advice.best_release(context)
+
+
+WHY = {
+    Place.CLOSED: "You may not write into this environment, which is {owner}'s.",
+    Place.MANAGED: "The system manages this Python, and refuses pip (PEP 668).",
+    Place.ELSEWHERE: "TensorFlow lies outside of the folder that pip installs into.",
+}
+
+
+OTHERS = {
+    Place.CLOSED: "Or ask {owner}, whose environment it is, to type this: {text}",
+    Place.MANAGED: "Or, against the rule of this system (PEP 668): {text}",
+}
+
+
+def _owner(context: Context) -> str:
+    return person.owner(context) or "its owner"
+
+
+def _for_root(context: Context, remedy: Remedy) -> Remedy:
+    """Without sudo where there is none: root needs none, and who cannot become root asks."""
+    if not any("sudo " in command for command in remedy.commands):
+        return remedy
+    root = context.facts.machine.root
+    if root is not True and not person.without_sudo(context):
+        return remedy
+    commands = tuple(command.replace("sudo ", "") for command in remedy.commands)
+    text = (
+        remedy.text
+        if root
+        else f"Ask the administrator (there is no sudo here) to type this as root: {remedy.text}"
+    )
+    return replace(remedy, text=text, commands=commands)
+
+
+def _by_conda(context: Context, remedy: Remedy) -> Remedy:
+    word = person.conda(context)
+    if word == "conda":
+        return remedy
+    commands = (f"{word}{line[5:]}" if line.startswith("conda ") else line for line in remedy.commands)
+    return replace(remedy, commands=tuple(commands))
+
+
+def _changes_tensorflow(remedy: Remedy) -> bool:
+    wanted = [one for step in remedy.steps if isinstance(step, Install) for one in step.requirements]
+    return any(advice.project_of(one) in TENSORFLOW_DISTRIBUTIONS for one in wanted)
+
+
+def _off_pythonpath(context: Context) -> Remedy | None:
+    """Where PYTHONPATH leads to another TensorFlow than this Python's own: its own is good, and is not replaced."""
+    python, entries = context.python, context.facts.environment.variables.get("PYTHONPATH", "").split(":")
+    folder = advice.site_packages(context)
+    if python is None or folder not in [posixpath.normpath(entry) for entry in entries if entry]:
+        return None
+    own = [
+        d
+        for d in python.distributions
+        if d.name in TENSORFLOW_DISTRIBUTIONS and d.location in python.site_packages
+    ]
+    if not own:
+        return None
+    step = Drop(
+        "PYTHONPATH", tuple(entry for entry in entries if entry and posixpath.normpath(entry) == folder)
+    )
+    return Remedy(
+        f"Take {folder} off PYTHONPATH: this Python has {own[0].name} {own[0].version} of its own.",
+        (_line(context, step), advice.check_again(context)),
+        steps=(step,),
+    )
+
+
+def _apart(context: Context, steps: Iterable[Step]) -> tuple[str, ...]:
+    """What brings the same to a TensorFlow whose folder cannot be written to; empty where that is not the way."""
+    wheels: list[str] = []
+    modules: list[str] = []
+    folders: list[str] = []
+    lines: list[str] = []
+    for step in steps:
+        if isinstance(step, Install):
+            for one in step.requirements:
+                (wheels if advice.project_of(one).startswith("nvidia-") else modules).append(one)
+        elif isinstance(step, Link):
+            real = posixpath.join(posixpath.dirname(step.path), step.target)
+            folders.append(posixpath.dirname(posixpath.normpath(real)))
+        elif isinstance(step, LinkParts):
+            folders.append(step.source)
+        elif isinstance(step, Prepend):
+            folders += step.folders if step.name == "LD_LIBRARY_PATH" else ()
+        elif isinstance(step, (Uninstall, Remove)):
+            return ()
+        else:
+            lines.append(_line(context, step))
+    if any(advice.project_of(one) in TENSORFLOW_DISTRIBUTIONS for one in modules):
+        return ()
+    if wheels:
+        command, folders = _wheels_apart(context, wheels, folders)
+        lines.append(command)
+    exports = [advice.export_path(dict.fromkeys(folders))] if folders else []
+    if modules:
+        own = _folder(modules)
+        lines.append(person.install_to(context, own, modules))
+        exports.append(advice.export_path([own], "PYTHONPATH"))
+    kept = [line for one in exports for line in advice.keep_line(context, one)[1]]
+    return (*lines, *exports, advice.check_again(context), *kept)
+
+
+def _wheels_apart(context: Context, wheels: list[str], folders: list[str]) -> tuple[str, list[str]]:
+    """(the command that puts NVIDIA's wheels into a folder of their own, all folders that must be named then).
+
+    A library looks for what it needs beside itself: that is installed with it where it is nowhere, and named where it
+    lies with TensorFlow.
+    """
+    places, site = _places(context), advice.site_packages(context)
+    named = {advice.project_of(one) for one in wheels}
+    python = context.python
+    there = {d.name for d in python.distributions if d.location == site} if python is not None else set()
+    partners = {project for project in places if _part(project) in PARTNERS}
+    more = [project for project in places if project in partners - there - named and _part(project) in NEEDED]
+    own = _folder(wheels)
+    named |= set(more)
+    replaced = {f"{site}/{places[project]}" for project in named if project in places}
+    return person.install_to(context, own, [*wheels, *more]), [
+        *(f"{own}/{place}" for project, place in places.items() if project in named),
+        *(folder for folder in folders if folder not in replaced),
+        *(f"{site}/{place}" for project, place in places.items() if project in (partners & there) - named),
+    ]
+
+
+NEEDED = frozenset({"cublas", "nvjitlink"})
+PARTNERS = NEEDED | {"cusparse", "cuda-nvrtc"}
+"""Wheels whose libraries those of the others need; all but a few need one of the first two."""
+
+
+def _part(project: str) -> str:
+    """ "nvidia-cublas-cu12" → "cublas"."""
+    return re.sub(r"-cu\d+$", "", project.removeprefix("nvidia-"))
+
+
+def _folder(requirements: Sequence[str]) -> str:
+    """A folder of its own for each set: pip leaves alone what is in a `--target` already."""
+    names = [advice.project_of(one).removeprefix("nvidia-") for one in requirements]
+    return f"{FOLDER}/{names[0]}{f'-and-{len(names) - 1}-more' if len(names) > 1 else ''}"
+
+
+def _places(context: Context) -> dict[str, str]:
+    """Project of each of NVIDIA's wheels for this CUDA → its folder below site-packages."""
+    build = context.build
+    if build is None or build.cuda is None:
+        return {}
+    major = versions.major(build.cuda)
+    families = (family.wheels.get(major) for family in context.compat.libraries)
+    return {wheel.project: wheel.folder for wheel in families if wheel is not None}
