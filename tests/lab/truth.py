@@ -292,8 +292,10 @@ def observe(
                 code: int | None = child.wait(timeout)
             except subprocess.TimeoutExpired:
                 code = None
-                os.killpg(child.pid, signal.SIGKILL)
-                child.wait()
+            finally:
+                if child.returncode is None:  # too slow, or we are told to end
+                    os.killpg(child.pid, signal.SIGKILL)
+                    child.wait()
         seconds = time.monotonic() - started
         log = log_path.read_text(encoding="utf-8", errors="replace")
         answer: dict[str, Any] = {}

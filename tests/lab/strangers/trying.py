@@ -208,8 +208,10 @@ def run(argv: Sequence[str], env: dict[str, str], timeout: float) -> Ran:
             status: int | None = child.wait(timeout)
         except subprocess.TimeoutExpired:
             status = None
-            os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
+        finally:
+            if child.returncode is None:  # too slow, or we are told to end
+                os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
         texts = []
         for stream in (out, err):
             stream.seek(0)
