@@ -9,7 +9,7 @@ import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tfdoctor.compat import Compat
@@ -137,6 +137,10 @@ def kept(data: bytes) -> list[object]:
         st.tuples(st.integers(0, 5), st.sampled_from(STAMPS), st.integers(0, 3), st.integers(1, 20)),
         max_size=10,
     ),
+)
+@example(
+    [EXAMPLES[0], 'I0000 00:00:1775118342.960484  222489 x.cc:160] env: CUDA_VISIBLE_DEVICES="-1"'],
+    [(1, STAMPS[1], 0, 2)],
 )
 def test_what_is_said_again_loses_no_event_no_line_and_no_count(
     examples: list[str], said: list[tuple[int, str, int, int]]

@@ -494,7 +494,8 @@ class _Records:
         messages = self._known.get((before, len(time), rest))
         if messages is None:
             messages = tuple(_message(text, prefix, time) for text, prefix in messages_of(raw))
-            if len(raw) < _REMEMBERED and sum(message.timed for message in messages) == bool(time):
+            once = [message.timed for message in messages].count(True) == bool(time)
+            if len(raw) < _REMEMBERED and once and not (time and any(time in m.prefix for m in messages)):
                 if len(self._known) >= _REMEMBERED:
                     self._known.clear()
                 self._known[before, len(time), rest] = messages

@@ -36,8 +36,7 @@ GENERIC = frozenset(
 PUBLIC_DOMAINS = (
     "nvidia.com", "tensorflow.org", "python.org", "github.com", "docker.com", "debian.org", "ubuntu.com",
     "redhat.com", "fedoraproject.org", "opensuse.org", "archlinux.org", "kernel.org", "anaconda.org", "gnu.org",
-    "conda-forge.org", "anaconda.com", "keras.io", "google.com", "googleapis.com",
-    "nvidia.github.io", "stackoverflow.com",
+    "conda-forge.org", "anaconda.com", "keras.io", "nvidia.github.io", "stackoverflow.com",
     "microsoft.com", "wikipedia.org", "apache.org", "w3.org", "launchpad.net", "rockylinux.org", "centos.org",
 )  # fmt: skip
 """Projects' own sites: they tell nothing of who asks."""
