@@ -58,6 +58,12 @@ CODES: dict[Cause, str] = {
     Cause.CONTAINER_CUDA_REQUIREMENT: "TFD809",
     Cause.CONTAINER_DRIVER_LIBS: "TFD810",
     Cause.CONTAINER_NVML_LOST: "TFD811",
+    Cause.PACKAGE_CONFLICT: "TFD312",
+    Cause.SHADOWED_MODULE: "TFD701",
+    Cause.DAMAGED_FILE: "TFD209",
+    Cause.NOT_PERMITTED: "TFD319",
+    Cause.PYTHON_UNUSABLE: "TFD317",
+    Cause.TENSORFLOW_MISSING: "TFD301",
     Cause.CUPTI_MISSING: "TFD812",
     Cause.MSVC_RUNTIME_MISSING: "TFD813",
     Cause.INCONCLUSIVE: "TFD814",
@@ -113,6 +119,12 @@ TITLES: dict[Cause, str] = {
     Cause.CONTAINER_CUDA_REQUIREMENT: "The image demands a newer driver than the host has",
     Cause.CONTAINER_DRIVER_LIBS: "The NVIDIA container tools cannot use the driver's libraries on the host",
     Cause.CONTAINER_NVML_LOST: "The running container has lost its GPUs",
+    Cause.PACKAGE_CONFLICT: "A package that TensorFlow imports does not fit it",
+    Cause.SHADOWED_MODULE: "Another module is imported in place of the one that is meant",
+    Cause.DAMAGED_FILE: "A file of TensorFlow or CUDA is damaged",
+    Cause.NOT_PERMITTED: "A file that TensorFlow needs may not be read or run",
+    Cause.PYTHON_UNUSABLE: "Python does not start",
+    Cause.TENSORFLOW_MISSING: "There is no TensorFlow in this Python",
 }
 
 _INSTALL_DRIVER = Remedy(
