@@ -12,6 +12,7 @@ def run() -> NoReturn:
     """Run the command line; what it is made of is loaded here."""
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # nothing was started yet
+    _without_pythonpath()
     try:
         from tfdoctor.cli.main import run as command
     except (ImportError, MemoryError, OSError, RuntimeError) as error:
@@ -19,7 +20,31 @@ def run() -> NoReturn:
         if sys.stderr is not None:
             sys.stderr.write(f"tfdoctor: it could not be loaded: {why}.\n")
         sys.exit(3)
-    command()
+    try:
+        command()
+    except MemoryError:  # too little even to say so in the usual way
+        os.write(2, b"tfdoctor: there is not enough memory.\n")
+        os._exit(3)
+
+
+def _without_pythonpath() -> None:
+    """Start once more without PYTHONPATH's folders before tfdoctor's own: those are the examined Python's matter."""
+    listed = os.environ.get("PYTHONPATH", "")
+    if not listed or sys.flags.ignore_environment:
+        return
+    home = os.path.realpath(os.path.dirname(os.path.dirname(__file__)))  # noqa: PTH120 - pathlib takes long to load
+    if home in {os.path.realpath(folder) for folder in listed.split(os.pathsep) if folder}:
+        return  # it is itself found through it
+    if os.path.basename(sys.argv[0]) != "__main__.py":  # noqa: PTH119
+        words = [sys.argv[0]]
+    elif sys.version_info >= (3, 11):
+        words = ["-P", "-m", "tfdoctor"]
+    else:
+        return
+    try:
+        os.execv(sys.executable, [sys.executable, "-E", *words, *sys.argv[1:]])  # noqa: S606 - itself, once more
+    except OSError:
+        return
 
 
 if __name__ == "__main__":
