@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import tfdoctor.system.live  # noqa: F401 - learns what this process was started with, before tests change os.environ
 from lab import engine, environments
 
 if TYPE_CHECKING:

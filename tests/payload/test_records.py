@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from payload.test_pythons import PYTHONS, on_every_python
 from tfdoctor.facts import value_of
+from tfdoctor.facts_python import Choice
 from tfdoctor.probes import python
 from tfdoctor.system import LiveSystem
 
@@ -51,7 +52,7 @@ def install(site: Path, name: str, version: str, files: dict[str, bytes], *, at:
 
 def facts(version: str, site: Path) -> PythonFacts:
     system = LiveSystem(env={**os.environ, "PYTHONPATH": str(site)})
-    known = value_of(python.probe(system, PYTHONS[version], PYTHONS[version], asked=True, timeout=60)[0])
+    known = value_of(python.probe(system, Choice(PYTHONS[version], PYTHONS[version]), asked=True, timeout=60)[0])
     assert known is not None
     return known
 

@@ -11,6 +11,7 @@ import pytest
 from payload.test_pythons import PYTHONS, on_every_python
 from tfdoctor.facts import Absent, Known, Unknown
 from tfdoctor.facts_imports import Oddity
+from tfdoctor.facts_python import Choice
 from tfdoctor.probes import python, rehearsal
 from tfdoctor.system import LiveSystem
 
@@ -26,7 +27,7 @@ def rehearse(folder: Path, *modules, sources=(), version="", timeout=60, variabl
         env={"PATH": "/usr/bin:/bin", "HOME": str(folder), **(variables or {})}, cwd=str(folder)
     )
     interpreter = PYTHONS[version] if version else sys.executable
-    facts, _ = python.probe(system, interpreter, interpreter, asked=True, timeout=60)
+    facts, _ = python.probe(system, Choice(str(interpreter), str(interpreter)), asked=True, timeout=60)
     return rehearsal.probe(system, facts.value, modules, sources, ODD, timeout=timeout)
 
 
@@ -128,6 +129,6 @@ def test_a_generated_source_is_executed(tmp_path: Path) -> None:
 
 def test_a_recording_without_a_rehearsal_is_no_failure(tmp_path: Path) -> None:
     system = LiveSystem()
-    facts, _ = python.probe(system, sys.executable, sys.executable, asked=True, timeout=60)
+    facts, _ = python.probe(system, Choice(str(sys.executable), str(sys.executable)), asked=True, timeout=60)
     gone = replace(facts.value, executable=str(tmp_path / "python"))
     assert isinstance(rehearsal.probe(system, gone, (("a", ()),), (), ODD, timeout=9), Absent)

@@ -30,6 +30,7 @@ import pytest
 from lab import standins
 from tfdoctor.cli.main import run
 from tfdoctor.compat import Compat
+from tfdoctor.compat.imported import imported_by
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -371,7 +372,35 @@ def make(
         env.place(project, wheel)
     for project in MODULES:
         env.place(project, "1.0")
+    can_be_imported(env, version)
     return env
+
+
+STUB = b"""\
+class Anything:
+    def __getattr__(self, name):
+        return self
+    def __call__(self, *words, **named):
+        return self
+anything = Anything()
+__version__ = "1.0"
+def __getattr__(name):
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return anything
+"""
+
+
+def can_be_imported(env: Fake, version: str) -> None:
+    """What TensorFlow imports of others, as modules that have every attribute."""
+    table = imported_by(version)
+    assert table is not None
+    for module in table.needs:
+        folder = env.site
+        for part in module.split("."):
+            folder /= part
+            folder.mkdir(exist_ok=True)
+            (folder / "__init__.py").write_bytes(STUB)
 
 
 @functools.cache

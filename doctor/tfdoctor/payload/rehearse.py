@@ -10,6 +10,7 @@ if sys.path:
     sys.path.pop(0)
 
 import json  # noqa: E402
+import os  # noqa: E402
 import traceback  # noqa: E402
 
 MARKER = "tfdoctor-payload:"
@@ -106,7 +107,7 @@ def main():
         answer = rehearse(name, chains)
         answer.update(name=name, file=place(name), top=place(name.split(".")[0]))
         say(**{"module:%d" % number: answer})
-    for path in wanted["sources"]:
+    for path in filter(os.path.isfile, wanted["sources"]):
         say(at=path)
         say(**{"source": dict(run_source(path), name=path)})
     say(done=True)
