@@ -60,7 +60,6 @@ FIRED_ELSEWHERE: dict[str, str] = {
     ),
     **dict.fromkeys((f"TFD{number}" for number in (302, *range(304, 312))), "tests/rules/test_python.py"),
     "TFD115": "tests/rules/test_compute_fails.py",
-    "TFD703": "tests/rules/test_hiding.py",
     **dict.fromkeys(("TFD901", "TFD902"), "tests/rules/test_own_data.py"),
 }
 """Rules that no recorded machine fires → the test module that does."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -16,6 +17,8 @@ def run() -> NoReturn:
     try:
         from tfdoctor.cli.main import run as command
     except (ImportError, MemoryError, OSError, RuntimeError) as error:
+        if isinstance(error, ImportError):
+            _without_loader_variables()
         why = "there is not enough memory" if isinstance(error, MemoryError) else str(error)
         if sys.stderr is not None:
             sys.stderr.write(f"tfdoctor: it could not be loaded: {why}.\n")
@@ -45,6 +48,20 @@ def _without_pythonpath() -> None:
         os.execv(sys.executable, [sys.executable, "-E", *words, *sys.argv[1:]])  # noqa: S606 - itself, once more
     except OSError:
         return
+
+
+def _without_loader_variables() -> None:
+    """Start once more without LD_LIBRARY_PATH and LD_PRELOAD, which may give this Python a library that it cannot use.
+
+    What they were stands in TFDOCTOR_LOADER: `system.live` examines the machine with it.
+    """
+    kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "LD_PRELOAD") if name in os.environ}
+    if not kept or "TFDOCTOR_LOADER" in os.environ:
+        return
+    env = {name: text for name, text in os.environ.items() if name not in kept}
+    env["TFDOCTOR_LOADER"] = "\n".join(f"{name}={text}" for name, text in kept.items())
+    with contextlib.suppress(OSError):
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], env)  # noqa: S606 - itself, once more
 
 
 if __name__ == "__main__":

@@ -96,7 +96,7 @@ def diagnose(
 def _root(findings: Sequence[Finding], prediction: Prediction) -> Finding | None:
     """The finding that names the prediction's cause; where all is predicted well, the first error."""
     findings = [finding for finding in findings if finding.code not in BESIDE]
-    if prediction.gpu_registered is False:
+    if prediction.gpu_registered is False and prediction.cause is not Cause.TENSORFLOW_MISSING:
         same = [f for f in findings if f.cause is prediction.cause]
         errors = [f for f in same if f.severity is Severity.ERROR]
         if same:
@@ -133,7 +133,7 @@ def _verdict(
         f"TensorFlow {tensorflow.version or '(unknown version)'}" if tensorflow is not None else "TensorFlow"
     )
     unchecked = sum(outcome.kind is OutcomeKind.COULD_NOT_CHECK for outcome in outcomes)
-    if isinstance(facts.tensorflow, Absent) and prediction.gpu_registered is None:
+    if isinstance(facts.tensorflow, Absent) and prediction.cause is Cause.TENSORFLOW_MISSING:
         return _without_tensorflow(root)
     registered, count = prediction.gpu_registered, prediction.gpu_count
     if observed is not None and observed.gpu_registered is not None:

@@ -173,7 +173,8 @@ def _cause_entry(cause: Cause, entries: Sequence[RuleEntry]) -> CauseEntry:
 
 def _unknown(query: str, word: str, code: str, known: Sequence[str]) -> UsageError:
     names = list(dict.fromkeys(known))
-    near = difflib.get_close_matches(word, names, n=4, cutoff=0.6)
+    begun = [name for name in names if len(code) > 3 and name.startswith(code)][:4]
+    near = begun or difflib.get_close_matches(word, names, n=4, cutoff=0.6)
     near += [name for name in difflib.get_close_matches(code, names, n=3, cutoff=0.75) if name not in near]
     if not near and len(word) > 2:
         near = [name for name in names if word in name][:4]

@@ -1166,6 +1166,32 @@ def requirement() -> Machine:
     return rehearsed(machine, {"name": "google.protobuf", "file": f"{SITE}/google/protobuf/__init__.py"})
 
 
+@host("TFD703", cause="shadowed-module", registered=False)
+def other_tensorflow() -> Machine:
+    """PYTHONPATH puts a TensorFlow without GPU code before the environment's own."""
+    machine = healthy()
+    good = machine.target["tensorflow"]
+    other = "/srv/team"
+    info = BUILD_INFO.replace("('is_cuda_build', True)", "('is_cuda_build', False)")
+    first = {
+        **good, "package_dir": f"{other}/tensorflow", "core_dir": f"{other}/tensorflow", "build_info": info,
+        "cuda_config": None, "framework": None, "pywrap": None, "missing": [],
+    }  # fmt: skip
+    machine.target |= {"tensorflow": first, "behind": good, "sys_path": [other, *machine.target["sys_path"]]}
+    machine.target["distributions"].insert(
+        0,
+        {
+            "name": "tensorflow-cpu",
+            "version": "2.18.1",
+            "location": other,
+            "installer": "pip",
+            "requires": [],
+        },
+    )
+    machine.env["PYTHONPATH"] = other
+    return machine
+
+
 def _scenes() -> None:
     """Machines that stand in modules of their own, by topic."""
     sys.path.insert(0, str(HERE))

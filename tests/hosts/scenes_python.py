@@ -30,7 +30,7 @@ def register(make: Any) -> None:
     """Add these machines to make.py's."""
     host, healthy = make.host, make.healthy
 
-    @host("TFD301", "TFD318", cause="python-unusable", registered=None)
+    @host("TFD301", "TFD318", cause="python-unusable", registered=False)
     def environment_deleted() -> Any:
         """VIRTUAL_ENV names a folder that was deleted; the shell finds the system's Python."""
         machine = healthy()
@@ -38,7 +38,7 @@ def register(make: Any) -> None:
         machine.env["VIRTUAL_ENV"] = "/srv/deleted"
         return machine
 
-    @host("TFD301", "TFD318", cause="python-unusable", registered=None)
+    @host("TFD301", "TFD318", cause="python-unusable", registered=False)
     def environment_moved() -> Any:
         """The folder was renamed: its own scripts still say where it was made."""
         machine = healthy()
@@ -62,7 +62,7 @@ def register(make: Any) -> None:
         machine.which["python3"] = f"{make.ENV}/bin/python"
         return machine
 
-    @host("TFD301", "TFD318", cause="python-unusable", registered=None)
+    @host("TFD301", "TFD318", cause="python-unusable", registered=False)
     def environment_without_its_base() -> Any:
         """The Python that the active environment was made from was removed by an upgrade."""
         machine = healthy()

@@ -52,7 +52,9 @@ def install(site: Path, name: str, version: str, files: dict[str, bytes], *, at:
 
 def facts(version: str, site: Path) -> PythonFacts:
     system = LiveSystem(env={**os.environ, "PYTHONPATH": str(site)})
-    known = value_of(python.probe(system, Choice(PYTHONS[version], PYTHONS[version]), asked=True, timeout=60)[0])
+    known = value_of(
+        python.probe(system, Choice(PYTHONS[version], PYTHONS[version]), asked=True, timeout=60)[0]
+    )
     assert known is not None
     return known
 

@@ -206,7 +206,13 @@ def test_the_driver_is_asked_without_what_the_start_sets(
 ) -> None:
     (site(env) / "sitecustomize.py").write_text(f"import os\nos.environ['{HIDE}'] = '-1'\n", encoding="utf-8")
     folder = standins.driver(tmp_path / "driver", standin_cache, gpus=2)
-    system = LiveSystem(env={"PATH": "/bin", "LD_LIBRARY_PATH": str(folder)})
+
+    class Inside(LiveSystem):
+        """As in a container: the driver is asked in the examined Python."""
+
+        own_python = None
+
+    system = Inside(env={"PATH": "/bin", "LD_LIBRARY_PATH": str(folder)})
 
     def count(variables: Mapping[str, str | None]) -> int | None:
         cuda, _ = driver.probe_libraries(system, str(env / "bin/python"), timeout=30, variables=variables)

@@ -208,7 +208,7 @@ def test_an_environment_of_somebody_else_is_told(tmp_path: Path) -> None:
     prefix = tmp_path / "env"
     plant(prefix)
     script = (
-        "import os, sys, pathlib; from tfdoctor.repair.journal import *\n"
+        "import fcntl, os, sys, pathlib; from tfdoctor.repair.journal import *\n"  # before this Python may not be read
         "if os.geteuid() == 0: os.setuid(65534)\n"
         "try: Journal.open(pathlib.Path(sys.argv[1]))\n"
         "except JournalError as error: print(error.message, error.hint, int(error.exit_code))\n"

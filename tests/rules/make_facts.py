@@ -126,7 +126,9 @@ def _python(version: str, tensorflow: TensorFlowFacts) -> PythonFacts:
     minor = ".".join(version.split(".")[:2])
     distributions = (
         Distribution(tensorflow.distribution or "tensorflow", tensorflow.version or "", SITE, "pip"),
-        Distribution("numpy", "1.23.5", SITE, "pip"),
+        Distribution(
+            "numpy", "1.26.4" if at_least(tensorflow.version or "0", "2.16") else "1.23.5", SITE, "pip"
+        ),
         Distribution(
             "protobuf", "6.31.1" if at_least(tensorflow.version or "0", "2.15") else "3.20.3", SITE, "pip"
         ),

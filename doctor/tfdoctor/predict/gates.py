@@ -59,9 +59,8 @@ def _through_the_gates(facts: Facts, compat: Compat) -> Prediction:
         why = f"{gone[0].name} {gone[0].version} is registered as installed, and its files are gone."
         return Prediction(False, 0, (), Cause.DAMAGED_FILE, False, (why,))
     if isinstance(facts.tensorflow, Absent):
-        return Prediction(
-            None, None, (), None, None, (f"TensorFlow is not installed: {facts.tensorflow.why}",)
-        )
+        why = f"TensorFlow is not installed: {facts.tensorflow.why}"
+        return Prediction(False, 0, (), Cause.TENSORFLOW_MISSING, False, (why,))
     tensorflow = value_of(facts.tensorflow)
     if tensorflow is None:
         return Prediction(

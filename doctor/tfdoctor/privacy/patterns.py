@@ -116,7 +116,7 @@ IPV4 = re.compile(
 IPV6 = re.compile(r"(?i)(?<![\w:.])(?=[0-9a-f:]{2})[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,7}(?![\w:])(?!\.\d)")
 _QUAD = r"(\d{1,3}(?:\.\d{1,3}){3})(?!\d|\.\d)"
 VERSION = re.compile(
-    rf"(?i)version[\"']?[\s:=>(]{{1,40}}[\"'v]?{_QUAD}|(?:==|>=|<=|~=|!=)\s{{0,2}}{_QUAD}|\.so\.{_QUAD}"
+    rf"(?i)(?<![@=/])version[\"']?[\s:=>(]{{1,40}}[\"'v]?{_QUAD}|(?:==|>=|<=|~=|!=)\s{{0,2}}{_QUAD}|\.so\.{_QUAD}"
     rf"|\b(?:nvidia[-_][cnt]\w{{1,30}}|lib(?:cu|nv|nccl)\w{{1,30}}|cudnn|cublas|cuda|tensorrt|cudatoolkit)"
     rf"(?:[-_]cu\d\d)?[ \t_-]{{1,3}}v?{_QUAD}|(?<![\w.]){_QUAD}(?:-\d{{1,4}}[+~]|\.dist-info|-py\d)"
     rf"|(?<![\w.]){_QUAD}-(?:microsoft|generic|WSL)"

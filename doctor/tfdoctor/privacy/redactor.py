@@ -75,7 +75,7 @@ class Redactor:
             self._reserved.add("user")
         if key:
             self._learn_keyed(text, key)
-        for match in patterns.VERSION.finditer(text):
+        for match in patterns.VERSION.finditer(_without_secrets(text)):
             self._versions.update(group for group in match.groups() if group)
         for pattern in patterns.HOMES:
             for match in pattern.finditer(text):
@@ -431,3 +431,12 @@ def _made(kind: str, number: int, value: str) -> str:
         return "user" if number == 1 else f"user-{number}"
     suffix = patterns.SCRIPT.search(value) if kind == "process" else None
     return f"{patterns.WORDS.get(kind, kind)}-{number}{suffix[0] if suffix is not None else ''}"
+
+
+def _without_secrets(text: str) -> str:
+    """Text without assigned secrets: a word that is one ("TOKEN=version 1.0.0.0") does not make a number a version."""
+    for pattern in (patterns.BEARER, patterns.ASSIGNED, patterns.FLAG):
+        text = pattern.sub(
+            lambda m: m[0].replace(m[3], "…") if patterns.is_secret_value(m[3]) else m[0], text
+        )
+    return text

@@ -12,7 +12,7 @@ from tfdoctor.probes.payload import run_payload
 from tfdoctor.redact import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tfdoctor.system import System
 
@@ -107,7 +107,7 @@ def probe(system: System, python: str | None = None, *, timeout: float = 5.0) ->
     places = [place for place in answer.get("places") or () if isinstance(place, dict)]
     return EnvironmentFacts(
         variables=variables,
-        misspelt=find_misspelt({**system.env, **now, **dict.fromkeys(added, "")}),
+        misspelt=find_misspelt({*system.env, *now, *added}),
         scheduler=_scheduler(system.env),
         origins=_origins(system.env, variables, started, given, places),
         changed={
@@ -254,7 +254,7 @@ def _sets(name: str, text: str, env: Mapping[str, str], entry: str | None, value
     return next((part for part in word.groups() if part is not None), "") == value
 
 
-def find_misspelt(env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def find_misspelt(env: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """Pairs (as set, as meant) for names one or two letters off a known one, or in the wrong case."""
     pairs: list[tuple[str, str]] = []
     for name in sorted(env):

@@ -60,7 +60,8 @@ def probe(
         return Unknown(
             f"only glibc's loader is modelled, and this Python is for {python.platform}", python.executable
         )
-    env = {**system.env, **variables} if variables is not None else dict(system.env)
+    env = dict(system.env.items())  # going through all of them notes none as looked at
+    env.update(variables or {})
     for name in (LIBRARY_PATH, PRELOAD):
         if variables is not None and name not in variables:
             env.pop(name, None)

@@ -120,7 +120,7 @@ SYSTEM = {"libz.so.1": "zlib1g", "libgomp.so.1": "libgomp1", "libstdc++.so.6": "
 def _past(context: Context, lost: tuple[MissingLibrary, ...]) -> Remedy | None:
     """LD_LIBRARY_PATH without the folders that put a file first which cannot be used, where another one is behind."""
     loader = context.loader
-    if loader is None or not loader.library_path:
+    if loader is None or not loader.library_path or loader.without:  # then `_hiding` knows
         return None
     folders = []
     for missing in lost:

@@ -73,6 +73,11 @@ def started_with() -> dict[str, str]:
     tfdoctor is often installed in the very environment that is examined: what is set there is set for it, too.
     """
     env = dict(os.environ)
+    for line in env.pop(
+        "TFDOCTOR_LOADER", ""
+    ).splitlines():  # `__main__` left these out for tfdoctor's own sake
+        name, _, text = line.partition("=")
+        env[name] = text
     for name, (before, after) in _OWN_START.items():
         if env.get(name) != after:
             continue  # changed since, on purpose
