@@ -196,7 +196,9 @@ def test_the_version_that_nobody_asked_for_is_to_blame():
         attribute_error=True,
         frames=(f"{SITE}/ml_dtypes/__init__.py", f"{SITE}/numpy/__init__.py"),
     )
-    facts = rehearsed(installed({"numpy": "1.24.4"}), error, oddities=[Oddity("numpy", "…")])
+    facts = rehearsed(
+        installed({"numpy": "1.24.4"}, version="2.18.1"), error, oddities=[Oddity("numpy", "…")]
+    )
     assert "numpy 1.24.4" in finding(import_fails.RULE, facts).title
 
 

@@ -188,7 +188,7 @@ class Fake:
                     for library in libraries
                 }
         package = PACKAGES.get(name, name.replace("-", "_"))
-        return {f"{package}/__init__.py": f"__version__ = {version!r}\n".encode()}
+        return {f"{package}/__init__.py": STUB + f"__version__ = {version!r}\n".encode()}
 
     def library(self, soname: str, **how: Any) -> Path:
         """A stand-in, compiled once."""
@@ -400,7 +400,8 @@ def can_be_imported(env: Fake, version: str) -> None:
         for part in module.split("."):
             folder /= part
             folder.mkdir(exist_ok=True)
-            (folder / "__init__.py").write_bytes(STUB)
+            if not (folder / "__init__.py").exists():
+                (folder / "__init__.py").write_bytes(STUB)
 
 
 @functools.cache

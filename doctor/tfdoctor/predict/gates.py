@@ -50,17 +50,9 @@ def predict(facts: Facts, compat: Compat) -> Prediction:
 
 
 def _through_the_gates(facts: Facts, compat: Compat) -> Prediction:
-    closed = closed_package(facts)
-    if closed is not None:
-        why = f"{closed.closed} may not be read by this user, and import tensorflow needs it."
-        return Prediction(False, 0, (), Cause.NOT_PERMITTED, False, (why,))
-    gone = registered_without_files(facts)
-    if gone:
-        why = f"{gone[0].name} {gone[0].version} is registered as installed, and its files are gone."
-        return Prediction(False, 0, (), Cause.DAMAGED_FILE, False, (why,))
-    if isinstance(facts.tensorflow, Absent):
-        why = f"TensorFlow is not installed: {facts.tensorflow.why}"
-        return Prediction(False, 0, (), Cause.TENSORFLOW_MISSING, False, (why,))
+    nothing = _nothing_to_import(facts)
+    if nothing is not None:
+        return Prediction(False, 0, (), nothing[0], False, (nothing[1],))
     tensorflow = value_of(facts.tensorflow)
     if tensorflow is None:
         return Prediction(
@@ -135,6 +127,23 @@ def _through_the_gates(facts: Facts, compat: Compat) -> Prediction:
     if not usable:
         return shut(Cause.GPU_TOO_OLD, f"No device has compute capability {build.floor} or higher.")
     return Prediction(True, len(usable), (), None, True, tuple(reasons))
+
+
+def _nothing_to_import(facts: Facts) -> tuple[Cause, str] | None:
+    """Why there is no TensorFlow that this Python could import."""
+    closed = closed_package(facts)
+    if closed is not None:
+        return (
+            Cause.NOT_PERMITTED,
+            f"{closed.closed} may not be read by this user, and import tensorflow needs it.",
+        )
+    gone = registered_without_files(facts)
+    if gone:
+        why = f"{gone[0].name} {gone[0].version} is registered as installed, and its files are gone."
+        return Cause.DAMAGED_FILE, why
+    if isinstance(facts.tensorflow, Absent):
+        return Cause.TENSORFLOW_MISSING, f"TensorFlow is not installed: {facts.tensorflow.why}"
+    return None
 
 
 def _why(fact: object) -> str:
