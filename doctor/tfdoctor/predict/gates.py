@@ -71,11 +71,15 @@ def _through_the_gates(facts: Facts, compat: Compat) -> Prediction:
     if build.rocm:
         return unknown("This is a ROCm build, for AMD GPUs: what its loader needs is not modelled.", None)
     broken = import_failure(facts, tensorflow, build)
-    if build.gpu is False:
-        cause = _cpu_cause(facts, tensorflow, build)
-        return shut(cause, "This build of TensorFlow has no GPU code.", import_ok=broken is None)
     if broken is not None:
         return shut(broken[0], broken[1], import_ok=False)
+    if build.gpu is False:
+        cause = _cpu_cause(facts, tensorflow, build)
+        return shut(
+            cause,
+            "This build of TensorFlow has no GPU code.",
+            import_ok=not import_unknown(facts, tensorflow) or None,
+        )
     not_known = import_unknown(facts, tensorflow)
     if not_known:
         return unknown(not_known, None)
