@@ -1111,10 +1111,10 @@ def rehearsed(machine: Machine, *answers: dict[str, Any], done: bool = True) -> 
 def shadowed_numpy() -> Machine:
     """A numpy.py in the working directory."""
     machine = healthy()
-    machine.target["shadows"] = [["numpy", "/srv/work/numpy.py", SITE]]
+    machine.target["shadows"] = [["numpy", "/srv/project/numpy.py", SITE]]
     failed = {
         "name": "numpy", "type": "AttributeError", "error": "module 'numpy' has no attribute 'integer'",
-        "attribute_error": True, "file": "/srv/work/numpy.py", "top": "/srv/work/numpy.py", "frames": [],
+        "attribute_error": True, "file": "/srv/project/numpy.py", "top": "/srv/project/numpy.py", "frames": [],
     }  # fmt: skip
     return rehearsed(machine, failed)
 

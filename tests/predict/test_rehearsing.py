@@ -98,7 +98,7 @@ def test_what_is_tried_is_rehearsed_only_where_it_is():
     ("name", "modules"), [("random", {"random"}), ("numpy", {"numpy", "h5py"}), ("my_own_module", set())]
 )
 def test_what_is_found_twice_is_rehearsed_where_the_import_takes_it(name, modules):
-    facts = with_python(installed(), shadows=(Shadow(name, f"/work/{name}.py", SITE),))
+    facts = with_python(installed(), shadows=(Shadow(name, f"/here/{name}.py", SITE),))
     seen = asked(facts)[0]
     assert modules <= seen
     assert bool(seen) is bool(modules)
@@ -237,19 +237,19 @@ def test_a_damaged_package_is_installed_again():
 
 
 def test_a_file_in_the_working_folder_is_named_and_not_the_package():
-    error = Rehearsed("numpy", "x", "AttributeError", file="/work/numpy.py", top="/work/numpy.py")
-    facts = with_python(installed(), shadows=(Shadow("numpy", "/work/numpy.py", SITE),))
+    error = Rehearsed("numpy", "x", "AttributeError", file="/here/numpy.py", top="/here/numpy.py")
+    facts = with_python(installed(), shadows=(Shadow("numpy", "/here/numpy.py", SITE),))
     facts = rehearsed(facts, error)
     assert context(facts).prediction.cause is Cause.SHADOWED_MODULE
     one = finding(shadowed_module.RULE, facts)
     assert one.severity is Severity.ERROR
-    assert "/work/numpy.py" in one.title
+    assert "/here/numpy.py" in one.title
     assert run(import_fails.RULE, facts).kind is OutcomeKind.CLEAN
 
 
 def test_a_shadow_that_works_is_not_worth_a_word():
-    facts = with_python(installed(), shadows=(Shadow("random", "/work/random.py", "/usr/lib/python3.11"),))
-    facts = rehearsed(facts, Rehearsed("random", file="/work/random.py", top="/work/random.py"))
+    facts = with_python(installed(), shadows=(Shadow("random", "/here/random.py", "/usr/lib/python3.11"),))
+    facts = rehearsed(facts, Rehearsed("random", file="/here/random.py", top="/here/random.py"))
     assert context(facts).prediction.import_ok is True
     assert run(shadowed_module.RULE, facts).kind is OutcomeKind.CLEAN
 
@@ -322,7 +322,7 @@ def test_keras_2_under_a_tensorflow_for_keras_3():
 
 
 def test_a_folder_keras_in_the_working_folder():
-    facts = with_python(installed(), shadows=(Shadow("keras", "/work/keras", SITE),))
+    facts = with_python(installed(), shadows=(Shadow("keras", "/here/keras", SITE),))
     one = finding(keras_fails.RULE, facts)
     assert (one.cause, one.severity) == (Cause.SHADOWED_MODULE, Severity.WARNING)
     assert context(facts).prediction.import_ok is True
