@@ -28,6 +28,9 @@ def run() -> NoReturn:
     except MemoryError:  # too little even to say so in the usual way
         os.write(2, b"tfdoctor: there is not enough memory.\n")
         os._exit(3)
+    except ImportError:  # of a part that is loaded late; only where the next start may do better
+        _without_loader_variables()
+        raise
 
 
 def _without_pythonpath() -> None:

@@ -484,6 +484,8 @@ class PythonFacts:
     """Distributions that TensorFlow's own metadata requires, whatever the extra, and that are not registered."""
     shadows: tuple[Shadow, ...] = ()
     """Modules that are found twice on this path, the working folder before it."""
+    carried: tuple[str, ...] = ()
+    """Libraries of the system that LD_LIBRARY_PATH and LD_PRELOAD put before the system's own: libz, libstdc++, …"""
     shared: tuple[SharedFile, ...] = ()
     """Libraries and tools that two of the distributions own."""
     closed: tuple[Denied, ...] = ()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -47,3 +49,36 @@ def test_where_it_is_found_through_it_it_stays(tmp_path: Path) -> None:
     path = Path(package.__file__).parents[1]
     done = tfdoctor("--version", path=path, module=False, tmp_path=tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs cc")
+def test_a_library_that_its_own_python_cannot_use(tmp_path: Path) -> None:
+    """An empty libz on LD_LIBRARY_PATH: tfdoctor starts without it, and says so of the examined Python's."""
+    source = tmp_path / "z.c"
+    source.write_text("int nothing;\n", encoding="utf-8")
+    library = tmp_path / "libz.so.1"
+    words = ["cc", "-shared", "-fPIC", "-Wl,-soname,libz.so.1", "-o", str(library), str(source)]
+    subprocess.run(words, check=True, capture_output=True)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "tfdoctor",
+            "check",
+            "--json",
+            "--fail-on",
+            "never",
+            "--python",
+            sys.executable,
+        ],
+        env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)["facts"]
+    assert facts["environment"]["variables"]["LD_LIBRARY_PATH"] == str(tmp_path)
+    assert str(library) in facts["python"]["known"]["carried"]

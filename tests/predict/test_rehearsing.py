@@ -340,3 +340,31 @@ def test_a_requirement_that_is_not_met_and_works():
     assert one.severity is Severity.INFO
     assert "ml-dtypes" in one.title
     assert run(requirement_not_met.RULE, installed()).kind is OutcomeKind.CLEAN
+
+
+# ---------------------------------------------------------------- libraries of the system that a variable replaces
+
+
+def test_another_libz_has_everything_rehearsed_and_is_taken_off():
+    library = "/old/lib/libz.so.1"
+    facts = with_environment(with_python(installed(), carried=(library,)), LD_LIBRARY_PATH="/old/lib:/mine")
+    modules, odd = asked(facts)
+    assert {"zlib", "numpy", "absl", "h5py"} <= modules
+    assert odd == {library}
+    error = Rehearsed("zlib", "/usr/lib/zlib.so: undefined symbol: inflate", "ImportError", import_error=True)
+    facts = rehearsed(facts, error, oddities=[Oddity(library, "…")])
+    assert context(facts).prediction.cause is Cause.DAMAGED_FILE
+    one = finding(import_fails.RULE, facts)
+    assert library in one.title
+    assert one.remedies[0].commands[0] == "export LD_LIBRARY_PATH=/mine"
+
+
+def test_an_older_libstdcxx_in_a_package_s_way():
+    library = "/old/lib/libstdc++.so.6"
+    error = Rehearsed(
+        "h5py", f"{library}: version `GLIBCXX_3.4.29' not found", "ImportError", import_error=True
+    )
+    facts = with_environment(with_python(installed(), carried=(library,)), LD_LIBRARY_PATH="/old/lib")
+    needed = replace(error, name="numpy")
+    facts = rehearsed(facts, needed, oddities=[Oddity(library, "…")])
+    assert context(facts).prediction.cause is Cause.LIBSTDCXX_TOO_OLD

@@ -378,6 +378,8 @@ def _ended(wants_json: bool, came: list[int]) -> int:
     except MemoryError:
         return _fail(ExitCode.IMPOSSIBLE, "memory", "there is not enough memory.", "", wants_json)
     except ImportError as error:
+        if ending.by_the_loader():
+            raise
         msg = f"a part of tfdoctor could not be loaded: {error}."
         return _fail(ExitCode.IMPOSSIBLE, "import", msg, "", wants_json)
     except Exception as error:

@@ -576,6 +576,19 @@ def closed():
     return found
 
 
+SYSTEM_LIBRARY = re.compile(
+    r"^lib(z|stdc\+\+|gcc_s|ffi|ssl|crypto|lzma|bz2|expat|uuid|gomp|gfortran|openblas\w*|blas|lapack|m|c|dl|rt|pthread)\.so"
+)
+
+
+def carried():
+    """What LD_LIBRARY_PATH and LD_PRELOAD put before the libraries of the system that Python's own modules use."""
+    found = [name for name in os.environ.get("LD_PRELOAD", "").replace(":", " ").split()]
+    for folder in os.environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":"):
+        found += [os.path.join(folder, name) for name in names(folder) if folder and SYSTEM_LIBRARY.match(name)]
+    return found[:20]
+
+
 def noexec(path):
     """[folder, mount point] of folders with libraries whose file system lets nothing be executed."""
     flag, found = getattr(os, "ST_NOEXEC", 8), []
@@ -683,6 +696,7 @@ def main():
         "mapped": mapped(stdlib),
         "modules": modules(path),
         "noexec": noexec(path),
+        "carried": carried(),
     }
     answer["closed"] = closed()
     answer.update(standing(path, site, found and found["package_dir"], stdlib))

@@ -85,6 +85,8 @@ class Failure:
     """It is not there, or a module that it needs is not."""
     shadow: str = ""
     """The file that was imported in its place."""
+    library: str = ""
+    """The library that LD_LIBRARY_PATH or LD_PRELOAD puts before the system's, where the error is about a library."""
     damage: tuple[FileDifference, ...] = ()
     """Files of that distribution that are not as its RECORD says."""
     fatal: bool = True
@@ -104,6 +106,8 @@ def wanted(python: PythonFacts, tensorflow: TensorFlowFacts) -> Wanted | None:
     oddities = tuple(_oddities(python, tensorflow, table))
     if not oddities:
         return None
+    if any(oddity.module in python.carried for oddity in oddities):
+        return Wanted(tuple(_everything(python, table).items()), (), oddities)
     odd = _dependents(python, {oddity.module for oddity in oddities})
     standard = {oddity.module for oddity in oddities}
     modules = {name: chains for name, chains in table.standard.items() if name.partition(".")[0] in standard}
@@ -117,6 +121,20 @@ def wanted(python: PythonFacts, tensorflow: TensorFlowFacts) -> Wanted | None:
             modules.setdefault(name, ())
     sources = (f"{tensorflow.core_dir}/{GENERATED}",) if "protobuf" in odd else ()
     return Wanted(tuple(modules.items()), sources, oddities)
+
+
+COMPILED = ("zlib", "binascii", "ssl", "ctypes", "bz2", "lzma", "hashlib", "uuid")
+"""Modules of Python's own library that load libraries of the system."""
+
+
+def _everything(python: PythonFacts, table: Imported) -> dict[str, tuple[str, ...]]:
+    """All that the import takes: where libraries of the system are other ones, any module may be hit."""
+    found: dict[str, tuple[str, ...]] = dict.fromkeys((m for m in COMPILED if m in table.shadowable), ())
+    found |= {name: chains if table.exact else () for name, chains in table.needs.items()}
+    for name in (*table.tried, *(module for taken in table.family.values() for module in taken)):
+        if python.distribution(distribution_of(name)) is not None:
+            found.setdefault(name, ())
+    return found
 
 
 def distribution_of(module: str) -> str:
@@ -151,6 +169,8 @@ def _oddities(python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported)
                 missing.package,
                 f"{missing.by} asks for {missing.requirement}, and {missing.have or 'nothing'} is there",
             )
+    for path in python.carried:
+        yield Oddity(path, f"{path} comes before the system's own library of that name")
     tops = {name.partition(".")[0] for name in (*table.needs, *table.tried)}
     tops |= {m.partition(".")[0] for modules in table.family.values() for m in modules} | table.shadowable
     tops |= {name.partition(".")[0] for name in table.standard}
@@ -370,19 +390,23 @@ def _failure(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed, *, 
         ),
         "",
     )
+    library = next(iter(python.carried), "") if any(words in one.error for words in LOADER_WORDS) else ""
     distribution = python.distribution(package)
     damage = (
         tuple(d for d in distribution.differs if d.what in REAL_DIFFERENCES)
         if distribution is not None
         else ()
     )
-    return Failure(one, package, missing, shadow, damage, fatal)
+    return Failure(one, package, missing, shadow, library, damage, fatal)
 
 
 def cause_of(failure: Failure) -> Cause:
     """The contract's word for it."""
     if failure.shadow:
         return Cause.SHADOWED_MODULE
+    if failure.library:
+        old = "libstdc++" in failure.library and "version `" in failure.rehearsed.error
+        return Cause.LIBSTDCXX_TOO_OLD if old else Cause.DAMAGED_FILE
     if any(difference.what == "unreadable" for difference in failure.damage):
         return Cause.NOT_PERMITTED
     if failure.damage:
@@ -390,6 +414,16 @@ def cause_of(failure: Failure) -> Cause:
     if failure.package == "protobuf":
         return Cause.PROTOBUF_CONFLICT
     return Cause.PACKAGE_CONFLICT
+
+
+LOADER_WORDS = (
+    "undefined symbol",
+    "version `",
+    "cannot open shared object",
+    "file too short",
+    "invalid ELF header",
+)
+"""What the loader says of a library."""
 
 
 def _places(one: Rehearsed) -> tuple[str, ...]:

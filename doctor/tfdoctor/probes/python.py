@@ -173,6 +173,7 @@ def _python(raw: Mapping[str, Any], chosen: str) -> PythonFacts:
         modules=tuple(map(str, raw.get("modules") or ())),
         absent=tuple(normal_name(str(name)) for name in raw.get("absent") or ()),
         shared=tuple(_shared(raw.get("shared"))),
+        carried=tuple(clean_line(str(path)) for path in raw.get("carried") or ()),
         mapped=tuple(map(str, raw.get("mapped") or ())),
         shadows=tuple(Shadow(*map(str, one)) for one in _tuples(raw.get("shadows"), 3)),
         closed=_closed(raw.get("closed")),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posixpath
+import re
 from typing import TYPE_CHECKING
 
 from tfdoctor.compat.imports import breaking, companions
@@ -9,7 +11,7 @@ from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS, value_of
 from tfdoctor.facts_imports import FileDifference
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict.rehearsing import cause_of, good_version, unmet
-from tfdoctor.rules import advice
+from tfdoctor.rules import _origins, advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
 from tfdoctor.steps import Install
 from tfdoctor.versions import satisfies
@@ -110,7 +112,9 @@ def package_finding(context: Context, rule: Rule, failed: Sequence[Failure]) -> 
     first = failed[0]
     one = first.rehearsed
     names = _and([_named(context, failure) for failure in failed])
-    if first.damage:
+    if first.library:
+        title = f"import tensorflow fails: {first.library} stands before the system's own library"
+    elif first.damage:
         title = f"{names} is damaged: {first.damage[0].path} {_WHAT[first.damage[0].what]}"
         if len(failed) > 1:
             title = f"{names} are damaged"
@@ -185,6 +189,9 @@ def _evidence(context: Context, failed: Sequence[Failure]) -> list[Evidence]:
 
 
 def _remedy(context: Context, failed: Sequence[Failure]) -> Remedy:
+    library = failed[0].library
+    if library:
+        return _off(context, library)
     if all(difference.what == "unreadable" for failure in failed for difference in failure.damage or _NONE):
         python = context.python
         folders = (
@@ -206,6 +213,22 @@ def _remedy(context: Context, failed: Sequence[Failure]) -> Remedy:
         (advice.pip_install(context, wanted, options=options), advice.check_again(context)),
         steps=(Install(wanted, again=again, dependencies=not again),),
     )
+
+
+def _off(context: Context, library: str) -> Remedy:
+    """How a library goes that a variable puts before the system's."""
+    folder = posixpath.dirname(library)
+    variables = context.facts.environment.variables
+    name = (
+        "LD_PRELOAD"
+        if library in variables.get("LD_PRELOAD", "").replace(":", " ").split()
+        else "LD_LIBRARY_PATH"
+    )
+    entries = [one for one in re.split("[:; ]", variables.get(name, "")) if one]
+    gone = [one for one in entries if one.rstrip("/") in (folder, library)]
+    kept = [one for one in entries if one not in gone]
+    text = f"Take {', '.join(gone) or library} off {name} where TensorFlow runs."
+    return _origins.takes_off(context, name, tuple(gone), kept, text)
 
 
 _NONE = (FileDifference("", "missing"),)

@@ -133,6 +133,7 @@ RULE = Rule(
         Cause.PROTOBUF_CONFLICT,
         Cause.DAMAGED_FILE,
         Cause.NOT_PERMITTED,
+        Cause.LIBSTDCXX_TOO_OLD,
         Cause.INCONCLUSIVE,
     ),
     check,
