@@ -270,6 +270,7 @@ def test_a_startup_file_outside_of_the_environment_is_named_and_left_alone(new: 
     custom = env.folder("company") / "sitecustomize.py"
     custom.write_text("import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '-1'\n", encoding="utf-8")
     env.variables["PYTHONPATH"] = str(custom.parent)
+    env.variables["COLUMNS"] = "500"  # a path is not broken, however long the temporary folder's is
     before = custom.read_bytes()
     run = env.fix()
     assert run.status == 1
