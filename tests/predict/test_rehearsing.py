@@ -47,7 +47,7 @@ def installed(changes=(), *, version: str = VERSION, **fields):
     assert locked is not None
     versions = {**locked.versions, **dict(changes)}
     distributions = tuple(
-        Distribution(name, one, SITE, "pip", requires=REQUIRES.get(name, ()), **fields.get(name, {}))
+        replace(Distribution(name, one, SITE, "pip", requires=REQUIRES.get(name, ())), **fields.get(name, {}))
         for name, one in versions.items()
         if one is not None
     )
@@ -368,3 +368,17 @@ def test_an_older_libstdcxx_in_a_package_s_way():
     needed = replace(error, name="numpy")
     facts = rehearsed(facts, needed, oddities=[Oddity(library, "…")])
     assert context(facts).prediction.cause is Cause.LIBSTDCXX_TOO_OLD
+
+
+def test_a_package_that_was_installed_into_the_working_folder():
+    """`pip install --target .`: a folder google without an __init__ comes before the real one."""
+    facts = installed({"protobuf": "3.2.0"}, protobuf={"location": "/here"})
+    source = Rehearsed("x/versions_pb2.py", "unexpected keyword argument 'serialized_options'", "TypeError")
+    facts = rehearsed(facts, source=source, oddities=[Oddity("protobuf", "…")])
+    assert "/here/google" in finding(shadowed_module.RULE, facts).title
+
+
+def test_what_a_package_requires_is_to_blame_where_the_package_is_as_it_works():
+    error = Rehearsed("h5py", "x", "TypeError", frames=(f"{SITE}/h5py/__init__.py",))
+    facts = rehearsed(installed({"numpy": "9.9"}), error, oddities=[Oddity("numpy", "…")])
+    assert "numpy 9.9" in finding(import_fails.RULE, facts).title

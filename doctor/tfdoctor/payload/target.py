@@ -667,7 +667,8 @@ def main():
         if os.path.isfile(os.path.join(cwd, candidate)):
             shadow = os.path.join(cwd, candidate)
             break
-    installed, doubly = distributions(path)
+    safe = getattr(sys.flags, "safe_path", False) or getattr(sys.flags, "isolated", False)
+    installed, doubly = distributions(path if safe else [cwd] + path)  # as for programs that are started there
     found = tensorflow(path)
     answer = {
         "version": platform.python_version(),

@@ -392,6 +392,16 @@ def _failure(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed, *, 
     )
     library = next(iter(python.carried), "") if any(words in one.error for words in LOADER_WORDS) else ""
     distribution = python.distribution(package)
+    if (
+        distribution is not None
+        and not shadow
+        and python.sys_path
+        and distribution.location not in python.sys_path
+    ):
+        module = next(
+            (m for m, name in MODULE_DISTRIBUTIONS.items() if name == package), package.replace("-", "_")
+        )
+        shadow = f"{distribution.location}/{module.partition('.')[0]}"  # installed into the working folder
     damage = (
         tuple(d for d in distribution.differs if d.what in REAL_DIFFERENCES)
         if distribution is not None
@@ -447,8 +457,16 @@ def _raised_by(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed) -
     for suspects in (refused, odd, {*through} - {"numpy"}):
         blamed = next((name for name in through if name in suspects), None)
         if blamed is not None:
-            return blamed
+            return _beneath(python, blamed, refused or odd)
     return through[-1]
+
+
+def _beneath(python: PythonFacts, name: str, suspects: set[str]) -> str:
+    """What a package requires and is unlike what works, where the package itself is not."""
+    there = python.distribution(name)
+    if name in suspects or there is None:
+        return name
+    return next((other for line in there.requires if (other := _required(line)) in suspects), None) or name
 
 
 def distribution_at(python: PythonFacts, path: str) -> str | None:
