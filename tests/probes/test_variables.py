@@ -222,3 +222,19 @@ def test_the_driver_is_asked_without_what_the_start_sets(
     assert count({}) in (0, None)
     assert count({HIDE: None}) == 2
     assert count({HIDE: "1"}) == 1
+
+
+def test_a_shim_counts_where_the_chosen_version_has_the_program(tmp_path: Path) -> None:
+    shims, there = tmp_path / ".pyenv/shims", tmp_path / ".pyenv/versions/3.11.7/bin"
+    for folder, names in ((shims, ("pip", "uv")), (there, ("pip",))):
+        folder.mkdir(parents=True)
+        for name in names:
+            (folder / name).write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+            (folder / name).chmod(0o755)
+    (tmp_path / ".pyenv/version").write_text("3.11.7\n", encoding="utf-8")
+    system = LiveSystem(env={"PATH": f"{shims}:/bin"}, cwd=str(tmp_path))
+    seen = environment.probe(system).programs or frozenset()
+    assert "pip" in seen
+    assert "uv" not in seen
+    other = LiveSystem(env={"PATH": f"{shims}:/bin", "PYENV_VERSION": "3.9.9"}, cwd=str(tmp_path))
+    assert "pip" not in (environment.probe(other).programs or frozenset())

@@ -125,11 +125,20 @@ def probe(system: System, python: str | None = None, *, timeout: float = 5.0) ->
 
 
 def _runs(system: System, name: str) -> bool:
-    """Whether a name on PATH is a program: pyenv and its like leave shims behind which there is none."""
+    """Whether a name on PATH is a program: pyenv leaves shims behind which there may be none in the chosen version."""
     path = system.which(name)
-    if path is None or "/shims/" not in path:
+    root, shim, _ = (path or "").partition("/shims/")
+    if path is None or not shim or not system.is_dir(f"{root}/versions"):
         return path is not None
-    return system.run([path, "--version"], timeout=2.0).ok
+    chosen = system.env.get("PYENV_VERSION", "")
+    for file in (f"{system.cwd.rstrip('/')}/.python-version", f"{root}/version"):
+        if not chosen:
+            try:
+                chosen = system.read_text(file, limit=1000)
+            except OSError:
+                continue
+    versions = re.split(r"[\s:]+", chosen.strip()) if chosen.strip() else []
+    return any(system.exists(f"{root}/versions/{version}/bin/{name}") for version in versions)
 
 
 def _answer(system: System, python: str, timeout: float) -> dict[str, Any]:
