@@ -476,7 +476,7 @@ def mapped(stdlib):
     return found
 
 
-def importable(folder, entry):
+def importable(entry):
     """The module that a folder's entry is, "" for none. A folder alone is one where it has an __init__."""
     base, dot, kind = entry.partition(".")
     if kind == "py" or (dot and kind.rpartition(".")[2] in ("so", "pyd")):
@@ -488,10 +488,10 @@ def is_package(folder, entry):
     whole = os.path.join(folder or ".", entry)
     if not os.path.isdir(whole):
         return True
-    return any(importable(whole, one) == "__init__" for one in names(whole))
+    return any(importable(one) == "__init__" for one in names(whole))
 
 
-def shadows(path, cwd, stdlib):
+def shadows(path, cwd):
     """Modules that are found twice: (name, the file or folder that Python takes, the folder that has it, too).
 
     The working folder comes first, as for programs that are started there.
@@ -508,7 +508,7 @@ def shadows(path, cwd, stdlib):
         seen.add(real)
         here = {}
         for entry in names(folder)[:20000]:
-            name = importable(folder, entry)
+            name = importable(entry)
             if name and name not in here:
                 here[name] = entry
         for name, entry in here.items():
@@ -693,7 +693,7 @@ def main():
         "tensorflow": found,
         "behind": behind(path, found) if found else None,
         "shadow": shadow,
-        "shadows": shadows(path, cwd, stdlib),
+        "shadows": shadows(path, cwd),
         "mapped": mapped(stdlib),
         "modules": modules(path),
         "noexec": noexec(path),

@@ -115,7 +115,7 @@ def package_finding(context: Context, rule: Rule, failed: Sequence[Failure]) -> 
     if first.library:
         title = f"import tensorflow fails: {first.library} stands before the system's own library"
     elif first.damage:
-        title = f"{names} is damaged: {first.damage[0].path} {_WHAT[first.damage[0].what]}"
+        title = f"{names} is damaged: {first.damage[0].path} {WHAT[first.damage[0].what]}"
         if len(failed) > 1:
             title = f"{names} are damaged"
     elif first.missing:
@@ -143,12 +143,15 @@ def package_finding(context: Context, rule: Rule, failed: Sequence[Failure]) -> 
     )
 
 
-_WHAT = {
+WHAT = {
     "missing": "is not there",
     "empty": "is empty",
     "cut": "is cut off",
-    "syntax": "is no Python any more",
-} | {"unreadable": "may not be read by this user"}
+    "changed": "was changed",
+    "syntax": "is no Python source any more",
+    "unreadable": "may not be read by this user",
+}
+"""FileDifference.what, for people."""
 _OTHER_NUMPY = (
     "numpy.dtype size changed",
     "numpy.ufunc size changed",
@@ -180,7 +183,7 @@ def _evidence(context: Context, failed: Sequence[Failure]) -> list[Evidence]:
         one = failure.rehearsed
         place = one.frames[-1] if one.frames else (one.file or f"import {one.name}")
         found.append(Evidence(place, f"{one.error_type}: {one.error}"))
-        found += [Evidence(difference.path, _WHAT[difference.what]) for difference in failure.damage[:3]]
+        found += [Evidence(difference.path, WHAT[difference.what]) for difference in failure.damage[:3]]
     rehearsal = value_of(context.facts.rehearsal)
     packages = {failure.package for failure in failed}
     oddities = rehearsal.oddities if rehearsal is not None else ()

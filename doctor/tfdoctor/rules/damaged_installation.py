@@ -25,6 +25,7 @@ from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import closed_package, registered_without_files
 from tfdoctor.predict.rehearsing import own_damage
 from tfdoctor.rules import advice
+from tfdoctor.rules._companions import WHAT
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.steps import Install
 
@@ -92,7 +93,7 @@ def _files_missing(context: Context) -> Finding:
 def _files_differ(context: Context, differs: tuple[FileDifference, ...]) -> Finding:
     tensorflow, build = context.tensorflow, context.build
     location = tensorflow.package_dir.rpartition("/")[0] if tensorflow is not None else ""
-    evidence = [Evidence(f"{location}/{one.path}", _WHAT[one.what]) for one in differs]
+    evidence = [Evidence(f"{location}/{one.path}", WHAT[one.what]) for one in differs]
     names = ", ".join(one.path.rpartition("/")[2] for one in differs[:3])
     more = f" and {len(differs) - 3} more" if len(differs) > 3 else ""
     if all(one.what == "unreadable" for one in differs):
@@ -117,20 +118,10 @@ def _files_differ(context: Context, differs: tuple[FileDifference, ...]) -> Find
         Cause.DAMAGED_FILE,
         Severity.ERROR,
         f"{names}{more} of TensorFlow: not as installed, and import tensorflow loads it.",
-        title=f"TensorFlow's installation is damaged: {names}{more} {_WHAT[differs[0].what]}",
+        title=f"TensorFlow's installation is damaged: {names}{more} {WHAT[differs[0].what]}",
         evidence=evidence,
         remedies=[_again(context, [wanted])],
     )
-
-
-_WHAT = {
-    "missing": "is not there",
-    "empty": "is empty",
-    "cut": "is cut off",
-    "changed": "was changed",
-    "syntax": "is no Python source any more",
-    "unreadable": "may not be read by this user",
-}
 
 
 def _unregistered(context: Context) -> Finding:
