@@ -110,7 +110,10 @@ def test_a_signal_that_is_ignored_stays_ignored(hanging: Path) -> None:
 
 @pytest.mark.parametrize("moment", [0.08, 0.2, 0.5])
 def test_in_the_first_moments_it_is_quiet(moment: float, tmp_path: Path) -> None:
-    """While it is still being loaded, too. (Python itself cannot be helped: it needs some hundredths of a second.)"""
+    """While it is still being loaded, too. (Python itself cannot be helped: it needs some hundredths of a second.)
+
+    Nor when it leaves: it takes its handlers back before it ends, so that a late Ctrl-C ends it by the signal itself.
+    """
     seen = tmp_path / "seen"
     # What stands first in the folder of the working directory tells that Python has started.
     (tmp_path / "sitecustomize.py").write_text(f"open({str(seen)!r}, 'w').close()\n", encoding="utf-8")
@@ -120,5 +123,5 @@ def test_in_the_first_moments_it_is_quiet(moment: float, tmp_path: Path) -> None
         time.sleep(moment)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
-    assert process.returncode in (130, 0)
+    assert process.returncode in (130, 0, -signal.SIGINT)
     assert err in (b"", b"Interrupted.\n")
