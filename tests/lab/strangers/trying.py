@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lab.broken_env import make_base
+from lab.broken_env import inherited, make_base
 from lab.compare import disagreement
 from lab.restoring import SHORT, Entry, Snapshot, listing
 from lab.strangers.ground import STARTS, Ground, Index, Undrawn, survey
@@ -73,9 +73,23 @@ class Stock:
             if not (root / "pyvenv.cfg").exists():
                 make_base(STARTS[name], root)
             _make_own(root)
+            self._compile(root)
             self.index = self.index or Index(self.folder / "index.json")
             self.grounds[name] = survey(name, root, self.index)
         return self.grounds[name]
+
+    @staticmethod
+    def _compile(root: Path) -> None:
+        """Have it as it is after its first use: what TensorFlow's import and pip load is compiled."""
+        done = root / "lib" / "__pycache__" / "compiled"  # where a snapshot does not look
+        if done.exists():
+            return
+        done.parent.mkdir(exist_ok=True)
+        python = str(root / "bin" / "python")
+        pip = str(next(root.glob("lib/python*/site-packages/pip"), root / "pip"))
+        for words in (("-c", "import tensorflow.keras, site"), ("-m", "compileall", "-q", pip)):
+            subprocess.run([python, *words], env=inherited(), capture_output=True, timeout=TRUTH, check=False)
+        done.touch()
 
     def get(self, name: str) -> Snapshot:
         """A base as it should be. Raises Unavailable."""
