@@ -26,30 +26,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.cli.parse import leaves
-from tfdoctor.cli.streams import CHUNK, read_log
 from tfdoctor.compat import Compat
-from tfdoctor.compat.loader import DataError
+from tfdoctor.compat.decode import DataError
 from tfdoctor.compat.pythons import load_pythons
-from tfdoctor.diagnose import diagnose
 from tfdoctor.errors import UsageError
+from tfdoctor.examine.survey import survey
 from tfdoctor.logs.reader import is_binary
 from tfdoctor.logs.report import diagnose_log
+from tfdoctor.parse.kinds import PARSERS, detect
 from tfdoctor.privacy.redactor import Redactor
 from tfdoctor.probes import parse as parse_package
 from tfdoctor.probes.ldcache import ENTRY, EXTENSION_MAGIC, HEADER, MAGIC, parse_ldcache
-from tfdoctor.probes.parse.kinds import PARSERS, detect
 from tfdoctor.probes.payload import parse_answer
 from tfdoctor.probes.python import parse_build_info, parse_cuda_config, parse_version_header
-from tfdoctor.redact import clean, clean_line
 from tfdoctor.render.console import render_report
 from tfdoctor.render.json import report_json
 from tfdoctor.render.log_console import render_log
 from tfdoctor.render.log_json import log_json
 from tfdoctor.render.log_markdown import log_markdown
-from tfdoctor.survey import survey
+from tfdoctor.report.diagnose import diagnose
+from tfdoctor.running.streams import CHUNK, read_log
 from tfdoctor.system import RecordedSystem, archive, bundle
 from tfdoctor.system.elf import ElfError, read_elf
 from tfdoctor.system.symbols import unresolved
+from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -132,7 +132,7 @@ def parser(kind: str) -> Callable[[bytes], None]:
 
 
 def further_readers() -> dict[str, tuple[Callable[[str], Any], ...]]:
-    """Public functions of one text in those modules of probes/parse that have no kind of their own."""
+    """Public functions of one text in those modules of parse that have no kind of their own."""
     found: dict[str, tuple[Callable[[str], Any], ...]] = {}
     kinds = {function.__module__ for function in PARSERS.values()}
     for info in pkgutil.iter_modules(parse_package.__path__, f"{parse_package.__name__}."):

@@ -39,7 +39,7 @@ from packaging.version import Version  # noqa: E402
 from update_support.trials import LOCKS, Bench, TrialError, find_python, linked, stand_ins  # noqa: E402
 
 from tfdoctor import versions  # noqa: E402
-from tfdoctor.compat.loader import load_tensorflow  # noqa: E402
+from tfdoctor.compat.decode import load_tensorflow  # noqa: E402
 from tfdoctor.compat.locks import lock_name, tools_path  # noqa: E402
 
 if TYPE_CHECKING:

@@ -50,8 +50,8 @@ from packaging.specifiers import SpecifierSet  # noqa: E402
 from packaging.utils import canonicalize_name  # noqa: E402
 
 from tfdoctor import versions  # noqa: E402
+from tfdoctor.compat.decode import DataError, load_tensorflow  # noqa: E402
 from tfdoctor.compat.imports import companions  # noqa: E402
-from tfdoctor.compat.loader import DataError, load_tensorflow  # noqa: E402
 from tfdoctor.compat.locks import Lock, lock_name, locked_package, read_lock, tools_name  # noqa: E402
 from tfdoctor.compat.wheels import CudaSet, load_cuda_wheels, read_sets  # noqa: E402
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.card import pythons
 from tfdoctor.compat import Compat
 from tfdoctor.compat.matrix import MatrixGroup, MatrixQuery, group, matrix
+from tfdoctor.plan.release_sheet import pythons
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

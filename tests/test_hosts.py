@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tfdoctor.compat import Compat
-from tfdoctor.diagnose import diagnose
+from tfdoctor.examine.survey import survey
 from tfdoctor.facts import Absent, Unknown
 from tfdoctor.findings import OutcomeKind
+from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules import ALL_RULES
-from tfdoctor.survey import survey
 from tfdoctor.system import RecordedSystem
 
 if TYPE_CHECKING:

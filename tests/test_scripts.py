@@ -136,7 +136,11 @@ def test_some_cases_of_each_test() -> None:
     def collected(*words: str) -> list[str]:
         command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", *words]
         done = subprocess.run(
-            [*command, "tests/test_requirements.py"], cwd=ROOT, capture_output=True, text=True, check=False
+            [*command, "tests/environment/test_requirements.py"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         return [line for line in done.stdout.splitlines() if "::" in line]
 

@@ -21,11 +21,11 @@ import typer.main
 import tfdoctor
 from tfdoctor.cli.main import app
 from tfdoctor.compat import Compat
-from tfdoctor.diagnose import diagnose
+from tfdoctor.examine.survey import survey
 from tfdoctor.explain import HEADINGS, catalogue, rule_entry
 from tfdoctor.findings import Cause, OutcomeKind
+from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules import ALL_RULES
-from tfdoctor.survey import survey
 from tfdoctor.system import RecordedSystem
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ NO_RULES = frozenset({"__init__.py", "base.py", "advice.py"})
 LONGEST = 600
 LONG_MODULES = frozenset(
     {
-        "doctor/tfdoctor/compat/loader.py",
+        "doctor/tfdoctor/compat/decode.py",
         "doctor/tfdoctor/compat/queries.py",
         "doctor/tfdoctor/payload/stages.py",
         "doctor/tfdoctor/payload/target.py",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdoctor.causes import MEANINGS
-from tfdoctor.containerfile.checks import DOCKERFILE_RULES
+from tfdoctor.dockerfile.checks import DOCKERFILE_RULES
 from tfdoctor.errors import UsageError
 from tfdoctor.findings import Cause
 from tfdoctor.logs.advice import CODES, HARMLESS, MISREAD
@@ -22,7 +22,7 @@ from tfdoctor.rules.base import sentences
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.containerfile.checks.base import DockerfileRule
+    from tfdoctor.dockerfile.checks.base import DockerfileRule
     from tfdoctor.rules.base import Rule
 
 HEADINGS = ("What it means", "How it is seen", "What to do")

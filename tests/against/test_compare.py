@@ -24,10 +24,10 @@ from rules.make_facts import (
 from tfdoctor.against import Matters, compare
 from tfdoctor.against.snapshot import AREAS, snapshot
 from tfdoctor.compat import Compat
-from tfdoctor.diagnose import diagnose
+from tfdoctor.examine.survey import survey
 from tfdoctor.facts import Absent, Known, SmiFacts, Unknown, value_of
 from tfdoctor.render.against_console import render_comparison
-from tfdoctor.survey import survey
+from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import RecordedSystem
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tfdoctor.cli.install as command
-import tfdoctor.install as core
+import tfdoctor.environment.install as core
 from tfdoctor.cli import choosing
 from tfdoctor.cli.main import run
 

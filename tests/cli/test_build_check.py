@@ -16,22 +16,22 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cli.dockerfile_cases import CASES, Case
-from tfdoctor.build import context_of
 from tfdoctor.cli.build_check import LARGEST, beside
 from tfdoctor.cli.recommend import planned
 from tfdoctor.compat import Compat
-from tfdoctor.containerfile import judge_dockerfile
-from tfdoctor.containerfile.checks import DOCKERFILE_RULES
-from tfdoctor.dockerfile import Extras
+from tfdoctor.dockerfile.checks import DOCKERFILE_RULES
+from tfdoctor.dockerfile.judge import judge_dockerfile
+from tfdoctor.dockerfile.write import Extras
 from tfdoctor.explain import HEADINGS, lookup, rule_entry
 from tfdoctor.findings import Cause, Severity
+from tfdoctor.images.build import context_of
 from tfdoctor.plan import Host, Method, Recipe, Request
 from tfdoctor.render.dockerfile_console import judged_json, render_judged
 from tfdoctor.rules import ALL_RULES
 
 if TYPE_CHECKING:
-    from tfdoctor.containerfile import Judged
-    from tfdoctor.containerfile.checks.base import DockerfileRule
+    from tfdoctor.dockerfile.checks.base import DockerfileRule
+    from tfdoctor.dockerfile.judge import Judged
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "docs" / "schemas" / "build_check.schema.json").read_text(encoding="utf-8"))
@@ -113,7 +113,7 @@ def test_every_check_is_met_by_a_case() -> None:
 @by_rule
 def test_a_check_is_documented_as_rules_are(rule: DockerfileRule) -> None:
     module = sys.modules[rule.check.__module__]
-    assert module.__name__ == f"tfdoctor.containerfile.checks.{rule.name.replace('-', '_')}"
+    assert module.__name__ == f"tfdoctor.dockerfile.checks.{rule.name.replace('-', '_')}"
     assert module.RULE is rule
     assert re.fullmatch(r"TFD5\d\d", rule.code)
     assert [section.heading for section in rule_entry(rule).sections] == list(HEADINGS)

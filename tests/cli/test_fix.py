@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-
 from repair.fake import SCHEMA, Fake, difference, make, needs_compiler
+
+from tfdoctor.environment.models import Status
 from tfdoctor.findings import Cause
-from tfdoctor.repair.models import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -32,8 +32,8 @@ from cli.planner import Tfdoctor, is_clean, validate
 from tfdoctor.cli import install as command
 from tfdoctor.cli.proof import is_right
 from tfdoctor.compat import Compat
-from tfdoctor.diagnose import diagnose
-from tfdoctor.survey import survey
+from tfdoctor.examine.survey import survey
+from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import RecordedSystem
 
 pytestmark = pytest.mark.skipif(not HAS_WHEELS, reason="no wheel of TensorFlow for this Python")

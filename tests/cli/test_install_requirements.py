@@ -24,8 +24,8 @@ from cli.installing import (
 )
 from cli.planner import Tfdoctor, validate
 from tfdoctor.cli import install as command
-from tfdoctor.install import Making, locked_lines
-from tfdoctor.resolution import Resolution
+from tfdoctor.environment.install import Making, locked_lines
+from tfdoctor.environment.resolution import Resolution
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,10 +12,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tfdoctor.card import card, code_of, conditions, pythons
 from tfdoctor.cli.main import run
 from tfdoctor.compat import Compat
 from tfdoctor.compat.matrix import MatrixQuery, matrix
+from tfdoctor.plan.release_sheet import card, code_of, conditions, pythons
 from tfdoctor.render.matrix import markdown_card, markdown_rows, render_card, render_gpus, render_rows
 from tfdoctor.rules import ALL_RULES, known_problem
 

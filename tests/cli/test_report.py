@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from tfdoctor.cli.capture import look
 from tfdoctor.cli.report import report
 from tfdoctor.compat import Compat
-from tfdoctor.diagnose import diagnose
 from tfdoctor.errors import UsageError
+from tfdoctor.examine.survey import survey
 from tfdoctor.findings import Evidence, Report
 from tfdoctor.render.report_markdown import LIMIT, code, fenced, report_markdown, words
-from tfdoctor.survey import survey
+from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import RecordedSystem
 
 HOSTS = Path(__file__).parents[1] / "hosts"

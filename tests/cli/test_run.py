@@ -21,7 +21,7 @@ import pytest
 
 from tfdoctor.cli import run as running
 from tfdoctor.cli.run import PLENTY, Analyst, loader_environment
-from tfdoctor.system.passthrough import holding_signals
+from tfdoctor.running.passthrough import holding_signals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

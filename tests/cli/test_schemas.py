@@ -12,14 +12,14 @@ import jsonschema
 import pytest
 
 from tfdoctor.compat import Compat
-from tfdoctor.diagnose import diagnose
+from tfdoctor.examine.survey import survey
 from tfdoctor.findings import Cause, OutcomeKind, Stage, Verification
 from tfdoctor.render.json import report_json
 from tfdoctor.render.verify_json import verification_json
+from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules import ALL_RULES
-from tfdoctor.survey import survey
 from tfdoctor.system import RecordedSystem
-from tfdoctor.verify_stages import STAGES
+from tfdoctor.verify.stages import STAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = ROOT / "docs" / "schemas"

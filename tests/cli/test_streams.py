@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfdoctor.cli import streams
-from tfdoctor.cli.streams import CHUNK, follow, read_log
-from tfdoctor.cli.watch import Watch
 from tfdoctor.compat import Compat
 from tfdoctor.errors import UsageError
+from tfdoctor.running.streams import CHUNK, follow, read_log
+from tfdoctor.running.watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,7 +12,7 @@ import pytest
 
 from tfdoctor import versions
 from tfdoctor.compat import Compat, Release, era_stems, loader, split_soname
-from tfdoctor.resources import data_dir
+from tfdoctor.data import data_dir
 
 COMPAT = Compat.load()
 GPU_ROWS = [row for row in COMPAT.releases if row.gpu]

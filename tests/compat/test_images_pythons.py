@@ -13,7 +13,7 @@ from tfdoctor import versions
 from tfdoctor.compat import Compat, DataError
 from tfdoctor.compat.images import load_images
 from tfdoctor.compat.pythons import load_pythons
-from tfdoctor.resources import data_dir
+from tfdoctor.data import data_dir
 
 COMPAT = Compat.load()
 IMAGES = COMPAT.images

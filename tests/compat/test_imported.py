@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from tfdoctor.compat.decode import DataError, load_tensorflow
 from tfdoctor.compat.imported import imported_by, load_imported, measured_minors
-from tfdoctor.compat.loader import DataError, load_tensorflow
-from tfdoctor.resources import data_dir
+from tfdoctor.data import data_dir
 
 MINORS = measured_minors()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tfdoctor.compat import loader
-from tfdoctor.resources import data_dir
+from tfdoctor.data import data_dir
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,8 +12,8 @@ from packaging.utils import canonicalize_name
 
 from tfdoctor import versions
 from tfdoctor.compat import Compat
+from tfdoctor.compat.decode import DataError
 from tfdoctor.compat.imports import breaking
-from tfdoctor.compat.loader import DataError
 from tfdoctor.compat.locks import (
     Lock,
     cuda_lock,
@@ -26,7 +26,7 @@ from tfdoctor.compat.locks import (
     tools_lock,
     tools_path,
 )
-from tfdoctor.resources import data_dir
+from tfdoctor.data import data_dir
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from tfdoctor import versions
 from tfdoctor.compat import Compat, DataError
 from tfdoctor.compat.prune import leftovers, load_prune
 from tfdoctor.compat.wheels import cuda_set
-from tfdoctor.resources import data_dir
+from tfdoctor.data import data_dir
 
 if TYPE_CHECKING:
     from pathlib import Path

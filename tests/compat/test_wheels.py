@@ -13,10 +13,10 @@ from packaging.requirements import Requirement
 
 from tfdoctor import versions
 from tfdoctor.compat import Compat
-from tfdoctor.compat.loader import DataError
+from tfdoctor.compat.decode import DataError
 from tfdoctor.compat.locks import cuda_lock
 from tfdoctor.compat.wheels import CudaSet, cuda_set, load_cuda_wheels, read_sets
-from tfdoctor.resources import data_dir
+from tfdoctor.data import data_dir
 
 if TYPE_CHECKING:
     from pathlib import Path

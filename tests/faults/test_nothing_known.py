@@ -10,10 +10,10 @@ import pytest
 from faults.harness import HOSTS
 from tfdoctor.cli.check import exit_status
 from tfdoctor.compat import Compat
-from tfdoctor.diagnose import diagnose
+from tfdoctor.examine.survey import survey
 from tfdoctor.facts import Absent, Facts, Unknown
 from tfdoctor.findings import Observation, Report
-from tfdoctor.survey import survey
+from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import RecordedSystem
 
 SILENT = Unknown("it did not answer within 8 s", "the target Python")

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from faults.harness import HEALTHY, program, shell
-from tfdoctor.children import MAX_OUTPUT, Children
 from tfdoctor.system import Failure, LiveSystem
+from tfdoctor.system.children import MAX_OUTPUT, Children
 
 if TYPE_CHECKING:
     from pathlib import Path

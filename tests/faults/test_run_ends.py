@@ -12,7 +12,7 @@ import pytest
 from faults.harness import alive, start, wait_for
 from tfdoctor.cli import run as running
 from tfdoctor.cli.run import PLENTY, Analyst
-from tfdoctor.system.passthrough import holding_signals
+from tfdoctor.running.passthrough import holding_signals
 
 FAILED = (
     "2026-01-01 00:00:00.000000: W tensorflow/core/common_runtime/gpu/gpu_device.cc:2344] Cannot dlopen some GPU "

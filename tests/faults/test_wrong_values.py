@@ -14,8 +14,8 @@ from faults.harness import HOSTS
 from tfdoctor import versions
 from tfdoctor.cli.run import loader_environment
 from tfdoctor.compat import Compat
-from tfdoctor.diagnose import diagnose
-from tfdoctor.survey import survey
+from tfdoctor.examine.survey import survey
+from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import RecordedSystem
 
 if TYPE_CHECKING:

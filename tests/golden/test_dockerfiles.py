@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 
 import tfdoctor
-from tfdoctor.build import context_of, with_mirror
 from tfdoctor.compat import Compat
-from tfdoctor.dockerfile import Context, Extras, check_index, check_reference
+from tfdoctor.dockerfile.write import Context, Extras, check_index, check_reference
 from tfdoctor.engine.building import context_archive
+from tfdoctor.environment.requirements import parse_packages
 from tfdoctor.errors import UsageError
+from tfdoctor.images.build import context_of, with_mirror
 from tfdoctor.plan import Base, Host, Method, Option, Recipe, Request, recommend
-from tfdoctor.requirements import parse_packages
 
 HERE = Path(__file__).parent
 CERTIFICATE = b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"

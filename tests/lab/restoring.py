@@ -96,6 +96,7 @@ class Snapshot:
 
     def restore(self) -> None:
         """Put everything back. Raises RuntimeError where a kept file itself was written into."""
+        self.root.mkdir(exist_ok=True)  # a command may have taken all of it
         now = listing(self.root)
         for path in sorted(now, key=len, reverse=True):
             if path not in self.entries or self.entries[path].kind != now[path].kind:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tfdoctor.compat.loader import DataError
+from tfdoctor.compat.decode import DataError
 from tfdoctor.logs.reader import LONGEST
 from tfdoctor.logs.signatures import Signature, digitless, load_signatures
 

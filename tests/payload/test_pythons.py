@@ -11,7 +11,7 @@ import pytest
 
 import tfdoctor.payload
 from tfdoctor.facts import Known, value_of
-from tfdoctor.facts_python import Choice
+from tfdoctor.facts.python import Choice
 from tfdoctor.probes import driver, python
 from tfdoctor.probes.payload import run_payload
 from tfdoctor.system import LiveSystem

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from payload.test_pythons import PYTHONS, on_every_python
 from tfdoctor.facts import value_of
-from tfdoctor.facts_python import Choice
+from tfdoctor.facts.python import Choice
 from tfdoctor.probes import python
 from tfdoctor.system import LiveSystem
 

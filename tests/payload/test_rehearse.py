@@ -10,8 +10,8 @@ import pytest
 
 from payload.test_pythons import PYTHONS, on_every_python
 from tfdoctor.facts import Absent, Known, Unknown
-from tfdoctor.facts_imports import Oddity
-from tfdoctor.facts_python import Choice
+from tfdoctor.facts.imports import Oddity
+from tfdoctor.facts.python import Choice
 from tfdoctor.probes import python, rehearsal
 from tfdoctor.system import LiveSystem
 

@@ -16,7 +16,7 @@ import pytest
 from payload.test_pythons import PYTHONS
 from tfdoctor.probes.payload import MARKER, run_payload
 from tfdoctor.system import LiveSystem
-from tfdoctor.verify_stages import PAYLOAD, Answer, Limits, read_answer
+from tfdoctor.verify.stages import PAYLOAD, Answer, Limits, read_answer
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from lab import environments, standins
 from lab.situations import Bench, inspect_target
 from tfdoctor.probes.payload import MARKER, run_payload
 from tfdoctor.system import LiveSystem
-from tfdoctor.verify_stages import Answer, Limits, read_answer
+from tfdoctor.verify.stages import Answer, Limits, read_answer
 
 if TYPE_CHECKING:
     from pathlib import Path

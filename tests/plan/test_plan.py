@@ -14,7 +14,7 @@ from tfdoctor import versions
 from tfdoctor.compat import Compat, UnknownReleaseError
 from tfdoctor.compat.locks import lock_path
 from tfdoctor.compat.wheels import cuda_set
-from tfdoctor.diagnose import diagnose
+from tfdoctor.data import data_dir
 from tfdoctor.findings import Cause, Severity
 from tfdoctor.plan import (
     Card,
@@ -30,7 +30,7 @@ from tfdoctor.plan import (
     recommend,
 )
 from tfdoctor.plan.recipes import RECIPES, tries
-from tfdoctor.resources import data_dir
+from tfdoctor.report.diagnose import diagnose
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -9,11 +9,11 @@ import pytest
 from rules.make_facts import COMPAT, SITE, context, finding, healthy, run, with_environment, with_python
 from tfdoctor.compat.imported import imported_by
 from tfdoctor.compat.locks import lock
-from tfdoctor.diagnose import diagnose
 from tfdoctor.facts import Distribution, Known, Unknown
-from tfdoctor.facts_imports import FileDifference, Oddity, RehearsalFacts, Rehearsed, Shadow
+from tfdoctor.facts.imports import FileDifference, Oddity, RehearsalFacts, Rehearsed, Shadow
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.predict.rehearsing import unmet, wanted
+from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules import (
     damaged_installation,
     import_fails,

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfdoctor.facts import Absent, Known, value_of
-from tfdoctor.facts_containers import ContainerFacts, DockerEngine, EngineSilence
+from tfdoctor.facts.containers import ContainerFacts, DockerEngine, EngineSilence
+from tfdoctor.parse.cdi import CdiError, parse_cdi
+from tfdoctor.parse.engine import daemon_json, info_document, silence_of, toolkit_toml, version_in
 from tfdoctor.probes import containers
-from tfdoctor.probes.parse.cdi import CdiError, parse_cdi
-from tfdoctor.probes.parse.engine import daemon_json, info_document, silence_of, toolkit_toml, version_in
 from tfdoctor.system import RecordedSystem
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfdoctor.facts import NOTEBOOK, Absent, Known, MachineFacts, PciGpu, SmiProcess, Unknown
+from tfdoctor.parse.kernel_log import KINDS, parse_kernel_log
+from tfdoctor.parse.smi_health import parse_smi_health
 from tfdoctor.probes import kernel
-from tfdoctor.probes.parse.kernel_log import KINDS, parse_kernel_log
-from tfdoctor.probes.parse.smi_health import parse_smi_health
 from tfdoctor.probes.processes import identify
 from tfdoctor.system import LiveSystem, RecordedSystem
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tfdoctor.probes.parse.smi_csv import parse_smi_csv
-from tfdoctor.probes.parse.smi_failure import EXIT_STATUS_KINDS, parse_smi_failure, says_not_found
-from tfdoctor.probes.parse.smi_list import parse_smi_list
-from tfdoctor.probes.parse.smi_q import parse_smi_q
-from tfdoctor.probes.parse.smi_topo import parse_smi_topo
-from tfdoctor.probes.parse.smi_version import parse_smi_version
-from tfdoctor.probes.parse.smi_xml import parse_smi_xml
+from tfdoctor.parse.smi_csv import parse_smi_csv
+from tfdoctor.parse.smi_failure import EXIT_STATUS_KINDS, parse_smi_failure, says_not_found
+from tfdoctor.parse.smi_list import parse_smi_list
+from tfdoctor.parse.smi_q import parse_smi_q
+from tfdoctor.parse.smi_topo import parse_smi_topo
+from tfdoctor.parse.smi_version import parse_smi_version
+from tfdoctor.parse.smi_xml import parse_smi_xml
 
 COULD_NOT_COMMUNICATE = (
     "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest "

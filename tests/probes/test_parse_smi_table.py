@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from tfdoctor.probes.parse.smi_table import looks_like_smi_table, parse_smi_table
+from tfdoctor.parse.smi_table import looks_like_smi_table, parse_smi_table
 
 # Versions of 999 are unmistakably made up.
 CLASSIC = """\

@@ -6,19 +6,19 @@ import json
 
 import pytest
 
-from tfdoctor.probes.parse.container_cli import parse_container_cli
-from tfdoctor.probes.parse.cuda_version_file import parse_cuda_version_file
-from tfdoctor.probes.parse.cudnn_header import parse_cudnn_header
-from tfdoctor.probes.parse.docker_info import parse_docker_info
-from tfdoctor.probes.parse.dpkg import parse_dpkg
-from tfdoctor.probes.parse.kinds import PARSERS, detect, parse
-from tfdoctor.probes.parse.ldconfig import parse_ldconfig
-from tfdoctor.probes.parse.lsmod import parse_lsmod
-from tfdoctor.probes.parse.nvcc import parse_nvcc
-from tfdoctor.probes.parse.pci import parse_lspci, parse_sysfs_device, summarise
-from tfdoctor.probes.parse.pip_conda import parse_pip_conda
-from tfdoctor.probes.parse.proc_version import parse_proc_version
-from tfdoctor.probes.parse.tf_env import parse_tf_env
+from tfdoctor.parse.container_cli import parse_container_cli
+from tfdoctor.parse.cuda_version_file import parse_cuda_version_file
+from tfdoctor.parse.cudnn_header import parse_cudnn_header
+from tfdoctor.parse.docker_info import parse_docker_info
+from tfdoctor.parse.dpkg import parse_dpkg
+from tfdoctor.parse.kinds import PARSERS, detect, parse
+from tfdoctor.parse.ldconfig import parse_ldconfig
+from tfdoctor.parse.lsmod import parse_lsmod
+from tfdoctor.parse.nvcc import parse_nvcc
+from tfdoctor.parse.pci import parse_lspci, parse_sysfs_device, summarise
+from tfdoctor.parse.pip_conda import parse_pip_conda
+from tfdoctor.parse.proc_version import parse_proc_version
+from tfdoctor.parse.tf_env import parse_tf_env
 
 
 @pytest.mark.parametrize(

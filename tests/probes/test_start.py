@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from tfdoctor.compat import Compat
-from tfdoctor.diagnose import diagnose
 from tfdoctor.errors import UsageError
+from tfdoctor.examine.survey import survey
 from tfdoctor.facts import Known, Unknown
-from tfdoctor.facts_python import Choice, Unusable
+from tfdoctor.facts.python import Choice, Unusable
 from tfdoctor.findings import Cause
 from tfdoctor.probes import python
-from tfdoctor.survey import survey
+from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import LiveSystem
 
 FAST = 3.0

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tfdoctor.compat import Compat
-from tfdoctor.diagnose import diagnose
+from tfdoctor.examine.survey import survey
 from tfdoctor.findings import Observation, Report
 from tfdoctor.render.console import render_report
-from tfdoctor.survey import survey
+from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import RecordedSystem
 
 HOSTS = Path(__file__).parents[1] / "hosts"

@@ -22,11 +22,11 @@ from rules.make_facts import (
     with_python,
     with_tensorflow,
 )
-from tfdoctor.diagnose import diagnose
+from tfdoctor.environment.actions import shown
+from tfdoctor.environment.models import Environment
 from tfdoctor.facts import Absent, Known, Resolution, value_of
 from tfdoctor.findings import Finding, Severity
-from tfdoctor.repair.actions import shown
-from tfdoctor.repair.models import Environment
+from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules import _commands, advice
 from tfdoctor.rules import _person as person
 from tfdoctor.rules._person import Place

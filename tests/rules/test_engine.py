@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from rules.make_facts import COMPAT, healthy
-from tfdoctor.diagnose import BESIDE, diagnose
+from tfdoctor.examine.survey import survey
 from tfdoctor.facts import Absent, Known, Unknown
-from tfdoctor.facts_containers import (
+from tfdoctor.facts.containers import (
     CdiSpec,
     ContainerFacts,
     ContainerTool,
@@ -23,8 +23,8 @@ from tfdoctor.facts_containers import (
     ToolkitConfig,
 )
 from tfdoctor.findings import Cause, OutcomeKind, Severity
+from tfdoctor.report.diagnose import BESIDE, diagnose
 from tfdoctor.rules import ALL_RULES, _engine, _engine_state
-from tfdoctor.survey import survey
 from tfdoctor.system import RecordedSystem
 
 HOSTS = Path(__file__).parents[1] / "hosts"
@@ -225,7 +225,7 @@ def test_it_is_never_the_root_cause() -> None:
         findings = [replace(f, cause=cause) for f in found.findings]
         assert findings
         prediction = replace(found.prediction, gpu_registered=False, cause=cause)
-        from tfdoctor.diagnose import _root
+        from tfdoctor.report.diagnose import _root
 
         assert _root([f for f in findings if f.code in BESIDE], prediction) is None
 

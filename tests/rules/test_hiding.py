@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rules.make_facts import COMPAT, SITE, healthy
-from tfdoctor.diagnose import diagnose
 from tfdoctor.facts import (
     EnvironmentFacts,
     Facts,
@@ -21,6 +20,7 @@ from tfdoctor.facts import (
     value_of,
 )
 from tfdoctor.findings import Cause
+from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules import other_tensorflow
 from tfdoctor.rules._origins import _sets_alone
 from tfdoctor.steps import Drop, TakeOut, Unset, without_line

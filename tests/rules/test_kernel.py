@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from tfdoctor.compat import Compat
-from tfdoctor.diagnose import diagnose
+from tfdoctor.examine.survey import survey
 from tfdoctor.facts import CardHealth, Facts, KernelEvent, Known, SmiFacts, Unknown, value_of
 from tfdoctor.findings import Finding, OutcomeKind, Report, Severity
+from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules import _xids, card_health, card_slowed, kernel_log, no_device
-from tfdoctor.survey import survey
 from tfdoctor.system import RecordedSystem
 
 HOSTS = Path(__file__).parents[1] / "hosts"

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rules.make_facts import commands, finding, healthy, run, with_tensorflow, without_libraries
+from tfdoctor.compat.decode import DataError
 from tfdoctor.compat.imports import breaking, companions, load_imports
-from tfdoctor.compat.loader import DataError
+from tfdoctor.data import data_dir
 from tfdoctor.facts import Unknown
 from tfdoctor.findings import Observation, OutcomeKind, Severity
-from tfdoctor.resources import data_dir
 from tfdoctor.rules import ALL_RULES, not_known, prediction_differs, unknown_release
 
 if TYPE_CHECKING:

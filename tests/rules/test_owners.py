@@ -9,7 +9,7 @@ import pytest
 
 from rules.make_facts import SITE, finding, found, healthy, lost, run, stopped, with_loader, with_python
 from tfdoctor.facts import Distribution, value_of
-from tfdoctor.facts_files import ChangedFile, SharedFile
+from tfdoctor.facts.files import ChangedFile, SharedFile
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.rules import changed_files, cudnn_pins, cudnn_version_mismatch, shared_files
 from tfdoctor.steps import Install, Uninstall

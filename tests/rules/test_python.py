@@ -24,9 +24,9 @@ from rules.make_facts import (
     with_python,
     with_tensorflow,
 )
-from tfdoctor.diagnose import diagnose
 from tfdoctor.facts import Absent, Distribution, Resolution, Unknown, value_of
 from tfdoctor.findings import Cause, OutcomeKind, Severity
+from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules import (
     both_packages,
     cpu_only_build,

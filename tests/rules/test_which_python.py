@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfdoctor.compat import Compat
-from tfdoctor.diagnose import diagnose
+from tfdoctor.examine.survey import survey
 from tfdoctor.findings import Cause, Severity
 from tfdoctor.render.console import render_report
-from tfdoctor.survey import survey
+from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import RecordedSystem
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ import pytest
 
 from tfdoctor.cli.capture import Captured, look
 from tfdoctor.compat import Compat
-from tfdoctor.diagnose import diagnose
+from tfdoctor.examine.survey import survey
 from tfdoctor.probes.ldcache import parse_ldcache
 from tfdoctor.render.json import finding_json
 from tfdoctor.render.report_markdown import report_markdown
-from tfdoctor.survey import survey
+from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import RecordedSystem, RecordingSystem, archive, bundle
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfdoctor.compat import Compat
-from tfdoctor.diagnose import diagnose
 from tfdoctor.errors import UsageError
-from tfdoctor.survey import survey
+from tfdoctor.examine.survey import survey
+from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import Failure, LiveSystem, RecordedSystem, RecordingSystem
 
 if TYPE_CHECKING:

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 from tfdoctor.cli.files import requirement_lines, text_of
 from tfdoctor.cli.recommend import checked_driver, checked_python, host_for, planned
 from tfdoctor.compat import Compat
-from tfdoctor.dockerfile import Extras, check_index, check_reference
+from tfdoctor.dockerfile.write import Extras, check_index, check_reference
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.plan import Host, Method, Recipe, Request
-from tfdoctor.redact import clean_line
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tfdoctor.dockerfile import Context
+    from tfdoctor.dockerfile.write import Context
     from tfdoctor.engine import Engine
     from tfdoctor.engine.connection import Image
     from tfdoctor.findings import Verification
@@ -77,8 +77,8 @@ def build(options: Options) -> int:
     if options.tag is not None:
         _check_tag(options.tag)
     if options.print_only or options.emit is not None:
-        from tfdoctor.build import context_of
         from tfdoctor.cli.emit import emit
+        from tfdoctor.images.build import context_of
 
         context = context_of(option, extras)
         sys.stdout.write(
@@ -149,7 +149,7 @@ def _extras(options: Options) -> Extras:
 
 def _chosen(answer: Recommendation, options: Options) -> Option:
     """The best option, with its base on the mirror."""
-    from tfdoctor.build import with_mirror
+    from tfdoctor.images.build import with_mirror
 
     return with_mirror(answer.options[0], options.registry if options.base is None else None)
 
@@ -177,7 +177,7 @@ def _no_plan(answer: Recommendation, options: Options) -> int:
 
 
 def _dry_run(option: Option, extras: Extras, options: Options) -> int:
-    from tfdoctor.build import context_of, default_tag
+    from tfdoctor.images.build import context_of, default_tag
 
     context = context_of(option, extras)
     if options.as_json:
@@ -204,9 +204,9 @@ def _write(
 
 
 def _build(option: Option, extras: Extras, options: Options) -> int:
-    from tfdoctor.build import Settings, build_image, default_tag
     from tfdoctor.cli.progress import watching
     from tfdoctor.engine import BuildFailedError, connect
+    from tfdoctor.images.build import Settings, build_image, default_tag
 
     engine = connect()
     settings = Settings(

@@ -6,10 +6,10 @@ import stat
 from typing import TYPE_CHECKING
 
 from tfdoctor.compat import Compat
-from tfdoctor.containerfile import judge_dockerfile
+from tfdoctor.dockerfile.judge import judge_dockerfile
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.findings import Severity
-from tfdoctor.redact import clean_line
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable

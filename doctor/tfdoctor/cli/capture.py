@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from tfdoctor import __version__
 from tfdoctor.cli.ending import stopping
 from tfdoctor.compat import Compat
-from tfdoctor.diagnose import diagnose
 from tfdoctor.errors import ExitCode
-from tfdoctor.redact import clean_line
-from tfdoctor.survey import survey
+from tfdoctor.examine.survey import survey
+from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import LiveSystem, RecordedSystem, RecordingSystem, archive, bundle
 from tfdoctor.system.identity import redactor_for
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Facts

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.cli.ending import stopping
 from tfdoctor.compat import Compat
-from tfdoctor.diagnose import diagnose
+from tfdoctor.environment.activation import inherited, kind_of
+from tfdoctor.environment.ways import environment_of, ways
 from tfdoctor.errors import ExitCode, UsageError
+from tfdoctor.examine.survey import survey
 from tfdoctor.facts import Unknown, value_of
-from tfdoctor.facts_python import ASKED
+from tfdoctor.facts.python import ASKED
 from tfdoctor.findings import Severity
-from tfdoctor.redact import clean_line
-from tfdoctor.repair.activation import inherited, kind_of
-from tfdoctor.repair.plan import environment_of, ways
-from tfdoctor.survey import survey
+from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import LiveSystem, RecordedSystem
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +58,7 @@ def check(
             seen = survey(system, compat, requested_python=python, timeout=timeout)
         interpreter, tensorflow = value_of(seen.python), value_of(seen.tensorflow)
         if deep and interpreter is not None and tensorflow is not None:
-            from tfdoctor.observe import DEEP_TIMEOUT, observe
+            from tfdoctor.examine.observe import DEEP_TIMEOUT, observe
 
             _progress("Running TensorFlow in a child process; this takes some seconds …", quiet=quiet)
             limit = max(timeout, DEEP_TIMEOUT)

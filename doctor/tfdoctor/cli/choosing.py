@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor import versions
 from tfdoctor.cli.recommend import checked_python, planned
+from tfdoctor.environment.install import NoLockError, locks_of
+from tfdoctor.environment.installers import InstallFailedError
+from tfdoctor.environment.interpreters import ask, at_hand
 from tfdoctor.errors import Error, UsageError
-from tfdoctor.install import NoLockError, locks_of
-from tfdoctor.interpreters import ask, at_hand
 from tfdoctor.plan import Method, Request
-from tfdoctor.redact import clean_line
-from tfdoctor.repair.installers import InstallFailedError
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdoctor.compat import Compat
-    from tfdoctor.interpreters import Interpreter
+    from tfdoctor.environment.interpreters import Interpreter
+    from tfdoctor.environment.requirements import Asked, Wish
     from tfdoctor.plan import Host, Option, Recommendation
-    from tfdoctor.requirements import Asked, Wish
 
 __all__ = ["Choice", "Wishes", "choose"]
 
@@ -280,7 +280,7 @@ def _os_release() -> dict[str, str]:
 
 def _system_python(system: dict[str, str]) -> str | None:
     """The Python of a Debian or Ubuntu, which is all that its own packages have."""
-    from tfdoctor.build import SYSTEM_PYTHONS
+    from tfdoctor.images.build import SYSTEM_PYTHONS
 
     return SYSTEM_PYTHONS.get(f"{system.get('ID', '')} {system.get('VERSION_ID', '')}")
 

@@ -10,13 +10,13 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from tfdoctor.cli import streams
-from tfdoctor.cli.streams import STDIN, read_log
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.findings import Severity
 from tfdoctor.logs.report import LogReport, diagnose_log, with_host
-from tfdoctor.redact import clean, clean_line
+from tfdoctor.running import streams
+from tfdoctor.running.streams import STDIN, read_log
+from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -86,8 +86,8 @@ def diagnose(
 
 def _on_this_machine(reports: Sequence[LogReport], compat: Compat) -> list[LogReport]:
     """What this machine's own facts add: an undecided cause is decided."""
-    from tfdoctor.diagnose import diagnose as judge
-    from tfdoctor.survey import survey
+    from tfdoctor.examine.survey import survey
+    from tfdoctor.report.diagnose import diagnose as judge
     from tfdoctor.system import LiveSystem
 
     report = judge(survey(LiveSystem(), compat, requested_python=None, timeout=10.0), compat)
@@ -160,7 +160,7 @@ def _bar(name: str) -> Iterator[Callable[[int, int], None]]:
 
 def _followed(name: str, compat: Compat, *, aloud: bool) -> LogReport:
     """A growing log until Ctrl-C, or until its pipe ends; `aloud`: tell the verdict whenever it changes."""
-    from tfdoctor.cli.watch import Watch
+    from tfdoctor.running.watch import Watch
 
     shown = clean(name, limit=300)
     if aloud and sys.stderr.isatty():

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from tfdoctor.build import default_tag
-from tfdoctor.dockerfile import VENV
+from tfdoctor.dockerfile.write import VENV
+from tfdoctor.images.build import default_tag
 from tfdoctor.plan import Recipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfdoctor.dockerfile import Context
+    from tfdoctor.dockerfile.write import Context
     from tfdoctor.plan import Option
 
 __all__ = ["FORMS", "emit"]

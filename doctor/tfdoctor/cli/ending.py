@@ -13,7 +13,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TextIO, cast
 
-from tfdoctor.children import ENDING, stop_all
+from tfdoctor.system.children import ENDING, stop_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

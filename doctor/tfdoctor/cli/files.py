@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdoctor.environment.requirements import Wish, parse_packages, parse_requirements, read_wish
 from tfdoctor.errors import UsageError
-from tfdoctor.redact import clean_line
-from tfdoctor.requirements import Wish, parse_packages, parse_requirements, read_wish
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

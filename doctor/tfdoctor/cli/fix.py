@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.cli.ending import stopping
 from tfdoctor.compat import Compat
+from tfdoctor.environment.fix import Wish, mend, plan, prefix_of, undo
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.findings import Severity
-from tfdoctor.fix import Wish, mend, plan, prefix_of, undo
-from tfdoctor.redact import clean_line
 from tfdoctor.rules import ALL_RULES
 from tfdoctor.system import LiveSystem
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tfdoctor.repair.models import Mending
+    from tfdoctor.environment.models import Mending
     from tfdoctor.system import System
 
 __all__ = ["Options", "fix"]

@@ -15,9 +15,7 @@ from tfdoctor.cli.choosing import Choice, Wishes, choose
 from tfdoctor.cli.files import wish_of
 from tfdoctor.cli.recommend import checked_driver, host_for, named_cards
 from tfdoctor.compat import Compat
-from tfdoctor.errors import Error, ExitCode, UsageError
-from tfdoctor.findings import Severity
-from tfdoctor.install import (
+from tfdoctor.environment.install import (
     Making,
     commands_of,
     in_words,
@@ -27,22 +25,24 @@ from tfdoctor.install import (
     try_requirements,
     writing,
 )
+from tfdoctor.environment.installers import InstallFailedError, find_uv
+from tfdoctor.environment.requirements import parse_packages, without_cuda
+from tfdoctor.environment.resolution import NoSolutionError
+from tfdoctor.environment.room import needs, refuse, used
+from tfdoctor.environment.workplace import is_free, read_record
+from tfdoctor.errors import Error, ExitCode, UsageError
+from tfdoctor.findings import Severity
 from tfdoctor.plan import Host
-from tfdoctor.redact import clean_line
-from tfdoctor.repair.installers import InstallFailedError, find_uv
-from tfdoctor.requirements import parse_packages, without_cuda
-from tfdoctor.resolution import NoSolutionError
-from tfdoctor.room import needs, refuse, used
-from tfdoctor.workplace import is_free, read_record
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdoctor.cli.progress import Silent
+    from tfdoctor.environment.install import Installed
+    from tfdoctor.environment.room import Need
     from tfdoctor.findings import Report
-    from tfdoctor.install import Installed
     from tfdoctor.plan import Recommendation
-    from tfdoctor.room import Need
 
 _INDEX = re.compile(r"(?:https?://[A-Za-z0-9.\-\[\]:]{1,255}|file://)(?:/[A-Za-z0-9._~%+/\-]{0,500})?")
 

@@ -432,7 +432,7 @@ def _defect(error: Exception, wants_json: bool) -> ExitCode:
 
 
 def _fail(code: ExitCode, kind: str, message: str, hint: str, wants_json: bool) -> ExitCode:
-    from tfdoctor.redact import clean
+    from tfdoctor.text import clean
 
     if wants_json:
         from tfdoctor.render.json import write_json

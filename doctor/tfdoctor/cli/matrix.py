@@ -74,7 +74,7 @@ def _print(
     as_json: bool,
     as_markdown: bool,
 ) -> None:
-    from tfdoctor.card import card
+    from tfdoctor.plan.release_sheet import card
     from tfdoctor.render import matrix as pages
     from tfdoctor.render import terminal
     from tfdoctor.render.json import write_json

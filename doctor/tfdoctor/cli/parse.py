@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.errors import UsageError
-from tfdoctor.probes.parse.kinds import PARSERS, detect
-from tfdoctor.probes.parse.kinds import parse as parse_text
-from tfdoctor.redact import clean_line
+from tfdoctor.parse.kinds import PARSERS, detect
+from tfdoctor.parse.kinds import parse as parse_text
 from tfdoctor.render import terminal
 from tfdoctor.render.json import SCHEMA_VERSION, write_json
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

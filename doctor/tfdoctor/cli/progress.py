@@ -7,7 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from tfdoctor.redact import clean_line
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

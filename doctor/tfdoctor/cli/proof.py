@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.cli.ending import stopping
 from tfdoctor.compat import Compat
-from tfdoctor.diagnose import diagnose
+from tfdoctor.environment.workplace import INSTALLING
+from tfdoctor.examine.survey import survey
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Severity
 from tfdoctor.predict import build_of
-from tfdoctor.survey import survey
+from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import LiveSystem
-from tfdoctor.workplace import INSTALLING
 
 if TYPE_CHECKING:
+    from tfdoctor.environment.install import Making
     from tfdoctor.findings import Finding, Report
-    from tfdoctor.install import Making
 
 __all__ = ["is_right", "prove"]
 
@@ -36,7 +36,7 @@ def prove(making: Making, compat: Compat, *, deep: bool, quiet: bool) -> Report:
         seen = survey(system, compat, requested_python=python, timeout=LOOKING)
         tensorflow, cuda = value_of(seen.tensorflow), value_of(seen.driver.cuda)
         if deep and tensorflow is not None and cuda is not None and cuda.devices:
-            from tfdoctor.observe import observe
+            from tfdoctor.examine.observe import observe
 
             if sys.stderr.isatty() and not quiet:
                 sys.stderr.write("Running TensorFlow in a child process; this takes some seconds …\n")

@@ -112,7 +112,7 @@ def host_for(compat: Compat, *, gpus: Sequence[str], driver: str | None, facts: 
 
 def _survey(compat: Compat, facts: Path | None) -> Facts:
     from tfdoctor.cli.ending import stopping
-    from tfdoctor.survey import survey
+    from tfdoctor.examine.survey import survey
     from tfdoctor.system import LiveSystem, RecordedSystem
 
     system = LiveSystem() if facts is None else RecordedSystem(facts)

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tfdoctor.cli import ending
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.findings import Cause, Severity
-from tfdoctor.redact import clean, clean_line
+from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tfdoctor.logs.report import LogReport
-    from tfdoctor.system.passthrough import Passthrough
+    from tfdoctor.running.passthrough import Passthrough
 
 SHOW_LOADER = "dso_loader=3"
 """From 2.12 on TensorFlow names the libraries it could not open only with this in TF_CPP_VMODULE."""
@@ -58,7 +58,7 @@ def run(command: Sequence[str], *, verbose_loader: bool, fail_on: str, verbose: 
         raise Error(
             "run needs Linux or another POSIX system.", hint="python train.py 2>&1 | tfdoctor diagnose"
         )
-    from tfdoctor.system.passthrough import Passthrough, holding_signals
+    from tfdoctor.running.passthrough import Passthrough, holding_signals
 
     _open_standard_streams()
     environment, notes = (loader_environment if verbose_loader else _as_it_is)(os.environ)
@@ -415,9 +415,9 @@ def _send(descriptor: int, message: Any) -> None:
 
 
 def _read_all(reading: int, saying: int, parent: int) -> Answer:
-    from tfdoctor.cli.watch import Watch
     from tfdoctor.compat import Compat
     from tfdoctor.logs.report import diagnose_log
+    from tfdoctor.running.watch import Watch
 
     told = False
 

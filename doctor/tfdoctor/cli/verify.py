@@ -7,12 +7,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from tfdoctor.compat import Compat
-from tfdoctor.dockerfile import check_reference
+from tfdoctor.dockerfile.write import check_reference
 from tfdoctor.errors import ExitCode, UsageError
-from tfdoctor.redact import clean_line
 from tfdoctor.system.writing import check_file, write_file
+from tfdoctor.text import clean_line
 from tfdoctor.verify import Wish, verify_image, verify_python
-from tfdoctor.verify_stages import STAGES, Limits
+from tfdoctor.verify.stages import STAGES, Limits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,7 +96,7 @@ def verify_with(compat: Compat, image: str, wish: Wish, on_stage: Teller | None 
 def host_of_engine(compat: Compat, engine: Engine) -> Facts | None:
     """This machine, where the engine is on it."""
     from tfdoctor.cli.ending import stopping
-    from tfdoctor.survey import survey
+    from tfdoctor.examine.survey import survey
     from tfdoctor.system import LiveSystem
 
     if not engine.url.startswith("unix://"):

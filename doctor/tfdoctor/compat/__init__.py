@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from tfdoctor.compat.loader import DataError
+from tfdoctor.compat.decode import DataError
 from tfdoctor.compat.models import Evidence, Linkage, Nearest, Platform, Release
 from tfdoctor.compat.queries import (
     Compat,

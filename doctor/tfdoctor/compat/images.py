@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from tfdoctor import versions
-from tfdoctor.compat.loader import Table, read_toml
-from tfdoctor.resources import data_dir
+from tfdoctor.compat.decode import Table, read_toml
+from tfdoctor.data import data_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -14,8 +14,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.compat.loader import DataError, Table, read_json
-from tfdoctor.resources import data_dir
+from tfdoctor.compat.decode import DataError, Table, read_json
+from tfdoctor.data import data_dir
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

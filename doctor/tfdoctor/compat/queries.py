@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from tfdoctor import versions
-from tfdoctor.compat import loader
+from tfdoctor.compat import decode
 from tfdoctor.compat.models import Nearest
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class Compat:
 
     @staticmethod
     def load(folder: Path | None = None) -> Compat:
-        """The tables, read lazily and once per folder. Raises loader.DataError when a table is first
+        """The tables, read lazily and once per folder. Raises decode.DataError when a table is first
         needed."""
         return _load(folder)
 
@@ -135,7 +135,7 @@ class Compat:
 
     @cached_property
     def _tensorflow(self) -> tuple[str, tuple[Release, ...]]:
-        return loader.load_tensorflow(self._folder)
+        return decode.load_tensorflow(self._folder)
 
     @cached_property
     def _by_version(self) -> dict[str, tuple[Release, ...]]:
@@ -145,24 +145,24 @@ class Compat:
         return {version: tuple(rows) for version, rows in table.items()}
 
     @cached_property
-    def _cuda(self) -> loader.CudaTables:
-        return loader.load_cuda(self._folder)
+    def _cuda(self) -> decode.CudaTables:
+        return decode.load_cuda(self._folder)
 
     @cached_property
     def _cudnn(self) -> tuple[str, tuple[CudnnRange, ...]]:
-        return loader.load_cudnn(self._folder)
+        return decode.load_cudnn(self._folder)
 
     @cached_property
     def _libraries(self) -> tuple[str, tuple[LibraryFamily, ...], tuple[Distribution, ...]]:
-        return loader.load_libraries(self._folder)
+        return decode.load_libraries(self._folder)
 
     @cached_property
     def _problems(self) -> tuple[str, tuple[Problem, ...]]:
-        return loader.load_problems(self._folder)
+        return decode.load_problems(self._folder)
 
     @cached_property
     def _gpus(self) -> tuple[str, tuple[Gpu, ...]]:
-        return loader.load_gpus(self._folder)
+        return decode.load_gpus(self._folder)
 
     @cached_property
     def _gpu_by_id(self) -> dict[str, Gpu]:

@@ -16,7 +16,7 @@ from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
 from tfdoctor.engine.connection import EngineError, explain_api
-from tfdoctor.redact import clean, clean_line
+from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import requests
 
-from tfdoctor.redact import clean_line
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

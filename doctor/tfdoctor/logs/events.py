@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tfdoctor.redact import clean_line
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

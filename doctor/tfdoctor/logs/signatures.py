@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Literal
 
-from tfdoctor.compat.loader import DataError, Table, read_toml
+from tfdoctor.compat.decode import DataError, Table, read_toml
+from tfdoctor.data import data_dir
 from tfdoctor.findings import Cause
 from tfdoctor.logs.reader import decoded, messages_of
-from tfdoctor.resources import data_dir
 from tfdoctor.versions import VersionSyntaxError, satisfies
 
 if TYPE_CHECKING:

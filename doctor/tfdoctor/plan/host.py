@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.facts import Known, SmiFacts, Unknown, value_of
-from tfdoctor.facts_containers import DockerEngine
+from tfdoctor.facts.containers import DockerEngine
 from tfdoctor.plan.models import Card, Host
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS, Absent, value_of
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat, Release
     from tfdoctor.facts import Distribution, Facts, TensorFlowFacts
-    from tfdoctor.facts_python import Denied
+    from tfdoctor.facts.python import Denied
 
 DEFAULT_FLOOR = "3.5"
 """The compute capability below which TensorFlow ignores a card, in every release that was tried."""

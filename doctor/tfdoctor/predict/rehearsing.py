@@ -21,7 +21,7 @@ from tfdoctor import versions
 from tfdoctor.compat.imported import imported_by
 from tfdoctor.compat.locks import lock, locked_package
 from tfdoctor.facts import MODULE_DISTRIBUTIONS, TENSORFLOW_DISTRIBUTIONS, value_of
-from tfdoctor.facts_imports import Oddity, Rehearsed
+from tfdoctor.facts.imports import Oddity, Rehearsed
 from tfdoctor.findings import Cause
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat.imported import Imported
     from tfdoctor.facts import Distribution, Facts, PythonFacts, TensorFlowFacts
-    from tfdoctor.facts_imports import FileDifference, RehearsalFacts
+    from tfdoctor.facts.imports import FileDifference, RehearsalFacts
 
 __all__ = [
     "Failure",

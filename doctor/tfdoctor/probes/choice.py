@@ -12,8 +12,8 @@ import re
 from typing import TYPE_CHECKING
 
 from tfdoctor.errors import UsageError
-from tfdoctor.facts_python import ASKED, Choice, LostEnvironment, OtherPython
-from tfdoctor.redact import clean_line
+from tfdoctor.facts.python import ASKED, Choice, LostEnvironment, OtherPython
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

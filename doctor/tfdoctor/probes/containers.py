@@ -14,7 +14,7 @@ import posixpath
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.facts import Absent, Fact, Known, Unknown
-from tfdoctor.facts_containers import (
+from tfdoctor.facts.containers import (
     CdiSpec,
     ContainerFacts,
     ContainerTool,
@@ -25,10 +25,10 @@ from tfdoctor.facts_containers import (
     Runtime,
     ToolkitConfig,
 )
-from tfdoctor.probes.parse import engine as parse
-from tfdoctor.probes.parse.cdi import CdiError, parse_cdi
-from tfdoctor.redact import clean_line
+from tfdoctor.parse import engine as parse
+from tfdoctor.parse.cdi import CdiError, parse_cdi
 from tfdoctor.system import Failure
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -29,15 +29,15 @@ from tfdoctor.facts import (
     SmiGpu,
     Unknown,
 )
-from tfdoctor.probes.parse.proc_version import parse_proc_version
-from tfdoctor.probes.parse.smi_failure import parse_smi_failure
-from tfdoctor.probes.parse.smi_health import parse_smi_health
-from tfdoctor.probes.parse.smi_table import parse_smi_table
-from tfdoctor.probes.parse.smi_xml import parse_smi_xml
+from tfdoctor.parse.proc_version import parse_proc_version
+from tfdoctor.parse.smi_failure import parse_smi_failure
+from tfdoctor.parse.smi_health import parse_smi_health
+from tfdoctor.parse.smi_table import parse_smi_table
+from tfdoctor.parse.smi_xml import parse_smi_xml
 from tfdoctor.probes.payload import run_payload
 from tfdoctor.probes.processes import identify
-from tfdoctor.redact import clean, clean_line
 from tfdoctor.system.result import Failure
+from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.facts import PATHS, EnvironmentFacts, Origin
 from tfdoctor.probes.payload import run_payload
-from tfdoctor.redact import clean
+from tfdoctor.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -20,9 +20,9 @@ from tfdoctor.facts import (
     ModuleFiles,
     Unknown,
 )
-from tfdoctor.probes.parse.kernel_log import parse_kernel_log
-from tfdoctor.probes.parse.smi_topo import parse_smi_topo
-from tfdoctor.redact import clean_line
+from tfdoctor.parse.kernel_log import parse_kernel_log
+from tfdoctor.parse.smi_topo import parse_smi_topo
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable

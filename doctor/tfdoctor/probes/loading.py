@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdoctor.facts import Fact, FoundElsewhere, Instead, Known, LoaderFacts, Resolution, Unknown, Without
+from tfdoctor.parse.cudnn_header import parse_cudnn_header
 from tfdoctor.probes.loader import LinkMap, Process
-from tfdoctor.probes.parse.cudnn_header import parse_cudnn_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tfdoctor.facts import MachineFacts
-from tfdoctor.redact import clean_line
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from tfdoctor.system import System

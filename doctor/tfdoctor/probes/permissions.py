@@ -7,7 +7,7 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from tfdoctor.facts import CLOSED, DENIED, NOEXEC, Fact, Known, LoaderFacts
-from tfdoctor.facts_python import Denied
+from tfdoctor.facts.python import Denied
 from tfdoctor.probes.processes import user_name
 
 if TYPE_CHECKING:

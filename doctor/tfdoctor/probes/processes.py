@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tfdoctor.facts import NOTEBOOK
-from tfdoctor.redact import clean_line
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

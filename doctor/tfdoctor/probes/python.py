@@ -21,18 +21,18 @@ from tfdoctor.facts import (
     TensorFlowFacts,
     Unknown,
 )
-from tfdoctor.facts_files import ChangedFile, SharedFile
-from tfdoctor.facts_imports import FileDifference, Shadow
-from tfdoctor.facts_python import ASKED, Denied, Trouble, Unusable
+from tfdoctor.facts.files import ChangedFile, SharedFile
+from tfdoctor.facts.imports import FileDifference, Shadow
+from tfdoctor.facts.python import ASKED, Denied, Trouble, Unusable
 from tfdoctor.probes.payload import run_payload
 from tfdoctor.probes.start import behaviour
-from tfdoctor.redact import clean_line
 from tfdoctor.system.result import Failure
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tfdoctor.facts_python import Choice
+    from tfdoctor.facts.python import Choice
     from tfdoctor.system import CommandResult, System
 
 _BUILD_INFO_PAIR = re.compile(

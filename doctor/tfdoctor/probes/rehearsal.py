@@ -6,16 +6,16 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.facts import Absent, Fact, Known, Unknown
-from tfdoctor.facts_imports import RehearsalFacts, Rehearsed
+from tfdoctor.facts.imports import RehearsalFacts, Rehearsed
 from tfdoctor.probes.payload import run_payload
-from tfdoctor.redact import clean_line
 from tfdoctor.system.result import Failure
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tfdoctor.facts import PythonFacts
-    from tfdoctor.facts_imports import Oddity
+    from tfdoctor.facts.imports import Oddity
     from tfdoctor.system import CommandResult, System
 
 

@@ -7,10 +7,10 @@ import re
 import threading
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts_python import Trouble
+from tfdoctor.facts.python import Trouble
 from tfdoctor.probes.payload import QUIET
-from tfdoctor.redact import clean_line
 from tfdoctor.system.result import Failure
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from tfdoctor.system import CommandResult, System

@@ -9,9 +9,9 @@ from rich.text import Text
 from tfdoctor import __version__
 from tfdoctor.facts import value_of
 from tfdoctor.findings import OutcomeKind, Severity, Status
-from tfdoctor.redact import clean, clean_line
 from tfdoctor.render import terminal
 from tfdoctor.render.terminal import hanging
+from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from tfdoctor.findings import Severity, Status
-from tfdoctor.redact import clean, clean_line
 from tfdoctor.render import terminal
 from tfdoctor.render.console import MARKS, SEVERITY_STATUS, STYLES
 from tfdoctor.render.json import SCHEMA_VERSION, finding_json
 from tfdoctor.render.terminal import hanging
+from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tfdoctor.containerfile import Judged
+    from tfdoctor.dockerfile.judge import Judged
     from tfdoctor.findings import Finding
 
 __all__ = ["judged_json", "print_judged", "render_judged"]

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from tfdoctor.environment.models import Status
 from tfdoctor.findings import Severity
-from tfdoctor.redact import clean, clean_line
 from tfdoctor.render import terminal
 from tfdoctor.render.terminal import hanging
-from tfdoctor.repair.models import Status
 from tfdoctor.steps import SHELL_STEPS
+from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from rich.console import Console
 
-    from tfdoctor.repair.journal import Undone
-    from tfdoctor.repair.models import Done, Left, Mending
+    from tfdoctor.environment.history.journal import Undone
+    from tfdoctor.environment.models import Done, Left, Mending
 
 __all__ = ["render_mending", "render_undone"]
 

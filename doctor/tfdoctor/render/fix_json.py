@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from tfdoctor.render.json import finding_json, report_json
 
 if TYPE_CHECKING:
-    from tfdoctor.repair.journal import Undone
-    from tfdoctor.repair.models import Mending
+    from tfdoctor.environment.history.journal import Undone
+    from tfdoctor.environment.models import Mending
 
 __all__ = ["mending_json", "undone_json"]
 

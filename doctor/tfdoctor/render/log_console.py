@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from tfdoctor.findings import Cause, Severity
-from tfdoctor.redact import clean, clean_line
 from tfdoctor.render.terminal import colour, hanging, page, text_of, width, write
+from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import __version__
 from tfdoctor.privacy.redactor import Redactor
-from tfdoctor.redact import clean, clean_line
+from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable

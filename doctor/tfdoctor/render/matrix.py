@@ -8,20 +8,20 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tfdoctor.card import code_of, conditions, pythons
 from tfdoctor.compat.matrix import group
-from tfdoctor.redact import clean_line
+from tfdoctor.plan.release_sheet import code_of, conditions, pythons
 from tfdoctor.render import terminal
 from tfdoctor.render.json import SCHEMA_VERSION
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from rich.console import Console
 
-    from tfdoctor.card import Card
     from tfdoctor.compat import Gpu, Problem
     from tfdoctor.compat.matrix import MatrixGroup, MatrixRow
+    from tfdoctor.plan.release_sheet import Card
 
 NARROW = 70
 """Columns below which an entry is a paragraph instead of a line of a table."""

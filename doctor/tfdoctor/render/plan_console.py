@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from tfdoctor.findings import Cause
-from tfdoctor.redact import clean, clean_line
 from tfdoctor.render import terminal
 from tfdoctor.render.terminal import hanging
+from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor import __version__
 from tfdoctor.facts import Known, SmiFacts, SmiFailure, Unknown, value_of
-from tfdoctor.redact import clean, clean_line
+from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

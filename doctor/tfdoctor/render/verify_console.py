@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from tfdoctor.redact import clean_line
 from tfdoctor.render import terminal
 from tfdoctor.render.console import explained
 from tfdoctor.render.terminal import hanging
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from tfdoctor.findings import Stage, Verification

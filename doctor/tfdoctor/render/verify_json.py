@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape, quoteattr
 
-from tfdoctor.redact import clean
 from tfdoctor.render.json import finding_json
+from tfdoctor.text import clean
 
 if TYPE_CHECKING:
     from tfdoctor.findings import Verification

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.compat.imports import breaking, companions
 from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS, value_of
-from tfdoctor.facts_imports import FileDifference
+from tfdoctor.facts.imports import FileDifference
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict.rehearsing import cause_of, good_version, unmet
 from tfdoctor.rules import _origins, advice

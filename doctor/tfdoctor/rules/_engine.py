@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.facts import value_of
-from tfdoctor.facts_containers import ContainerFacts, ContainerToolkit, DockerEngine, EngineSilence
+from tfdoctor.facts.containers import ContainerFacts, ContainerToolkit, DockerEngine, EngineSilence
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules import _driver, advice
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, unanswered
@@ -19,7 +19,7 @@ from tfdoctor.rules.base import CouldNotCheck, NotApplicable, unanswered
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.facts_containers import CdiSpec, Runtime, ToolkitConfig
+    from tfdoctor.facts.containers import CdiSpec, Runtime, ToolkitConfig
     from tfdoctor.findings import Finding
     from tfdoctor.rules.base import Context, Rule
 

@@ -27,7 +27,7 @@ from tfdoctor.rules._engine import (
 from tfdoctor.rules.base import seen
 
 if TYPE_CHECKING:
-    from tfdoctor.facts_containers import CdiSpec, ContainerFacts, ToolkitConfig
+    from tfdoctor.facts.containers import CdiSpec, ContainerFacts, ToolkitConfig
 
 
 def troubles(

@@ -23,7 +23,7 @@ from __future__ import annotations
 import re
 
 from tfdoctor.facts import value_of
-from tfdoctor.facts_containers import ContainerFacts
+from tfdoctor.facts.containers import ContainerFacts
 from tfdoctor.findings import Cause
 from tfdoctor.rules import _engine, _engine_state, advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule

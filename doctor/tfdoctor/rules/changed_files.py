@@ -34,7 +34,7 @@ from tfdoctor.steps import Install
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Distribution
-    from tfdoctor.facts_files import ChangedFile
+    from tfdoctor.facts.files import ChangedFile
 
 MOST_NAMED = 4
 

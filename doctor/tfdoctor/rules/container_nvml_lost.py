@@ -19,7 +19,7 @@ Ask for GPUs through CDI, or let Docker manage cgroups itself; set no-cgroups to
 
 from __future__ import annotations
 
-from tfdoctor.facts_containers import ContainerFacts
+from tfdoctor.facts.containers import ContainerFacts
 from tfdoctor.findings import Cause
 from tfdoctor.rules import _engine, _engine_state, advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule

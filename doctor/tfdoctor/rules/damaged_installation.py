@@ -31,7 +31,7 @@ from tfdoctor.steps import Install
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Distribution
-    from tfdoctor.facts_imports import FileDifference
+    from tfdoctor.facts.imports import FileDifference
     from tfdoctor.findings import Finding
 
 

@@ -18,7 +18,7 @@ Start the engine, or join the group that its socket belongs to.
 
 from __future__ import annotations
 
-from tfdoctor.facts_containers import ContainerFacts
+from tfdoctor.facts.containers import ContainerFacts
 from tfdoctor.findings import Cause
 from tfdoctor.rules import _engine, advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule

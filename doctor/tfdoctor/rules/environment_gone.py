@@ -21,14 +21,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.facts import Known
-from tfdoctor.facts_python import ASKED
+from tfdoctor.facts.python import ASKED
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules import advice
 from tfdoctor.rules._pythons import how
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 
 if TYPE_CHECKING:
-    from tfdoctor.facts_python import LostEnvironment
+    from tfdoctor.facts.python import LostEnvironment
 
 STATES = {
     "gone": "which is not there: it was moved or deleted",

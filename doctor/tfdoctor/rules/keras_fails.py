@@ -29,7 +29,7 @@ from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, R
 from tfdoctor.steps import Install, Unset
 
 if TYPE_CHECKING:
-    from tfdoctor.facts_imports import Shadow
+    from tfdoctor.facts.imports import Shadow
     from tfdoctor.findings import Finding
 
 APART = (2, 6)

@@ -20,7 +20,7 @@ does not need it.
 
 from __future__ import annotations
 
-from tfdoctor.facts_containers import ContainerFacts
+from tfdoctor.facts.containers import ContainerFacts
 from tfdoctor.findings import Cause
 from tfdoctor.rules import _engine, advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule

@@ -24,7 +24,7 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts_python import Denied, Unusable
+from tfdoctor.facts.python import Denied, Unusable
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import closed_package, not_permitted
 from tfdoctor.rules import advice

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts_python import Unusable
+from tfdoctor.facts.python import Unusable
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules import advice
 from tfdoctor.rules._pythons import examine_others, how, others_evidence
@@ -28,7 +28,7 @@ from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, R
 from tfdoctor.rules.environment_gone import remake
 
 if TYPE_CHECKING:
-    from tfdoctor.facts_python import Trouble
+    from tfdoctor.facts.python import Trouble
 
 TITLES = {
     "base-gone": "The Python of this environment is gone",

@@ -32,7 +32,7 @@ from tfdoctor.rules.base import Context, Result, Rule, unanswered
 from tfdoctor.steps import Install, Uninstall
 
 if TYPE_CHECKING:
-    from tfdoctor.facts_files import SharedFile
+    from tfdoctor.facts.files import SharedFile
 
 Owner = tuple[str, str]
 CUDA_MAJOR = re.compile(r"-cu(\d{2})\Z")

@@ -42,7 +42,7 @@ SAYINGS = {
     "device_handle_error": "a card does not answer",
     "libnvidia_ml_missing": "libnvidia-ml.so.1, which it needs, cannot be loaded",
 }
-"""Kinds of probes/parse/smi_failure.py, as half a sentence."""
+"""Kinds of parse/smi_failure.py, as half a sentence."""
 
 
 def check(context: Context) -> Result:

@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from tfdoctor.children import Children
 from tfdoctor.errors import Error
+from tfdoctor.system.children import Children
 from tfdoctor.system.elf import ElfError, ElfFile, ElfProblem, read_elf
 from tfdoctor.system.result import CommandResult, Failure
 from tfdoctor.system.symbols import unresolved

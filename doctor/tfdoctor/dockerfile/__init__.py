@@ -1,0 +1,1 @@
+"""Dockerfiles: ours written, yours read and checked."""

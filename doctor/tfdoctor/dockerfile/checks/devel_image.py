@@ -1,0 +1,53 @@
+"""The image is built on a development image of CUDA.
+
+What it means
+-------------
+A `devel` image has compilers, headers and static libraries, several gigabytes that TensorFlow does not use. It works.
+
+How it is seen
+--------------
+The tag of the last stage's base image.
+
+What to do
+----------
+Where nothing is compiled against CUDA, take the `runtime` tag; where something is, compile it in a stage of its own
+and copy it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.dockerfile.checks.base import DockerfileRule
+from tfdoctor.findings import Cause, Remedy, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdoctor.dockerfile.checks.base import Context
+    from tfdoctor.findings import Finding
+
+
+def check(context: Context) -> Sequence[Finding]:
+    base = context.subject.base
+    if base.kind != "cuda" or base.flavour != "devel":
+        return ()
+    smaller = base.reference.partition("@")[0].replace("-devel", "-runtime")
+    return [
+        RULE.finding(
+            Cause.HEALTHY,
+            Severity.INFO,
+            "It has compilers, headers and static libraries, several gigabytes that TensorFlow does not use.",
+            evidence=[context.about_base],
+            remedies=[Remedy(f"Where nothing is compiled against CUDA: FROM {smaller}")],
+        )
+    ]
+
+
+RULE = DockerfileRule(
+    code="TFD517",
+    name="devel-image",
+    title="A `devel` image is larger than TensorFlow needs",
+    causes=(Cause.HEALTHY,),
+    check=check,
+)

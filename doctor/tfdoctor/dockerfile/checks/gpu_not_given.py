@@ -1,0 +1,110 @@
+"""A variable of the image keeps the GPU, or a part of the driver, away from TensorFlow.
+
+What it means
+-------------
+NVIDIA_VISIBLE_DEVICES=none or void gives a container no GPU (`docker run --gpus` overrides it).
+NVIDIA_DRIVER_CAPABILITIES says which parts of the driver a container gets: without `compute` there is no libcuda,
+without `utility` no NVML, and TensorFlow from 2.21 on registers no GPU without NVML. CUDA_VISIBLE_DEVICES, empty or
+-1, hides every GPU from CUDA.
+
+How it is seen
+--------------
+The ENV instructions of the last stage and of those that it builds on.
+
+What to do
+----------
+Set NVIDIA_VISIBLE_DEVICES=all and NVIDIA_DRIVER_CAPABILITIES=compute,utility, and leave CUDA_VISIBLE_DEVICES to
+`docker run -e`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor import versions
+from tfdoctor.dockerfile.checks.base import DockerfileRule
+from tfdoctor.findings import Cause, Remedy, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdoctor.dockerfile.checks.base import Context
+    from tfdoctor.dockerfile.read.models import Setting
+    from tfdoctor.findings import Finding
+
+
+def check(context: Context) -> Sequence[Finding]:
+    environment = context.subject.environment
+    found: list[Finding] = []
+    visible = environment.get("CUDA_VISIBLE_DEVICES")
+    if (
+        visible is not None
+        and visible.value is not None
+        and visible.value.strip() in ("", "-1", "NoDevFiles")
+    ):
+        found.append(
+            _finding(
+                context,
+                visible,
+                Cause.HIDDEN_BY_ENV,
+                Severity.ERROR,
+                "It hides every GPU from CUDA, in every container of this image.",
+                "Take the line out.",
+            )
+        )
+    devices = environment.get("NVIDIA_VISIBLE_DEVICES")
+    if devices is not None and devices.value is not None and devices.value.strip() in ("none", "void", ""):
+        found.append(
+            _finding(
+                context,
+                devices,
+                Cause.CONTAINER_NO_GPU,
+                Severity.WARNING,
+                "A container of this image gets no GPU, unless `docker run --gpus` or -e says otherwise.",
+                "ENV NVIDIA_VISIBLE_DEVICES=all",
+            )
+        )
+    capabilities = environment.get("NVIDIA_DRIVER_CAPABILITIES")
+    if capabilities is not None and capabilities.value:
+        found += _capabilities(context, capabilities)
+    return found
+
+
+def _capabilities(context: Context, setting: Setting) -> list[Finding]:
+    given = {word.strip() for word in (setting.value or "").split(",")}
+    release = context.tensorflow.release
+    instead = "ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+    if "all" in given:
+        return []
+    if "compute" not in given:
+        why = "Without `compute` the container gets no libcuda.so.1, so that no GPU is registered."
+        return [_finding(context, setting, Cause.CONTAINER_NO_GPU, Severity.ERROR, why, instead)]
+    if "utility" not in given and release is not None and versions.numbers(release.version) >= (2, 21):
+        why = (
+            "Without `utility` the container gets no libnvidia-ml.so.1 (NVML), and TensorFlow from 2.21 on registers "
+            "no GPU without it, and says nothing."
+        )
+        return [_finding(context, setting, Cause.NVML_MISSING, Severity.ERROR, why, instead)]
+    return []
+
+
+def _finding(
+    context: Context, setting: Setting, cause: Cause, severity: Severity, why: str, instead: str
+) -> Finding:
+    return RULE.finding(
+        cause,
+        severity,
+        why,
+        title=f"{setting.name}={setting.text or '(empty)'} keeps the GPU away",
+        evidence=[context.at(setting.line, f"ENV {setting.name}={setting.text}")],
+        remedies=[Remedy(instead)],
+    )
+
+
+RULE = DockerfileRule(
+    code="TFD515",
+    name="gpu-not-given",
+    title="A variable of the image keeps the GPU away",
+    causes=(Cause.CONTAINER_NO_GPU, Cause.HIDDEN_BY_ENV, Cause.NVML_MISSING),
+    check=check,
+)

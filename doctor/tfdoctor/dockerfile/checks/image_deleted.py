@@ -1,0 +1,84 @@
+"""The image that FROM names does not exist any more.
+
+What it means
+-------------
+NVIDIA deletes images of nvidia/cuda some time after their end of life: those of CUDA 10 and older, and each
+release that a later patch replaced. There is no tag `latest`. The build stops at its first line with `manifest
+unknown` or `not found`.
+
+How it is seen
+--------------
+The tag is looked up among the releases of which tfdoctor knows that every tag is gone.
+
+What to do
+----------
+Use the tag that took its place, where there is one; for a TensorFlow that needs a CUDA without images, have
+`tfdoctor build` make one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor import versions
+from tfdoctor.dockerfile.checks.base import DockerfileRule
+from tfdoctor.dockerfile.read.bases import deleted, fitting_tag
+from tfdoctor.findings import Cause, Remedy, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdoctor.dockerfile.checks.base import Context
+    from tfdoctor.findings import Finding
+
+
+def check(context: Context) -> Sequence[Finding]:
+    base = context.subject.base
+    if base.kind != "cuda" or base.pinned:
+        return ()
+    if base.tag == "latest":
+        why = "NVIDIA removed the tag `latest` of nvidia/cuda in January 2021; without a tag, `latest` is meant."
+    elif (note := deleted(context.compat, base)) is not None:
+        why = f"No tag of CUDA {base.cuda} is left: {note}"
+    else:
+        return ()
+    if base.mirror:
+        why += " This registry may have kept it."
+    return [
+        RULE.finding(
+            Cause.INCONCLUSIVE,
+            Severity.WARNING if base.mirror else Severity.ERROR,
+            why,
+            title=f"{base.reference} does not exist any more",
+            evidence=[context.about_base],
+            remedies=_instead(context),
+        )
+    ]
+
+
+def _instead(context: Context) -> list[Remedy]:
+    base, tensorflow = context.subject.base, context.tensorflow
+    tag = fitting_tag(context.compat, tensorflow.release, tensorflow.python) if tensorflow.release else None
+    if tag is not None and tensorflow.release is not None:
+        return [
+            Remedy(f"Build on {tag.name}, which has what {tensorflow.name} opens: FROM {tag.name}"),
+            context.build("Or have the image built."),
+        ]
+    if tensorflow.release is None and base.cuda is not None:
+        minor = versions.major_minor(base.cuda)
+        tags = context.compat.images.tags(minor, flavour="runtime")
+        if tags:
+            return [
+                Remedy(f"Of CUDA {minor} there is {tags[0].name}."),
+                context.build("Or have an image built."),
+            ]
+    return [context.build("There is no image of this CUDA to take its place: have one built another way.")]
+
+
+RULE = DockerfileRule(
+    code="TFD501",
+    name="image-deleted",
+    title="The base image does not exist any more",
+    causes=(Cause.INCONCLUSIVE,),
+    check=check,
+)

@@ -1,0 +1,103 @@
+"""The tag of the base image is not in tfdoctor's tables.
+
+What it means
+-------------
+tfdoctor knows the tags of nvidia/cuda for Ubuntu, the GPU images of tensorflow/tensorflow and some of NVIDIA's own.
+A tag that is not among them may be misspelt, newer than this tfdoctor, or of a kind that the tables leave out. Of an
+image of your own, what is in it cannot be known.
+
+How it is seen
+--------------
+The tag is looked up in the tables; no registry is asked.
+
+What to do
+----------
+Compare the tag with the registry's list: for CUDA a tag has all three numbers, as in 12.5.1-cudnn-runtime-ubuntu22.04.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor import versions
+from tfdoctor.dockerfile.checks.base import DockerfileRule
+from tfdoctor.dockerfile.read.bases import deleted, known_tags
+from tfdoctor.findings import Cause, Remedy, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdoctor.compat.images import Flavour
+    from tfdoctor.dockerfile.checks.base import Context
+    from tfdoctor.findings import Finding
+
+
+def check(context: Context) -> Sequence[Finding]:
+    base = context.subject.base
+    if base.pinned:
+        return ()
+    if base.kind == "cuda":
+        return _cuda(context)
+    unknown = base.kind == "ngc" and base.cuda is None
+    if base.kind == "official":
+        release = context.compat.release(base.tensorflow) if base.tensorflow else None
+        unknown = base.tensorflow is None or release is None
+    if not unknown:
+        return ()
+    return [
+        _finding(
+            context, Severity.INFO, "What is in it, and whether it exists, is not known to this tfdoctor."
+        )
+    ]
+
+
+def _cuda(context: Context) -> Sequence[Finding]:
+    base, images = context.subject.base, context.compat.images
+    if base.tag == "latest" or deleted(context.compat, base) is not None:
+        return ()  # image-deleted says it
+    if base.cuda is None:
+        return [_finding(context, Severity.INFO, "The tag has no CUDA version that could be read.")]
+    known = known_tags(context.compat, base)
+    if known:
+        return ()
+    if known is None and any(row.version == base.cuda for row in images.cuda):
+        why = (
+            "tfdoctor knows the tags for Ubuntu only; what follows is judged by the CUDA that the tag names."
+        )
+        return [_finding(context, Severity.INFO, why)]
+    near = images.tags(versions.major_minor(base.cuda), flavour=_flavour(base.flavour))
+    near = tuple(tag for tag in near if base.system in (None, tag.system)) or near
+    if known is False or any(versions.has_prefix(row.version, base.cuda) for row in images.cuda):
+        why = "It is not among the tags of this CUDA that tfdoctor knows, which has all of them for Ubuntu."
+        text = f"Known are {', '.join(tag.name.partition(':')[2] for tag in near[:3])}." if near else ""
+        remedy = [Remedy(f"Compare it with the registry's list. {text}".strip())]
+        return [_finding(context, Severity.WARNING, why, remedy)]
+    return [
+        _finding(context, Severity.INFO, f"CUDA {base.cuda} is not in the table of images ({images.as_of}).")
+    ]
+
+
+def _flavour(text: str | None) -> Flavour | None:
+    return (
+        "base" if text == "base" else "runtime" if text == "runtime" else "devel" if text == "devel" else None
+    )
+
+
+def _finding(context: Context, severity: Severity, why: str, remedies: Sequence[Remedy] = ()) -> Finding:
+    return RULE.finding(
+        Cause.INCONCLUSIVE,
+        severity,
+        why,
+        title=f"{context.subject.base.reference} is not in tfdoctor's tables",
+        evidence=[context.about_base],
+        remedies=remedies,
+    )
+
+
+RULE = DockerfileRule(
+    code="TFD502",
+    name="image-not-known",
+    title="The base image is not in tfdoctor's tables",
+    causes=(Cause.INCONCLUSIVE,),
+    check=check,
+)

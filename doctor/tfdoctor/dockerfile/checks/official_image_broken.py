@@ -1,0 +1,70 @@
+"""The official TensorFlow image lacks the libraries that its own TensorFlow opens.
+
+What it means
+-------------
+Some images of tensorflow/tensorflow were built with the CUDA or cuDNN of an earlier release: in 2.18.0-gpu and newer
+(and so in latest-gpu) there is cuDNN 8, and TensorFlow opens cuDNN 9. In them TensorFlow runs on the CPU.
+
+How it is seen
+--------------
+The tag is looked up in tfdoctor's table of these images, which was made from their recipes.
+
+What to do
+----------
+Use another tag or another base, or install the missing library in a layer of your own; `tfdoctor build` does it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.dockerfile.checks.base import DockerfileRule
+from tfdoctor.findings import Cause, Remedy, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdoctor.dockerfile.checks.base import Context
+    from tfdoctor.findings import Finding
+
+
+def check(context: Context) -> Sequence[Finding]:
+    base = context.subject.base
+    if base.kind != "official" or not base.gpu or base.tensorflow is None or context.subject.both:
+        return ()
+    image = context.compat.official_image(base.tensorflow)
+    if image is None or image.recipe.works:
+        return ()
+    if any(name.startswith("nvidia-cudnn-") for name in context.subject.packages):
+        return ()  # what was missing is installed; cuda-library-versions and cudnn judge it
+    problem = next(
+        (
+            p
+            for p in context.compat.problems_of("tensorflow", base.tensorflow, area="images")
+            if p.severity == "error"
+        ),
+        None,
+    )
+    today = f" {base.reference} is {base.tensorflow} today." if base.tag.startswith("latest") else ""
+    return [
+        RULE.finding(
+            Cause(problem.cause) if problem is not None else Cause.LIBS_WRONG_VERSION,
+            Severity.ERROR,
+            image.recipe.why + today,
+            title=f"{base.reference} does not find its own CUDA libraries",
+            evidence=[context.about_base],
+            remedies=[
+                context.build("Have this release built on a base that fits."),
+                *([Remedy(problem.remedy)] if problem is not None else []),
+            ],
+        )
+    ]
+
+
+RULE = DockerfileRule(
+    code="TFD503",
+    name="official-image-broken",
+    title="This official image does not find its own CUDA libraries",
+    causes=(Cause.CUDNN_VERSION_MISMATCH, Cause.LIBS_WRONG_VERSION),
+    check=check,
+)

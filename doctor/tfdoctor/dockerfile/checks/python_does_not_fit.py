@@ -1,0 +1,78 @@
+"""There is no wheel of this TensorFlow for the image's Python.
+
+What it means
+-------------
+TensorFlow has no source package: each release has wheels for a few Pythons, and pip says `No matching distribution
+found` for all others. The Python is the base image's: python:3.12 has 3.12, Ubuntu 22.04 has 3.10. On Alpine there
+is no wheel for any.
+
+How it is seen
+--------------
+The Python that `pip` belongs to at that line, as far as the Dockerfile says, against the wheels of the release.
+
+What to do
+----------
+Take a Python that the release has a wheel for, or a release that has one for this Python.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.dockerfile.checks.base import DockerfileRule
+from tfdoctor.findings import Cause, Remedy, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdoctor.dockerfile.checks.base import Context
+    from tfdoctor.findings import Finding
+
+
+def check(context: Context) -> Sequence[Finding]:
+    tensorflow, release = context.tensorflow, context.tensorflow.release
+    if context.subject.base.musl and tensorflow.installed is not None:
+        return [
+            RULE.finding(
+                Cause.NO_MATCHING_WHEEL,
+                Severity.ERROR,
+                "Alpine has musl, TensorFlow's wheels need glibc: pip finds none.",
+                title="There is no TensorFlow for Alpine",
+                evidence=[context.about_base, context.about_tensorflow],
+                remedies=[
+                    Remedy("Build on a slim image of Debian, such as python:3.11-slim-bookworm."),
+                    context.build(),
+                ],
+            )
+        ]
+    if tensorflow.state != "no-wheel" or release is None or tensorflow.python is None:
+        return ()
+    have = ", ".join(release.linux_pythons)
+    newest = context.compat.newest_release_for(python=tensorflow.python)
+    instead = [Remedy(f"Take one of the Pythons that it has wheels for: {have}.")]
+    if newest is not None:
+        instead.append(
+            Remedy(
+                f"The newest release for Python {tensorflow.python} is {newest.version}.",
+                (f"tfdoctor build --tf {newest.version} --python {tensorflow.python}",),
+            )
+        )
+    return [
+        RULE.finding(
+            Cause.NO_MATCHING_WHEEL,
+            Severity.ERROR,
+            f"{tensorflow.name} has wheels for Python {have}; pip installs for {tensorflow.python} and finds none.",
+            title=f"{tensorflow.name} has no wheel for Python {tensorflow.python}",
+            evidence=[context.about_tensorflow, context.about_base],
+            remedies=[*instead, context.build()],
+        )
+    ]
+
+
+RULE = DockerfileRule(
+    code="TFD507",
+    name="python-does-not-fit",
+    title="This TensorFlow has no wheel for the image's Python",
+    causes=(Cause.NO_MATCHING_WHEEL,),
+    check=check,
+)

@@ -1,0 +1,66 @@
+"""apt-get update fails, because the image has NVIDIA's retired repository key.
+
+What it means
+-------------
+On 2022-04-27 NVIDIA replaced the key of its apt repositories. Images made before have the old one (7fa2af80), and
+`apt-get update` ends with `NO_PUBKEY A4B469963BF863CC`, which stops the build.
+
+How it is seen
+--------------
+The base image's release is one of those before, and nothing in the Dockerfile takes its list away or renews the key
+before the first `apt-get update`.
+
+What to do
+----------
+Remove the lists first: rm -f /etc/apt/sources.list.d/cuda*.list /etc/apt/sources.list.d/nvidia-ml.list
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.dockerfile.checks.base import DockerfileRule
+from tfdoctor.findings import Cause, Remedy, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdoctor.dockerfile.checks.base import Context
+    from tfdoctor.findings import Finding
+
+
+def check(context: Context) -> Sequence[Finding]:
+    base = context.subject.base
+    if base.kind != "official" or not base.gpu or base.tensorflow is None:
+        return ()
+    problem = context.compat.problem("image-with-retired-apt-key")
+    if problem is None or not problem.applies(base.package, base.tensorflow):
+        return ()
+    update = next((seen for seen, mended in context.subject.apt_updates if not mended), None)
+    if update is None:
+        return ()
+    return [
+        RULE.finding(
+            Cause.INCONCLUSIVE,
+            Severity.WARNING,
+            f"{base.reference} is from before 2022-04-27 and carries NVIDIA's retired repository key: apt-get update "
+            "fails, unless the image was made anew since.",
+            evidence=[context.about_base, context.at(update.line, update.text)],
+            remedies=[
+                Remedy(
+                    "Take NVIDIA's lists away before.",
+                    ("rm -f /etc/apt/sources.list.d/cuda*.list /etc/apt/sources.list.d/nvidia-ml.list",),
+                ),
+                context.build(),
+            ],
+        )
+    ]
+
+
+RULE = DockerfileRule(
+    code="TFD513",
+    name="retired-apt-key",
+    title="apt-get update fails with this image's retired key",
+    causes=(Cause.INCONCLUSIVE,),
+    check=check,
+)

@@ -1,0 +1,64 @@
+"""LD_LIBRARY_PATH names the toolkit's folder of stubs.
+
+What it means
+-------------
+`/usr/local/cuda/lib64/stubs` has a libcuda.so for linking programs where there is no driver. It answers every call
+with CUDA_ERROR_STUB_LIBRARY. As libcuda.so it is not what TensorFlow opens; with a link called libcuda.so.1 beside it
+it stands before the driver's own library, and no GPU is seen.
+
+How it is seen
+--------------
+ENV LD_LIBRARY_PATH, and whether a command makes such a link.
+
+What to do
+----------
+Use LIBRARY_PATH for linking, and keep the folder out of LD_LIBRARY_PATH.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tfdoctor.dockerfile.checks.base import DockerfileRule
+from tfdoctor.findings import Cause, Remedy, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdoctor.dockerfile.checks.base import Context
+    from tfdoctor.findings import Finding
+
+
+def check(context: Context) -> Sequence[Finding]:
+    path = context.subject.environment.get("LD_LIBRARY_PATH")
+    if path is None or not re.search(r"/stubs/?(?=:|$|\s)", path.value or path.text):
+        return ()
+    links = [one for one in context.subject.stub_links if "libcuda.so.1" in one.text]
+    why = "It is for linking only. "
+    why += (
+        "A command makes a libcuda.so.1 of the stub, which is then opened in place of the driver's: no GPU is seen."
+        if links
+        else "As long as nothing makes a libcuda.so.1 in it, TensorFlow does not open it."
+    )
+    return [
+        RULE.finding(
+            Cause.STUB_LIBCUDA,
+            Severity.ERROR if links else Severity.WARNING,
+            why,
+            evidence=[
+                context.at(path.line, f"ENV LD_LIBRARY_PATH={path.text}"),
+                *(context.at(one.line, one.text) for one in links[:1]),
+            ],
+            remedies=[Remedy("Take the folder out of LD_LIBRARY_PATH; for linking there is LIBRARY_PATH.")],
+        )
+    ]
+
+
+RULE = DockerfileRule(
+    code="TFD516",
+    name="stubs-on-path",
+    title="LD_LIBRARY_PATH names the folder of CUDA's stubs",
+    causes=(Cause.STUB_LIBCUDA,),
+    check=check,
+)

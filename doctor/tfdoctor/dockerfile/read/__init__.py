@@ -1,0 +1,1 @@
+"""A user's own Dockerfile, read without building it."""

@@ -1,0 +1,1 @@
+"""What was changed in an environment, and how it is taken back."""

@@ -1,0 +1,134 @@
+"""The Pythons at hand that a virtual environment can be made from: found by name and place, each asked what it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfdoctor import versions
+from tfdoctor.system import children
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["Interpreter", "ask", "at_hand"]
+
+ASKING = 15.0
+"""Seconds that a Python may take to start and answer."""
+MOST = 60
+"""Pythons that are asked."""
+_OLDEST, _NEWEST = 6, 30
+"""Minors of Python 3 that are looked for by name."""
+_QUESTION = """\
+import importlib.util, json, os, platform, struct, sys
+base = getattr(sys, "_base_executable", None) or ""
+has = lambda name: importlib.util.find_spec(name) is not None
+print(json.dumps({
+    "path": base if os.path.isfile(base) else sys.executable,
+    "version": platform.python_version(),
+    "base": getattr(sys, "base_prefix", sys.prefix),
+    "abi": getattr(sys, "abiflags", ""),
+    "implementation": platform.python_implementation(),
+    "bits": struct.calcsize("P") * 8,
+    "venv": has("venv") and has("ensurepip"),
+}))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """A Python that runs."""
+
+    path: str
+    """Of a virtual environment's Python: the one that it was made from, where that says so (3.7 and newer)."""
+    version: str
+    """`"3.11.7"`."""
+    base: str
+    """The prefix of the Python behind it, where it is a virtual environment's."""
+    venv: bool
+    """Whether it can make an environment with pip by itself; Debian has that in a package of its own."""
+
+    @property
+    def minor(self) -> str:
+        """`"3.11"`."""
+        return versions.major_minor(self.version)
+
+
+def ask(path: str, env: Mapping[str, str]) -> Interpreter | None:
+    """What a Python is; None where it does not run, or is none that wheels of TensorFlow are for.
+
+    Those are for CPython, 64 bits, with the global lock.
+    """
+    clean = {name: text for name, text in env.items() if not name.startswith("PYTHON")}
+    try:
+        done = children.run((path, "-E", "-s", "-c", _QUESTION), env=clean, timeout=ASKING)
+        said = json.loads(done.stdout[:20_000])
+    except (OSError, ValueError):
+        return None
+    if not isinstance(said, dict) or done.returncode:
+        return None
+    texts = {name: said.get(name) for name in ("path", "version", "base")}
+    if not all(isinstance(text, str) and text for text in texts.values()):
+        return None
+    if said.get("implementation") != "CPython" or said.get("bits") != 64 or "t" in str(said.get("abi")):
+        return None
+    version = str(texts["version"]).partition("+")[0]  # "3.11.2+": built from a repository
+    if not versions.is_version(version) or versions.numbers(version)[0] != 3:
+        return None
+    return Interpreter(str(texts["path"]), version, str(texts["base"]), said.get("venv") is True)
+
+
+def at_hand(env: Mapping[str, str]) -> tuple[Interpreter, ...]:
+    """The Pythons of this machine, the one that `python3` means first, each installation once."""
+    paths: dict[str, str] = {}
+    for path in _places(env):
+        paths.setdefault(os.path.realpath(path), path)
+    with ThreadPoolExecutor(4) as pool:
+        asked = list(pool.map(lambda path: ask(path, env), list(paths.values())[:MOST]))
+    found: dict[tuple[str, str], Interpreter] = {}
+    for one in asked:
+        if one is not None:
+            found.setdefault((os.path.realpath(one.base), one.version), one)
+    return tuple(found.values())
+
+
+def _places(env: Mapping[str, str]) -> Iterator[str]:
+    """Where Pythons may be: the active environment, PATH, pyenv's and uv's folders."""
+    search = env.get("PATH", "")
+    home = env.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 - may not be a path at all
+    if env.get("VIRTUAL_ENV"):
+        yield from _runnable(Path(env["VIRTUAL_ENV"], "bin/python"))
+    for name in ("python3", "python"):
+        found = shutil.which(name, path=search)
+        if found:
+            yield found
+    pyenv = env.get("PYENV_ROOT") or f"{home}/.pyenv"
+    for folder in search.split(os.pathsep):
+        if folder and folder != f"{pyenv}/shims":  # its names stand for the versions below, or for nothing
+            for minor in range(_NEWEST, _OLDEST - 1, -1):
+                yield from _runnable(Path(folder, f"python3.{minor}"))
+    for root in (f"{pyenv}/versions", env.get("UV_PYTHON_INSTALL_DIR") or f"{_data(env, home)}/uv/python"):
+        yield from _below(Path(root))
+
+
+def _data(env: Mapping[str, str], home: str) -> str:
+    return env.get("XDG_DATA_HOME") or f"{home}/.local/share"
+
+
+def _below(root: Path) -> Iterator[str]:
+    try:
+        folders = sorted(root.iterdir(), reverse=True)
+    except OSError:
+        return
+    for folder in folders[:MOST]:
+        yield from _runnable(folder / "bin" / "python3")
+
+
+def _runnable(path: Path) -> Iterator[str]:
+    if os.access(path, os.X_OK) and not path.is_dir():
+        yield str(path)

@@ -1,0 +1,101 @@
+"""Requirements files as pip reads them, with the files that they include and the constraints that they name."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tfdoctor.environment.requirements.lines import MOST_LINES, checked, joined
+from tfdoctor.environment.requirements.wish import MOST_FILES, Part
+from tfdoctor.errors import UsageError
+from tfdoctor.text import clean_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+__all__ = ["read_requirements", "take_rows"]
+
+_NAMES_FILE = re.compile(r"(?:(-r|-c)\s*|(--requirements?|--constraints?)(?:\s+|=))(\S.*)")
+_IS_SO_ANYHOW = frozenset({"--require-hashes"})
+"""Options of pip that change nothing here."""
+
+
+def read_requirements(path: Path, text_of: Callable[[Path], str]) -> Part:
+    """A file and all that it names. Raises UsageError."""
+    part = Part()
+    _take(path, part, text_of, set(), limit=False)
+    return part
+
+
+def take_rows(
+    rows: Iterable[tuple[str, str]], beside: Path, part: Part, text_of: Callable[[Path], str]
+) -> None:
+    """(where, line) of requirements that stand in another kind of file, `beside`. Raises UsageError."""
+    _take_rows(rows, beside, part, text_of, {(_place(beside), False)}, limit=False)
+
+
+def _place(path: Path) -> str:
+    return str(path.resolve())
+
+
+def _take(
+    path: Path, part: Part, text_of: Callable[[Path], str], seen: set[tuple[str, bool]], *, limit: bool
+) -> None:
+    if (_place(path), limit) in seen:  # a ring of files says nothing new
+        return
+    seen.add((_place(path), limit))
+    shown = clean_line(str(path))
+    if len(seen) > MOST_FILES:
+        msg = f"{shown}: more than {MOST_FILES} files include each other."
+        raise UsageError(msg)
+    rows = joined(text_of(path))
+    if len(rows) > MOST_LINES:
+        msg = f"{shown} has more than {MOST_LINES} lines."
+        raise UsageError(msg)
+    named = ((f"{shown}, line {number}", row) for number, row in rows)
+    _take_rows(named, path, part, text_of, seen, limit=limit)
+
+
+def _take_rows(
+    rows: Iterable[tuple[str, str]],
+    beside: Path,
+    part: Part,
+    text_of: Callable[[Path], str],
+    seen: set[tuple[str, bool]],
+    *,
+    limit: bool,
+) -> None:
+    for where, row in rows:
+        match = _NAMES_FILE.fullmatch(row)
+        if match is not None:
+            _include(match, where, beside, part, text_of, seen, limit=limit)
+        elif row not in _IS_SO_ANYHOW:
+            item = checked(row, where)
+            if item is not None:
+                (part.limits if limit else part.items).append(item)
+
+
+def _include(
+    match: re.Match[str],
+    where: str,
+    beside: Path,
+    part: Part,
+    text_of: Callable[[Path], str],
+    seen: set[tuple[str, bool]],
+    *,
+    limit: bool,
+) -> None:
+    option, name = (match[1] or match[2]), match[3].strip().strip("\"'")
+    if "://" in name or not name.isprintable() or len(name) > 1000:
+        msg = f"{where}: `{clean_line(name)}` is not a file of this machine."
+        raise UsageError(msg, hint="Fetch it, and name the file.")
+    inner = beside.parent / name
+    is_limit = limit or option.startswith(("-c", "--constraint"))
+    try:
+        _take(inner, part, text_of, seen, limit=is_limit)
+    except UsageError as error:
+        if clean_line(str(inner)) in str(error) and ", line " not in str(error):
+            msg = f"{where}: {error}"
+            raise UsageError(msg, hint=error.hint) from error
+        raise

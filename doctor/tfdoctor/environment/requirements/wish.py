@@ -1,0 +1,235 @@
+"""What the files of `-r` ask for, on one Python: requirements, limits, a TensorFlow, a Python.
+
+A requirements file with what it includes, pyproject.toml, a conda environment, or the lock of poetry or uv.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
+from packaging.utils import canonicalize_name
+
+from tfdoctor import versions
+from tfdoctor.environment.requirements.lines import Item, is_tensorflow
+from tfdoctor.errors import UsageError
+from tfdoctor.text import clean_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from packaging.markers import Marker
+    from packaging.specifiers import SpecifierSet
+
+    from tfdoctor.environment.requirements.locked import Graph
+
+__all__ = ["Asked", "Part", "Wanted", "Wish", "environment", "holds", "read_wish", "without_cuda"]
+
+MOST_FILES = 50
+_SAME = {
+    "tensorflow-gpu": "tensorflow-gpu is taken as tensorflow, which has had the same code since 2.1.",
+    "tensorflow-cpu": "tensorflow-cpu is taken as tensorflow: it would not see a GPU.",
+}
+_CUDA = re.compile(r"(nvidia(?:-[a-z0-9]+)+?)(?:-cu[0-9]{2})?")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A condition on a version, and where it stands."""
+
+    specifier: SpecifierSet
+    where: str
+
+
+@dataclass(slots=True)
+class Part:
+    """What one file says."""
+
+    items: list[Item] = field(default_factory=list)
+    limits: list[Item] = field(default_factory=list)
+    """Constraints: they install nothing."""
+    pythons: list[Asked] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """Sentences: what was left out, or taken for something else."""
+    graphs: list[Graph] = field(default_factory=list)
+    """Locks of projects: what of them is wanted depends on the Python."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is asked for on one Python."""
+
+    lines: tuple[str, ...] = ()
+    """Requirements besides TensorFlow."""
+    constraints: tuple[str, ...] = ()
+    tensorflow: tuple[Asked, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What all files ask for."""
+
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def pythons(self) -> tuple[Asked, ...]:
+        """Conditions on the Python."""
+        return tuple(one for part in self.parts for one in part.pythons)
+
+    @property
+    def names_tensorflow(self) -> bool:
+        """Whether TensorFlow stands in a file, be it for some Pythons alone."""
+        items = [item for part in self.parts for item in part.items]
+        pinned = [node.name for part in self.parts for graph in part.graphs for node in graph.nodes]
+        return any(is_tensorflow(name) for name in [*(item.name for item in items), *pinned])
+
+    @property
+    def varies(self) -> bool:
+        """Whether another Python may mean another TensorFlow."""
+        lines = [item for part in self.parts for item in (*part.items, *part.limits)]
+        marked = any(item.requirement.marker is not None and is_tensorflow(item.name) for item in lines)
+        return marked or any(part.graphs for part in self.parts)
+
+    def allows(self, python: str) -> bool:
+        """Whether a Python, `"3.11"` or `"3.11.7"`, fulfils the conditions; a minor does where one of it may."""
+        full = python.count(".") > 1
+        patches = [python] if full else [f"{python}.{patch}" for patch in range(50)]
+        return not self.pythons or any(
+            all(one.specifier.contains(text, prereleases=True) for one in self.pythons) for text in patches
+        )
+
+    def on(self, python: str) -> Wanted:
+        """What is asked for on a Python, `"3.11"`. Raises UsageError."""
+        lines: list[str] = []
+        limits: list[str] = []
+        tensorflow: list[Asked] = []
+        notes: list[str] = []
+        where = environment(python)
+        for part in self.parts:
+            found = [*part.items, *(item for graph in part.graphs for item in graph.items(where))]
+            for item, is_limit in (*((one, False) for one in found), *((one, True) for one in part.limits)):
+                if is_tensorflow(item.name):
+                    asked = _tensorflow(item, where, notes)
+                    tensorflow += [asked] if asked is not None else []
+                elif is_limit:
+                    limits.append(str(item.requirement))
+                else:
+                    lines.append(item.line)
+            notes += part.notes
+        return Wanted(
+            tuple(dict.fromkeys(lines)),
+            tuple(dict.fromkeys(limits)),
+            tuple(tensorflow),
+            tuple(dict.fromkeys(notes)),
+        )
+
+
+def _tensorflow(item: Item, where: Mapping[str, str], notes: list[str]) -> Asked | None:
+    """The condition on TensorFlow's version; None where the line is for another system. Raises UsageError."""
+    if not holds(item.requirement.marker, where):
+        return None
+    if item.requirement.url is not None:
+        msg = f"{item.where}: a TensorFlow of an address of its own is not locked."
+        raise UsageError(msg, hint="Name its version: tensorflow==2.15.*")
+    if item.name != "tensorflow" and item.name not in _SAME:
+        msg = f"{item.where}: {item.name} is another TensorFlow than those that are locked for Linux."
+        raise UsageError(msg, hint="Take the line out, and choose TensorFlow itself with --tf.")
+    if item.name in _SAME:
+        notes.append(f"{item.where}: {_SAME[item.name]}")
+    return Asked(item.requirement.specifier, item.where)
+
+
+def environment(python: str) -> dict[str, str]:
+    """What markers are asked about: CPython on Linux, x86-64. python: `"3.11"` or `"3.11.7"`."""
+    return {
+        "extra": "",
+        "implementation_name": "cpython",
+        "implementation_version": python if python.count(".") > 1 else f"{python}.99",
+        "os_name": "posix",
+        "platform_machine": "x86_64",
+        "platform_python_implementation": "CPython",
+        "platform_release": "",
+        "platform_system": "Linux",
+        "platform_version": "",
+        "python_full_version": python if python.count(".") > 1 else f"{python}.99",
+        "python_version": versions.major_minor(python),
+        "sys_platform": "linux",
+    }
+
+
+def holds(marker: Marker | None, where: Mapping[str, str]) -> bool:
+    """Whether a marker holds there; one that cannot be asked does."""
+    if marker is None:
+        return True
+    try:
+        return marker.evaluate(dict(where))
+    except (UndefinedComparison, UndefinedEnvironmentName, KeyError, ValueError):
+        return True
+
+
+def without_cuda(lines: Iterable[str], wheels: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(lines without those that name NVIDIA's wheels which the plan brings, a sentence where it was another one).
+
+    wheels: name → version, of the plan.
+    """
+    stems = {_stem(name): name for name in wheels}
+    kept, others = [], []
+    for line in lines:
+        match = re.match(r"[A-Za-z0-9._-]+", line)
+        name = canonicalize_name(match[0]) if match else ""
+        planned = stems.get(_stem(name)) if name.startswith("nvidia-") else None
+        if planned is None or (name != planned and not re.search(r"-cu[0-9]{2}$", name)):
+            kept.append(line)
+        elif line.partition(" ")[0] not in (name, f"{name}=={wheels[planned]}"):
+            others.append(clean_line(line.partition(" --hash=")[0]))
+    if not others:
+        return tuple(kept), ()
+    return tuple(kept), (
+        f"Left out, for the plan brings CUDA as this TensorFlow was built for it: {', '.join(others)}.",
+    )
+
+
+def _stem(name: str) -> str:
+    """`nvidia-cudnn-cu12` → `nvidia-cudnn`."""
+    match = _CUDA.fullmatch(name)
+    return match[1] if match is not None else name
+
+
+# ---------------------------------------------------------------- files
+
+
+def read_wish(files: Sequence[Path], text_of: Callable[[Path], str]) -> Wish:
+    """What files ask for. `text_of` gives the text of one, or raises UsageError, as this does."""
+    return Wish(tuple(_read(path, text_of) for path in files))
+
+
+_UNREAD = {
+    "pipfile": "Write its packages down as a requirements file: pipenv requirements > requirements.txt",
+    "pipfile.lock": "Write its packages down as a requirements file: pipenv requirements > requirements.txt",
+    "setup.py": "Name the packages of install_requires in a requirements file.",
+    "setup.cfg": "Name the packages of install_requires in a requirements file.",
+    "conda-lock.yml": "Name the environment.yml that it was made from.",
+    "pdm.lock": "pdm export -o requirements.txt",
+}
+
+
+def _read(path: Path, text_of: Callable[[Path], str]) -> Part:
+    from tfdoctor.environment.requirements import conda, files, locked, project
+
+    shown, name = clean_line(str(path)), path.name.lower()
+    if name in _UNREAD or (name.startswith("pylock.") and name.endswith(".toml")):
+        msg = f"-r: {shown} is of a kind that cannot be read here."
+        raise UsageError(msg, hint=_UNREAD.get(name, "Write it down as a requirements file."))
+    if name == "poetry.lock":
+        return locked.read_poetry(text_of(path), shown)
+    if name == "uv.lock":
+        return locked.read_uv(text_of(path), shown)
+    if name.endswith(".toml"):
+        return project.read_project(text_of(path), shown)
+    if name.endswith((".yml", ".yaml")):
+        return conda.read_environment(text_of(path), path, text_of)
+    return files.read_requirements(path, text_of)

@@ -1,0 +1,190 @@
+"""Which findings of a report software can mend, in which order, and which it leaves to a person. Pure."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import TYPE_CHECKING
+
+from tfdoctor.environment.models import Environment, Left, Way
+from tfdoctor.facts import value_of
+from tfdoctor.findings import Severity
+from tfdoctor.steps import (
+    SHELL_STEPS,
+    Drop,
+    Export,
+    Install,
+    Link,
+    LinkParts,
+    Prepend,
+    Remove,
+    Rename,
+    TakeOut,
+    Uninstall,
+    Unset,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from tfdoctor.findings import Finding, Prediction, Report
+    from tfdoctor.steps import ShellStep, Step
+
+__all__ = ["better", "changes_packages", "environment_of", "left_over", "ways", "worse"]
+
+FIRST = (
+    "TFD703",  # another TensorFlow than the environment's own
+    "TFD304",  # two TensorFlows
+    "TFD311",  # a TensorFlow with files missing
+    "TFD303",  # one without GPU code
+    "TFD307",  # protobuf
+    "TFD306",  # NumPy
+    "TFD312",  # the import's other needs
+    "TFD107",  # variables that lead to the wrong driver
+    "TFD106",
+    "TFD601",
+    "TFD209",  # libraries
+    "TFD210",
+    "TFD212",
+    "TFD211",
+    "TFD202",
+    "TFD201",
+    "TFD205",
+    "TFD206",
+    "TFD204",
+    "TFD203",
+    "TFD110",
+    "TFD208",
+)
+"""What is mended first: TensorFlow itself, then its import, then what it opens; the rest as the report has it."""
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+SYSTEM_PREFIXES = ("/usr", "/")
+
+
+def environment_of(
+    report: Report, kind: str | None, inherited: frozenset[str] = frozenset()
+) -> Environment | None:
+    """The environment of a report, and whether it may be changed; None where no Python answered."""
+    python = value_of(report.facts.python)
+    if python is None:
+        return None
+    refusal = ""
+    if not python.virtual and not python.conda_prefix:
+        if python.externally_managed:
+            refusal = (
+                "This Python is managed by the system (PEP 668): what is installed in it is the system's."
+            )
+        elif python.prefix in SYSTEM_PREFIXES:
+            refusal = f"This is the system's own Python ({python.executable})."
+    return Environment(python.prefix, python.executable, kind, refusal, inherited)
+
+
+def ways(report: Report, environment: Environment, codes: Collection[str] = ()) -> tuple[Way, ...]:
+    """What can be tried, best first. `codes`: of these findings alone, and then also what is merely informing."""
+    found = [
+        finding
+        for finding in report.findings
+        if (finding.code in codes if codes else finding.severity >= Severity.WARNING)
+    ]
+    order = {code: index for index, code in enumerate(FIRST)}
+    found.sort(key=lambda finding: (-finding.severity, order.get(finding.code, len(FIRST))))
+    return tuple(
+        Way(finding, remedy)
+        for finding in found
+        for remedy in finding.remedies
+        if remedy.steps and not why_not(remedy.steps, environment, report)
+    )
+
+
+def why_not(steps: Sequence[Step], environment: Environment, report: Report) -> str:
+    """Why these steps cannot be done in this environment, as a sentence; empty where they can."""
+    if environment.refusal:
+        return environment.refusal
+    for step in steps:
+        if isinstance(step, (Unset, Export)) and step.name in environment.inherited:
+            return (
+                f"{step.name} comes from the shell that tfdoctor was started in, and has to be changed there."
+            )
+        place = _place(step)
+        if place is not None and not _inside(place, environment.prefix):
+            return f"{place} lies outside the environment {environment.prefix}."
+        if place is None and not isinstance(step, (Install, Uninstall)) and environment.kind is None:
+            return "This Python is in no environment that is activated: its variables come from elsewhere."
+        if isinstance(step, SHELL_STEPS) and not _writable(step):
+            return "A name or a path in it has signs that no script of a shell should hold."
+    tensorflow = value_of(report.facts.tensorflow)
+    if (
+        changes_packages(steps)
+        and tensorflow is not None
+        and not _inside(tensorflow.package_dir, environment.prefix)
+    ):
+        return f"TensorFlow lies in {tensorflow.package_dir}, outside the environment {environment.prefix}."
+    return ""
+
+
+def _writable(step: ShellStep) -> bool:
+    """Whether a step can stand in a script: variables have plain names, and no text a line's end."""
+    names = (step.wrong, step.right) if isinstance(step, Rename) else (step.name,)
+    texts: tuple[str, ...] = ()
+    if isinstance(step, Export):
+        texts = (step.value,)
+    elif isinstance(step, (Prepend, Drop)):
+        texts = step.folders if isinstance(step, Prepend) else step.entries
+    return all(_NAME.fullmatch(name) for name in names) and all(map(str.isprintable, texts))
+
+
+def changes_packages(steps: Sequence[Step]) -> bool:
+    """Whether an installer is run, which may change anything in the environment."""
+    return any(isinstance(step, (Install, Uninstall)) for step in steps)
+
+
+def _place(step: Step) -> str | None:
+    if isinstance(step, (Link, Remove, TakeOut)):
+        return step.path
+    return step.folder if isinstance(step, LinkParts) else None
+
+
+def _inside(path: str, prefix: str) -> bool:
+    return posixpath.normpath(path).startswith(f"{prefix.rstrip('/')}/")
+
+
+def better(before: Report, after: Report, finding: Finding) -> bool:
+    """Whether mending a finding has made things better: the prediction, or, that being equal, the finding is gone."""
+    earlier, later = _rank(before.prediction), _rank(after.prediction)
+    if later != earlier:
+        return later > earlier
+    if not any((one.code, one.title) == (finding.code, finding.title) for one in after.findings):
+        return True
+    gone = set(before.prediction.missing_libraries) - set(after.prediction.missing_libraries)
+    more = set(after.prediction.missing_libraries) - set(before.prediction.missing_libraries)
+    return bool(gone) and not more
+
+
+def worse(before: Report, after: Report) -> bool:
+    """Whether the prediction was better before."""
+    return _rank(after.prediction) < _rank(before.prediction)
+
+
+def _rank(prediction: Prediction) -> tuple[int, int, int]:
+    """Higher is better: whether TensorFlow can be imported, whether it registers GPUs, how many."""
+    order = {False: 0, None: 1, True: 2}
+    return order[prediction.import_ok], order[prediction.gpu_registered], prediction.gpu_count or 0
+
+
+def left_over(report: Report, environment: Environment, codes: Collection[str] = ()) -> tuple[Left, ...]:
+    """What remains, each with the reason why it is not done here."""
+    result = []
+    for finding in report.findings:
+        if finding.code not in codes if codes else finding.severity < Severity.WARNING:
+            continue
+        whys = [why_not(remedy.steps, environment, report) for remedy in finding.remedies if remedy.steps]
+        if whys:
+            why = next((why for why in whys if why), "What was tried did not mend it.")
+        elif any(remedy.changes_system for remedy in finding.remedies):
+            why = "This changes the system, which is yours to do:"
+        elif finding.remedies:
+            why = "This is yours to decide:"
+        else:
+            why = "Software cannot mend this."
+        result.append(Left(finding, why))
+    return tuple(result)

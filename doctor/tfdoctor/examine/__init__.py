@@ -1,0 +1,1 @@
+"""Look at a machine, run TensorFlow where asked."""

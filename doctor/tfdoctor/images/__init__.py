@@ -1,0 +1,1 @@
+"""Images: built from a plan."""

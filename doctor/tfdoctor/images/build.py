@@ -1,0 +1,245 @@
+"""From a plan to an image: its base is found, pulled and looked into, the Dockerfile written, built and named.
+
+Nothing is printed here; what happens is told to a `Watcher`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from docker.errors import APIError, DockerException
+from requests.exceptions import RequestException
+from urllib3.exceptions import HTTPError
+
+from tfdoctor import versions
+from tfdoctor.compat.locks import lock, tools_lock
+from tfdoctor.compat.prune import leftovers
+from tfdoctor.dockerfile.write import Context, Extras, check_reference, render
+from tfdoctor.engine import BuildEvent, BuildRequest, EngineError, RunRequest, ask_registry, build, run
+from tfdoctor.engine.building import layer_event
+from tfdoctor.engine.connection import explain_api
+from tfdoctor.engine.registry import mirrored
+from tfdoctor.errors import Error
+from tfdoctor.plan import Recipe
+
+if TYPE_CHECKING:
+    from tfdoctor.engine import Engine
+    from tfdoctor.engine.connection import Image
+    from tfdoctor.plan import Option
+
+__all__ = [
+    "BaseError",
+    "Settings",
+    "Watcher",
+    "build_image",
+    "context_of",
+    "look_into",
+    "with_mirror",
+]
+
+PROBE = (
+    '. /etc/os-release 2>/dev/null; echo "system=$ID $VERSION_ID"; '
+    "for p in python3 python2 python3.5 python3.6 python3.7 python3.8 python3.9 python3.10 python3.11 python3.12 "
+    "python3.13 python3.14 python2.7 python; do "
+    "w=$(command -v $p) || continue; "
+    "v=$($p -c 'import sys; print(\"%d.%d\" % sys.version_info[:2])' 2>/dev/null) || continue; "
+    "m=$($p -c 'import venv, ensurepip; print(\"venv\")' 2>/dev/null); "
+    "i=$($p -c 'import pip; print(\"pip\")' 2>/dev/null); "
+    'echo "python=$v $p $m $i"; done; '
+    "command -v apt-get >/dev/null && echo apt=yes; exit 0"
+)
+"""What is asked of an image that the user brings: its system and its Pythons."""
+SYSTEM_PYTHONS = {
+    "debian 10": "3.7",
+    "debian 11": "3.9",
+    "debian 12": "3.11",
+    "debian 13": "3.13",
+    "ubuntu 16.04": "3.5",
+    "ubuntu 18.04": "3.6",
+    "ubuntu 20.04": "3.8",
+    "ubuntu 22.04": "3.10",
+    "ubuntu 24.04": "3.12",
+}
+"""The `python3` package of a system, for images that have no Python."""
+_PYTHON = re.compile(r"python=(\d\.\d{1,2}) (python[0-9.]{0,5}) ?(venv)? ?(pip)?")
+
+
+class BaseError(Error):
+    """The image to build on cannot be had or used."""
+
+    kind = "base-image"
+
+
+class Watcher(Protocol):
+    """Who is told what happens."""
+
+    def stage(self, text: str) -> None:
+        """A new stage begins."""
+
+    def event(self, event: BuildEvent) -> None:
+        """A step, a line of output, a layer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to build."""
+
+    tag: str
+    registry: str | None = None
+    """A mirror that bases are pulled from."""
+    ca_file: str | None = None
+    proxy: str | None = None
+    no_proxy: str | None = None
+    no_cache: bool = False
+    network: str | None = None
+
+
+def with_mirror(option: Option, registry: str | None) -> Option:
+    """The option with its base on the mirror."""
+    if registry is None or option.base is None:
+        return option
+    name = check_reference(mirrored(option.base.reference, registry))
+    return replace(option, base=replace(option.base, image=name, digest=None))
+
+
+def context_of(option: Option, extras: Extras) -> Context:
+    """The Dockerfile and the files beside it."""
+    package, release = option.release.package, option.release.version
+    return render(
+        option,
+        extras,
+        lock=lock(package, release, option.python),
+        tools=tools_lock(option.python),
+        leftovers=leftovers(),
+    )
+
+
+def build_image(
+    engine: Engine, option: Option, extras: Extras, settings: Settings, watcher: Watcher, *, custom_base: bool
+) -> tuple[Option, Context, Image]:
+    """Have the base, look into it where the user brought it, build. Returns the option as it was built.
+
+    Raises BaseError, EngineError, BuildFailedError. Whatever ends it, no container is left; finished steps stay in
+    the engine's cache.
+    """
+    assert option.base is not None  # noqa: S101 - every container option has one
+    reference = option.base.reference
+    _have(engine, reference, settings, watcher, platform=extras.platform)
+    if custom_base:
+        watcher.stage(f"Looking into {reference}")
+        option = look_into(engine, option)
+    context = context_of(option, extras)
+    watcher.stage(f"Building {settings.tag}")
+    request = BuildRequest(
+        dockerfile=context.dockerfile,
+        files=context.files,
+        tag=settings.tag,
+        arguments=_arguments(settings),
+        no_cache=settings.no_cache,
+        platform=extras.platform,
+        network=settings.network,
+    )
+    identity = ""
+    with contextlib.closing(build(engine, request)) as events:
+        for event in events:
+            watcher.event(event)
+            if event.kind == "image":
+                identity = event.text
+    image = engine.image(identity)
+    if image is None:
+        msg = f"the engine built {identity[:19]} and does not have it any more."
+        raise EngineError(msg)
+    return option, context, image
+
+
+def _arguments(settings: Settings) -> dict[str, str]:
+    """The proxies, under the names that engines keep out of an image's history."""
+    arguments: dict[str, str] = {}
+    if settings.proxy:
+        for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+            arguments[name] = settings.proxy
+    if settings.no_proxy:
+        arguments |= {"no_proxy": settings.no_proxy, "NO_PROXY": settings.no_proxy}
+    return arguments
+
+
+# ---------------------------------------------------------------- the base
+
+
+def _have(
+    engine: Engine, reference: str, settings: Settings, watcher: Watcher, *, platform: str | None
+) -> None:
+    """The base is here, or is pulled; the registry is asked first, so that what is wrong is said at once."""
+    if engine.image(reference) is not None:
+        return
+    watcher.stage(f"Asking the registry for {reference}")
+    proxies = {"http": settings.proxy, "https": settings.proxy} if settings.proxy else None
+    answer = ask_registry(reference, ca_file=settings.ca_file, proxies=proxies)
+    if answer.state in ("missing", "login", "limited"):
+        msg = f"{reference} cannot be pulled: {answer.text}"
+        raise BaseError(
+            msg,
+            hint="--base IMAGE builds on another one, --registry MIRROR pulls from elsewhere.",
+        )
+    watcher.stage(f"Pulling {reference}")
+    try:
+        for message in engine.client.api.pull(reference, stream=True, decode=True, platform=platform):
+            if "error" in message:
+                raise explain_api(RuntimeError(str(message["error"])), f"pulling {reference}")
+            watcher.event(layer_event(message))
+    except (APIError, DockerException, RequestException, HTTPError, OSError, ValueError) as error:
+        # HTTPError is urllib3's: the SDK reads the stream without requests. ValueError: JSON that was cut off.
+        failure = explain_api(error, f"pulling {reference}")
+        if answer.state == "unreachable":
+            failure.hint = (
+                f"{answer.text} With the image already at hand (docker load, --base) no registry is needed; "
+                "--registry MIRROR pulls from elsewhere."
+            )
+        raise failure from error
+
+
+def look_into(engine: Engine, option: Option) -> Option:
+    """A user's own base: which system it is and which Python serves. Raises BaseError where none does."""
+    base = option.base
+    assert base is not None  # noqa: S101
+    result = run(engine, RunRequest(base.reference, ("sh", "-c", PROBE), timeout=60, user="0"))
+    if result.start_error or result.status != 0:
+        said = result.start_error or result.stderr or "no shell in it"
+        msg = f"{base.image} cannot be looked into: {said[:300]}"
+        raise BaseError(msg, hint="The base needs sh and a Python, or apt-get.")
+    system = next(
+        (
+            row.removeprefix("system=").strip()
+            for row in result.stdout.splitlines()
+            if row.startswith("system=")
+        ),
+        "",
+    )
+    pythons = [match for row in result.stdout.splitlines() if (match := _PYTHON.fullmatch(row.rstrip()))]
+    needs_venv = option.recipe in (Recipe.PIP_CUDA, Recipe.CUDA_BASE)
+    for match in pythons:
+        if match[1] == option.python and (match[3] if needs_venv else match[4]):
+            return replace(option, base=replace(base, system=system, python=match[2]))
+    apt = "apt=yes" in result.stdout
+    wanted, major = option.python, versions.major(option.python)
+    has = any(match[1] == wanted for match in pythons)
+    packages: tuple[str, ...] = ()
+    if apt and needs_venv and (has or SYSTEM_PYTHONS.get(system) == wanted):
+        packages = (f"python{wanted}", f"python{wanted}-venv")
+    elif apt and not needs_venv and has and major >= 3:
+        packages = ("python3-pip",)
+    if packages:
+        return replace(option, base=replace(base, system=system, python=f"python{wanted}", install=packages))
+    have = ", ".join(dict.fromkeys(match[1] for match in pythons)) or SYSTEM_PYTHONS.get(system, "none")
+    msg = f"{base.image} ({system or 'of an unknown system'}) has no Python {wanted} to build with."
+    raise BaseError(msg, hint=f"It has {have}: --python {have.split(', ')[0]}, or another --base.")
+
+
+def default_tag(option: Option) -> str:
+    """`"tfdoctor/tensorflow:1.14.0-cuda10.0-py3.6"`."""
+    return (
+        f"tfdoctor/tensorflow:{option.tensorflow}-cuda{versions.major_minor(option.cuda)}-py{option.python}"
+    )

@@ -1,0 +1,48 @@
+"""``cudnn.h`` (to 7) and ``cudnn_version.h`` (since 8): the version macros, usually through grep."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tfdoctor.parse._text import Parsed, clean
+
+_MACRO = re.compile(r"\bCUDNN_(MAJOR|MINOR|PATCHLEVEL)[ \t]{1,80}([0-9]{1,6})\b")
+_FIELDS = {"MAJOR": "major", "MINOR": "minor", "PATCHLEVEL": "patch"}
+
+
+@dataclass(frozen=True, slots=True)
+class CudnnVersion(Parsed):
+    """One set of macros; None where the excerpt does not show it."""
+
+    major: int | None
+    minor: int | None
+    patch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CudnnHeader(Parsed):
+    """The first set of macros; ``all`` has every set, for texts that show several headers."""
+
+    major: int | None
+    minor: int | None
+    patch: int | None
+    all: tuple[CudnnVersion, ...]
+    notes: tuple[str, ...] = ()
+
+
+def parse_cudnn_header(text: str) -> CudnnHeader:
+    """Read the ``#define CUDNN_MAJOR`` lines, in whatever order and number grep gave them."""
+    sets: list[dict[str, int]] = []
+    for macro, value in _MACRO.findall(clean(text)):
+        # A macro seen again means that another header has begun.
+        if not sets or _FIELDS[macro] in sets[-1]:
+            sets.append({})
+        sets[-1][_FIELDS[macro]] = int(value)
+    versions = tuple(CudnnVersion(one.get("major"), one.get("minor"), one.get("patch")) for one in sets)
+    if not versions:
+        return CudnnHeader(
+            None, None, None, (), notes=("no CUDNN_MAJOR, _MINOR or _PATCHLEVEL with a number",)
+        )
+    first = versions[0]
+    return CudnnHeader(first.major, first.minor, first.patch, versions)

@@ -1,0 +1,102 @@
+"""Which tool printed this text: for ``tfdoctor parse auto``.
+
+The gates go from texts that contain others (tf_env holds a table, a table's paste holds nvcc's answer) and
+from unmistakable marks to mere shapes.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tfdoctor.parse._text import clean
+from tfdoctor.parse.cuda_version_file import parse_cuda_version_file
+from tfdoctor.parse.dpkg import parse_dpkg
+from tfdoctor.parse.lsmod import parse_lsmod
+from tfdoctor.parse.pci import parse_lspci
+from tfdoctor.parse.pip_conda import parse_pip_conda
+from tfdoctor.parse.smi_csv import parse_smi_csv
+from tfdoctor.parse.smi_failure import parse_smi_failure, says_not_found
+from tfdoctor.parse.smi_list import parse_smi_list
+from tfdoctor.parse.smi_table import looks_like_smi_table, parse_smi_table
+from tfdoctor.parse.smi_topo import parse_smi_topo
+from tfdoctor.parse.smi_version import parse_smi_version
+from tfdoctor.parse.tf_env import has_tf_env_titles
+
+# A kind shows in the first pages; the rest of a huge log would only cost time.
+_HEAD = 200_000
+_CONTAINER_CLI = re.compile(
+    r"(?im)^\W{0,20}(?:NVRM version:[ \t]*(?:[0-9]|\(null\))|Device Minor:|Bus Location:)"
+)
+_NVCC = re.compile(r"Cuda compilation tools, release|\bnvcc: NVIDIA")
+_LDCONFIG = re.compile(r"\((?:libc6|ELF)[^()\n]{0,80}\)[ \t]+=>|\.so[.0-9]{0,40}[ \t]+->[ \t]+lib")
+_CUDNN = re.compile(r"\bCUDNN_(?:MAJOR|MINOR|PATCHLEVEL)[ \t]+[0-9]")
+_DOCKER = re.compile(
+    r"(?m)^\W{0,20}(?:Runtimes|Default Runtime|Server Version):|\"Runtimes\":|map\[[a-z.A-Z0-9]+:\{"
+)
+
+
+def detect(text: str) -> str | None:
+    """The kind of ``PARSERS`` that ``text`` most likely is; None if it is none of them."""
+    text = clean(text[:_HEAD])
+    return _by_mark(text) or _by_sentence(text) or _by_shape(text)
+
+
+def _by_mark(text: str) -> str | None:
+    if "<nvidia_smi_log" in text:
+        return "smi_q_xml"
+    if has_tf_env_titles(text):
+        return "tf_env"
+    if "NVSMI LOG" in text:
+        return "smi_q"
+    if parse_smi_topo(text).matrix:
+        return "smi_topo"
+    if len(parse_smi_version(text).fields) >= 2:
+        return "smi_version"
+    if _CONTAINER_CLI.search(text):
+        return "container_cli"
+    if "NVRM version:" in text:
+        return "proc_version"
+    if parse_smi_list(text).n_gpu_lines and "(UUID:" in text:
+        return "smi_list"
+    if _CUDNN.search(text):
+        return "cudnn_header"
+    if looks_like_smi_table(text) and parse_smi_table(text).driver_version:
+        return "smi_table"
+    return None
+
+
+def _by_sentence(text: str) -> str | None:
+    failure = parse_smi_failure(text).kind
+    if failure and failure != "command_not_found":
+        return "smi_failure"
+    if _NVCC.search(text) or says_not_found(text, "nvcc"):
+        return "nvcc"
+    if failure:
+        return "smi_failure"
+    return "smi_table" if looks_like_smi_table(text) else None
+
+
+def _by_shape(text: str) -> str | None:
+    if _LDCONFIG.search(text):
+        return "ldconfig"
+    if parse_lspci(text).devices:
+        return "lspci"
+    dpkg = parse_dpkg(text)
+    if dpkg.rows or dpkg.apt_rows:
+        return "dpkg"
+    if _DOCKER.search(text):
+        return "docker_info"
+    if parse_cuda_version_file(text).kind:
+        return "cuda_version_file"
+    csv = parse_smi_csv(text)
+    if csv.header is not None:
+        return "smi_csv"
+    packages = parse_pip_conda(text)
+    modules = parse_lsmod(text).n_modules
+    if modules and modules >= packages.n_packages:
+        return "lsmod"
+    if packages.n_packages >= 2 and packages.n_packages > csv.n_rows:
+        return "pip_conda"
+    if csv.n_rows and any(len(row) > 1 for row in csv.rows):
+        return "smi_csv"
+    return "pip_conda" if packages.n_packages else None

@@ -1,0 +1,78 @@
+"""``docker info``, whole, through grep, or as JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+
+from tfdoctor.parse._text import Parsed, clean_lines, value_or_none
+
+_LINE = r"(?m)^[^\w\n]{0,40}%s:[ \t]*(\S[^\n]*)"
+_RUNTIMES = re.compile(_LINE % "Runtimes")
+_DEFAULT = re.compile(_LINE % "Default Runtime")
+_SERVER = re.compile(_LINE % "Server Version")
+# docker info -f '{{.Runtimes}}' prints Go's map[name:{…} name:{…}].
+_GO_RUNTIME = re.compile(r"\b([a-z][A-Za-z0-9_.-]{0,80}):\{")
+
+
+@dataclass(frozen=True, slots=True)
+class DockerInfo(Parsed):
+    """``runtimes`` in order; ``nvidia_runtime`` whether one of them is NVIDIA's."""
+
+    runtimes: tuple[str, ...]
+    nvidia_runtime: bool
+    default_runtime: str | None
+    server_version: str | None
+    notes: tuple[str, ...] = ()
+
+
+def parse_docker_info(text: str) -> DockerInfo:
+    """Read ``docker info``; what the excerpt does not show is None, or empty for the runtimes."""
+    text = "\n".join(clean_lines(text))
+    return _from_json(text) or _from_text(text)
+
+
+def _from_text(text: str) -> DockerInfo:
+    runtimes = _RUNTIMES.search(text)
+    names = tuple(runtimes[1].replace(",", " ").replace("`", " ").split()) if runtimes else _go_map(text)
+    return _info(names, _value(_DEFAULT, text), _value(_SERVER, text))
+
+
+def _info(names: tuple[str, ...], default: str | None, server: str | None) -> DockerInfo:
+    return DockerInfo(
+        runtimes=names,
+        nvidia_runtime=any(name == "nvidia" or name.startswith("nvidia-") for name in names),
+        default_runtime=default,
+        server_version=server,
+        notes=() if names else ("no line 'Runtimes'",),
+    )
+
+
+def _value(pattern: re.Pattern[str], text: str) -> str | None:
+    match = pattern.search(text)
+    return value_or_none(match[1].strip(" \t`")) if match else None
+
+
+def _go_map(text: str) -> tuple[str, ...]:
+    start = text.find("map[")
+    return tuple(_GO_RUNTIME.findall(text, start)) if start >= 0 else ()
+
+
+def _from_json(text: str) -> DockerInfo | None:
+    """``docker info --format '{{json .}}'``."""
+    start = text.find("{")
+    if start < 0 or '"' not in text:
+        return None
+    try:
+        document = json.JSONDecoder().raw_decode(text[start:])[0]
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(document, dict) or not isinstance(document.get("Runtimes"), dict):
+        return None
+
+    def string(key: str) -> str | None:
+        value = document.get(key)
+        return value_or_none(value) if isinstance(value, str) else None
+
+    return _info(tuple(map(str, document["Runtimes"])), string("DefaultRuntime"), string("ServerVersion"))

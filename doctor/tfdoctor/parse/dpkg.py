@@ -1,0 +1,67 @@
+"""``dpkg -l`` and ``apt list --installed``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tfdoctor.parse._text import Parsed, clean_lines, unquoted
+
+_ARCHITECTURES = (
+    "amd64|i386|all|any|arm64|armhf|armel|ppc64el|ppc64|s390x|riscv64|x32|loong64|mips64el|sparc64"
+    "|<none>|<keine>|<aucun>|<无>"
+)
+# Wanted action, status, error flag. The architecture tells a row from prose that starts with two such
+# letters.
+_ROW = re.compile(
+    rf"([uihrp][ncHUFWti]R?)[ \t]+(\S{{1,300}})[ \t]+(\S{{1,300}})[ \t]+({_ARCHITECTURES})(?=[ \t]|$)"
+)
+_APT = re.compile(
+    rf"([a-z0-9][a-z0-9+.-]{{0,300}})/(\S{{1,300}})[ \t]+(\S{{1,300}})[ \t]+({_ARCHITECTURES})(?=[ \t]|$)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DpkgRow(Parsed):
+    """A row of ``dpkg -l``, all as printed: ``ii`` installed, ``rc`` removed with configuration left, ``un``
+    unknown.
+
+    ``name`` keeps a ``:amd64``, ``version`` is ``<none>`` where none is installed.
+    """
+
+    status: str
+    name: str
+    version: str
+    arch: str
+
+
+@dataclass(frozen=True, slots=True)
+class AptRow(Parsed):
+    """A row of ``apt list``: the name without the suites that follow the slash."""
+
+    name: str
+    version: str
+    arch: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dpkg(Parsed):
+    """``n_rows`` counts the rows of ``dpkg -l`` only."""
+
+    rows: tuple[DpkgRow, ...]
+    n_rows: int
+    apt_rows: tuple[AptRow, ...]
+    notes: tuple[str, ...] = ()
+
+
+def parse_dpkg(text: str) -> Dpkg:
+    """Read either listing, or both in one text, whole or through grep."""
+    rows: list[DpkgRow] = []
+    apt_rows: list[AptRow] = []
+    for line in map(unquoted, clean_lines(text)):
+        if row := _ROW.match(line):
+            rows.append(DpkgRow(*row.groups()))
+        elif apt := _APT.match(line):
+            apt_rows.append(AptRow(apt[1], apt[3], apt[4]))
+    notes = () if rows or apt_rows else ("no rows of dpkg -l or apt list",)
+    return Dpkg(tuple(rows), len(rows), tuple(apt_rows), notes)

@@ -1,0 +1,53 @@
+"""``lsmod`` and ``/proc/modules``: which kernel modules are loaded, and by what they are held."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tfdoctor.parse._text import Parsed, clean_lines, unquoted
+
+# lsmod: "nvidia 39059456 115 nvidia_uvm,nvidia_modeset"; /proc/modules adds "Live 0x…" and a trailing comma.
+_ROW = re.compile(
+    r"([A-Za-z0-9_.+-]+)[ \t]+([0-9]{3,12})[ \t]+(-?[0-9]{1,9})(?:[ \t]+([A-Za-z0-9_,.\[\]+-]+))?(?:[ \t]|$)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelModule(Parsed):
+    """A module: ``size`` in bytes, ``used`` its reference count, ``by`` the modules that use it."""
+
+    module: str
+    size: int
+    used: int
+    by: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lsmod(Parsed):
+    """How many rows there are, those of NVIDIA's driver, and whether nouveau is loaded."""
+
+    n_modules: int
+    nvidia_modules: tuple[KernelModule, ...]
+    nouveau: bool
+    notes: tuple[str, ...] = ()
+
+
+def parse_lsmod(text: str) -> Lsmod:
+    """Read ``lsmod``, whole or through grep, or ``/proc/modules``."""
+    modules = [module for line in clean_lines(text) if (module := _row(line)) is not None]
+    return Lsmod(
+        n_modules=len(modules),
+        nvidia_modules=tuple(module for module in modules if module.module.startswith("nvidia")),
+        nouveau=any(module.module == "nouveau" for module in modules),
+        notes=() if modules else ("no module rows",),
+    )
+
+
+def _row(line: str) -> KernelModule | None:
+    match = _ROW.match(unquoted(line))
+    if not match:
+        return None
+    users = (match[4] or "").split(",")
+    by = tuple(user for user in users if user not in ("", "-") and not user.startswith("["))
+    return KernelModule(match[1], int(match[2]), int(match[3]), by)

@@ -1,0 +1,171 @@
+"""PCI devices: ``lspci`` in its usual forms, and the vendor, device and class files of sysfs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from tfdoctor.parse._text import Parsed, clean_lines
+
+NVIDIA_VENDOR_ID = "10de"
+
+# "01:00.0 …", "0000:01:00.0 …", behind quote marks or grep's line number ("12:01:00.0 …").
+_DEVICE = re.compile(
+    r"[ \t>*#|`-]*(?:[0-9]{1,6}[:-])??"
+    r"(?P<slot>(?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])[ \t]+(?P<rest>\S[^\n]*)"
+)
+_CLASS_ID = re.compile(r"[ \t]*\[([0-9A-Fa-f]{4})\]$")
+_IDS = re.compile(r"\[([0-9A-Fa-f]{4}:[0-9A-Fa-f]{4})\]")
+_NUMERIC = re.compile(r"(?:Class )?(?P<cls>[0-9A-Fa-f]{4}): (?P<ids>[0-9A-Fa-f]{4}:[0-9A-Fa-f]{4})\b")
+_QUOTED = re.compile(r'"([^"]*)"')
+_DRIVER = re.compile(r"Kernel driver in use: *([A-Za-z0-9_.-]+)")
+_MODULES = re.compile(r"Kernel modules: *([A-Za-z0-9_.,\t -]+)")
+_DISPLAY_CLASSES = (
+    "vga compatible controller",
+    "3d controller",
+    "display controller",
+    "xga compatible controller",
+)
+# The base classes that matter here, by sysfs's first byte (0x03 display) or two.
+_CLASS_NAMES = {
+    "0300": "VGA compatible controller",
+    "0301": "XGA compatible controller",
+    "0302": "3D controller",
+    "0380": "Display controller",
+    "0403": "Audio device",
+    "0680": "Bridge",
+    "0c03": "USB controller",
+    "0c80": "Serial bus controller",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PciDevice(Parsed):
+    """A PCI function. ``cls`` and ``device`` as lspci prints them, ``vendor_device_id`` as ``10de:1b80``
+    where known.
+
+    ``display`` is true of PCI class 03; ``driver`` is the kernel driver bound to it, None if not shown.
+    """
+
+    slot: str
+    cls: str
+    device: str
+    nvidia: bool
+    display: bool
+    vendor_device_id: str | None
+    driver: str | None = None
+    kernel_modules: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PciDevices(Parsed):
+    """NVIDIA's functions and all display controllers, in order; other devices are left out.
+
+    ``n_nvidia_functions`` also counts audio, USB and NVSwitch functions. ``drivers_in_use`` has each "Kernel
+    driver in use" line, in order.
+    """
+
+    devices: tuple[PciDevice, ...]
+    n_nvidia_gpus: int
+    n_nvidia_functions: int
+    drivers_in_use: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def parse_lspci(text: str) -> PciDevices:
+    """Read ``lspci`` with any of ``-n -nn -k -v -D -mm``."""
+    devices: list[PciDevice] = []
+    drivers: list[str] = []
+    for line in clean_lines(text):
+        if match := _DEVICE.match(line):
+            devices.append(_device(match["slot"], match["rest"].rstrip(" `")))
+        elif driver := _DRIVER.search(line):
+            drivers.append(driver[1])
+            if devices:
+                devices[-1] = replace(devices[-1], driver=driver[1])
+        elif devices and (modules := _MODULES.search(line)):
+            names = tuple(name for name in modules[1].replace(",", " ").split() if name)
+            devices[-1] = replace(devices[-1], kernel_modules=names)
+    return summarise(devices, tuple(drivers))
+
+
+def summarise(devices: list[PciDevice], drivers_in_use: tuple[str, ...] | None = None) -> PciDevices:
+    """NVIDIA's and display devices of ``devices``, counted. Without ``drivers_in_use``: the devices' own."""
+    kept = tuple(device for device in devices if device.nvidia or device.display)
+    if drivers_in_use is None:
+        drivers_in_use = tuple(device.driver for device in kept if device.driver is not None)
+    return PciDevices(
+        devices=kept,
+        n_nvidia_gpus=sum(device.nvidia and device.display for device in kept),
+        n_nvidia_functions=sum(device.nvidia for device in kept),
+        drivers_in_use=drivers_in_use,
+        notes=() if devices else ("no PCI device lines",),
+    )
+
+
+def parse_sysfs_device(
+    slot: str, vendor: str, device: str, class_code: str, driver: str | None = None
+) -> PciDevice | None:
+    """A function of ``/sys/bus/pci/devices/SLOT`` from its ``vendor``, ``device`` and ``class`` files.
+
+    The files hold ``0x10de``, ``0x1b80`` and ``0x030000``. None if one of them is not hexadecimal.
+    """
+    numbers = [_hexadecimal(text) for text in (vendor, device, class_code)]
+    if any(number is None for number in numbers):
+        return None
+    vendor_id, device_id, code = (number or 0 for number in numbers)
+    class_id = f"{code >> 8 & 0xFFFF:04x}"
+    ids = f"{vendor_id & 0xFFFF:04x}:{device_id & 0xFFFF:04x}"
+    nvidia = ids.startswith(NVIDIA_VENDOR_ID)
+    maker = "NVIDIA Corporation" if nvidia else f"Vendor {ids[:4]}"
+    return PciDevice(
+        slot=slot.strip(),
+        cls=_CLASS_NAMES.get(class_id, f"Class {class_id}"),
+        device=f"{maker} Device {ids[5:]}",
+        nvidia=nvidia,
+        display=class_id.startswith("03"),
+        vendor_device_id=ids,
+        driver=driver,
+    )
+
+
+def _hexadecimal(text: str) -> int | None:
+    digits = text.strip().lower().removeprefix("0x")
+    if not digits or len(digits) > 8 or set(digits) - set("0123456789abcdef"):
+        return None
+    return int(digits, 16)
+
+
+def _device(slot: str, rest: str) -> PciDevice:
+    """A device from what follows its slot."""
+    if numeric := _NUMERIC.match(rest):
+        return _classified(slot, numeric["cls"], rest[numeric.start("ids") :], numeric["ids"], numeric["cls"])
+    if rest.startswith('"'):
+        return _machine_readable(slot, rest)
+    cls, _, name = rest.partition(": ")
+    class_id = _CLASS_ID.search(cls[-12:])
+    if class_id:
+        cls = cls[: -len(class_id[0])]
+    ids = _IDS.findall(name)
+    return _classified(
+        slot, cls.strip(), name.strip(), ids[-1] if ids else None, class_id[1] if class_id else None
+    )
+
+
+def _machine_readable(slot: str, rest: str) -> PciDevice:
+    """``lspci -mm``: class, vendor, device, … in quotes, with ``-nn`` each with its id in brackets."""
+    fields = [*_QUOTED.findall(rest), "", "", ""][:3]
+    found = [_CLASS_ID.search(field[-12:]) for field in fields]
+    names = [field[: -len(match[0])] if match else field for field, match in zip(fields, found, strict=True)]
+    ids = f"{found[1][1]}:{found[2][1]}" if found[1] and found[2] else None
+    return _classified(
+        slot, names[0], f"{names[1]} {names[2]}".strip(), ids, found[0][1] if found[0] else None
+    )
+
+
+def _classified(slot: str, cls: str, name: str, ids: str | None, class_id: str | None) -> PciDevice:
+    nvidia = "nvidia" in name.lower() or (ids or "").lower().startswith(NVIDIA_VENDOR_ID + ":")
+    display = cls.lower().startswith(_DISPLAY_CLASSES) or (class_id or "").startswith("03")
+    return PciDevice(
+        slot, cls, name, nvidia=nvidia, display=display, vendor_device_id=ids.lower() if ids else None
+    )

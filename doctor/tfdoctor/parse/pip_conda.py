@@ -1,0 +1,103 @@
+"""``pip freeze``, ``pip list``, ``conda list`` and ``conda list --export``."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+from tfdoctor.parse._text import Parsed, clean_lines, is_fence
+
+_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
+_FREEZE = re.compile(rf"({_NAME})(?:\[[^\]\s]{{0,200}}\])?[ \t]*===?[ \t]*([^\s=;,#\\]+)[ \t]*(?:[;#\\].*)?")
+_FREEZE_URL = re.compile(rf"({_NAME})(?:\[[^\]\s]{{0,200}}\])? @ (\S+).*")
+_EXPORT = re.compile(rf"(?:- )?({_NAME})=([^\s=]+)(?:=([^\s=]+))?")
+_LEGACY = re.compile(rf"({_NAME}) \(([^\s(),]+)(?:, [^()]*)?\)")
+_VERSION = re.compile(r"[0-9A-Za-z][^\s=,;()]*")
+_HAS_DIGIT = re.compile(r"[0-9]")
+_COLUMNS = ("pip_list", "word", "build")
+_NAME_ONLY = re.compile(_NAME)
+# By the beginning of the name: what TensorFlow is, what CUDA it could use, and what competes for the same
+# GPU.
+_RELEVANT = re.compile(
+    r"(?:tensorflow|tensorboard|tf[-_]|tf-nightly|_tflow|intel[-_]tensorflow|keras|torch|pytorch|jax|nvidia|cuda|cudnn"
+    r"|cupy|nccl)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Package(Parsed):
+    """A distribution; ``version`` None for one installed from a URL or folder."""
+
+    name: str
+    version: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PipConda(Parsed):
+    """``format`` is ``freeze``, ``pip_list``, ``conda_list`` or ``conda_export``.
+
+    ``relevant`` are the packages that bear on TensorFlow and GPUs, in order; ``packages`` are all.
+    """
+
+    format: str | None
+    n_packages: int
+    relevant: tuple[Package, ...]
+    packages: tuple[Package, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def parse_pip_conda(text: str) -> PipConda:
+    """Read a package listing: the format that most lines have decides, other lines are left out."""
+    lines = [line for line in clean_lines(text) if line.strip() and not is_fence(line)]
+    rows = [row for line in lines if (row := _row(line)) is not None]
+    counts = Counter(layout for layout, _ in rows)
+    if counts["build"] or any(map(_says_conda, lines)):
+        # Then a bare name and version is a package that pip installed, and a word behind is a build ("gpu",
+        # "mkl").
+        rows = [("conda_list" if layout in _COLUMNS else layout, package) for layout, package in rows]
+    else:
+        rows = [row for row in rows if row[0] != "word"]
+    counts = Counter(layout for layout, _ in rows)
+    if not counts:
+        return PipConda(None, 0, (), notes=("no package lines",))
+    layout = max(counts, key=counts.__getitem__)
+    packages = tuple(package for kind, package in rows if kind == layout)
+    return PipConda(
+        format=layout,
+        n_packages=len(packages),
+        relevant=tuple(package for package in packages if _RELEVANT.match(package.name)),
+        packages=packages,
+    )
+
+
+def _row(line: str) -> tuple[str, Package] | None:
+    """Layout and package; None for a line that is none."""
+    core = line.strip(" \t`>│|")
+    if match := _FREEZE.fullmatch(core):
+        return "freeze", Package(match[1], match[2])
+    if match := _FREEZE_URL.fullmatch(core):
+        return "freeze", Package(match[1], None)
+    if match := _EXPORT.fullmatch(core):
+        return "conda_export", Package(match[1], match[2])
+    if match := _LEGACY.fullmatch(core):
+        return "pip_list", Package(match[1], match[2])
+    return _columns(core)
+
+
+def _columns(core: str) -> tuple[str, Package] | None:
+    """``name version [build [channel]]`` (layouts "build", "word") or ``name version [location]``."""
+    tokens = core.split(None, 4)
+    if not 2 <= len(tokens) <= 4 or not _NAME_ONLY.fullmatch(tokens[0]) or not _VERSION.fullmatch(tokens[1]):
+        return None
+    if not _HAS_DIGIT.search(tokens[1]):
+        return None
+    package = Package(tokens[0], tokens[1])
+    if len(tokens) == 2 or tokens[2].startswith(("/", "~")) or ":\\" in tokens[2]:
+        return "pip_list", package
+    return "build" if _HAS_DIGIT.search(tokens[2]) or tokens[2].startswith("<pip") else "word", package
+
+
+def _says_conda(line: str) -> bool:
+    return line.startswith("# packages in environment") or line.split()[-2:] == ["Build", "Channel"]

@@ -1,0 +1,44 @@
+"""``/proc/driver/nvidia/version``: the loaded kernel module, which can differ from the user-space driver."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tfdoctor.parse._text import VERSION, Parsed, clean
+
+_NVRM = re.compile(r"NVRM version:[ \t]*([^\n]*)", re.IGNORECASE)
+_GCC = re.compile(r"GCC version:[ \t]*([^\n]*)", re.IGNORECASE)
+# Not part of x86_64 or aarch64: a driver version starts after white space.
+_VERSION = re.compile(rf"(?<![\w.])({VERSION})(?![\w.])")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcVersion(Parsed):
+    """``module`` is the words before the version, ``gcc`` the compiler line; None where not printed."""
+
+    driver_version: str | None
+    open_kernel_module: bool | None
+    module: str | None
+    gcc: str | None
+    notes: tuple[str, ...] = ()
+
+
+def parse_proc_version(text: str) -> ProcVersion:
+    """Read ``cat /proc/driver/nvidia/version``, also where its two lines were joined."""
+    text = clean(text)
+    gcc = _GCC.search(text)
+    compiler = gcc[1].strip(" \t`") or None if gcc else None
+    nvrm = _NVRM.search(text)
+    if not nvrm:
+        return ProcVersion(None, None, None, compiler, notes=("no line starts with 'NVRM version:'",))
+    line = _GCC.split(nvrm[1])[0].strip(" \t`")
+    version = _VERSION.search(line)
+    module = (line[: version.start()] if version else line).strip() or None
+    return ProcVersion(
+        driver_version=version[1] if version else None,
+        open_kernel_module="open kernel module" in line.lower(),
+        module=module,
+        gcc=compiler,
+        notes=() if version else ("the NVRM line has no version",),
+    )

@@ -1,0 +1,52 @@
+"""``nvidia-smi --version`` (since 525): four lines ``name : value``.
+
+Since 610 ``DRIVER version`` and ``CUDA Version`` only say which line to read instead.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tfdoctor.parse._text import VERSION, Parsed, clean_lines, unquoted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_LINE = re.compile(r"((?:NVIDIA-SMI|NVML|DRIVER|KMD|CUDA(?: UMD)?) +version) *: *(\S[^\n]*)", re.IGNORECASE)
+_VERSION = re.compile(VERSION)
+
+
+@dataclass(frozen=True, slots=True)
+class SmiVersion(Parsed):
+    """``fields`` has every line as printed; ``driver_version`` is the kernel driver's (KMD)."""
+
+    fields: Mapping[str, str] = field(default_factory=dict)
+    driver_version: str | None = None
+    cuda_version: str | None = None
+    nvml_version: str | None = None
+    smi_version: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+def parse_smi_version(text: str) -> SmiVersion:
+    """Read ``nvidia-smi --version``; a value that is no version (N/A, a deprecation remark) is None."""
+    fields: dict[str, str] = {}
+    for line in clean_lines(text):
+        if match := _LINE.match(unquoted(line)):
+            fields.setdefault(" ".join(match[1].split()), match[2].strip())
+    lowered = {name.lower(): value for name, value in fields.items()}
+
+    def version(*names: str) -> str | None:
+        found = (_VERSION.match(lowered.get(name, "")) for name in names)
+        return next((match[0] for match in found if match), None)
+
+    return SmiVersion(
+        fields=fields,
+        driver_version=version("kmd version", "driver version"),
+        cuda_version=version("cuda umd version", "cuda version"),
+        nvml_version=version("nvml version"),
+        smi_version=version("nvidia-smi version"),
+        notes=() if fields else ("no 'name : value' lines of nvidia-smi --version",),
+    )

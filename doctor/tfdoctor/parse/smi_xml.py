@@ -1,0 +1,179 @@
+"""``nvidia-smi -q -x``: the XML report, DTD v2 (2012) to v13 (2026).
+
+Parsed with defusedxml (no entities, no external resources). A report that was cut is read as far as it goes.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from xml.etree.ElementTree import ParseError
+
+from defusedxml import DefusedXmlException
+from defusedxml.ElementTree import iterparse
+
+from tfdoctor.parse._text import Parsed, clean, is_nothing, to_int, to_mib, value_or_none
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+_ROOT = "nvidia_smi_log"
+_CLOSING = f"</{_ROOT}>"
+_DTD = re.compile(r"nvsmi_device_(v[0-9]{1,3})\.dtd")
+
+
+@dataclass(frozen=True, slots=True)
+class XmlGpu(Parsed):
+    """One ``<gpu>``: memory in MiB. ``position`` counts the elements from 0."""
+
+    position: int
+    bus_id: str | None
+    name: str | None
+    uuid: str | None
+    memory_total_mib: int | None
+    memory_used_mib: int | None
+    mig: bool
+    n_mig_devices: int
+    driver_model: str | None
+    n_processes: int | None
+    minor_number: int | None = None
+    compute_mode: str | None = None
+    persistence_mode: str | None = None
+    ecc_mode: str | None = None
+    architecture: str | None = None
+    addressing_mode: str | None = None
+    virtualization_mode: str | None = None
+    fabric_state: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SmiXml(Parsed):
+    """The whole report. ``driver_version`` is the kernel driver's (KMD); ``*_raw`` is what was printed."""
+
+    dtd: str | None
+    timestamp: str | None
+    driver_version: str | None
+    cuda_version: str | None
+    attached_gpus: int | None
+    gpus: tuple[XmlGpu, ...]
+    cuda_version_raw: str | None = None
+    driver_version_raw: str | None = None
+    complete: bool = True
+    notes: tuple[str, ...] = ()
+
+
+def parse_smi_xml(text: str) -> SmiXml:
+    """Read ``nvidia-smi -q -x``; what is around the document (prompts, fences) is ignored."""
+    document = _document(clean(text))
+    root, problem = _read(document)
+    dtd = _DTD.search(document[:4000])
+    notes = [problem] if problem else []
+    if root is None:
+        return SmiXml(dtd[1] if dtd else None, None, None, None, None, (), complete=False, notes=tuple(notes))
+    driver_raw = _first(root, "kmd_version", "driver_version")
+    cuda_raw = _first(root, "cuda_umd_version", "cuda_version")
+    return SmiXml(
+        dtd=dtd[1] if dtd else None,
+        timestamp=_text(root, "timestamp"),
+        driver_version=_version(driver_raw),
+        cuda_version=_version(cuda_raw),
+        attached_gpus=to_int(_text(root, "attached_gpus") or ""),
+        gpus=tuple(_gpu(position, element) for position, element in enumerate(root.findall("gpu"))),
+        cuda_version_raw=cuda_raw,
+        driver_version_raw=driver_raw,
+        complete=problem is None,
+        notes=tuple(notes),
+    )
+
+
+def read_report(text: str) -> Element | None:
+    """The root element of ``nvidia-smi -q -x``, as far as it is well-formed; None where there is none."""
+    return _read(_document(clean(text)))[0]
+
+
+def _document(text: str) -> str:
+    """From the DOCTYPE or root element to the root's end. The XML declaration goes: we hold decoded text."""
+    start = text.find("<!DOCTYPE " + _ROOT)
+    if start < 0:
+        start = text.find("<" + _ROOT)
+    if start < 0:
+        return ""
+    end = text.find(_CLOSING, start)
+    return text[start:] if end < 0 else text[start : end + len(_CLOSING)]
+
+
+def _read(document: str) -> tuple[Element | None, str | None]:
+    """The root element, as far as the document is well-formed, and what is wrong with it."""
+    if not document:
+        return None, "no <nvidia_smi_log> element"
+    root: Element | None = None
+    source = io.BytesIO(document.encode("utf-8", errors="replace"))
+    try:
+        for _, element in iterparse(source, events=("start", "end")):
+            root = element if root is None else root
+    except ParseError as error:
+        return root, f"not well-formed, read up to there: {error}"
+    except DefusedXmlException as error:
+        return None, f"refused: {error}"
+    return root, None
+
+
+def _text(element: Element, path: str) -> str | None:
+    """The stripped text at ``path``; None if the element is not there or empty."""
+    found = element.findtext(path)
+    return found.strip() or None if found else None
+
+
+def _first(element: Element, *paths: str) -> str | None:
+    """The first of ``paths`` that holds a usable value, else the first that holds any text."""
+    texts = [text for path in paths if (text := _text(element, path)) is not None]
+    return next((text for text in texts if _version(text)), texts[0] if texts else None)
+
+
+def _version(raw: str | None) -> str | None:
+    """The version in ``raw``, without a deprecation remark; None for N/A, "Not Found", and mere remarks."""
+    if raw is None or raw.lower().startswith("deprecated"):
+        return None
+    return value_or_none(raw.split("[")[0])
+
+
+def _gpu(position: int, gpu: Element) -> XmlGpu:
+    return XmlGpu(
+        position=position,
+        bus_id=gpu.get("id") or _text(gpu, "pci/pci_bus_id"),
+        name=_text(gpu, "product_name"),
+        uuid=_text(gpu, "uuid"),
+        memory_total_mib=_memory(gpu, "total"),
+        memory_used_mib=_memory(gpu, "used"),
+        mig=_text(gpu, "mig_mode/current_mig") == "Enabled",
+        n_mig_devices=len(gpu.findall("mig_devices/mig_device")),
+        driver_model=_text(gpu, "driver_model/current_dm"),
+        n_processes=_process_count(gpu),
+        minor_number=to_int(_text(gpu, "minor_number") or ""),
+        compute_mode=_text(gpu, "compute_mode"),
+        persistence_mode=_text(gpu, "persistence_mode"),
+        ecc_mode=_text(gpu, "ecc_mode/current_ecc"),
+        architecture=_text(gpu, "product_architecture"),
+        addressing_mode=_text(gpu, "addressing_mode"),
+        virtualization_mode=_text(gpu, "gpu_virtualization_mode/virtualization_mode"),
+        fabric_state=_text(gpu, "fabric/state"),
+    )
+
+
+def _memory(gpu: Element, which: str) -> int | None:
+    text = _text(gpu, f"fb_memory_usage/{which}")
+    return None if text is None else to_mib(text)
+
+
+def _process_count(gpu: Element) -> int | None:
+    """How many processes are listed; None if the list is absent or says that it cannot be had."""
+    processes = gpu.find("processes")
+    if processes is None:
+        processes = gpu.find("compute_processes")  # DTD v6 and older
+    if processes is None:
+        return None
+    listed = len(processes.findall("process_info"))
+    remark = (processes.text or "").strip()
+    return None if listed == 0 and remark and is_nothing(remark) and remark.lower() != "none" else listed

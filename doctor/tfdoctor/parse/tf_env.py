@@ -1,0 +1,147 @@
+"""TensorFlow's own ``tf_env_collect.sh``: the report that its issue template asks for, 2016 to now."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tfdoctor.parse._text import Parsed, clean, clean_lines, unquoted
+from tfdoctor.parse.smi_failure import parse_smi_failure
+from tfdoctor.parse.smi_table import looks_like_smi_table, parse_smi_table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_TITLE = re.compile(r"== ([A-Za-z][^=\n]{0,60}?) *={2,}")
+_PIP = re.compile(
+    r"([A-Za-z0-9_][A-Za-z0-9_.-]*)(?:==|[ \t]+)\(?([0-9][^\s(),]*)\)?(?:[ \t]+(?:/|[A-Za-z]:\\)\S.*)?"
+)
+_PYTHON = re.compile(r"(?m)^python version: *([0-9][0-9A-Za-z.+]*)")
+_PYTHON_TUPLE = re.compile(r"\(([0-9]{1,2}), ([0-9]{1,3}), ([0-9]{1,3}), '")
+_TF_VERSION = re.compile(r"\btf\.(?:version\.)?VERSION *= *([^\s]+)")
+_LIBRARY_PATH = re.compile(r"(?m)^[ \t>]*LD_LIBRARY_PATH(?:[ \t]+|=)([^\n]*)")
+_IMPORT_ERROR = re.compile(
+    r"Traceback \(most recent call last\)|\b(?:ImportError|ModuleNotFoundError)\b"
+    r"|Illegal instruction|Segmentation fault|\bAborted\b|core dumped"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EnvSmi(Parsed):
+    """What the report's nvidia-smi section says: a table, or ``failure`` (a kind of ``smi_failure``)."""
+
+    driver_version: str | None = None
+    cuda_version: str | None = None
+    gpus: tuple[str | None, ...] = ()
+    n_processes: int | None = None
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EnvRun(Parsed):
+    """One run of the script. None where a section is not there, and for an unset ``ld_library_path``."""
+
+    python_version: str | None
+    docker: bool | None
+    pips: Mapping[str, str]
+    virtualenv: bool | None
+    tf_version: str | None
+    tf_import_error: bool | None
+    ld_library_path: str | None
+    nvidia_smi: EnvSmi | None
+    cuda_libs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TfEnv(Parsed):
+    """All runs: the script appends to its file, so one file often holds several."""
+
+    n_runs: int
+    runs: tuple[EnvRun, ...] = field(default=())
+    notes: tuple[str, ...] = ()
+
+
+def parse_tf_env(text: str) -> TfEnv:
+    """Read a ``tf_env.txt``; a section title that comes again opens the next run."""
+    runs: list[dict[str, list[str]]] = []
+    current: list[str] | None = None
+    for line in clean_lines(text):
+        title = _TITLE.match(unquoted(line))
+        if title:
+            name = " ".join(title[1].split()).lower()
+            if not runs or name in runs[-1]:
+                runs.append({})
+            current = runs[-1].setdefault(name, [])
+        elif current is not None:
+            current.append(line)
+    parsed = tuple(_run({name: "\n".join(lines) for name, lines in sections.items()}) for sections in runs)
+    return TfEnv(len(parsed), parsed, () if parsed else ("no '== section ==' titles",))
+
+
+def has_tf_env_titles(text: str) -> bool:
+    """Whether at least two of the script's section titles stand in ``text``."""
+    titles = {
+        match[1].strip().lower()
+        for line in clean(text).split("\n")
+        if (match := _TITLE.match(unquoted(line)))
+    }
+    return (
+        len(
+            titles & {"are we in docker", "check pips", "tensorflow import", "cuda libs", "env", "nvidia-smi"}
+        )
+        > 1
+    )
+
+
+def _run(sections: Mapping[str, str]) -> EnvRun:
+    imported = sections.get("tensorflow import")
+    version = _TF_VERSION.search(imported or "")
+    return EnvRun(
+        python_version=_python_version(sections),
+        docker=_flag(sections.get("are we in docker"), "yes", "no"),
+        pips=_pips(sections.get("check pips", "")),
+        virtualenv=_flag(sections.get("check for virtualenv"), "true", "false"),
+        tf_version=version[1] if version else None,
+        tf_import_error=None if imported is None else not version and bool(_IMPORT_ERROR.search(imported)),
+        ld_library_path=_library_path(sections.get("env", "")),
+        nvidia_smi=_smi(sections.get("nvidia-smi")),
+        cuda_libs=tuple(
+            line.strip() for line in sections.get("cuda libs", "").split("\n") if line.strip().startswith("/")
+        ),
+    )
+
+
+def _python_version(sections: Mapping[str, str]) -> str | None:
+    """From the section on Python; an excerpt without it may have the tuple of ``sys.version_info``."""
+    if match := _PYTHON.search(sections.get("check python", "")):
+        return match[1]
+    numbers = _PYTHON_TUPLE.search(sections.get("python version", ""))
+    return ".".join(numbers.groups()) if numbers else None
+
+
+def _flag(section: str | None, yes: str, no: str) -> bool | None:
+    words = (section or "").lower().split()
+    return words[0] == yes if words and words[0] in (yes, no) else None
+
+
+def _pips(section: str) -> dict[str, str]:
+    rows = (_PIP.fullmatch(line.strip()) for line in section.split("\n"))
+    return {row[1]: row[2] for row in rows if row}
+
+
+def _library_path(section: str) -> str | None:
+    match = _LIBRARY_PATH.search(section)
+    value = match[1].strip() if match else "is unset"
+    return None if value == "is unset" or not value else value
+
+
+def _smi(section: str | None) -> EnvSmi | None:
+    if section is None:
+        return None
+    if looks_like_smi_table(section):
+        table = parse_smi_table(section)
+        names = tuple(gpu.name for gpu in table.gpus)
+        return EnvSmi(table.driver_version, table.cuda_version, names, table.n_processes)
+    kind = parse_smi_failure(section).kind
+    return EnvSmi(failure=kind) if kind else None

@@ -1,0 +1,1 @@
+"""Facts judged: the report, and its summary lines."""

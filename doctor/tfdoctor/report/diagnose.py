@@ -1,0 +1,182 @@
+"""Facts → Report: the prediction, every rule's outcome, and the one root cause that leads.
+
+Pure. A rule cannot tell a live machine from a recorded one, and nothing here looks at either.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tfdoctor.facts import Absent, value_of
+from tfdoctor.findings import Cause, Finding, OutcomeKind, Prediction, Report, Severity, Verdict
+from tfdoctor.predict import predict
+from tfdoctor.report.areas import areas
+from tfdoctor.rules import ALL_RULES
+from tfdoctor.rules._commands import for_person
+from tfdoctor.rules.base import Context
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdoctor.compat import Compat
+    from tfdoctor.facts import Facts
+    from tfdoctor.findings import Observation, Outcome
+    from tfdoctor.rules.base import Rule
+
+FOLLOWS: dict[Cause, frozenset[Cause]] = {
+    Cause.NO_DRIVER: frozenset({Cause.NVML_MISSING, Cause.NO_DEVICE, Cause.GPU_TOO_NEW, Cause.GPU_TOO_OLD}),
+    Cause.CONTAINER_NO_GPU: frozenset({Cause.NO_DRIVER, Cause.NVML_MISSING, Cause.NO_DEVICE}),
+    Cause.STUB_LIBCUDA: frozenset({Cause.NO_DRIVER, Cause.NVML_MISSING, Cause.DRIVER_INIT_UNKNOWN}),
+    Cause.WSL_LIBCUDA: frozenset({Cause.NO_DRIVER, Cause.NVML_MISSING}),
+    Cause.DRIVER_LIB_MISMATCH: frozenset({Cause.DRIVER_INIT_UNKNOWN, Cause.NO_DEVICE, Cause.NVML_MISSING}),
+    Cause.PYTHON_UNUSABLE: frozenset({Cause.TENSORFLOW_MISSING}),
+    Cause.CPU_ONLY_BUILD: frozenset({Cause.BOTH_PACKAGES}),
+    Cause.BOTH_PACKAGES: frozenset({Cause.CPU_ONLY_BUILD}),
+    Cause.LIBS_WRONG_VERSION: frozenset(
+        {Cause.CUDNN_MISSING, Cause.CUDNN_VERSION_MISMATCH, Cause.LIBS_NOT_INSTALLED}
+    ),
+    Cause.LIBS_NOT_INSTALLED: frozenset({Cause.CUDNN_MISSING, Cause.LIBS_TRANSITIVE}),
+    Cause.DAMAGED_FILE: frozenset({Cause.CUDNN_MISSING, Cause.LIBS_TRANSITIVE}),
+    Cause.LIBS_NOT_ON_PATH: frozenset({Cause.CUDNN_MISSING, Cause.LIBS_TRANSITIVE}),
+    # What the TensorFlow that is imported lacks goes with it, once the other one is imported.
+    Cause.SHADOWED_MODULE: frozenset(
+        {
+            Cause.LIBS_WRONG_VERSION,
+            Cause.LIBS_NOT_INSTALLED,
+            Cause.LIBS_NOT_ON_PATH,
+            Cause.LIBS_TRANSITIVE,
+            Cause.CUDNN_MISSING,
+            Cause.CUDNN_VERSION_MISMATCH,
+            Cause.NUMPY_ABI,
+            Cause.PROTOBUF_CONFLICT,
+            Cause.BOTH_PACKAGES,
+        }
+    ),
+}
+"""Root cause → causes whose findings merely follow from it, or are mended with it."""
+BESIDE = frozenset({"TFD402", "TFD403", "TFD404", "TFD405", "TFD406"})
+"""Rules about what this machine's containers could have: never the reason of what this Python meets."""
+NO_PYTHON = frozenset({"TFD317", "TFD319"})
+"""Rules that tell why the Python that was to be examined does not run."""
+
+
+def diagnose(
+    facts: Facts, compat: Compat, observed: Observation | None = None, rules: Sequence[Rule] = ALL_RULES
+) -> Report:
+    """Judge the facts. `observed` is what TensorFlow did, where it was run."""
+    prediction = predict(facts, compat)
+    context = Context(facts, compat, prediction, observed)
+    outcomes = tuple(rule.run(context) for rule in rules)
+    findings = [finding for outcome in outcomes for finding in outcome.findings]
+    root = _root(findings, prediction)
+    told = for_person(context, root, findings, BESIDE)
+    outcomes = tuple(replace(o, findings=tuple(told[id(f)] for f in o.findings)) for o in outcomes)
+    findings = [told[id(finding)] for finding in findings]
+    root = told[id(root)] if root is not None else None
+    follows = FOLLOWS.get(root.cause, frozenset()) if root is not None else frozenset()
+    consequences = [f for f in findings if f is not root and f.cause in follows]
+    rest = [f for f in findings if f is not root and f not in consequences]
+    rest.sort(key=lambda finding: -finding.severity)
+    ordered = [*([root] if root is not None else []), *consequences, *rest]
+    prediction = _with_cause(prediction, root)
+    return Report(
+        facts=facts,
+        prediction=prediction,
+        observed=observed,
+        outcomes=outcomes,
+        findings=tuple(ordered),
+        verdict=_verdict(facts, prediction, observed, root, outcomes),
+        root=root,
+        consequences=tuple(consequences),
+        areas=areas(facts, context.build, findings),
+    )
+
+
+def _root(findings: Sequence[Finding], prediction: Prediction) -> Finding | None:
+    """The finding that names the prediction's cause; where all is predicted well, the first error."""
+    findings = [finding for finding in findings if finding.code not in BESIDE]
+    if prediction.gpu_registered is False and prediction.cause is not Cause.TENSORFLOW_MISSING:
+        same = [f for f in findings if f.cause is prediction.cause]
+        errors = [f for f in same if f.severity is Severity.ERROR]
+        if same:
+            return (errors or same)[0]
+    errors = [f for f in findings if f.severity is Severity.ERROR]
+    if prediction.gpu_registered is None:  # where no Python runs, nothing else is asked first
+        errors.sort(key=lambda finding: finding.code not in NO_PYTHON)
+    return errors[0] if errors else None
+
+
+def _with_cause(prediction: Prediction, root: Finding | None) -> Prediction:
+    """A damaged import has no word of its own: the finding that explains it names the cause."""
+    if prediction.gpu_registered is not False or prediction.cause is not Cause.INCONCLUSIVE or root is None:
+        return prediction
+    return Prediction(
+        prediction.gpu_registered,
+        prediction.gpu_count,
+        prediction.missing_libraries,
+        root.cause,
+        prediction.import_ok,
+        prediction.reasons,
+    )
+
+
+def _verdict(
+    facts: Facts,
+    prediction: Prediction,
+    observed: Observation | None,
+    root: Finding | None,
+    outcomes: Sequence[Outcome],
+) -> Verdict:
+    tensorflow = value_of(facts.tensorflow)
+    name = (
+        f"TensorFlow {tensorflow.version or '(unknown version)'}" if tensorflow is not None else "TensorFlow"
+    )
+    unchecked = sum(outcome.kind is OutcomeKind.COULD_NOT_CHECK for outcome in outcomes)
+    if isinstance(facts.tensorflow, Absent) and prediction.cause is Cause.TENSORFLOW_MISSING:
+        return _without_tensorflow(root)
+    registered, count = prediction.gpu_registered, prediction.gpu_count
+    if observed is not None and observed.gpu_registered is not None:
+        registered, count = observed.gpu_registered, observed.gpu_count
+    if registered is None:
+        said = f"Whether {name} will see a GPU could not be known."
+        if root is not None and root.cause is Cause.PYTHON_UNUSABLE:
+            said = f"TensorFlow could not be examined: {_lower_first(root.title)}"
+        return Verdict(None, root.cause if root else Cause.INCONCLUSIVE, said)
+    if registered is False:
+        why = root.title if root is not None else (prediction.reasons[-1] if prediction.reasons else "")
+        cause = root.cause if root is not None else prediction.cause
+        verb = "registers" if observed is not None else "will register"
+        return Verdict(False, cause, f"{name} {verb} no GPU: {_lower_first(why)}")
+    if root is not None:
+        return Verdict(
+            False,
+            root.cause,
+            f"{name} registers the GPU and cannot use it as it is: {_lower_first(root.title)}",
+        )
+    plural = "" if count == 1 else "s"
+    verb = "registers" if observed is not None else "will register"
+    rest = f" ({unchecked} check{'s' * (unchecked > 1)} could not be made)" if unchecked else ""
+    return Verdict(
+        True, Cause.HEALTHY, f"{name} {verb} {count} GPU{plural}; nothing found that stands in its way{rest}."
+    )
+
+
+def _without_tensorflow(root: Finding | None) -> Verdict:
+    """Nothing to predict; but a machine on which no TensorFlow could use a GPU is worth saying so."""
+    absent = "TensorFlow is not installed in this Python"
+    if root is None or root.code.startswith("TFD3"):
+        return Verdict(None, root.cause if root is not None else Cause.INCONCLUSIVE, f"{absent}.")
+    return Verdict(False, root.cause, f"{absent}, and none could use a GPU here: {_lower_first(root.title)}")
+
+
+def _lower_first(text: str) -> str:
+    """A title as the second half of a sentence; names and codes keep their capitals."""
+    if (
+        len(text) > 1
+        and text[0].isupper()
+        and text[1].islower()
+        and not text.startswith(("TensorFlow", "Tensor"))
+    ):
+        return text[0].lower() + text[1:]
+    return text

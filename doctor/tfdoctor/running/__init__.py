@@ -1,0 +1,1 @@
+"""A user's program run as it is, its output passed through and read."""

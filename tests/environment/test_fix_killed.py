@@ -1,0 +1,245 @@
+"""`tfdoctor fix` killed, interrupted and run twice at once: the next run ends mended, and undo restores every byte."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from repair.fake import Fake, difference, make, needs_compiler, needs_uv, processes_with
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = [
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the stand-ins are ELF"),
+    needs_compiler,
+]
+FIX = ("fix", "--yes", "--no-deep")
+MANY = 300
+"""Files of a wheel that takes a while to install."""
+
+
+@pytest.fixture
+def new(tmp_path: Path, standin_cache: Path) -> Callable[..., Fake]:
+    """A function that makes an environment."""
+
+    def make_one(version: str = "2.20.0") -> Fake:
+        return make(tmp_path, standin_cache, version)
+
+    return make_one
+
+
+def broken_package(env: Fake) -> None:
+    """A library is gone, and its wheel has many files."""
+    files = env.files("nvidia-cufft-cu12", "11.2.3.61")
+    env.nvidia("cufft/lib/libcufft.so.11").unlink()
+    more = {f"nvidia/cufft/include/header{number}.h": b"/* */\n" * 200 for number in range(MANY)}
+    env.wheel("nvidia-cufft-cu12", "11.2.3.61", {**files, **more})
+
+
+def until(seen: Callable[[], bool], process: subprocess.Popen[str]) -> bool:
+    """Wait for something while the process lives; whether it came."""
+    for _ in range(30_000):
+        if seen():
+            return True
+        if process.poll() is not None:
+            return False
+        time.sleep(0.001)
+    return False
+
+
+def ended_well(env: Fake, before: dict[str, object], *words: str) -> None:
+    """The next run mends, the one after it finds nothing to do, and undo restores."""
+    run = env.run(*FIX, *words)
+    assert run.status == 0, run
+    assert "will register 2 GPUs" in run.said
+    assert "There is nothing that fix can mend here" in env.run(*FIX, *words).said
+    undone = env.run("fix", "--undo")
+    assert undone.status == 0, undone
+    assert difference(before, env.list()) == {}  # type: ignore[arg-type]
+
+
+KILLED = """
+import os, signal, sys
+from repair.killer import CHANGES, WRITES
+from tfdoctor.cli.main import run
+
+left, root = int(sys.argv[1]), sys.argv[2]
+sys.argv[:] = ["tfdoctor", *sys.argv[3:]]
+
+def hook(event, arguments):
+    global left
+    writes = event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITES
+    if (event in CHANGES or writes) and any(str(one).startswith(root) for one in arguments[:2]):
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(hook)
+run()
+"""
+
+
+def killed_before(env: Fake, number: int, *words: str) -> int:
+    """tfdoctor killed before its N-th change of a file of the environment; its exit status."""
+    command = [sys.executable, "-c", KILLED, str(number), str(env.root), *env.command(*words)[3:]]
+    variables = env.environment(PYTHONPATH=str(Path(__file__).parents[1]))
+    return subprocess.run(
+        command, env=variables, cwd=env.work, capture_output=True, check=False, timeout=120
+    ).returncode
+
+
+@pytest.mark.parametrize("number", [5, 11, 14, 17])
+def test_killed_before_a_change_of_a_file(number: int, new: Callable[..., Fake]) -> None:
+    env = new("2.21.0")
+    before = env.list()
+    assert killed_before(env, number, *FIX) == -signal.SIGKILL
+    ended_well(env, before)
+
+
+@pytest.mark.parametrize("number", [4, 8, 13])
+def test_undo_killed_before_a_change_of_a_file(number: int, new: Callable[..., Fake]) -> None:
+    env = new("2.21.0")
+    before = env.list()
+    assert env.run(*FIX).status == 0
+    assert killed_before(env, number, "fix", "--undo") == -signal.SIGKILL
+    run = env.run("fix", "--undo")
+    assert run.status == 0, run
+    assert difference(before, env.list()) == {}
+
+
+@pytest.mark.parametrize("installer", [pytest.param("uv", marks=needs_uv), "pip"])
+@pytest.mark.parametrize("seen", ["steps/1/record.json", "header7.h", "header250.h"])
+def test_killed_while_an_installer_works(seen: str, installer: str, new: Callable[..., Fake]) -> None:
+    env = new()
+    broken_package(env)
+    env.with_pip()
+    before = env.list()
+    place = env.root / ".tfdoctor" / seen if "/" in seen else env.nvidia(f"cufft/include/{seen}")
+    process = env.start(*FIX, "--installer", installer)
+    assert until(place.exists, process), process.communicate()
+    process.kill()
+    process.communicate()
+    ended_well(env, before, "--installer", installer)
+
+
+def test_killed_at_some_time(new: Callable[..., Fake]) -> None:
+    env = new()
+    broken_package(env)
+    before = env.list()
+    process = env.start(*FIX)
+    time.sleep(random.uniform(0.2, 2.0))  # noqa: S311 - any time will do
+    process.kill()
+    process.communicate()
+    ended_well(env, before)
+
+
+# ---------------------------------------------------------------- an installer that never ends
+
+
+def with_slow_uv(env: Fake) -> Path:
+    """uv is a script that changes the environment and then hangs; the file comes back in which its number stands."""
+    started, folder = env.work / "installing", env.folder("slow")
+    script = (
+        "#!/bin/sh\n"
+        f"case \"$*\" in \"pip install\"*) echo half > '{env.site}/half.py'; rm -r '{env.nvidia('cublas')}';\n"
+        f"echo $$ > '{started}.new'; mv '{started}.new' '{started}'; exec sleep 300;; esac\n"
+    )
+    (folder / "uv").write_text(script, encoding="utf-8")
+    (folder / "uv").chmod(0o755)
+    env.variables["PATH"] = f"{folder}:/usr/bin:/bin"
+    return started
+
+
+def test_ctrl_c_ends_the_installer_and_takes_everything_back(new: Callable[..., Fake]) -> None:
+    env = new()
+    broken_package(env)
+    before = env.list()
+    started = with_slow_uv(env)
+    ours = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+    try:
+        process = env.start(*FIX)
+    finally:
+        signal.signal(signal.SIGINT, ours)
+    assert until(started.exists, process), process.communicate()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, "Interrupted" in err) == (130, True), err
+    assert difference(before, env.list()) == {}
+    assert not Path(f"/proc/{int(started.read_text())}").exists()
+    assert not processes_with(str(env.root))
+
+
+def test_an_installer_that_is_killed_is_told_and_taken_back(new: Callable[..., Fake]) -> None:
+    env = new()
+    broken_package(env)
+    before = env.list()
+    started = with_slow_uv(env)
+    process = env.start(*FIX)
+    assert until(started.exists, process), process.communicate()
+    os.kill(int(started.read_text()), signal.SIGKILL)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "uv was ended by SIGKILL" in out
+    assert difference(before, env.list()) == {}
+
+
+def test_an_installer_that_outlives_tfdoctor_is_waited_for(new: Callable[..., Fake]) -> None:
+    env = new()
+    broken_package(env)
+    before = env.list()
+    started = with_slow_uv(env)
+    first = env.start(*FIX)
+    assert until(started.exists, first), first.communicate()
+    first.kill()
+    first.wait()
+    env.variables.pop("PATH")
+    second = env.start(*FIX)
+    assert second.stderr is not None
+    said = second.stderr.readline()
+    assert "is changing this environment; waiting for it." in said
+    time.sleep(0.2)
+    assert second.poll() is None
+    assert (env.site / "half.py").exists()
+    os.kill(int(started.read_text()), signal.SIGKILL)
+    out, err = second.communicate(timeout=60)
+    assert second.returncode == 0, (out, err)
+    assert "what it had done was taken back" in out
+    assert not (env.site / "half.py").exists()
+    first.communicate()
+    assert env.run("fix", "--undo").status == 0
+    assert difference(before, env.list()) == {}
+
+
+def test_two_at_once_do_it_once(new: Callable[..., Fake]) -> None:
+    env = new()
+    broken_package(env)
+    before = env.list()
+    both = [env.start(*FIX, "--json") for _ in range(2)]
+    answers = [json.loads(process.communicate(timeout=120)[0]) for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    done = [one["status"] for answer in answers for one in answer["repairs"]]
+    assert done == ["mended"]
+    assert all(answer["check"]["verdict"]["gpu_usable"] for answer in answers)
+    assert env.run("fix", "--undo").status == 0
+    assert difference(before, env.list()) == {}
+
+
+def test_a_dry_run_tells_of_what_was_left_and_leaves_it(new: Callable[..., Fake]) -> None:
+    env = new("2.21.0")
+    assert killed_before(env, 14, *FIX) == -signal.SIGKILL
+    before = env.list()
+    run = env.run("fix", "--dry-run", "--json")
+    assert ["stopped half way" in sentence for sentence in run.json()["recovered"]] == [True]
+    assert "stopped half way" in env.run("fix", "--dry-run").said
+    assert difference(before, env.list()) == {}
+    run = env.run(*FIX, "--json")
+    assert ["was taken back" in sentence for sentence in run.json()["recovered"]] == [True]

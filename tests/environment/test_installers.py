@@ -1,0 +1,284 @@
+"""uv and pip: found, given their words, run to their end or stopped, and their failures understood."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tfdoctor.environment.actions import shown
+from tfdoctor.environment.installers import (
+    Installer,
+    InstallFailedError,
+    child_environment,
+    find_installer,
+    run_installer,
+    run_installers,
+    uv_options,
+)
+from tfdoctor.environment.models import Environment
+from tfdoctor.steps import Install
+
+HERE = (sys.executable, "-c")
+QUIET = {"PATH": os.environ["PATH"], "HOME": "/nowhere", "PIP_CONFIG_FILE": os.devnull}
+
+
+def program(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+# ---------------------------------------------------------------- finding, words
+
+
+def test_uv_is_taken_where_it_works_for_that_python(tmp_path: Path) -> None:
+    uv = program(tmp_path, "uv", "exit 0")
+    env = {**QUIET, "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    found = find_installer("/some/python", env=env)
+    assert found.install(["a"]) == (str(uv), "pip", "install", "--python", "/some/python", "a")
+    assert found.uninstall(["a"]) == (str(uv), "pip", "uninstall", "--python", "/some/python", "a")
+    program(tmp_path, "uv", 'test "$1" = --version')  # runs, and cannot use that Python
+    with pytest.raises(InstallFailedError, match="has no pip"):
+        find_installer("/some/python", env=env)
+    with pytest.raises(InstallFailedError, match="uv cannot install into"):
+        find_installer("/some/python", prefer="uv", env=env)
+    python = program(tmp_path, "python", "exit 0")
+    pip = find_installer(str(python), env=env)
+    assert pip.name == "pip"
+    assert pip.install(["a"]) == (str(python), "-m", "pip", "install", "a")
+    assert pip.uninstall(["a"]) == (str(python), "-m", "pip", "uninstall", "-y", "a")
+    program(tmp_path, "uv", "exit 127")  # a shim without a program
+    with pytest.raises(InstallFailedError, match="uv is not on PATH"):
+        find_installer(str(python), prefer="uv", env=env)
+
+
+def test_a_pip_is_made_where_there_is_none(tmp_path: Path) -> None:
+    """As the command that `check` prints does it."""
+    python = program(tmp_path, "python", 'test "$2" = ensurepip')
+    found = find_installer(str(python), env={**QUIET, "PATH": "/usr/bin:/bin"})
+    assert found.before == (str(python), "-m", "ensurepip")
+    assert found.install(["a"]) == (str(python), "-m", "pip", "install", "a")
+    environment = Environment("/env", str(python), "venv", "")
+    assert shown((Install(("a",)),), environment, found) == (
+        f"{python} -m ensurepip",
+        f"{python} -m pip install a",
+    )
+
+
+def test_the_environment_of_an_installer(tmp_path: Path) -> None:
+    child = child_environment(
+        {**QUIET, "PYTHONPATH": "x", "PIP_TARGET": "x", "CONDA_DEFAULT_ENV": "x", "KEPT": "x"}
+    )
+    assert child["KEPT"] == "x"
+    assert child["PIP_USER"] == "0"
+    assert not {"PYTHONPATH", "PIP_TARGET", "CONDA_DEFAULT_ENV"} & set(child)
+
+
+def test_what_pip_was_told_counts_for_uv_too(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    (home / ".config" / "pip").mkdir(parents=True)
+    (home / ".config/pip/pip.conf").write_text(
+        "[global]\nindex-url = https://me:secret@example.org/simple\ncert = /ca.pem\n"
+        "[install]\nextra-index-url = https://a.example/simple\n  https://b.example/simple\n[download]\nproxy = no\n",
+        encoding="utf-8",
+    )
+    env = {"PATH": "", "HOME": str(home), "XDG_CONFIG_DIRS": "/nowhere"}
+    child = child_environment(env)
+    assert child["UV_DEFAULT_INDEX"] == "https://me:secret@example.org/simple"
+    assert child["UV_INDEX"] == "https://a.example/simple https://b.example/simple"
+    assert child["UV_INDEX_STRATEGY"] == "unsafe-best-match"
+    assert child["SSL_CERT_FILE"] == "/ca.pem"
+    assert "ALL_PROXY" not in child
+    assert (
+        child_environment({**env, "PIP_INDEX_URL": "https://c.example"})["UV_DEFAULT_INDEX"]
+        == "https://c.example"
+    )
+    own = child_environment({**env, "UV_DEFAULT_INDEX": "https://uv.example"})
+    assert (own["UV_DEFAULT_INDEX"], own.get("UV_INDEX")) == ("https://uv.example", None)
+    assert "UV_DEFAULT_INDEX" not in child_environment({**env, "PIP_CONFIG_FILE": os.devnull})
+    assert uv_options({**QUIET, "PIP_NO_INDEX": "true"}) == ("--no-index",)
+    assert uv_options({**QUIET, "PIP_NO_INDEX": "true", "UV_INDEX": "https://uv.example"}) == ()
+    assert uv_options({**QUIET, "PIP_NO_INDEX": "0"}) == ()
+
+
+@pytest.mark.parametrize("text", ["[global\n", "\0\0\0", "index-url = x\n", "[global]\nindex-url = x\n" * 2])
+def test_settings_of_pip_that_cannot_be_read(tmp_path: Path, text: str) -> None:
+    (tmp_path / "pip.conf").write_text(text, encoding="utf-8")
+    child = child_environment({"HOME": str(tmp_path), "PIP_CONFIG_FILE": str(tmp_path / "pip.conf")})
+    assert "UV_DEFAULT_INDEX" not in child
+
+
+# ---------------------------------------------------------------- running
+
+
+def test_lines_as_they_come_cleaned_and_without_passwords() -> None:
+    code = "import sys; sys.stdout.write('one\\rtwo\\n\\x1b[31mred\\x1b[0m'); sys.stdout.flush(); "
+    code += "sys.stderr.write('\\nhttps://me:secret@example.org/x\\n' + 'y' * 1000000)"
+    lines: list[str] = []
+    run_installer([*HERE, code], env=QUIET, on_line=lines.append)
+    assert lines[:4] == ["one", "two", "red", "https://example.org/x"]
+    assert len(lines) == 5
+    assert len(lines[4]) <= 4100
+
+
+def test_several_side_by_side_and_one_that_fails_ends_the_others(tmp_path: Path) -> None:
+    lines: list[str] = []
+    run_installers([[*HERE, "print(1)"], [*HERE, "print(2)"]], env=QUIET, on_line=lines.append)
+    assert sorted(lines) == ["1", "2"]
+    late = f"import time; time.sleep(60); open({str(tmp_path / 'late')!r}, 'w')"
+    began = time.monotonic()
+    with pytest.raises(InstallFailedError, match="status 7"):
+        run_installers([[*HERE, late], [*HERE, "raise SystemExit(7)"]], env=QUIET, on_line=None)
+    assert time.monotonic() - began < 9
+    assert not (tmp_path / "late").exists()
+
+
+def test_what_ends_us_ends_the_program_and_its_children(tmp_path: Path) -> None:
+    told = tmp_path / "child"
+    stubborn = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+    stubborn += "print('up', flush=True); time.sleep(60)"
+    code = f"import subprocess, sys, time; p = subprocess.Popen([sys.executable, '-c', {stubborn!r}]); "
+    code += f"open({str(told)!r}, 'w').write(str(p.pid)); time.sleep(60)"
+
+    def interrupt(line: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_installer([*HERE, code], env=QUIET, on_line=interrupt)
+    state = Path(f"/proc/{told.read_text()}/stat")
+    assert not state.exists() or state.read_text().split()[2] in "ZX"
+
+
+def test_ctrl_c_while_a_program_is_being_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within Popen an exception would leave a child that nobody knows."""
+    began: list[subprocess.Popen[bytes]] = []
+    real = subprocess.Popen
+
+    def interrupted(*args: Any, **words: Any) -> subprocess.Popen[bytes]:
+        began.append(real(*args, **words))
+        signal.raise_signal(signal.SIGINT)
+        return began[0]
+
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_installer([*HERE, "import time; time.sleep(60)"], env=QUIET, on_line=None)
+    assert began[0].returncode is not None
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_second_ctrl_c_ends_the_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    stubborn = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); print('up', flush=True); "
+    began = time.monotonic()
+
+    def twice(line: str) -> None:
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_installer([*HERE, stubborn + "time.sleep(60)"], env=QUIET, on_line=twice)
+    assert time.monotonic() - began < 8
+
+
+def test_a_child_left_behind_does_not_hold_us_up() -> None:
+    code = "import subprocess; subprocess.Popen(['sleep', '20']); print('done')"
+    began = time.monotonic()
+    run_installer([*HERE, code], env=QUIET, on_line=None)
+    assert time.monotonic() - began < 10
+
+
+def test_a_lock_is_held_until_the_program_ends(tmp_path: Path) -> None:
+    with (tmp_path / "lock").open("w") as stream:
+        code = f"import os; os.fstat({stream.fileno()})"
+        run_installer([*HERE, code], env=QUIET, on_line=None, pass_fds=[stream.fileno()])
+        with pytest.raises(InstallFailedError):
+            run_installer([*HERE, code], env=QUIET, on_line=None)
+
+
+def test_it_draws_on_standard_error_itself() -> None:
+    code = (
+        "from tfdoctor.environment.installers import run_installer; import sys; "
+        "run_installer([sys.executable, '-c', 'print(1)'], env={}, on_line=None, inherit=True)"
+    )
+    done = subprocess.run([*HERE, code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "1\n")
+
+
+# ---------------------------------------------------------------- why it failed
+
+# What uv 0.13, pip 22 to 25 and Linux really print.
+UNREACHED = """\
+WARNING: Retrying (Retry(total=4, connect=None, read=None)) after connection broken by 'NewConnectionError(
+': Failed to establish a new connection: [Errno 111] Connection refused')': /simple/six/
+ERROR: Could not find a version that satisfies the requirement six (from versions: none)
+ERROR: No matching distribution found for six"""
+UNSATISFIABLE = """\
+error: No solution found when resolving dependencies
+cause: Because you require numpy==1.26 and numpy==1.25, we can conclude that your requirements are unsatisfiable."""
+SAID = [
+    (
+        "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device",
+        "disk is full",
+    ),
+    ("  cause: failed to write to file: No space left on device (os error 28)", "disk is full"),
+    (
+        "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.",
+        "not the one that was locked",
+    ),
+    ("error: Hash mismatch for `six==1.17.0`", "not the one that was locked"),
+    (UNREACHED, "cannot be reached"),
+    (
+        "cause: client error (Connect)\ncause: dns error\ncause: failed to lookup address information",
+        "cannot be reached",
+    ),
+    ("ERROR: No matching distribution found for nosuch", "does not have it"),
+    (
+        "cause: Because nosuch was not found in the package registry and you require nosuch",
+        "does not have it",
+    ),
+    ("ERROR: ResolutionImpossible: for help visit https://pip.pypa.io/", "cannot be fulfilled together"),
+    (UNSATISFIABLE, "cannot be fulfilled together"),
+    (
+        "SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] …",
+        "certificate is not trusted",
+    ),
+    ("cause: invalid peer certificate: UnknownIssuer", "certificate is not trusted"),
+    ("error: externally-managed-environment", "PEP 668"),
+    (
+        "ERROR: Could not install packages due to an OSError: [Errno 13] Permission denied: '/x'",
+        "permission denied",
+    ),
+    ("ERROR: 401 Client Error: Unauthorized for url: https://example.org", "name and password"),
+    ("error: something quite new", "something quite new"),
+    ("", "it said nothing"),
+]
+
+
+@pytest.mark.parametrize(("said", "why"), SAID)
+def test_why_it_failed(said: str, why: str) -> None:
+    with pytest.raises(InstallFailedError) as caught:
+        run_installer([*HERE, f"print({said!r}); raise SystemExit(1)"], env=QUIET, on_line=None)
+    assert why in caught.value.message
+    assert caught.value.exit_code == 3
+    assert bool(caught.value.output) == bool(said)
+
+
+def test_a_program_that_is_not_there_or_is_killed() -> None:
+    with pytest.raises(InstallFailedError, match="could not be started: No such file"):
+        run_installer(["/nowhere/uv"], env=QUIET, on_line=None)
+    with pytest.raises(InstallFailedError, match="ended by SIGKILL"):
+        run_installer([*HERE, "import os; os.kill(os.getpid(), 9)"], env=QUIET, on_line=None)
+
+
+def test_pip_by_name() -> None:
+    pip = Installer("pip", sys.executable, (sys.executable, "-m", "pip"))
+    with pytest.raises(InstallFailedError, match=r"^pip failed"):
+        run_installer(pip.install(["--no-such-option"]), env=QUIET, on_line=None)

@@ -1,0 +1,492 @@
+"""The journal: an environment is as it was before, and what somebody else did is left."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import itertools
+import os
+import random
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from repair import killer
+from repair.killer import SITE, change, change_again, change_named, write
+from repair.trees import commit, differing, listing, same
+
+from tfdoctor.environment.history.journal import Journal, JournalError, pending
+from tfdoctor.errors import ExitCode
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="environments are changed on POSIX alone")
+
+
+# ---------------------------------------------------------------- there and back
+
+
+def test_a_step_says_what_changed(prefix: Path) -> None:
+    with Journal.open(prefix) as journal:
+        assert journal.recovered == ()
+        assert journal.entries == ()
+        with journal.step(title="Link the libraries", codes=("TFD205",)) as step:
+            change(prefix)
+        entry = step.commit()
+        assert journal.entries == (entry,)
+    assert Journal.read(prefix) == (entry,)
+    assert (entry.number, entry.title, entry.codes) == (1, "Link the libraries", ("TFD205",))
+    kinds = {one.path: one.kind for one in entry.changes}
+    assert kinds["bin/tool"] == "changed"
+    assert kinds[f"{SITE}/gone"] == kinds[f"{SITE}/gone/below/b.bin"] == "removed"
+    assert kinds[f"{SITE}/new/deep/file.py"] == kinds[f"{SITE}/renamed.py"] == "added"
+    assert "lib64" not in kinds
+    assert f"{SITE}/pkg/locked.txt" not in kinds
+    one = next(one for one in entry.changes if one.path == f"{SITE}/pkg/__init__.py")
+    assert one.before is not None
+    assert one.after is not None
+    assert one.before.sha256 == hashlib.sha256(b"one = 1\n").hexdigest()
+    assert one.after.sha256 == hashlib.sha256(b"two = 2\n").hexdigest()
+    assert (one.before.mtime_ns, one.after.mtime_ns) == (1_000 * 10**9, 2_002 * 10**9)
+
+
+def test_undo_gives_the_original_and_leaves_nothing(prefix: Path) -> None:
+    before = listing(prefix)
+    commit(prefix, change, change_again)
+    assert listing(prefix) != before
+    with Journal.open(prefix) as journal:
+        undone = journal.undo()
+        assert journal.entries == ()
+    same(prefix, before)
+    assert [entry.title for entry in undone.entries] == ["change_again", "change"]
+    assert undone.kept == ()
+    assert undone.restored > 10
+    assert not (prefix / ".tfdoctor").exists()
+
+
+def test_what_is_kept_of_a_committed_step_is_what_changed(prefix: Path) -> None:
+    commit(prefix, change)
+    kept = [path for path in (prefix / ".tfdoctor/steps/1/links").rglob("*") if path.is_file()]
+    removed = [prefix / SITE / "pkg" / "locked.txt"]
+    assert removed[0].stat().st_nlink == 1
+    assert 0 < len(kept) < 10
+    assert not (prefix / ".tfdoctor/steps/1/manifest.json").exists()
+    assert not (prefix / ".tfdoctor/steps/1/pack.bin").exists()
+
+
+def test_nothing_done_leaves_nothing(prefix: Path) -> None:
+    before = listing(prefix)
+    with Journal.open(prefix) as journal:
+        assert journal.undo().entries == ()
+    assert not (prefix / ".tfdoctor").exists()
+    assert Journal.read(prefix) == ()
+    assert not pending(prefix)
+    same(prefix, before)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_an_exception_takes_the_step_back(prefix: Path, error: type[BaseException]) -> None:
+    before = listing(prefix)
+
+    def fail() -> None:
+        with Journal.open(prefix) as journal, journal.step(title="change"):
+            change(prefix)
+            assert pending(prefix)
+            raise error
+
+    with pytest.raises(error):
+        fail()
+    same(prefix, before)
+    assert not (prefix / ".tfdoctor").exists()
+
+
+def test_a_step_that_nobody_commits_is_taken_back(prefix: Path) -> None:
+    before = listing(prefix)
+    with Journal.open(prefix) as journal:
+        with journal.step(title="change"):
+            change(prefix)
+        with pytest.raises(JournalError, match="under way"):
+            journal.step(title="another")
+        with pytest.raises(JournalError, match="under way"):
+            journal.undo()
+    same(prefix, before)
+
+
+def test_a_step_is_over_once(prefix: Path) -> None:
+    with Journal.open(prefix) as journal:
+        with journal.step(title="change") as step:
+            change(prefix)
+        step.commit()
+        with pytest.raises(JournalError, match="over"):
+            step.rollback()
+        assert len(journal.entries) == 1
+
+
+def test_named_paths_alone_are_kept(prefix: Path) -> None:
+    before = listing(prefix)
+    with Journal.open(prefix) as journal:
+        names = [prefix / name for name in killer.NAMED]
+        with journal.step(title="change", paths=names) as step:
+            change_named(prefix)
+            write(prefix / "not-named", b"of somebody else", 5)
+        entry = step.commit()
+        assert {change.path for change in entry.changes} == {
+            *killer.NAMED,
+            "etc",
+            "etc/made",
+            "etc/made/for",
+        }
+        journal.undo()
+    before["not-named"] = listing(prefix)["not-named"]
+    same(prefix, before)
+
+
+def test_named_paths_are_taken_back_by_an_exception(prefix: Path) -> None:
+    before = listing(prefix)
+    with (
+        contextlib.suppress(RuntimeError),
+        Journal.open(prefix) as journal,
+        journal.step(title="change", paths=[Path(name) for name in killer.NAMED]),
+    ):
+        change_named(prefix)
+        raise RuntimeError
+    same(prefix, before)
+
+
+def test_a_named_path_through_a_link_is_the_one_it_leads_to(prefix: Path) -> None:
+    before = listing(prefix)
+    name = SITE.replace("lib", "lib64", 1) + "/some.pth"
+    with Journal.open(prefix) as journal:
+        step = journal.step(title="change", paths=[prefix / name])
+        (prefix / name).write_bytes(b"written in place")
+        assert [change.path for change in step.commit().changes] == [f"{SITE}/some.pth"]
+        journal.undo()
+    same(prefix, before)
+
+
+@pytest.mark.parametrize("name", ["..", "../beside", "/etc/passwd", ".", ".tfdoctor/lock"])
+def test_paths_outside_are_refused(prefix: Path, name: str) -> None:
+    with Journal.open(prefix) as journal, pytest.raises(JournalError, match="not a path in"):
+        journal.step(title="change", paths=[prefix / name])
+    assert not (prefix / ".tfdoctor").exists()
+
+
+def test_names_of_any_bytes(prefix: Path) -> None:
+    names = [b"not utf-8 \xff", b"new\nline", b"back\\slash", b'"quoted"', "ü".encode()]
+    for name in names:
+        Path(os.fsdecode(os.fsencode(prefix) + b"/" + name)).write_bytes(name)
+    before = listing(prefix)
+    commit(prefix, lambda top: [Path(os.fsdecode(os.fsencode(top) + b"/" + name)).unlink() for name in names])  # type: ignore[arg-type,func-returns-value]
+    with Journal.open(prefix) as journal:
+        journal.undo()
+    same(prefix, before)
+
+
+# ---------------------------------------------------------------- random trees
+
+
+class Random:
+    """Random operations on a tree, such as programs do them."""
+
+    def __init__(self, seed: int, prefix: Path) -> None:
+        self.dice = random.Random(seed)  # noqa: S311 - dice
+        self.prefix = prefix
+        self.clock = itertools.count(10_000 + seed)
+
+    def name(self) -> str:
+        return self.dice.choice("abcdefgh") + self.dice.choice(["", ".py", ".so", ".pth"])
+
+    def folders(self) -> list[Path]:
+        found = [self.prefix]
+        for folder, folders, _ in os.walk(self.prefix):
+            if ".tfdoctor" in folders:
+                folders.remove(".tfdoctor")
+            found += [Path(folder) / name for name in folders if not (Path(folder) / name).is_symlink()]
+        return found
+
+    def paths(self) -> list[Path]:
+        return [path for folder in self.folders() for path in folder.iterdir() if path.name != ".tfdoctor"]
+
+    def add(self) -> None:
+        path = self.dice.choice(self.folders()) / self.name()
+        if path.is_dir() and not path.is_symlink():
+            return
+        path.unlink(missing_ok=True)
+        what = self.dice.randrange(4)
+        if what == 0:
+            path.mkdir(self.dice.choice([0o755, 0o700, 0o775]))
+        elif what == 1:
+            path.symlink_to(self.dice.choice(["a", "../b", "/usr", ".", "nowhere"]))
+        else:
+            size = self.dice.choice([0, 1, 50, 70_000])
+            write(path, self.dice.randbytes(size), next(self.clock), self.dice.choice([0o644, 0o755, 0o400]))
+
+    def remove(self) -> None:
+        path = self.dice.choice(self.paths() or [self.prefix / "none"])
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+    def rename(self) -> None:
+        path = self.dice.choice(self.paths() or [self.prefix / "none"])
+        with contextlib.suppress(OSError):
+            path.rename(self.dice.choice(self.folders()) / self.name())
+
+    def mode(self) -> None:
+        path = self.dice.choice(self.paths() or [self.prefix / "none"])
+        if path.exists() and not path.is_symlink():
+            path.chmod(self.dice.choice([0o755, 0o700, 0o750]))
+
+    def in_place(self) -> None:
+        """Of files that are copied, or are new; of others it is lost, and another test."""
+        files = [path for path in self.paths() if path.is_file() and not path.is_symlink()]
+        files = [path for path in files if path.stat().st_nlink == 1]
+        files = [
+            path for path in files if path.suffix == ".pth" or path.parts[len(self.prefix.parts)] == "bin"
+        ]
+        if files:
+            with self.dice.choice(files).open("r+b") as stream:
+                stream.write(b"in place")
+
+    def go(self, count: int) -> None:
+        for _ in range(count):
+            kinds = [self.add, self.add, self.add, self.remove, self.rename, self.mode, self.in_place]
+            self.dice.choice(kinds)()
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_random_steps_and_back(fast: Path, seed: int) -> None:
+    prefix = fast / "env"
+    (prefix / "bin").mkdir(parents=True)
+    dice = Random(seed, prefix)
+    dice.go(60)
+    states = [listing(prefix)]
+    with Journal.open(prefix) as journal:
+        for number in range(3):
+            with journal.step(title=f"step {number}") as step:
+                dice.go(12)
+            step.commit()
+            states.append(listing(prefix))
+            step = journal.step(title="rolled back")
+            dice.go(12)
+            step.rollback()
+            same(prefix, states[-1])
+    with Journal.open(prefix) as journal:
+        assert len(journal.entries) == 3
+        for entry, (one, other) in zip(journal.entries, itertools.pairwise(states), strict=True):
+            assert [change.path for change in entry.changes] == differing(one, other)
+        undone = journal.undo()
+    assert undone.kept == ()
+    same(prefix, states[0])
+    assert not (prefix / ".tfdoctor").exists()
+
+
+# ---------------------------------------------------------------- what others did
+
+
+def test_a_conflict_changes_nothing(prefix: Path) -> None:
+    commit(prefix, change)
+    (prefix / "bin" / "tool").write_bytes(b"mine")
+    (prefix / SITE / "single.py").write_bytes(b"mine")
+    (prefix / SITE / "renamed.py").chmod(0o600)
+    now = listing(prefix)
+    with Journal.open(prefix) as journal:
+        with pytest.raises(JournalError) as caught:
+            journal.undo()
+        assert len(journal.entries) == 1
+    for name in ("bin/tool", f"{SITE}/single.py", f"{SITE}/renamed.py"):
+        assert name in caught.value.message
+    assert "--force" in caught.value.hint
+    assert caught.value.exit_code is ExitCode.IMPOSSIBLE
+    assert not pending(prefix)
+    same(prefix, now)
+
+
+def test_force_leaves_what_somebody_changed(prefix: Path) -> None:
+    before = listing(prefix)
+    commit(prefix, change, change_again)
+    (prefix / "bin" / "tool").write_bytes(b"mine")
+    (prefix / SITE / "renamed.py").write_bytes(b"mine too")
+    with Journal.open(prefix) as journal:
+        undone = journal.undo(force=True)
+    assert undone.kept == ("bin/tool", f"{SITE}/renamed.py")
+    now = listing(prefix)
+    for name in undone.kept:
+        before[name] = now[name]
+    assert (prefix / "bin" / "tool").read_bytes() == b"mine"
+    same(prefix, before)
+
+
+def test_many_conflicts_are_counted(prefix: Path) -> None:
+    commit(prefix, lambda top: [write(top / f"added{n:02}", b"x", 5) for n in range(30)])  # type: ignore[arg-type,func-returns-value]
+    for number in range(30):
+        (prefix / f"added{number:02}").write_bytes(b"other")
+    with Journal.open(prefix) as journal, pytest.raises(JournalError, match="added09 and 20 more"):
+        journal.undo()
+
+
+def test_a_change_between_two_steps_is_a_conflict(prefix: Path) -> None:
+    commit(prefix, change)
+    (prefix / "bin" / "tool").write_bytes(b"mine")
+    commit(prefix, change_again)
+    with Journal.open(prefix) as journal:
+        with pytest.raises(JournalError, match="bin/tool"):
+            journal.undo()
+        assert journal.undo(force=True).kept == ("bin/tool",)
+    assert (prefix / "bin" / "tool").read_bytes() == b"mine"
+
+
+def test_a_folder_of_ours_with_files_of_others_stays(prefix: Path) -> None:
+    commit(prefix, change)
+    write(prefix / SITE / "new" / "deep" / "model.bin", b"trained", 5)
+    with Journal.open(prefix) as journal:
+        undone = journal.undo()
+    assert undone.kept == (f"{SITE}/new", f"{SITE}/new/deep")
+    assert sorted(path.name for path in (prefix / SITE / "new").rglob("*")) == ["deep", "model.bin"]
+
+
+def test_a_folder_that_has_to_give_way_with_files_of_others_is_a_conflict(prefix: Path) -> None:
+    commit(prefix, change)
+    write(prefix / "dangling" / "mine", b"mine", 5)
+    with Journal.open(prefix) as journal:
+        with pytest.raises(JournalError, match="dangling"):
+            journal.undo()
+        assert journal.undo(force=True).kept == ("dangling",)
+    assert (prefix / "dangling" / "mine").read_bytes() == b"mine"
+
+
+def test_what_somebody_put_back_himself_is_no_conflict(prefix: Path) -> None:
+    before = listing(prefix)
+    commit(prefix, change)
+    write(prefix / SITE / "pkg" / "__init__.py", b"one = 1\n", 9_999)
+    (prefix / SITE / "renamed.py").unlink()
+    with Journal.open(prefix) as journal:
+        assert journal.undo().kept == ()
+    same(prefix, before)
+
+
+def test_compiled_files_never_count(prefix: Path) -> None:
+    before = listing(prefix)
+    commit(prefix, change)
+    site = prefix / SITE
+    write(site / "pkg" / "__pycache__" / "__init__.cpython-311.pyc", b"compiled later", 5)
+    write(site / "pkg" / "__pycache__" / "__init__.cpython-312.pyc", b"by another Python", 5)
+    write(site / "new" / "deep" / "__pycache__" / "file.cpython-311.pyc", b"compiled later", 5)
+    write(site / "__pycache__" / "renamed.cpython-311.pyc", b"compiled later", 5)
+    write(site / "__pycache__" / "renamed.cpython-311.opt-1.pyc", b"compiled later", 5)
+    with Journal.open(prefix) as journal:
+        assert journal.undo().kept == ()
+    same(prefix, before)
+
+
+def test_compiled_files_that_still_fit_stay(prefix: Path) -> None:
+    before = listing(prefix)
+    commit(prefix, lambda top: write(top / SITE / "pkg" / "__init__.py", b"two = 2\n", 2_000))
+    other = prefix / SITE / "pkg" / "__pycache__" / "other.cpython-311.pyc"
+    write(other, b"of another source", 5)
+    with Journal.open(prefix) as journal:
+        journal.undo()
+    before[other.relative_to(prefix).as_posix()] = listing(prefix)[other.relative_to(prefix).as_posix()]
+    same(prefix, before)
+
+
+def test_named_sources_take_their_compiled_files_with_them(prefix: Path) -> None:
+    before = listing(prefix)
+    source = prefix / SITE / "pkg" / "__init__.py"
+    with Journal.open(prefix) as journal:
+        step = journal.step(title="patch", paths=[source])
+        write(source, b"patched\n", 2_000)
+        step.commit()
+    cache = source.parent / "__pycache__"
+    write(cache / "__init__.cpython-311.pyc", b"compiled of the patched one", 5)
+    write(cache / "__init__.cpython-312.pyc", b"compiled of the patched one", 5)
+    with Journal.open(prefix) as journal:
+        journal.undo()
+    del before[f"{SITE}/pkg/__pycache__/__init__.cpython-311.pyc"]  # somebody's Python had replaced it
+    before.pop(f"{SITE}/pkg/__pycache__", None)
+    same(prefix, before)
+
+
+# ---------------------------------------------------------------- written in place
+
+
+def write_into_a_linked_file(prefix: Path) -> None:
+    with (prefix / SITE / "pkg" / "big.so").open("r+b") as stream:
+        stream.write(b"patched in place")
+
+
+def test_a_file_written_in_place_is_told_not_silently_wrong(prefix: Path) -> None:
+    before = listing(prefix)
+    name = f"{SITE}/pkg/big.so"
+
+    def both(top: Path) -> None:
+        write_into_a_linked_file(top)
+        write(top / "bin" / "tool", b"new", 5)
+
+    commit(prefix, both)
+    with Journal.open(prefix) as journal:
+        (entry,) = journal.entries
+        lost = next(change for change in entry.changes if change.path == name)
+        assert lost.before is not None
+        assert lost.before.sha256 is None
+        with pytest.raises(JournalError, match=r"not kept any more.*big\.so"):
+            journal.undo()
+        undone = journal.undo(force=True)
+    assert undone.kept == (name,)
+    assert (prefix / name).read_bytes().startswith(b"patched in place")
+    before[name] = listing(prefix)[name]
+    same(prefix, before)
+
+
+def test_a_file_written_in_place_is_told_by_a_rollback(prefix: Path) -> None:
+    before = listing(prefix)
+    with Journal.open(prefix) as journal:
+        with journal.step(title="change") as step:
+            change(prefix)
+            write_into_a_linked_file(prefix)
+        with pytest.raises(JournalError, match=r"not wholly.*big\.so"):
+            step.rollback()
+    now = listing(prefix)
+    assert differing(before, now) == [f"{SITE}/pkg/big.so"]
+    assert not (prefix / ".tfdoctor").exists()
+
+
+def rename_a_linked_file(prefix: Path) -> None:
+    """What is kept then is the very file that goes on under another name."""
+    (prefix / SITE / "pkg" / "big.so").rename(prefix / SITE / "renamed.so")
+
+
+def test_a_kept_file_that_somebody_wrote_into_is_not_put_back(prefix: Path) -> None:
+    commit(prefix, rename_a_linked_file)
+    with (prefix / SITE / "renamed.so").open("ab") as stream:
+        stream.write(b"more")
+    with Journal.open(prefix) as journal:
+        with pytest.raises(JournalError):
+            journal.undo()
+        undone = journal.undo(force=True)
+    assert undone.kept == (f"{SITE}/pkg/big.so", f"{SITE}/renamed.so")
+
+
+def test_touching_a_kept_file_does_no_harm(prefix: Path) -> None:
+    before = listing(prefix)
+    commit(prefix, rename_a_linked_file)
+    os.utime(prefix / SITE / "renamed.so", (77, 77))
+    with Journal.open(prefix) as journal:
+        assert journal.undo().kept == ()
+    same(prefix, before)
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EMLINK, errno.EXDEV, errno.ENOTSUP])
+def test_without_hard_links_files_are_copied(
+    prefix: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "link", refuse)
+    before = listing(prefix)
+    commit(prefix, change, change_again)
+    with Journal.open(prefix) as journal:
+        assert journal.undo().kept == ()
+    same(prefix, before)

@@ -1,0 +1,417 @@
+"""The journal on full disks, and the records of strangers."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from repair.killer import SITE, change, change_again, plant, write
+from repair.trees import DOCTOR, commit, fresh, listing, same
+
+from tfdoctor.environment.history import snapshot
+from tfdoctor.environment.history.journal import Journal, JournalError, pending
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="environments are changed on POSIX alone")
+
+
+# ---------------------------------------------------------------- the disk is full, or not ours
+
+CALLS = ("link", "mkdir", "replace", "fsync", "symlink", "rename", "open")
+
+
+class Full:
+    """The `count`-th call of a function of `os` fails as on a full disk, and all after it until `space`."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, name: str, count: int, *, again: bool = False
+    ) -> None:
+        self.left, self.again, self.hit = count, again, False
+        real = getattr(os, name)
+
+        def call(*arguments: Any, **more: Any) -> Any:
+            writing = name != "open" or arguments[1] & os.O_CREAT
+            if writing and self.left > 0:
+                self.left -= 1
+                if self.left == 0:
+                    self.hit = True
+                    self.left = 1 if again else 0
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return real(*arguments, **more)
+
+        monkeypatch.setattr(os, name, call)
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("when", ["step", "commit"])
+def test_a_full_disk_in_a_step(fast: Path, name: str, when: str) -> None:
+    prefix = fresh(fast / "env")
+    before = listing(prefix)
+    hits = 0
+    for count in range(1, 60):
+        with pytest.MonkeyPatch.context() as patch, Journal.open(fresh(prefix)) as journal:
+            if when == "step":
+                full = Full(patch, name, count)
+                with contextlib.suppress(JournalError):
+                    journal.step(title="change")
+                patch.undo()
+                if not full.hit:
+                    break
+                same(prefix, before)
+                assert not pending(prefix)
+            else:
+                with journal.step(title="change") as step:
+                    change(prefix)
+                full = Full(patch, name, count)
+                told = ""
+                with contextlib.suppress(JournalError):
+                    told = "not committed"
+                    step.commit()
+                    told = ""
+                patch.undo()
+                assert len(journal.entries) == (not told)
+                if told:
+                    same(prefix, before)
+                if not full.hit:
+                    break
+        hits += 1
+        with Journal.open(prefix) as journal:
+            journal.undo()
+        same(prefix, before)
+    else:
+        pytest.fail("it never came to an end")
+    used = {"step": {"link", "mkdir", "replace", "fsync", "open"}, "commit": {"replace", "fsync", "open"}}
+    assert bool(hits) == (name in used[when])
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_full_disk_in_an_undo(fast: Path, name: str) -> None:
+    prefix = fresh(fast / "env")
+    before = listing(prefix)
+    ended = False
+    for count in range(1, 120):
+        with Journal.open(fresh(prefix)) as journal, pytest.MonkeyPatch.context() as patch:
+            for one in (change, change_again):
+                step = journal.step(title="change")
+                one(prefix)
+                step.commit()
+            after = listing(prefix)
+            full = Full(patch, name, count)
+            told = ""
+            try:
+                journal.undo()
+            except JournalError as error:
+                told = error.message
+            patch.undo()
+            ended = not full.hit
+        half_way = pending(prefix)
+        assert not half_way or "half way" in told
+        if not half_way:
+            same(prefix, after if Journal.read(prefix) else before)
+        with Journal.open(prefix) as journal:
+            assert bool(journal.recovered) == half_way
+            journal.undo()
+        same(prefix, before)
+        if ended:
+            break
+    assert ended
+
+
+@pytest.mark.parametrize("name", ["link", "mkdir", "open"])
+def test_a_full_disk_shows_before_an_undo_changes_anything(prefix: Path, name: str) -> None:
+    commit(prefix, change, change_again)
+    after = listing(prefix)
+    with Journal.open(prefix) as journal:
+        with pytest.MonkeyPatch.context() as patch:
+            Full(patch, name, 2, again=True)
+            with pytest.raises(JournalError, match="nothing was taken back: No space left"):
+                journal.undo()
+        assert not pending(prefix)
+        assert len(journal.entries) == 2
+        same(prefix, after)
+        assert journal.undo().kept == ()
+
+
+def test_a_file_size_limit_is_told(prefix: Path) -> None:
+    """A limit on the size of files stops the manifest half way: a real short write."""
+    before = listing(prefix)
+    script = (
+        "import resource, sys, pathlib; from tfdoctor.environment.history.journal import *\n"
+        "with Journal.open(pathlib.Path(sys.argv[1])) as journal:\n"
+        "    resource.setrlimit(resource.RLIMIT_FSIZE, (700, 700))\n"
+        "    try: journal.step(title='x')\n"
+        "    except JournalError as error: print(error.message)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(prefix)],
+        env={**os.environ, "PYTHONPATH": str(DOCTOR)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "nothing was changed: File too large" in done.stdout
+    same(prefix, before)
+    assert not (prefix / ".tfdoctor").exists()
+
+
+def fill(path: Path) -> None:
+    """Write until the disk is full."""
+    with path.open("wb", buffering=0) as stream:
+        while stream.write(bytes(1 << 12)):
+            pass
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="mounting needs root")
+def test_a_disk_that_is_really_full(fast: Path) -> None:
+    disk = fast / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        [shutil.which("mount") or "mount", "-t", "tmpfs", "-o", "size=1m", "none", str(disk)],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        prefix = disk / "env"
+        plant(prefix)
+        before = listing(prefix)
+        with Journal.open(prefix) as journal:
+            with contextlib.suppress(OSError), journal.step(title="fill"):
+                change(prefix)
+                fill(prefix / "huge")
+            same(prefix, before)
+            step = journal.step(title="fill and commit")
+            change(prefix)
+            with contextlib.suppress(OSError):
+                fill(prefix / "huge")
+            with pytest.raises(JournalError, match="No space left") as caught:
+                step.commit()
+            assert "Free space" in caught.value.hint
+            same(prefix, before)
+    finally:
+        subprocess.run([shutil.which("umount") or "umount", "-l", str(disk)], check=True)
+
+
+def test_an_environment_of_somebody_else_is_told(tmp_path: Path) -> None:
+    prefix = tmp_path / "env"
+    plant(prefix)
+    script = (
+        "import fcntl, os, sys, pathlib\n"
+        "from tfdoctor.environment.history.journal import *\n"  # before this Python may not be read
+        "if os.geteuid() == 0: os.setuid(65534)\n"
+        "try: Journal.open(pathlib.Path(sys.argv[1]))\n"
+        "except JournalError as error: print(error.message, error.hint, int(error.exit_code))\n"
+    )
+    for folder in (prefix, *tmp_path.parents[:2], tmp_path):
+        if os.geteuid() == 0:
+            folder.chmod(0o755)
+    prefix.chmod(0o555)
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(prefix)],
+        env={**os.environ, "PYTHONPATH": str(DOCTOR), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "ModuleNotFoundError" in done.stderr or "Permission denied" in done.stderr:
+        pytest.skip("the checkout is not readable for another user")
+    assert "Permission denied" in done.stdout, done.stderr
+    assert "the one who owns" in done.stdout
+    assert done.stdout.strip().endswith("3")
+
+
+@pytest.mark.parametrize("name", ["nothing", "bin/tool"])
+def test_no_environment(prefix: Path, name: str) -> None:
+    with pytest.raises(JournalError, match="not a folder"):
+        Journal.open(prefix / name)
+    assert Journal.read(prefix / name) == ()
+
+
+# ---------------------------------------------------------------- records of strangers
+
+
+def tamper(prefix: Path, edit: Callable[[Any], None]) -> None:
+    path = prefix / ".tfdoctor/steps/1/record.json"
+    value = json.loads(path.read_text())
+    edit(value)
+    path.write_text(json.dumps(value))
+
+
+def first_of(value: Any, path: str) -> Any:
+    return next(change for change in value["changes"] if change["path"] == path)
+
+
+@pytest.mark.parametrize(
+    "path", ["../outside", "/tmp/outside", "a/../../outside", "", ".", "a//b", ".tfdoctor/lock", "a\0b", 5]
+)
+def test_paths_that_lead_outside_are_refused(prefix: Path, path: object) -> None:
+    outside = prefix.parent / "outside"
+    outside.write_text("precious")
+    commit(prefix, change)
+    tamper(prefix, lambda value: first_of(value, "bin/tool").update(path=path))
+    now = listing(prefix)
+    with pytest.raises(JournalError, match="damaged") as caught:
+        Journal.open(prefix)
+    assert caught.value.hint
+    with pytest.raises(JournalError, match="damaged"):
+        Journal.read(prefix)
+    assert outside.read_text() == "precious"
+    same(prefix, now)
+
+
+def test_a_parent_that_became_a_link_is_not_followed(prefix: Path) -> None:
+    """What lies behind the link is just what the undo looks for: it would put all of it back there."""
+    commit(prefix, change)
+    outside = prefix.parent / "outside"
+    outside.mkdir()
+    (prefix / "lib").rename(outside / "lib")
+    (prefix / "lib").symlink_to(outside / "lib")
+    untouched = listing(outside)
+    for force in (False, True):
+        with Journal.open(prefix) as journal, contextlib.suppress(JournalError):
+            journal.undo(force=force)
+        same(outside, untouched)
+
+
+def test_a_rollback_does_not_follow_links_either(prefix: Path) -> None:
+    before = listing(prefix)
+    outside = prefix.parent / "outside"
+    plant(outside)
+    untouched = listing(outside)
+    with Journal.open(prefix) as journal:
+        step = journal.step(title="change")
+        shutil.rmtree(prefix / "lib")
+        (prefix / "lib").symlink_to(outside / "lib")
+        step.rollback()
+    same(outside, untouched)
+    same(prefix, before)
+
+
+def test_kept_bytes_that_are_a_link_are_not_used(prefix: Path) -> None:
+    secret = prefix.parent / "secret"
+    secret.write_bytes((prefix / SITE / "single.py").read_bytes())
+    commit(prefix, change)
+    for path in (prefix / ".tfdoctor/steps/1/links").rglob("*"):
+        if path.is_file():
+            path.unlink()
+            path.symlink_to(secret)
+    with Journal.open(prefix) as journal, pytest.raises(JournalError, match=r"b\.bin"):
+        journal.undo()
+    assert not any(path.is_symlink() and "secret" in str(path.readlink()) for path in prefix.glob("lib/**/*"))
+
+
+def test_a_copied_file_never_gets_more_rights(prefix: Path) -> None:
+    commit(prefix, change)
+    tamper(prefix, lambda value: first_of(value, "bin/tool")["before"].update(mode=0o6755))
+    with Journal.open(prefix) as journal:
+        journal.undo()
+    assert stat.S_IMODE((prefix / "bin" / "tool").stat().st_mode) == 0o755
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda value: value.update(number=2),
+        lambda value: value.update(extra=1),
+        lambda value: value.pop("codes"),
+        lambda value: value.update(codes="TFD205"),
+        lambda value: value.update(state="done"),
+        lambda value: value.update(schema_version=0),
+        lambda value: value["changes"].append(value["changes"][0]),
+        lambda value: first_of(value, "bin/tool").update(kind="added"),
+        lambda value: first_of(value, "bin/tool")["before"].update(mode=0o77777),
+        lambda value: first_of(value, "bin/tool")["before"].update(mode=True),
+        lambda value: first_of(value, "bin/tool")["before"].update(type="pipe"),
+        lambda value: first_of(value, "bin/tool")["before"].update(sha256="short"),
+        lambda value: first_of(value, "bin/tool")["before"].update(mtime_ns="now"),
+        lambda value: first_of(value, "bin/tool")["before"].update(size=None),
+        lambda value: first_of(value, "bin/tool").update(kept=[None, -1, 5, 0, 0]),
+        lambda value: first_of(value, "bin/tool").update(kept="there"),
+        lambda value: first_of(value, "bin/python")["before"].update(target=""),
+        lambda value: value.update(changes={"a": 1}),
+        lambda value: value.update(changes=[5]),
+    ],
+)
+def test_a_record_is_read_strictly(prefix: Path, edit: Callable[[Any], None]) -> None:
+    commit(prefix, change)
+    tamper(prefix, edit)
+    now = listing(prefix)
+    with pytest.raises(JournalError, match="damaged"):
+        Journal.open(prefix)
+    same(prefix, now)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", "[" * 100_000, '{"schema_version": "1"}', "\xff\xfe"]
+)
+def test_garbage_is_refused(prefix: Path, text: str) -> None:
+    commit(prefix, change)
+    for name in ("steps/1/record.json", "undo.json"):
+        path = prefix / ".tfdoctor" / name
+        saved = path.read_bytes() if path.exists() else b""
+        path.write_bytes(text.encode("latin-1"))
+        for reading in (Journal.open, Journal.read):
+            with pytest.raises(JournalError, match="damaged"):
+                reading(prefix)
+        if saved:
+            path.write_bytes(saved)
+
+
+def test_a_newer_journal_is_told(prefix: Path) -> None:
+    commit(prefix, change)
+    tamper(prefix, lambda value: value.update(schema_version=2))
+    with pytest.raises(JournalError, match="newer tfdoctor") as caught:
+        Journal.open(prefix)
+    assert "pgrade" in caught.value.hint
+
+
+@pytest.mark.parametrize("name", [".tfdoctor", ".tfdoctor/steps", ".tfdoctor/lock", ".tfdoctor/undo.json"])
+def test_a_journal_of_links_is_refused(prefix: Path, name: str) -> None:
+    elsewhere = prefix.parent / "elsewhere"
+    if name.endswith(("lock", "json")):
+        elsewhere.write_text("precious")
+    else:
+        elsewhere.mkdir()
+        (elsewhere / "1.gone").mkdir()
+    (prefix / name).parent.mkdir(exist_ok=True)
+    (prefix / name).symlink_to(elsewhere)
+    with pytest.raises(JournalError):
+        Journal.open(prefix)
+    if elsewhere.is_dir():
+        assert sorted(path.name for path in elsewhere.iterdir()) == ["1.gone"]
+    else:
+        assert elsewhere.read_text() == "precious"
+
+
+def test_damaged_manifest_is_told_and_changes_nothing(
+    prefix: Path, victim: Callable[[str, Path, int], str]
+) -> None:
+    assert victim("step", prefix, 60) == "killed"
+    now = listing(prefix)
+    path = prefix / ".tfdoctor/steps/1" / snapshot.MANIFEST
+    value = json.loads(path.read_text())
+    value["rows"][0][0] = "../outside"
+    path.write_text(json.dumps(value))
+    with pytest.raises(JournalError, match="damaged"):
+        Journal.open(prefix)
+    same(prefix, now)
+
+
+def test_control_characters_do_not_reach_the_terminal(prefix: Path) -> None:
+    commit(prefix, lambda top: write(top / "red\x1b[31m", b"x", 5))
+    (prefix / "red\x1b[31m").write_bytes(b"other")
+    with Journal.open(prefix) as journal, pytest.raises(JournalError) as caught:
+        journal.undo()
+    assert "\x1b" not in caught.value.message

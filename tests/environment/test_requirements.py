@@ -1,0 +1,172 @@
+"""A user's requirements: what is taken, and that everything else ends in a UsageError that names its line."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from packaging.requirements import Requirement
+
+from tfdoctor.environment.requirements import MOST_LINES, parse_packages, parse_requirements
+from tfdoctor.errors import UsageError
+
+HASH = "a" * 64
+HASHED = f"--hash=sha256:{HASH}"
+
+
+def refused(text: str) -> UsageError:
+    with pytest.raises(UsageError) as error:
+        parse_requirements(text, "r.txt")
+    return error.value
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("", ()),
+        ("\n# nothing\n   \n", ()),
+        ("pandas\n", ("pandas",)),
+        ("pandas", ("pandas",)),
+        ("\ufeffpandas==2.0\r\nscipy<1.12\r\n", ("pandas==2.0", "scipy<1.12")),
+        ("pandas # why\n", ("pandas",)),
+        ("  Pillow >= 9 , < 11  \n", ("Pillow<11,>=9",)),
+        ('x; python_version < "3.9"\n', ('x; python_version < "3.9"',)),
+        ("x[a,b]==1\n", ("x[a,b]==1",)),
+        (f"x==1 \\\n    {HASHED} \\\n    {HASHED}\n", (f"x==1 {HASHED} {HASHED}",)),
+        ("x \\\n==1\n", ("x==1",)),
+        ("x==1 \\", ("x==1",)),
+        ("x @ https://files.example/x-1-py3-none-any.whl\n", ("x@ https://files.example/x-1-py3-none-any.whl",)),
+        ("x @ git+https://code.example/x.git@v1\n", ("x@ git+https://code.example/x.git@v1",)),
+    ],
+    ids=range(14),
+)  # fmt: skip
+def test_what_is_taken(text: str, lines: tuple[str, ...]) -> None:
+    found = parse_requirements(text, "r.txt")
+    assert [line.replace(" @ ", "@ ") for line in found] == list(lines)
+
+
+@pytest.mark.parametrize(
+    ("line", "said", "hint"),
+    [
+        ("-r other.txt", "option of pip", "-r on the command line"),
+        ("--requirement=other.txt", "option of pip", "-r on the command line"),
+        ("-e .", "option of pip", "Publish"),
+        ("--editable=.", "option of pip", "Publish"),
+        ("-c limits.txt", "option of pip", "pins"),
+        ("--index-url https://i.example/simple", "option of pip", "--index"),
+        ("-i https://me:secret@i.example/simple", "option of pip", "--index"),
+        ("--extra-index-url=https://i.example", "option of pip", "--index"),
+        ("--find-links /wheels", "option of pip", "Take the line out"),
+        ("--pre", "option of pip", "Take the line out"),
+        ("--trusted-host x", "option of pip", "Take the line out"),
+        ("--config-settings=x=y", "option of pip", ""),
+        (".", "file of this machine", "Publish"),
+        ("./x", "file of this machine", "Publish"),
+        ("../x", "file of this machine", ""),
+        ("/etc/passwd", "file of this machine", ""),
+        ("~/x", "file of this machine", ""),
+        ("x-1-py3-none-any.whl", "file of this machine", ""),
+        ("x.tar.gz", "file of this machine", ""),
+        ("tensorflow==2.4", "--tf", ""),
+        ("TensorFlow_GPU", "--tf", ""),
+        ("tf.nightly", "--tf", ""),
+        ("x @ http://files.example/x.whl", "https", ""),
+        ("x @ file:///x.whl", "https", ""),
+        ("x @ git+ssh://git@code.example/x", "https", ""),
+        ("x @ https://me:secret@files.example/x.whl", "password", ""),
+        ("x @ git+https://token@code.example/x.git", "password", ""),
+        ("x==", "not a requirement", "NAME"),
+        ("x=1", "not a requirement", "NAME"),
+        ("x; rm -rf /", "not a requirement", ""),
+        ("$(id)", "not a requirement", ""),
+        ("`id`", "not a requirement", ""),
+        ("x --hash=sha512:abc", "not a requirement", ""),
+        ("x --global-option=y", "not a requirement", ""),
+        ("x\x1b[31m", "no requirement", ""),
+        ("x\x00y", "no requirement", ""),
+        ("x\u202ey", "no requirement", ""),
+        ("x" * 3000, "no requirement", ""),
+        ("x; " + "(" * 900 + "python_version<'3'" + ")" * 900, "requirement", ""),
+    ],
+)
+def test_what_is_refused_and_where(line: str, said: str, hint: str) -> None:
+    error = refused(f"numpy\n\n{line}\npandas\n")
+    assert said in error.message
+    assert hint in error.hint
+    assert error.message.startswith("r.txt, line 3: ")
+    assert error.message.isprintable()
+    assert "secret" not in error.hint
+
+
+def test_a_continued_line_is_named_by_its_beginning() -> None:
+    assert refused("a\nb \\\n\\\n  ==\nc\n").message.startswith("r.txt, line 2: ")
+
+
+def test_separators_that_only_python_knows_begin_a_line_too() -> None:
+    assert parse_requirements("a\u2028b\x0cc", "r.txt") == ("a", "b", "c")
+    assert refused("a\u2028-e .").message.startswith("r.txt, line 2: ")
+
+
+def test_a_file_with_too_many_lines() -> None:
+    assert len(parse_requirements("x\n" * MOST_LINES, "r.txt")) == MOST_LINES
+    assert "more than" in refused("x\n" * (MOST_LINES + 1)).message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x" * 10_000_000,
+        "\\\n" * 5_000_000,
+        " " * 10_000_000 + "#",
+        "#" * 10_000_000,
+        "x #" * 3_000_000,
+        "x --hash=sha256:" * 600_000,
+        "x==1," * 2_000_000,
+        "x;" + "(" * 1_900,
+        "x[" + "a," * 900,
+        "x==" + "1." * 900 + "1",
+        "x==" + "9" * 1_990,
+    ],
+    ids=range(11),
+)
+def test_large_files_take_no_longer_than_their_size(text: str) -> None:
+    began = time.process_time()
+    with contextlib.suppress(UsageError):
+        parse_requirements(text, "r.txt")
+    assert time.process_time() - began < 8
+
+
+def test_packages_of_the_command_line() -> None:
+    assert parse_packages(["pandas", 'scipy <1.12; python_version<"3.12"', " "]) == (
+        "pandas",
+        'scipy<1.12; python_version < "3.12"',
+    )
+    with pytest.raises(UsageError) as error:
+        parse_packages(["pandas", "-e ."])
+    assert error.value.message.startswith("--package -e .: ")
+    with pytest.raises(UsageError):
+        parse_packages(["a\nb"])
+
+
+PIECES = st.sampled_from(
+    ["x", "numpy", "==1.0", ">=", "@", "https://h/x", "-r", "--hash=sha256:", HASH, "[", "]", ";", "(", ")", "'",
+     '"', "python_version", "<", " ", "\t", "\\\n", "\n", "\r\n", "\r", "#", "\ufeff", "\x1b", "$(", "/", "~", "é"]
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.one_of(st.text(max_size=200), st.lists(PIECES, max_size=30).map("".join)))
+def test_nothing_but_lines_or_a_usage_error(text: str) -> None:
+    try:
+        found = parse_requirements(text, "r.txt")
+    except UsageError:
+        return
+    for line in found:
+        assert line.isprintable()
+        assert not line.startswith(("-", ".", "/", "~"))
+        Requirement(line.split(" --hash=")[0])
+    # What is written into an image says the same when it is read again.
+    assert parse_requirements("\n".join(found), "again") == found

@@ -1,0 +1,581 @@
+"""What `-r` takes: requirements files with what they include, projects, conda environments, and locks."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from packaging.specifiers import SpecifierSet
+
+from tfdoctor.environment.requirements import read_wish, without_cuda
+from tfdoctor.environment.requirements.conda import conda_specifier, read_environment
+from tfdoctor.environment.requirements.locked import read_poetry, read_uv
+from tfdoctor.environment.requirements.project import poetry_specifier, read_project
+from tfdoctor.errors import UsageError
+
+if TYPE_CHECKING:
+    from tfdoctor.environment.requirements import Wanted, Wish
+
+A, B = "a" * 64, "b" * 64
+
+
+def wish_of(folder: Path, *names: str, **files: str) -> Wish:
+    """Write files (`__` in a name is a dot), and read those that are named."""
+    for name, text in files.items():
+        path = folder / name.replace("__", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return read_wish([folder / name for name in names], lambda path: path.read_text(encoding="utf-8"))
+
+
+def tensorflow(wanted: Wanted) -> list[str]:
+    return [str(one.specifier) for one in wanted.tensorflow]
+
+
+def refused(folder: Path, name: str, text: str) -> str:
+    (folder / name).write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError) as error:
+        wish_of(folder, name).on("3.11")
+    return f"{error.value} {error.value.hint}"
+
+
+# ---------------------------------------------------------------- requirements files
+
+
+def test_a_requirements_file_with_all_that_it_may_have(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "more.txt").write_text("-c ../limits.txt\n-r ../r.txt\npackaging\n")
+    wish = wish_of(
+        tmp_path,
+        "r.txt",
+        r__txt=f"""\
+# what we need
+--require-hashes
+tensorflow[and-cuda]==2.15.* ; sys_platform == "linux"  # the one
+tensorflow-macos==2.15.0 ; sys_platform == "darwin"
+tensorflow-intel; platform_system == "Windows"
+pandas==2.0 \\
+    --hash=sha256:{A} \\
+    --hash=sha256:{B}
+tomli; python_version < "3.11"
+-r sub/more.txt
+--constraint=limits.txt
+""",
+        limits__txt="numpy<1.25\ntensorflow>=2.10\n",
+    )
+    wanted = wish.on("3.10")
+    assert tensorflow(wanted) == ["==2.15.*", ">=2.10"]
+    assert wanted.lines == (
+        f"pandas==2.0 --hash=sha256:{A} --hash=sha256:{B}",
+        'tomli; python_version < "3.11"',
+        "packaging",
+    )
+    assert wanted.constraints == ("numpy<1.25",)
+    assert wanted.notes == ()
+    assert wanted.tensorflow[0].where.endswith("r.txt, line 3")
+
+
+def test_a_release_with_a_hundred_wheels(tmp_path: Path) -> None:
+    hashes = sorted(f"{number:064x}" for number in range(150))
+    rows = " \\\n".join(["numpy==2.1.0", *(f"    --hash=sha256:{one}" for one in hashes)])
+    wheels = ",".join(f"{{ hash = 'sha256:{one}' }}" for one in hashes)
+    lock = f"[[package]]\nname = 'numpy'\nversion = '2.1.0'\nwheels = [{wheels}]\n"
+    (line,) = wish_of(tmp_path, "r.txt", r__txt=f"{rows}\n").on("3.11").lines
+    assert line.count("--hash=") == 150
+    assert wish_of(tmp_path, "uv.lock", uv__lock=lock).on("3.11").lines == (line,)
+
+
+@pytest.mark.parametrize(("name", "note"), [("tensorflow-gpu", "same code"), ("tensorflow-cpu", "not see")])
+def test_other_names_of_tensorflow(tmp_path: Path, name: str, note: str) -> None:
+    wanted = wish_of(tmp_path, "r.txt", r__txt=f"{name}>=2.5,<2.11\n").on("3.9")
+    assert tensorflow(wanted) == ["<2.11,>=2.5"]
+    assert note in wanted.notes[0]
+
+
+def test_tensorflow_by_python(tmp_path: Path) -> None:
+    text = 'tensorflow==2.8.*; python_version < "3.8"\ntensorflow==2.15.*; python_version >= "3.9"\n'
+    wish = wish_of(tmp_path, "r.txt", r__txt=text)
+    assert wish.varies
+    assert tensorflow(wish.on("3.7")) == ["==2.8.*"]
+    assert tensorflow(wish.on("3.8")) == []
+    assert tensorflow(wish.on("3.11.4")) == ["==2.15.*"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("tensorflow @ https://files.example/t.whl", "not locked"),
+        ("tf-nightly", "another TensorFlow"),
+        ("tensorflow-macos", "another TensorFlow"),
+        ("-r https://files.example/r.txt", "not a file"),
+        ("--index-url https://i.example/simple", "--index"),
+        ("-r missing.txt", "missing.txt"),
+        ("-e .", "Publish"),
+    ],
+)
+def test_lines_that_are_refused(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "r.txt").write_text(f"pandas\n{text}\n")
+
+    def text_of(path: Path) -> str:
+        if not path.exists():
+            msg = f"-r: {path} cannot be read."
+            raise UsageError(msg)
+        return path.read_text()
+
+    with pytest.raises(UsageError) as error:
+        read_wish([tmp_path / "r.txt"], text_of).on("3.11")
+    assert said in f"{error.value} {error.value.hint}"
+    assert "r.txt, line 2" in str(error.value)
+
+
+def test_more_files_than_anybody_has(tmp_path: Path) -> None:
+    for number in range(60):
+        (tmp_path / f"r{number}.txt").write_text(f"-r r{number + 1}.txt\n")
+    assert "include each other" in refused(tmp_path, "r.txt", "-r r0.txt\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Pipfile", "pipenv requirements"),
+        ("setup.py", "requirements file"),
+        ("pylock.toml", "requirements file"),
+    ],
+)
+def test_kinds_that_are_not_read(tmp_path: Path, name: str, said: str) -> None:
+    assert said in refused(tmp_path, name, "x")
+
+
+# ---------------------------------------------------------------- pyproject.toml
+
+
+def test_a_project(tmp_path: Path) -> None:
+    wanted = wish_of(
+        tmp_path,
+        "pyproject.toml",
+        pyproject__toml="""\
+[project]
+name = "mine"
+requires-python = ">=3.9,<3.12"
+dependencies = ["tensorflow[and-cuda]>=2.14,<2.16", "numpy<2", "tomli; python_version < '3.11'"]
+[project.optional-dependencies]
+docs = ["sphinx"]
+[tool.poetry.dependencies]
+pandas = "*"
+""",
+    )
+    assert [wanted.allows(one) for one in ("3.8", "3.9", "3.11.7", "3.12")] == [False, True, True, False]
+    on = wanted.on("3.11")
+    assert tensorflow(on) == ["<2.16,>=2.14"]
+    assert on.lines == ("numpy<2", 'tomli; python_version < "3.11"')
+    assert "docs" in on.notes[0]
+
+
+def test_a_project_of_poetrys(tmp_path: Path) -> None:
+    text = """\
+[tool.poetry.dependencies]
+python = "^3.9"
+tensorflow = {version = "~2.15.0", extras = ["and-cuda"]}
+numpy = "^1.24"
+anything = "*"
+old = {version = "1.*", python = "<3.10"}
+both = [{version = "1.0", python = "<3.10"}, {version = "2.0", markers = "python_version >= '3.10'"}]
+repository = {git = "https://code.example/x.git", tag = "v1"}
+extra = {version = "1", optional = true}
+[tool.poetry.group.dev.dependencies]
+pytest = "*"
+"""
+    wish = wish_of(tmp_path, "pyproject.toml", pyproject__toml=text)
+    assert [wish.allows(one) for one in ("3.8", "3.9", "3.13")] == [False, True, True]
+    on = wish.on("3.11")
+    assert tensorflow(on) == ["<2.16.0,>=2.15.0"]
+    assert [line.replace(" @ ", "@ ").replace(" ;", ";") for line in on.lines] == [
+        "numpy<2.0,>=1.24",
+        "anything",
+        'old==1.*; python_version < "3.10"',
+        'both==1.0; python_version < "3.10"',
+        'both==2.0; python_version >= "3.10"',
+        "repository@ git+https://code.example/x.git@v1",
+    ]
+    assert "extra: it is optional" in on.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "specifier"),
+    [
+        ("^1.2.3", ">=1.2.3,<2.0.0"),
+        ("^1.2", ">=1.2,<2.0"),
+        ("^1", ">=1,<2.0"),
+        ("^0.2.3", ">=0.2.3,<0.3.0"),
+        ("^0.0.3", ">=0.0.3,<0.0.4"),
+        ("^0.0", ">=0.0,<0.1"),
+        ("^0", ">=0,<1.0"),
+        ("~1.2.3", ">=1.2.3,<1.3.0"),
+        ("~1.2", ">=1.2,<1.3"),
+        ("~1", ">=1,<2.0"),
+        ("*", ""),
+        ("1.2.*", "==1.2.*"),
+        ("1.2.3", "==1.2.3"),
+        (">=1.2, <1.5", ">=1.2,<1.5"),
+        (">=1.2 <1.5", ">=1.2,<1.5"),
+        ("!=1.3", "!=1.3"),
+        ("~=1.4.2", "~=1.4.2"),
+        ("== 2.0", "== 2.0"),
+    ],
+)
+def test_poetrys_conditions(text: str, specifier: str) -> None:
+    assert SpecifierSet(poetry_specifier(text, "x")) == SpecifierSet(specifier)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[project]\ndynamic = ['dependencies']", "build program"),
+        ("[tool.x]\n", "neither"),
+        ("[project\n", "not TOML"),
+        ("[project]\ndependencies = [1]", "not a text"),
+        ("[project]\ndependencies = ['no spaces here']", "not a requirement"),
+        ("[tool.poetry.dependencies]\nx = '^1 || ^2'", "one of several"),
+        ("[tool.poetry.dependencies]\nx = 'newest'", "not a set"),
+        ("[tool.poetry.dependencies]\nx = {path = '../x'}", "this machine"),
+        ("[tool.poetry.dependencies]\nx = {git = 'ssh://code.example/x'}", "https"),
+        ("[project]\nrequires-python = 'three'\ndependencies = []", "not a set"),
+    ],
+)
+def test_projects_that_are_refused(tmp_path: Path, text: str, said: str) -> None:
+    assert said in refused(tmp_path, "pyproject.toml", text)
+
+
+# ---------------------------------------------------------------- environment.yml
+
+ENVIRONMENT = """\
+name: tf  # ours
+channels: [conda-forge, nvidia]
+dependencies:
+  - python=3.11
+  - conda-forge::tensorflow-gpu=2.15
+  - numpy=1.26.4=py311h64a7726_0
+  - "scipy>=1.9,<1.12"
+  - pandas 2.1.* py311_0
+  - opencv=4.8.1
+  - matplotlib-base
+  - cudatoolkit=11.8
+  - cudnn
+  - libstdcxx-ng=13
+  - ffmpeg
+  - our-own-tool=1
+  - pip
+  - pip:
+      - einops==0.7  # from the index
+      - -r more.txt
+prefix: /opt/conda/envs/tf
+"""
+
+
+def test_a_conda_environment(tmp_path: Path) -> None:
+    wish = wish_of(tmp_path, "environment.yml", environment__yml=ENVIRONMENT, more__txt="rich\n")
+    assert [wish.allows(one) for one in ("3.10", "3.11", "3.11.2", "3.12")] == [False, True, True, False]
+    on = wish.on("3.11")
+    assert tensorflow(on) == ["==2.15.*"]
+    assert on.lines == (
+        "numpy==1.26.4",
+        "scipy<1.12,>=1.9",
+        "pandas==2.1.*",
+        "opencv-python==4.8.1.*",
+        "matplotlib",
+        "einops==0.7",
+        "rich",
+    )
+    notes = "\n".join(on.notes)
+    assert "cudatoolkit, cudnn left out" in notes
+    assert "conda alone: libstdcxx-ng, ffmpeg." in notes
+    assert "our-own-tool. Those that it has, add with --package." in notes
+
+
+def test_lists_that_are_not_indented_and_in_brackets(tmp_path: Path) -> None:
+    flat = "dependencies:\n- python=3.10.4\n- numpy\n- pip:\n  - einops\n"
+    wish = wish_of(tmp_path, "a.yml", a__yml=flat)
+    assert wish.on("3.10").lines == ("numpy", "einops")
+    assert wish.allows("3.10.12")
+    assert "Python 3.10.4 is taken as 3.10," in wish.on("3.10").notes[0]
+    row = "dependencies: [python=3.9, numpy=1.2, 'scipy>=1,<2']\n"
+    assert wish_of(tmp_path, "b.yaml", b__yaml=row).on("3.9").lines == ("numpy==1.2.*", "scipy<2,>=1")
+
+
+@pytest.mark.parametrize(
+    ("text", "specifier"),
+    [
+        ("", ""),
+        ("*", ""),
+        ("=1.2", "==1.2.*"),
+        ("=1.2.*", "==1.2.*"),
+        ("==1.2", "==1.2"),
+        ("1.2.3", "==1.2.3"),
+        ("1.2.3 py39_0", "==1.2.3"),
+        ("=1.2.3=py39_0", "==1.2.3"),
+        ("==1.2.3=py39_0", "==1.2.3"),
+        (">=1.2,<2.0a0", ">=1.2,<2.0a0"),
+        (">=1.2.*", ">=1.2"),
+        ("1.2.*", "==1.2.*"),
+    ],
+)
+def test_condas_conditions(text: str, specifier: str) -> None:
+    assert conda_specifier(text, "x") == specifier
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("dependencies:\n  - numpy\n  - {a: b}\n", "is not read"),
+        ("dependencies:\n  - &x numpy\n", "is not read"),
+        ("dependencies:\n  - pip:\n    - x\n   - numpy\n", "is not read"),
+        ("dependencies:\n  numpy: 1\n", "is not read"),
+        ("dependencies: !tag\n", "is not read"),
+        ("dependencies:\n\t- numpy\n", "tab"),
+        ("services:\n  web: 1\n", "is not read"),
+        ("name: x\n", "no list of dependencies"),
+        ("dependencies:\n  - numpy[version='1|2']\n", "one of several"),
+        ("dependencies:\n  - numpy=1.2|1.3\n", "one of several"),
+        ("dependencies:\n  - numpy=py_0\n", "not understood"),
+        ("dependencies:\n  - pip:\n    - tf-nightly\n", "another TensorFlow"),
+    ],
+)
+def test_environments_that_are_refused(tmp_path: Path, text: str, said: str) -> None:
+    assert said in refused(tmp_path, "environment.yml", text)
+
+
+# ---------------------------------------------------------------- locks
+
+UV_LOCK = f"""\
+version = 1
+requires-python = ">=3.10, <3.13"
+
+[[package]]
+name = "mine"
+version = "0.1"
+source = {{ editable = "." }}
+dependencies = [
+    {{ name = "tensorflow", extra = ["and-cuda"] }},
+    {{ name = "colorama", marker = "sys_platform == 'win32'" }},
+    {{ name = "numpy", version = "1.26.4", marker = "python_full_version < '3.12'" }},
+    {{ name = "numpy", version = "2.1.0", marker = "python_full_version >= '3.12'" }},
+]
+[package.optional-dependencies]
+docs = [{{ name = "sphinx" }}]
+
+[[package]]
+name = "tensorflow"
+version = "2.15.1"
+source = {{ registry = "https://index.example/simple" }}
+dependencies = [{{ name = "six" }}]
+[package.optional-dependencies]
+and-cuda = [{{ name = "nvidia-cudnn-cu12" }}]
+
+[[package]]
+name = "six"
+version = "1.16.0"
+source = {{ registry = "https://index.example/simple" }}
+sdist = {{ url = "https://files.example/six.tar.gz", hash = "sha256:{A}" }}
+wheels = [{{ url = "https://files.example/six.whl", hash = "sha256:{B}" }}]
+
+[[package]]
+name = "nvidia-cudnn-cu12"
+version = "8.9.4.25"
+source = {{ registry = "https://index.example/simple" }}
+
+[[package]]
+name = "numpy"
+version = "1.26.4"
+source = {{ registry = "https://index.example/simple" }}
+[[package]]
+name = "numpy"
+version = "2.1.0"
+source = {{ registry = "https://index.example/simple" }}
+[[package]]
+name = "colorama"
+version = "0.4.6"
+source = {{ registry = "https://index.example/simple" }}
+[[package]]
+name = "sphinx"
+version = "7.0"
+source = {{ registry = "https://index.example/simple" }}
+"""
+
+
+def test_uvs_lock(tmp_path: Path) -> None:
+    wish = wish_of(tmp_path, "uv.lock", uv__lock=UV_LOCK)
+    assert wish.varies
+    assert [wish.allows(one) for one in ("3.9", "3.12", "3.13")] == [False, True, False]
+    on = wish.on("3.11")
+    assert tensorflow(on) == ["==2.15.1"]
+    assert on.lines == (
+        "numpy==1.26.4",
+        "nvidia-cudnn-cu12==8.9.4.25",
+        f"six==1.16.0 --hash=sha256:{A} --hash=sha256:{B}",
+    )
+    assert wish.on("3.12").lines[0] == "numpy==2.1.0"
+
+
+def test_a_lock_that_leaves_the_project_out_keeps_what_the_system_needs(tmp_path: Path) -> None:
+    text = UV_LOCK.replace('editable = "."', 'registry = "https://index.example/simple"')
+    assert not any(
+        line.startswith("colorama") for line in wish_of(tmp_path, "uv.lock", uv__lock=text).on("3.11").lines
+    )
+
+
+POETRY_LOCK = f"""\
+[[package]]
+name = "tensorflow"
+version = "2.15.0"
+optional = false
+python-versions = ">=3.9"
+files = [{{file = "t.whl", hash = "sha256:{A}"}}]
+[package.dependencies]
+numpy = ">=1.23.5,<2.0.0"
+tensorflow-intel = {{version = "2.15.0", markers = "platform_system == \\"Windows\\""}}
+[package.extras]
+and-cuda = ["nvidia-cudnn-cu12 (==8.9.4.25)"]
+
+[[package]]
+name = "tensorflow-intel"
+version = "2.15.0"
+optional = false
+python-versions = ">=3.9"
+[package.dependencies]
+only-there = "*"
+
+[[package]]
+name = "only-there"
+version = "1.0"
+optional = false
+python-versions = "*"
+
+[[package]]
+name = "numpy"
+version = "1.26.2"
+optional = false
+python-versions = ">=3.9"
+files = [{{file = "n.whl", hash = "sha256:{B}"}}]
+
+[[package]]
+name = "extra"
+version = "1.0"
+optional = true
+python-versions = "*"
+
+[[package]]
+name = "repository"
+version = "1.0"
+optional = false
+python-versions = "*"
+[package.source]
+type = "git"
+url = "https://code.example/x.git"
+reference = "main"
+resolved_reference = "0123abc"
+
+[metadata]
+lock-version = "2.0"
+python-versions = ">=3.9,<3.12"
+"""
+
+
+def test_poetrys_lock(tmp_path: Path) -> None:
+    wish = wish_of(tmp_path, "poetry.lock", poetry__lock=POETRY_LOCK)
+    on = wish.on("3.11")
+    assert tensorflow(on) == ["==2.15.0"]
+    assert [line.replace(" @ ", "@ ") for line in on.lines] == [
+        f"numpy==1.26.2 --hash=sha256:{B}",
+        "repository@ git+https://code.example/x.git@0123abc",
+    ]
+    assert not wish.allows("3.12")
+
+
+def test_poetrys_newer_and_older_locks(tmp_path: Path) -> None:
+    newer = """\
+[[package]]
+name = "numpy"
+version = "1.26.2"
+groups = ["main"]
+markers = "python_version < '3.12'"
+[[package]]
+name = "numpy"
+version = "2.1"
+groups = ["main", "dev"]
+markers = {main = "python_version >= '3.12'", dev = "python_version >= '3.9'"}
+[[package]]
+name = "pytest"
+version = "8.0"
+groups = ["dev"]
+"""
+    wish = wish_of(tmp_path, "poetry.lock", poetry__lock=newer)
+    assert wish.on("3.11").lines == ("numpy==1.26.2",)
+    assert wish.on("3.12").lines == ("numpy==2.1",)
+    older = f"""\
+[[package]]
+name = "Six"
+version = "1.16.0"
+category = "main"
+[[package]]
+name = "pytest"
+version = "8.0"
+category = "dev"
+[metadata.files]
+Six = [{{file = "six.whl", hash = "sha256:{A}"}}]
+"""
+    assert wish_of(tmp_path, "poetry.lock", poetry__lock=older).on("3.8").lines == (
+        f"six==1.16.0 --hash=sha256:{A}",
+    )
+
+
+@pytest.mark.parametrize("name", ["uv.lock", "poetry.lock"])
+@pytest.mark.parametrize(
+    "text", ["", "package = 1", "[[package]]\nversion='1'", "[[package]]\nname='x'", "="]
+)
+def test_locks_that_are_none(tmp_path: Path, name: str, text: str) -> None:
+    assert refused(tmp_path, name, text)
+
+
+# ---------------------------------------------------------------- NVIDIA's wheels
+
+
+def test_the_plans_cuda_wins_over_a_files() -> None:
+    plan = {"nvidia-cudnn-cu12": "8.9.4.25", "nvidia-cuda-runtime-cu12": "12.2.140"}
+    lines, notes = without_cuda(
+        [
+            "numpy",
+            "nvidia-cudnn-cu12==8.9.7.29",
+            "nvidia-cudnn-cu11==8.6",
+            "nvidia-cuda-runtime-cu12==12.2.140 --hash=sha256:00",
+            "nvidia-cuda-runtime",
+            "nvidia-dali-cuda120==1.0",
+            "nvidia-ml-py",
+        ],
+        plan,
+    )
+    assert lines == ("numpy", "nvidia-cuda-runtime", "nvidia-dali-cuda120==1.0", "nvidia-ml-py")
+    assert "nvidia-cudnn-cu12==8.9.7.29, nvidia-cudnn-cu11==8.6." in notes[0]
+    assert without_cuda(["nvidia-cudnn-cu12"], plan) == ((), ())
+
+
+# ---------------------------------------------------------------- whatever comes
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(alphabet="-=:[]{}#'\"|.,<>~^*\\ \n\tabnpi0129_", max_size=200))
+def test_no_text_is_more_than_refused(text: str) -> None:
+    for head, read in (
+        ("dependencies:\n", lambda said: read_environment(said, Path("e.yml"), lambda _: "")),
+        ("", lambda said: read_project(said, "p")),
+        ("[[package]]\nname = 'x'\n", lambda said: read_uv(said, "u")),
+        ("[[package]]\nname = 'x'\n", lambda said: read_poetry(said, "p")),
+    ):
+        with contextlib.suppress(UsageError):
+            read(head + text)
+    for convert in (poetry_specifier, conda_specifier):
+        with contextlib.suppress(UsageError):
+            SpecifierSet(convert(text, "x"))

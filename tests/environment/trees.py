@@ -1,0 +1,66 @@
+"""Environments for tests of the journal, and whether two are the same."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from repair.killer import plant
+
+from tfdoctor.environment.history.journal import Journal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DOCTOR = Path(__file__).resolve().parents[2] / "doctor"
+
+
+def listing(prefix: Path) -> dict[str, tuple[Any, ...]]:
+    """All that an undo has to bring back: path → type, mode, bytes, target, mtime of files."""
+    found: dict[str, tuple[Any, ...]] = {}
+    for folder, folders, files in os.walk(prefix):
+        if Path(folder) == prefix and ".tfdoctor" in folders:
+            folders.remove(".tfdoctor")
+        for name in folders + files:
+            path = Path(folder) / name
+            info = path.lstat()
+            key = path.relative_to(prefix).as_posix()
+            if path.is_symlink():
+                found[key] = ("link", str(path.readlink()))
+            elif path.is_dir():
+                found[key] = ("dir", stat.S_IMODE(info.st_mode))
+            else:
+                content = hashlib.sha256(path.read_bytes()).hexdigest()
+                found[key] = ("file", stat.S_IMODE(info.st_mode), content, info.st_mtime_ns)
+    return found
+
+
+def differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    return sorted(key for key in one.keys() | other.keys() if one.get(key) != other.get(key))
+
+
+def same(prefix: Path, expected: dict[str, Any]) -> None:
+    now = listing(prefix)
+    assert {key: now.get(key) for key in differing(now, expected)} == {
+        key: expected.get(key) for key in differing(now, expected)
+    }
+
+
+def commit(prefix: Path, *changes: Callable[[Path], None]) -> None:
+    """One step each."""
+    with Journal.open(prefix) as journal:
+        for one in changes:
+            with journal.step(title=one.__name__, codes=("TFD205",)) as step:
+                one(prefix)
+            step.commit()
+
+
+def fresh(folder: Path) -> Path:
+    """The same environment anew."""
+    shutil.rmtree(folder, ignore_errors=True)
+    plant(folder)
+    return folder

@@ -1,0 +1,250 @@
+"""What is made of the lines of payload/stages.py, and of how its process ended."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tfdoctor.system import CommandResult, Failure
+from tfdoctor.verify.stages import MARKER, Limits, read_answer
+
+LIMITS = Limits(10, 20, 30, 40, 50)
+IMPORTED: tuple[dict[str, Any], ...] = (
+    {"stage": "import", "status": "begin"},
+    {"stage": "import", "status": "passed", "detail": "TensorFlow 2.21.0 on Python 3.11.7", "seconds": 4.5},
+    {"stage": "visible", "status": "begin"},
+    {"stage": "visible", "status": "passed", "seconds": 1, "devices": ["/physical_device:GPU:0"]},
+)
+COMPUTING: tuple[dict[str, Any], ...] = (
+    *IMPORTED,
+    {"stage": "compute", "status": "begin"},
+    {"stage": "compute", "computing": 0, "dtype": "float32"},
+)
+PTX = (
+    "W0000 00:00:1 2 gpu_device.cc:2433] TensorFlow was not built with CUDA kernel binaries compatible with compute "
+    "capability 12.0a. CUDA kernels will be jit-compiled from PTX, which could take 30 minutes or longer.\n"
+)
+
+
+def result(
+    *lines: dict[str, Any], code: int | None = 0, failure: Failure | None = None, stderr: str = ""
+) -> CommandResult:
+    stdout = "".join(f"\n{MARKER}{json.dumps(line)}\n" for line in lines)
+    return CommandResult(("python",), code, stdout, stderr, failure, seconds=100.0)
+
+
+def pulses(*busy: float) -> list[dict[str, Any]]:
+    return [{"stage": "compute", "status": "running", "busy": share} for share in busy]
+
+
+def detail(given: CommandResult, stage: str) -> str:
+    found = read_answer(given, LIMITS).stage(stage)
+    assert found is not None
+    assert found.status == "failed"
+    return found.detail
+
+
+def test_to_the_end() -> None:
+    answer = read_answer(
+        result(
+            *COMPUTING,
+            {"stage": "compute", "gpu": 0, "dtype": "float32", "ok": True},
+            {"stage": "compute", "gpu": 0, "dtype": "float16", "ok": False, "error": "off"},
+            {"stage": "compute", "status": "failed", "detail": "GPU:0 is off", "error": "off", "seconds": 2},
+            {"end": True},
+        ),
+        LIMITS,
+    )
+    assert [(stage.name, stage.status, stage.seconds) for stage in answer.stages] == [
+        ("import", "passed", 4.5),
+        ("visible", "passed", 1.0),
+        ("compute", "failed", 2.0),
+    ]
+    assert answer.devices == ("/physical_device:GPU:0",)
+    assert answer.computed == {0: "off"}
+    assert answer.computed_lines() == ["GPU:0 failed: off"]
+    assert (answer.error, answer.timed_out) == ("off", False)
+
+
+def test_a_crash_on_the_way_out_is_not_counted() -> None:
+    answer = read_answer(result(*IMPORTED, {"end": True}, code=-11), LIMITS)
+    assert [stage.status for stage in answer.stages] == ["passed", "passed"]
+    assert not answer.error
+
+
+def test_an_end_between_two_stages_is_of_the_next() -> None:
+    given = result(*IMPORTED, code=137)
+    assert "SIGKILL: most often the memory was used up" in detail(given, "compute")
+    assert read_answer(given, LIMITS).status("cudnn") is None
+
+
+@pytest.mark.parametrize("code", [-14, 142])
+def test_the_alarm_is_the_deadline(code: int) -> None:
+    given = result(*COMPUTING, code=code)
+    assert detail(given, "compute").startswith("did not end within 30 s on GPU:0 (float32).")
+    answer = read_answer(given, LIMITS)
+    assert answer.timed_out
+    assert answer.computed[0].startswith("did not end within 30 s")
+    found = answer.stage("compute")
+    assert found is not None
+    assert found.seconds == 94.5  # less what the others took
+
+
+def test_compiling_is_told_from_a_hang() -> None:
+    def late(*lines: dict[str, Any], stderr: str = "") -> str:
+        given = result(*COMPUTING, *lines, code=None, failure=Failure.TIMEOUT, stderr=stderr)
+        return detail(given, "compute")
+
+    assert "TensorFlow said that it compiles PTX" in late(*pulses(1.0, 1.0), stderr=PTX)
+    assert "was idle" in late(*pulses(1.0, 1.0, 0.0, 0.01, 0.0))
+    assert "was busy. Compiling PTX" in late(*pulses(0.0, 1.0, 1.0, 1.0))
+    unknown = late()
+    assert "Compiling PTX" in unknown
+    assert "busy" not in unknown
+    assert "idle" not in unknown
+
+
+def test_late_in_other_stages() -> None:
+    slow = result({"stage": "import", "status": "begin"}, code=-14, stderr=PTX)
+    assert detail(slow, "import") == "did not end within 10 s."
+    stuck = result(*IMPORTED, {"stage": "nccl", "status": "begin"}, code=-14)
+    assert "NCCL_P2P_DISABLE=1" in detail(stuck, "nccl")
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (-4, "an illegal instruction (SIGILL)"),
+        (132, "an illegal instruction (SIGILL)"),
+        (-11, "a segmentation fault (SIGSEGV)"),
+        (-6, "abort (SIGABRT)"),
+        (137, "SIGKILL: most often the memory was used up"),
+        (-31, "signal 31"),
+        (3, "TensorFlow exited with status 3"),
+        (255, "TensorFlow exited with status 255"),
+    ],
+)
+def test_how_it_was_ended(code: int, said: str) -> None:
+    text = detail(result(*COMPUTING, code=code), "compute")
+    assert said in text
+    assert "on GPU:0 (float32)" in text
+
+
+@pytest.mark.parametrize(
+    ("fatal", "kept"),
+    [
+        (
+            "2026-11-21 16:24:58.280033: F tensorflow/core/gpu_util.cc:31] Check failed: x",
+            "gpu_util.cc:31] Check failed: x",
+        ),
+        (
+            "F0000 00:00:1795278263.083682   24717 cuda_executor.cc:31] no",
+            "cuda_executor.cc:31] no",
+        ),
+        ("Fatal Python error: Aborted", "Fatal Python error: Aborted"),
+        ("  what():  std::bad_alloc", "what():  std::bad_alloc"),
+    ],
+)
+def test_its_own_words_are_the_fatal_ones(fatal: str, kept: str) -> None:
+    stderr = f"2026-11-21 16:24:57.28: I tensorflow/x.cc:1] hello\n{fatal}\n  File a, line 1\n*** stack\n\n"
+    assert detail(result(*COMPUTING, code=-6, stderr=stderr), "compute").endswith(f"(float32). {kept}")
+    without = stderr.replace(fatal, "nothing")
+    assert detail(result(*COMPUTING, code=-6, stderr=without), "compute").endswith("*** stack")
+
+
+def test_the_error_of_cuda_stands_before_the_crash_that_it_made() -> None:
+    """As TensorFlow 2.10.1 prints it where a driver answers and does not compute."""
+    stderr = (
+        "2026-11-21 16:39:46.798430: E tensorflow/stream_executor/cuda/cuda_driver.cc:1177] failed to enqueue async "
+        "memcpy from host to device: CUDA_ERROR_NOT_SUPPORTED: operation not supported; size: 4194304=0x400000\n"
+        "2026-11-21 16:39:46.805129: F tensorflow/core/common_runtime/gpu/gpu_util.cc:386] CPU->GPU Memcpy failed\n"
+    )
+    text = detail(result(*COMPUTING, code=-6, stderr=stderr), "compute")
+    assert (
+        "cuda_driver.cc:1177] failed to enqueue async memcpy from host to device: CUDA_ERROR_NOT_SUPP" in text
+    )
+    assert "; gpu_util.cc:386] CPU->GPU Memcpy failed" in text
+    assert text.endswith("The driver that answers does not compute.")
+
+
+def test_nothing_was_said_at_all() -> None:
+    given = result(code=1, stderr="SyntaxError: invalid syntax\n")
+    assert detail(given, "import") == "Python exited with status 1. SyntaxError: invalid syntax"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"stage": "runtime", "status": "failed"},
+        {"stage": ["import"], "status": "failed"},
+        {"stage": "compute", "gpu": "0", "ok": True},
+        {"stage": "visible", "devices": "many"},
+        {"stage": "visible", "busy": "very", "status": "running"},
+        {"stage": "visible", "status": ["passed"], "seconds": float("nan")},
+    ],
+)
+def test_lines_that_mean_nothing(line: dict[str, Any]) -> None:
+    answer = read_answer(result(*IMPORTED, line, {"end": True}), LIMITS)
+    assert [stage.status for stage in answer.stages] == ["passed", "passed"]
+    assert answer.devices == ("/physical_device:GPU:0",)
+    assert not answer.computed
+
+
+def test_broken_and_nested_lines() -> None:
+    given = result(*IMPORTED, {"end": True})
+    for more in (f"{MARKER}{{", f"{MARKER}[1]", MARKER + "[" * 200_000, f"x{MARKER}{{}}"):
+        broken = CommandResult(("python",), 0, f"{more}\n{given.stdout}\n{more}")
+        assert len(read_answer(broken, LIMITS).stages) == 2
+
+
+def test_numbers_that_are_none() -> None:
+    line = {"stage": "import", "status": "passed", "seconds": float("nan"), "detail": 7}
+    found = read_answer(result(line, {"end": True}), LIMITS).stage("import")
+    assert found is not None
+    assert (found.seconds, found.detail) == (0.0, "")
+
+
+def test_what_failed_before_a_crash_is_nearer_to_the_cause() -> None:
+    missing = "InternalError: cudaGetDevice() failed. Status: cudaGetErrorString symbol not found."
+    given = result(
+        *IMPORTED,
+        {"stage": "compute", "status": "begin"},
+        {"stage": "compute", "gpu": 0, "ok": False, "error": f"{missing}\nmore"},
+        {"stage": "compute", "computing": 1, "dtype": "float32"},
+        code=-6,
+    )
+    answer = read_answer(given, LIMITS)
+    text = detail(given, "compute")
+    assert text.startswith("InternalError: cudaGetDevice() failed")
+    assert "Then TensorFlow was ended by abort (SIGABRT) on GPU:1 (float32)" in text
+    assert answer.error == f"{missing}\nmore"
+    assert answer.computed[0] == f"{missing}\nmore"
+    assert answer.computed[1].startswith("TensorFlow was ended by abort")
+
+
+@pytest.mark.parametrize(
+    ("said", "means"),
+    [
+        (
+            "InternalError: cudaGetDevice() failed. Status: cudaGetErrorString symbol not found.",
+            "has no cudaGetErrorString: it is a stub, a stand-in, or cut off.",
+        ),
+        (
+            "InternalError: cudaGetDevice() failed. Status: Error loading CUDA libraries. GPU will not be used.",
+            "lacks the functions its name promises.",
+        ),
+        ("CUDA_ERROR_STUB_LIBRARY: CUDA driver is a stub library", "in the place of the driver's."),
+    ],
+)
+def test_errors_that_are_worded_badly(said: str, means: str) -> None:
+    line = {"stage": "compute", "status": "failed", "detail": f"GPU:0: {said}", "error": said}
+    given = result(*IMPORTED, line, {"end": True})
+    assert detail(given, "compute").endswith(means)
+    assert read_answer(given, LIMITS).error == said
+
+
+def test_other_errors_are_left_as_they_are() -> None:
+    line = {"stage": "compute", "status": "failed", "detail": "GPU:0: OOM when allocating"}
+    assert detail(result(*IMPORTED, line, {"end": True}), "compute") == "GPU:0: OOM when allocating"
