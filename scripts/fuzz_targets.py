@@ -25,6 +25,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tfdoctor import parse as parse_package
 from tfdoctor.cli.parse import leaves
 from tfdoctor.compat import Compat
 from tfdoctor.compat.decode import DataError
@@ -35,7 +36,6 @@ from tfdoctor.logs.reader import is_binary
 from tfdoctor.logs.report import diagnose_log
 from tfdoctor.parse.kinds import PARSERS, detect
 from tfdoctor.privacy.redactor import Redactor
-from tfdoctor.probes import parse as parse_package
 from tfdoctor.probes.ldcache import ENTRY, EXTENSION_MAGIC, HEADER, MAGIC, parse_ldcache
 from tfdoctor.probes.payload import parse_answer
 from tfdoctor.probes.python import parse_build_info, parse_cuda_config, parse_version_header

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from repair.fake import SCHEMA, Fake, difference, make, needs_compiler
 
+from environment.fake import SCHEMA, Fake, difference, make, needs_compiler
 from tfdoctor.environment.models import Status
 from tfdoctor.findings import Cause
 

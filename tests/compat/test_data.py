@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tfdoctor import versions
-from tfdoctor.compat import Compat, Release, era_stems, loader, split_soname
+from tfdoctor.compat import Compat, Release, decode, era_stems, split_soname
 from tfdoctor.data import data_dir
 
 COMPAT = Compat.load()
@@ -51,7 +51,7 @@ def test_enough_rows() -> None:
     assert len(COMPAT.releases) >= 181
     assert len(GPU_ROWS) >= 120
     assert len(COMPAT.gpus) >= 990
-    loader.check_sorted(COMPAT.releases)
+    decode.check_sorted(COMPAT.releases)
 
 
 def test_every_row_was_measured() -> None:
@@ -223,7 +223,7 @@ def test_family_floors_lie_within_the_family() -> None:
 
 
 def test_capabilities_of_cuda_are_sorted_and_only_dropped_by_majors() -> None:
-    series = loader.load_cuda().series
+    series = decode.load_cuda().series
     for row in series:
         assert is_sorted(row.capabilities)
     for older, newer in itertools.pairwise(series):
@@ -348,11 +348,11 @@ def test_agrees_with_the_researched_facts() -> None:
 
 
 def test_disagreements_are_settled_with_a_reason() -> None:
-    top = loader.read_toml(data_dir("compat") / "disagreements.toml")
+    top = decode.read_toml(data_dir("compat") / "disagreements.toml")
     assert top.whole("schema_version") == 1
     assert top.text("as_of")
     for raw in top.tables("disagreement"):
-        row = loader.Table(raw, f"{top.where}: {raw.get('subject')}")
+        row = decode.Table(raw, f"{top.where}: {raw.get('subject')}")
         assert row.text("subject")
         assert row.texts("says")
         assert row.text("settled")

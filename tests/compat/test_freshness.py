@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tfdoctor import versions
-from tfdoctor.compat import Compat, loader
+from tfdoctor.compat import Compat, decode
 from tfdoctor.compat.images import load_images
 from tfdoctor.compat.imports import load_imports
 from tfdoctor.compat.pythons import load_pythons
@@ -82,10 +82,10 @@ def test_problems_have_an_end_where_nobody_looked_further() -> None:
 def test_every_table_says_of_when_it_is() -> None:
     dates = [
         COMPAT.as_of,
-        loader.load_cuda().as_of,
-        loader.load_cudnn()[0],
-        loader.load_libraries()[0],
-        loader.load_problems()[0],
+        decode.load_cuda().as_of,
+        decode.load_cudnn()[0],
+        decode.load_libraries()[0],
+        decode.load_problems()[0],
         COMPAT.gpus_as_of,
         load_imports()[0],
         load_images().as_of,
@@ -122,7 +122,7 @@ def test_driver_minimums_grow_with_cuda() -> None:
 
 
 def test_each_registration_floor_has_a_bracket() -> None:
-    top = loader.read_toml(Path(__file__).resolve().parents[2] / "compat" / "registration.toml")
+    top = decode.read_toml(Path(__file__).resolve().parents[2] / "compat" / "registration.toml")
     floors = {row["version"]: row for row in top.tables("floor")}
     measured = {row.version for row in COMPAT.releases if row.registration_floor_evidence == "measured"}
     assert measured == set(floors)
@@ -148,6 +148,6 @@ def test_reading_the_release_table_is_fast() -> None:
     seconds = []
     for _ in range(7):
         started = time.perf_counter()
-        assert loader.load_tensorflow()[1]
+        assert decode.load_tensorflow()[1]
         seconds.append(time.perf_counter() - started)
     assert statistics.median(seconds) < BUDGET * MARGIN

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from repair import killer
-from repair.killer import plant
+
+from environment import killer
+from environment.killer import plant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

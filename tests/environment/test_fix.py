@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
-from repair.fake import (
+
+from environment.fake import (
     CUDA_12,
     GPUS,
     Fake,
@@ -23,7 +24,6 @@ from repair.fake import (
     needs_uv,
     tensorflow_files,
 )
-
 from lab import standins
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from repair.fake import Fake, difference, make, needs_compiler, needs_uv, processes_with
+
+from environment.fake import Fake, difference, make, needs_compiler, needs_uv, processes_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +70,7 @@ def ended_well(env: Fake, before: dict[str, object], *words: str) -> None:
 
 KILLED = """
 import os, signal, sys
-from repair.killer import CHANGES, WRITES
+from environment.killer import CHANGES, WRITES
 from tfdoctor.cli.main import run
 
 left, root = int(sys.argv[1]), sys.argv[2]

@@ -13,10 +13,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from repair import killer
-from repair.killer import SITE, change, change_again, change_named, write
-from repair.trees import commit, differing, listing, same
 
+from environment import killer
+from environment.killer import SITE, change, change_again, change_named, write
+from environment.trees import commit, differing, listing, same
 from tfdoctor.environment.history.journal import Journal, JournalError, pending
 from tfdoctor.errors import ExitCode
 

@@ -13,9 +13,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from repair.killer import SITE, change, change_again, plant, write
-from repair.trees import DOCTOR, commit, fresh, listing, same
 
+from environment.killer import SITE, change, change_again, plant, write
+from environment.trees import DOCTOR, commit, fresh, listing, same
 from tfdoctor.environment.history import snapshot
 from tfdoctor.environment.history.journal import Journal, JournalError, pending
 

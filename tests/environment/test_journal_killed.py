@@ -15,9 +15,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from repair.killer import change, change_again, change_named, write
-from repair.trees import DOCTOR, commit, differing, fresh, listing, same
 
+from environment.killer import change, change_again, change_named, write
+from environment.trees import DOCTOR, commit, differing, fresh, listing, same
 from tfdoctor.environment.history.journal import Journal, JournalError, pending
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from repair.killer import plant
-
+from environment.killer import plant
 from tfdoctor.environment.history.journal import Journal
 
 if TYPE_CHECKING:

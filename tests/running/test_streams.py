@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfdoctor.cli import streams
 from tfdoctor.compat import Compat
 from tfdoctor.errors import UsageError
+from tfdoctor.running import streams
 from tfdoctor.running.streams import CHUNK, follow, read_log
 from tfdoctor.running.watch import Watch
 

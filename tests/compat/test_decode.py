@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tfdoctor.compat import loader
+from tfdoctor.compat import decode
 from tfdoctor.data import data_dir
 
 if TYPE_CHECKING:
@@ -98,8 +98,8 @@ def edit(path: Path, old: str, new: str) -> None:
 )
 def test_messages(folder: Path, name: str, old: str, new: str, message: str) -> None:
     edit(folder / name, old, new)
-    load: Any = getattr(loader, f"load_{name.split('.', maxsplit=1)[0]}")
-    with pytest.raises(loader.DataError, match=message):
+    load: Any = getattr(decode, f"load_{name.split('.', maxsplit=1)[0]}")
+    with pytest.raises(decode.DataError, match=message):
         load(folder)
 
 
@@ -108,19 +108,19 @@ def test_out_of_order(folder: Path) -> None:
     table = json.loads(path.read_bytes())
     table["releases"].reverse()
     path.write_text(json.dumps(table), encoding="utf-8")
-    _, rows = loader.load_tensorflow(folder)
-    with pytest.raises(loader.DataError, match="out of order"):
-        loader.check_sorted(rows)
+    _, rows = decode.load_tensorflow(folder)
+    with pytest.raises(decode.DataError, match="out of order"):
+        decode.check_sorted(rows)
 
 
 @pytest.mark.parametrize("text", ["[]", "1", "null", '"x"', "{}", '{"schema_version": 1, "as_of": ""}'])
 def test_not_even_a_table(folder: Path, text: str) -> None:
     (folder / "tensorflow.json").write_text(text, encoding="utf-8")
-    with pytest.raises(loader.DataError, match=r"^compat/tensorflow.json: "):
-        loader.load_tensorflow(folder)
+    with pytest.raises(decode.DataError, match=r"^compat/tensorflow.json: "):
+        decode.load_tensorflow(folder)
 
 
 def test_every_row_says_where_it_is_from(folder: Path) -> None:
     edit(folder / "cudnn.toml", 'sources = ["', 'sources = [] #["')
-    with pytest.raises(loader.DataError, match="says where it is from"):
-        loader.load_cudnn(folder)
+    with pytest.raises(decode.DataError, match="says where it is from"):
+        decode.load_cudnn(folder)
