@@ -134,6 +134,8 @@ class Stock:
         finally:
             person.come_back()
             self.get(story.base).restore()
+            for aside in self.folder.glob(f"{person.root.name}.*"):  # where a command put it
+                shutil.rmtree(aside)
             shutil.rmtree(person.work)
             self._busy(person.root).unlink()
 
@@ -147,8 +149,8 @@ class Stock:
     def _person(self, story: Story) -> Person:
         root = self.get(story.base).root
         self._busy(root).touch()
-        work = Path(tempfile.mkdtemp(prefix="work-", dir=self.folder))
-        work.chmod(0o755)
+        work = self.folder / f"work-{story.seed}"  # the same for each try: printed commands name it
+        work.mkdir(mode=0o755)
         base = STARTS[story.base]
         return Person(base, root, work, self.cache, story=story, bases=self.folder, tool=self.tool)
 
