@@ -139,3 +139,24 @@ def test_pins_of_others_are_kept(tmp_path: Path) -> None:
     assert torch is not None
     assert torch.pins == (pin,)
     assert torch.requires == ()
+
+
+@on_every_python
+def test_a_file_that_was_written_into_later_is_compared_with_its_hash(version: str, tmp_path: Path) -> None:
+    """As long as before: only its content tells. What is as old as its RECORD is not read."""
+    install(
+        tmp_path,
+        "tensorflow",
+        "2.15.1",
+        {"tensorflow/__init__.py": b""},
+    )
+    metadata = tmp_path / "tensorflow-2.15.1.dist-info" / "METADATA"
+    metadata.write_text("Name: tensorflow\nVersion: 2.15.1\nRequires-Dist: numpy\n\n", encoding="utf-8")
+    files = {f"numpy/linalg/{name}.so": elf(5000) for name in ("older", "damaged", "touched")}
+    install(tmp_path, "numpy", "1.26.4", files, at=time.time() - 1000)
+    for name in ("older", "damaged"):
+        (tmp_path / f"numpy/linalg/{name}.so").write_bytes(elf(5000)[:4000].ljust(5000, b"\1"))
+    os.utime(tmp_path / "numpy/linalg/older.so", (time.time() - 2000,) * 2)
+    numpy = facts(version, tmp_path).distribution("numpy")
+    assert numpy is not None
+    assert [(one.path, one.what) for one in numpy.differs] == [("numpy/linalg/damaged.so", "altered")]

@@ -12,7 +12,8 @@ class FileDifference:
     path: str
     """Below the distribution's location."""
     what: str
-    """"missing", "empty", "cut" (shorter), "changed" (longer, or other text), "syntax" (no Python), "unreadable"."""
+    """"missing", "empty", "cut" (shorter), "changed" (longer, or other text), "altered" (as long, other content),
+    "syntax" (no Python), "unreadable"."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,10 +86,11 @@ def metadata(folder):
 
 
 BRINGS = re.compile(r"^(nvidia|tensorflow|tf[-_]nightly|intel[-_]tensorflow|cuda|cudnn)", re.IGNORECASE)
-RECORD_LIMIT = 8 << 20
+RECORD_LIMIT, LONGEST = 8 << 20, 1000
 LISTED = re.compile(br"(?:\.so(?:\.[\w.]{1,60})?|/bin/ptxas|/libdevice\.10\.bc),")
 MODULES = re.compile(br"\.(?:py|pyd|so(?:\.[\w.]{1,60})?),")
 MOST_FILES, MOST_MODULES = 400, 8000
+HASHED = [64 << 20]  # bytes that may still be read to compare them with their hash: a tenth of a second
 
 
 def recorded(info, pattern, most):
@@ -107,11 +108,14 @@ def recorded(info, pattern, most):
     except (IOError, OSError):
         return files
     for match in pattern.finditer(content):
-        start = content.rfind(b"\n", 0, match.start()) + 1
-        end = content.find(b"\n", match.end())
+        if len(files) >= most:
+            break
+        first, last = max(0, match.start() - LONGEST), match.end() + LONGEST
+        start = content.rfind(b"\n", first, match.start()) + 1
+        end = content.find(b"\n", match.end(), last)
+        if (not start and first) or (end < 0 and last < len(content)):
+            continue  # no path is that long
         line = content[start : end if end >= 0 else len(content)]
-        if len(line) > 1000 or len(files) >= most:
-            continue
         fields = line.decode("utf-8", "replace").strip().rsplit(",", 2)
         if len(fields) == 3 and not fields[0].startswith(("/", "..", '"')):
             files.append((fields[0], (int(fields[2]) if fields[2].isdigit() else None, fields[1])))
@@ -188,13 +192,13 @@ def shared(claims):
     return result[:200]
 
 
-def hashed(path):
+def hashed(path, limit=(4 << 20) + 1):
     import base64  # seldom needed, and slow to import
     import hashlib
 
     try:
         with open(path, "rb") as stream:
-            digest = hashlib.sha256(stream.read((4 << 20) + 1)).digest()
+            digest = hashlib.sha256(stream.read(limit)).digest()
     except (IOError, OSError):
         return None
     return "sha256=" + base64.urlsafe_b64encode(digest).decode("ascii").rstrip("=")
@@ -208,9 +212,9 @@ def installed_at(info):
 
 
 def differences(folder, info, own):
-    """Modules that are not as their RECORD says: (path, "missing", "empty", "cut", "changed", "unreadable", "syntax")."""
-    found = []
-    for name, (size, _) in recorded(info, MODULES, MOST_MODULES):
+    """Modules that are not as their RECORD says: (path, "missing", "empty", "cut", "changed", "altered", "unreadable", "syntax")."""
+    found, installed = [], installed_at(info)
+    for name, (size, digest) in recorded(info, MODULES, MOST_MODULES):
         if TESTS.search(name):
             continue
         path = os.path.join(folder, name)
@@ -225,6 +229,10 @@ def differences(folder, info, own):
                     what = "cut" if cut(path, status.st_size) else "changed"  # stripped of its symbols, it is shorter, too
                 elif own and path.endswith(".py") and what != "empty":
                     what = "syntax" if broken(path) else what
+            elif not own and status.st_mtime > installed + 2 and digest.startswith("sha256=") and status.st_size <= HASHED[0]:
+                # Written after it was installed: as long as before, and maybe another.
+                HASHED[0] -= status.st_size
+                what = None if hashed(path, status.st_size) == digest else "altered"
         except (IOError, OSError) as error:
             what = "unreadable" if error.errno == errno.EACCES else "missing"
         if what:

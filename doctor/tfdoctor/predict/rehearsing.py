@@ -48,7 +48,7 @@ GENERATED = "core/framework/versions_pb2.py"
 """A generated protobuf source of TensorFlow's that needs nothing but protobuf; in every release from 1.0 on."""
 BREAKING = frozenset({"missing", "empty", "syntax", "unreadable"})
 """What a source cannot be and be imported."""
-REAL_DIFFERENCES = BREAKING | {"cut"}
+REAL_DIFFERENCES = BREAKING | {"cut", "altered"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,6 +148,7 @@ WHAT = {
     "empty": "is empty",
     "cut": "is cut off",
     "changed": "was changed",
+    "altered": "has other content than it was installed with",
     "syntax": "is no Python source any more",
     "unreadable": "may not be read by this user",
 }

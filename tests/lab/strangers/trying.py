@@ -13,7 +13,6 @@ import tempfile
 import time
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.broken_env import inherited, make_base
@@ -26,6 +25,7 @@ from lab.truth import Truth, observe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from lab.strangers.grammar import Change, Meaning, Story
 
