@@ -382,3 +382,20 @@ def test_what_a_package_requires_is_to_blame_where_the_package_is_as_it_works():
     error = Rehearsed("h5py", "x", "TypeError", frames=(f"{SITE}/h5py/__init__.py",))
     facts = rehearsed(installed({"numpy": "9.9"}), error, oddities=[Oddity("numpy", "…")])
     assert "numpy 9.9" in finding(import_fails.RULE, facts).title
+
+
+def test_a_hidden_module_of_pythons_own_is_rehearsed_with_all_that_may_need_it():
+    """`http.cookiejar`, which requests takes, wants calendar.timegm: the file that hides it has none."""
+    shadow = Shadow("calendar", "/home/user/code/calendar.py", "/usr/lib/python3.11")
+    modules, odd = asked(with_python(installed(), shadows=(shadow,)))
+    assert odd == {"calendar"}
+    assert {"calendar", "requests", "h5py", "numpy"} <= modules
+    failed = Rehearsed(
+        "requests",
+        "cannot import name 'timegm' from 'calendar' (/home/user/code/calendar.py)",
+        "ImportError",
+        import_error=True,
+        frames=("/usr/lib/python3.11/http/cookiejar.py", f"{SITE}/requests/cookies.py"),
+    )
+    facts = rehearsed(with_python(installed(), shadows=(shadow,)), failed)
+    assert diagnose(facts, COMPAT).verdict.cause == Cause.SHADOWED_MODULE

@@ -108,11 +108,16 @@ def wanted(python: PythonFacts, tensorflow: TensorFlowFacts) -> Wanted | None:
         return None
     if any(oddity.module in python.carried for oddity in oddities):
         return Wanted(tuple(_everything(python, table).items()), (), oddities)
+    if any(oddity.module in table.shadowable for oddity in oddities):
+        # Anything may need what the one of Python's own library has, and the other has not.
+        every = {**table.standard, **_everything(python, table)}
+        for oddity in oddities:
+            if oddity.module in table.shadowable:
+                every.setdefault(oddity.module, ())
+        return Wanted(tuple(every.items()), (), oddities)
     odd = _dependents(python, {oddity.module for oddity in oddities})
     standard = {oddity.module for oddity in oddities}
     modules = {name: chains for name, chains in table.standard.items() if name.partition(".")[0] in standard}
-    for name in sorted(standard & table.shadowable):
-        modules.setdefault(name, ())
     for name, chains in table.needs.items():
         if distribution_of(name) in odd:
             modules[name] = chains if table.exact else ()
@@ -387,6 +392,8 @@ def _failure(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed, *, 
             shadow.taken
             for shadow in python.shadows
             if any(place == shadow.taken or place.startswith(f"{shadow.taken}/") for place in _places(one))
+            or shadow.taken in one.error
+            or f"module '{shadow.name}' has no attribute" in one.error
         ),
         "",
     )
