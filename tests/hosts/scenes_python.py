@@ -111,7 +111,7 @@ def register(make: Any) -> None:
         machine.commands["python:traced"] = {"stdout": ""}
         return machine
 
-    @host("TFD319", cause="not-permitted", registered=None)
+    @host("TFD319", cause="not-permitted", registered=False)
     def python_may_not_be_run() -> Any:
         """The environment's Python has no execute permission for this user."""
         machine = healthy()

@@ -71,6 +71,8 @@ class Trouble:
     """What is known of the reason: an interpreter that is not there."""
     files: tuple[str, ...] = ()
     """What `site` was at when it did not go on: a sitecustomize.py, a .pth file."""
+    ended: bool = True
+    """False: it was still running when its time was over; it may only be slow."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.facts import Absent, Unknown, value_of
+from tfdoctor.facts.python import Unusable
 from tfdoctor.findings import Cause, Prediction
 from tfdoctor.predict.build import (
     Build,
@@ -134,7 +135,12 @@ def _through_the_gates(facts: Facts, compat: Compat) -> Prediction:
 
 
 def _nothing_to_import(facts: Facts) -> tuple[Cause, str] | None:
-    """Why there is no TensorFlow that this Python could import."""
+    """Why there is no TensorFlow that this Python could import, or no Python that could."""
+    if isinstance(facts.python, Unusable) and facts.python.trouble is not None:
+        trouble = facts.python.trouble
+        if trouble.ended and trouble.kind != "rubbish":
+            cause = Cause.NOT_PERMITTED if trouble.kind == "denied" else Cause.PYTHON_UNUSABLE
+            return cause, f"{trouble.path} {trouble.how}: no program runs in it."
     closed = closed_package(facts)
     if closed is not None:
         return (

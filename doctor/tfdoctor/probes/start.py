@@ -43,9 +43,9 @@ def behaviour(
             return None, f"{first.why()}, and its bare start alone took {bare.seconds:.0f} s"
         if starts:
             how = "does not get through its own start (site)"
-            return Trouble("site", python, how, clean_line(first.stderr, limit=300), "", at), how
+            return Trouble("site", python, how, clean_line(first.stderr, limit=300), "", at, ended=False), how
         how = f"did not answer within {first.seconds + timeout:.0f} s"
-        return Trouble("silent", python, how, _said(first)), how
+        return Trouble("silent", python, how, _said(first), ended=False), how
     if starts and traced.returncode:
         return Trouble(
             "site", python, f"ends in its own start (site): it {first.why()}", _said(first), "", at
