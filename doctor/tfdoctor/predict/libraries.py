@@ -118,7 +118,7 @@ def _holds(path: str, elsewhere: bool) -> bool:
     """Whether a folder that nobody can look into is where this library would be."""
     stem = path.rpartition("/")[2].split(".so")[0]
     wheel = path.partition("/nvidia/")[2].partition("/")[0]
-    own = FOLDERS.get(stem, stem.removeprefix("lib").removesuffix("Lt"))
+    own = FOLDERS.get(stem, stem.removeprefix("lib").removesuffix("Lt").partition("_")[0].lower())
     return wheel == own or (wheel.startswith("cu1") and own != "cudnn") or not (wheel or elsewhere)
 
 

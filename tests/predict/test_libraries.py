@@ -1,0 +1,28 @@
+"""Why a library cannot be had."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rules.make_facts import COMPAT, SITE, healthy, lost, with_loader
+from tfdoctor.facts import CLOSED, Tried
+from tfdoctor.findings import Cause
+from tfdoctor.predict import predict
+
+
+@pytest.mark.parametrize(
+    ("soname", "missing", "folder"),
+    [
+        ("libcusparse.so.12", "libnvJitLink.so.12", "nvjitlink"),
+        ("libcudart.so.12", "libcudart.so.12", "cuda_runtime"),
+        ("libcudnn.so.9", "libcudnn_graph.so.9", "cudnn"),
+    ],
+)
+def test_a_library_in_a_closed_folder_is_not_permitted(soname: str, missing: str, folder: str) -> None:
+    """Its own folder among NVIDIA's wheels, whatever the case of its name; also where another library needs it."""
+    path = f"{SITE}/nvidia/{folder}/lib/{missing}"
+    failed = replace(lost(soname), really_missing=(missing,), tried=(Tried(path, "RUNPATH", CLOSED),))
+    facts = with_loader(healthy(), failed)
+    assert predict(facts, COMPAT).cause == Cause.NOT_PERMITTED
