@@ -23,6 +23,6 @@ from tfdoctor.predict import predict
 def test_a_library_in_a_closed_folder_is_not_permitted(soname: str, missing: str, folder: str) -> None:
     """Its own folder among NVIDIA's wheels, whatever the case of its name; also where another library needs it."""
     path = f"{SITE}/nvidia/{folder}/lib/{missing}"
-    failed = replace(lost(soname), really_missing=(missing,), tried=(Tried(path, "RUNPATH", CLOSED),))
+    failed = replace(lost(soname), really_missing=(missing,), tried=(Tried(path, CLOSED, "RUNPATH"),))
     facts = with_loader(healthy(), failed)
     assert predict(facts, COMPAT).cause == Cause.NOT_PERMITTED
