@@ -38,15 +38,18 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-SLOW, LAB = "further cases of slow tests (TFDOCTOR_ALL=1)", "real TensorFlow and engines (TFDOCTOR_LAB=1)"
+SLOW, LAB = (
+    "further cases of slow tests (TFDOCTOR_ALL=1)",
+    "with real TensorFlow or an engine (TFDOCTOR_LAB=1)",
+)
 LEFT_OUT = pytest.StashKey["collections.Counter[str]"]()
 """Why → how many cases were not run."""
 
 
 def some_of(cases: list[pytest.Item], most: int) -> list[pytest.Item]:
-    """`most` cases that lie evenly apart, for neighbours are often alike; at least one."""
+    """`most` cases, at least one: the first, the last, and some evenly apart, for neighbours are often alike."""
     count = max(1, min(most, len(cases)))
-    return [cases[number * len(cases) // count] for number in range(count)]
+    return [cases[number * (len(cases) - 1) // max(1, count - 1)] for number in range(count)]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import importlib.util
 import shutil
 import subprocess
@@ -130,25 +131,53 @@ def test_a_group_includes_its_groups() -> None:
         script("dependency_group").requirements(groups, "c")
 
 
+def collected(*words: str) -> tuple[list[str], str]:
+    """The cases that pytest would run, and its last line."""
+    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    lines = done.stdout.splitlines()
+    return [line for line in lines if "::" in line], lines[-1]
+
+
+def counts(cases: list[str]) -> dict[str, int]:
+    return dict(collections.Counter(case.partition("[")[0] for case in cases))
+
+
 def test_some_cases_of_each_test() -> None:
     """--cases, with which CI runs the tests on the other Pythons."""
-
-    def collected(*words: str) -> list[str]:
-        command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", *words]
-        done = subprocess.run(
-            [*command, "tests/environment/test_requirements.py"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return [line for line in done.stdout.splitlines() if "::" in line]
-
-    def counts(lines: list[str]) -> dict[str, int]:
-        names = [line.partition("[")[0] for line in lines]
-        return {name: names.count(name) for name in names}
-
-    everything, some = collected(), collected("--cases", "2")
+    file = "tests/environment/test_requirements.py"
+    (everything, _), (some, _) = collected(file), collected("--cases", "2", file)
     assert max(counts(everything).values()) > 2
     assert {name: min(2, count) for name, count in counts(everything).items()} == counts(some)
     assert set(some) < set(everything)
+
+
+def test_the_quick_run_has_some_cases_of_each_test_and_says_what_it_lacks() -> None:
+    """--quick, which `scripts/test` takes."""
+    files = ("tests/cli/test_explain.py", "tests/test_agreement.py")
+    (everything, _), (quick, last) = collected(*files), collected("--quick", *files)
+    lab = [case for case in everything if case.startswith("tests/test_agreement.py")]
+    assert counts(quick).keys() == counts(everything).keys() - counts(lab).keys()
+    slow = len(everything) - len(lab) - len(quick)
+    assert slow > 0
+    assert last == (
+        f"left out: {slow} further cases of slow tests (TFDOCTOR_ALL=1); "
+        f"{len(lab)} with real TensorFlow or an engine (TFDOCTOR_LAB=1); the wheel, other Pythons, fuzzing (.ci/run)"
+    )
+    without, told = collected("--without-lab", *files)
+    assert without == [case for case in everything if case not in lab]
+    assert told == last.replace(f"{slow} further cases of slow tests (TFDOCTOR_ALL=1); ", "")
+
+
+def test_what_is_left_out_is_the_same_beside_each_other() -> None:
+    """Workers choose, another process prints."""
+    words = ("-q", "-p", "no:cacheprovider", "--quick", "-k", "wider", "tests/cli/test_explain.py")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--numprocesses", "2", *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.splitlines()[-1].startswith("left out: 3 further cases of slow tests")

@@ -308,6 +308,7 @@ def test_what_the_machine_lacks_is_not_the_environments_fault(host: str, right: 
 # ---------------------------------------------------------------- interrupted
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("installer", "step"),
     [
@@ -335,6 +336,7 @@ def test_killed_after_each_command(index: Index, tmp_path: Path, installer: str,
     assert start(made).stdout == "whole\n"
 
 
+@pytest.mark.few(1)
 @with_each
 def test_ctrl_c(index: Index, tmp_path: Path, installer: str) -> None:
     """Also everything that was started ends."""
