@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from environment.fake import Fake, difference, make, needs_compiler, needs_uv, processes_with
+from environment.fake import Fake, difference, make, needs_compiler, needs_uv
+from processes import processes_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable
