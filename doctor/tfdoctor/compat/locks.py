@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.compat.decode import DataError, Table, read_json
 from tfdoctor.data import data_dir
+from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,7 @@ from tfdoctor.compat.locks import lock, locked_package
 from tfdoctor.facts import MODULE_DISTRIBUTIONS, TENSORFLOW_DISTRIBUTIONS, value_of
 from tfdoctor.facts.imports import Oddity, Rehearsed
 from tfdoctor.findings import Cause
+from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

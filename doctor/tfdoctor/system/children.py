@@ -16,8 +16,9 @@ import tempfile
 import threading
 import time
 import weakref
-from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
+
+from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
