@@ -26,6 +26,7 @@ from tfdoctor.probes import (
     rehearsal,
     toolkits,
 )
+from tfdoctor.probes.target import limit_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -88,24 +89,38 @@ class _Probes:
 
 
 def survey(
-    system: System, compat: Compat, *, requested_python: str | None = None, timeout: float = 10.0
+    system: System,
+    compat: Compat,
+    *,
+    requested_python: str | None = None,
+    timeout: float = 10.0,
+    meanwhile: Callable[[], object] | None = None,
 ) -> Facts:
     """Look at everything. `timeout` (seconds) bounds the whole; a probe that hangs costs only its own fact.
+
+    `meanwhile` is called while the first probes look: loading what judges, say. It imports no package that probes
+    import from: two threads that load one package can each meet the other's half.
 
     Raises UsageError where the Python that was asked for cannot be examined.
     """
     try:
-        return _survey(system, compat, requested_python, timeout)
+        return _survey(system, compat, requested_python, timeout, meanwhile)
     except BaseException:  # Ctrl-C, or the wrong Python: nothing that was started may outlive this
         system.stop()
         raise
 
 
-def _survey(system: System, compat: Compat, requested_python: str | None, timeout: float) -> Facts:
+def _survey(
+    system: System,
+    compat: Compat,
+    requested_python: str | None,
+    timeout: float,
+    meanwhile: Callable[[], object] | None,
+) -> Facts:
     probes = _Probes(timeout)
     chosen = choice.choose(system, requested_python)
     interpreter, asked = chosen.path, requested_python is not None
-    limit = max(0.5, timeout * 0.8)
+    limit = limit_of(timeout)
 
     def ask_driver(**how: Any) -> tuple[Fact[CudaDriver], Fact[Nvml]]:
         return driver.probe_libraries(system, interpreter, timeout=limit, **how)
@@ -145,6 +160,8 @@ def _survey(system: System, compat: Compat, requested_python: str | None, timeou
     nvcc = start("nvcc", lambda: toolkits.probe_nvcc(system, timeout=limit / 2))
     engines = start("containers", lambda: containers.probe(system, timeout=min(3.0, limit / 2)))
 
+    if meanwhile is not None:
+        meanwhile()
     python_fact, tensorflow_fact = value(target, "the target Python", lambda unknown: (unknown, unknown))
     followed = start(
         "loader",
