@@ -17,7 +17,7 @@ OPTIONS = {
     "deep": False,
     "facts": None,
     "against": None,
-    "timeout": 10.0,
+    "timeout": 100.0,
     "fail_on": "never",
     "as_json": False,
     "verbose": False,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.cli.ending import stopping
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.probes import target
-from tfdoctor.system import LiveSystem, RecordedSystem
+from tfdoctor.system import LiveSystem
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Compat
     from tfdoctor.facts import Facts
     from tfdoctor.findings import Observation, Report
-    from tfdoctor.system import System
+    from tfdoctor.system import RecordedSystem, System
 
 
 def check(
@@ -39,10 +39,14 @@ def check(
         raise UsageError("--deep runs TensorFlow here; it cannot be run on a recorded machine (--facts).")
     live = LiveSystem()
     system: System = live
-    if facts is not None:
-        recorded = RecordedSystem(facts)
-        system, python = recorded, python or recorded.python
-    then = RecordedSystem(against) if against is not None else None
+    then: RecordedSystem | None = None
+    if facts is not None or against is not None:
+        from tfdoctor.system import RecordedSystem
+
+        if facts is not None:
+            recorded = RecordedSystem(facts)
+            system, python = recorded, python or recorded.python
+        then = RecordedSystem(against) if against is not None else None
     if facts is None:
         target.begin(live, python, timeout=timeout)
     try:

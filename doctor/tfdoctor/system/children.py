@@ -12,7 +12,6 @@ import os
 import select
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 import weakref
@@ -182,6 +181,8 @@ def _streams() -> Iterator[tuple[IO[bytes] | None, IO[bytes] | None]]:
     if hasattr(select, "poll"):
         yield None, None
         return
+    import tempfile
+
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         yield out, err
 
