@@ -75,6 +75,26 @@ LINES = [
     "a>2.0rc1",
     "a==2.0rc1.*",
     "a>=2.dev",
+    "a[b]>=1; extra == 'c'",
+    "a; (python_version < '3.15') and extra == 'c'",
+    "a; (python_version < '3.15' and sys_platform == 'linux')",
+    "a; (sys_platform == 'linux' or sys_platform == 'darwin') and extra == 'c'",
+    "a; (sys_platform == 'win32' or sys_platform == 'darwin') and python_version < '3.15'",
+    "a (==2.0) ; platform_system == 'Linux' and (platform_machine == 'arm64' or platform_machine == 'x86_64')",
+    "a; (sys_platform == 'linux' or (sys_platform == 'darwin')) and extra == 'c'",
+    "a; sys_platform == 'linux' or (sys_platform == 'darwin') and extra == 'c'",
+    "a; extra == 'c' and sys_platform == 'darwin' or sys_platform == 'linux'",
+    "a; extra == 'c' and sys_platform == 'darwin'or sys_platform == 'linux'",
+    "a; (extra == 'c' and sys_platform == 'darwin')or(sys_platform == 'linux')",
+    "a; extra == 'c'or sys_platform == 'linux' and extra == 'c'",
+    "a; extra == 'c' and sys_platform == '(' or sys_platform == 'linux'",
+    "a; (sys_platform == 'linux') or sys_platform == ')' and extra == 'c'",
+    "a; extra == 'c' and sys_platform == ')' or sys_platform == 'linux'",
+    "a; sys_platform == ' or ' and extra == 'c'",
+    "a @ https://example.com/;b ; sys_platform == 'linux'",
+    "a @ https://example.com/a ; extra == 'c'",
+    "a @ https://example.com/a; extra == 'c'",
+    "a<2; extra == 'c' and (sys_platform == 'linux'",
     "-a",
     "a-",
     "",
@@ -133,3 +153,28 @@ def test_any_text(line):
 @pytest.mark.parametrize("line", ["numpy<2.1.0,>=1.23.5", "tensorboard~=2.20.0", 'x; extra == "and-cuda"'])
 def test_what_is_plain_needs_no_packaging(line):
     assert requirements._plain(line) is not None
+
+
+CONDITION = st.sampled_from(
+    [
+        "extra == 'c'",
+        "sys_platform == 'linux'",
+        "os_name == 'nt'",
+        "python_version < '3.8'",
+        "'a' == 'b'",
+        "x",
+    ]
+)
+MARKER = st.recursive(
+    CONDITION,
+    lambda inner: st.one_of(
+        st.builds("{}{}{}".format, inner, st.sampled_from([" and ", " or ", "and ", " or"]), inner),
+        st.builds("({})".format, inner),
+    ),
+    max_leaves=6,
+)
+
+
+@given(MARKER)
+def test_any_marker(marker):
+    same(f"a>=1; {marker}")

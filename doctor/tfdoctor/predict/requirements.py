@@ -23,7 +23,7 @@ __all__ = ["Asked", "asked", "met", "normal", "shown"]
 _PLAIN = re.compile(
     r"([A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?)"
     r" {0,2}(?:\(([<>=!~][^()\[\];@]{1,200})\)|([<>=!~][^()\[\];@]{1,200}))?"
-    r" {0,2}(?:; ?([^\n]{1,300}))?"
+    r" {0,2}"
 )
 _OF_EXTRA = re.compile(r"""extra {0,2}== {0,2}(?:"[A-Za-z0-9_.-]{1,100}"|'[A-Za-z0-9_.-]{1,100}')""")
 _CONDITION = re.compile(
@@ -56,7 +56,9 @@ def asked(line: str, environment: Mapping[str, str]) -> Asked | None:
     plain = _plain(line)
     if plain is not None:
         package, specification, conditions = plain
-        if conditions is None or not all(_holds(one, environment) for one in conditions):
+        if conditions is None or not all(
+            any(_holds(one, environment) for one in group) for group in conditions
+        ):
             return None
         return Asked(package, line, specification)
     requirement = _requirement(line)
@@ -88,28 +90,50 @@ def shown(one: Asked) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _plain(line: str) -> tuple[str, str, tuple[_Condition, ...] | None] | None:
-    """(package, conditions on its version, those on the Python: None where an extra is among them) of a plain line."""
-    match = _PLAIN.fullmatch(line)
-    if match is None:
+def _plain(line: str) -> tuple[str, str, tuple[tuple[_Condition, ...], ...] | None] | None:
+    """(package, conditions on its version, those on the Python, as `_conditions`) of a plain line."""
+    body, semicolon, marker = line.partition(";")
+    conditions = _conditions(marker.strip()) if semicolon else ()
+    if conditions is None and "@" not in body:
+        return "", "", None  # whatever the rest says
+    match = _PLAIN.fullmatch(body)
+    if match is None or conditions is None or () in conditions:
         return None
-    name, bracketed, bare, marker = match.groups()
+    name, bracketed, bare = match.groups()
     specification = (bracketed or bare or "").strip()
     if specification and not versions.is_plain(specification):
         return None
-    conditions: list[_Condition] = []
+    return normal(name), specification, conditions
+
+
+def _conditions(marker: str) -> tuple[tuple[_Condition, ...], ...] | None:
+    """What has to hold: of each group one. None where an extra is needed; with an empty group where it is not plain."""
+    groups: list[tuple[_Condition, ...]] = []
     of_extra = False
-    for part in re.split(r" and ", marker.strip()) if marker else ():
-        found = _CONDITION.fullmatch(part)
-        if found is not None:
-            groups = found.groups()
-            variable, operator, value = groups[:3] if groups[0] else groups[3:]
-            conditions.append((variable, operator, value))
-        elif _OF_EXTRA.fullmatch(part):
+    for part in re.split(r" and (?![^(]*\))", marker):  # not those in brackets
+        if _OF_EXTRA.fullmatch(part):
             of_extra = True
+            continue
+        inner = part[1:-1] if part.startswith("(") and part.endswith(")") else ""
+        if inner and " or " not in inner:
+            alternatives = [[one] for one in inner.split(" and ")]
         else:
-            return None
-    return normal(name), specification, None if of_extra else tuple(conditions)
+            alternatives = [inner.split(" or ") if inner else [part]]
+        if any(set("()") & set(text) for one in alternatives for text in one):
+            return ((),)
+        for one in alternatives:
+            found = [_CONDITION.fullmatch(text) for text in one]
+            groups.append(tuple(_condition(match) for match in found if match) if all(found) else ())
+    if not of_extra:
+        return tuple(groups)
+    alternative = re.search(r"\bor\b(?![^(]*\))", marker)  # outside of brackets, or of what looks like them
+    return None if alternative is None else ((),)
+
+
+def _condition(match: re.Match[str]) -> _Condition:
+    groups = match.groups()
+    variable, operator, value = groups[:3] if groups[0] else groups[3:]
+    return variable, operator, value
 
 
 def _holds(condition: _Condition, environment: Mapping[str, str]) -> bool:
