@@ -25,7 +25,7 @@ import pytest
 import tfdoctor.cli.install as command
 import tfdoctor.environment.install as core
 from tfdoctor.cli import choosing
-from tfdoctor.cli.main import run
+from tfdoctor.cli.start import run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -19,6 +19,7 @@ from __future__ import annotations
 import errno
 import posixpath
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tfdoctor.facts import CLOSED, DENIED, NOEXEC, Resolution, Tried
@@ -553,7 +554,7 @@ class Process:
         self._cached("")
         return self.files.cache or {}
 
-    @property
+    @cached_property
     def default_folders(self) -> tuple[str, ...]:
         """The folders compiled into the loader: Debian's multiarch ones, or lib64."""
         machine = self._system.platform.get("machine", "x86_64")
