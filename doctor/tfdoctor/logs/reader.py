@@ -69,12 +69,16 @@ _ESCAPED_NEWLINE = re.compile(r"\\{1,16}[rn](?:\\{1,16}n)?(?![a-z])")
 _QUOTE = re.compile(r"(?:\s{0,12}(?:[>|#`]|[-*](?= ))\s{0,4}){1,6}")
 _JSON = re.compile(r'^\s{0,24}"(.*?)(?:\\n)?",?\s{0,4}$')
 
-_TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{1,6}:\s{0,2}[IWEFD] "
-_ABSL = r"[IWEF]\d{4} \d\d:\d\d:\d[\d.]{1,18}\s{1,8}\d{1,20} [\w./-]{1,80}:\d{1,5}\] "
-_OLD = r"[IWEF] (?:\./)?(?:tensorflow|external|third_party|[A-Za-z]:[\\/])[\w./\\ -]{1,160}\.(?:cc|h|cpp)[: ]\d{1,5}\]?"
+_TIME = re.compile(r"\d\d\d\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d{1,6}:\s{0,2}[IWEFD] ")
+_LETTER = re.compile(
+    r"[IWEF](?:\d{4} \d\d:\d\d:\d[\d.]{1,18}\s{1,8}\d{1,20} [\w./-]{1,80}:\d{1,5}\] |"
+    r"(?<![\w:] [IWEF])(?<!\w[IWEF]) (?:\./)?(?:tensorflow|external|third_party|[A-Za-z]:[\\/])"
+    r"[\w./\\ -]{1,160}\.(?:cc|h|cpp)[: ]\d{1,5}\]?)"
+)
+"""Where a record begins: with the time, or with the letter of its severity. Apart, each is found by its first character,
+which is far quicker than both together."""
 _STAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}: |[IWEF]\d{4} \d\d:\d\d:\d[\d.]{1,18}(?=\s)")
 """When a message was logged: what alone differs where it is said again."""
-_HEAD = re.compile(rf"(?:{_TIME}|{_ABSL}|(?<![\w:] )\b{_OLD})")
 _OWN_LINE = re.compile(
     r"\s{0,8}(?:Skipping registering|To enable th|name: |pciBusID|coreClock|major: |totalMemory|Total memory|"
     r"Free memory|Your kernel|Traceback|File \"|>>>|\.\.\. |\[|Epoch|Limit:|InUse:|Please make sure|"
@@ -445,9 +449,34 @@ def _logical(pieces: Iterable[_Piece], width: int) -> Iterator[Line]:
         yield from records.of(began, end.place, "".join(held))
 
 
-def _head(text: str) -> re.Match[str] | None:
-    """Where a record of TensorFlow's log begins."""
-    return _HEAD.search(text) if "]" in text or ".cc" in text else None
+def _head(text: str, at: int = 0) -> re.Match[str] | None:
+    """Where a record of TensorFlow's log begins, from a place on."""
+    if "]" not in text and ".cc" not in text:
+        return None
+    timed, lettered = _TIME.search(text, at), _LETTER.search(text, at)
+    if timed is None or lettered is None:
+        return timed or lettered
+    return min(timed, lettered, key=lambda found: found.start())
+
+
+def _heads(text: str) -> Iterator[int]:
+    """The places where records begin."""
+    if "]" not in text and ".cc" not in text:
+        return
+    timed, lettered = _TIME.search(text), _LETTER.search(text)
+    while timed is not None or lettered is not None:
+        if lettered is None or (timed is not None and timed.start() < lettered.start()):
+            found = timed
+        else:
+            found = lettered
+        if found is None:
+            return
+        yield found.start()
+        end = found.end()
+        if timed is not None and timed.start() < end:
+            timed = _TIME.search(text, end)
+        if lettered is not None and lettered.start() < end:
+            lettered = _LETTER.search(text, end)
 
 
 def _mark_of(raw: str) -> str:
@@ -515,7 +544,7 @@ def messages_of(raw: str) -> Iterator[tuple[str, str]]:
     """The messages of one line, and what stood before each: a terminal, a form or a missing newline can put several
     on it."""
     for text in _unwrapped(clean_text(raw)):
-        starts = [found.start() for found in _HEAD.finditer(text)] if "]" in text or ".cc" in text else []
+        starts = list(_heads(text))
         if not starts:
             yield _without_quote(text), ""
             continue

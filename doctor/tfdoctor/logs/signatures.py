@@ -19,7 +19,7 @@ from tfdoctor.logs.reader import decoded, messages_of
 from tfdoctor.versions import VersionSyntaxError, satisfies
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 __all__ = ["BENIGN", "Catalogue", "Match", "Role", "Signature", "load_signatures"]
@@ -74,13 +74,28 @@ class Match:
     start: int
 
 
+class _Shapes:
+    """Shapes of lines that are remembered, as many as may be."""
+
+    def __init__(self) -> None:
+        self.shapes: set[bytes] = set()
+        self._bytes = 0
+
+    def add(self, shapes: Iterable[bytes]) -> None:
+        for shape in shapes:
+            if len(self.shapes) >= _REMEMBERED or self._bytes >= _REMEMBERED_BYTES:
+                return
+            self.shapes.add(shape)
+            self._bytes += len(shape)
+
+
 class Catalogue:
     """All signatures, ready to be matched."""
 
     def __init__(self, signatures: tuple[Signature, ...]) -> None:
         self.signatures = signatures
-        self._dull: set[bytes] = set()
-        self._dull_bytes = 0
+        self._dull = _Shapes()
+        self._telling = _Shapes()
         self._candidates: dict[str, tuple[Signature, ...]] = {}
 
     @cached_property
@@ -156,19 +171,20 @@ class Catalogue:
 
         A training log is the same few lines over and over with other numbers: each shape is looked at once.
         """
-        fresh = set(shapes) - self._dull
+        fresh = set(shapes) - self._dull.shapes
         if not fresh:
             return frozenset()
-        found = frozenset(shape for shape in self._anchored(fresh) if self._can_tell(shape))
-        for shape in fresh - found:
-            if len(self._dull) < _REMEMBERED and self._dull_bytes < _REMEMBERED_BYTES:
-                self._dull.add(shape)
-                self._dull_bytes += len(shape)
-        return found
+        known = fresh & self._telling.shapes
+        fresh -= known
+        found = {shape for shape in self._anchored(fresh) if self._can_tell(shape)} if fresh else set()
+        self._telling.add(found)
+        self._dull.add(fresh - found)
+        return frozenset(known | found)
 
     def _anchored(self, fresh: set[bytes]) -> set[bytes]:
         """Leave out, a whole heap at a time, what has not even the letters of a literal, and what is plain text without
-        any anchor.
+        any literal. First the anchors are sought in the whole heap, then the literals of those that are there: few are
+        left to be sought in each line.
         """
         everything = b"\n".join(fresh)
         letters = frozenset(everything + b" ")  # tabs become blanks, and one is put behind a prefix
@@ -176,12 +192,26 @@ class Catalogue:
             return set()
         if everything.translate(None, _PLAIN):
             return fresh
-        long = [one for one, alphabet in self._zeroed_anchors if alphabet <= letters and one in everything]
+        long = [
+            literal
+            for anchor, alphabet, literals in self._raw_literals
+            if alphabet <= letters and anchor in everything
+            for literal in literals
+            if literal in everything
+        ]
         short = long + [one for one in map(str.encode, self._short_literals) if one in everything]
         most = _MARGIN + self._short
         return {
             shape for shape in fresh if any(one in shape for one in (short if len(shape) <= most else long))
         }
+
+    @cached_property
+    def _raw_literals(self) -> tuple[tuple[bytes, frozenset[int], tuple[bytes, ...]], ...]:
+        """Anchor, its letters, and the literals in which it is, for lines whose digits are all 0."""
+        return tuple(
+            (anchor.encode(), frozenset(anchor.encode()), tuple(literal.encode() for literal, _ in literals))
+            for anchor, literals in self._by_anchor
+        )
 
     @cached_property
     def _zeroed_anchors(self) -> tuple[tuple[bytes, frozenset[int]], ...]:
