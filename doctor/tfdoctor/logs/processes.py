@@ -61,6 +61,12 @@ _OF_NOBODY = frozenset(
             "package-listed",
             "both-installed",
             "gfx-name",
+            "import-frame",
+            "import-error",
+            "file-refused",
+            "file-damaged",
+            "python-broken",
+            "tensorflow-absent",
         ),
     }
 )

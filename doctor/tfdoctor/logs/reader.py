@@ -75,8 +75,8 @@ _LETTER = re.compile(
     r"(?<![\w:] [IWEF])(?<!\w[IWEF]) (?:\./)?(?:tensorflow|external|third_party|[A-Za-z]:[\\/])"
     r"[\w./\\ -]{1,160}\.(?:cc|h|cpp)[: ]\d{1,5}\]?)"
 )
-"""Where a record begins: with the time, or with the letter of its severity. Apart, each is found by its first character,
-which is far quicker than both together."""
+"""Where a record begins: with the time, or with the letter of its severity. Apart, each is found by its first
+character, which is far quicker than both together."""
 _STAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}: |[IWEF]\d{4} \d\d:\d\d:\d[\d.]{1,18}(?=\s)")
 """When a message was logged: what alone differs where it is said again."""
 _OWN_LINE = re.compile(
@@ -465,9 +465,8 @@ def _heads(text: str) -> Iterator[int]:
         return
     timed, lettered = _TIME.search(text), _LETTER.search(text)
     while timed is not None or lettered is not None:
-        if lettered is None or (timed is not None and timed.start() < lettered.start()):
-            found = timed
-        else:
+        found = timed
+        if timed is None or (lettered is not None and lettered.start() < timed.start()):
             found = lettered
         if found is None:
             return
