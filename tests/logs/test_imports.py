@@ -152,6 +152,27 @@ def test_a_drivers_library_that_is_empty_is_a_container_without_gpus() -> None:
     assert judged(text).cause.value in ("container-no-gpu", "no-driver")
 
 
+NESTED = f"""\
+Traceback (most recent call last):
+  File "{SITE}/tensorflow/python/pywrap_tensorflow.py", line 41, in <module>
+    from tensorflow.python.pywrap_tensorflow_internal import *
+  File "{SITE}/tensorflow/python/pywrap_tensorflow_internal.py", line 28, in <module>
+    _pywrap_tensorflow_internal = swig_import_helper()
+ImportError: libcudnn.so.6: cannot open shared object file: No such file or directory
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "/home/u/test.py", line 1, in <module>
+    import tensorflow as tf
+"""
+
+
+def test_a_program_whose_own_frame_follows_another_traceback_shadows_nothing() -> None:
+    report = judged(NESTED)
+    assert (report.cause.value, report.missing_libraries) == ("import-missing-cuda-lib", ("libcudnn.so.6",))
+
+
 FOREIGN = [
     traceback(MINE, "/home/u/other.py", error="ModuleNotFoundError: No module named 'matplotlib'"),
     traceback(MINE, f"{SITE}/torch/__init__.py", error="ImportError: cannot import name 'x' from 'torch._C'"),

@@ -7,6 +7,7 @@ that is being imported, or where the error itself names a file of TensorFlow's.
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Cause
@@ -26,6 +27,49 @@ _TENSORFLOW = re.compile(r"(?:site|dist)-packages[\\/](?:tensorflow|tensorflow_c
 _OURS = re.compile(
     r"(?:site|dist)-packages[\\/](?:tensorflow(?:_core|_intel)?|nvidia|tensorrt|tensorflow-plugins)[\\/]"
 )
+_MODULES = sys.stdlib_module_names | frozenset(
+    [
+        "absl",
+        "astunparse",
+        "distutils",
+        "flatbuffers",
+        "gast",
+        "google",
+        "grpc",
+        "h5py",
+        "imp",
+        "keras",
+        "libclang",
+        "markdown",
+        "ml_dtypes",
+        "namex",
+        "numpy",
+        "opt_einsum",
+        "optree",
+        "packaging",
+        "pandas",
+        "PIL",
+        "pkg_resources",
+        "protobuf",
+        "requests",
+        "rich",
+        "scipy",
+        "setuptools",
+        "six",
+        "tensorboard",
+        "tensorflow",
+        "tensorflow_estimator",
+        "tensorflow_io_gcs_filesystem",
+        "termcolor",
+        "tf_keras",
+        "typing_extensions",
+        "urllib3",
+        "werkzeug",
+        "wrapt",
+        "yaml",
+    ]
+)
+"""What TensorFlow, and what it imports, can import: a file of one of these names comes in its place."""
 _NAMED = re.compile(r"[\\/]tensorflow(?:\.py|[\\/]__init__\.py)$")
 _FRAME = 4
 """Lines from one frame of Python's to the next: itself, the source, a mark under it, and what a terminal cut."""
@@ -65,10 +109,12 @@ def _shadowed(case: Case) -> Decision | None:
     """An installed module imports a file of the user's: that has the name of another one."""
     before: list[Event] = []
     for event in case.log.of("import-frame"):
-        if before and event.line - before[-1].line > _reach(event):
-            before.clear()
         path = _path(event)
-        mine = _INSTALLED.search(path) is None and not path.startswith(("<", "~"))
+        if not path or (before and event.line - before[-1].line > _reach(event)):
+            before.clear()
+        if not path:
+            continue
+        mine = _name(path) in _MODULES and _INSTALLED.search(path) is None and not path.startswith(("<", "~"))
         if mine and _imports_tensorflow(before):
             return Decision(Cause.SHADOWED_MODULE, (before[-1], event), (), _rename(path))
         if mine and before and _NAMED.search(path) and not _NAMED.search(_path(before[-1])):
@@ -90,7 +136,12 @@ def _in_tracebacks(case: Case) -> Decision | None:
         if event.id == "file-refused":
             return Decision(Cause.NOT_PERMITTED, evidence)
         path = event.get("path")
-        if path and path != "unknown location" and _INSTALLED.search(path) is None:
+        if (
+            path
+            and path != "unknown location"
+            and _name(path) in _MODULES
+            and _INSTALLED.search(path) is None
+        ):
             return Decision(Cause.SHADOWED_MODULE, evidence, (), _rename(path))
         name = (event.get("source") or event.get("of") or event.get("lost")).partition(".")[0]
         if name.startswith("tensorflow") and name != "tensorflow_estimator":
@@ -122,7 +173,7 @@ def _frames(case: Case, error: Event) -> list[Event]:
     for event in reversed(case.log.of("import-frame")):
         if event.line > line:
             continue
-        if line - event.line > _reach(event) + (0 if frames else 4 * _FRAME):
+        if not _path(event) or line - event.line > _reach(event):
             break
         frames.append(event)
         line = event.line
@@ -135,6 +186,11 @@ def _reach(frame: Event) -> int:
 
 def _path(frame: Event) -> str:
     return frame.get("path") or frame.get("shown")
+
+
+def _name(path: str) -> str:
+    """The module that a file is."""
+    return re.sub(r"([\\/]__init__)?\.py$", "", path).replace("\\", "/").rpartition("/")[2]
 
 
 def _imports_tensorflow(frames: Sequence[Event]) -> bool:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
             """Whether a known message can be in a piece of a log that a terminal cut."""
 
 
-__all__ = ["LONGEST", "Line", "decoded", "is_binary", "messages_of", "read_lines"]
+__all__ = ["DIGITS", "LONGEST", "Line", "decoded", "is_binary", "messages_of", "read_lines"]
 
 LONGEST = 8192
 """Characters of a logical line; what is longer is cut into pieces."""
@@ -50,6 +50,8 @@ _OVERLAP = 400
 """Characters that two pieces of a cut line share, so that no message is lost at the cut."""
 _SHAPE = bytes.maketrans(b"123456789\r", b"000000000\n")
 """A line's shape is the line with its digits all 0: a training log has few. Carriage returns end lines, too."""
+DIGITS = str.maketrans("123456789", "000000000")
+"""The same for texts."""
 _LINES = bytes.maketrans(b"\r", b"\n")
 _BACK = b"\b"
 """Progress bars go back with it; it is dropped before all else."""

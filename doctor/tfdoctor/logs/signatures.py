@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from tfdoctor.compat.decode import DataError, Table, read_toml
 from tfdoctor.data import data_dir
 from tfdoctor.findings import Cause
-from tfdoctor.logs.reader import decoded, messages_of
+from tfdoctor.logs.reader import DIGITS, decoded, messages_of
 from tfdoctor.versions import VersionSyntaxError, satisfies
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ ROLES = ("decisive", "supporting", "benign")
 BENIGN = ("numa-node", "cudnn-factory", "tensorrt-missing", "avx-info", "onednn-info", "ptxas-fallback")
 """The frightening and harmless, in the words of the JSON contract."""
 _PIECE = 5
-_DIGITS = str.maketrans("123456789", "000000000")
 _PLAIN = bytes(byte for byte in range(32, 127) if byte not in b"\\&<") + b"\n"
 """What cleaning a line leaves as it is."""
 _CODES = ((b"\\u000b", b"\x1b"), (b"\\x0b", b"\x1b"), (b"\\000", b"\x1b"))
@@ -63,6 +62,9 @@ class Signature:
     match: tuple[str, ...]
     no_match: tuple[str, ...]
     source: str
+    blind: bool = False
+    """Whether it takes one digit for another: a line that it matches, it matches with other digits, too, at the same
+    places."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +159,7 @@ class Catalogue:
         for number, signature in enumerate(self.signatures):
             if (signature.longest is not None) is short:
                 for literal in signature.literals:
-                    text = literal.translate(_DIGITS)
+                    text = literal.translate(DIGITS)
                     found[text] = (*found.get(text, ()), number)
         return found
 
@@ -252,7 +254,7 @@ class Catalogue:
 
     def candidates(self, line: str) -> tuple[Signature, ...]:
         """The signatures that a line can have, whatever its digits are."""
-        shape = line.translate(_DIGITS)
+        shape = line.translate(DIGITS)
         known = self._candidates.get(shape)
         if known is None:
             known = tuple(self._of_shape(shape))
@@ -280,7 +282,7 @@ class Catalogue:
 
     @cached_property
     def _zeroed(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(anchor.translate(_DIGITS) for anchor in self.anchors))
+        return tuple(dict.fromkeys(anchor.translate(DIGITS) for anchor in self.anchors))
 
     def matches(self, line: str) -> Iterator[Match]:
         """Every signature that this line has."""
@@ -310,6 +312,20 @@ def digitless(pattern: str) -> str:
             text = "0"
         out.append(text)
     return "".join(out)
+
+
+def blind(pattern: str) -> bool:
+    """Whether a pattern takes each digit for every other one."""
+    at = 0
+    while at < len(pattern):
+        text = _token(pattern, at)
+        at += len(text)
+        if text[0] == "[":
+            if len({re.fullmatch(text, digit) is None for digit in "0123456789"}) > 1:
+                return False
+        elif text[-1].isdigit():  # a digit, or the number of a group
+            return False
+    return True
 
 
 _TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{\d*(?:,\d*)?\}|\(\?P<\w+>|.", re.DOTALL)
@@ -361,12 +377,13 @@ def _signature(raw: object, where: str) -> Signature:
     if not _ID.fullmatch(name):
         raise table.fail("`id` must be lower-case words joined by hyphens")
     benign = table.opt_text("benign")
+    literals, pattern = table.texts("literals"), _pattern(table)
     result = Signature(
         id=name,
         role=table.choice("role", ROLES),
         says=table.text("says"),
-        literals=table.texts("literals"),
-        pattern=_pattern(table),
+        literals=literals,
+        pattern=pattern,
         causes=tuple(Cause(table_cause(table, cause)) for cause in table.texts("causes", optional=True)),
         benign=benign,
         versions=table.opt_text("versions"),
@@ -374,6 +391,7 @@ def _signature(raw: object, where: str) -> Signature:
         match=table.texts("match"),
         no_match=table.texts("no_match"),
         source=table.text("source"),
+        blind=blind(pattern.pattern) and not any(re.search("[0-9]", literal) for literal in literals),
     )
     table.done()
     _sound(table, result)
