@@ -112,7 +112,7 @@ class Log:
 
     def spent(self, name: str) -> bool:
         """Whether nothing that this signature could still say would change anything but its count."""
-        kept = self.events.get(name, ())
+        kept = self.events.get(name, [])
         return len(kept) >= KEPT * 2 and kept[-1].fields != kept[-2].fields
 
     def __iter__(self) -> Iterator[Event]:

@@ -28,7 +28,16 @@ if TYPE_CHECKING:
             """Whether a known message can be in a piece of a log that a terminal cut."""
 
 
-__all__ = ["DIGITS", "LONGEST", "Line", "decoded", "is_binary", "messages_of", "read_lines"]
+__all__ = [
+    "DIGITS",
+    "LONGEST",
+    "Line",
+    "decoded",
+    "is_binary",
+    "messages_of",
+    "read_lines",
+    "without_nuls_before",
+]
 
 LONGEST = 8192
 """Characters of a logical line; what is longer is cut into pieces."""
@@ -287,7 +296,7 @@ def _as_utf8(chunks: Iterable[bytes]) -> Iterator[bytes]:
     head = b""
     for chunk in rest:
         head += chunk
-        nuls = len(head) - len(head.lstrip(b"\0"))
+        nuls = len(head) - len(without_nuls_before(head))
         head = head[nuls - nuls % 2 :]  # the halves of UTF-16's characters stay where they were
         if len(head) >= _SAMPLE:
             break
@@ -301,20 +310,25 @@ def _as_utf8(chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield from _without_nuls(chain([head.lstrip(b"\0").removeprefix(codecs.BOM_UTF8)], rest))
 
 
+def without_nuls_before(data: bytes) -> bytes:
+    """What follows the NULs at the beginning. A hole in a file can have gigabytes of them: compared, not counted."""
+    return b"" if data.startswith(b"\0") and data == bytes(len(data)) else data.lstrip(b"\0")
+
+
 def _without_nuls(chunks: Iterable[bytes]) -> Iterator[bytes]:
     held = 0
     """NULs at the end of what was read: what follows tells how many there are."""
     for chunk in chunks:
         data = chunk
         if held:
-            data = data.lstrip(b"\0")
+            data = without_nuls_before(data)
             held += len(chunk) - len(data)
             if not data:
                 continue
             data = bytes(min(held, 4)) + data
             held = 0
         if b"\0" in data:
-            text = data.rstrip(b"\0")
+            text = data.rstrip(b"\0") if data != bytes(len(data)) else b""
             held = len(data) - len(text)
             data = _NULS.sub(b"\r", text).replace(b"\0", b"")
         if data:
