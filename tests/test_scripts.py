@@ -115,6 +115,43 @@ def test_the_tool_sees_the_environment_of_the_caller(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize(
+    ("words", "variables", "given"),
+    [
+        ((), {}, ["--quick"]),
+        ((), {"TFDOCTOR_ALL": "1"}, ["--without-lab"]),
+        (("tests/cli", "-k", "a b"), {}, ["tests/cli", "-k", "a b"]),
+        (("--only", "tests/cli"), {"TFDOCTOR_ALL": "1"}, ["tests/cli"]),
+    ],
+)
+def test_which_tests_are_run(
+    tmp_path: Path, words: tuple[str, ...], variables: dict[str, str], given: list[str]
+) -> None:
+    """A whole run is the quick one or every case, side by side; whoever names tests gets those."""
+    checkout = checkout_of_scripts(tmp_path)
+    made = checkout / ".venv-test" / "bin"
+    made.mkdir(parents=True)
+    for name in ("python", "ruff", "mypy", "lint-imports"):
+        (made / name).write_text('#!/bin/sh\nenv\nfor a in "$@"; do echo "arg=$a"; done\n')
+        (made / name).chmod(0o755)
+    state = f"{checkout}\n{(ROOT / 'pyproject.toml').read_text(encoding='utf-8')}"
+    (made.parent / "complete").write_text(state, encoding="utf-8")
+    done = subprocess.run(
+        [checkout / "scripts" / "test", *words],
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": "/p", "PYTHONDONTWRITEBYTECODE": "1", **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    lines = done.stdout.splitlines()
+    assert not [line for line in lines if line.startswith("PYTHON")]
+    arguments = [line.removeprefix("arg=") for line in lines if line.startswith("arg=")]
+    side_by_side = [] if words else ["--numprocesses", "auto", "--maxprocesses", "8", "--dist", "worksteal"]
+    assert arguments == ["-m", "pytest", *side_by_side, *given]
+    assert done.stderr.count("ok ") == (0 if "--only" in words else 4)
+
+
 def script(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
     assert spec is not None
