@@ -8,7 +8,7 @@ from tfdoctor.compat import Compat
 from tfdoctor.logs.report import LogReport, diagnose_log
 
 COMPAT = Compat.load()
-SITE = "/home/u/env/lib/python3.10/site-packages"
+SITE = "/home/user/env/lib/python3.10/site-packages"
 
 
 def traceback(*frames: str, error: str) -> str:
@@ -23,8 +23,8 @@ def judged(text: str) -> LogReport:
     return diagnose_log([text.encode()], COMPAT, "log.txt")
 
 
-MINE, TF, NP = "/home/u/train.py", f"{SITE}/tensorflow/__init__.py", f"{SITE}/h5py/__init__.py"
-LOST = "ImportError: cannot import name 'builder' from 'wrapt' (/home/u/env/lib/python3.10/site-packages/wrapt/x.py)"
+MINE, TF, NP = "/home/user/train.py", f"{SITE}/tensorflow/__init__.py", f"{SITE}/h5py/__init__.py"
+LOST = "ImportError: cannot import name 'builder' from 'wrapt' (/home/user/env/lib/python3.10/site-packages/wrapt/x.py)"
 RAN = (
     "2024-03-01 10:00:00.000001: E external/local_xla/xla/stream_executor/cuda/cuda_driver.cc:318] "
     "failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected\n"
@@ -49,11 +49,14 @@ TOLD = [
             "     40 import c\n\nModuleNotFoundError: No module named 'wrapt'\n"
         ),
     ),
-    ("shadowed-module", traceback(MINE, TF, "/home/u/random.py", error="NameError: name 'x' is not defined")),
+    (
+        "shadowed-module",
+        traceback(MINE, TF, "/home/user/random.py", error="NameError: name 'x' is not defined"),
+    ),
     (
         "shadowed-module",
         traceback(
-            MINE, TF, error="ImportError: cannot import name 'Random' from 'random' (/home/u/random.py)"
+            MINE, TF, error="ImportError: cannot import name 'Random' from 'random' (/home/user/random.py)"
         ),
     ),
     (
@@ -65,14 +68,14 @@ TOLD = [
     ),
     (
         "shadowed-module",
-        traceback(MINE, "/home/u/tensorflow.py", error="AttributeError: partially initialized"),
+        traceback(MINE, "/home/user/tensorflow.py", error="AttributeError: partially initialized"),
     ),
     (
         "shadowed-module",
         traceback(
             MINE,
             TF,
-            error="AttributeError: module 'random' has no attribute 'Random' (consider renaming '/home/u/random.py' "
+            error="AttributeError: module 'random' has no attribute 'Random' (consider renaming '/home/user/random.py' "
             "since it has the same name as the standard library module named 'random')",
         ),
     ),
@@ -163,7 +166,7 @@ ImportError: libcudnn.so.6: cannot open shared object file: No such file or dire
 During handling of the above exception, another exception occurred:
 
 Traceback (most recent call last):
-  File "/home/u/test.py", line 1, in <module>
+  File "/home/user/test.py", line 1, in <module>
     import tensorflow as tf
 """
 
@@ -174,7 +177,7 @@ def test_a_program_whose_own_frame_follows_another_traceback_shadows_nothing() -
 
 
 FOREIGN = [
-    traceback(MINE, "/home/u/other.py", error="ModuleNotFoundError: No module named 'matplotlib'"),
+    traceback(MINE, "/home/user/other.py", error="ModuleNotFoundError: No module named 'matplotlib'"),
     traceback(MINE, f"{SITE}/torch/__init__.py", error="ImportError: cannot import name 'x' from 'torch._C'"),
     traceback(MINE, f"{SITE}/pandas/__init__.py", error="AttributeError: module 'pytz' has no attribute 'x'"),
     traceback(MINE, error="PermissionError: [Errno 13] Permission denied: '/data/run/model.ckpt'"),
@@ -182,7 +185,9 @@ FOREIGN = [
     traceback(
         MINE, f"{SITE}/torch/__init__.py", error=f"ImportError: {SITE}/torch/lib/_C.so: file too short"
     ),
-    traceback(MINE, "/home/u/random.py", error="ImportError: cannot import name 'a' from 'b' (/home/u/b.py)"),
+    traceback(
+        MINE, "/home/user/random.py", error="ImportError: cannot import name 'a' from 'b' (/home/user/b.py)"
+    ),
     traceback(MINE, error="ModuleNotFoundError: No module named 'tensorflow.contrib'"),
     traceback(MINE, error="ModuleNotFoundError: No module named 'tensorflow_hub'"),
     "WARNING: tensorboard without TensorFlow: No module named 'tensorflow'\n",
