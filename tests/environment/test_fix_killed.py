@@ -122,7 +122,7 @@ def test_undo_killed_before_a_change_of_a_file(number: int, new: Callable[..., F
 
 @pytest.mark.few(2)
 @pytest.mark.parametrize("installer", [pytest.param("uv", marks=needs_uv), "pip"])
-@pytest.mark.parametrize("seen", ["steps/1/record.json", "header7.h", "header250.h"])
+@pytest.mark.parametrize("seen", ["steps/1/manifest.json", "header7.h", "header250.h"])
 def test_killed_while_an_installer_works(seen: str, installer: str, new: Callable[..., Fake]) -> None:
     env = new()
     broken_package(env)

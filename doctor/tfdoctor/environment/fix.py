@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from tfdoctor.environment.actions import Hands, shown, touched
 from tfdoctor.environment.activation import activated, inherited, kind_of
+from tfdoctor.environment.folder import OWN
 from tfdoctor.environment.history.journal import Journal, Undone, pending
-from tfdoctor.environment.history.snapshot import OWN
 from tfdoctor.environment.models import Done, Mending, Status
 from tfdoctor.environment.ways import better, changes_packages, environment_of, left_over, ways, worse
 from tfdoctor.errors import Error, UsageError
@@ -231,7 +231,7 @@ def _attempt(
             why = "It made things worse." if worse(seen.report, now.report) else "It did not help."
             return Done(way, Status.ROLLED_BACK, commands, why), seen
         entry = step.commit()
-    return Done(way, Status.MENDED, commands, changes=len(entry.changes)), now
+    return Done(way, Status.MENDED, commands, changes=entry.changes), now
 
 
 def _observe(

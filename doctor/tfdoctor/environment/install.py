@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tfdoctor import versions
 from tfdoctor.compat.locks import cuda_lock, cuda_lock_path, lock, lock_path, tools_lock, tools_path
 from tfdoctor.environment.actions import make_link
+from tfdoctor.environment.folder import OWN, remove
 from tfdoctor.environment.installers import (
     Installer,
     InstallFailedError,
@@ -31,7 +32,7 @@ from tfdoctor.environment.installers import (
 from tfdoctor.environment.links import links_for
 from tfdoctor.environment.resolution import NoSolutionError, Question, Resolution, command, resolve
 from tfdoctor.environment.room import Writing, needs, refuse, room_for_pips_cache, said, used
-from tfdoctor.environment.workplace import INSTALLING, Record, Workplace, remove
+from tfdoctor.environment.workplace import INSTALLING, Record, Workplace
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.steps import Link
 from tfdoctor.text import clean_line
@@ -203,7 +204,7 @@ class _Step:
 
 def _steps(making: Making) -> tuple[_Step, ...]:
     option, installer = making.option, making.installer
-    own = making.folder / ".tfdoctor"
+    own = making.folder / OWN
     index = _index(making)
     locked = (*index, "--no-deps", "--require-hashes")
     tried = making.asks and making.can_try
@@ -271,7 +272,7 @@ def _index(making: Making) -> tuple[str, ...]:
 
 
 def _write_requirements(making: Making) -> None:
-    own = making.folder / ".tfdoctor"
+    own = making.folder / OWN
     limits = (*making.locks.pins, *making.constraints)
     (own / "constraints.txt").write_text("".join(f"{pin}\n" for pin in limits), encoding="utf-8")
     (own / _HASHED).write_text("".join(f"{row}\n" for row in making.requirements), encoding="utf-8")
@@ -372,7 +373,7 @@ def _known(making: Making, place: Workplace) -> Making | None:
     """With the resolution that was written down; None where it is gone."""
     try:
         kept, hashed, others = (
-            tuple((place.folder / ".tfdoctor" / name).read_text(encoding="utf-8").splitlines())
+            tuple((place.folder / OWN / name).read_text(encoding="utf-8").splitlines())
             for name in (_LOCKED, _HASHED, _OTHERS)
         )
     except (OSError, ValueError):

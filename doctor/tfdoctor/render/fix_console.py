@@ -154,7 +154,7 @@ def render_undone(prefix: str, undone: Undone, *, width: int = 80, colour: bool 
         return terminal.text_of(out)
     for entry in undone.entries:
         codes = ", ".join(entry.codes)
-        text = clean_line(f"{entry.title} ({len(entry.changes)} changed, {entry.when})", limit=600)
+        text = clean_line(f"{entry.title} ({entry.changes} changed, {entry.when})", limit=600)
         hanging(out, Text(f"✓ {codes}  ", style="green"), text)
     count = undone.restored
     hanging(out, Text(""), clean_line(f"{prefix} is as it was: {count} path{'s' * (count != 1)} restored."))

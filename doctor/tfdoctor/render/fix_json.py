@@ -56,7 +56,7 @@ def undone_json(prefix: str, undone: Undone) -> dict[str, Any]:
                     "codes": list(entry.codes),
                     "title": entry.title,
                     "when": entry.when,
-                    "changes": len(entry.changes),
+                    "changes": entry.changes,
                 }
                 for entry in undone.entries
             ],
