@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdoctor.cli.choosing import Choice, Wishes, choose
+from tfdoctor.cli.ending import stopping
 from tfdoctor.cli.files import wish_of
-from tfdoctor.cli.recommend import checked_driver, host_for, named_cards
+from tfdoctor.cli.recommend import LOOKING, checked_driver, host_for
 from tfdoctor.compat import Compat
 from tfdoctor.environment.install import (
     Making,
@@ -31,8 +32,11 @@ from tfdoctor.environment.resolution import NoSolutionError
 from tfdoctor.environment.room import needs, refuse, used
 from tfdoctor.environment.workplace import is_free, read_record
 from tfdoctor.errors import Error, ExitCode, UsageError
+from tfdoctor.examine.survey import survey
 from tfdoctor.findings import Severity
 from tfdoctor.plan import Host
+from tfdoctor.plan.host import host_of
+from tfdoctor.system import LiveSystem
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -41,8 +45,10 @@ if TYPE_CHECKING:
     from tfdoctor.cli.progress import Silent
     from tfdoctor.environment.install import Installed
     from tfdoctor.environment.room import Need
+    from tfdoctor.facts import MachineFacts
     from tfdoctor.findings import Report
     from tfdoctor.plan import Recommendation
+    from tfdoctor.system import System
 
 _INDEX = re.compile(r"(?:https?://[A-Za-z0-9.\-\[\]:]{1,255}|file://)(?:/[A-Za-z0-9._~%+/\-]{0,500})?")
 
@@ -91,9 +97,10 @@ def install(options: Options) -> int:
     if options.installer == "uv" and uv is None:
         raise InstallFailedError("uv is not on PATH, or does not run.", hint="--installer pip, or get uv.")
     compat = Compat.load()
-    host = _host(options, compat)
-    wishes = Wishes(compat, options.tf, packages, wish)
-    choice = choose(wishes, options.python, host, folder, uv=uv, env=env)
+    system, wishes = LiveSystem(), Wishes(compat, options.tf, packages, wish)
+    with stopping(system):
+        host, machine = _host(options, compat, system)
+        choice = choose(wishes, options.python, host, folder, uv=uv, system=system, machine=machine)
     if not isinstance(choice, Choice):
         return _no_plan(choice, options)
     wanted = wish.on(choice.version)
@@ -133,38 +140,25 @@ def _check_index(text: str) -> None:
         raise UsageError(msg, hint="It looks like https://HOST/simple/.")
 
 
-def _host(options: Options, compat: Compat) -> Host:
-    """The cards and the driver that are meant, on the system that is here."""
+def _host(options: Options, compat: Compat, system: System) -> tuple[Host, MachineFacts]:
+    """The cards and the driver that are meant, on the system that is here; and what is known of that."""
     if options.anywhere and (options.gpus or options.facts is not None):
         raise UsageError("--anywhere is for every card; give it alone, or --gpu, or --facts.")
-    if options.gpus and options.facts is None:
-        cards = tuple(card for name in options.gpus for card in named_cards(compat, name))
-        host = Host(cards=cards, driver=checked_driver(options.driver))
+    driver = checked_driver(options.driver)
+    meant = None
+    if options.gpus or options.facts is not None:
+        meant = host_for(compat, gpus=options.gpus, driver=driver, facts=options.facts)
     elif options.anywhere:
-        host = Host(driver=checked_driver(options.driver))
+        meant = Host(driver=driver)
+    facts = survey(system, compat, timeout=LOOKING)
+    here = dataclasses.replace(host_of(facts, compat), engine=None)
+    if meant is None:
+        host = dataclasses.replace(here, driver=driver or here.driver)
     else:
-        host = host_for(compat, gpus=options.gpus, driver=options.driver, facts=options.facts)
-        if options.facts is None:
-            return dataclasses.replace(host, engine=None)
-        if host.system == "Windows" and platform.system() == "Linux":
-            host = dataclasses.replace(host, wsl=True)
-    return dataclasses.replace(
-        host,
-        system=platform.system(),
-        machine=platform.machine(),
-        glibc=_glibc(),
-        python=None,
-        engine=None,
-    )
-
-
-def _glibc() -> str | None:
-    """`"2.36"`; None on another C library."""
-    try:
-        name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
-    except (AttributeError, ValueError, OSError):
-        return None
-    return version if name == "glibc" else None
+        wsl = meant.wsl or (meant.system == "Windows" and here.system == "Linux")
+        wanted = dataclasses.replace(here, cards=meant.cards, driver=meant.driver, cpu_flags=meant.cpu_flags)
+        host = dataclasses.replace(wanted, wsl=wsl, python=None)
+    return host, facts.machine
 
 
 # ---------------------------------------------------------------- what is told
