@@ -16,7 +16,7 @@ import pytest
 
 from environment import killer
 from environment.killer import SITE, change, change_again, change_named, write
-from environment.trees import changes_in, commit, differing, listing, same
+from environment.trees import changes_in, commit, differing, kind, listing, same
 from tfdoctor.environment.history.journal import Journal, JournalError, pending
 from tfdoctor.errors import ExitCode
 
@@ -38,7 +38,7 @@ def test_a_step_says_what_changed(prefix: Path) -> None:
     assert Journal.read(prefix) == (entry,)
     assert entry.changes == len(changes)
     assert (entry.number, entry.title, entry.codes) == (1, "Link the libraries", ("TFD205",))
-    kinds = {one.path: one.kind for one in changes}
+    kinds = {one.path: kind(one) for one in changes}
     assert kinds["bin/tool"] == "changed"
     assert kinds[f"{SITE}/gone"] == kinds[f"{SITE}/gone/below/b.bin"] == "removed"
     assert kinds[f"{SITE}/new/deep/file.py"] == kinds[f"{SITE}/renamed.py"] == "added"
@@ -84,7 +84,7 @@ def test_of_several_steps_the_first_bytes_alone_are_kept(prefix: Path) -> None:
     (one,) = changes_in(prefix)
     assert one.before is not None
     assert one.after is not None
-    assert (one.path, one.kind) == (name, "changed")
+    assert (one.path, kind(one)) == (name, "changed")
     assert one.before.sha256 == hashlib.sha256(b"one = 1\n").hexdigest()
     assert one.after.sha256 == hashlib.sha256(b"n = 2\n").hexdigest()
     kept = [path for path in (prefix / ".tfdoctor/steps").rglob("*") if path.is_file()]

@@ -67,6 +67,12 @@ def changes_in(prefix: Path) -> list[Change]:
     return [change for _, change in sorted(changes.items())]
 
 
+def kind(change: Change) -> str:
+    if change.before is None:
+        return "added"
+    return "removed" if change.after is None else "changed"
+
+
 def fresh(folder: Path) -> Path:
     """The same environment anew."""
     shutil.rmtree(folder, ignore_errors=True)

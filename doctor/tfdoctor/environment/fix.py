@@ -58,7 +58,7 @@ class Wish:
 
     python: str | None = None
     codes: tuple[str, ...] = ()
-    """Of these findings alone; empty: of all that are warnings or errors."""
+    """Fix only these findings; empty: all that are warnings or errors."""
     installer: str | None = None
     timeout: float = 10.0
     deep: bool = True

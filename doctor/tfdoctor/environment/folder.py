@@ -101,10 +101,10 @@ def lock(path: str, make_folder: Callable[[], None], on_wait: Callable[[int], No
     called once, with the lock's descriptor, before waiting for another process. Programs that keep the descriptor open
     hold the lock, too, until they end. Raises OSError.
     """
-    try:
-        import fcntl
-    except ImportError as error:  # pragma: no cover - Windows
-        raise Error("Environments can be changed on Linux and macOS only.") from error
+    if os.name != "posix":  # pragma: no cover - Windows
+        raise Error("Environments can be changed on Linux and macOS only.")
+    import fcntl
+
     waited = False
     while True:
         make_folder()

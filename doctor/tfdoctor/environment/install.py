@@ -108,14 +108,14 @@ class Making:
     base: str
     """The Python it is made from: a path, or a version for uv to find or fetch."""
     version: str
-    """Of that Python, as far as it is known: `"3.11.7"`, `"3.11"`."""
+    """That Python's version, as far as it is known: `"3.11.7"`, `"3.11"`."""
     uv: str | None
     """uv's path where it does the work, else the environment's pip does."""
     locks: Locks
     requirements: tuple[str, ...] = ()
     """Checked lines (requirements.py)."""
     constraints: tuple[str, ...] = ()
-    """Of a requirements file's `-c`, checked likewise."""
+    """The lines of a requirements file's `-c`, checked likewise."""
     index: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     """What the programs inherit."""
@@ -165,7 +165,7 @@ class Installed:
     already: bool
     """It was there, whole: nothing was done."""
     making: Making | None = None
-    """With what the requirements came to; None: nothing was done."""
+    """The request, with what the requirements came to; None: nothing was done."""
 
 
 def locks_of(option: Option) -> Locks:
@@ -362,7 +362,7 @@ def try_requirements(making: Making, on_line: Callable[[str], None] | None = Non
 
 
 def _resolved(making: Making, place: Workplace, run: Callable[[Sequence[str]], None]) -> Making:
-    """With its resolution, which is written down for a run that goes on."""
+    """The request with its resolution, which is also written down for a run that goes on."""
     found = resolve(_question(making), place.space, run)
     for name, lines in ((_LOCKED, found.kept), (_HASHED, found.hashed), (_OTHERS, found.others)):
         place.keep(name, "".join(f"{line}\n" for line in lines))
@@ -370,7 +370,7 @@ def _resolved(making: Making, place: Workplace, run: Callable[[Sequence[str]], N
 
 
 def _known(making: Making, place: Workplace) -> Making | None:
-    """With the resolution that was written down; None where it is gone."""
+    """The request with the resolution that an earlier run wrote down; None where that is gone."""
     try:
         kept, hashed, others = (
             tuple((place.folder / OWN / name).read_text(encoding="utf-8").splitlines())

@@ -43,7 +43,7 @@ class Interpreter:
     """A Python that runs."""
 
     path: str
-    """Of a virtual environment's Python: the one that it was made from, where that says so (3.7 and newer)."""
+    """In a virtual environment the Python that it was made from, where that is told (3.7 and newer)."""
     version: str
     """`"3.11.7"`."""
     base: str

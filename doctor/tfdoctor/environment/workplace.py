@@ -59,7 +59,7 @@ class Record:
 
     @property
     def text(self) -> str:
-        """As it is kept."""
+        """The text of install.json."""
         fields = {
             "schema_version": 1,
             "state": self.state,
@@ -151,7 +151,7 @@ class Workplace:
 
     @property
     def descriptor(self) -> int:
-        """Of the lock: programs that keep it open keep the folder locked until they end."""
+        """The lock's file descriptor: programs that keep it open keep the folder locked until they end."""
         return self._lock
 
     def release(self) -> None:

@@ -73,7 +73,10 @@ class History:
 
 
 def changes_of(top: str, steps: str, rows: Mapping[str, Row], found: Mapping[str, State]) -> list[Change]:
-    """What a step has changed: its snapshot, and a scan afterwards. With the hashes of both sides. Raises OSError."""
+    """What a step has changed, with the hashes of both sides. Raises OSError.
+
+    rows: its snapshot; found: a scan after it.
+    """
     kept, changed = Bytes(steps), snapshot.differences(top, rows, found)
     unknown = {}  # of what was linked, unless somebody wrote into it
     for change in changed:

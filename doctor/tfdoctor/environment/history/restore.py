@@ -238,7 +238,7 @@ class Restorer:
             ]
 
     def _remove_folder(self, path: str) -> None:
-        """With what Python compiled in it; left where anything else is in it."""
+        """Remove a folder together with compiled files in it; leave it where anything else is in it."""
         info = self._look(path)
         if info is None or not stat.S_ISDIR(info.st_mode):
             return

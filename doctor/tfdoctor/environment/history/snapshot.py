@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 FORMAT = 2
-"""Of what is written down: 1 had a record for each step, both sides of every change in it."""
+"""The version of manifest.json, history.json and undo.json. Format 1 had a record for each step."""
 FILES, MANIFEST = "files", "manifest.json"
 IN_PLACE = frozenset({"bin", "etc", "conda-meta", "Scripts"})
 """Folders of an environment whose files are rewritten in place (a script's first line, conda's history)."""
@@ -98,12 +98,6 @@ class Change(NamedTuple):
     """The bytes of `before`; None where they are lost, and of what is no file."""
     foreign: bool = False
     """Somebody had changed it between two of our steps: `before` is what they made of it."""
-
-    @property
-    def kind(self) -> Literal["added", "removed", "changed"]:
-        if self.before is None:
-            return "added"
-        return "removed" if self.after is None else "changed"
 
 
 class Scope(NamedTuple):
