@@ -106,11 +106,11 @@ def fix(
     codes: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[CODE…]", help="These findings alone: TFD203. Default: all that can be mended."
+            metavar="[CODE…]", help="These findings alone: TFD203. Default: all that can be fixed."
         ),
     ] = None,
     python: Annotated[
-        str | None, typer.Option(metavar="PATH", help="The Python to mend, as for `check`.")
+        str | None, typer.Option(metavar="PATH", help="The Python to fix, as for `check`.")
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", "-n", help="Show what would be done; change nothing.")

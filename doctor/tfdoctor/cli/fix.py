@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.cli.ending import stopping
 from tfdoctor.compat import Compat
-from tfdoctor.environment.fix import Wish, mend, plan, prefix_of, undo
+from tfdoctor.environment.fix import FixRequest, fix_environment, plan, prefix_of, undo
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.findings import Severity
 from tfdoctor.rules import ALL_RULES
@@ -19,7 +19,7 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tfdoctor.environment.models import Mending
+    from tfdoctor.environment.models import FixResult
     from tfdoctor.system import System
 
 __all__ = ["Options", "fix"]
@@ -83,7 +83,7 @@ def fix(options: Options) -> int:
     machines, compat = _Machines(), Compat.load()
     quiet = options.quiet or options.as_json
     teller = _Teller(quiet=quiet, verbose=options.verbose)
-    wish = Wish(
+    request = FixRequest(
         python=options.python,
         codes=tuple(dict.fromkeys(code.upper() for code in options.codes)),
         installer=options.installer,
@@ -93,18 +93,18 @@ def fix(options: Options) -> int:
     )
     with stopping(machines):
         if options.undo:
-            return _undo(machines, wish, options, teller)
+            return _undo(machines, request, options, teller)
         env = dict(os.environ)
         if options.dry_run or not options.yes:
-            planned = plan(machines, compat, wish, env)
-            if options.dry_run or not planned.done:
+            planned = plan(machines, compat, request, env)
+            if options.dry_run or not planned.attempts:
                 _show(planned, options, dry=True)
                 return _status(planned)
             if not _agreed(planned, options):
                 return ExitCode.FOUND
-        mending = mend(machines, compat, wish, env, teller)
-    _show(mending, options, dry=False)
-    return _status(mending)
+        result = fix_environment(machines, compat, request, env, teller)
+    _show(result, options, dry=False)
+    return _status(result)
 
 
 def _check(options: Options) -> None:
@@ -121,19 +121,20 @@ def _check(options: Options) -> None:
         raise UsageError("--force belongs to --undo.")
 
 
-def _status(mending: Mending) -> int:
+def _status(result: FixResult) -> int:
     """As `check` ends: 1 where an error is left, whoever has to mend it."""
-    errors = any(finding.severity >= Severity.ERROR for finding in mending.after.findings)
-    seen = mending.observed
+    errors = any(finding.severity >= Severity.ERROR for finding in result.after.findings)
+    seen = result.observed
     errors |= seen is not None and seen.gpu_registered is False  # TensorFlow itself has the last word
     return ExitCode.FOUND if errors else ExitCode.OK
 
 
-def _agreed(planned: Mending, options: Options) -> bool:
+def _agreed(planned: FixResult, options: Options) -> bool:
     """What would be done is shown; a person at a terminal is asked."""
     if options.as_json or not sys.stdin.isatty():
         raise UsageError(
-            "there is something to mend, and nobody to ask.", hint="--yes does it, --dry-run shows it."
+            "there is something to fix, and nobody to ask.",
+            hint="--yes does it, --dry-run shows it.",
         )
     _show(planned, options, dry=True, asking=True)
     sys.stdout.flush()
@@ -146,19 +147,19 @@ def _agreed(planned: Mending, options: Options) -> bool:
     return False
 
 
-def _show(mending: Mending, options: Options, *, dry: bool, asking: bool = False) -> None:
+def _show(result: FixResult, options: Options, *, dry: bool, asking: bool = False) -> None:
     if options.as_json:
-        from tfdoctor.render.fix_json import mending_json
+        from tfdoctor.render.fix_json import fix_json
         from tfdoctor.render.json import write_json
 
-        write_json(mending_json(mending))
+        write_json(fix_json(result))
         return
-    from tfdoctor.render.fix_console import render_mending
+    from tfdoctor.render.fix_console import render_fix
     from tfdoctor.render.terminal import colour, width, write
 
     write(
-        render_mending(
-            mending,
+        render_fix(
+            result,
             dry=dry,
             asking=asking,
             verbose=options.verbose,
@@ -169,17 +170,17 @@ def _show(mending: Mending, options: Options, *, dry: bool, asking: bool = False
     )
 
 
-def _undo(machines: _Machines, wish: Wish, options: Options, teller: _Teller) -> int:
-    prefix = prefix_of(machines, wish)
+def _undo(machines: _Machines, request: FixRequest, options: Options, teller: _Teller) -> int:
+    prefix = prefix_of(machines, request)
     undone = undo(prefix, force=options.force, tell=teller)
     if options.as_json:
-        from tfdoctor.render.fix_json import undone_json
+        from tfdoctor.render.fix_json import undo_json
         from tfdoctor.render.json import write_json
 
-        write_json(undone_json(prefix, undone))
+        write_json(undo_json(prefix, undone))
     else:
-        from tfdoctor.render.fix_console import render_undone
+        from tfdoctor.render.fix_console import render_undo
         from tfdoctor.render.terminal import colour, width, write
 
-        write(render_undone(prefix, undone, width=width(), colour=colour()))
+        write(render_undo(prefix, undone, width=width(), colour=colour()))
     return ExitCode.FOUND if undone.kept else ExitCode.OK

@@ -18,9 +18,9 @@ from tfdoctor.environment.activation import (
     scripts_of,
     with_block,
 )
+from tfdoctor.environment.candidates import changes_packages
 from tfdoctor.environment.folder import remove, unwritten, write
 from tfdoctor.environment.installers import find_installer, run_installer
-from tfdoctor.environment.ways import changes_packages
 from tfdoctor.errors import Error
 from tfdoctor.rules._links import link_commands
 from tfdoctor.steps import SHELL_STEPS, Install, Link, LinkParts, Remove, TakeOut, Uninstall, without_line
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tfdoctor.steps import ShellStep, Step
     from tfdoctor.system import System
 
-__all__ = ["ActionError", "Hands", "make_link", "shown", "touched"]
+__all__ = ["ActionError", "StepRunner", "make_link", "shown", "touched"]
 
 
 class ActionError(Error):
@@ -44,7 +44,7 @@ class ActionError(Error):
 
 
 @dataclass(frozen=True, slots=True)
-class Hands:
+class StepRunner:
     """What steps are carried out with."""
 
     environment: Environment
@@ -62,7 +62,7 @@ class Hands:
         """Raises InstallFailedError."""
         return find_installer(self.environment.python, prefer=self.prefer, env=self.env)
 
-    def carry_out(self, steps: Sequence[Step]) -> None:
+    def run(self, steps: Sequence[Step]) -> None:
         """All steps, in their order; those about variables together, at the end. Raises Error."""
         installer = self.installer() if changes_packages(steps) else None
         if installer is not None and installer.before:

@@ -95,7 +95,7 @@ class Locks:
     pins: tuple[str, ...]
     """`name==version` of everything in the last two: what a user's requirements may not change."""
     digest: str
-    """Of what is in them."""
+    """SHA-256 over the digests of the three."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,7 +365,7 @@ def _resolved(making: Making, place: Workplace, run: Callable[[Sequence[str]], N
     """The request with its resolution, which is also written down for a run that goes on."""
     found = resolve(_question(making), place.space, run)
     for name, lines in ((_LOCKED, found.kept), (_HASHED, found.hashed), (_OTHERS, found.others)):
-        place.keep(name, "".join(f"{line}\n" for line in lines))
+        place.write_beside(name, "".join(f"{line}\n" for line in lines))
     return dataclasses.replace(making, resolution=found)
 
 
@@ -411,8 +411,8 @@ def _make(making: Making, place: Workplace, watcher: Watcher, began: float) -> I
         if not same:
             msg = f"--into: in {shown} is an environment of another plan: {_in_words(known)}."
             raise UsageError(msg, hint="Name another folder with --into DIR, or remove this one.")
-        if place.held:  # a run was killed in its last moment
-            place.let_go(known)
+        if place.blocked:  # a run was killed in its last moment
+            place.finish(known)
         again = _known(making, place) if making.asks else None
         return Installed(time.monotonic() - began, resumed=False, already=True, making=again)
     done = _done(making, known) if known is not None and same else ()
@@ -442,7 +442,7 @@ def _make(making: Making, place: Workplace, watcher: Watcher, began: float) -> I
         if "venv" not in steps or (isinstance(error, NoSolutionError) and _PACKAGES not in steps):
             place.abandon()
         raise
-    place.let_go(record)
+    place.finish(record)
     return Installed(time.monotonic() - began, resumed=bool(done), already=False, making=making)
 
 
@@ -466,7 +466,7 @@ def _all_steps(making: Making, place: Workplace, record: Record, watcher: Watche
     def run(*commands: Sequence[str]) -> None:
         run_installers(commands, env=env, on_line=watcher.output, pass_fds=[place.descriptor])
 
-    place.hold()
+    place.block()
     if record.steps:
         _take_away_halves(place.site)
     for number in range(1, len(steps) + 1):
@@ -485,7 +485,7 @@ def _all_steps(making: Making, place: Workplace, record: Record, watcher: Watche
         elif step.commands:
             run(*step.commands)
         if step.name == "venv":
-            place.hold()
+            place.block()
         record = Record(record.plan, "unfinished", (*record.steps, step.name))
         place.write(record)
     return record, making

@@ -1,4 +1,4 @@
-"""The folder that an environment is made in: whose it is, how far it is, and that it never looks whole before it is.
+"""An environment that is being made: whose folder it is, how far it is, and that nobody uses it before it is whole.
 
 In `<folder>/.tfdoctor` lie a lock, which one maker at a time holds, and `install.json`, which says what is being made
 and which steps are done. As long as it is unfinished every start of its Python ends with a sentence (a `.pth` file in
@@ -168,7 +168,7 @@ class Workplace:
         """Replace the record in one step."""
         write(self.folder / OWN / RECORD, record.text.encode())
 
-    def keep(self, name: str, text: str) -> None:
+    def write_beside(self, name: str, text: str) -> None:
         """Write a file beside the record, in one step: what a run that goes on has to know."""
         write(self.folder / OWN / name, text.encode())
 
@@ -191,8 +191,8 @@ class Workplace:
 
     # ------------------------------------------------------------ never looking whole
 
-    def hold(self) -> None:
-        """Let nobody but its makers start its Python or activate it. May be done again."""
+    def block(self) -> None:
+        """From now on only the programs that make it can start its Python; activating it fails. May be done again."""
         self.site.mkdir(parents=True, exist_ok=True)
         guard = self.site / GUARD
         if not guard.exists():
@@ -210,12 +210,15 @@ class Workplace:
             write(script, text.encode())
 
     @property
-    def held(self) -> bool:
-        """Whether anything keeps it from being used, or is left of making it."""
+    def blocked(self) -> bool:
+        """Whether it cannot be used yet, or something is left of making it."""
         return any(path.exists() for path in (self.site / GUARD, self.folder / OWN / ASIDE, self.space))
 
-    def let_go(self, record: Record) -> None:
-        """Make it whole: its scripts, then the record, and last its Python. May be done again."""
+    def finish(self, record: Record) -> None:
+        """Let everybody use it: its scripts come back, then the record says so, then its Python starts.
+
+        May be done again.
+        """
         aside = self.folder / OWN / ASIDE
         kept = sorted(aside.iterdir()) if aside.is_dir() else []
         for script in kept:

@@ -8,40 +8,40 @@ from tfdoctor.render.json import finding_json, report_json
 
 if TYPE_CHECKING:
     from tfdoctor.environment.history.journal import Undone
-    from tfdoctor.environment.models import Mending
+    from tfdoctor.environment.models import FixResult
 
-__all__ = ["mending_json", "undone_json"]
+__all__ = ["fix_json", "undo_json"]
 
 SCHEMA_VERSION = 1
 
 
-def mending_json(mending: Mending) -> dict[str, Any]:
+def fix_json(result: FixResult) -> dict[str, Any]:
     """A run of fix, or its plan."""
     return {
         "schema_version": SCHEMA_VERSION,
-        "environment": mending.environment.prefix,
-        "activated": mending.activated,
+        "environment": result.environment.prefix,
+        "activated": result.activated,
         "repairs": [
             {
-                "code": done.way.finding.code,
-                "cause": done.way.finding.cause.value,
-                "title": done.way.finding.title,
-                "text": done.way.remedy.text,
+                "code": done.candidate.finding.code,
+                "cause": done.candidate.finding.cause.value,
+                "title": done.candidate.finding.title,
+                "text": done.candidate.remedy.text,
                 "status": done.status.value,
                 "detail": done.detail,
                 "commands": list(done.commands),
                 "changes": done.changes,
             }
-            for done in mending.done
+            for done in result.attempts
         ],
-        "left": [{"why": left.why, "finding": finding_json(left.finding)} for left in mending.left],
-        "recovered": list(mending.recovered),
+        "left": [{"why": left.why, "finding": finding_json(left.finding)} for left in result.unfixed],
+        "recovered": list(result.recovered),
         "undone": None,
-        "check": report_json(mending.after),
+        "check": report_json(result.after),
     }
 
 
-def undone_json(prefix: str, undone: Undone) -> dict[str, Any]:
+def undo_json(prefix: str, undone: Undone) -> dict[str, Any]:
     """A run of fix --undo."""
     return {
         "schema_version": SCHEMA_VERSION,
