@@ -478,6 +478,19 @@ def test_a_file_written_in_place_is_told_not_silently_wrong(prefix: Path) -> Non
     same(prefix, before)
 
 
+def test_what_a_later_step_writes_into_a_file_of_ours_is_no_loss(prefix: Path) -> None:
+    before = listing(prefix)
+    library = prefix / SITE / "pkg" / "big.so"
+    commit(
+        prefix,
+        lambda _: write(library, bytes(100_000), 2_000, 0o755),
+        write_into_a_linked_file,
+    )
+    with Journal.open(prefix) as journal:
+        assert journal.undo().kept == ()
+    same(prefix, before)
+
+
 def test_a_file_written_in_place_is_told_by_a_rollback(prefix: Path) -> None:
     before = listing(prefix)
     with Journal.open(prefix) as journal:

@@ -11,7 +11,6 @@ import csv
 import dataclasses
 import hashlib
 import os
-import shutil
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tfdoctor import versions
 from tfdoctor.compat.locks import cuda_lock, cuda_lock_path, lock, lock_path, tools_lock, tools_path
 from tfdoctor.environment.actions import make_link
-from tfdoctor.environment.folder import OWN, remove
+from tfdoctor.environment.folder import OWN, remove, write
 from tfdoctor.environment.installers import (
     Installer,
     InstallFailedError,
@@ -274,8 +273,8 @@ def _index(making: Making) -> tuple[str, ...]:
 def _write_requirements(making: Making) -> None:
     own = making.folder / OWN
     limits = (*making.locks.pins, *making.constraints)
-    (own / "constraints.txt").write_text("".join(f"{pin}\n" for pin in limits), encoding="utf-8")
-    (own / _HASHED).write_text("".join(f"{row}\n" for row in making.requirements), encoding="utf-8")
+    for name, rows in (("constraints.txt", limits), (_HASHED, making.requirements)):
+        write(own / name, "".join(f"{row}\n" for row in rows).encode())
 
 
 def _site(making: Making) -> Path:
@@ -553,7 +552,7 @@ def _take_away_halves(site: Path) -> None:
     """
     for folder in sorted(site.glob("*.dist-info")):
         if not _whole(site, folder):
-            shutil.rmtree(folder)
+            remove(folder)
     for leftover in site.glob("~*"):  # pip's name for what it was removing
         remove(leftover)
 

@@ -106,6 +106,14 @@ def _nothing(change: Change) -> bool:
     return known and alike(before, change.after, times=True)
 
 
+def _was(before: State | None, state: State | None) -> bool:
+    """Whether a step began with this state. What it wrote into in place has no hash: its size and mtime had to do."""
+    if before is not None and state is not None and before.type == "file" and before.sha256 is None:
+        before = before._replace(sha256=state.sha256)
+        return alike(before, state, times=True)
+    return alike(before, state)
+
+
 def with_step(history: History, entry: Entry, found: Iterable[Change], rows: Mapping[str, Row]) -> History:
     """The history after another step: what was there before the first one stays, what is there now is the last one's.
 
@@ -118,7 +126,7 @@ def with_step(history: History, entry: Entry, found: Iterable[Change], rows: Map
         path, before = change.path, change.before
         first, known = change, changes.pop(path, None)
         if known is not None:
-            ours = is_derived(path) or any(alike(before, one) for one in (known.after, known.before))
+            ours = is_derived(path) or any(_was(before, one) for one in (known.after, known.before))
             first = known._replace(after=change.after) if ours else change._replace(foreign=True)
         elif (
             before is not None
