@@ -11,11 +11,10 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdoctor.causes import MEANINGS
+from tfdoctor.causes import HARMLESS, MISREAD
 from tfdoctor.dockerfile.checks import DOCKERFILE_RULES
 from tfdoctor.errors import UsageError
 from tfdoctor.findings import Cause
-from tfdoctor.logs.advice import CODES, HARMLESS, MISREAD
 from tfdoctor.rules import ALL_RULES
 from tfdoctor.rules.base import sentences
 
@@ -75,7 +74,11 @@ class Explanation:
     """Other rules that can name one of `causes`."""
 
 
-LOG_CODES = {code: cause for cause, code in CODES.items() if code.startswith("TFD8")}
+LOG_CODES = {
+    cause.row.code: cause
+    for cause in sorted(Cause, key=lambda cause: cause.row.code)
+    if cause.row.code not in {rule.code for rule in ALL_RULES}
+}
 """Codes that only `diagnose` gives → their cause."""
 LOG_NOTES = {
     HARMLESS: RuleEntry(
@@ -168,7 +171,7 @@ def lookup(query: str, rules: Sequence[Rule | DockerfileRule] = EXPLAINED) -> Ex
 
 def _cause_entry(cause: Cause, entries: Sequence[RuleEntry]) -> CauseEntry:
     codes = tuple(entry.code for entry in entries if cause in entry.causes and not entry.any_cause)
-    return CauseEntry(cause, MEANINGS[cause], codes)
+    return CauseEntry(cause, cause.row.meaning, codes)
 
 
 def _unknown(query: str, word: str, code: str, known: Sequence[str]) -> UsageError:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfdoctor.causes import MEANINGS
 from tfdoctor.cli.start import run
 from tfdoctor.errors import UsageError
 from tfdoctor.explain import EXPLAINED, catalogue, lookup
@@ -43,11 +42,11 @@ def test_the_catalogue_has_every_rule_and_every_cause_once() -> None:
 
 
 def test_every_cause_has_its_sentence() -> None:
-    assert list(MEANINGS) == list(Cause)
-    for meaning in MEANINGS.values():
+    meanings = [cause.row.meaning for cause in Cause]
+    for meaning in meanings:
         assert meaning.endswith(".")
         assert "  " not in meaning
-    assert len(set(MEANINGS.values())) == len(MEANINGS)
+    assert len(set(meanings)) == len(meanings)
 
 
 @pytest.mark.parametrize("query", ["TFD203", "tfd203", "203", " 203 "])

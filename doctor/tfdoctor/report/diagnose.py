@@ -24,37 +24,6 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Observation, Outcome
     from tfdoctor.rules.base import Rule
 
-FOLLOWS: dict[Cause, frozenset[Cause]] = {
-    Cause.NO_DRIVER: frozenset({Cause.NVML_MISSING, Cause.NO_DEVICE, Cause.GPU_TOO_NEW, Cause.GPU_TOO_OLD}),
-    Cause.CONTAINER_NO_GPU: frozenset({Cause.NO_DRIVER, Cause.NVML_MISSING, Cause.NO_DEVICE}),
-    Cause.STUB_LIBCUDA: frozenset({Cause.NO_DRIVER, Cause.NVML_MISSING, Cause.DRIVER_INIT_UNKNOWN}),
-    Cause.WSL_LIBCUDA: frozenset({Cause.NO_DRIVER, Cause.NVML_MISSING}),
-    Cause.DRIVER_LIB_MISMATCH: frozenset({Cause.DRIVER_INIT_UNKNOWN, Cause.NO_DEVICE, Cause.NVML_MISSING}),
-    Cause.PYTHON_UNUSABLE: frozenset({Cause.TENSORFLOW_MISSING}),
-    Cause.CPU_ONLY_BUILD: frozenset({Cause.BOTH_PACKAGES}),
-    Cause.BOTH_PACKAGES: frozenset({Cause.CPU_ONLY_BUILD}),
-    Cause.LIBS_WRONG_VERSION: frozenset(
-        {Cause.CUDNN_MISSING, Cause.CUDNN_VERSION_MISMATCH, Cause.LIBS_NOT_INSTALLED}
-    ),
-    Cause.LIBS_NOT_INSTALLED: frozenset({Cause.CUDNN_MISSING, Cause.LIBS_TRANSITIVE}),
-    Cause.DAMAGED_FILE: frozenset({Cause.CUDNN_MISSING, Cause.LIBS_TRANSITIVE}),
-    Cause.LIBS_NOT_ON_PATH: frozenset({Cause.CUDNN_MISSING, Cause.LIBS_TRANSITIVE}),
-    # What the TensorFlow that is imported lacks goes with it, once the other one is imported.
-    Cause.SHADOWED_MODULE: frozenset(
-        {
-            Cause.LIBS_WRONG_VERSION,
-            Cause.LIBS_NOT_INSTALLED,
-            Cause.LIBS_NOT_ON_PATH,
-            Cause.LIBS_TRANSITIVE,
-            Cause.CUDNN_MISSING,
-            Cause.CUDNN_VERSION_MISMATCH,
-            Cause.NUMPY_ABI,
-            Cause.PROTOBUF_CONFLICT,
-            Cause.BOTH_PACKAGES,
-        }
-    ),
-}
-"""Root cause → causes whose findings merely follow from it, or are mended with it."""
 BESIDE = frozenset({"TFD402", "TFD403", "TFD404", "TFD405", "TFD406"})
 """Rules about what this machine's containers could have: never the reason of what this Python meets."""
 NO_PYTHON = frozenset({"TFD317", "TFD319"})
@@ -74,7 +43,7 @@ def diagnose(
     outcomes = tuple(replace(o, findings=tuple(told[id(f)] for f in o.findings)) for o in outcomes)
     findings = [told[id(finding)] for finding in findings]
     root = told[id(root)] if root is not None else None
-    follows = FOLLOWS.get(root.cause, frozenset()) if root is not None else frozenset()
+    follows = root.cause.brings if root is not None else frozenset()
     consequences = [f for f in findings if f is not root and f.cause in follows]
     rest = [f for f in findings if f is not root and f not in consequences]
     rest.sort(key=lambda finding: -finding.severity)

@@ -12,14 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor import versions
-from tfdoctor.causes import MEANINGS
 from tfdoctor.engine import GpuAccess, RunRequest
 from tfdoctor.engine.system import ContainerSystem, StartError
 from tfdoctor.examine.observe import SHOW_LOADER
 from tfdoctor.examine.survey import survey
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Observation, Remedy, Severity, Stage, Verification
-from tfdoctor.logs.advice import CODES
 from tfdoctor.logs.dso import failed_opens
 from tfdoctor.logs.report import diagnose_log
 from tfdoctor.predict import build_of
@@ -276,9 +274,9 @@ def _refused(compat: Compat, refused: Sequence[tuple[GpuAccess, str]], host: Fac
         for trouble in troubles(containers):
             if trouble.cause is cause:
                 remedies = [*trouble.remedies, *remedies]
-    title = report.summary if report.root is not None else MEANINGS[cause]
+    title = report.summary if report.root is not None else cause.row.meaning
     return Finding(
-        code=CODES[cause],
+        code=cause.row.code,
         cause=cause,
         severity=Severity.ERROR,
         title=clean_line(report.root.title if report.root is not None else title, limit=200),
@@ -528,7 +526,7 @@ def _cause_of(
 def _killed_for_memory(wish: Wish) -> Finding:
     limit = f" of {wish.memory / 1e9:.1f} GB" if wish.memory else ""
     return Finding(
-        code=CODES[Cause.OOM],
+        code=Cause.OOM.row.code,
         cause=Cause.OOM,
         severity=Severity.ERROR,
         title=f"The container reached its limit of memory{limit} and was killed",
