@@ -12,7 +12,7 @@ from tfdoctor.facts.imports import FileDifference
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict.rehearsing import cause_of, good_version, unmet
 from tfdoctor.rules import _origins, advice
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.steps import Install
 from tfdoctor.versions import satisfies
 
@@ -38,12 +38,7 @@ def broken_companions(context: Context) -> tuple[Companion, ...]:
 
 
 def companion_findings(context: Context, rule: Rule, *packages: str) -> Result:
-    """The outcome of a rule about these packages; the errors first."""
-    refused = unanswered(context.facts.tensorflow, "TensorFlow")
-    if refused is not None:
-        return refused
-    if context.python is None or not context.python.distributions:
-        return CouldNotCheck("which distributions are installed is not known")
+    """The outcome of a rule about these packages, which needs TensorFlow and the distributions; the errors first."""
     if context.build is None or context.build.version is None:
         return CouldNotCheck("the version of this TensorFlow is not known")
     if context.tensorflow is not None and context.tensorflow.conda_build:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts import Absent, SmiFacts, Unknown
+from tfdoctor.facts import Absent, SmiFacts, Unknown, value_of
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable
 
 if TYPE_CHECKING:
@@ -12,21 +12,26 @@ if TYPE_CHECKING:
     from tfdoctor.rules.base import Context
 
 
-def conditions(
-    context: Context,
-) -> tuple[list[tuple[SmiGpu, CardHealth]], NotApplicable | CouldNotCheck | None]:
-    """Each card with its condition; else the outcome of a rule that would have asked for it."""
+def told(context: Context) -> NotApplicable | CouldNotCheck | None:
+    """An nvidia-smi that tells the cards' condition."""
     fact = context.facts.driver.smi
     if isinstance(fact, Unknown):
-        return [], CouldNotCheck(f"nvidia-smi: {fact.why}")
+        return CouldNotCheck(f"nvidia-smi: {fact.why}")
     if isinstance(fact, Absent):
-        return [], NotApplicable(fact.why or "there is no nvidia-smi to ask")
+        return NotApplicable(fact.why or "there is no nvidia-smi to ask")
     if not isinstance(fact.value, SmiFacts):
-        return [], NotApplicable("nvidia-smi does not answer, which TFD112 explains")
-    found = [(gpu, gpu.health) for gpu in fact.value.gpus if gpu.health is not None]
-    if not found:
-        return [], NotApplicable("this nvidia-smi does not tell the cards' condition")
-    return found, None
+        return NotApplicable("nvidia-smi does not answer, which TFD112 explains")
+    if not conditions(context):
+        return NotApplicable("this nvidia-smi does not tell the cards' condition")
+    return None
+
+
+def conditions(context: Context) -> list[tuple[SmiGpu, CardHealth]]:
+    """Each card with its condition; none where nothing tells it."""
+    answer = value_of(context.facts.driver.smi)
+    if not isinstance(answer, SmiFacts):
+        return []
+    return [(gpu, gpu.health) for gpu in answer.gpus if gpu.health is not None]
 
 
 def label(gpu: SmiGpu) -> str:

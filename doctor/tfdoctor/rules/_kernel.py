@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.facts import Absent, Known, ModuleFiles, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy
 from tfdoctor.rules import _driver, _xids, advice
+from tfdoctor.rules.base import NotApplicable
 
 if TYPE_CHECKING:
     from tfdoctor.facts import KernelEvent
@@ -37,6 +38,13 @@ def without_module(context: Context) -> Cause | None:
     if state.answer is None or not state.answer.loaded or state.answer.init in (None, 0, 34, 35, 36):
         return None
     return state.cause if state.cause in SUBJECT else None
+
+
+def waits_for_module(context: Context) -> NotApplicable | None:
+    """A driver that is installed and does not run for want of its kernel module."""
+    if without_module(context) is None:
+        return NotApplicable("no driver is installed here that waits for its kernel module")
+    return None
 
 
 def on_the_bus(context: Context) -> bool:

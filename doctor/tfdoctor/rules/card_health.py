@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 
 
 def check(context: Context) -> Result:
-    cards, refused = _health.conditions(context)
-    if refused is not None:
-        return refused
+    cards = _health.conditions(context)
     findings = []
     for gpu, health in cards:
         grave, pending = _grave(health), _pending(health)
@@ -98,4 +96,5 @@ RULE = Rule(
     "The card's memory has errors, or the driver asks for a reset",
     (Cause.INCONCLUSIVE,),
     check,
+    needs=(_health.told,),
 )

@@ -39,9 +39,7 @@ LOW_LIMIT = 0.8
 
 
 def check(context: Context) -> Result:
-    cards, refused = _health.conditions(context)
-    if refused is not None:
-        return refused
+    cards = _health.conditions(context)
     return [finding for gpu, health in cards for finding in _look(context, gpu, health)]
 
 
@@ -100,4 +98,5 @@ RULE = Rule(
     "The card is being slowed down",
     (Cause.INCONCLUSIVE,),
     check,
+    needs=(_health.told,),
 )

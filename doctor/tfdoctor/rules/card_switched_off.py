@@ -21,13 +21,11 @@ from __future__ import annotations
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules import _driver, _kernel, advice
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import Context, Result, Rule, given
 
 
 def check(context: Context) -> Result:
-    cause = _kernel.without_module(context)
-    if cause is None:
-        return NotApplicable("no driver is installed here that waits for its kernel module")
+    cause = given(_kernel.without_module(context))
     if not _kernel.switched_off(context):
         return ()
     root = advice.sudo(context)
@@ -82,4 +80,5 @@ RULE = Rule(
     "The NVIDIA card, or its kernel module, was switched off on purpose",
     (Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN, Cause.NO_DRIVER),
     check,
+    needs=(_kernel.waits_for_module,),
 )

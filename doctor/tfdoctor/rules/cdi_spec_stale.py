@@ -23,7 +23,6 @@ from __future__ import annotations
 import re
 
 from tfdoctor.facts import value_of
-from tfdoctor.facts.containers import ContainerFacts
 from tfdoctor.findings import Cause
 from tfdoctor.rules import _engine, _engine_state, advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
@@ -32,9 +31,7 @@ OWN_VERSION = re.compile(r"libcuda\.so\.(\d{3}\.[\d.]{2,16})\Z")
 
 
 def check(context: Context) -> Result:
-    containers = _engine.applicable(context)
-    if not isinstance(containers, ContainerFacts):
-        return containers
+    containers = _engine.containers(context)
     if not _engine.gpu_specs(containers):
         return NotApplicable("there is no CDI specification of NVIDIA's GPUs")
     return _engine.findings(RULE, _engine_state.stale(containers, _driver(context), advice.sudo(context)))
@@ -55,4 +52,5 @@ RULE = Rule(
     "A CDI specification names what is no longer there",
     (Cause.CONTAINER_DRIVER_LIBS,),
     check,
+    needs=(_engine.applicable,),
 )

@@ -25,14 +25,12 @@ from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import is_compat, own_driver_files
 from tfdoctor.rules import _driver, _hiding, advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs
 
 FOLDER = re.compile(r"/cuda-(\d{1,3})[.-](\d{1,2})/compat/")
 
 
 def check(context: Context) -> Result:
-    refused = _driver.unasked(context)
-    if refused is not None:
-        return refused
     state = _driver.state(context)
     answer = state.answer
     if answer is None or not answer.loaded:
@@ -126,4 +124,5 @@ RULE = Rule(
     "A forward-compatibility driver is loaded where it cannot work",
     (Cause.COMPAT_NOT_SUPPORTED,),
     check,
+    needs=(needs.driver,),
 )

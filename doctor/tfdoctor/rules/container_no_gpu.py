@@ -23,6 +23,7 @@ from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import has_gpu_nodes
 from tfdoctor.rules import _driver
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs
 
 VISIBLE, CAPABILITIES = "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"
 NOTHING = frozenset({"", "void", "none"})
@@ -35,13 +36,12 @@ STARTS = {
 """What starts each kind of container with GPUs."""
 
 
+def _in_a_container(context: Context) -> NotApplicable | None:
+    return None if context.facts.machine.container else NotApplicable("this is not a container")
+
+
 def check(context: Context) -> Result:
-    kind = context.facts.machine.container
-    if not kind:
-        return NotApplicable("this is not a container")
-    refused = _driver.unasked(context)
-    if refused is not None:
-        return refused
+    kind = context.facts.machine.container or ""
     state = _driver.state(context)
     if state.cause is not Cause.CONTAINER_NO_GPU:
         return ()
@@ -118,4 +118,8 @@ RULE = Rule(
     "The container was started without GPUs",
     (Cause.CONTAINER_NO_GPU,),
     check,
+    needs=(
+        _in_a_container,
+        needs.driver,
+    ),
 )

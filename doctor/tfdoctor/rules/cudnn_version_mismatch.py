@@ -32,18 +32,14 @@ from tfdoctor.rules.base import (
     NotApplicable,
     Result,
     Rule,
-    linked_hard,
-    without_libraries,
 )
+from tfdoctor.rules.shared import needs
 
 if TYPE_CHECKING:
     from tfdoctor.findings import Finding
 
 
 def check(context: Context) -> Result:
-    unanswerable = without_libraries(context) or linked_hard(context)
-    if unanswerable is not None:
-        return unanswerable
     build, loader = context.build, context.loader
     if build is None or loader is None:
         return NotApplicable("this TensorFlow opens no CUDA library")
@@ -118,4 +114,5 @@ RULE = Rule(
     "cuDNN is there in a version that TensorFlow cannot use",
     (Cause.CUDNN_VERSION_MISMATCH,),
     check,
+    needs=(needs.cuda_libraries, needs.opened_late),
 )

@@ -23,12 +23,14 @@ from tfdoctor.facts import Known, Unknown, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules import _driver, advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs
 
 SUBJECT = frozenset({Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN})
 """The causes that missing nodes look like."""
 
 
-def check(context: Context) -> Result:
+def _nodes_expected(context: Context) -> NotApplicable | CouldNotCheck | None:
+    """NVIDIA's kernel module, and a look at the nodes that it makes."""
     driver = context.facts.driver
     if context.facts.machine.wsl:
         return NotApplicable("under WSL the card is reached through /dev/dxg")
@@ -38,9 +40,11 @@ def check(context: Context) -> Result:
         return NotApplicable("NVIDIA's kernel module is not loaded, which makes the nodes")
     if isinstance(driver.nodes, Unknown):
         return CouldNotCheck(f"device nodes: {driver.nodes.why}")
-    refused = _driver.unasked(context)
-    if refused is not None:
-        return refused
+    return None
+
+
+def check(context: Context) -> Result:
+    driver = context.facts.driver
     state = _driver.state(context)
     if state.cause is not None and state.cause not in SUBJECT:
         return NotApplicable("the driver fails for another reason")
@@ -138,4 +142,5 @@ RULE = Rule(
     "The card's device nodes are missing or closed",
     (Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN),
     check,
+    needs=(_nodes_expected, needs.driver),
 )

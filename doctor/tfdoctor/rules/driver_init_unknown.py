@@ -24,6 +24,7 @@ from tfdoctor.facts import Absent, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.rules import _driver, _kernel, advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +40,7 @@ def check(context: Context) -> Result:
     hung = _driver.hangs(context)
     if hung:
         return [_hung(context, hung)]
-    refused = _driver.unasked(context)
+    refused = needs.driver(context)
     if refused is not None:
         return refused
     state = _driver.state(context)

@@ -24,6 +24,7 @@ from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import kernel_mismatch
 from tfdoctor.rules import _driver, advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs
 
 NVML_MISMATCH = 18
 UNLOAD_ORDER = ("nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia")
@@ -31,9 +32,6 @@ UNLOAD_ORDER = ("nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia")
 
 
 def check(context: Context) -> Result:
-    refused = _driver.unasked(context)
-    if refused is not None:
-        return refused
     state = _driver.state(context)
     if state.cause is not None and state.cause is not Cause.DRIVER_LIB_MISMATCH:
         return NotApplicable("the driver fails for another reason")
@@ -122,4 +120,5 @@ RULE = Rule(
     "The driver's kernel module and libraries are of different versions",
     (Cause.DRIVER_LIB_MISMATCH,),
     check,
+    needs=(needs.driver,),
 )

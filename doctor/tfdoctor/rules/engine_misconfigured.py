@@ -19,16 +19,13 @@ Each finding names the line and the command.
 
 from __future__ import annotations
 
-from tfdoctor.facts.containers import ContainerFacts
 from tfdoctor.findings import Cause
 from tfdoctor.rules import _engine, _engine_state, advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 
 
 def check(context: Context) -> Result:
-    containers = _engine.applicable(context)
-    if not isinstance(containers, ContainerFacts):
-        return containers
+    containers = _engine.containers(context)
     if containers.tool("docker") is None and _engine.engine(containers) is None:
         return NotApplicable("there is no Docker")
     return _engine.findings(RULE, _engine_state.misconfigured(containers, advice.sudo(context)))
@@ -40,4 +37,5 @@ RULE = Rule(
     "Docker's or the toolkit's configuration cannot work",
     (Cause.NO_NVIDIA_RUNTIME,),
     check,
+    needs=(_engine.applicable,),
 )

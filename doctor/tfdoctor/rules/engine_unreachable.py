@@ -18,16 +18,13 @@ Start the engine, or join the group that its socket belongs to.
 
 from __future__ import annotations
 
-from tfdoctor.facts.containers import ContainerFacts
 from tfdoctor.findings import Cause
 from tfdoctor.rules import _engine, advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 
 
 def check(context: Context) -> Result:
-    containers = _engine.applicable(context)
-    if not isinstance(containers, ContainerFacts):
-        return containers
+    containers = _engine.containers(context)
     silent = _engine.silence(containers)
     if silent is not None and silent.kind == "remote":
         return NotApplicable("Docker's client is set to another machine's engine, which is not asked")
@@ -42,4 +39,5 @@ RULE = Rule(
     "Docker's engine does not answer",
     (Cause.INCONCLUSIVE,),
     check,
+    needs=(_engine.applicable,),
 )

@@ -25,7 +25,8 @@ from tfdoctor import versions
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import cudnn_version
 from tfdoctor.rules import _driver, _origins, advice
-from tfdoctor.rules.base import Context, Result, Rule
+from tfdoctor.rules.base import Context, Result, Rule, given
+from tfdoctor.rules.shared import needs
 
 if TYPE_CHECKING:
     from tfdoctor.compat.models_libraries import Problem
@@ -37,10 +38,7 @@ CACHE_BYTES = 4294967296
 
 
 def check(context: Context) -> Result:
-    asked = _driver.build_and_cards(context)
-    if not isinstance(asked, tuple):
-        return asked
-    build, devices = asked
+    build, devices = given(context.build), _driver.capable_devices(context)
     findings = []
     for capability in dict.fromkeys(d.compute_capability or "" for d in devices):
         alike = [d for d in devices if d.compute_capability == capability]
@@ -234,4 +232,8 @@ RULE = Rule(
     "The card is newer than the code in this TensorFlow",
     (Cause.GPU_TOO_NEW,),
     check,
+    needs=(
+        needs.cuda_code,
+        _driver.capability_known,
+    ),
 )

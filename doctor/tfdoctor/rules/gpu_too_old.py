@@ -26,7 +26,8 @@ from tfdoctor import versions
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import cudnn_version, registered_devices
 from tfdoctor.rules import _driver, advice
-from tfdoctor.rules.base import Context, Result, Rule
+from tfdoctor.rules.base import Context, Result, Rule, given
+from tfdoctor.rules.shared import needs
 from tfdoctor.steps import Install
 
 if TYPE_CHECKING:
@@ -35,10 +36,7 @@ if TYPE_CHECKING:
 
 
 def check(context: Context) -> Result:
-    asked = _driver.build_and_cards(context)
-    if not isinstance(asked, tuple):
-        return asked
-    build, devices = asked
+    build, devices = given(context.build), _driver.capable_devices(context)
     findings = _below_floor(context, build, devices)
     rest = [d for d in devices if versions.at_least(d.compute_capability or "0", build.floor)]
     findings += _without_code(context, build, rest)
@@ -193,4 +191,8 @@ RULE = Rule(
     "The card is older than this TensorFlow or its cuDNN supports",
     (Cause.GPU_TOO_OLD,),
     check,
+    needs=(
+        needs.cuda_code,
+        _driver.capability_known,
+    ),
 )

@@ -25,6 +25,7 @@ from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import disabled_device_types, hidden_by_environment
 from tfdoctor.rules import _driver, _origins
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs
 
 if TYPE_CHECKING:
     from tfdoctor.facts import CudaDevice
@@ -52,7 +53,7 @@ def check(context: Context) -> Result:
         return [_types(context, types)]
     if VARIABLE not in variables:
         return NotApplicable(f"{VARIABLE} is not set")
-    refused = _driver.unasked(context)
+    refused = needs.driver(context)
     if refused is not None:
         return refused
     answer = value_of(driver.cuda)

@@ -27,7 +27,8 @@ from tfdoctor.predict.imports import own_object_cause
 from tfdoctor.predict.rehearsing import failures
 from tfdoctor.rules import _hiding, advice
 from tfdoctor.rules._companions import broken_companions, companion_finding, package_finding
-from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule, unanswered
+from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule
+from tfdoctor.rules.shared import needs
 from tfdoctor.steps import Install
 
 if TYPE_CHECKING:
@@ -45,9 +46,6 @@ TOLD = ("version `GLIBC_", "version `GLIBCXX_", "version `CXXABI_")
 
 
 def check(context: Context) -> Result:
-    refused = unanswered(context.facts.tensorflow, "TensorFlow")
-    if refused is not None:
-        return refused
     result = _packages(context)
     if isinstance(context.facts.rehearsal, Unknown) and not result:
         return CouldNotCheck(
@@ -137,4 +135,5 @@ RULE = Rule(
         Cause.INCONCLUSIVE,
     ),
     check,
+    needs=(needs.tensorflow,),
 )

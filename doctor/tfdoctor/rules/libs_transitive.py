@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules import _hiding, advice
 from tfdoctor.rules._links import link_commands, link_to
-from tfdoctor.rules.base import Context, Result, Rule, linked_hard, without_libraries
+from tfdoctor.rules.base import Context, Result, Rule
+from tfdoctor.rules.shared import needs
 from tfdoctor.steps import Install
 
 if TYPE_CHECKING:
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
 
 
 def check(context: Context) -> Result:
-    unanswerable = without_libraries(context) or linked_hard(context)
-    if unanswerable is not None:
-        return unanswerable
     lost = context.missing_because(Cause.LIBS_TRANSITIVE)
     if not lost:
         return ()
@@ -179,4 +177,5 @@ RULE = Rule(
     "A CUDA library lacks something that it needs itself",
     (Cause.LIBS_TRANSITIVE,),
     check,
+    needs=(needs.cuda_libraries, needs.opened_late),
 )

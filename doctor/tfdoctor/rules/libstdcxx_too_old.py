@@ -25,6 +25,7 @@ from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import foreign_libstdcxx
 from tfdoctor.rules import _hiding, advice
 from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule, unanswered
+from tfdoctor.rules.shared import needs
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Resolution
@@ -33,9 +34,6 @@ WANTED = re.compile(r"^(?P<path>[^:]+): version `(?P<version>(?:GLIBCXX|CXXABI)_
 
 
 def check(context: Context) -> Result:
-    refused = unanswered(context.facts.tensorflow, "TensorFlow")
-    if refused is not None:
-        return refused
     if context.loader is None:
         refused = unanswered(context.facts.loader, "the loader")
         return CouldNotCheck(refused.why if refused is not None else "the loader could not be followed")
@@ -97,4 +95,5 @@ RULE = Rule(
     "The C++ library is too old for this TensorFlow",
     (Cause.LIBSTDCXX_TOO_OLD,),
     check,
+    needs=(needs.tensorflow,),
 )

@@ -25,7 +25,8 @@ from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import registered_devices
 from tfdoctor.rules import _driver, _origins, advice
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, unanswered
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs
 
 if TYPE_CHECKING:
     from tfdoctor.facts import CudaDevice
@@ -35,9 +36,6 @@ VARIABLE = "TF_MIN_GPU_MULTIPROCESSOR_COUNT"
 
 
 def check(context: Context) -> Result:
-    refused = unanswered(context.facts.tensorflow, "TensorFlow") or _driver.unasked(context)
-    if refused is not None:
-        return refused
     build, answer = context.build, value_of(context.facts.driver.cuda)
     if build is None or build.gpu is False or build.rocm:
         return NotApplicable("this TensorFlow has no CUDA code")
@@ -110,4 +108,5 @@ RULE = Rule(
     "TensorFlow leaves some cards out",
     (Cause.GPU_TOO_OLD, Cause.HIDDEN_BY_ENV),
     check,
+    needs=(needs.tensorflow, needs.driver),
 )

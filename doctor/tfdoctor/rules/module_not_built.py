@@ -23,16 +23,14 @@ from typing import TYPE_CHECKING
 from tfdoctor.facts import Known, Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules import _driver, _kernel, advice
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, seen
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, given, seen
 
 if TYPE_CHECKING:
     from tfdoctor.facts import ModuleFiles
 
 
 def check(context: Context) -> Result:
-    cause = _kernel.without_module(context)
-    if cause is None:
-        return NotApplicable("no driver is installed here that waits for its kernel module")
+    cause = given(_kernel.without_module(context))
     fact = context.facts.kernel.modules
     if isinstance(fact, Unknown):
         return CouldNotCheck(f"the module's files: {fact.why}")
@@ -115,4 +113,5 @@ RULE = Rule(
     "NVIDIA's kernel module is not there for the kernel that runs",
     (Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN, Cause.NO_DRIVER),
     check,
+    needs=(_kernel.waits_for_module,),
 )

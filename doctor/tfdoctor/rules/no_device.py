@@ -28,15 +28,13 @@ from tfdoctor.facts import Absent, SmiFacts, SmiFailure, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.rules import _driver, _kernel, advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs
 
 if TYPE_CHECKING:
     from tfdoctor.facts import PciGpu
 
 
 def check(context: Context) -> Result:
-    refused = _driver.unasked(context)
-    if refused is not None:
-        return refused
     state = _driver.state(context)
     if state.answer is None or not state.answer.loaded:
         return NotApplicable("there is no driver to ask")
@@ -364,4 +362,6 @@ def _flavour(context: Context, version: str, *, opened: bool) -> Remedy:
     return Remedy(text, changes_system=True)
 
 
-RULE = Rule("TFD102", "no-device", "The driver has no GPU to show", (Cause.NO_DEVICE,), check)
+RULE = Rule(
+    "TFD102", "no-device", "The driver has no GPU to show", (Cause.NO_DEVICE,), check, needs=(needs.driver,)
+)

@@ -20,16 +20,13 @@ does not need it.
 
 from __future__ import annotations
 
-from tfdoctor.facts.containers import ContainerFacts
 from tfdoctor.findings import Cause
 from tfdoctor.rules import _engine, advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 
 
 def check(context: Context) -> Result:
-    containers = _engine.applicable(context)
-    if not isinstance(containers, ContainerFacts):
-        return containers
+    containers = _engine.containers(context)
     docker = _engine.engine(containers)
     if docker is None and _engine.podman_way(containers) is None:
         return NotApplicable("no engine that could be asked; TFD402 says why")
@@ -44,4 +41,5 @@ RULE = Rule(
     "A container engine cannot give GPUs to containers",
     (Cause.NO_NVIDIA_RUNTIME,),
     check,
+    needs=(_engine.applicable,),
 )

@@ -20,10 +20,21 @@ from __future__ import annotations
 from tfdoctor.findings import Cause
 from tfdoctor.rules._companions import companion_findings
 from tfdoctor.rules.base import Context, Result, Rule
+from tfdoctor.rules.shared import needs
 
 
 def check(context: Context) -> Result:
     return companion_findings(context, RULE, "numpy")
 
 
-RULE = Rule("TFD306", "numpy-abi", "NumPy does not fit this TensorFlow", (Cause.NUMPY_ABI,), check)
+RULE = Rule(
+    "TFD306",
+    "numpy-abi",
+    "NumPy does not fit this TensorFlow",
+    (Cause.NUMPY_ABI,),
+    check,
+    needs=(
+        needs.tensorflow,
+        needs.distributions,
+    ),
+)

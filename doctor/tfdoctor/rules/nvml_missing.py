@@ -22,7 +22,8 @@ from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import NVML_ERROR_UNKNOWN, container_lost_nvml
 from tfdoctor.rules import _driver, advice
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs
 
 SONAME = "libnvidia-ml.so.1"
 NVML_ERRORS = {
@@ -39,9 +40,6 @@ MISMATCH = 18
 
 
 def check(context: Context) -> Result:
-    refused = unanswered(context.facts.tensorflow, "TensorFlow")
-    if refused is not None:
-        return refused
     if context.build is None or SONAME not in context.build.driver_libraries:
         return NotApplicable("this TensorFlow does not open NVML")
     if context.loader is None:
@@ -141,4 +139,11 @@ def _fails(context: Context, number: int, text: str) -> Finding:
     )
 
 
-RULE = Rule("TFD109", "nvml-missing", "NVML is missing or fails", (Cause.NVML_MISSING,), check)
+RULE = Rule(
+    "TFD109",
+    "nvml-missing",
+    "NVML is missing or fails",
+    (Cause.NVML_MISSING,),
+    check,
+    needs=(needs.tensorflow,),
+)

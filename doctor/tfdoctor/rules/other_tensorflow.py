@@ -24,7 +24,8 @@ from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import folder_of, without_first
 from tfdoctor.rules import _origins, advice
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, unanswered
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs
 
 if TYPE_CHECKING:
     from tfdoctor.facts import TensorFlowFacts
@@ -33,9 +34,6 @@ VARIABLE = "PYTHONPATH"
 
 
 def check(context: Context) -> Result:
-    refused = unanswered(context.facts.tensorflow, "TensorFlow")
-    if refused is not None:
-        return refused
     first = context.tensorflow
     if first is None or first.behind is None:
         return NotApplicable("there is one TensorFlow on this Python's path")
@@ -110,4 +108,5 @@ RULE = Rule(
     "Another TensorFlow stands before the one that would work",
     (Cause.SHADOWED_MODULE,),
     check,
+    needs=(needs.tensorflow,),
 )

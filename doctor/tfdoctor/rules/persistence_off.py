@@ -23,12 +23,14 @@ from tfdoctor.rules import _health, advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 
 
-def check(context: Context) -> Result:
+def _on_the_host(context: Context) -> NotApplicable | None:
     if context.facts.machine.container or context.facts.machine.wsl:
         return NotApplicable("the host decides over its cards' persistence")
-    cards, refused = _health.conditions(context)
-    if refused is not None:
-        return refused
+    return None
+
+
+def check(context: Context) -> Result:
+    cards = _health.conditions(context)
     off = [
         gpu
         for gpu, health in cards
@@ -66,4 +68,8 @@ RULE = Rule(
     "The driver lets go of the card between programs",
     (Cause.INCONCLUSIVE,),
     check,
+    needs=(
+        _on_the_host,
+        _health.told,
+    ),
 )

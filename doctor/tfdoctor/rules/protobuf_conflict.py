@@ -20,6 +20,7 @@ from __future__ import annotations
 from tfdoctor.findings import Cause
 from tfdoctor.rules._companions import companion_findings
 from tfdoctor.rules.base import Context, Result, Rule
+from tfdoctor.rules.shared import needs
 
 
 def check(context: Context) -> Result:
@@ -27,5 +28,13 @@ def check(context: Context) -> Result:
 
 
 RULE = Rule(
-    "TFD307", "protobuf-conflict", "protobuf does not fit this TensorFlow", (Cause.PROTOBUF_CONFLICT,), check
+    "TFD307",
+    "protobuf-conflict",
+    "protobuf does not fit this TensorFlow",
+    (Cause.PROTOBUF_CONFLICT,),
+    check,
+    needs=(
+        needs.tensorflow,
+        needs.distributions,
+    ),
 )

@@ -23,13 +23,11 @@ from __future__ import annotations
 from tfdoctor.facts import Known, Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules import _kernel, advice
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, seen
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, given, seen
 
 
 def check(context: Context) -> Result:
-    cause = _kernel.without_module(context)
-    if cause is None:
-        return NotApplicable("no driver is installed here that waits for its kernel module")
+    cause = given(_kernel.without_module(context))
     found = _kernel.files(context)
     if found is None or not found.running or not _kernel.on_the_bus(context):
         return NotApplicable("there is no module for the running kernel that could be refused")
@@ -113,4 +111,5 @@ RULE = Rule(
     "Secure Boot keeps NVIDIA's kernel module out",
     (Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN, Cause.NO_DRIVER),
     check,
+    needs=(_kernel.waits_for_module,),
 )

@@ -25,16 +25,14 @@ from tfdoctor import versions
 from tfdoctor.findings import Cause, Evidence, Severity
 from tfdoctor.predict import in_wheels, library_version
 from tfdoctor.rules import _origins, advice
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, linked_hard, without_libraries
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Resolution
 
 
 def check(context: Context) -> Result:
-    unanswerable = without_libraries(context) or linked_hard(context)
-    if unanswerable is not None:
-        return unanswerable
     loader, build, python = context.loader, context.build, context.python
     if loader is None or build is None or build.cuda is None or python is None:
         return NotApplicable("there is nothing to compare")
@@ -98,4 +96,5 @@ RULE = Rule(
     "LD_LIBRARY_PATH puts older CUDA libraries before TensorFlow's own",
     (Cause.LIBS_WRONG_VERSION,),
     check,
+    needs=(needs.cuda_libraries, needs.opened_late),
 )

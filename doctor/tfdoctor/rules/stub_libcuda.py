@@ -22,12 +22,10 @@ from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import own_driver_files
 from tfdoctor.rules import _driver, _hiding, _origins, advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs
 
 
 def check(context: Context) -> Result:
-    refused = _driver.unasked(context)
-    if refused is not None:
-        return refused
     state = _driver.state(context)
     answer = state.answer
     if answer is None or not answer.loaded:
@@ -112,4 +110,5 @@ RULE = Rule(
     "The CUDA toolkit's stub is loaded in place of the driver",
     (Cause.STUB_LIBCUDA,),
     check,
+    needs=(needs.driver,),
 )

@@ -22,9 +22,7 @@ from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 
 
 def check(context: Context) -> Result:
-    cards, refused = _health.conditions(context)
-    if refused is not None:
-        return refused
+    cards = _health.conditions(context)
     virtual = [(gpu, health) for gpu, health in cards if health.licence]
     if not virtual:
         return NotApplicable("no card here is a virtual GPU that tells of a licence")
@@ -58,4 +56,11 @@ def check(context: Context) -> Result:
     ]
 
 
-RULE = Rule("TFD123", "vgpu-unlicensed", "The virtual GPU has no licence", (Cause.INCONCLUSIVE,), check)
+RULE = Rule(
+    "TFD123",
+    "vgpu-unlicensed",
+    "The virtual GPU has no licence",
+    (Cause.INCONCLUSIVE,),
+    check,
+    needs=(_health.told,),
+)

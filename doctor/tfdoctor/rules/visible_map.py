@@ -21,16 +21,14 @@ from __future__ import annotations
 from tfdoctor.facts import CudaDevice, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import registered_devices
-from tfdoctor.rules import _driver, _origins, advice
+from tfdoctor.rules import _origins, advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs
 
 VISIBLE, ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
 
 
 def check(context: Context) -> Result:
-    refused = _driver.unasked(context)
-    if refused is not None:
-        return refused
     answer = value_of(context.facts.driver.cuda)
     variables = context.facts.environment.variables
     if answer is None or not answer.devices:
@@ -125,4 +123,5 @@ RULE = Rule(
     "Which card is which for TensorFlow",
     (Cause.HEALTHY, Cause.HIDDEN_BY_ENV),
     check,
+    needs=(needs.driver,),
 )
