@@ -12,7 +12,9 @@ from tfdoctor.examine.survey import survey
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Severity
 from tfdoctor.predict import build_of
+from tfdoctor.report.areas import area_of
 from tfdoctor.report.diagnose import diagnose
+from tfdoctor.rules.base import CUDA, CUDNN, LOADER, TENSORFLOW
 from tfdoctor.system import LiveSystem
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["is_right", "prove"]
 
+OWN = frozenset({CUDA, CUDNN, LOADER, TENSORFLOW})
+"""The areas of what an environment has itself."""
 LOOKING = 20.0
 """Seconds that checking what was made may take."""
 
@@ -45,11 +49,11 @@ def prove(making: Making, compat: Compat, *, deep: bool, quiet: bool) -> Report:
 
 
 def _own_errors(report: Report) -> list[Finding]:
-    """What is wrong with the environment itself: its libraries (TFD2xx) and its packages (TFD3xx)."""
+    """What is wrong with the environment itself: its libraries and its packages."""
     return [
         finding
         for finding in report.findings
-        if finding.severity is Severity.ERROR and finding.code.startswith(("TFD2", "TFD3"))
+        if finding.severity is Severity.ERROR and area_of(finding) in OWN
     ]
 
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from tfdoctor.facts import Absent, value_of
 from tfdoctor.findings import Cause, Finding, OutcomeKind, Prediction, Report, Severity, Verdict
 from tfdoctor.predict import predict
-from tfdoctor.report.areas import areas
-from tfdoctor.rules import ALL_RULES
+from tfdoctor.report.areas import area_of, areas
+from tfdoctor.rules import ALL_RULES, RULE_OF
 from tfdoctor.rules._commands import for_person
-from tfdoctor.rules.base import Context
+from tfdoctor.rules.base import TENSORFLOW, Context
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Observation, Outcome
     from tfdoctor.rules.base import Rule
 
-BESIDE = frozenset({"TFD402", "TFD403", "TFD404", "TFD405", "TFD406"})
-"""Rules about what this machine's containers could have: never the reason of what this Python meets."""
-NO_PYTHON = frozenset({"TFD317", "TFD319"})
-"""Rules that tell why the Python that was to be examined does not run."""
+BESIDE = frozenset(rule.code for rule in ALL_RULES if rule.beside)
+"""What is never the reason of what this Python meets."""
 
 
 def diagnose(
@@ -72,8 +70,13 @@ def _root(findings: Sequence[Finding], prediction: Prediction) -> Finding | None
             return (errors or same)[0]
     errors = [f for f in findings if f.severity is Severity.ERROR]
     if prediction.gpu_registered is None:  # where no Python runs, nothing else is asked first
-        errors.sort(key=lambda finding: finding.code not in NO_PYTHON)
+        errors.sort(key=lambda finding: not _of_python(finding))
     return errors[0] if errors else None
+
+
+def _of_python(finding: Finding) -> bool:
+    rule = RULE_OF.get(finding.code)
+    return rule is not None and rule.no_python
 
 
 def _with_cause(prediction: Prediction, root: Finding | None) -> Prediction:
@@ -134,7 +137,7 @@ def _verdict(
 def _without_tensorflow(root: Finding | None) -> Verdict:
     """Nothing to predict; but a machine on which no TensorFlow could use a GPU is worth saying so."""
     absent = "TensorFlow is not installed in this Python"
-    if root is None or root.code.startswith("TFD3"):
+    if root is None or area_of(root) == TENSORFLOW:
         return Verdict(None, root.cause if root is not None else Cause.INCONCLUSIVE, f"{absent}.")
     return Verdict(False, root.cause, f"{absent}, and none could use a GPU here: {_lower_first(root.title)}")
 

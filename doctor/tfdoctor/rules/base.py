@@ -18,6 +18,25 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Observation, Prediction
 
 T = TypeVar("T")
+GPU, DRIVER, CUDA, CUDNN, TENSORFLOW, LOADER, ENVIRONMENT = (
+    "GPU",
+    "Driver",
+    "CUDA",
+    "cuDNN",
+    "TensorFlow",
+    "Loader",
+    "Environment",
+)
+"""The areas of a report's first page, each a line."""
+_OF_HUNDREDS = {
+    "1": DRIVER,
+    "2": CUDA,
+    "3": TENSORFLOW,
+    "4": ENVIRONMENT,
+    "6": ENVIRONMENT,
+    "7": ENVIRONMENT,
+}
+"""A code's hundred → the area of its rules, where a rule names no other."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +109,21 @@ class Rule:
     """Asked where all of `needs` are met."""
     needs: tuple[Need, ...] = ()
     """What it cannot do without, in the order in which that is asked: the first that is not met is its outcome."""
+    area: str = ""
+    """The area that its findings mark; empty: that of its hundred."""
+    beside: bool = False
+    """It is about what this machine's containers could have: never the reason of what this Python meets."""
+    no_python: bool = False
+    """It tells why the Python that is to be examined does not run: where so little is known, it leads."""
+    first: int | None = None
+    """Its place among what `fix` takes up, of findings that are as severe: the tens TensorFlow itself, the twenties its
+    import, the thirties variables that lead to the wrong driver, the forties the libraries' files, the fifties which
+    libraries there are, the sixties what they do not do. None: after all of these, as the report has it."""
+
+    @property
+    def shown_in(self) -> str | None:
+        """The area that its findings mark; None for findings about the report itself."""
+        return self.area or _OF_HUNDREDS.get(self.code[3])
 
     def finding(
         self,

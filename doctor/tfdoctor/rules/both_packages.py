@@ -129,4 +129,5 @@ RULE = Rule(
     (Cause.BOTH_PACKAGES,),
     check,
     needs=(needs.tensorflow,),
+    first=11,
 )

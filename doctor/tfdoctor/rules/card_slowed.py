@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.rules import _health, advice
-from tfdoctor.rules.base import Context, Result, Rule
+from tfdoctor.rules.base import GPU, Context, Result, Rule
 
 if TYPE_CHECKING:
     from tfdoctor.facts import CardHealth, SmiGpu
@@ -99,4 +99,5 @@ RULE = Rule(
     (Cause.INCONCLUSIVE,),
     check,
     needs=(_health.told,),
+    area=GPU,
 )

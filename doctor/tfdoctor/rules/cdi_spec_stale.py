@@ -53,4 +53,5 @@ RULE = Rule(
     (Cause.CONTAINER_DRIVER_LIBS,),
     check,
     needs=(_engine.applicable,),
+    beside=True,
 )

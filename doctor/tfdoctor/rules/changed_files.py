@@ -29,7 +29,7 @@ from tfdoctor.compat.prune import leftovers
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict.rehearsing import own_damage
 from tfdoctor.rules import advice
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import LOADER, Context, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs
 from tfdoctor.steps import Install
 
@@ -173,4 +173,6 @@ RULE = Rule(
     (Cause.DAMAGED_FILE,),
     check,
     needs=(needs.tensorflow, needs.python),
+    area=LOADER,
+    first=42,
 )

@@ -125,4 +125,5 @@ RULE = Rule(
     (Cause.COMPAT_NOT_SUPPORTED,),
     check,
     needs=(needs.driver,),
+    first=31,
 )

@@ -38,4 +38,5 @@ RULE = Rule(
     (Cause.CONTAINER_NVML_LOST,),
     check,
     needs=(_engine.applicable,),
+    beside=True,
 )

@@ -187,4 +187,5 @@ RULE = Rule(
     (Cause.CPU_ONLY_BUILD,),
     check,
     needs=(needs.tensorflow,),
+    first=13,
 )

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import owners
 from tfdoctor.rules import advice
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import CUDNN, Context, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs
 from tfdoctor.steps import Install
 
@@ -115,4 +115,6 @@ RULE = Rule(
     (Cause.CUDNN_MISSING,),
     check,
     needs=(needs.cuda_libraries, needs.opened_late),
+    area=CUDNN,
+    first=52,
 )

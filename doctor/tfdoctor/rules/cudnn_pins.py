@@ -23,7 +23,7 @@ from tfdoctor import versions
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import cudnn_version
 from tfdoctor.rules import advice
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import CUDNN, Context, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs
 
 if TYPE_CHECKING:
@@ -138,4 +138,5 @@ RULE = Rule(
     (Cause.CUDNN_VERSION_MISMATCH,),
     check,
     needs=(needs.cuda_libraries, needs.python),
+    area=CUDNN,
 )

@@ -26,13 +26,7 @@ from tfdoctor import versions
 from tfdoctor.findings import Cause, Evidence, Severity
 from tfdoctor.predict import library_version
 from tfdoctor.rules import _hiding, advice
-from tfdoctor.rules.base import (
-    Context,
-    CouldNotCheck,
-    NotApplicable,
-    Result,
-    Rule,
-)
+from tfdoctor.rules.base import CUDNN, Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs
 
 if TYPE_CHECKING:
@@ -115,4 +109,6 @@ RULE = Rule(
     (Cause.CUDNN_VERSION_MISMATCH,),
     check,
     needs=(needs.cuda_libraries, needs.opened_late),
+    area=CUDNN,
+    first=53,
 )

@@ -155,4 +155,5 @@ RULE = Rule(
     "TensorFlow's installation is damaged",
     (Cause.DAMAGED_FILE, Cause.NOT_PERMITTED, Cause.INCONCLUSIVE),
     check,
+    first=12,
 )

@@ -23,7 +23,7 @@ from tfdoctor.facts import CLOSED, DENIED
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import in_wheels
 from tfdoctor.rules import _hiding, advice
-from tfdoctor.rules.base import Context, Result, Rule
+from tfdoctor.rules.base import LOADER, Context, Result, Rule
 from tfdoctor.rules.shared import needs
 from tfdoctor.steps import Install, Remove
 
@@ -123,4 +123,6 @@ RULE = Rule(
     (Cause.DAMAGED_FILE, Cause.LIBS_NOT_INSTALLED),
     check,
     needs=(needs.cuda_libraries, needs.opened_late),
+    area=LOADER,
+    first=40,
 )

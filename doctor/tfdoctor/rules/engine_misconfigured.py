@@ -38,4 +38,5 @@ RULE = Rule(
     (Cause.NO_NVIDIA_RUNTIME,),
     check,
     needs=(_engine.applicable,),
+    beside=True,
 )

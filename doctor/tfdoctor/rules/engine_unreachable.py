@@ -40,4 +40,5 @@ RULE = Rule(
     (Cause.INCONCLUSIVE,),
     check,
     needs=(_engine.applicable,),
+    beside=True,
 )

@@ -25,7 +25,7 @@ from tfdoctor import versions
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import cudnn_version
 from tfdoctor.rules import _driver, _origins, advice
-from tfdoctor.rules.base import Context, Result, Rule, given
+from tfdoctor.rules.base import GPU, Context, Result, Rule, given
 from tfdoctor.rules.shared import needs
 
 if TYPE_CHECKING:
@@ -236,4 +236,5 @@ RULE = Rule(
         needs.cuda_code,
         _driver.capability_known,
     ),
+    area=GPU,
 )

@@ -26,7 +26,7 @@ from tfdoctor import versions
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import cudnn_version, registered_devices
 from tfdoctor.rules import _driver, advice
-from tfdoctor.rules.base import Context, Result, Rule, given
+from tfdoctor.rules.base import GPU, Context, Result, Rule, given
 from tfdoctor.rules.shared import needs
 from tfdoctor.steps import Install
 
@@ -195,4 +195,6 @@ RULE = Rule(
         needs.cuda_code,
         _driver.capability_known,
     ),
+    area=GPU,
+    first=60,
 )

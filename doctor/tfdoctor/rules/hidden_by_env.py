@@ -146,4 +146,6 @@ def _remedies(context: Context) -> list[Remedy]:
     return remedies
 
 
-RULE = Rule("TFD601", "hidden-by-env", "CUDA_VISIBLE_DEVICES hides every GPU", (Cause.HIDDEN_BY_ENV,), check)
+RULE = Rule(
+    "TFD601", "hidden-by-env", "CUDA_VISIBLE_DEVICES hides every GPU", (Cause.HIDDEN_BY_ENV,), check, first=32
+)

@@ -136,4 +136,5 @@ RULE = Rule(
     ),
     check,
     needs=(needs.tensorflow,),
+    first=22,
 )

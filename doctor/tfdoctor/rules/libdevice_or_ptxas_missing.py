@@ -120,4 +120,5 @@ RULE = Rule(
     (Cause.LIBDEVICE_OR_PTXAS_MISSING,),
     check,
     needs=(needs.tensorflow,),
+    first=61,
 )

@@ -105,4 +105,5 @@ RULE = Rule(
     (Cause.LIBS_NOT_INSTALLED,),
     check,
     needs=(needs.cuda_libraries, needs.opened_late),
+    first=51,
 )

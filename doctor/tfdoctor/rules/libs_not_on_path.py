@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules import advice
-from tfdoctor.rules.base import Context, Result, Rule
+from tfdoctor.rules.base import LOADER, Context, Result, Rule
 from tfdoctor.rules.shared import needs
 
 if TYPE_CHECKING:
@@ -133,4 +133,6 @@ RULE = Rule(
     (Cause.LIBS_NOT_ON_PATH,),
     check,
     needs=(needs.cuda_libraries, needs.opened_late),
+    area=LOADER,
+    first=55,
 )

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules import _hiding, advice
 from tfdoctor.rules._links import link_commands, link_to
-from tfdoctor.rules.base import Context, Result, Rule
+from tfdoctor.rules.base import LOADER, Context, Result, Rule
 from tfdoctor.rules.shared import needs
 from tfdoctor.steps import Install
 
@@ -178,4 +178,6 @@ RULE = Rule(
     (Cause.LIBS_TRANSITIVE,),
     check,
     needs=(needs.cuda_libraries, needs.opened_late),
+    area=LOADER,
+    first=54,
 )

@@ -249,4 +249,5 @@ RULE = Rule(
     (Cause.LIBS_WRONG_VERSION,),
     check,
     needs=(needs.cuda_libraries, needs.opened_late),
+    first=50,
 )

@@ -25,7 +25,7 @@ from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import registered_devices
 from tfdoctor.rules import _driver, _origins, advice
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import GPU, Context, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs
 
 if TYPE_CHECKING:
@@ -109,4 +109,5 @@ RULE = Rule(
     (Cause.GPU_TOO_OLD, Cause.HIDDEN_BY_ENV),
     check,
     needs=(needs.tensorflow, needs.driver),
+    area=GPU,
 )

@@ -27,7 +27,7 @@ from tfdoctor import versions
 from tfdoctor.facts import Absent, SmiFacts, SmiFailure, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.rules import _driver, _kernel, advice
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import GPU, Context, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs
 
 if TYPE_CHECKING:
@@ -363,5 +363,11 @@ def _flavour(context: Context, version: str, *, opened: bool) -> Remedy:
 
 
 RULE = Rule(
-    "TFD102", "no-device", "The driver has no GPU to show", (Cause.NO_DEVICE,), check, needs=(needs.driver,)
+    "TFD102",
+    "no-device",
+    "The driver has no GPU to show",
+    (Cause.NO_DEVICE,),
+    check,
+    needs=(needs.driver,),
+    area=GPU,
 )

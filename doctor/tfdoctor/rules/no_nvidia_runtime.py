@@ -42,4 +42,5 @@ RULE = Rule(
     (Cause.NO_NVIDIA_RUNTIME,),
     check,
     needs=(_engine.applicable,),
+    beside=True,
 )

@@ -109,4 +109,5 @@ RULE = Rule(
     (Cause.SHADOWED_MODULE,),
     check,
     needs=(needs.tensorflow,),
+    first=10,
 )

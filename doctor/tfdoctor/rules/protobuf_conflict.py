@@ -37,4 +37,5 @@ RULE = Rule(
         needs.tensorflow,
         needs.distributions,
     ),
+    first=20,
 )

@@ -149,4 +149,5 @@ RULE = Rule(
     "The Python that is to be examined does not work",
     (Cause.PYTHON_UNUSABLE,),
     check,
+    no_python=True,
 )

@@ -25,7 +25,7 @@ from tfdoctor import versions
 from tfdoctor.findings import Cause, Evidence, Severity
 from tfdoctor.predict import in_wheels, library_version
 from tfdoctor.rules import _origins, advice
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import LOADER, Context, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs
 
 if TYPE_CHECKING:
@@ -97,4 +97,6 @@ RULE = Rule(
     (Cause.LIBS_WRONG_VERSION,),
     check,
     needs=(needs.cuda_libraries, needs.opened_late),
+    area=LOADER,
+    first=41,
 )

@@ -177,4 +177,5 @@ RULE = Rule(
     (Cause.PACKAGE_CONFLICT,),
     check,
     needs=(needs.tensorflow, needs.python),
+    first=43,
 )

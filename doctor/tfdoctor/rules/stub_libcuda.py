@@ -111,4 +111,5 @@ RULE = Rule(
     (Cause.STUB_LIBCUDA,),
     check,
     needs=(needs.driver,),
+    first=30,
 )

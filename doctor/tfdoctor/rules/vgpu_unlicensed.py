@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules import _health, advice
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import GPU, Context, NotApplicable, Result, Rule
 
 
 def check(context: Context) -> Result:
@@ -63,4 +63,5 @@ RULE = Rule(
     (Cause.INCONCLUSIVE,),
     check,
     needs=(_health.told,),
+    area=GPU,
 )

@@ -22,7 +22,7 @@ from tfdoctor.facts import CudaDevice, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import registered_devices
 from tfdoctor.rules import _origins, advice
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import GPU, Context, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs
 
 VISIBLE, ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
@@ -124,4 +124,5 @@ RULE = Rule(
     (Cause.HEALTHY, Cause.HIDDEN_BY_ENV),
     check,
     needs=(needs.driver,),
+    area=GPU,
 )

@@ -23,6 +23,7 @@ from tfdoctor.logs.report import diagnose_log
 from tfdoctor.predict import build_of
 from tfdoctor.probes.payload import run_payload
 from tfdoctor.report.diagnose import diagnose
+from tfdoctor.rules import compute_fails
 from tfdoctor.system import Failure
 from tfdoctor.text import clean_line
 from tfdoctor.verify.stages import STAGES, Answer, Limits, read_answer
@@ -514,7 +515,11 @@ def _cause_of(
     text = f"{result.stderr}\n{answer.error}"
     said = diagnose_log([text.encode("utf-8", "replace")], compat, "the verification")
     for finding in report.findings:
-        if finding.code == "TFD115" and finding.cause is not Cause.INCONCLUSIVE and name == "compute":
+        if (
+            finding.code == compute_fails.RULE.code
+            and finding.cause is not Cause.INCONCLUSIVE
+            and name == "compute"
+        ):
             return finding.cause
     if name == "nccl":
         return Cause.NCCL_FAILURE
