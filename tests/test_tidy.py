@@ -22,10 +22,11 @@ import tfdoctor
 from tfdoctor.cli.main import app
 from tfdoctor.compat import Compat
 from tfdoctor.examine.survey import survey
-from tfdoctor.explain import HEADINGS, catalogue, rule_entry
+from tfdoctor.explain import HEADINGS, LOG_CODES, LOG_NOTES, catalogue, rule_entry
 from tfdoctor.findings import Cause, OutcomeKind
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules import ALL_RULES
+from tfdoctor.rules.retired import RETIRED, living
 from tfdoctor.system import RecordedSystem
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 RULES = ROOT / "doctor" / "tfdoctor" / "rules"
 HOSTS = sorted(path.parent for path in (ROOT / "tests" / "hosts").glob("*/host.json"))
-NO_RULES = frozenset({"__init__.py", "base.py", "advice.py"})
+NO_RULES = frozenset({"__init__.py", "base.py", "advice.py", "retired.py"})
 """Modules of rules/ that hold what several rules share; so do those whose name begins with `_`."""
 
 LONGEST = 600
@@ -138,6 +139,42 @@ def test_codes_and_names_are_unique_and_codes_in_order() -> None:
 def test_every_file_of_rules_is_in_all_rules() -> None:
     files = {p.stem for p in RULES.glob("*.py") if p.name not in NO_RULES and not p.stem.startswith("_")}
     assert files == {rule.name.replace("-", "_") for rule in ALL_RULES}
+
+
+def test_retired_codes_are_never_used_again_and_lead_on() -> None:
+    used = {entry.code: entry.name for entry in catalogue().rules}
+    codes = [row.code for row in RETIRED]
+    assert codes == sorted(set(codes))
+    for row in RETIRED:
+        assert row.code not in used
+        assert row.name not in used.values()
+        assert row.code not in {*LOG_CODES, *LOG_NOTES}
+        assert set(living(row.code)) <= set(used)
+        assert row.why.endswith(".")
+
+
+MAY_NAME_CODES = ("doctor/tfdoctor/rules/", "doctor/tfdoctor/dockerfile/checks/", "doctor/tfdoctor/causes.py")
+"""Where a rule's code may stand: at the rule, or among what its neighbours say of it; a cause's row."""
+
+
+def codes_named(path: Path) -> list[str]:
+    """The strings in a module that are codes, or beginnings of some."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and re.fullmatch(r"TFD\d+", node.value)
+    ]
+
+
+def test_codes_stand_at_their_rules_alone() -> None:
+    """Everybody else asks the rule (`RULE_OF`, `module.RULE`) or the cause (`Cause.row`)."""
+    package = [path for path in modules() if relative(path).startswith("doctor/tfdoctor/")]
+    outside = [path for path in package if not relative(path).startswith(MAY_NAME_CODES)]
+    assert len(package) - len(outside) > len(ALL_RULES)
+    assert {relative(path): found for path in outside if (found := codes_named(path))} == {}
 
 
 @functools.cache

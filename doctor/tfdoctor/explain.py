@@ -17,12 +17,14 @@ from tfdoctor.errors import UsageError
 from tfdoctor.findings import Cause
 from tfdoctor.rules import ALL_RULES
 from tfdoctor.rules.base import sentences
+from tfdoctor.rules.retired import RETIRED, living
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdoctor.dockerfile.checks.base import DockerfileRule
     from tfdoctor.rules.base import Rule
+    from tfdoctor.rules.retired import Retired
 
 HEADINGS = ("What it means", "How it is seen", "What to do")
 """The sections of every rule's docstring, in this order."""
@@ -72,6 +74,8 @@ class Explanation:
     causes: tuple[CauseEntry, ...]
     related: tuple[RuleEntry, ...] = ()
     """Other rules that can name one of `causes`."""
+    retired: Retired | None = None
+    """What was asked for, where it is gone; `rules` are then those that tell it now."""
 
 
 LOG_CODES = {
@@ -138,21 +142,30 @@ def catalogue(rules: Sequence[Rule | DockerfileRule] = EXPLAINED) -> Explanation
     return Explanation(None, entries, tuple(_cause_entry(cause, entries) for cause in Cause))
 
 
-def lookup(query: str, rules: Sequence[Rule | DockerfileRule] = EXPLAINED) -> Explanation:
+def lookup(
+    query: str,
+    rules: Sequence[Rule | DockerfileRule] = EXPLAINED,
+    retired: Sequence[Retired] = RETIRED,
+) -> Explanation:
     """What is known under a code ("TFD203", "203"), a rule's name or a cause; case does not matter.
 
     Where a rule and a cause share the word, the rule is shown, and with it the cause and the other rules
-    that can name it. Raises UsageError, with the nearest names, where there is nothing of that name.
+    that can name it. A retired code leads to those that stand for it today. Raises UsageError, with the nearest
+    names, where there is nothing of that name.
     """
     everything = catalogue(rules)
     word = query.strip().lower().replace("_", "-")
     code = f"TFD{word}" if re.fullmatch(r"\d{3}", word) else word.upper()
     named = tuple(entry for entry in everything.rules if code == entry.code or word == entry.name)
+    gone = next((row for row in retired if code == row.code or word == row.name), None)
+    if gone is not None and not named:
+        today = living(gone.code, retired)
+        named = tuple(entry for entry in everything.rules if entry.code in today)
     if code in LOG_NOTES:
         named = (LOG_NOTES[code],)
     logged = LOG_CODES.get(code)
     causes = tuple(entry for entry in everything.causes if word == entry.cause.value or entry.cause is logged)
-    if not named and not causes:
+    if not named and not causes and gone is None:
         known = [*(entry.code for entry in everything.rules), *(entry.name for entry in everything.rules)]
         known += [*LOG_CODES, *LOG_NOTES]
         raise _unknown(query, word, code, [*known, *(entry.cause.value for entry in everything.causes)])
@@ -166,7 +179,7 @@ def lookup(query: str, rules: Sequence[Rule | DockerfileRule] = EXPLAINED) -> Ex
     )
     if not named and len(having) == 1:
         named, having = having, ()
-    return Explanation(query, named, causes, having)
+    return Explanation(query, named, causes, having, gone)
 
 
 def _cause_entry(cause: Cause, entries: Sequence[RuleEntry]) -> CauseEntry:

@@ -12,7 +12,8 @@ from tfdoctor.compat import Compat
 from tfdoctor.environment.fix import Wish, mend, plan, prefix_of, undo
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.findings import Severity
-from tfdoctor.rules import ALL_RULES
+from tfdoctor.rules import RULE_OF
+from tfdoctor.rules.retired import living
 from tfdoctor.system import LiveSystem
 from tfdoctor.text import clean_line
 
@@ -85,7 +86,7 @@ def fix(options: Options) -> int:
     teller = _Teller(quiet=quiet, verbose=options.verbose)
     wish = Wish(
         python=options.python,
-        codes=tuple(dict.fromkeys(code.upper() for code in options.codes)),
+        codes=tuple(dict.fromkeys(one for code in options.codes for one in living(code.upper()))),
         installer=options.installer,
         timeout=options.timeout,
         deep=options.deep,
@@ -108,9 +109,8 @@ def fix(options: Options) -> int:
 
 
 def _check(options: Options) -> None:
-    known = {rule.code for rule in ALL_RULES}
     for code in options.codes:
-        if code.upper() not in known:
+        if not set(living(code.upper())) & set(RULE_OF):
             msg = f"there is no finding {clean_line(code, limit=40)}."
             raise UsageError(msg, hint="tfdoctor explain lists all of them.")
     if options.undo and (options.codes or options.dry_run):
