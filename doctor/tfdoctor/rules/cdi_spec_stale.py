@@ -24,17 +24,18 @@ import re
 
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause
-from tfdoctor.rules import _engine, _engine_state, advice
+from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import engine_state, engines
 
 OWN_VERSION = re.compile(r"libcuda\.so\.(\d{3}\.[\d.]{2,16})\Z")
 
 
 def check(context: Context) -> Result:
-    containers = _engine.containers(context)
-    if not _engine.gpu_specs(containers):
+    containers = engines.containers(context)
+    if not engines.gpu_specs(containers):
         return NotApplicable("there is no CDI specification of NVIDIA's GPUs")
-    return _engine.findings(RULE, _engine_state.stale(containers, _driver(context), advice.sudo(context)))
+    return engines.findings(RULE, engine_state.stale(containers, _driver(context), advice.sudo(context)))
 
 
 def _driver(context: Context) -> str | None:
@@ -52,6 +53,6 @@ RULE = Rule(
     "A CDI specification names what is no longer there",
     (Cause.CONTAINER_DRIVER_LIBS,),
     check,
-    needs=(_engine.applicable,),
+    needs=(engines.applicable,),
     beside=True,
 )

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 from tfdoctor.facts import CLOSED, DENIED
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import in_wheels
-from tfdoctor.rules import _hiding, advice
+from tfdoctor.rules import advice
 from tfdoctor.rules.base import LOADER, Context, Result, Rule
-from tfdoctor.rules.shared import needs
+from tfdoctor.rules.shared import hiders, needs
 from tfdoctor.steps import Install, Remove
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def check(context: Context) -> Result:
         evidence=evidence,
         remedies=_remedies(context, lost, bad),
     )
-    return [_hiding.amended(context, finding, [missing.soname for missing in lost], title=title)]
+    return [hiders.amended(context, finding, [missing.soname for missing in lost], title=title)]
 
 
 def _kind(problem: str) -> str:

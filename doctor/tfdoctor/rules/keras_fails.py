@@ -24,9 +24,9 @@ from tfdoctor import versions
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict.rehearsing import failures
 from tfdoctor.rules import advice
-from tfdoctor.rules._companions import package_finding, requirement_of
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs
+from tfdoctor.rules.shared.companions import package_finding, requirement_of
 from tfdoctor.steps import Install, Unset
 
 if TYPE_CHECKING:

@@ -30,10 +30,10 @@ from tfdoctor import versions
 from tfdoctor.facts import Known, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.records import dataclass
-from tfdoctor.rules import _hiding, advice
+from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 from tfdoctor.rules.libs_not_installed import to_bring
-from tfdoctor.rules.shared import needs
+from tfdoctor.rules.shared import hiders, needs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,7 +84,7 @@ def check(context: Context) -> Result:
         evidence=_evidence(context, lost),
         remedies=[*advice.bring_libraries(context, names), *_other_tensorflow(context, lost, cudas)],
     )
-    return [_hiding.amended(context, finding, names)]
+    return [hiders.amended(context, finding, names)]
 
 
 def _series(context: Context) -> str:

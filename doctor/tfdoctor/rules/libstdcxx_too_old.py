@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import foreign_libstdcxx
-from tfdoctor.rules import _hiding, advice
+from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule, unanswered
-from tfdoctor.rules.shared import needs
+from tfdoctor.rules.shared import hiders, needs
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Resolution
@@ -58,7 +58,7 @@ def check(context: Context) -> Result:
             evidence=[Evidence("the loader", resolution.error)],
             remedies=_remedies(context, resolution, path),
         )
-        return [_hiding.amended(context, finding, title=title)]
+        return [hiders.amended(context, finding, title=title)]
     return ()
 
 

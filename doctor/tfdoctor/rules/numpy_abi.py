@@ -18,9 +18,9 @@ Install the NumPy that this TensorFlow works with.
 from __future__ import annotations
 
 from tfdoctor.findings import Cause
-from tfdoctor.rules._companions import companion_findings
 from tfdoctor.rules.base import Context, Result, Rule
 from tfdoctor.rules.shared import needs
+from tfdoctor.rules.shared.companions import companion_findings
 
 
 def check(context: Context) -> Result:

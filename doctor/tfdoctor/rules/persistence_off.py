@@ -19,8 +19,9 @@ Let NVIDIA's persistence daemon run.
 from __future__ import annotations
 
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import _health, advice
+from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import conditions
 
 
 def _on_the_host(context: Context) -> NotApplicable | None:
@@ -30,7 +31,7 @@ def _on_the_host(context: Context) -> NotApplicable | None:
 
 
 def check(context: Context) -> Result:
-    cards = _health.conditions(context)
+    cards = conditions.conditions(context)
     off = [
         gpu
         for gpu, health in cards
@@ -39,7 +40,7 @@ def check(context: Context) -> Result:
     if not off:
         return ()
     root = advice.sudo(context)
-    names = ", ".join(_health.label(gpu) for gpu in off)
+    names = ", ".join(conditions.label(gpu) for gpu in off)
     return [
         RULE.finding(
             Cause.INCONCLUSIVE,
@@ -48,7 +49,7 @@ def check(context: Context) -> Result:
             "time at each start and loses the card's settings.",
             title="The driver lets go of the card between programs",
             evidence=[
-                Evidence("nvidia-smi -q -x", f"{_health.label(gpu)}: persistence_mode Disabled")
+                Evidence("nvidia-smi -q -x", f"{conditions.label(gpu)}: persistence_mode Disabled")
                 for gpu in off
             ],
             remedies=[
@@ -70,6 +71,6 @@ RULE = Rule(
     check,
     needs=(
         _on_the_host,
-        _health.told,
+        conditions.told,
     ),
 )

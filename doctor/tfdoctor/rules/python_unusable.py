@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 from tfdoctor.facts.python import Unusable
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules import advice
-from tfdoctor.rules._pythons import examine_others, how, others_evidence
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
 from tfdoctor.rules.environment_gone import remake
+from tfdoctor.rules.shared.pythons import examine_others, how, others_evidence
 
 if TYPE_CHECKING:
     from tfdoctor.facts.python import Trouble

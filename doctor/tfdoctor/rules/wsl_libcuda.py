@@ -19,9 +19,9 @@ Tell the loader of /usr/lib/wsl/lib; remove Linux driver packages from WSL.
 from __future__ import annotations
 
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules import _driver, advice
+from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
-from tfdoctor.rules.shared import needs
+from tfdoctor.rules.shared import drivers, needs
 
 FOLDER = "/usr/lib/wsl/lib"
 
@@ -31,7 +31,7 @@ def _under_wsl(context: Context) -> NotApplicable | None:
 
 
 def check(context: Context) -> Result:
-    state = _driver.state(context)
+    state = drivers.state(context)
     if state.cause is not Cause.WSL_LIBCUDA:
         return ()
     files = [path for path in context.facts.driver.driver_files if path.startswith(f"{FOLDER}/")]

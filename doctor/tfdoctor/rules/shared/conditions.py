@@ -1,4 +1,4 @@
-"""What rules about the cards' condition share. Not a rule."""
+"""What rules about the cards' condition share."""
 
 from __future__ import annotations
 

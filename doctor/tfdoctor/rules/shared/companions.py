@@ -1,4 +1,4 @@
-"""What the rules about TensorFlow's companions (NumPy, protobuf, …) share. No rule itself."""
+"""What the rules about TensorFlow's companions (NumPy, protobuf, …) share."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS, value_of
 from tfdoctor.facts.imports import FileDifference
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict.rehearsing import cause_of, good_version, unmet
-from tfdoctor.rules import _origins, advice
+from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import origins
 from tfdoctor.steps import Install
 from tfdoctor.versions import satisfies
 
@@ -227,7 +228,7 @@ def _off(context: Context, library: str) -> Remedy:
     gone = [one for one in entries if one.rstrip("/") in (folder, library)]
     kept = [one for one in entries if one not in gone]
     text = f"Take {', '.join(gone) or library} off {name} where TensorFlow runs."
-    return _origins.takes_off(context, name, tuple(gone), kept, text)
+    return origins.takes_off(context, name, tuple(gone), kept, text)
 
 
 _NONE = (FileDifference("", "missing"),)

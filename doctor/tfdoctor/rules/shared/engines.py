@@ -1,4 +1,4 @@
-"""What stands between this machine's GPUs and its containers: pure questions to `ContainerFacts`. Not a rule.
+"""What stands between this machine's GPUs and its containers: pure questions to `ContainerFacts`.
 
 `check` tells it beside its verdict, which is about TensorFlow in a Python on this machine; commands that build
 and run images ask the same functions for the reason of a failure.
@@ -13,8 +13,9 @@ from tfdoctor.facts import value_of
 from tfdoctor.facts.containers import ContainerFacts, ContainerToolkit, DockerEngine, EngineSilence
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.records import dataclass
-from tfdoctor.rules import _driver, advice
+from tfdoctor.rules import advice
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, given, unanswered
+from tfdoctor.rules.shared import drivers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +64,7 @@ def applicable(context: Context) -> NotApplicable | CouldNotCheck | None:
     refused = unanswered(facts.containers, "container engines")
     if refused is not None:
         return refused
-    if not _driver.shown_devices(context):
+    if not drivers.shown_devices(context):
         return NotApplicable("the driver shows no GPU that a container could be given")
     known = value_of(facts.containers)
     if known is None or (not known.tools and silence(known) is None):
