@@ -37,7 +37,7 @@ from tfdoctor.logs.report import diagnose_log
 from tfdoctor.parse.kinds import PARSERS, detect
 from tfdoctor.privacy.redactor import Redactor
 from tfdoctor.probes.ldcache import ENTRY, EXTENSION_MAGIC, HEADER, MAGIC, parse_ldcache
-from tfdoctor.probes.payload import parse_answer
+from tfdoctor.system.payloads import parse_answer
 from tfdoctor.probes.python import parse_build_info, parse_cuda_config, parse_version_header
 from tfdoctor.render.console import render_report
 from tfdoctor.render.json import report_json

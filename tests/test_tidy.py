@@ -177,6 +177,27 @@ def test_codes_stand_at_their_rules_alone() -> None:
     assert {relative(path): found for path in outside if (found := codes_named(path))} == {}
 
 
+def test_only_examine_knows_the_parts_of_a_look() -> None:
+    """Everybody else asks `examine`: there Ctrl-C is heard, and what is looked at is judged in one way."""
+    parts = ("tfdoctor.probes", "tfdoctor.examine.survey", "tfdoctor.report.diagnose")
+    own = ("doctor/tfdoctor/examine/", "doctor/tfdoctor/probes/")
+    known: dict[str, list[str]] = {}
+    for path in modules():
+        name = relative(path)
+        if not name.startswith("doctor/tfdoctor/"):
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        named = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        named += [
+            f"{n.module}.{a.name}" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names
+        ]
+        named += [a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names]
+        if any(one == part or one.startswith(f"{part}.") for one in named for part in parts):
+            known.setdefault(name, []).extend(named)
+    assert [name for name in known if not name.startswith(own)] == []
+    assert any(name.startswith(own[0]) for name in known)  # the test itself sees them
+
+
 @functools.cache
 def outcomes_of_hosts() -> dict[str, dict[OutcomeKind, list[str]]]:
     """code → outcome → the recorded machines on which the rule ended so."""

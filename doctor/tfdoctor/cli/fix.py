@@ -7,7 +7,6 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdoctor.cli.ending import stopping
 from tfdoctor.compat import Compat
 from tfdoctor.environment.fix import Wish, mend, plan, prefix_of, undo
 from tfdoctor.errors import ExitCode, UsageError
@@ -15,6 +14,7 @@ from tfdoctor.findings import Severity
 from tfdoctor.rules import RULE_OF
 from tfdoctor.rules.retired import living
 from tfdoctor.system import LiveSystem
+from tfdoctor.system.signals import stopping
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:

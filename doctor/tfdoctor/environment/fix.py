@@ -14,12 +14,8 @@ from tfdoctor.environment.history.snapshot import OWN
 from tfdoctor.environment.models import Done, Mending, Status
 from tfdoctor.environment.ways import better, changes_packages, environment_of, left_over, ways, worse
 from tfdoctor.errors import Error, UsageError
-from tfdoctor.examine.observe import observe
-from tfdoctor.examine.survey import survey
+from tfdoctor.examine import ask_python, choose, examine, run_tensorflow, state_of
 from tfdoctor.facts import value_of
-from tfdoctor.probes.choice import choose, state_of
-from tfdoctor.probes.python import probe
-from tfdoctor.report.diagnose import diagnose
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -28,7 +24,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Compat
     from tfdoctor.environment.models import Environment, Way
     from tfdoctor.facts import Fact, PythonFacts
-    from tfdoctor.findings import Observation, Report
+    from tfdoctor.findings import Report
     from tfdoctor.system import System
 
 __all__ = ["Teller", "Wish", "look", "mend", "plan", "prefix_of", "undo"]
@@ -89,7 +85,7 @@ def look(new_system: Callable[[Mapping[str, str] | None], System], compat: Compa
     asked = wish.python
     if variables is not None:
         system, asked = new_system(variables), python.executable
-    report = diagnose(survey(system, compat, requested_python=asked, timeout=wish.timeout), compat)
+    report = examine(system, compat, python=asked, timeout=wish.timeout)
     environment = environment_of(report, kind, from_outside)
     if environment is None:
         raise _unexamined(report.facts.python)
@@ -104,7 +100,7 @@ def _python(system: System, wish: Wish) -> PythonFacts:
             f"${lost.variable} names {clean_line(lost.prefix)}, {state_of(lost)}: which Python is meant?"
         )
         raise UsageError(message, hint=f"Name it: tfdoctor fix --python {clean_line(choice.path)}")
-    fact, _ = probe(system, choice, asked=wish.python is not None, timeout=wish.timeout)
+    fact = ask_python(system, choice, named=wish.python is not None, timeout=wish.timeout)
     python = value_of(fact)
     if python is None:
         raise _unexamined(fact)
@@ -199,8 +195,8 @@ def mend(
         recovered = journal.recovered
     observed = None
     if wish.deep and mended and seen.report.prediction.gpu_registered:
-        tell.stage("Running TensorFlow in a child process; this takes some seconds …")
-        observed = _observe(new_system, compat, seen)
+        inside = _inside(new_system, seen)
+        observed = run_tensorflow(inside, compat, seen.report.facts, timeout=wish.timeout, tell=tell.stage)
     return Mending(
         environment=seen.environment,
         done=tuple(done),
@@ -234,16 +230,11 @@ def _attempt(
     return Done(way, Status.MENDED, commands, changes=len(entry.changes)), now
 
 
-def _observe(
-    new_system: Callable[[Mapping[str, str] | None], System], compat: Compat, seen: Look
-) -> Observation | None:
-    tensorflow = value_of(seen.report.facts.tensorflow)
-    if tensorflow is None:
-        return None
+def _inside(new_system: Callable[[Mapping[str, str] | None], System], seen: Look) -> System:
+    """The machine as the environment's activation sets the variables."""
     system = new_system(None)
     variables = activated(system, seen.environment.prefix) if seen.activated else None
-    inside = new_system(variables) if variables is not None else system
-    return observe(inside, compat, seen.environment.python, tensorflow)
+    return new_system(variables) if variables is not None else system
 
 
 def prefix_of(new_system: Callable[[Mapping[str, str] | None], System], wish: Wish) -> str:
