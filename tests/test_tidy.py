@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import functools
 import importlib.util
+import json
 import re
 import shutil
 import subprocess
@@ -238,6 +239,25 @@ def test_the_page_of_rules_is_fresh() -> None:
     assert (ROOT / "docs" / "rules.md").read_text(encoding="utf-8") == page, (
         "stale: run python scripts/generate_docs.py"
     )
+
+
+def test_a_new_cause_comes_into_the_schemas() -> None:
+    with_words = script("generate_docs").with_words
+    words = [cause.value for cause in Cause]
+    having = 0
+    for path in sorted((ROOT / "docs" / "schemas").glob("*.json")):
+        schema = path.read_text(encoding="utf-8")
+        assert with_words(schema, words) == schema, (
+            f"{path.name} is stale: run python scripts/generate_docs.py"
+        )
+        more = with_words(schema, [*words, "a-new-cause"])
+        assert all(len(line) <= 120 for line in set(more.splitlines()) - set(schema.splitlines()))
+        if more != schema:
+            having += 1
+            wanted = json.loads(schema)
+            wanted["$defs"]["cause"]["enum"].append("a-new-cause")
+            assert json.loads(more) == wanted
+    assert having > 5
 
 
 def test_the_changelog_has_this_version() -> None:
