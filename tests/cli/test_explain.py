@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tfdoctor.cli.fix import codes_of
 from tfdoctor.cli.start import run
 from tfdoctor.errors import UsageError
 from tfdoctor.explain import EXPLAINED, catalogue, lookup
@@ -229,6 +230,15 @@ def test_a_retired_code_that_nothing_stands_for() -> None:
     assert found.rules == found.causes == found.related == ()
     text = " ".join(render_explanation(found).split())
     assert text.endswith("There is no CUDA for Solaris. Nothing tells it now.")
+
+
+def test_fix_takes_a_retired_code_for_what_tells_it_now() -> None:
+    assert codes_of(["tfd298", "TFD203", "TFD601"], GONE) == ("TFD203", "TFD201", "TFD601")
+    for code in ("TFD298", "TFD999"):  # retired by nobody
+        with pytest.raises(UsageError, match=f"there is no finding {code}"):
+            codes_of([code])
+    with pytest.raises(UsageError, match="there is no finding TFD699"):
+        codes_of(["TFD699"], GONE)
 
 
 def test_a_living_name_is_not_led_on() -> None:
