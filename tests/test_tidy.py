@@ -154,7 +154,7 @@ def test_retired_codes_are_never_used_again_and_lead_on() -> None:
         assert row.why.endswith(".")
 
 
-MAY_NAME_CODES = ("doctor/tfdoctor/rules/", "doctor/tfdoctor/dockerfile/checks/", "doctor/tfdoctor/causes.py")
+MAY_NAME_CODES = ("doctor/tfdoctor/rules/", "doctor/tfdoctor/dockerfile/checks/", "doctor/tfdoctor/causes/")
 """Where a rule's code may stand: at the rule, or among what its neighbours say of it; a cause's row."""
 
 
