@@ -42,8 +42,6 @@ NO_RULES = frozenset({"__init__.py", "base.py", "advice.py"})
 LONGEST = 600
 LONG_MODULES = frozenset(
     {
-        "doctor/tfdoctor/compat/decode.py",
-        "doctor/tfdoctor/compat/queries.py",
         "doctor/tfdoctor/payload/stages.py",
         "doctor/tfdoctor/payload/target.py",
         "doctor/tfdoctor/rules/advice.py",

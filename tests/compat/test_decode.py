@@ -8,11 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tfdoctor.compat import decode
+from tfdoctor.compat import Compat, DataError, releases
 from tfdoctor.data import data_dir
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+READ: dict[str, Callable[[Compat], Any]] = {
+    "cuda.toml": lambda compat: compat.cuda_releases,
+    "cudnn.toml": lambda compat: compat.cudnn_ranges,
+    "libraries.toml": lambda compat: compat.libraries,
+    "problems.toml": lambda compat: compat.problems,
+    "gpus.json": lambda compat: compat.gpus,
+    "tensorflow.json": lambda compat: compat.releases,
+}
+"""What asks for each table."""
 
 
 @pytest.fixture
@@ -98,9 +109,8 @@ def edit(path: Path, old: str, new: str) -> None:
 )
 def test_messages(folder: Path, name: str, old: str, new: str, message: str) -> None:
     edit(folder / name, old, new)
-    load: Any = getattr(decode, f"load_{name.split('.', maxsplit=1)[0]}")
-    with pytest.raises(decode.DataError, match=message):
-        load(folder)
+    with pytest.raises(DataError, match=message):
+        READ[name](Compat(folder))
 
 
 def test_out_of_order(folder: Path) -> None:
@@ -108,19 +118,19 @@ def test_out_of_order(folder: Path) -> None:
     table = json.loads(path.read_bytes())
     table["releases"].reverse()
     path.write_text(json.dumps(table), encoding="utf-8")
-    _, rows = decode.load_tensorflow(folder)
-    with pytest.raises(decode.DataError, match="out of order"):
-        decode.check_sorted(rows)
+    rows = Compat(folder).releases
+    with pytest.raises(DataError, match="out of order"):
+        releases.check_sorted(rows)
 
 
 @pytest.mark.parametrize("text", ["[]", "1", "null", '"x"', "{}", '{"schema_version": 1, "as_of": ""}'])
 def test_not_even_a_table(folder: Path, text: str) -> None:
     (folder / "tensorflow.json").write_text(text, encoding="utf-8")
-    with pytest.raises(decode.DataError, match=r"^compat/tensorflow.json: "):
-        decode.load_tensorflow(folder)
+    with pytest.raises(DataError, match=r"^compat/tensorflow.json: "):
+        _ = Compat(folder).releases
 
 
 def test_every_row_says_where_it_is_from(folder: Path) -> None:
     edit(folder / "cudnn.toml", 'sources = ["', 'sources = [] #["')
-    with pytest.raises(decode.DataError, match="says where it is from"):
-        decode.load_cudnn(folder)
+    with pytest.raises(DataError, match="says where it is from"):
+        _ = Compat(folder).cudnn_ranges

@@ -15,8 +15,7 @@ from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
 from tfdoctor import versions
-from tfdoctor.compat.locks import lock, tools_lock
-from tfdoctor.compat.prune import leftovers
+from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.write import Context, Extras, check_reference, render
 from tfdoctor.engine import BuildEvent, BuildRequest, EngineError, RunRequest, ask_registry, build, run
 from tfdoctor.engine.building import layer_event
@@ -108,12 +107,13 @@ def with_mirror(option: Option, registry: str | None) -> Option:
 def context_of(option: Option, extras: Extras) -> Context:
     """The Dockerfile and the files beside it."""
     package, release = option.release.package, option.release.version
+    compat = Compat.load()
     return render(
         option,
         extras,
-        lock=lock(package, release, option.python),
-        tools=tools_lock(option.python),
-        leftovers=leftovers(),
+        lock=compat.locks.of(package, release, option.python),
+        tools=compat.locks.tools(option.python),
+        leftovers=compat.leftovers,
     )
 
 

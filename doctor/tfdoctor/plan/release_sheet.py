@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat import Compat, Problem, Release
     from tfdoctor.compat.matrix import MatrixRow
-    from tfdoctor.compat.models import Platform
+    from tfdoctor.compat.releases import Platform
 
 __all__ = ["Card", "card", "code_of", "conditions", "pythons"]
 

@@ -10,9 +10,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.compat import split_soname
-from tfdoctor.compat.imports import companions
-from tfdoctor.compat.wheels import cuda_set
+from tfdoctor.compat import Compat, split_soname
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Remedy
 from tfdoctor.rules import _person as person
@@ -159,7 +157,7 @@ def companion_pins(release: Release) -> tuple[str, ...]:
     """
     own = {project_of(requirement): requirement for requirement in release.requires}
     pins: dict[str, str] = {}
-    for row in companions():
+    for row in Compat.load().companions:
         first = row.breaks.removeprefix(">=").partition(",")[0]
         if not row.breaks.startswith(">=") or not versions.satisfies(release.version, row.tensorflow):
             continue
@@ -414,7 +412,7 @@ def bring_libraries(context: Context, sonames: Sequence[str]) -> list[Remedy]:
     if set(sonames) >= set(build.required) and release is not None:
         if extra_installs(context, release):
             install = (pip_install(context, gpu_requirement(context, release)),)
-        chosen = cuda_set(release.version)
+        chosen = context.compat.cuda_set(release.version)
         if chosen is not None and not any(step.again for step in steps):
             steps = (Install(chosen.pins, dependencies=False, lock=chosen.id),)
     places = wheel_places(context, build.cuda or "", sonames)

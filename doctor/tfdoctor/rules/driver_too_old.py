@@ -29,7 +29,7 @@ from tfdoctor.rules import _driver, advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 
 if TYPE_CHECKING:
-    from tfdoctor.compat.models_cuda import DriverMinimum
+    from tfdoctor.compat.cuda import DriverMinimum
 
 
 def check(context: Context) -> Result:

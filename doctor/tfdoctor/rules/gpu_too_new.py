@@ -28,7 +28,7 @@ from tfdoctor.rules import _driver, _origins, advice
 from tfdoctor.rules.base import Context, Result, Rule
 
 if TYPE_CHECKING:
-    from tfdoctor.compat.models_libraries import Problem
+    from tfdoctor.compat.problems import Problem
     from tfdoctor.facts import CudaDevice
     from tfdoctor.predict import Build
 

@@ -24,14 +24,13 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from tfdoctor import versions
-from tfdoctor.compat.imports import companions
 from tfdoctor.dockerfile.checks.base import DockerfileRule
 from tfdoctor.findings import Cause, Remedy, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.compat.imports import Companion
+    from tfdoctor.compat.companions import Companion
     from tfdoctor.dockerfile.checks.base import Context
     from tfdoctor.findings import Finding
 
@@ -88,7 +87,7 @@ def _breaking(context: Context, package: str, version: str) -> Companion | None:
     environment = {name: one.value or "" for name, one in context.subject.environment.items()}
     rows = [
         row
-        for row in companions()
+        for row in context.compat.companions
         if row.package == package
         and row.breaks
         and release is not None

@@ -11,7 +11,7 @@ from tfdoctor import versions
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
     from tfdoctor.compat.images import ImageTag
-    from tfdoctor.compat.models import Release
+    from tfdoctor.compat.releases import Release
 
 __all__ = ["Base", "base_of", "deleted", "fitting_tag", "known_tags"]
 
