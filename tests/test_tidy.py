@@ -261,6 +261,20 @@ def test_modules_are_short() -> None:
     assert long >= LONG_MODULES, "stale exemption"
 
 
+def test_compat_is_the_only_door_to_the_tables() -> None:
+    """Who reads a table by itself reads the folder that lies about, not the one that was asked for."""
+    inside = ROOT / "doctor" / "tfdoctor" / "compat"
+    found = [
+        f"{relative(path)}: {line.strip()}"
+        for path in sorted((ROOT / "doctor").rglob("*.py"))
+        if inside not in path.parents
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if re.search(r"from tfdoctor\.compat\.\w+ import .*\b(?:load|read)_(?!raw\b)", line)
+        or ('data_dir("compat")' in line and path.name != "signatures.py")
+    ]
+    assert not found, found
+
+
 HOME = re.compile(
     r"(?:/home/|/Users/)(?!user\b|USER\b|me\b|x\b|<)\w|(?<![\w.}])/r[o]ot/\w|/w[o]rk/(?:main|shared)\b"
 )

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from tfdoctor import versions
-from tfdoctor.compat.decode import ReleaseSet, read
+from tfdoctor.compat.decode import ReleaseSet, Sources, read
 
-__all__ = ["Companion", "CompanionTable", "load_companions"]
+__all__ = ["Companion", "CompanionTable", "Ladder", "load_companions"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +67,24 @@ def _public(version: str) -> str:
     return version.partition("+")[0]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ladder:
+    """What pip takes of a companion that nothing holds back (`[[ladder]]`)."""
+
+    NAMED: ClassVar = ("package",)
+    package: str
+    oldest_python: Mapping[str, str]
+    """Version, oldest first → the oldest Python that takes it."""
+    sources: Sources
+
+
 @dataclass(frozen=True)
 class CompanionTable:
     """The whole table, in the file's order."""
 
     as_of: str
     companions: tuple[Companion, ...] = field(metadata={"key": "companion"})
+    ladders: tuple[Ladder, ...] = field(metadata={"key": "ladder"})
 
     def breaking(
         self,

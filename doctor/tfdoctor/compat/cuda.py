@@ -31,6 +31,8 @@ class CudaFamily:
     linux: str | None = None
     windows: str | None = None
     minor_version_compatibility: bool
+    wheels: str | None = None
+    """The toolkit whose sonames NVIDIA's wheels of this major have; None: there are none."""
     note: str
     sources: Sources
 
@@ -103,6 +105,10 @@ class CudaTable:
     """Oldest first."""
     all_series: tuple[CudaSeries, ...] = field(metadata={"key": "series"})
     forward_compatibility: ForwardCompatibility
+
+    def wheels(self) -> dict[int, str]:
+        """CUDA major → the toolkit whose sonames NVIDIA's wheels of it have."""
+        return {row.major: row.wheels for row in self.families if row.wheels is not None}
 
     def series(self, cuda: str) -> CudaSeries | None:
         """What the toolkit of this minor compiles for, or None where nobody looked."""

@@ -2,6 +2,7 @@
 
 # The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
 
+import itertools
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -9,7 +10,7 @@ from typing import ClassVar, Literal
 from tfdoctor import versions
 from tfdoctor.compat.decode import Capability, Evidence, Sources, read
 
-__all__ = ["CudnnRange", "CudnnSupport", "CudnnTable", "load_cudnn"]
+__all__ = ["CondaCudnn", "CudnnRange", "CudnnSupport", "CudnnTable", "load_cudnn"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,18 @@ class CudnnSupport:
     explanation: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CondaCudnn:
+    """The cuDNN that conda has for one of its `cudatoolkit` (`[[conda]]`)."""
+
+    NAMED: ClassVar = ("cuda", "cudnn")
+    cuda: str
+    built: int | None = None
+    """Only for a TensorFlow built with this major of cuDNN; None: for every other."""
+    cudnn: str
+    sources: Sources
+
+
 @dataclass(frozen=True)
 class CudnnTable:
     """The whole table."""
@@ -56,6 +69,28 @@ class CudnnTable:
     as_of: str
     ranges: tuple[CudnnRange, ...] = field(metadata={"key": "range"})
     """Oldest first."""
+    conda: tuple[CondaCudnn, ...]
+
+    @property
+    def newest_major(self) -> int:
+        """The major of the newest cuDNN that is known."""
+        return versions.major(self.ranges[-1].first)
+
+    def of_conda(self, cuda: str, built: str | None) -> str | None:
+        """The cuDNN that goes with conda's toolkit (`"10.1"`) and a TensorFlow built with cuDNN `built`, or None."""
+        major = versions.major(built) if built is not None else None
+        return next(
+            (row.cudnn for row in self.conda if row.cuda == cuda and row.built in (None, major)), None
+        )
+
+    def end_of(self, capability: str, major: int) -> str | None:
+        """The first minor of this major without code for a capability that older ones of it have, or None."""
+        wanted = versions.parse_capability(capability)
+        of_major = [row for row in self.ranges if versions.major(row.first) == major]
+        for older, newer in itertools.pairwise(of_major):
+            if versions.parse_capability(older.lowest) <= wanted < versions.parse_capability(newer.lowest):
+                return versions.major_minor(older.below)
+        return None
 
     def range(self, version: str, cuda_major: int | None = None) -> CudnnRange | None:
         """The run that a cuDNN version (`"9.10.2.21"`, `"9.10"`) belongs to, or None where unknown."""

@@ -87,6 +87,8 @@ class Distribution:
     """None: depends on the version; ask the release table or the installation's own files."""
     same_as: str | None = None
     """The distribution whose rows speak for it."""
+    retired: str | None = None
+    """The version that has no TensorFlow and only says that there are no more."""
     note: str
     sources: Sources
 

@@ -30,6 +30,8 @@ class Problem:
 
     NAMED: ClassVar = ("id",)
     id: str
+    told_by_rules: bool = False
+    """Checks find it in the machine itself: it is not told a second time from the table."""
     package: tuple[str, ...]
     """Distributions it is about."""
     versions: str

@@ -19,6 +19,7 @@ class PythonSystem:
 
     NAMED: ClassVar = ("name",)
     name: str
+    codename: str
     glibc: str
     default: str
     """Its `python3`."""
@@ -33,6 +34,17 @@ class PythonSystem:
         if not {*self.prerelease} <= {*self.others}:
             msg = "`prerelease` names what `others` does not"
             raise ValueError(msg)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DebianPython:
+    """The `python3` of a Debian (`[[debian]]`)."""
+
+    NAMED: ClassVar = ("name",)
+    name: str
+    codename: str
+    default: str
+    sources: Sources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +95,7 @@ class Pythons:
     as_of: str
     systems: tuple[PythonSystem, ...] = field(metadata={"key": "system"})
     """Oldest first."""
+    debian: tuple[DebianPython, ...]
     builds: tuple[PythonBuilds, ...]
     """The one to take first comes first."""
 
@@ -111,8 +124,15 @@ class Pythons:
         return (*own, *made)
 
     def system(self, name: str) -> PythonSystem | None:
-        """The Ubuntu release of this number, or None."""
-        return next((row for row in self.systems if row.name == name), None)
+        """The Ubuntu release of this number or code name, or None."""
+        return next((row for row in self.systems if name in (row.name, row.codename)), None)
+
+    def default_of(self, system: str, release: str) -> str | None:
+        """The `python3` package of `("debian", "12")`, `("ubuntu", "22.04")`, by number or code name, or None."""
+        rows: tuple[PythonSystem | DebianPython, ...] = self.systems if system == "ubuntu" else ()
+        if system == "debian":
+            rows = self.debian
+        return next((row.default for row in rows if release in (row.name, row.codename)), None)
 
 
 def load_pythons(folder: Path) -> Pythons:

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path
 
-    from tfdoctor.compat.companions import Companion, CompanionTable
+    from tfdoctor.compat.cards import Cards
+    from tfdoctor.compat.companions import Companion, CompanionTable, Ladder
+    from tfdoctor.compat.conda_names import CondaNames
     from tfdoctor.compat.cuda import CudaRelease, CudaSeries, CudaTable, DriverMinimum, ForwardCompatibility
     from tfdoctor.compat.cudnn import CudnnRange, CudnnSupport, CudnnTable
     from tfdoctor.compat.gpus import Gpu, GpuMatch, GpuTable
@@ -99,6 +101,20 @@ class Compat:
         from tfdoctor.compat.companions import load_companions
 
         return load_companions(self.folder)
+
+    @cached_property
+    def cards(self) -> Cards:
+        """What follows from a compute capability."""
+        from tfdoctor.compat.cards import load_cards
+
+        return load_cards(self.folder)
+
+    @cached_property
+    def conda_names(self) -> CondaNames:
+        """Names of conda's packages beside those of the package index."""
+        from tfdoctor.compat.conda_names import load_conda_names
+
+        return load_conda_names(self.folder)
 
     @cached_property
     def images(self) -> Images:
@@ -255,7 +271,7 @@ class Compat:
         return self._libraries.required(cuda_config, version)
 
     def driver_libraries_for(self, version: str) -> tuple[str, ...]:
-        """The driver's sonames that TF of this version needs for a GPU. Where it is linked, the import needs them."""
+        """The driver's sonames that TF of this version needs for a GPU."""
         return self.registration(version).driver
 
     @property
@@ -314,6 +330,24 @@ class Compat:
     def newest_cuda_for_driver(self, driver: str, os: Platform = "linux") -> str | None:
         """The newest CUDA minor whose own driver is not newer than `driver`, or None."""
         return self._cuda.newest_for_driver(driver, os)
+
+    @property
+    def cuda_of_wheels(self) -> dict[int, str]:
+        """CUDA major → the toolkit whose sonames NVIDIA's wheels of it have."""
+        return self._cuda.wheels()
+
+    @property
+    def newest_cudnn_major(self) -> int:
+        """The major of the newest cuDNN that is known."""
+        return self._cudnn.newest_major
+
+    def cudnn_end(self, capability: str, major: int) -> str | None:
+        """The first minor of this cuDNN major without code for a capability that older ones have, or None."""
+        return self._cudnn.end_of(capability, major)
+
+    def conda_cudnn(self, cuda: str, built: str | None) -> str | None:
+        """The cuDNN that goes with conda's `cudatoolkit` (see cudnn.CudnnTable.of_conda)."""
+        return self._cudnn.of_conda(cuda, built)
 
     @property
     def cudnn_ranges(self) -> tuple[CudnnRange, ...]:
@@ -380,6 +414,11 @@ class Compat:
     def companions(self) -> tuple[Companion, ...]:
         """What stands beside TensorFlow and breaks it, in the file's order."""
         return self._companions.companions
+
+    @property
+    def ladders(self) -> tuple[Ladder, ...]:
+        """What pip takes of NumPy and protobuf where nothing holds them back."""
+        return self._companions.ladders
 
     def breaking(
         self,

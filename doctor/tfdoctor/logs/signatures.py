@@ -18,6 +18,7 @@ from tfdoctor.compat.decode import DataError, Made, ReleaseSet, decode, read_raw
 from tfdoctor.data import data_dir
 from tfdoctor.findings import Cause
 from tfdoctor.logs.reader import DIGITS, decoded, messages_of
+from tfdoctor.versions import is_version
 
 __all__ = ["BENIGN", "Catalogue", "Match", "Role", "Signature", "load_signatures"]
 
@@ -60,6 +61,17 @@ def _causes(words: tuple[str, ...]) -> tuple[Cause, ...]:
     return tuple(Cause(word) for word in words)
 
 
+def _era(minors: tuple[str, ...]) -> tuple[str, str]:
+    if len(minors) != 2 or not any(minors) or not all(is_version(minor) for minor in minors if minor):
+        msg = "must be the first and the last minor; one of them can be empty"
+        raise ValueError(msg)
+    return minors[0], minors[1]
+
+
+Era = Annotated[tuple[str, str], Made(tuple[str, ...], _era)]
+"""The first and the last minor whose logs have it; empty where that is not known, or it has not ended."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
     """One message that is known."""
@@ -77,6 +89,8 @@ class Signature:
     benign: str | None = None
     versions: ReleaseSet | None = None
     """The TensorFlow releases that print it, as a specification; None: any."""
+    era: Era | None = None
+    """Where it tells of when a log is: then it needs no `versions`."""
     longest: int | None = None
     """Only lines of at most this many characters are tried."""
     match: tuple[str, ...]
@@ -98,6 +112,17 @@ class Signature:
             wrong = f"`benign` is `{self.benign}`; it can be {', '.join(BENIGN)}"
         if wrong:
             raise ValueError(wrong)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where TensorFlow's sources lay, as its messages say."""
+
+    NAMED: ClassVar = ("part",)
+    part: str
+    """Part of a path, with `/`."""
+    era: Era
+    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +152,18 @@ class _Shapes:
 class Catalogue:
     """All signatures, ready to be matched."""
 
-    def __init__(self, signatures: tuple[Signature, ...]) -> None:
+    def __init__(self, signatures: tuple[Signature, ...], places: tuple[Place, ...] = ()) -> None:
         self.signatures = signatures
+        self.places = places
+        """The first that fits counts."""
         self._dull = _Shapes()
         self._telling = _Shapes()
         self._candidates: dict[str, tuple[Signature, ...]] = {}
+
+    @cached_property
+    def dated(self) -> tuple[Signature, ...]:
+        """Those that tell of which releases a log is."""
+        return tuple(signature for signature in self.signatures if signature.era is not None)
 
     @cached_property
     def by_id(self) -> dict[str, Signature]:
@@ -384,6 +416,7 @@ def _group_end(pattern: str, at: int) -> int:
 @dataclass(frozen=True, slots=True)
 class _File:
     signatures: tuple[Signature, ...] = field(metadata={"key": "signature"})
+    places: tuple[Place, ...] = field(default=(), metadata={"key": "place"})
 
 
 @lru_cache(maxsize=4)
@@ -391,9 +424,12 @@ def load_signatures(folder: Path | None = None) -> Catalogue:
     """Read `compat/logs/*.toml`. Raises DataError with the file, the signature and what is wrong."""
     folder = data_dir("compat") / "logs" if folder is None else folder
     signatures: list[Signature] = []
+    places: list[Place] = []
     for path in sorted(folder.glob("*.toml")):
         where = f"compat/logs/{path.name}"
-        for one in decode(_File, read_raw(path, where), where).signatures:
+        file = decode(_File, read_raw(path, where), where)
+        places += file.places
+        for one in file.signatures:
             digits = any(re.search("[0-9]", literal) for literal in one.literals)
             signatures.append(replace(one, blind=blind(one.pattern.pattern) and not digits))
     seen: set[str] = set()
@@ -405,4 +441,4 @@ def load_signatures(folder: Path | None = None) -> Catalogue:
     if not signatures:
         msg = "compat/logs: there are no signatures"
         raise DataError(msg)
-    return Catalogue(tuple(signatures))
+    return Catalogue(tuple(signatures), tuple(places))

@@ -121,10 +121,9 @@ def _in_wheels(compat: Compat, soname: str) -> bool:
         return False
     if parts[0] == "cudnn":
         return parts[1] in ("8", "9")
-    offered = {11: "11.8", 12: "12.9"}
     return any(
         compat.soname_for(parts[0], cuda) == soname
-        for major, cuda in offered.items()
+        for major, cuda in compat.cuda_of_wheels.items()
         if major in family.wheels
     )
 

@@ -49,10 +49,6 @@ MANAGERS = {
     "sles": ZYPPER,
     "arch": PACMAN,
 }
-WHEELS_HAVE = {11: "11.8", 12: "12.9", 13: "13.0"}
-"""CUDA major → the toolkit whose sonames NVIDIA's wheels have (the first cu11 wheels are of 11.7)."""
-CONDA_CUDNN = {"8.0": "6.0", "9.0": "7.6", "10.0": "7.6", "10.1": "7.6", "11.0": "8.0", "11.2": "8.1"}
-"""CUDA → the cuDNN that conda has for it and that satisfies every TensorFlow built with it."""
 
 
 def quote(text: str) -> str:
@@ -293,7 +289,7 @@ def wheel_project(context: Context, soname: str, cuda: str) -> tuple[str, str] |
     wheel, parts = context.compat.wheel_for(soname, major), split_soname(soname)
     if wheel is None or parts is None:
         return None
-    has = context.compat.soname_for(parts[0], WHEELS_HAVE.get(major, cuda))
+    has = context.compat.soname_for(parts[0], context.compat.cuda_of_wheels.get(major, cuda))
     if has is not None and has != soname:
         return None
     return wheel.project, wheel.folder
@@ -335,11 +331,12 @@ def cudnn_requirement(context: Context, project: str, pinned: str, built: str | 
     kepler = [card for card in capabilities(context) if not versions.at_least(card, "5.0")]
     if pinned == project:
         if major == 8 and kepler and project.endswith("-cu11"):
-            return f"{project}>=8.5,<8.8"  # 8.9 has nothing below 5.0
+            return f"{project}>=8.5,<{context.compat.cudnn_end(kepler[0], 8)}"  # 8.9 has nothing below 5.0
         least = built if "." in built else str(major)
         pinned = f"{project}>={least},<{major + 1}"
     if old and major == 9 and "==" not in pinned:
-        return f"{project}>=9.3,<9.11"  # 9.11 dropped Maxwell, Pascal and Volta
+        end = context.compat.cudnn_end(old[0], 9)  # 9.11 dropped Maxwell, Pascal and Volta
+        return f"{project}>=9.3,<{end}" if end is not None else pinned
     return pinned
 
 
@@ -477,9 +474,7 @@ def _conda_packages(cuda: str, cudnn: str | None) -> tuple[str, str]:
     """(channel, packages) that have this CUDA and a cuDNN for it."""
     if versions.major(cuda) >= 12:
         return "conda-forge", f"cuda-version={cuda} cuda-libraries cudnn"
-    beside = CONDA_CUDNN.get(cuda)
-    if cuda == "8.0" and cudnn is not None and versions.major(cudnn) == 5:
-        beside = "5.1"
+    beside = Compat.load().conda_cudnn(cuda, cudnn)
     channel = "conda-forge" if versions.at_least(cuda, "10.0") else "defaults"
     return channel, f"cudatoolkit={cuda} {f'cudnn={beside}' if beside else 'cudnn'}"
 

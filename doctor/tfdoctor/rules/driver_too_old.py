@@ -82,8 +82,8 @@ def _no_newer_driver(context: Context, minimum: DriverMinimum) -> bool:
     if not devices or minimum.minimum is None:
         return False
     for device in devices:
-        branch = _driver.last_branch(device.compute_capability or "99")
-        if branch is None or versions.major(minimum.minimum) <= versions.major(branch[0]):
+        branch = context.compat.cards.ended_with(device.compute_capability or "99")
+        if branch is None or versions.major(minimum.minimum) <= versions.major(branch.last):
             return False
         if _driver.code_for(context, device.compute_capability or "99") != "none":
             return False
