@@ -13,7 +13,7 @@ from tfdoctor.predict.rehearsing import cause_of, good_version, unmet
 from tfdoctor.rules import _origins, advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
 from tfdoctor.steps import Install
-from tfdoctor.versions import satisfies
+from tfdoctor.versions import project_of, requirement, satisfies
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,10 +98,9 @@ def _requirement(context: Context, row: Companion) -> str:
     ]
     there = context.python.distributions if context.python is not None else ()
     own = [d for d in there if d.name in TENSORFLOW_DISTRIBUTIONS]
-    asked = [
-        line.partition(";")[0] for d in own for line in d.requires if advice.project_of(line) == row.package
-    ]
-    wanted = "".join(asked[0].split()).replace("(", "").replace(")", "") if asked else row.requirement
+    lines = (requirement(line) for d in own for line in d.requires if project_of(line) == row.package)
+    asked = next((one for one in lines if one is not None), None)
+    wanted = f"{row.package}{asked.specifier}" if asked is not None else row.requirement
     return next((o.requirement for o in others if satisfies(version, o.tensorflow)), wanted)
 
 

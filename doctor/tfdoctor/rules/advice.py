@@ -133,9 +133,9 @@ def gpu_requirement(context: Context, release: Release, python: str | None = Non
     """What pip installs to have this release with its CUDA libraries, where they come as wheels."""
     if extra_installs(context, release, python):
         wanted = [f"{release.package}[{release.pip_extra}]=={release.version}"]
-        projects = [pin for pin in release.extra_pins if project_of(pin).startswith("nvidia-cudnn-")]
+        projects = [pin for pin in release.extra_pins if versions.project_of(pin).startswith("nvidia-cudnn-")]
         for pin in projects:
-            kept = cudnn_requirement(context, project_of(pin), pin, release.cudnn)
+            kept = cudnn_requirement(context, versions.project_of(pin), pin, release.cudnn)
             if kept != pin:
                 wanted.append(kept)
         return (*wanted, *companion_pins(release))
@@ -151,23 +151,19 @@ def companion_pins(release: Release) -> tuple[str, ...]:
 
     Without them pip installs today's: `pip install tensorflow==2.10.1` cannot even be imported.
     """
-    own = {project_of(requirement): requirement for requirement in release.requires}
+    own = [one for text in release.requires if (one := versions.requirement(text)) is not None]
     pins: dict[str, str] = {}
     for row in Compat.load().companions:
         first = row.breaks.removeprefix(">=").partition(",")[0]
         if not row.breaks.startswith(">=") or not versions.satisfies(release.version, row.tensorflow):
             continue
-        asked = own.get(row.package, "").partition(";")[0].strip()[len(row.package) :]
-        if asked and not versions.satisfies(first, asked):
+        asked = [one.specifier for one in own if one.name.lower() == row.package]
+        if asked and not any(one.contains(first, prereleases=True) for one in asked):
             continue
-        known = pins.get(row.package)
-        if known is None or versions.compare(_limit(row.requirement), _limit(known)) < 0:
+        known, limit = versions.upper_limit(pins.get(row.package, "")), versions.upper_limit(row.requirement)
+        if known is None or (limit is not None and versions.compare(limit, known) < 0):
             pins[row.package] = row.requirement
     return tuple(pins.values())
-
-
-def _limit(requirement: str) -> str:
-    return requirement.rpartition("<")[2]
 
 
 def best_release(context: Context, *, python: str | None = None) -> Release | None:
@@ -310,7 +306,7 @@ def _wheels(
         return ()
     if version is not None and versions.numbers(version)[:2] < (2, 5):
         return ()
-    pins = {project_of(pin): pin for pin in (release.extra_pins if release is not None else ())}
+    pins = {versions.project_of(pin): pin for pin in (release.extra_pins if release is not None else ())}
     wanted: dict[str, None] = {}
     for wheel in wheels:
         if wheel is not None:
@@ -340,14 +336,6 @@ def cudnn_requirement(context: Context, project: str, pinned: str, built: str | 
     return pinned
 
 
-def project_of(requirement: str) -> str:
-    """The normalised project name of a requirement: "nvidia-cudnn-cu12<10.0,>=9.3" → "nvidia-cudnn-cu12"."""
-    for index, letter in enumerate(requirement):
-        if not (letter.isalnum() or letter in "-_."):
-            return requirement[:index].replace("_", "-").lower()
-    return requirement.replace("_", "-").lower()
-
-
 def site_packages(context: Context) -> str:
     """Where this TensorFlow lies and its wheels go; empty where that is not known."""
     if context.tensorflow is not None:
@@ -365,12 +353,13 @@ def wheel_places(context: Context, cuda: str, sonames: Sequence[str]) -> dict[st
 
 def registered_wheel(context: Context, requirement: str) -> str | None:
     """`"name==version"` of a wheel that is registered beside TensorFlow and is what the requirement asks for."""
-    project = project_of(requirement)
+    project = versions.project_of(requirement)
     own = context.python.distribution(project) if context.python is not None else None
     if own is None or own.location != site_packages(context) or not versions.is_version(own.version):
         return None
-    specifier = requirement.partition(";")[0].strip()[len(project) :]
-    return f"{project}=={own.version}" if versions.satisfies(own.version, specifier or ">=0") else None
+    asked = versions.requirement(requirement)
+    fits = asked is not None and asked.specifier.contains(own.version, prereleases=True)
+    return f"{project}=={own.version}" if fits else None
 
 
 def bring_wheels(
