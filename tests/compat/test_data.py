@@ -6,7 +6,7 @@ import datetime as dt
 import itertools
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ import pytest
 from tfdoctor import versions
 from tfdoctor.compat import Compat, Release, decode, releases, split_soname
 from tfdoctor.data import data_dir
+from tfdoctor.records import dataclass
 
 COMPAT = Compat.load()
 GPU_ROWS = [row for row in COMPAT.releases if row.gpu]
@@ -348,7 +349,7 @@ def test_agrees_with_the_researched_facts() -> None:
             assert row.cuda == header["CUDA_VERSION"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Disagreement:
     NAMED = ("subject",)
     subject: str
@@ -358,7 +359,7 @@ class Disagreement:
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Disagreements:
     as_of: str
     rows: tuple[Disagreement, ...] = field(metadata={"key": "disagreement"})

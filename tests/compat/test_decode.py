@@ -8,7 +8,7 @@ import json
 import pkgutil
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -18,6 +18,7 @@ import tfdoctor.compat
 from tfdoctor.compat import Compat, DataError, releases
 from tfdoctor.compat.decode import decode
 from tfdoctor.data import data_dir
+from tfdoctor.records import dataclass
 
 READ: dict[str, Callable[[Compat], Any]] = {
     "cuda.toml": lambda compat: compat.cuda_releases,
@@ -151,7 +152,7 @@ def test_every_kind_of_row_has_a_place_for_its_source() -> None:
                 assert {"sources", "source"} & {field.name for field in dataclasses.fields(kind)}, name
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Thing:
     NAMED: ClassVar = ("name",)
     name: str
@@ -161,7 +162,7 @@ class Thing:
     inside: "Thing | None" = field(default=None, metadata={"key": None})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Things:
     as_of: str
     things: tuple[Thing, ...] = field(metadata={"key": "thing"})
@@ -204,7 +205,7 @@ def test_what_fits_is_taken() -> None:
 
 
 def test_a_kind_without_a_reader_is_a_fault_of_ours() -> None:
-    @dataclass(frozen=True)
+    @dataclass(frozen=True, slots=True)
     class Odd:
         one: complex
         two: "str" = ""

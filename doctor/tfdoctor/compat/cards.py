@@ -3,12 +3,12 @@
 # The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
 
 from tfdoctor import versions
 from tfdoctor.compat.decode import Capability, Made, Sources, read
+from tfdoctor.records import dataclass
 
 __all__ = ["Cards", "EndedCards", "Float32", "OpenModule", "Reserve", "load_cards"]
 
@@ -75,7 +75,7 @@ class Reserve:
         return next((mib for newest, mib in self.upto.items() if major <= newest), self.above)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Cards:
     """The whole table."""
 

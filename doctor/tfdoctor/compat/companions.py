@@ -6,12 +6,13 @@ Each row was run: real wheels were imported with a version of the companion on e
 # The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from tfdoctor import versions
 from tfdoctor.compat.decode import ReleaseSet, Sources, read
+from tfdoctor.records import dataclass
 
 __all__ = ["Companion", "CompanionTable", "Ladder", "load_companions"]
 
@@ -78,7 +79,7 @@ class Ladder:
     sources: Sources
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CompanionTable:
     """The whole table, in the file's order."""
 

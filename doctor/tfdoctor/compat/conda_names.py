@@ -3,15 +3,15 @@
 # The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from tfdoctor.compat.decode import Sources, read
+from tfdoctor.records import dataclass
 
 __all__ = ["CondaNames", "load_conda_names"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CondaNames:
     """The whole table. What is in none of the three is not known."""
 

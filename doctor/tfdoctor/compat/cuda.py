@@ -2,13 +2,14 @@
 
 # The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import ClassVar
 
 from tfdoctor import versions
 from tfdoctor.compat.decode import Capability, Evidence, Sources, read
 from tfdoctor.compat.releases import Platform
+from tfdoctor.records import dataclass
 
 __all__ = [
     "CudaFamily",
@@ -95,7 +96,7 @@ class DriverMinimum:
     sources: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CudaTable:
     """The whole table."""
 

@@ -3,12 +3,13 @@
 # The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from tfdoctor import versions
 from tfdoctor.compat.decode import Capability, Evidence, Sources, read
+from tfdoctor.records import dataclass
 
 __all__ = ["CondaCudnn", "CudnnRange", "CudnnSupport", "CudnnTable", "load_cudnn"]
 
@@ -62,7 +63,7 @@ class CondaCudnn:
     sources: Sources
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CudnnTable:
     """The whole table."""
 

@@ -136,40 +136,55 @@ def decode(kind: type[T], raw: object, where: str) -> T:
     if type(raw) is not dict:
         msg = f"{where}: a table was expected, not {_kind(raw)}"
         raise DataError(msg)
-    schema: Any = kind
-    values = {}
-    for name, key, reader, needed in _plan(schema):
+    make: Any = kind
+    values = []
+    found = 0
+    for key, reader, default in _plan(make):
         if key in raw:
-            values[name] = reader(raw[key], key, where)
-        elif needed:
+            values.append(reader(raw[key], key, where))
+            found += 1
+        elif default is None:
             raise _unfit(kind, raw, where)
-    if len(values) != len(raw):
+        else:
+            values.append(default())
+    if found != len(raw):
         raise _unfit(kind, raw, where)
     try:
-        return kind(**values)
+        made: T = make(*values)
     except ValueError as error:
         msg = f"{where}: {error}"
         raise DataError(msg) from error
+    return made
 
 
 @cache
-def _plan(kind: Any) -> tuple[tuple[str, str, Reader, bool], ...]:
-    """Of each field that a file has: its name, its key, its reader, whether it must be there."""
-    plan = []
+def _plan(kind: Any) -> tuple[tuple[str | None, Reader, Callable[[], Any] | None], ...]:
+    """Of each field, in order: its key in the file (None: it is not there), its reader, and what makes its default."""
+    plan: list[tuple[str | None, Reader, Callable[[], Any] | None]] = []
     for field in fields(kind):
         key = field.metadata.get("key", field.name)
-        if key is not None:
-            noun = field.metadata.get("noun", key)
-            needed = field.default is MISSING and field.default_factory is MISSING
-            reader = _reader(field.type, noun, needed=needed)
-            plan.append((field.name, key, reader, needed))
+        default: Callable[[], Any] | None = None
+        if field.default_factory is not MISSING:
+            default = field.default_factory
+        elif field.default is not MISSING:
+            default = partial(_same, field.default)
+        needed = default is None
+        reader = (
+            _reader(field.type, field.metadata.get("noun", key), needed=needed) if key is not None else None
+        )
+        plan.append((key, reader, default))
     return tuple(plan)
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def _unfit(kind: type, raw: dict[str, Any], where: str) -> DataError:
     """What is wrong with the keys of a table: one too many, or one too few."""
-    keys = [key for _, key, _, _ in _plan(kind)]
-    missing = [key for _, key, _, needed in _plan(kind) if needed and key not in raw]
+    plan = _plan(kind)
+    keys = [key for key, _, _ in plan if key is not None]
+    missing = [key for key, _, default in plan if key is not None and default is None and key not in raw]
     for key in raw:
         if key not in keys:
             meant = did_you_mean(key, missing) or did_you_mean(key, [k for k in keys if k not in raw])

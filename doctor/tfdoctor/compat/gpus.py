@@ -2,15 +2,17 @@
 
 # The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
 
+import dataclasses
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 from tfdoctor import versions
 from tfdoctor.compat.decode import DataError, Sources, did_you_mean, read
+from tfdoctor.records import dataclass
 
 __all__ = ["Gpu", "GpuMatch", "GpuTable", "UnknownGpuError", "load_gpus"]
 
@@ -58,7 +60,7 @@ class GpuMatch:
         return len(self.capabilities) > 1
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class GpuTable:
     """The whole table."""
 

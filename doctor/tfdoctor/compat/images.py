@@ -7,12 +7,13 @@ something is gone.
 # The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from tfdoctor import versions
 from tfdoctor.compat.decode import ReleaseSet, Sources, read
+from tfdoctor.records import dataclass
 
 __all__ = [
     "CudaImages",
@@ -174,7 +175,7 @@ class PythonImage:
         return f"python:{self.tag}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Images:
     """The whole table."""
 

@@ -6,12 +6,13 @@ Written by scripts/update_imports.py from real imports: of the newest patch of e
 # The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from pathlib import Path
 
 from tfdoctor import versions
 from tfdoctor.compat.decode import DataError, read
+from tfdoctor.records import dataclass
 
 __all__ = ["Imported", "imported_by", "load_imported", "measured_minors"]
 

@@ -4,12 +4,13 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from tfdoctor import versions
 from tfdoctor.compat.decode import Made, Sources, read
+from tfdoctor.records import dataclass
 
 __all__ = [
     "Distribution",
@@ -109,7 +110,7 @@ class Registration:
     sources: Sources
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LibraryTable:
     """The whole table."""
 

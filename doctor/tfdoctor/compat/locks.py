@@ -10,12 +10,12 @@ are for CPython on Linux x86-64, and for `pip install --no-deps --require-hashes
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
 from tfdoctor import versions
 from tfdoctor.compat.decode import DataError, read
+from tfdoctor.records import dataclass
 
 __all__ = [
     "Lock",
@@ -94,7 +94,7 @@ class Trial:
     ok: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Tried:
     as_of: str
     locks: Mapping[str, Trial]

@@ -4,12 +4,13 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from tfdoctor import versions
 from tfdoctor.compat.decode import Evidence, Made, Sources, did_you_mean, read
+from tfdoctor.records import dataclass
 
 __all__ = ["Problem", "ProblemTable", "capability_matches", "load_problems"]
 
@@ -57,7 +58,7 @@ class Problem:
         return package in self.package and versions.satisfies(version, self.versions)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ProblemTable:
     """The whole table, in the file's order."""
 

@@ -5,11 +5,12 @@ Each row was left out of an image in which TensorFlow then registered its GPUs, 
 
 # The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from tfdoctor.compat.decode import Made, ReleaseSet, Sources, read
+from tfdoctor.records import dataclass
 
 __all__ = ["Leftover", "PruneTable", "load_prune"]
 
@@ -38,7 +39,7 @@ class Leftover:
     sources: Sources
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PruneTable:
     """The whole table."""
 

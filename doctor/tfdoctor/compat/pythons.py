@@ -3,12 +3,13 @@
 # The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import ClassVar
 
 from tfdoctor import versions
 from tfdoctor.compat.decode import Evidence, Sources, read
+from tfdoctor.records import dataclass
 
 __all__ = ["PythonBuild", "PythonBuilds", "PythonSystem", "Pythons", "load_pythons"]
 
@@ -88,7 +89,7 @@ class PythonBuild:
     evidence: Evidence
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Pythons:
     """The whole table."""
 

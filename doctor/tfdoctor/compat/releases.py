@@ -7,14 +7,16 @@ concluded from it.
 
 # The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
 
+import dataclasses
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from tfdoctor import versions
 from tfdoctor.compat.decode import DataError, Evidence, Sources, as_texts, read
+from tfdoctor.records import dataclass
 
 __all__ = [
     "Code",
@@ -166,7 +168,7 @@ class Nearest:
     """Why this row, for the reader; empty where exact."""
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Releases:
     """The whole table."""
 

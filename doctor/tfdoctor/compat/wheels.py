@@ -8,12 +8,13 @@ is measured by scripts/update_locks.py (hashes, sizes, libraries). Both are read
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from tfdoctor import versions
 from tfdoctor.compat.decode import DataError, Evidence, Made, ReleaseSet, Sources, read
+from tfdoctor.records import dataclass
 
 __all__ = ["CudaLibrary", "CudaSet", "CudaSets", "CudaWheel", "load_cuda_wheels", "read_sets"]
 
@@ -131,7 +132,7 @@ class CudaSet:
         return sum(wheel.unpacked for wheel in self.wheels)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CudaSets:
     """The whole table."""
 
@@ -167,7 +168,7 @@ def read_sets(folder: Path) -> CudaSets:
     return read(CudaSets, folder / "cuda_wheels.toml")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Measured:
     as_of: str
     wheels: tuple[CudaWheel, ...] = field(metadata={"noun": "wheel"})

@@ -9,7 +9,7 @@ signature is only tried on lines that contain one of its literals, which costs n
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
@@ -18,6 +18,7 @@ from tfdoctor.compat.decode import DataError, Made, ReleaseSet, decode, read_raw
 from tfdoctor.data import data_dir
 from tfdoctor.findings import Cause
 from tfdoctor.logs.reader import DIGITS, decoded, messages_of
+from tfdoctor.records import dataclass
 from tfdoctor.versions import is_version
 
 __all__ = ["BENIGN", "Catalogue", "Match", "Role", "Signature", "load_signatures"]
