@@ -5,7 +5,8 @@ What it means
 The driver shows a program only the cards that CUDA_VISIBLE_DEVICES names, and stops at the first entry that
 it does not know. An empty value, -1, or a name that is no card hides all of them, and TensorFlow then says
 that there is no device. Schedulers (Slurm, Ray, Kubernetes) set the variable for a job that was given no
-GPU.
+GPU. TF_ENABLED_DEVICE_TYPES without GPU keeps TensorFlow from all of them, and a flag in TF_XLA_FLAGS that it does
+not know ends it.
 
 How it is seen
 --------------
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.facts import Absent, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import disabled_device_types, hidden_by_environment
+from tfdoctor.predict import disabled_device_types, hidden_by_environment, unknown_flags
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import drivers, needs, origins
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 TYPES = "TF_ENABLED_DEVICE_TYPES"
+FLAGS = "TF_XLA_FLAGS"
 REQUESTS = {
     "slurm": ("srun --gres=gpu:1 python3 SCRIPT.py",),
     "lsf": ('bsub -gpu "num=1" python3 SCRIPT.py',),
@@ -50,6 +52,9 @@ def check(context: Context) -> Result:
     types = disabled_device_types(context.build, variables) if context.build is not None else ""
     if types and context.prediction.cause is Cause.HIDDEN_BY_ENV and not hidden_by_environment(context.facts):
         return [_types(context, types)]
+    flags = unknown_flags(context.build, variables, context.compat) if context.build is not None else ""
+    if flags and context.prediction.cause is Cause.HIDDEN_BY_ENV:
+        return [_flags(context, flags)]
     if VARIABLE not in variables:
         return NotApplicable(f"{VARIABLE} is not set")
     refused = needs.driver(context)
@@ -99,6 +104,22 @@ def _types(context: Context, why: str) -> Finding:
             *origins.evidence(context, TYPES),
         ],
         remedies=[origins.takes_away(context, TYPES, "Take the variable away.")],
+    )
+
+
+def _flags(context: Context, why: str) -> Finding:
+    """TF_XLA_FLAGS with a flag that there is not."""
+    meant = " XLA's own flags (`--xla_…`) belong into XLA_FLAGS." if "'xla_" in why else ""
+    return RULE.finding(
+        Cause.HIDDEN_BY_ENV,
+        Severity.ERROR,
+        f"{why}{origins.said(context, FLAGS)} That happens when it lists its devices, the CPU included.{meant}",
+        title=f"{FLAGS} has a flag that TensorFlow does not know: it ends the process",
+        evidence=[
+            Evidence(FLAGS, repr(context.facts.environment.variables[FLAGS])),
+            *origins.evidence(context, FLAGS),
+        ],
+        remedies=[origins.takes_away(context, FLAGS, "Take the variable away.")],
     )
 
 
