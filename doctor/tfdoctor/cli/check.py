@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shlex
-import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from tfdoctor.cli.ending import stopping
+import typer
+
+from tfdoctor.cli.options import FailOn, Json, Quiet, Severe, Timeout, command, verbose_option
 from tfdoctor.compat import Compat
 from tfdoctor.environment.activation import inherited, kind_of
 from tfdoctor.environment.ways import environment_of, ways
@@ -15,32 +17,62 @@ from tfdoctor.examine.survey import survey
 from tfdoctor.facts import Unknown, value_of
 from tfdoctor.facts.python import ASKED
 from tfdoctor.findings import Severity
+from tfdoctor.render.progress import progress
+from tfdoctor.render.report import render_report, report_json
+from tfdoctor.render.terminal import ERR, OUT
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import LiveSystem, RecordedSystem
+from tfdoctor.system.ending import stopping
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tfdoctor.against import Comparison
     from tfdoctor.facts import Facts
     from tfdoctor.findings import Observation, Report
+    from tfdoctor.report.against import Comparison
     from tfdoctor.system import System
 
 
+@command
 def check(
-    *,
-    python: str | None,
-    deep: bool,
-    facts: Path | None,
-    against: Path | None,
-    timeout: float,
-    fail_on: str,
-    as_json: bool,
-    verbose: bool,
-    quiet: bool,
+    python: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="The Python (or its environment's folder) to examine. Default: the active environment's, "
+            "else python3 on PATH.",
+        ),
+    ] = None,
+    deep: Annotated[
+        bool,
+        typer.Option("--deep", help="Also run TensorFlow in a child process and compare (some seconds)."),
+    ] = False,
+    facts: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="BUNDLE", help="Judge a recorded machine (what `capture` wrote) instead of this one."
+        ),
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="BUNDLE",
+            help="Say what differs from a recorded machine: when it still worked, or another one.",
+        ),
+    ] = None,
+    timeout: Timeout = 10.0,
+    fail_on: Severe = FailOn.error,
+    as_json: Json = False,
+    verbose: Annotated[bool, verbose_option("Show the evidence and every check.")] = False,
+    quiet: Quiet = False,
 ) -> int:
-    """Look, judge, print. Returns the exit status. `against`: a recorded machine to compare with."""
+    """Look, judge, print. Returns the exit status.
+
+    Looks at the driver, the Python environment and the loader, and predicts what TensorFlow will do,
+    without importing it. Changes nothing, sends nothing.
+
+    Exit status: 0 nothing found, 1 found (--fail-on), 3 where the Python or its TensorFlow could not be looked at
+    and nothing else was found, so that nothing is known. With --fail-on never it is 0 in all three cases.
+    """
     if deep and facts is not None:
         raise UsageError("--deep runs TensorFlow here; it cannot be run on a recorded machine (--facts).")
     system: System = LiveSystem()
@@ -60,34 +92,33 @@ def check(
         if deep and interpreter is not None and tensorflow is not None:
             from tfdoctor.examine.observe import DEEP_TIMEOUT, observe
 
-            _progress("Running TensorFlow in a child process; this takes some seconds …", quiet=quiet)
             limit = max(timeout, DEEP_TIMEOUT)
-            observed = observe(system, compat, interpreter.executable, tensorflow, timeout=limit)
+            with progress(quiet=quiet or not ERR.watched, moving=False) as told:
+                told.stage("Running TensorFlow in a child process; this takes some seconds …")
+                observed = observe(system, compat, interpreter.executable, tensorflow, timeout=limit)
     report = diagnose(seen, compat, observed)
     comparison: Comparison | None = None
     if then is not None:
-        from tfdoctor.against import compare
+        from tfdoctor.report.against import compare
 
         was = survey(then, compat, requested_python=then.python, timeout=timeout)
         comparison = compare(diagnose(was, compat), redacted or report)
     if as_json:
-        from tfdoctor.render.json import comparison_json, report_json, write_json
+        from tfdoctor.render.against import comparison_json
+        from tfdoctor.render.json import write_json
 
         answer = report_json(report)
         if comparison is not None:
             answer |= comparison_json(comparison, str(against))
         write_json(answer)
     else:
-        from tfdoctor.render.console import print_report
-
-        print_report(
-            report, verbose=verbose, quiet=quiet, mend=mending(report, system) if facts is None else None
-        )
+        fix = fixing(report, system) if facts is None else None
+        OUT.write(render_report(report, verbose=verbose, quiet=quiet, fix=fix, **OUT.looks))
         if comparison is not None and not quiet:
-            from tfdoctor.render.against_console import print_comparison
+            from tfdoctor.render.against import render_comparison
 
-            print_comparison(comparison, str(against), verbose=verbose)
-    return exit_status(report, fail_on)
+            OUT.write(render_comparison(comparison, str(against), verbose=verbose, **OUT.looks))
+    return exit_status(report, fail_on.value)
 
 
 def _alike(system: System, compat: Compat, python: str | None, timeout: float) -> tuple[Facts, Report]:
@@ -98,23 +129,17 @@ def _alike(system: System, compat: Compat, python: str | None, timeout: float) -
     return captured.facts, captured.report
 
 
-def mending(report: Report, system: System) -> str | None:
-    """The command that mends something of this; None where fix would find nothing to do."""
+def fixing(report: Report, system: System) -> str | None:
+    """The command that fixes something of this; None where it would find nothing to do."""
     python = value_of(report.facts.python)
     choice = report.facts.choice
     if python is None or (choice is not None and any(one.variable != ASKED for one in choice.lost)):
-        return None  # nothing to be mended, or a Python that nobody meant
+        return None  # nothing to be fixed, or a Python that nobody meant
     environment = environment_of(report, kind_of(python.prefix), inherited(system, python.prefix))
     if environment is None or not ways(report, environment):
         return None
     asked = python.requested.startswith(("$", "python3 on", "python on"))
     return "tfdoctor fix" if asked else f"tfdoctor fix --python {shlex.quote(clean_line(python.executable))}"
-
-
-def _progress(text: str, *, quiet: bool) -> None:
-    """Tell a person at a terminal why nothing happens; nobody else."""
-    if sys.stderr.isatty() and not quiet:
-        sys.stderr.write(f"{text}\n")
 
 
 def exit_status(report: Report, fail_on: str) -> ExitCode:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
-from tfdoctor import toml
 from tfdoctor.compat import models
 from tfdoctor.data import data_dir
+from tfdoctor.parse import toml
 from tfdoctor.versions import VersionSyntaxError, parse, parse_capability
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tfdoctor.environment.actions import Hands, shown, touched
 from tfdoctor.environment.activation import activated, inherited, kind_of
@@ -29,27 +29,16 @@ if TYPE_CHECKING:
     from tfdoctor.environment.models import Environment, Way
     from tfdoctor.facts import Fact, PythonFacts
     from tfdoctor.findings import Observation, Report
+    from tfdoctor.progress import Progress
     from tfdoctor.system import System
 
-__all__ = ["Teller", "Wish", "look", "mend", "plan", "prefix_of", "undo"]
+__all__ = ["Wish", "look", "mend", "plan", "prefix_of", "undo"]
 
 MOST = 25
 """Ways that are tried in one run: each finding has two or three, and mending one may show another."""
 UNFINISHED = (
     "An earlier fix here was stopped half way, or one is at work: what it has done is taken back first."
 )
-
-
-class Teller(Protocol):
-    """Who is told what happens."""
-
-    def stage(self, text: str) -> None:
-        """Something begins."""
-        ...
-
-    def line(self, text: str) -> None:
-        """A line that an installer prints."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +147,7 @@ def mend(
     compat: Compat,
     wish: Wish,
     env: Mapping[str, str],
-    tell: Teller,
+    tell: Progress,
 ) -> Mending:
     """Mend what can be mended. Raises UsageError, JournalError; what one way fails with is in its `Done`."""
     known = Journal.read(Path(prefix_of(new_system, wish)))
@@ -251,7 +240,7 @@ def prefix_of(new_system: Callable[[Mapping[str, str] | None], System], wish: Wi
     return _python(new_system(None), wish).prefix
 
 
-def undo(prefix: str, *, force: bool, tell: Teller) -> Undone:
+def undo(prefix: str, *, force: bool, tell: Progress) -> Undone:
     """Take back everything that fix has done in an environment. Raises JournalError."""
     if not Path(prefix, OWN).exists():
         return Undone((), 0, ())  # nor is a journal made where nothing can be written

@@ -10,9 +10,9 @@ from rich.text import Text
 
 from tfdoctor.compat.matrix import group
 from tfdoctor.plan.release_sheet import code_of, conditions, pythons
-from tfdoctor.render import terminal
+from tfdoctor.render import markdown
 from tfdoctor.render.json import SCHEMA_VERSION
-from tfdoctor.text import clean_line
+from tfdoctor.render.terminal import command_lines, page, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -71,7 +71,7 @@ def render_rows(
     colour: bool = False,
 ) -> str:
     """The rows for eyes: like neighbours in one line, newest first. `windows`: that system's wheels are meant."""
-    out = terminal.page(width, coloured=colour)
+    out = page(width, coloured=colour)
     groups = group(rows)
     with_gpu = [members for members in groups if _has_gpu(members, windows)]
     without = [members for members in groups if not _has_gpu(members, windows)]
@@ -94,7 +94,7 @@ def render_rows(
     _legend(out, with_gpu, asked=asked, wide=not NARROW <= width < WIDE)
     counted = f"{len(rows)} release{'s' if len(rows) != 1 else ''}, as of {as_of}."
     out.print(Text(f"{counted} `tfdoctor matrix --tf VERSION` shows one.", style="dim"))
-    return terminal.text_of(out)
+    return text_of(out)
 
 
 def render_nothing(reasons: Sequence[str]) -> str:
@@ -106,11 +106,11 @@ def render_nothing(reasons: Sequence[str]) -> str:
 
 def render_gpus(gpus: Sequence[Gpu], *, width: int = 80, colour: bool = False) -> str:
     """Every known GPU name by compute capability."""
-    out = terminal.page(width, coloured=colour)
+    out = page(width, coloured=colour)
     for capability in dict.fromkeys(gpu.capability for gpu in gpus):
         names = dict.fromkeys(gpu.name for gpu in gpus if gpu.capability == capability)
         _entry(out, Text(f"{capability:5}", style="bold"), ", ".join(names))
-    return terminal.text_of(out)
+    return text_of(out)
 
 
 def _columns(asked: bool, wide: bool) -> list[str]:
@@ -251,7 +251,7 @@ def _faults(row: MatrixRow) -> str:
 
 def render_card(card: Card, *, as_of: str, note: str = "", width: int = 80, colour: bool = False) -> str:
     """The card of one release, at most `width` columns wide, its commands never wrapped."""
-    out = terminal.page(min(width, PROSE), coloured=colour)
+    out = page(min(width, PROSE), coloured=colour)
     release = card.row.release
     out.print(Text(f"{release.package} {release.version}", style="bold").append(_about(card), style="dim"))
     for other in card.others:
@@ -276,11 +276,10 @@ def render_card(card: Card, *, as_of: str, note: str = "", width: int = 80, colo
         if number:
             out.print()
         out.print(Text(step.text))
-        for command in step.commands:
-            out.print(Text(f"    {command}", style="cyan"), no_wrap=True, overflow="ignore", crop=False)
+        command_lines(out, step.commands, 4)
     out.print()
     out.print(Text(f"{_evidence(card)} As of {as_of}.", style="dim"))
-    return terminal.text_of(out)
+    return text_of(out)
 
 
 def _heading(out: Console, text: str) -> None:
@@ -356,7 +355,7 @@ def _evidence(card: Card) -> str:
 def markdown_rows(rows: Sequence[MatrixRow], *, note: str = "") -> str:
     """The rows as a Markdown table."""
     head = ("TensorFlow", "package", "Python", "CUDA", "cuDNN", "driver", "GPUs", "PTX", "glibc", "problems")
-    lines = [f"| {' | '.join(head)} |", f"|{'|'.join('---' for _ in head)}|"]
+    lines = markdown.table(head)
     for members in group(rows):
         row = members.first
         release = row.release
@@ -373,8 +372,8 @@ def markdown_rows(rows: Sequence[MatrixRow], *, note: str = "") -> str:
             release.glibc or "?",
             problems,
         )
-        lines.append(f"| {' | '.join(cells)} |")
-    return (f"{_escape(note)}\n\n" if note else "") + "\n".join(lines) + "\n"
+        lines.append(markdown.row(cells))
+    return (f"{markdown.own(note)}\n\n" if note else "") + "\n".join(lines) + "\n"
 
 
 def markdown_card(card: Card, *, as_of: str, note: str = "") -> str:
@@ -383,15 +382,15 @@ def markdown_card(card: Card, *, as_of: str, note: str = "") -> str:
     lines = [f"# {release.package} {release.version}", "", _about(card).removeprefix(" · ") + "."]
     lines += [_other(card.row, other) for other in card.others]
     if note:
-        lines.append(_escape(note))
+        lines.append(markdown.own(note))
     if card.row.code is not None:
         lines.append(_code(card.row))
     lines += ["", "## What it needs", ""]
-    lines += [f"* **{name}**: {_escape(text)}" for name, text in card.needs]
+    lines += [f"* **{name}**: {markdown.own(text)}" for name, text in card.needs]
     lines += ["", "## What has gone wrong with it", ""]
     for problem in _sorted(card.row.problems):
         lines.append(
-            f"* **{code_of(problem)} {_escape(problem.title)}.** {_escape(' '.join(_details(problem)))}"
+            f"* **{code_of(problem)} {markdown.own(problem.title)}.** {markdown.own(' '.join(_details(problem)))}"
         )
     if not card.row.problems:
         lines.append("Nothing is known.")
@@ -400,7 +399,3 @@ def markdown_card(card: Card, *, as_of: str, note: str = "") -> str:
         lines += [step.text, "", "```", *step.commands, "```", ""]
     lines.append(f"{_evidence(card)} As of {as_of}.")
     return "\n".join(lines) + "\n"
-
-
-def _escape(text: str) -> str:
-    return clean_line(text, limit=2000).replace("|", r"\|").replace("<", "&lt;")

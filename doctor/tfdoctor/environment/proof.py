@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
-from tfdoctor.cli.ending import stopping
 from tfdoctor.compat import Compat
 from tfdoctor.environment.workplace import INSTALLING
 from tfdoctor.examine.survey import survey
@@ -14,18 +12,20 @@ from tfdoctor.findings import Severity
 from tfdoctor.predict import build_of
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import LiveSystem
+from tfdoctor.system.ending import stopping
 
 if TYPE_CHECKING:
     from tfdoctor.environment.install import Making
     from tfdoctor.findings import Finding, Report
+    from tfdoctor.progress import Progress
 
-__all__ = ["is_right", "prove"]
+__all__ = ["gpu_is_missing", "is_right", "prove"]
 
 LOOKING = 20.0
 """Seconds that checking what was made may take."""
 
 
-def prove(making: Making, compat: Compat, *, deep: bool, quiet: bool) -> Report:
+def prove(making: Making, compat: Compat, told: Progress, *, deep: bool) -> Report:
     """Examine what was made as `check` does; with `deep` run its TensorFlow where the driver shows a GPU."""
     away = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX", INSTALLING}
     env = {name: text for name, text in making.env.items() if name not in away}
@@ -38,8 +38,7 @@ def prove(making: Making, compat: Compat, *, deep: bool, quiet: bool) -> Report:
         if deep and tensorflow is not None and cuda is not None and cuda.devices:
             from tfdoctor.examine.observe import observe
 
-            if sys.stderr.isatty() and not quiet:
-                sys.stderr.write("Running TensorFlow in a child process; this takes some seconds …\n")
+            told.stage("Running TensorFlow in a child process; this takes some seconds …")
             observed = observe(system, compat, python, tensorflow)
     return diagnose(seen, compat, observed)
 
@@ -62,3 +61,12 @@ def is_right(report: Report) -> bool:
     if set(prediction.missing_libraries) - set(drivers):
         return False
     return report.observed is None or report.observed.import_ok
+
+
+def gpu_is_missing(report: Report) -> bool:
+    """Whether TensorFlow was run and does not register the GPUs that it must.
+
+    What the machine lacks, or a card that registers and does not compute, is no fault of the environment.
+    """
+    seen = report.observed
+    return seen is not None and seen.gpu_registered is False and report.prediction.gpu_registered is True

@@ -1,0 +1,142 @@
+"""Every end of a command as a documented exit status (`errors.ExitCode`) and words for a person or a program."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+import typer
+
+from tfdoctor.errors import Error, ExitCode
+from tfdoctor.system import ending
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["end_as"]
+
+
+def end_as(command: Callable[[], object]) -> NoReturn:
+    """Run the command line, and end as it ended. What it returns is the exit status where that is a number."""
+    ours = sys.argv[1 : sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:]
+    for name in ("COLUMNS", "LINES"):  # Rich reads them, and fails on what is no number
+        if not re.fullmatch(r"[0-9]{1,9}", os.environ.get(name, "0")):
+            del os.environ[name]
+    came: list[int] = []
+    status: int = ExitCode.INTERRUPTED
+    with ending.standard_streams():
+        try:
+            with ending.heard() as came:
+                status = _written(_ended(command, "--json" in ours, came))
+        except KeyboardInterrupt:  # while something else was told
+            _interrupted(came)
+    by_signal = [number for number in came if number != signal.SIGINT]
+    if by_signal:
+        ending.die(by_signal[0])
+    if came:  # CPython dies by SIGINT where the exception left a text that `exec` ran: a dataclass's, say
+        os._exit(int(status))
+    sys.exit(int(status))
+
+
+def _ended(command: Callable[[], object], wants_json: bool, came: list[int]) -> int:
+    """Run the command. Returns the exit status."""
+    try:
+        code = command()
+    except typer.Exit as end:
+        return end.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        return _interrupted(came)
+    except BrokenPipeError:  # `tfdoctor check | head`: nobody is left to tell
+        ending.give_up(sys.stdout)
+        return ExitCode.OK
+    except Error as error:
+        return _fail(error.exit_code, error.kind, error.message, error.hint, wants_json)
+    except OSError as error:
+        return _system_failed(error, wants_json)
+    except MemoryError:
+        return _fail(ExitCode.IMPOSSIBLE, "memory", "there is not enough memory.", "", wants_json)
+    except ImportError as error:
+        if ending.by_the_loader():
+            raise
+        msg = f"a part of tfdoctor could not be loaded: {error}."
+        return _fail(ExitCode.IMPOSSIBLE, "import", msg, "", wants_json)
+    except Exception as error:
+        if hasattr(error, "format_message"):  # Typer's own usage errors have it
+            return _fail(ExitCode.USAGE, "usage", error.format_message(), "Try --help.", wants_json)
+        return _defect(error, wants_json)
+    status = code if isinstance(code, int) else ExitCode.OK
+    if status == ExitCode.INTERRUPTED and came:  # Typer turns a KeyboardInterrupt into this status
+        return _interrupted(came)
+    return status
+
+
+def _written(status: int) -> int:
+    """The exit status, once everything is written."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        ending.give_up(sys.stdout)
+        return ExitCode.OK
+    except OSError as error:
+        ending.give_up(sys.stdout)
+        _say(f"tfdoctor: standard output cannot be written: {error.strerror or error}.")
+        return ExitCode.IMPOSSIBLE
+    return status
+
+
+def _interrupted(came: list[int]) -> ExitCode:
+    if all(number == signal.SIGINT for number in came):
+        _say("Interrupted.")
+    return ExitCode.INTERRUPTED
+
+
+def _system_failed(error: OSError, wants_json: bool) -> ExitCode:
+    """What the system refused, maybe the answer itself."""
+    if _written(ExitCode.OK) is not ExitCode.OK:
+        return ExitCode.IMPOSSIBLE
+    message = f"{error.strerror or error}"
+    return _fail(ExitCode.IMPOSSIBLE, "system", message, str(error.filename or ""), wants_json)
+
+
+def _defect(error: Exception, wants_json: bool) -> ExitCode:
+    if isinstance(error, RuntimeError) and "new thread" in str(error):
+        hint = "See `ulimit -u` and `ulimit -v`."
+        return _fail(ExitCode.IMPOSSIBLE, "system", "no thread can be started here.", hint, wants_json)
+    import traceback
+
+    _say("".join(traceback.format_exception(error)).rstrip("\n"))
+    msg = f"this is a defect of tfdoctor ({type(error).__name__}); nothing was judged."
+    return _fail(ExitCode.IMPOSSIBLE, "defect", msg, "Report it with the lines above.", wants_json)
+
+
+def _fail(code: ExitCode, kind: str, message: str, hint: str, wants_json: bool) -> ExitCode:
+    from tfdoctor.text import clean
+
+    if wants_json:
+        from tfdoctor.render.json import write_json
+
+        document = {
+            "schema_version": 1,
+            "error": {"code": int(code), "kind": kind, "message": message, "hint": hint},
+        }
+        try:
+            write_json(document)
+            sys.stdout.flush()
+        except OSError:
+            ending.give_up(sys.stdout)
+        else:
+            return code
+    _say(f"tfdoctor: {clean(message, limit=1000)}")
+    if hint:
+        _say(f"hint: {clean(hint, limit=1000)}")
+    return code
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError):
+        encoding = sys.stderr.encoding or "ascii"
+        sys.stderr.write(text.encode(encoding, "replace").decode(encoding) + "\n")

@@ -1,0 +1,210 @@
+"""What an image and an environment share: the driver, the libraries, and what TensorFlow itself does there."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tfdoctor import versions
+from tfdoctor.examine.observe import SHOW_LOADER
+from tfdoctor.facts import value_of
+from tfdoctor.findings import Cause, Observation, Severity
+from tfdoctor.logs.dso import failed_opens
+from tfdoctor.logs.report import diagnose_log
+from tfdoctor.predict import build_of
+from tfdoctor.probes.payload import run_payload
+from tfdoctor.report.diagnose import diagnose
+from tfdoctor.system import Failure
+from tfdoctor.text import clean_line
+from tfdoctor.verify.stages import PAYLOAD, read_answer
+
+if TYPE_CHECKING:
+    from tfdoctor.compat import Compat
+    from tfdoctor.facts import Facts
+    from tfdoctor.findings import Report, Stage
+    from tfdoctor.system import CommandResult, System
+    from tfdoctor.verify.stages import Answer
+    from tfdoctor.verify.verifying import Verifying
+
+__all__ = ["LOOKING", "look_inside"]
+
+LOOKING = 30.0
+"""Seconds that looking into a container or environment may take."""
+FP32_PER_CLOCK = {
+    (3, -1): 192,
+    (5, -1): 128,
+    (6, 0): 64,
+    (6, -1): 128,
+    (7, -1): 64,
+    (8, 0): 64,
+    (8, -1): 128,
+    (9, -1): 128,
+    (10, -1): 128,
+    (12, -1): 128,
+}
+"""Compute capability (minor -1: every other one of that major) → multiply-adds in float32 of one multiprocessor in a
+clock. Source: CUDA C++ Programming Guide, throughput of native arithmetic instructions."""
+DRIVERS = frozenset({"libcuda.so.1", "libnvidia-ml.so.1"})
+"""What comes from the driver: the stage of that name judges them."""
+
+
+def look_inside(run: Verifying, system: System, compat: Compat, facts: Facts) -> None:
+    """driver, libraries, and what TensorFlow itself does."""
+    report = diagnose(facts, compat)
+    run.report = report
+    if not run.stopped and run.wish.device == "GPU":
+        _driver(run, facts, report)
+    if not run.stopped:
+        _libraries(run, facts, report)
+    interpreter, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
+    if run.stopped and run.wish.device == "GPU":
+        run.findings += [finding for finding in report.findings if finding.severity is Severity.ERROR]
+        return
+    if interpreter is None or tensorflow is None:
+        run.fail("import", "there is no TensorFlow in it", Cause.INCONCLUSIVE)
+        run.findings += list(report.findings)
+        return
+    wanted = set(build_of(tensorflow, compat).required)
+    answer, result = _compute(run, system, interpreter.executable, facts)
+    observed = _observation(answer, result, wanted)
+    report = diagnose(facts, compat, observed)
+    run.report = report
+    _told(run, answer, result, report, compat)
+    run.findings += [f for f in report.findings if f.severity is not Severity.INFO]
+
+
+def _driver(run: Verifying, facts: Facts, report: Report) -> None:
+    cuda = value_of(facts.driver.cuda)
+    without = [name for name in report.prediction.missing_libraries if name in DRIVERS]
+    if cuda is not None and cuda.loaded and cuda.init == 0 and cuda.count and not without:
+        run.add(
+            "driver",
+            "passed",
+            f"libcuda answers: CUDA {cuda.version}, {cuda.count} device{'s' * (cuda.count != 1)}",
+        )
+        return
+    root = report.root
+    if cuda is None:
+        run.add("driver", "skipped", "the driver could not be asked")
+        return
+    detail = root.title if root is not None else (cuda.load_error or cuda.init_name or "no device")
+    run.fail("driver", detail, root.cause if root is not None else report.prediction.cause)
+
+
+def _libraries(run: Verifying, facts: Facts, report: Report) -> None:
+    tensorflow = value_of(facts.tensorflow)
+    if tensorflow is None:
+        return
+    missing = [name for name in report.prediction.missing_libraries if name not in DRIVERS]
+    if missing:
+        cause = report.root.cause if report.root is not None else report.prediction.cause
+        run.fail("libraries", f"the loader cannot give {', '.join(missing)}", cause)
+        return
+    loader = value_of(facts.loader)
+    opened = [one for one in (loader.resolutions if loader is not None else ()) if one.soname not in DRIVERS]
+    count = sum(resolution.ok for resolution in opened)
+    if not count:
+        run.add("libraries", "skipped", "which libraries this TensorFlow opens is not known")
+        return
+    run.add("libraries", "passed", f"the loader gives all {count} that TensorFlow opens")
+
+
+def expected_speed(facts: Facts) -> dict[str, float]:
+    """GPU → GFLOP/s in float32 that its multiprocessors can give at their highest clock; those that are known."""
+    cuda = value_of(facts.driver.cuda)
+    found = {}
+    for device in cuda.devices if cuda is not None else ():
+        capability = (
+            versions.parse_capability(device.compute_capability) if device.compute_capability else (0, 0)
+        )
+        each = FP32_PER_CLOCK.get(capability, FP32_PER_CLOCK.get((capability[0], -1)))
+        if each and device.multiprocessors and device.clock_mhz:
+            found[str(device.ordinal)] = 2.0 * each * device.multiprocessors * device.clock_mhz / 1000
+    return found
+
+
+def _compute(run: Verifying, system: System, python: str, facts: Facts) -> tuple[Answer, CommandResult]:
+    """Run the payload; it ends by itself at each stage's deadline, and is ended where it does not."""
+    wish = run.wish
+    names = [name for name in wish.stages if name in PAYLOAD]
+    asked: dict[str, Any] = {"stages": names, "device": wish.device, "limits": wish.limits.as_json()}
+    if wish.device == "GPU":
+        asked["expected"] = expected_speed(facts)
+    raw, result = run_payload(
+        system,
+        python,
+        "stages",
+        [json.dumps(asked)],
+        timeout=wish.limits.total(names) + 15,
+        env=SHOW_LOADER if wish.device == "GPU" else {**SHOW_LOADER, "CUDA_VISIBLE_DEVICES": "-1"},
+        unset=("TF_CPP_MAX_VLOG_LEVEL",),
+    )
+    del raw
+    return read_answer(result, wish.limits), result
+
+
+def _observation(answer: Answer, result: CommandResult, wanted: set[str]) -> Observation:
+    imported = answer.status("import") == "passed"
+    known = answer.status("visible") in ("passed", "failed")
+    devices = answer.devices if known else ()
+    timed_out = result.failure is Failure.TIMEOUT or answer.timed_out
+    failed = failed_opens(f"{result.stderr}\n{result.stdout}")
+    missing = {one.really_missing for one in failed if one.opened in wanted or not imported}
+    return Observation(
+        import_ok=imported,
+        gpu_registered=bool(devices) if known else (None if timed_out else False),
+        gpu_count=len(devices) if known else (None if timed_out else 0),
+        missing_libraries=tuple(sorted(missing)) if not devices else (),
+        seconds=round(result.seconds, 2),
+        devices=tuple(clean_line(name) for name in devices),
+        computed=tuple(clean_line(line) for line in answer.computed_lines()),
+        error=clean_line(answer.error, limit=600),
+    )
+
+
+def _told(run: Verifying, answer: Answer, result: CommandResult, report: Report, compat: Compat) -> None:
+    """The payload's stages, with the root cause of the first that failed."""
+    for name in PAYLOAD:
+        if name not in run.wish.stages:
+            continue
+        stage = answer.stage(name)
+        if stage is None or run.stopped:
+            continue
+        if name == "visible" and stage.status == "passed" and run.wish.device == "GPU":
+            stage = _count(run, stage, len(answer.devices))
+        if stage.status == "failed":
+            run.fail(name, stage.detail, _cause_of(name, answer, result, report, compat), stage.seconds)
+        else:
+            run.add(name, stage.status, stage.detail, stage.seconds)
+    if answer.topology and run.stages and run.stages[-1].name == "nccl":
+        run.stages[-1] = replace(run.stages[-1], detail=f"{run.stages[-1].detail} ({answer.topology})")
+    run.visible = len(answer.devices) if answer.status("visible") in ("passed", "failed") else None
+    if answer.status("compute") in ("passed", "failed"):
+        run.computed = answer.computed_count()
+
+
+def _count(run: Verifying, stage: Stage, visible: int) -> Stage:
+    """As many as expected, or a failure that says how many."""
+    if run.expected is None or visible == run.expected:
+        return stage
+    return replace(stage, status="failed", detail=f"TensorFlow lists {visible} of {run.expected} GPUs")
+
+
+def _cause_of(
+    name: str, answer: Answer, result: CommandResult, report: Report, compat: Compat
+) -> Cause | None:
+    """What the rules say of it; else what its log says."""
+    root = report.root
+    if name in ("import", "visible") and root is not None:
+        return root.cause
+    text = f"{result.stderr}\n{answer.error}"
+    said = diagnose_log([text.encode("utf-8", "replace")], compat, "the verification")
+    for finding in report.findings:
+        if finding.code == "TFD115" and finding.cause is not Cause.INCONCLUSIVE and name == "compute":
+            return finding.cause
+    if name == "nccl":
+        return Cause.NCCL_FAILURE
+    if said.cause not in (Cause.INCONCLUSIVE, Cause.HEALTHY):
+        return said.cause
+    return root.cause if root is not None else None
