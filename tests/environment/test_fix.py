@@ -223,7 +223,7 @@ def test_it_mends_once_and_undo_restores_every_byte(case: Case, new: Callable[..
 
     second = env.fix()
     assert (second.status, difference(after, env.list())) == (0, {}), second
-    assert "There is nothing that fix can mend here" in second.said
+    assert "There is nothing that fix can do here" in second.said
 
     undone = env.run("fix", "--undo", "--json")
     assert undone.status == 0, undone
@@ -499,7 +499,7 @@ def test_a_dry_run_writes_nothing(break_it: Callable[[Fake], None], new: Callabl
             assert repairs[0]["commands"]
         else:
             assert repairs[0]["commands"][0] in run.out
-            assert "Nothing was changed. 1 finding can be mended here." in run.said
+            assert "Nothing was changed. 1 finding can be fixed here." in run.said
     assert difference(before, env.list()) == {}
 
 

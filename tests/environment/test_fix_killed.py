@@ -62,7 +62,7 @@ def ended_well(env: Fake, before: dict[str, object], *words: str) -> None:
     run = env.run(*FIX, *words)
     assert run.status == 0, run
     assert "will register 2 GPUs" in run.said
-    assert "There is nothing that fix can mend here" in env.run(*FIX, *words).said
+    assert "There is nothing that fix can do here" in env.run(*FIX, *words).said
     undone = env.run("fix", "--undo")
     assert undone.status == 0, undone
     assert difference(before, env.list()) == {}  # type: ignore[arg-type]

@@ -99,14 +99,14 @@ def _end(out: Console, mending: Mending, *, dry: bool, asking: bool) -> None:
     if dry:
         count = len(mending.done)
         text = (
-            f"{'' if asking else 'Nothing was changed. '}{count} finding{'s' * (count != 1)} can be mended here."
+            f"{'' if asking else 'Nothing was changed. '}{count} finding{'s' * (count != 1)} can be fixed here."
             if count
-            else f"There is nothing that fix can mend here. {after.verdict.summary}"
+            else f"There is nothing that fix can do here. {after.verdict.summary}"
         )
         out.print(Text(clean_line(text, limit=1000), style="bold"))
         return
     mark, style = {True: ("✓", "green"), False: ("✗", "bold red"), None: ("!", "yellow")}[usable]
-    nothing = "" if mending.done else "There is nothing that fix can mend here. "
+    nothing = "" if mending.done else "There is nothing that fix can do here. "
     hanging(
         out,
         Text(f"{mark} ", style=style),

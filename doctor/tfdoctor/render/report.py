@@ -46,10 +46,10 @@ def render_report(
         _others(out, report, verbose=verbose)
         if verbose:
             _reasons(out, report)
-        if verbose or report.verdict.gpu_usable:  # "could not be made" under a good word needs its reason
+        if verbose or report.verdict.gpu_usable:  # "could not be run" under a good word needs its reason
             _rules(out, report)
         _compared(out, report)
-        _last(out, report)
+        _last(out, report, verbose=verbose)
         if fix is not None:
             out.print(
                 Text("Fix:  ", style="dim") + Text(f"{fix}  (shows what it does, and asks)", style="cyan")
@@ -114,7 +114,7 @@ def _rules(out: Console, report: Report) -> None:
     if not unmade:
         return
     out.print()
-    out.print(Text("Checks that could not be made:", style="bold"))
+    out.print(Text("Checks that could not be run:", style="bold"))
     for outcome in unmade:
         crashed = "crashed (a defect of tfdoctor): " if outcome.kind is OutcomeKind.CRASHED else ""
         hanging(
@@ -159,7 +159,7 @@ def _said(value: object) -> str:
     )
 
 
-def _last(out: Console, report: Report) -> None:
+def _last(out: Console, report: Report, *, verbose: bool) -> None:
     counts = report.counts()
     out.print()
     parts = [
@@ -168,7 +168,7 @@ def _last(out: Console, report: Report) -> None:
         f"{counts['not_applicable']} not applicable",
     ]
     if counts["could_not_check"]:
-        parts.append(f"{counts['could_not_check']} could not be made (see -v)")
+        parts.append(f"{counts['could_not_check']} could not be run{'' if verbose else ' (see -v)'}")
     if counts["crashed"]:
         parts.append(f"{counts['crashed']} crashed")
     out.print(Text(f"{sum(counts.values())} checks: {', '.join(parts)}.", style="dim"))
