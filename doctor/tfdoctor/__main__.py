@@ -15,7 +15,7 @@ def run() -> NoReturn:
         signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # nothing was started yet
     _without_pythonpath()
     try:
-        from tfdoctor.cli.main import run as command
+        from tfdoctor.cli.start import run as command
     except (ImportError, MemoryError, OSError, RuntimeError) as error:
         if isinstance(error, ImportError):
             _without_loader_variables()

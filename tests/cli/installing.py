@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tfdoctor.environment.install as core
-from tfdoctor.cli.main import run
+from tfdoctor.cli.start import run
 from tfdoctor.environment import choosing
 
 if TYPE_CHECKING:

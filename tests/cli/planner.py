@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tfdoctor.cli.main import run
+from tfdoctor.cli.start import run
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "docs" / "schemas"
 

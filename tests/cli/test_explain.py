@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfdoctor.causes import MEANINGS
-from tfdoctor.cli.main import run
+from tfdoctor.cli.start import run
 from tfdoctor.errors import UsageError
 from tfdoctor.explain import EXPLAINED, catalogue, lookup
 from tfdoctor.findings import Cause

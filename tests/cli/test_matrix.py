@@ -12,7 +12,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tfdoctor.cli.main import run
+from tfdoctor.cli.start import run
 from tfdoctor.compat import Compat
 from tfdoctor.compat.matrix import MatrixQuery, matrix
 from tfdoctor.plan.release_sheet import card, code_of, conditions, pythons

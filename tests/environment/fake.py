@@ -28,7 +28,7 @@ import jsonschema
 import pytest
 
 from lab import standins
-from tfdoctor.cli.main import run
+from tfdoctor.cli.start import run
 from tfdoctor.compat import Compat
 from tfdoctor.compat.imported import imported_by
 

@@ -71,7 +71,7 @@ def ended_well(env: Fake, before: dict[str, object], *words: str) -> None:
 KILLED = """
 import os, signal, sys
 from environment.killer import CHANGES, WRITES
-from tfdoctor.cli.main import run
+from tfdoctor.cli.start import run
 
 left, root = int(sys.argv[1]), sys.argv[2]
 sys.argv[:] = ["tfdoctor", *sys.argv[3:]]

@@ -10,11 +10,19 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from tfdoctor.cli.files import requirement_lines, text_of
 from tfdoctor.cli.machine import host_for
-from tfdoctor.cli.options import Driver, Gpus, Index, Json, OnlyErrors, Packages, command, verbose_option
+from tfdoctor.cli.options import (
+    Driver,
+    Gpus,
+    Index,
+    Json,
+    OnlyErrors,
+    Packages,
+    command,
+    option,
+    verbose_option,
+)
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.write import Extras, check_index, check_reference
 from tfdoctor.errors import ExitCode, UsageError
@@ -53,51 +61,45 @@ class RecipeChoice(str, enum.Enum):
 @command
 def build(
     tf: Annotated[
-        str | None, typer.Option(metavar="SPEC", help="TensorFlow: 1.14, 2.15.1, latest. Default: the best.")
+        str | None, option("TensorFlow: 1.14, 2.15.1, latest. Default: the best.", metavar="SPEC")
     ] = None,
-    python: Annotated[str | None, typer.Option(metavar="V", help="This Python: 3.11.")] = None,
-    recipe: Annotated[RecipeChoice | None, typer.Option(help="Force a recipe.")] = None,
-    tag: Annotated[str | None, typer.Option("--tag", "-t", metavar="TAG", help="The image's name.")] = None,
+    python: Annotated[str | None, option("This Python: 3.11.", metavar="V")] = None,
+    recipe: Annotated[RecipeChoice | None, option("Force a recipe.")] = None,
+    tag: Annotated[str | None, option("The image's name.", "--tag", "-t", metavar="TAG")] = None,
     requirements: Annotated[
-        list[Path] | None, typer.Option("-r", "--requirements", metavar="FILE", help="Install these, too.")
+        list[Path] | None, option("Install these, too.", "-r", "--requirements", metavar="FILE")
     ] = None,
     package: Packages = None,
     base: Annotated[
         str | None,
-        typer.Option(metavar="IMAGE", help="Build on this image (Debian or Ubuntu, or with a Python)."),
+        option("Build on this image (Debian or Ubuntu, or with a Python).", metavar="IMAGE"),
     ] = None,
     registry: Annotated[
-        str | None, typer.Option(metavar="MIRROR", help="Pull bases from here: HOST[:PORT][/PATH].")
+        str | None, option("Pull bases from here: HOST[:PORT][/PATH].", metavar="MIRROR")
     ] = None,
     index: Index = None,
     ca_cert: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Your network's certificate authority (PEM).")
+        Path | None, option("Your network's certificate authority (PEM).", metavar="FILE")
     ] = None,
     proxy: Annotated[
-        str | None, typer.Option(metavar="URL", help="A proxy for the build; kept out of the image.")
+        str | None, option("A proxy for the build; kept out of the image.", metavar="URL")
     ] = None,
-    network: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The engine's network to build in: host.")
-    ] = None,
-    platform: Annotated[str | None, typer.Option(metavar="OS/ARCH", help="linux/amd64.")] = None,
+    network: Annotated[str | None, option("The engine's network to build in: host.", metavar="NAME")] = None,
+    platform: Annotated[str | None, option("linux/amd64.", metavar="OS/ARCH")] = None,
     gpu: Gpus = None,
     driver: Driver = None,
-    anywhere: Annotated[
-        bool, typer.Option("--anywhere", help="For any machine: do not look at this one.")
-    ] = False,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Build every step anew.")] = False,
-    no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not verify the image.")] = False,
+    anywhere: Annotated[bool, option("For any machine: do not look at this one.", "--anywhere")] = False,
+    no_cache: Annotated[bool, option("Build every step anew.", "--no-cache")] = False,
+    no_verify: Annotated[bool, option("Do not verify the image.", "--no-verify")] = False,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", "-n", help="Show the plan, its sizes and the Dockerfile; build nothing."),
+        option("Show the plan, its sizes and the Dockerfile; build nothing.", "--dry-run", "-n"),
     ] = False,
-    print_only: Annotated[bool, typer.Option("--print", help="Print the Dockerfile alone.")] = False,
-    emit: Annotated[Form | None, typer.Option(help="Print another form of the plan.")] = None,
+    print_only: Annotated[bool, option("Print the Dockerfile alone.", "--print")] = False,
+    emit: Annotated[Form | None, option("Print another form of the plan.")] = None,
     check_file: Annotated[
         Path | None,
-        typer.Option(
-            "--check", metavar="DOCKERFILE", help="Say what of a Dockerfile will not work, and why."
-        ),
+        option("Say what of a Dockerfile will not work, and why.", "--check", metavar="DOCKERFILE"),
     ] = None,
     as_json: Json = False,
     verbose: Annotated[bool, verbose_option("Show all output of the build.")] = False,

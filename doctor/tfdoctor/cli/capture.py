@@ -9,10 +9,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from tfdoctor import __version__
-from tfdoctor.cli.options import Json, Python, Timeout, command
+from tfdoctor.cli.options import Json, Python, Timeout, command, option
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode
 from tfdoctor.examine.survey import survey
@@ -21,8 +19,8 @@ from tfdoctor.render.json import write_json
 from tfdoctor.render.terminal import OUT
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import LiveSystem, RecordedSystem, RecordingSystem, archive, bundle
-from tfdoctor.system.ending import stopping
 from tfdoctor.system.identity import redactor_for
+from tfdoctor.system.signals import stopping
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Facts
@@ -99,11 +97,11 @@ def compared(machine: Report, recording: Report) -> tuple[str, ...]:
 def capture(
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="BUNDLE", help="A folder, or a file that ends in .tar.gz."),
+        option("A folder, or a file that ends in .tar.gz.", "--output", "-o", metavar="BUNDLE"),
     ] = None,
     python: Python = None,
     timeout: Timeout = 10.0,
-    force: Annotated[bool, typer.Option("--force", help="Replace a bundle that is there already.")] = False,
+    force: Annotated[bool, option("Replace a bundle that is there already.", "--force")] = False,
     as_json: Json = False,
 ) -> int:
     """Look, redact, write, tell. Returns the exit status.

@@ -6,9 +6,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from tfdoctor.cli.options import FailOn, Json, Quiet, Severe, Timeout, command, verbose_option
+from tfdoctor.cli.options import FailOn, Json, Quiet, Severe, Timeout, command, option, verbose_option
 from tfdoctor.compat import Compat
 from tfdoctor.environment.activation import inherited, kind_of
 from tfdoctor.environment.ways import environment_of, ways
@@ -22,7 +20,7 @@ from tfdoctor.render.report import render_report, report_json
 from tfdoctor.render.terminal import ERR, OUT
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import LiveSystem, RecordedSystem
-from tfdoctor.system.ending import stopping
+from tfdoctor.system.signals import stopping
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -36,27 +34,25 @@ if TYPE_CHECKING:
 def check(
     python: Annotated[
         str | None,
-        typer.Option(
-            metavar="PATH",
-            help="The Python (or its environment's folder) to examine. Default: the active environment's, "
+        option(
+            "The Python (or its environment's folder) to examine. Default: the active environment's, "
             "else python3 on PATH.",
+            metavar="PATH",
         ),
     ] = None,
     deep: Annotated[
         bool,
-        typer.Option("--deep", help="Also run TensorFlow in a child process and compare (some seconds)."),
+        option("Also run TensorFlow in a child process and compare (some seconds).", "--deep"),
     ] = False,
     facts: Annotated[
         Path | None,
-        typer.Option(
-            metavar="BUNDLE", help="Judge a recorded machine (what `capture` wrote) instead of this one."
-        ),
+        option("Judge a recorded machine (what `capture` wrote) instead of this one.", metavar="BUNDLE"),
     ] = None,
     against: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            "Say what differs from a recorded machine: when it still worked, or another one.",
             metavar="BUNDLE",
-            help="Say what differs from a recorded machine: when it still worked, or another one.",
         ),
     ] = None,
     timeout: Timeout = 10.0,

@@ -10,9 +10,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from tfdoctor.cli.options import FailOn, Json, Quiet, Severe, command, verbose_option
+from tfdoctor.cli.options import FailOn, Json, Quiet, Severe, argument, command, option, verbose_option
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.findings import Severity
@@ -40,20 +38,16 @@ class Format(str, enum.Enum):
 def diagnose(
     files: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[FILE…|-]", help="Logs, also .gz, .bz2, .xz and .zst; - or nothing: standard input."
-        ),
+        argument("Logs, also .gz, .bz2, .xz and .zst; - or nothing: standard input.", metavar="[FILE…|-]"),
     ] = None,
     follow: Annotated[
         bool,
-        typer.Option("--follow", "-f", help="Read on as the log grows, until Ctrl-C or the end of the pipe."),
+        option("Read on as the log grows, until Ctrl-C or the end of the pipe.", "--follow", "-f"),
     ] = False,
     host: Annotated[
-        bool, typer.Option("--host", help="The log is of this machine: look here where it leaves a question.")
+        bool, option("The log is of this machine: look here where it leaves a question.", "--host")
     ] = False,
-    output: Annotated[
-        Format, typer.Option("--format", help="github: Markdown for an issue, redacted.")
-    ] = Format.text,
+    output: Annotated[Format, option("github: Markdown for an issue, redacted.", "--format")] = Format.text,
     fail_on: Severe = FailOn.error,
     as_json: Json = False,
     verbose: Annotated[bool, verbose_option("Show all evidence.")] = False,

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
-from tfdoctor.cli.options import Json, command
+from tfdoctor.cli.options import Json, argument, command
 from tfdoctor.errors import ExitCode
 from tfdoctor.explain import catalogue, lookup
 from tfdoctor.render.explain import explanation_json, render_explanation
@@ -18,7 +16,7 @@ from tfdoctor.render.terminal import OUT
 def explain(
     what: Annotated[
         str | None,
-        typer.Argument(metavar="[CODE|CAUSE]", help="TFD203, or libs-not-on-path; nothing lists all."),
+        argument("TFD203, or libs-not-on-path; nothing lists all.", metavar="[CODE|CAUSE]"),
     ] = None,
     as_json: Json = False,
 ) -> int:

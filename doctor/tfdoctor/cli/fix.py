@@ -6,9 +6,17 @@ import os
 import sys
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from tfdoctor.cli.options import Installers, Json, NoDeep, Quiet, Timeout, command, verbose_option
+from tfdoctor.cli.options import (
+    Installers,
+    Json,
+    NoDeep,
+    Quiet,
+    Timeout,
+    argument,
+    command,
+    option,
+    verbose_option,
+)
 from tfdoctor.compat import Compat
 from tfdoctor.environment.fix import Wish, mend, plan, prefix_of, undo
 from tfdoctor.errors import ExitCode, UsageError
@@ -19,7 +27,7 @@ from tfdoctor.render.progress import progress
 from tfdoctor.render.terminal import ERR, OUT
 from tfdoctor.rules import ALL_RULES
 from tfdoctor.system import LiveSystem
-from tfdoctor.system.ending import stopping
+from tfdoctor.system.signals import stopping
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -48,26 +56,15 @@ class _Machines:
 def fix(
     codes: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[CODE…]", help="These findings alone: TFD203. Default: all that can be fixed."
-        ),
+        argument("These findings alone: TFD203. Default: all that can be fixed.", metavar="[CODE…]"),
     ] = None,
-    python: Annotated[
-        str | None, typer.Option(metavar="PATH", help="The Python to fix, as for `check`.")
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="Show what would be done; change nothing.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    take_back: Annotated[
-        bool, typer.Option("--undo", help="Take back everything that fix has done here.")
-    ] = False,
+    python: Annotated[str | None, option("The Python to fix, as for `check`.", metavar="PATH")] = None,
+    dry_run: Annotated[bool, option("Show what would be done; change nothing.", "--dry-run", "-n")] = False,
+    yes: Annotated[bool, option("Do not ask.", "--yes", "-y")] = False,
+    take_back: Annotated[bool, option("Take back everything that fix has done here.", "--undo")] = False,
     force: Annotated[
         bool,
-        typer.Option(
-            "--force",
-            help="With --undo: go ahead even if files have changed since; those are left alone.",
-        ),
+        option("With --undo: go ahead even if files have changed since; those are left alone.", "--force"),
     ] = False,
     installer: Installers = None,
     timeout: Timeout = 10.0,

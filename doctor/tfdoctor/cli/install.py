@@ -11,8 +11,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from tfdoctor.cli.files import wish_of
 from tfdoctor.cli.machine import host_for
 from tfdoctor.cli.options import (
@@ -26,6 +24,7 @@ from tfdoctor.cli.options import (
     OnlyErrors,
     Packages,
     command,
+    option,
     verbose_option,
 )
 from tfdoctor.compat import Compat
@@ -74,38 +73,38 @@ _INDEX = re.compile(r"(?:https?://[A-Za-z0-9.\-\[\]:]{1,255}|file://)(?:/[A-Za-z
 @command
 def install(
     tf: Annotated[
-        str | None, typer.Option(metavar="SPEC", help="TensorFlow: 2.15.1, 2.20, latest. Default: the best.")
+        str | None, option("TensorFlow: 2.15.1, 2.20, latest. Default: the best.", metavar="SPEC")
     ] = None,
     python: Annotated[
         str | None,
-        typer.Option(metavar="V|PATH", help="Make it from this Python: 3.11, 3.11.7, /usr/bin/python3.11."),
+        option("Make it from this Python: 3.11, 3.11.7, /usr/bin/python3.11.", metavar="V|PATH"),
     ] = None,
-    into: Annotated[Path, typer.Option(metavar="DIR", help="Folder to create.")] = Path("tensorflow-env"),
+    into: Annotated[Path, option("Folder to create.", metavar="DIR")] = Path("tensorflow-env"),
     requirements: Annotated[
         list[Path] | None,
-        typer.Option(
+        option(
+            "Install what it lists, with the TensorFlow in it: requirements, pyproject.toml, "
+            "environment.yml, poetry.lock, uv.lock.",
             "-r",
             "--requirements",
             metavar="FILE",
-            help="Install what it lists, with the TensorFlow in it: requirements, pyproject.toml, "
-            "environment.yml, poetry.lock, uv.lock.",
         ),
     ] = None,
     package: Packages = None,
     gpu: Gpus = None,
     driver: Driver = None,
     anywhere: Annotated[
-        bool, typer.Option("--anywhere", help="For any card and driver: do not look at this machine's.")
+        bool, option("For any card and driver: do not look at this machine's.", "--anywhere")
     ] = False,
     facts: Annotated[
-        Path | None, typer.Option(metavar="BUNDLE", help="For a recorded machine's cards and driver.")
+        Path | None, option("For a recorded machine's cards and driver.", metavar="BUNDLE")
     ] = None,
     index: Index = None,
     installer: Installers = None,
     no_deep: NoDeep = False,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", "-n", help="Show the plan, its sizes and the commands; change nothing."),
+        option("Show the plan, its sizes and the commands; change nothing.", "--dry-run", "-n"),
     ] = False,
     as_json: Json = False,
     verbose: Annotated[bool, verbose_option("Show all output, and every check at the end.")] = False,

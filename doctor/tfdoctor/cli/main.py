@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 from typer.core import TyperGroup
-
-from tfdoctor.cli import status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +46,7 @@ class _Commands(Mapping[str, Any]):
         if name not in COMMANDS:
             raise KeyError(name)
         if name not in self._made:
-            function = getattr(import_module(f"tfdoctor.cli.{name}"), name)
+            function = _typed(getattr(import_module(f"tfdoctor.cli.{name}"), name))
             details = inspect.cleandoc(function.__doc__).partition("\n\n")[2]
             alone = typer.Typer(add_completion=False, rich_markup_mode=None)
             alone.command(
@@ -64,6 +63,30 @@ class _Commands(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(COMMANDS)
+
+
+def _typed(function: Any) -> Any:
+    """The function as Typer reads it: a `Spec` in its signature is the option or argument that it describes."""
+    hints = get_type_hints(function, include_extras=True)
+    signature = inspect.signature(function)
+    parameters = [
+        one.replace(annotation=_annotated(hints[one.name])) for one in signature.parameters.values()
+    ]
+
+    @functools.wraps(function)
+    def typed(**given: Any) -> Any:
+        return function(**given)
+
+    read: Any = typed
+    read.__annotations__ = {one.name: one.annotation for one in parameters}
+    read.__signature__ = signature.replace(parameters=parameters, return_annotation=int)
+    return read
+
+
+def _annotated(hint: Any) -> Any:
+    kind, spec = get_args(hint)
+    make: Any = typer.Option if spec.kind == "option" else typer.Argument
+    return Annotated[kind, make(*spec.names, **spec.settings)]
 
 
 class _Group(TyperGroup):
@@ -105,8 +128,3 @@ def command_line() -> Any:
     group: Any = typer.main.get_command(app)
     group.commands = _Commands()
     return group
-
-
-def run() -> NoReturn:
-    """The entry point: run a command and turn every end into a documented exit status."""
-    status.end_as(lambda: command_line()(standalone_mode=False))

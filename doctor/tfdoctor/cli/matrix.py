@@ -5,10 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
-import typer
-
 from tfdoctor import versions
-from tfdoctor.cli.options import Json, command
+from tfdoctor.cli.options import Json, command, option
 from tfdoctor.compat import Compat, UnknownReleaseError
 from tfdoctor.compat.matrix import MatrixQuery
 from tfdoctor.compat.matrix import matrix as fulfilling
@@ -41,32 +39,24 @@ EXAMPLES = {"cuda": "12.5", "cudnn": "9.3", "python": "3.11", "capability": "8.6
 def matrix(
     tf: Annotated[
         str | None,
-        typer.Option(
+        option(
+            'Releases: 2.15 (its newest), 2.15.0, ">=2.10,<2.13", latest. One release: its whole card.',
             metavar="SPEC",
-            help='Releases: 2.15 (its newest), 2.15.0, ">=2.10,<2.13", latest. One release: its whole card.',
         ),
     ] = None,
-    cuda: Annotated[str | None, typer.Option(metavar="V", help="Built with this CUDA: 12, 11.2.")] = None,
-    cudnn: Annotated[str | None, typer.Option(metavar="V", help="Built with this cuDNN: 9, 8.1.")] = None,
-    python: Annotated[
-        str | None, typer.Option(metavar="V", help="With a wheel for this Python: 3.11.")
-    ] = None,
-    cc: Annotated[
-        str | None, typer.Option(metavar="CC", help="With code for this compute capability: 8.6.")
-    ] = None,
+    cuda: Annotated[str | None, option("Built with this CUDA: 12, 11.2.", metavar="V")] = None,
+    cudnn: Annotated[str | None, option("Built with this cuDNN: 9, 8.1.", metavar="V")] = None,
+    python: Annotated[str | None, option("With a wheel for this Python: 3.11.", metavar="V")] = None,
+    cc: Annotated[str | None, option("With code for this compute capability: 8.6.", metavar="CC")] = None,
     gpu: Annotated[
-        str | None, typer.Option(metavar="NAME", help='With code for this card: "RTX 3060", or its PCI id.')
+        str | None, option('With code for this card: "RTX 3060", or its PCI id.', metavar="NAME")
     ] = None,
-    driver: Annotated[
-        str | None, typer.Option(metavar="V", help="That run on this driver: 550.54.14.")
-    ] = None,
-    windows: Annotated[bool, typer.Option("--windows", help="Windows wheels and drivers.")] = False,
-    package: Annotated[
-        str | None, typer.Option(metavar="NAME", help="tensorflow or tensorflow-gpu alone.")
-    ] = None,
-    list_gpus: Annotated[bool, typer.Option("--list-gpus", help="List the cards that --gpu knows.")] = False,
+    driver: Annotated[str | None, option("That run on this driver: 550.54.14.", metavar="V")] = None,
+    windows: Annotated[bool, option("Windows wheels and drivers.", "--windows")] = False,
+    package: Annotated[str | None, option("tensorflow or tensorflow-gpu alone.", metavar="NAME")] = None,
+    list_gpus: Annotated[bool, option("List the cards that --gpu knows.", "--list-gpus")] = False,
     as_json: Json = False,
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
+    as_markdown: Annotated[bool, option("Print Markdown.", "--markdown")] = False,
 ) -> int:
     """Print the releases that fulfil the query; the card where one version was asked for. Returns the exit status.
 
@@ -239,14 +229,14 @@ def _without(query: MatrixQuery, field: str) -> MatrixQuery:
 def _reasons(compat: Compat, query: MatrixQuery) -> list[str]:
     """For each condition what there is in its place, or how many releases would fit without it."""
     reasons = []
-    given = {field: option for field, option in OPTIONS.items() if getattr(query, field) is not None}
-    for field, option in given.items():
+    given = {field: named for field, named in OPTIONS.items() if getattr(query, field) is not None}
+    for field, named in given.items():
         value = getattr(query, field)
         if not fulfilling(compat, MatrixQuery(os=query.os, **{field: value})):
-            reasons.append(f"No release has {option} {value}. {_known(compat, field)}".rstrip())
+            reasons.append(f"No release has {named} {value}. {_known(compat, field)}".rstrip())
             continue
         rows = fulfilling(compat, _without(query, field))
         if rows:
             newest = f"{rows[0].release.package} {rows[0].release.version}"
-            reasons.append(f"Without {option} {value}: {len(rows)}, the newest is {newest}.")
+            reasons.append(f"Without {named} {value}: {len(rows)}, the newest is {newest}.")
     return reasons or [LISTS_ALL]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import math
-from typing import Annotated, Any, TypeVar
-
-import typer
+from typing import Annotated, Any, Literal, TypeVar
 
 __all__ = [
     "Driver",
@@ -23,12 +22,35 @@ __all__ = [
     "Quiet",
     "Severe",
     "Timeout",
+    "argument",
     "command",
     "finite",
+    "option",
     "verbose_option",
 ]
 
 Command = TypeVar("Command")
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """An option or an argument; `main` tells Typer of it. This module and the commands' load no Typer."""
+
+    kind: Literal["option", "argument"]
+    names: tuple[str, ...]
+    """As they are typed; none: the parameter's own."""
+    settings: dict[str, Any]
+    """Typer's."""
+
+
+def option(text: str, *names: str, **settings: Any) -> Spec:
+    """text: its help; settings: Typer's, such as `metavar`, `min`, `callback`."""
+    return Spec("option", names, {"help": text, **settings})
+
+
+def argument(text: str, **settings: Any) -> Spec:
+    """As `option`."""
+    return Spec("argument", (), {"help": text, **settings})
 
 
 def command(function: Command) -> Command:
@@ -39,13 +61,15 @@ def command(function: Command) -> Command:
 def finite(value: float | None) -> float | None:
     """No `nan`: it is neither below nor above a limit, and every look would have ended before it began."""
     if value is not None and not math.isfinite(value):
+        import typer
+
         raise typer.BadParameter("expected a number of seconds.")
     return value
 
 
-def verbose_option(help_: str) -> Any:
+def verbose_option(text: str) -> Spec:
     """`-v`, which shows something else of each command."""
-    return typer.Option("--verbose", "-v", help=help_)
+    return option(text, "--verbose", "-v")
 
 
 class FailOn(str, enum.Enum):
@@ -63,26 +87,18 @@ class Installer(str, enum.Enum):
     pip = "pip"
 
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the verdict alone.")]
-OnlyErrors = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
-Severe = Annotated[FailOn, typer.Option(help="Exit with status 1 if any finding is at least this severe.")]
+Json = Annotated[bool, option("Print JSON.", "--json")]
+Quiet = Annotated[bool, option("Print the verdict alone.", "--quiet", "-q")]
+OnlyErrors = Annotated[bool, option("Print nothing but errors.", "--quiet", "-q")]
+Severe = Annotated[FailOn, option("Exit with status 1 if any finding is at least this severe.")]
 Timeout = Annotated[
     float,
-    typer.Option(
-        min=1, max=3600, metavar="SECONDS", callback=finite, help="Stop looking after this many seconds."
-    ),
+    option("Stop looking after this many seconds.", min=1, max=3600, metavar="SECONDS", callback=finite),
 ]
-Python = Annotated[str | None, typer.Option(metavar="PATH", help="The Python to examine, as for `check`.")]
-Packages = Annotated[
-    list[str] | None, typer.Option(metavar="P", help='Install this, too: pandas, "scipy<1.12".')
-]
-Gpus = Annotated[
-    list[str] | None, typer.Option(metavar="NAME|CC", help="For this card instead of this machine's.")
-]
-Driver = Annotated[str | None, typer.Option(metavar="V", help="For this driver.")]
-Index = Annotated[str | None, typer.Option(metavar="URL", help="The package index, without a password.")]
-Installers = Annotated[Installer | None, typer.Option(help="What installs. Default: uv where there is one.")]
-NoDeep = Annotated[
-    bool, typer.Option("--no-deep", help="Do not run TensorFlow at the end, also where there is a GPU.")
-]
+Python = Annotated[str | None, option("The Python to examine, as for `check`.", metavar="PATH")]
+Packages = Annotated[list[str] | None, option('Install this, too: pandas, "scipy<1.12".', metavar="P")]
+Gpus = Annotated[list[str] | None, option("For this card instead of this machine's.", metavar="NAME|CC")]
+Driver = Annotated[str | None, option("For this driver.", metavar="V")]
+Index = Annotated[str | None, option("The package index, without a password.", metavar="URL")]
+Installers = Annotated[Installer | None, option("What installs. Default: uv where there is one.")]
+NoDeep = Annotated[bool, option("Do not run TensorFlow at the end, also where there is a GPU.", "--no-deep")]

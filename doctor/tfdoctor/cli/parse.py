@@ -7,9 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from tfdoctor.cli.options import Json, command
+from tfdoctor.cli.options import Json, argument, command
 from tfdoctor.errors import UsageError
 from tfdoctor.parse.kinds import PARSERS, detect
 from tfdoctor.parse.kinds import parse as parse_text
@@ -29,11 +27,9 @@ BYTE_ORDER_MARKS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"
 def parse(
     kind: Annotated[
         str,
-        typer.Argument(metavar="KIND|auto", help="What printed it: smi_table, nvcc, ldconfig …, or auto."),
+        argument("What printed it: smi_table, nvcc, ldconfig …, or auto.", metavar="KIND|auto"),
     ],
-    file: Annotated[
-        str, typer.Argument(metavar="[FILE|-]", help="The output; - or nothing: standard input.")
-    ] = "-",
+    file: Annotated[str, argument("The output; - or nothing: standard input.", metavar="[FILE|-]")] = "-",
     as_json: Json = False,
 ) -> int:
     """Parse one output and print what it says. Returns the exit status. Raises UsageError."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from tfdoctor.cli.machine import host_for
-from tfdoctor.cli.options import Json, command, verbose_option
+from tfdoctor.cli.options import Json, command, option, verbose_option
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode
 from tfdoctor.plan import Method, Request
@@ -22,17 +20,17 @@ from tfdoctor.render.terminal import OUT
 def recommend(
     tf: Annotated[
         str | None,
-        typer.Option(metavar="SPEC", help='Releases: 2.15, 2.15.0, ">=2.10,<2.13". Default: the best.'),
+        option('Releases: 2.15, 2.15.0, ">=2.10,<2.13". Default: the best.', metavar="SPEC"),
     ] = None,
     gpu: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME|CC", help='A card: "RTX 5090", 8.6. Default: this machine\'s.'),
+        option('A card: "RTX 5090", 8.6. Default: this machine\'s.', metavar="NAME|CC"),
     ] = None,
-    driver: Annotated[str | None, typer.Option(metavar="V", help="The driver: 550.54.14, or 550.")] = None,
-    python: Annotated[str | None, typer.Option(metavar="V", help="This Python: 3.11.")] = None,
-    method: Annotated[Method | None, typer.Option(help="Only this way.")] = None,
+    driver: Annotated[str | None, option("The driver: 550.54.14, or 550.", metavar="V")] = None,
+    python: Annotated[str | None, option("This Python: 3.11.", metavar="V")] = None,
+    method: Annotated[Method | None, option("Only this way.")] = None,
     facts: Annotated[
-        Path | None, typer.Option(metavar="BUNDLE", help="For a recorded machine instead of this one.")
+        Path | None, option("For a recorded machine instead of this one.", metavar="BUNDLE")
     ] = None,
     as_json: Json = False,
     verbose: Annotated[bool, verbose_option("Show every option, every part and every reason.")] = False,

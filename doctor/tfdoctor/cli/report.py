@@ -5,16 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from tfdoctor.cli.capture import look, warn
-from tfdoctor.cli.options import Python, Timeout, command
+from tfdoctor.cli.options import Python, Timeout, command, option
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode
 from tfdoctor.render.report_markdown import report_markdown
 from tfdoctor.render.terminal import OUT
 from tfdoctor.system import LiveSystem, RecordedSystem
-from tfdoctor.system.ending import stopping
+from tfdoctor.system.signals import stopping
 from tfdoctor.system.writing import check_file, write_file
 
 if TYPE_CHECKING:
@@ -26,15 +24,15 @@ STDOUT = Path("-")
 @command
 def report(
     facts: Annotated[
-        Path | None, typer.Option(metavar="BUNDLE", help="Of a recorded machine instead of this one.")
+        Path | None, option("Of a recorded machine instead of this one.", metavar="BUNDLE")
     ] = None,
     python: Python = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write it there, not to the terminal."),
+        option("Write it there, not to the terminal.", "--output", "-o", metavar="FILE"),
     ] = None,
     timeout: Timeout = 10.0,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
+    force: Annotated[bool, option("Replace the file if it is there.", "--force")] = False,
 ) -> int:
     """Look, redact, judge, write. Returns the exit status: 0 whatever was found.
 

@@ -8,13 +8,11 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from tfdoctor.cli.options import FailOn, Quiet, command, verbose_option
+from tfdoctor.cli.options import FailOn, Quiet, argument, command, option, verbose_option
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.findings import Severity
 from tfdoctor.running.starting import loader_environment, open_standard_streams
-from tfdoctor.system import ending
+from tfdoctor.system import signals
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -30,19 +28,19 @@ NOT_EXECUTABLE, NOT_FOUND = 126, 127
 @command
 def run(
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="-- COMMAND…", help="The program and its arguments.")
+        list[str] | None, argument("The program and its arguments.", metavar="-- COMMAND…")
     ] = None,
     verbose_loader: Annotated[
         bool,
-        typer.Option(
+        option(
+            "Have TensorFlow name the libraries it cannot open (TF_CPP_VMODULE), or leave the environment alone.",
             "--verbose-loader/--no-verbose-loader",
-            help="Have TensorFlow name the libraries it cannot open (TF_CPP_VMODULE), or leave the environment alone.",
         ),
     ] = True,
     fail_on: Annotated[
         FailOn,
-        typer.Option(
-            help="Exit with status 1 if the program itself ended with 0 and any finding is at least this severe."
+        option(
+            "Exit with status 1 if the program itself ended with 0 and any finding is at least this severe."
         ),
     ] = FailOn.never,
     verbose: Annotated[bool, verbose_option("Show all evidence.")] = False,
@@ -64,7 +62,7 @@ def run(
 
     open_standard_streams()
     environment, notes = loader_environment(os.environ) if verbose_loader else (dict(os.environ), [])
-    with ending.as_ever(), holding_signals() as mask:
+    with signals.as_ever(), holding_signals() as mask:
         analyst = Analyst()
         program = Passthrough(words, environment, mask, analyst.take)
         try:
@@ -83,7 +81,7 @@ def run(
     found = False
     try:
         found = _conclude(words, status, program, analyst, notes, fail_on, verbose=verbose, quiet=quiet)
-    except ending.EndedError:
+    except signals.EndedError:
         raise
     except (KeyboardInterrupt, OSError):  # nobody wants to read it, or nobody can
         pass
@@ -93,7 +91,7 @@ def run(
     finally:
         analyst.dismiss()
     if status < 0:
-        ending.die(-status)
+        signals.die(-status)
     return 1 if found and status == 0 else status
 
 

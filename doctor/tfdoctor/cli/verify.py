@@ -7,9 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from tfdoctor.cli.options import Json, Quiet, command, finite, verbose_option
+from tfdoctor.cli.options import Json, Quiet, argument, command, finite, option, verbose_option
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.write import check_reference
 from tfdoctor.errors import ExitCode, UsageError
@@ -43,49 +41,43 @@ class Device(str, enum.Enum):
 
 @command
 def verify(
-    image: Annotated[
-        str | None, typer.Argument(metavar="[IMAGE]", help="An image of the local engine.")
-    ] = None,
+    image: Annotated[str | None, argument("An image of the local engine.", metavar="[IMAGE]")] = None,
     python: Annotated[
         str | None,
-        typer.Option(
-            metavar="PATH", help="A Python of this machine instead of an image; with IMAGE: the one in it."
-        ),
+        option("A Python of this machine instead of an image; with IMAGE: the one in it.", metavar="PATH"),
     ] = None,
     expect_gpus: Annotated[
         int | None,
-        typer.Option(min=0, max=256, metavar="N", help="How many GPUs there must be. Default: the host's."),
+        option("How many GPUs there must be. Default: the host's.", min=0, max=256, metavar="N"),
     ] = None,
     gpus: Annotated[
         str | None,
-        typer.Option(metavar="SPEC", help="Which GPUs the container gets: all, 0,1, a UUID, none."),
+        option("Which GPUs the container gets: all, 0,1, a UUID, none.", metavar="SPEC"),
     ] = None,
     stages: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "Up to this stage, or these: runtime, driver, libraries, import, visible, compute, cudnn, nccl.",
             metavar="NAME|LIST",
-            help="Up to this stage, or these: runtime, driver, libraries, import, visible, compute, cudnn, nccl.",
         ),
     ] = None,
     timeout: Annotated[
         float | None,
-        typer.Option(
+        option(
+            "The longest that one stage of TensorFlow's may take.",
             min=1,
             max=86400,
             metavar="SECONDS",
             callback=finite,
-            help="The longest that one stage of TensorFlow's may take.",
         ),
     ] = None,
-    memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="What the container may take: 8g.")
-    ] = None,
+    memory: Annotated[str | None, option("What the container may take: 8g.", metavar="SIZE")] = None,
     device: Annotated[
-        Device, typer.Option(help="CPU: the same computations without a GPU, to try the rest.")
+        Device, option("CPU: the same computations without a GPU, to try the rest.")
     ] = Device.GPU,
     junit_file: Annotated[
         Path | None,
-        typer.Option("--junit", metavar="FILE", help="Also write JUnit's XML, for continuous integration."),
+        option("Also write JUnit's XML, for continuous integration.", "--junit", metavar="FILE"),
     ] = None,
     as_json: Json = False,
     verbose: Annotated[bool, verbose_option("Show the evidence.")] = False,
@@ -147,7 +139,7 @@ def host_of_engine(compat: Compat, engine: Engine) -> Facts | None:
     """This machine, where the engine is on it."""
     from tfdoctor.examine.survey import survey
     from tfdoctor.system import LiveSystem
-    from tfdoctor.system.ending import stopping
+    from tfdoctor.system.signals import stopping
 
     if not engine.url.startswith("unix://"):
         return None
@@ -160,7 +152,7 @@ def _python(
     compat: Compat, python: str | None, wish: Wish, on_stage: Callable[[Stage], None]
 ) -> Verification:
     from tfdoctor.system import LiveSystem
-    from tfdoctor.system.ending import stopping
+    from tfdoctor.system.signals import stopping
     from tfdoctor.verify.python import verify_python
 
     system = LiveSystem()

@@ -12,7 +12,7 @@ from tfdoctor.findings import Severity
 from tfdoctor.predict import build_of
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import LiveSystem
-from tfdoctor.system.ending import stopping
+from tfdoctor.system.signals import stopping
 
 if TYPE_CHECKING:
     from tfdoctor.environment.install import Making

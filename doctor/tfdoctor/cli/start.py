@@ -1,4 +1,4 @@
-"""Every end of a command as a documented exit status (`errors.ExitCode`) and words for a person or a program."""
+"""How every command starts and ends: with an exit status of `errors.ExitCode`, and words for a person or a program."""
 
 from __future__ import annotations
 
@@ -7,21 +7,17 @@ import os
 import re
 import signal
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
-import typer
-
+from tfdoctor.cli import ending
 from tfdoctor.errors import Error, ExitCode
-from tfdoctor.system import ending
+from tfdoctor.system import signals
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-__all__ = ["end_as"]
+__all__ = ["run"]
 
 
-def end_as(command: Callable[[], object]) -> NoReturn:
-    """Run the command line, and end as it ended. What it returns is the exit status where that is a number."""
+def run() -> NoReturn:
+    """The entry point: run a command and turn every end into a documented exit status."""
     ours = sys.argv[1 : sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:]
     for name in ("COLUMNS", "LINES"):  # Rich reads them, and fails on what is no number
         if not re.fullmatch(r"[0-9]{1,9}", os.environ.get(name, "0")):
@@ -30,25 +26,23 @@ def end_as(command: Callable[[], object]) -> NoReturn:
     status: int = ExitCode.INTERRUPTED
     with ending.standard_streams():
         try:
-            with ending.heard() as came:
-                status = _written(_ended(command, "--json" in ours, came))
+            with signals.heard() as came:
+                status = _written(_ended("--json" in ours, came))
         except KeyboardInterrupt:  # while something else was told
             _interrupted(came)
     by_signal = [number for number in came if number != signal.SIGINT]
     if by_signal:
-        ending.die(by_signal[0])
+        signals.die(by_signal[0])
     if came:  # CPython dies by SIGINT where the exception left a text that `exec` ran: a dataclass's, say
         os._exit(int(status))
     sys.exit(int(status))
 
 
-def _ended(command: Callable[[], object], wants_json: bool, came: list[int]) -> int:
+def _ended(wants_json: bool, came: list[int]) -> int:
     """Run the command. Returns the exit status."""
     try:
-        code = command()
-    except typer.Exit as end:
-        return end.exit_code
-    except (KeyboardInterrupt, typer.Abort):
+        status = _by_typer()
+    except KeyboardInterrupt:
         return _interrupted(came)
     except BrokenPipeError:  # `tfdoctor check | head`: nobody is left to tell
         ending.give_up(sys.stdout)
@@ -68,10 +62,24 @@ def _ended(command: Callable[[], object], wants_json: bool, came: list[int]) -> 
         if hasattr(error, "format_message"):  # Typer's own usage errors have it
             return _fail(ExitCode.USAGE, "usage", error.format_message(), "Try --help.", wants_json)
         return _defect(error, wants_json)
-    status = code if isinstance(code, int) else ExitCode.OK
     if status == ExitCode.INTERRUPTED and came:  # Typer turns a KeyboardInterrupt into this status
         return _interrupted(came)
     return status
+
+
+def _by_typer() -> int:
+    """The command that the words name, with the options that they give."""
+    import typer
+
+    from tfdoctor.cli.main import command_line
+
+    try:
+        code = command_line()(standalone_mode=False)
+    except typer.Exit as end:
+        return end.exit_code
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    return code if isinstance(code, int) else ExitCode.OK
 
 
 def _written(status: int) -> int:
