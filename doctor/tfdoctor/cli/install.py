@@ -42,7 +42,7 @@ from tfdoctor.environment.proof import gpu_is_missing, is_right, prove
 from tfdoctor.environment.requirements import parse_packages
 from tfdoctor.environment.resolution import NoSolutionError
 from tfdoctor.environment.room import needs, refuse, used
-from tfdoctor.environment.workplace import is_free, is_unfinished
+from tfdoctor.environment.workplace import is_free, read_record
 from tfdoctor.errors import Error, ExitCode, UsageError
 from tfdoctor.plan import Host
 from tfdoctor.plan.asked import checked_driver
@@ -246,13 +246,18 @@ def _make(making: Making, notes: Sequence[str], *, quiet: bool, verbose: bool) -
                 told.stage(f"Note: {note}")
             return make(making, told)
     except Error as error:
-        if is_unfinished(making.folder):
+        if _is_unfinished(making.folder):
             error.hint = f"{error.hint} {go_on}".strip()
         raise
     except KeyboardInterrupt:
-        if is_unfinished(making.folder):
+        if _is_unfinished(making.folder):
             sys.stderr.write(f"{go_on}\n")
         raise
+
+
+def _is_unfinished(folder: Path) -> bool:
+    record = read_record(folder)
+    return record is not None and not record.finished
 
 
 # ---------------------------------------------------------------- what is told

@@ -77,7 +77,7 @@ class Problem:
     versions: str
     """A PEP 440 set of TF versions."""
     cause: str
-    """One word of `tfdoctor.findings.Cause`."""
+    """One word of contracts.md."""
     area: Literal["libraries", "python", "gpu", "images", "packaging"]
     severity: Literal["error", "warning", "info"]
     title: str

@@ -21,16 +21,7 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = [
-    "INSTALLING",
-    "Record",
-    "Workplace",
-    "WorkplaceError",
-    "is_free",
-    "is_unfinished",
-    "read_record",
-    "remove",
-]
+__all__ = ["INSTALLING", "Record", "Workplace", "WorkplaceError", "is_free", "read_record", "remove"]
 
 OWN = ".tfdoctor"
 """The folder in an environment that is tfdoctor's own; `fix` keeps its journal there."""
@@ -93,12 +84,6 @@ def read_record(folder: Path) -> Record | None:
     if not isinstance(plan, dict) or state not in ("finished", "unfinished") or not isinstance(steps, list):
         return None
     return Record(plan, state, tuple(step for step in steps if isinstance(step, str)))
-
-
-def is_unfinished(folder: Path) -> bool:
-    """Whether an environment was begun there and is to be finished."""
-    record = read_record(folder)
-    return record is not None and not record.finished
 
 
 def is_free(folder: Path) -> None:
