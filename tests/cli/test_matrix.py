@@ -193,6 +193,7 @@ def test_an_ambiguous_name_says_so(
 # --- for eyes ---
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("width", [20, 40, 69, 80, 123, 124, 200])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     for query in (MatrixQuery(), MatrixQuery(capability="8.6"), MatrixQuery(gpu=False)):
