@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import os
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,6 +22,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--refresh", action="store_true", help="write the expected outputs anew; read them in review"
     )
     parser.addoption("--cases", type=int, metavar="N", help="at most N cases of each parametrized test")
+    parser.addoption(
+        "--without-lab", action="store_true", help="no real TensorFlow, no engine; the last line says so"
+    )
+    parser.addoption(
+        "--quick",
+        action="store_true",
+        help="the same, and of tests marked few(N) at most N cases; the last line says how many were left out",
+    )
 
 
 def pytest_configure() -> None:
@@ -29,17 +38,63 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+SLOW, LAB = (
+    "further cases of slow tests (TFDOCTOR_ALL=1)",
+    "with real TensorFlow or an engine (TFDOCTOR_LAB=1)",
+)
+LEFT_OUT = pytest.StashKey["collections.Counter[str]"]()
+"""Why → how many cases were not run."""
+
+
+def some_of(cases: list[pytest.Item], most: int) -> list[pytest.Item]:
+    """`most` cases, at least one: the first, the last, and some evenly apart, for neighbours are often alike."""
+    count = max(1, min(most, len(cases)))
+    return [cases[number * (len(cases) - 1) // max(1, count - 1)] for number in range(count)]
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With --cases, keep cases that lie evenly apart: neighbours are often alike."""
-    most = config.getoption("--cases")
-    if most is None:
-        return
+    """Leaves out what --cases, --without-lab and --quick leave out; without the lab a test keeps at least a case."""
+    most, quick = config.getoption("--cases"), config.getoption("--quick")
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
         tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    kept = {one for cases in tests.values() for one in cases[:: -(-len(cases) // most)]}
+    kept: set[pytest.Item] = set()
+    left_out: collections.Counter[str] = collections.Counter()
+    for cases in tests.values():
+        marks = {name: cases[0].get_closest_marker(name) for name in ("tensorflow", "engine", "few")}
+        if (quick or config.getoption("--without-lab")) and (marks["tensorflow"] or marks["engine"]):
+            left_out[LAB] += len(cases)
+            continue
+        some = some_of(cases, len(cases) if most is None else most)
+        if quick and marks["few"] is not None:
+            left_out[SLOW] += len(some)
+            some = some_of(some, marks["few"].args[0])
+            left_out[SLOW] -= len(some)
+        kept.update(some)
+    config.stash[LEFT_OUT] = left_out
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["left_out"] = dict(left_out)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """What a worker of pytest-xdist left out: all collect the same, and the one that prints collects nothing."""
+    node.config.stash[LEFT_OUT] = collections.Counter(getattr(node, "workeroutput", {}).get("left_out", {}))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The last line of a run that is not all of it."""
+    if hasattr(config, "workeroutput") or not (
+        config.getoption("--quick") or config.getoption("--without-lab")
+    ):
+        return
+    left_out = config.stash.get(LEFT_OUT, collections.Counter())
+    counted = [f"{count} {why}" for why, count in sorted(left_out.items()) if count]
+    config.get_terminal_writer().line(
+        "left out: " + "; ".join([*counted, "the wheel, other Pythons, fuzzing (.ci/run)"])
+    )
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import importlib.util
 import shutil
 import subprocess
@@ -114,6 +115,43 @@ def test_the_tool_sees_the_environment_of_the_caller(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize(
+    ("words", "variables", "given"),
+    [
+        ((), {}, ["--quick"]),
+        ((), {"TFDOCTOR_ALL": "1"}, ["--without-lab"]),
+        (("tests/cli", "-k", "a b"), {}, ["tests/cli", "-k", "a b"]),
+        (("--only", "tests/cli"), {"TFDOCTOR_ALL": "1"}, ["tests/cli"]),
+    ],
+)
+def test_which_tests_are_run(
+    tmp_path: Path, words: tuple[str, ...], variables: dict[str, str], given: list[str]
+) -> None:
+    """A whole run is the quick one or every case, side by side; whoever names tests gets those."""
+    checkout = checkout_of_scripts(tmp_path)
+    made = checkout / ".venv-test" / "bin"
+    made.mkdir(parents=True)
+    for name in ("python", "ruff", "mypy", "lint-imports"):
+        (made / name).write_text('#!/bin/sh\nenv\nfor a in "$@"; do echo "arg=$a"; done\n')
+        (made / name).chmod(0o755)
+    state = f"{checkout}\n{(ROOT / 'pyproject.toml').read_text(encoding='utf-8')}"
+    (made.parent / "complete").write_text(state, encoding="utf-8")
+    done = subprocess.run(
+        [checkout / "scripts" / "test", *words],
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": "/p", "PYTHONDONTWRITEBYTECODE": "1", **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    lines = done.stdout.splitlines()
+    assert not [line for line in lines if line.startswith("PYTHON")]
+    arguments = [line.removeprefix("arg=") for line in lines if line.startswith("arg=")]
+    side_by_side = [] if words else ["--numprocesses", "auto", "--maxprocesses", "8", "--dist", "worksteal"]
+    assert arguments == ["-m", "pytest", *side_by_side, *given]
+    assert done.stderr.count("ok ") == (0 if "--only" in words else 4)
+
+
 def script(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
     assert spec is not None
@@ -130,25 +168,53 @@ def test_a_group_includes_its_groups() -> None:
         script("dependency_group").requirements(groups, "c")
 
 
+def collected(*words: str) -> tuple[list[str], str]:
+    """The cases that pytest would run, and its last line."""
+    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    lines = done.stdout.splitlines()
+    return [line for line in lines if "::" in line], lines[-1]
+
+
+def counts(cases: list[str]) -> dict[str, int]:
+    return dict(collections.Counter(case.partition("[")[0] for case in cases))
+
+
 def test_some_cases_of_each_test() -> None:
     """--cases, with which CI runs the tests on the other Pythons."""
-
-    def collected(*words: str) -> list[str]:
-        command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", *words]
-        done = subprocess.run(
-            [*command, "tests/environment/test_requirements.py"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return [line for line in done.stdout.splitlines() if "::" in line]
-
-    def counts(lines: list[str]) -> dict[str, int]:
-        names = [line.partition("[")[0] for line in lines]
-        return {name: names.count(name) for name in names}
-
-    everything, some = collected(), collected("--cases", "2")
+    file = "tests/environment/test_requirements.py"
+    (everything, _), (some, _) = collected(file), collected("--cases", "2", file)
     assert max(counts(everything).values()) > 2
     assert {name: min(2, count) for name, count in counts(everything).items()} == counts(some)
     assert set(some) < set(everything)
+
+
+def test_the_quick_run_has_some_cases_of_each_test_and_says_what_it_lacks() -> None:
+    """--quick, which `scripts/test` takes."""
+    files = ("tests/cli/test_explain.py", "tests/test_agreement.py")
+    (everything, _), (quick, last) = collected(*files), collected("--quick", *files)
+    lab = [case for case in everything if case.startswith("tests/test_agreement.py")]
+    assert counts(quick).keys() == counts(everything).keys() - counts(lab).keys()
+    slow = len(everything) - len(lab) - len(quick)
+    assert slow > 0
+    assert last == (
+        f"left out: {slow} further cases of slow tests (TFDOCTOR_ALL=1); "
+        f"{len(lab)} with real TensorFlow or an engine (TFDOCTOR_LAB=1); the wheel, other Pythons, fuzzing (.ci/run)"
+    )
+    without, told = collected("--without-lab", *files)
+    assert without == [case for case in everything if case not in lab]
+    assert told == last.replace(f"{slow} further cases of slow tests (TFDOCTOR_ALL=1); ", "")
+
+
+def test_what_is_left_out_is_the_same_beside_each_other() -> None:
+    """Workers choose, another process prints."""
+    words = ("-q", "-p", "no:cacheprovider", "--quick", "-k", "wider", "tests/cli/test_explain.py")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--numprocesses", "2", *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.splitlines()[-1].startswith("left out: 3 further cases of slow tests")

@@ -7,8 +7,10 @@ of root causes used by every command.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
+
+from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Facts

@@ -5,8 +5,9 @@ Only what changes one Python environment and can be taken back is a step. Paths 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Union
+
+from tfdoctor.records import dataclass
 
 __all__ = [
     "SHELL_STEPS",

@@ -47,7 +47,7 @@ __all__ = [
 
 _DOTTED = re.compile(r"\d+(?:\.\d+)*")
 _CAPABILITY = re.compile(r"(?:sm_|compute_|sm|cc)?\s*(\d+)(?:\.(\d+))?([af])?", re.IGNORECASE)
-_CLAUSE = re.compile(r"(<=|>=|==|!=|<|>)\s*([0-9]+(?:\.[0-9]+)*(?:(?:rc|\.dev)[0-9]+)?)(\.\*)?")
+_CLAUSE = re.compile(r"(<=|>=|==|!=|~=|<|>)\s*([0-9]+(?:\.[0-9]+)*(?:rc[0-9]+|\.?dev[0-9]*)?)(\.\*)?")
 _TAG = re.compile(r"cp(\d)(\d+)")
 _LONGEST = 400
 """Characters of a version or of conditions. Longer numbers than Python reads (it refuses some thousand digits, or as
@@ -218,19 +218,29 @@ def satisfies(version: str, specification: str) -> bool:
     return all(_holds(wanted, operator, limit, prefix) for operator, limit, prefix in clauses)
 
 
+def is_plain(specification: str) -> bool:
+    """Whether it is a specification that `satisfies` reads without `packaging`. Raises VersionSyntaxError as that."""
+    return _plain_clauses(specification) is not None
+
+
 @lru_cache(maxsize=512)
 def _plain_clauses(specification: str) -> tuple[tuple[str, Version, tuple[int, ...] | None], ...] | None:
     """(operator, version, prefix for `.*`) of each condition; None where one needs `packaging`."""
-    clauses = []
+    clauses: list[tuple[str, Version, tuple[int, ...] | None]] = []
     for part in _checked(specification, "a specification of versions").split(","):
         match = _CLAUSE.fullmatch(part.strip())
         if match is None:
             return None
         operator, number, star = match.groups()
-        if star and operator not in {"==", "!="}:
+        if star and (operator not in {"==", "!="} or number.strip("0123456789.")):
             return None
         limit = parse(number)
-        if operator in {"<", ">"} and limit.is_prerelease:
+        if operator == "~=":  # PEP 440: ">=2.4.1, ==2.4.*"
+            if len(limit.release) < 2:
+                return None
+            clauses += [(">=", limit, None), ("==", limit, limit.release[:-1])]
+            continue
+        if operator == ">" and limit.is_prerelease:
             return None
         prefix = tuple(int(piece) for piece in number.split(".")) if star else None
         clauses.append((operator, limit, prefix))
@@ -249,7 +259,7 @@ def _holds(have: Version, operator: str, limit: Version, prefix: tuple[int, ...]
     # PEP 440: `<2.21` leaves out 2.21's own candidates, `>2.20` leaves out 2.20's own post-releases.
     same_release = Version(have.base_version) == Version(limit.base_version)
     if operator == "<":
-        return have < limit and not (same_release and have.is_prerelease)
+        return have < limit and not (same_release and have.is_prerelease and not limit.is_prerelease)
     own = have.is_postrelease or have.local is not None
     return have > limit and not (same_release and own)
 

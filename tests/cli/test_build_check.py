@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from cli.dockerfile_cases import CASES, Case
 from tfdoctor.cli.build_check import LARGEST, beside
 from tfdoctor.compat import Compat
+from tfdoctor.dockerfile import checks
 from tfdoctor.dockerfile.checks import DOCKERFILE_RULES
 from tfdoctor.dockerfile.judge import judge_dockerfile
 from tfdoctor.dockerfile.write import Extras
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "docs" / "schemas" / "build_check.schema.json").read_text(encoding="utf-8"))
-CHECKS = ROOT / "doctor" / "tfdoctor" / "containerfile" / "checks"
+CHECKS = Path(checks.__file__).parent
 
 by_rule = pytest.mark.parametrize("rule", DOCKERFILE_RULES, ids=lambda rule: rule.code)
 

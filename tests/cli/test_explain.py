@@ -101,6 +101,7 @@ def test_nonsense_is_refused(query: str) -> None:
     assert len(error.value.message) < 400
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("width", [20, 40, 59, 60, 80, 200])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     for found in (catalogue(), *(lookup(word) for word in ASKED)):

@@ -63,6 +63,7 @@ def test_the_schema_refuses_what_is_none(new: Callable[..., Fake]) -> None:
             jsonschema.validate(wrong, SCHEMA)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -189,6 +190,7 @@ def test_ctrl_c_at_the_question(new: Callable[..., Fake]) -> None:
     assert difference(before, env.list()) == {}
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("columns", ["20", "60", "80", "120"])
 @pytest.mark.parametrize("coloured", [False, True])
 def test_the_width_is_kept_but_for_commands(columns: str, coloured: bool, new: Callable[..., Fake]) -> None:

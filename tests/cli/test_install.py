@@ -29,6 +29,7 @@ from cli.installing import (
     until,
 )
 from cli.planner import Tfdoctor, is_clean, validate
+from processes import processes_with
 from tfdoctor.compat import Compat
 from tfdoctor.environment.proof import is_right
 from tfdoctor.examine.survey import survey
@@ -309,6 +310,7 @@ def test_what_the_machine_lacks_is_not_the_environments_fault(host: str, right: 
 # ---------------------------------------------------------------- interrupted
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("installer", "step"),
     [
@@ -336,6 +338,7 @@ def test_killed_after_each_command(index: Index, tmp_path: Path, installer: str,
     assert start(made).stdout == "whole\n"
 
 
+@pytest.mark.few(1)
 @with_each
 def test_ctrl_c(index: Index, tmp_path: Path, installer: str) -> None:
     """Also everything that was started ends."""
@@ -360,22 +363,8 @@ def test_ctrl_c(index: Index, tmp_path: Path, installer: str) -> None:
     assert "Interrupted." in told
     assert "run the same command again to finish it, or remove it: rm -r" in told
     assert SENTENCE in start(made).stderr
-    assert not running_below(made)
+    assert not processes_with(str(made))
     assert "Finished" in ended(args, slow.env(), tmp_path).stdout
-
-
-def running_below(folder: Path) -> list[str]:
-    """Processes whose command line names the folder."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                words = (entry / "cmdline").read_bytes().decode("utf-8", "replace")
-            except OSError:
-                continue
-            if str(folder) in words:
-                found.append(words)
-    return found
 
 
 @needs_uv

@@ -58,6 +58,7 @@ def test_requirements_that_do_not_go_with_tensorflow(index: Index, tmp_path: Pat
     assert not (tmp_path / "tensorflow-env").exists()
 
 
+@pytest.mark.few(1)
 @with_each
 def test_requirements_that_want_another_version_are_resolved_anew(
     index: Index, tmp_path: Path, installer: str
@@ -93,6 +94,7 @@ def test_requirements_that_want_another_version_are_resolved_anew(
     assert json.loads(again.stdout)["resolution"] == promised["resolution"]
 
 
+@pytest.mark.few(1)
 @with_each
 def test_a_dry_run_says_what_cannot_be_had(index: Index, tmp_path: Path, installer: str) -> None:
     args = command_line("--installer", installer, "-n", "--package")
@@ -116,6 +118,7 @@ def test_what_would_write_over_the_plans_cuda_is_refused(index: Index, tmp_path:
     assert not (tmp_path / "tensorflow-env").exists()
 
 
+@pytest.mark.few(1)
 @with_each
 def test_a_dry_run_without_network_claims_nothing(index: Index, tmp_path: Path, installer: str) -> None:
     env = index.env(PIP_RETRIES="0", UV_HTTP_RETRIES="0")
@@ -181,6 +184,7 @@ def untried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "try_requirements", as_locked)
 
 
+@pytest.mark.few(4)
 @pytest.mark.usefixtures("untried")
 @pytest.mark.parametrize(
     ("name", "text", "version"),

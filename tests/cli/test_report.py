@@ -69,6 +69,7 @@ def test_it_has_what_a_maintainer_asks_for(name: str, parts: tuple[str, ...]) ->
     assert "GPU-1f2e3d4c" not in done.stdout
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(
     "folder", sorted(p.parent for p in HOSTS.glob("*/host.json"))[::6], ids=lambda p: p.name
 )

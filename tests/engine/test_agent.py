@@ -14,6 +14,7 @@ import pytest
 
 import tfdoctor.payload
 from payload.test_pythons import PYTHONS, on_every_python
+from processes import processes_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -142,8 +143,7 @@ def test_a_command_is_ended_with_its_children(agent: Agent, version: str, tmp_pa
     assert base64.b64decode(done["stdout"]) == b"early\n"
     assert time.monotonic() - began < 10
     assert agent.ask("run", argv=["sleep", "0"], timeout=5)["status"] == 0
-    processes = subprocess.run(["ps", "ax", "-o", "args"], capture_output=True, text=True, check=True).stdout  # noqa: S607
-    assert str(tmp_path / "survived") not in processes
+    assert not processes_with(str(tmp_path / "survived"))
 
 
 @on_every_python

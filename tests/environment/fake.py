@@ -33,7 +33,7 @@ from tfdoctor.compat import Compat
 from tfdoctor.compat.imported import imported_by
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 ROOT = Path(__file__).resolve().parents[2]
 UV = shutil.which("uv")
@@ -485,14 +485,3 @@ def end(process: subprocess.Popen[str], number: int) -> None:
     """A signal to one process alone."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(process.pid, number)
-
-
-def processes_with(word: str) -> Sequence[int]:
-    """The processes that have a word on their command line."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                if word.encode() in (entry / "cmdline").read_bytes():
-                    found.append(int(entry.name))
-    return found

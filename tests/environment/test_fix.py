@@ -198,6 +198,7 @@ def new(tmp_path: Path, standin_cache: Path) -> Callable[..., Fake]:
     return make_one
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.break_it.__name__}-{case.version}")
 def test_it_mends_once_and_undo_restores_every_byte(case: Case, new: Callable[..., Fake]) -> None:
     env = new(case.version)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from environment.fake import Fake, difference, make, needs_compiler, needs_uv, processes_with
+from environment.fake import Fake, difference, make, needs_compiler, needs_uv
+from processes import processes_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,6 +99,7 @@ def killed_before(env: Fake, number: int, *words: str) -> int:
     ).returncode
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("number", [5, 11, 14, 17])
 def test_killed_before_a_change_of_a_file(number: int, new: Callable[..., Fake]) -> None:
     env = new("2.21.0")
@@ -106,6 +108,7 @@ def test_killed_before_a_change_of_a_file(number: int, new: Callable[..., Fake])
     ended_well(env, before)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("number", [4, 8, 13])
 def test_undo_killed_before_a_change_of_a_file(number: int, new: Callable[..., Fake]) -> None:
     env = new("2.21.0")
@@ -117,6 +120,7 @@ def test_undo_killed_before_a_change_of_a_file(number: int, new: Callable[..., F
     assert difference(before, env.list()) == {}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("installer", [pytest.param("uv", marks=needs_uv), "pip"])
 @pytest.mark.parametrize("seen", ["steps/1/record.json", "header7.h", "header250.h"])
 def test_killed_while_an_installer_works(seen: str, installer: str, new: Callable[..., Fake]) -> None:

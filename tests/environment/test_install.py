@@ -187,6 +187,7 @@ def names_of_own(record: Record) -> set[str]:
     return {"install.json", "install.lock"} | extra
 
 
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("_pretended")
 @pytest.mark.filterwarnings("ignore:This process.*fork:DeprecationWarning")
 @pytest.mark.parametrize("twice", [False, True])

@@ -241,7 +241,7 @@ class Random:
     def in_place(self) -> None:
         """Of files that are copied, or are new; of others it is lost, and another test."""
         files = [path for path in self.paths() if path.is_file() and not path.is_symlink()]
-        files = [path for path in files if path.stat().st_nlink == 1]
+        files = [path for path in files if path.stat().st_nlink == 1 and os.access(path, os.W_OK)]
         files = [
             path for path in files if path.suffix == ".pth" or path.parts[len(self.prefix.parts)] == "bin"
         ]

@@ -57,7 +57,7 @@ _HERE: Mapping[str, frozenset[str]] = {
     "older-major": _LIBRARIES,
     "cudnn-needs-foo": frozenset({"libs-transitive"}),
     "cublas-needs-lt": frozenset({"libs-transitive"}),
-    "cudnn-empty": frozenset({"cudnn-missing", "libs-wrong-version"}),
+    "cudnn-empty": frozenset({"damaged-file"}),
     "no-driver": frozenset({"no-driver"}),
     "no-driver-no-libraries": frozenset({"no-driver"}),
     "no-libcuda": frozenset({"no-driver"}),
@@ -354,7 +354,7 @@ def expected(target: Target, situation: str, *, registered: bool, named: bool) -
     about_libraries = bool(causes & (_LIBRARIES | {"cudnn-missing", "libs-transitive"}))
     if about_libraries and target.hard_linked:
         return frozenset({"import-missing-cuda-lib", *(causes & {"libs-transitive"})})
-    if about_libraries and not named:
+    if (about_libraries or "damaged-file" in causes) and not named:
         return frozenset({"libs-unlisted"})
     return causes
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import time
 import tracemalloc
@@ -158,6 +159,41 @@ def test_what_is_said_again_loses_no_event_no_line_and_no_count(
         scanning.REMEMBERED, reader._REMEMBERED = sizes  # type: ignore[misc]
 
 
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.sampled_from(EXAMPLES), min_size=1, max_size=4),
+    st.sampled_from(STAMPS),
+    st.integers(0, 1 << 30),
+    st.integers(20, 300),
+)
+@example([CREATED.format(0, 1)], STAMPS[0], 5, 300)
+@example([MISSING.format("libcudart.so.10.1"), CREATED.format(0, 1)], STAMPS[2], 6, 300)
+def test_what_differs_in_digits_alone_is_the_same_however_it_is_read(
+    examples: list[str], stamp: str, seed: int, times: int
+) -> None:
+    chance = random.Random(seed)  # noqa: S311 - the same each time
+    lines = []
+    for n in range(times):
+        one = "".join(chance.choice("0123456789") if c.isdigit() else c for c in chance.choice(examples))
+        lines.append(f"{stamp.format(n % 60, chance.randrange(3))}{one}\n")
+    data = "".join(lines).encode()
+    known = kept(data)
+    size = scanning.REMEMBERED
+    try:
+        scanning.REMEMBERED = 0  # type: ignore[misc]
+        slow = kept(data)
+    finally:
+        scanning.REMEMBERED = size  # type: ignore[misc]
+
+    def told(events: Iterable[scanning.Event]) -> list[object]:
+        return [(e.id, e.line, e.text, e.fields, e.prefix, e.record) for e in events]
+
+    fast_parts, slow_parts = known[3], slow[3]
+    assert told(known[1]) == told(slow[1])  # type: ignore[arg-type]
+    assert known[2] == slow[2]
+    assert [(*p[:4], told(p[5])) for p in fast_parts] == [(*p[:4], told(p[5])) for p in slow_parts]  # type: ignore[attr-defined]
+
+
 def test_the_last_time_is_known_however_often_it_was_said() -> None:
     line = MISSING.format("libcudart.so.10.1") + "\n"
     data = line * 5_000 + "step 1\n" * 7 + line + "step 2\n"
@@ -263,6 +299,10 @@ OTHERS = {
     "messages of many processes": "".join(
         f"(pid={n % 40}) 2024-03-01 10:00:{n % 60:02d}.{n:06d}: {CREATED[len(T) :].format(n % 4, n % 4)}\n"
         for n in range(15_000)
+    ).encode(),
+    "messages whose numbers differ": "".join(
+        f"2024-03-01 10:00:{n % 60:02d}.{n:06d}: {CREATED[len(T) :].format(n % 4, n % 4).replace('7000', str(n))}\n"
+        for n in range(8_000)
     ).encode(),
     "one line": b"x" * 3_000_000,
     "one line of hex": bytes(range(256)).hex().encode() * 6_000,

@@ -66,9 +66,9 @@ def _repeats(tree: Any) -> Any:
 def test_an_adversary_cannot_make_it_slow(signature: Signature) -> None:
     for seed in (signature.match[0], signature.match[0][:30], signature.literals[0], "a", " ", "/", "'"):
         line = (seed * (LONGEST // len(seed) + 1))[:LONGEST]
-        began = time.perf_counter()
+        began = time.process_time()
         signature.pattern.search(line)
-        assert time.perf_counter() - began < 0.5
+        assert time.process_time() - began < 0.5
 
 
 @each

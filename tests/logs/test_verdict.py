@@ -172,6 +172,25 @@ CASES: list[tuple[str, str, str]] = [
         "libs-not-on-path",
         opened(CUDA101[0]) + missing(*CUDA101[1:], path="/usr/local/cuda-10.1/lib64") + SKIPPED,
     ),
+    (
+        "cuDNN, cut off",
+        "damaged-file",
+        opened(*CUDA101)
+        + MISSING.format("libcudnn.so.7", "x", "").replace(
+            "x: cannot open shared object file", "/x/libcudnn.so.7: file too short"
+        )
+        + SKIPPED,
+    ),
+    (
+        "libraries of somebody else",
+        "not-permitted",
+        "".join(MISSING.format(name, name, ": Permission denied") for name in CUDA101) + SKIPPED,
+    ),
+    (
+        "one of somebody else, the others nowhere",
+        "libs-not-installed",
+        MISSING.format(CUDA101[0], CUDA101[0], ": Permission denied") + missing(*CUDA101[1:]) + SKIPPED,
+    ),
     ("cuDNN alone", "cudnn-missing", opened(*CUDA101) + missing("libcudnn.so.7") + SKIPPED),
     ("transitive", "libs-transitive", MISSING.format("libcudnn.so.7", "libcublas.so.10", "") + SKIPPED),
     (
@@ -351,16 +370,16 @@ def test_the_root_cause(cause: str, text: str) -> None:
         assert report.root.severity >= Severity.WARNING
 
 
-SEEN_ON_THE_MACHINE = (
+AT_THE_IMPORT = (
     *("package-conflict", "shadowed-module", "damaged-file", "not-permitted"),
     *("python-unusable", "tensorflow-missing"),
 )
-"""Causes that `check` tells, and no log so far."""
+"""Causes that have their cases in test_imports.py."""
 
 
 def test_each_cause_that_a_log_can_show_has_a_case() -> None:
     without = {cause.value for cause in Cause} - {case[1] for case in CASES}
-    assert without <= {"nvml-missing", *SEEN_ON_THE_MACHINE}
+    assert without <= {"nvml-missing", *AT_THE_IMPORT}
 
 
 def test_what_is_really_missing_is_named() -> None:

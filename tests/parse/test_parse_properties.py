@@ -63,11 +63,11 @@ HOSTILE = (
 
 @pytest.mark.parametrize("kind", [*PARSERS, "auto"])
 def test_long_lines_take_linear_time(kind: str) -> None:
-    """A megabyte on one line; something quadratic would take hours, so the limit can be generous."""
+    """200 kB on one line; something quadratic would take many minutes, so the limit can be generous."""
     run = detect if kind == "auto" else PARSERS[kind]
-    size = 1_000_000
+    size = 200_000
     for unit in HOSTILE:
         text = unit * (size // len(unit)) + "x---==="
-        started = time.perf_counter()
+        started = time.process_time()
         run(text)
-        assert time.perf_counter() - started < 30, unit
+        assert time.process_time() - started < 6, unit

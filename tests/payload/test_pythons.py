@@ -23,11 +23,11 @@ SCRIPTS = sorted(
 
 
 def interpreters() -> dict[str, str]:
-    """Minor version → an interpreter that answers: on PATH, or one of pyenv's."""
+    """Minor version → an interpreter that answers: one of pyenv's, else on PATH, where its slow shims are, too."""
     found = {}
     for version in VERSIONS:
         ready = sorted((Path.home() / ".pyenv" / "versions").glob(f"{version}.*/bin/python"))
-        for candidate in (shutil.which(f"python{version}"), *map(str, ready)):
+        for candidate in (*map(str, ready), shutil.which(f"python{version}")):
             if candidate and answers(candidate):
                 found[version] = candidate
                 break

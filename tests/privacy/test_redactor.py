@@ -169,9 +169,9 @@ def test_twice_is_as_once(text: str) -> None:
     ],
 )
 def test_no_text_takes_long(piece: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     Redactor().text(piece * (30_000 // len(piece)))
-    assert time.monotonic() - began < 4
+    assert time.process_time() - began < 4
 
 
 SECRETS = st.text("abcdefghjkmnopqrstuvwxyzABCDEFGH23456789", min_size=8, max_size=40).map("Zq7".__add__)

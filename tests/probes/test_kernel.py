@@ -128,9 +128,9 @@ def test_a_load_that_went_well_ends_what_was_said_of_the_load_before() -> None:
 
 def test_a_card_that_fills_the_log_costs_little_time() -> None:
     line = "[ 1.0] NVRM: nvAssertFailedNoLog: Assertion failed: Reset required " + "x " * 150 + "\n"
-    began = time.perf_counter()
+    began = time.process_time()
     parse_kernel_log(line * 20_000)
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
 
 
 @settings(max_examples=200, deadline=None)

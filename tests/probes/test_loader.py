@@ -424,3 +424,13 @@ def test_symbols_are_bound_where_a_version_is_asked_of_a_library_without_any(
         found = process.load(str(tmp_path / "lib/libx.so.1"), bind_now=False)
         assert found.error.endswith(error), env
         assert found.ok is not bool(error)
+
+
+def test_who_lacks_a_symbol_is_named(tmp_path: Path, standin_cache: Path) -> None:
+    """Every file is there; the one that the loader's message begins with is at fault, not the one that was opened."""
+    standins.library(tmp_path / "libnvJitLink.so.12", standin_cache, imports=("a_function_that_nobody_has",))
+    standins.library(tmp_path / "libcusparse.so.12", standin_cache, needs=("libnvJitLink.so.12",))
+    env = {"LD_LIBRARY_PATH": str(tmp_path)}
+    process = Process(LiveSystem(env=env), os.path.realpath(sys.executable), env)
+    for name in ("libcusparse.so.12", "libnvJitLink.so.12"):
+        assert process.dlopen(name, process.python_library).really_missing == ("libnvJitLink.so.12",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import platform
 import struct
 from pathlib import Path
@@ -26,9 +27,15 @@ def small_objects() -> list[str]:
     found: dict[str, int] = {}
     for folder in FOLDERS:
         for path in Path(folder).glob("*.so*") if Path(folder).is_dir() else ():
-            if path.is_file() and path.read_bytes()[:4] == b"\x7fELF":
+            if path.is_file():
                 found[str(path.resolve())] = path.stat().st_size
-    return sorted(found, key=lambda path: (found[path], path))[:40]
+    smallest = sorted(found, key=lambda path: (found[path], path))
+    return list(itertools.islice(filter(is_elf, smallest), 40))
+
+
+def is_elf(path: str) -> bool:
+    with Path(path).open("rb") as stream:
+        return stream.read(4) == b"\x7fELF"
 
 
 OBJECTS = small_objects()

@@ -1,33 +1,24 @@
-"""`tfdoctor check`."""
+"""`tfdoctor check`. The examined Python is asked first of all; the rest is loaded while it looks."""
 
 from __future__ import annotations
 
+import importlib
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli.options import FailOn, Json, Quiet, Severe, Timeout, command, option, verbose_option
-from tfdoctor.compat import Compat
-from tfdoctor.environment.activation import inherited, kind_of
-from tfdoctor.environment.ways import environment_of, ways
 from tfdoctor.errors import ExitCode, UsageError
-from tfdoctor.examine.survey import survey
-from tfdoctor.facts import Unknown, value_of
-from tfdoctor.facts.python import ASKED
-from tfdoctor.findings import Severity
-from tfdoctor.render.progress import progress
-from tfdoctor.render.report import render_report, report_json
-from tfdoctor.render.terminal import ERR, OUT
-from tfdoctor.report.diagnose import diagnose
-from tfdoctor.system import LiveSystem, RecordedSystem
+from tfdoctor.probes import target
+from tfdoctor.system import LiveSystem
 from tfdoctor.system.signals import stopping
-from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
+    from tfdoctor.compat import Compat
     from tfdoctor.facts import Facts
     from tfdoctor.findings import Observation, Report
     from tfdoctor.report.against import Comparison
-    from tfdoctor.system import System
+    from tfdoctor.system import RecordedSystem, System
 
 
 @command
@@ -71,50 +62,109 @@ def check(
     """
     if deep and facts is not None:
         raise UsageError("--deep runs TensorFlow here; it cannot be run on a recorded machine (--facts).")
-    system: System = LiveSystem()
-    if facts is not None:
-        recorded = RecordedSystem(facts)
-        system, python = recorded, python or recorded.python
-    then = RecordedSystem(against) if against is not None else None
+    live = LiveSystem()
+    system: System = live
+    then: RecordedSystem | None = None
+    if facts is not None or against is not None:
+        from tfdoctor.system import RecordedSystem
+
+        if facts is not None:
+            recorded = RecordedSystem(facts)
+            system, python = recorded, python or recorded.python
+        then = RecordedSystem(against) if against is not None else None
+    if facts is None:
+        target.begin(live, python, timeout=timeout)
+    try:
+        seen, observed, redacted, compat = _seen(
+            system, python, timeout, deep=deep, alike=then is not None and facts is None, quiet=quiet
+        )
+        from tfdoctor.report.diagnose import diagnose
+
+        report = diagnose(seen, compat, observed)
+        comparison = _compared(then, redacted or report, compat, timeout) if then is not None else None
+        if as_json:
+            _write_json(report, comparison, against)
+        else:
+            fix = fixing(report, system) if facts is None else None
+            _write(report, comparison, against, verbose=verbose, quiet=quiet, fix=fix)
+        return exit_status(report, fail_on.value)
+    except BaseException:  # what was begun may not have been asked for yet
+        system.stop()
+        raise
+
+
+def _seen(
+    system: System, python: str | None, timeout: float, *, deep: bool, alike: bool, quiet: bool
+) -> tuple[Facts, Observation | None, Report | None, Compat]:
+    """(what is seen, what TensorFlow did, the redacted judgement where one is needed (`alike`), the tables)."""
+    from tfdoctor.compat import Compat
+    from tfdoctor.examine.survey import survey
+    from tfdoctor.facts import value_of
+
     compat = Compat.load()
     observed: Observation | None = None
     redacted: Report | None = None
     with stopping(system):
-        if then is not None and facts is None:
+        if alike:
             seen, redacted = _alike(system, compat, python, timeout)
         else:
-            seen = survey(system, compat, requested_python=python, timeout=timeout)
+            seen = survey(system, compat, requested_python=python, timeout=timeout, meanwhile=_load)
         interpreter, tensorflow = value_of(seen.python), value_of(seen.tensorflow)
         if deep and interpreter is not None and tensorflow is not None:
             from tfdoctor.examine.observe import DEEP_TIMEOUT, observe
+            from tfdoctor.render.progress import progress
+            from tfdoctor.render.terminal import ERR
 
             limit = max(timeout, DEEP_TIMEOUT)
             with progress(quiet=quiet or not ERR.watched, moving=False) as told:
                 told.stage("Running TensorFlow in a child process; this takes some seconds …")
                 observed = observe(system, compat, interpreter.executable, tensorflow, timeout=limit)
-    report = diagnose(seen, compat, observed)
-    comparison: Comparison | None = None
-    if then is not None:
-        from tfdoctor.report.against import compare
+    return seen, observed, redacted, compat
 
-        was = survey(then, compat, requested_python=then.python, timeout=timeout)
-        comparison = compare(diagnose(was, compat), redacted or report)
-    if as_json:
-        from tfdoctor.render.against import comparison_json
-        from tfdoctor.render.json import write_json
 
-        answer = report_json(report)
-        if comparison is not None:
-            answer |= comparison_json(comparison, str(against))
-        write_json(answer)
-    else:
-        fix = fixing(report, system) if facts is None else None
-        OUT.write(render_report(report, verbose=verbose, quiet=quiet, fix=fix, **OUT.looks))
-        if comparison is not None and not quiet:
-            from tfdoctor.render.against import render_comparison
+def _load() -> None:
+    """What judges and tells is loaded while the probes look. Nothing that a probe may import: see `survey`."""
+    for name in ("report.diagnose", "render.report", "environment.ways"):
+        importlib.import_module(f"tfdoctor.{name}")
 
-            OUT.write(render_comparison(comparison, str(against), verbose=verbose, **OUT.looks))
-    return exit_status(report, fail_on.value)
+
+def _compared(then: RecordedSystem, report: Report, compat: Compat, timeout: float) -> Comparison:
+    from tfdoctor.examine.survey import survey
+    from tfdoctor.report.against import compare
+    from tfdoctor.report.diagnose import diagnose
+
+    was = survey(then, compat, requested_python=then.python, timeout=timeout)
+    return compare(diagnose(was, compat), report)
+
+
+def _write_json(report: Report, comparison: Comparison | None, against: Path | None) -> None:
+    from tfdoctor.render.against import comparison_json
+    from tfdoctor.render.json import write_json
+    from tfdoctor.render.report import report_json
+
+    answer = report_json(report)
+    if comparison is not None:
+        answer |= comparison_json(comparison, str(against))
+    write_json(answer)
+
+
+def _write(
+    report: Report,
+    comparison: Comparison | None,
+    against: Path | None,
+    *,
+    verbose: bool,
+    quiet: bool,
+    fix: str | None,
+) -> None:
+    from tfdoctor.render.report import render_report
+    from tfdoctor.render.terminal import OUT
+
+    OUT.write(render_report(report, verbose=verbose, quiet=quiet, fix=fix, **OUT.looks))
+    if comparison is not None and not quiet:
+        from tfdoctor.render.against import render_comparison
+
+        OUT.write(render_comparison(comparison, str(against), verbose=verbose, **OUT.looks))
 
 
 def _alike(system: System, compat: Compat, python: str | None, timeout: float) -> tuple[Facts, Report]:
@@ -127,6 +177,12 @@ def _alike(system: System, compat: Compat, python: str | None, timeout: float) -
 
 def fixing(report: Report, system: System) -> str | None:
     """The command that fixes something of this; None where it would find nothing to do."""
+    from tfdoctor.environment.activation import inherited, kind_of
+    from tfdoctor.environment.ways import environment_of, ways
+    from tfdoctor.facts import value_of
+    from tfdoctor.facts.python import ASKED
+    from tfdoctor.text import clean_line
+
     python = value_of(report.facts.python)
     choice = report.facts.choice
     if python is None or (choice is not None and any(one.variable != ASKED for one in choice.lost)):
@@ -140,6 +196,8 @@ def fixing(report: Report, system: System) -> str | None:
 
 def exit_status(report: Report, fail_on: str) -> ExitCode:
     """1 where a finding is at or above `fail_on`; 3 where there is none, and nothing could be known either."""
+    from tfdoctor.findings import Severity
+
     if fail_on == "never":
         return ExitCode.OK
     least = Severity[fail_on.upper()]
@@ -153,5 +211,7 @@ def _nothing_known(report: Report) -> bool:
 
     That there is no TensorFlow is known; so is a verdict that lacks a smaller thing, which a finding names.
     """
+    from tfdoctor.facts import Unknown
+
     looked_at = (report.facts.python, report.facts.tensorflow)
     return report.observed is None and any(isinstance(fact, Unknown) for fact in looked_at)

@@ -11,7 +11,7 @@ from tfdoctor.compat import Compat, UnknownReleaseError
 from tfdoctor.compat.matrix import MatrixQuery
 from tfdoctor.compat.matrix import matrix as fulfilling
 from tfdoctor.errors import ExitCode, UsageError
-from tfdoctor.plan.release_sheet import card
+from tfdoctor.plan.release_sheet import sheet
 from tfdoctor.render import matrix as pages
 from tfdoctor.render.json import write_json
 from tfdoctor.render.terminal import OUT
@@ -58,7 +58,7 @@ def matrix(
     as_json: Json = False,
     as_markdown: Annotated[bool, option("Print Markdown.", "--markdown")] = False,
 ) -> int:
-    """Print the releases that fulfil the query; the card where one version was asked for. Returns the exit status.
+    """Print the releases that fulfil the query; the sheet where one version was asked for. Returns the exit status.
 
     Read from the wheels of every release. With conditions: the releases that fulfil all of them.
     """
@@ -116,12 +116,12 @@ def _print(
     if one:
         python = None if query.python is None else versions.major_minor(query.python)
         capabilities = [] if query.capability is None else query.capability.split(",")
-        made = card(compat, rows, capabilities=capabilities, python=python, system=query.os)
+        made = sheet(compat, rows, capabilities=capabilities, python=python, system=query.os)
     as_of = compat.as_of
     if as_json:
         write_json(pages.matrix_json(rows, as_of, made))
     elif as_markdown and made is not None:
-        OUT.write(pages.markdown_card(made, as_of=as_of, note=note))
+        OUT.write(pages.markdown_sheet(made, as_of=as_of, note=note))
     elif as_markdown:
         OUT.write(pages.markdown_rows(rows, note=note))
     elif not rows:
@@ -130,7 +130,7 @@ def _print(
         OUT.write(
             pages.render_rows(rows, as_of=as_of, note=note, windows=query.os == "windows", **OUT.looks)
             if made is None
-            else pages.render_card(made, as_of=as_of, note=note, **OUT.looks)
+            else pages.render_sheet(made, as_of=as_of, note=note, **OUT.looks)
         )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import math
 from typing import Annotated, Any, Literal, TypeVar
+
+from tfdoctor.records import dataclass
 
 __all__ = [
     "Driver",
@@ -32,7 +33,7 @@ __all__ = [
 Command = TypeVar("Command")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Spec:
     """An option or an argument; `main` tells Typer of it. This module and the commands' load no Typer."""
 

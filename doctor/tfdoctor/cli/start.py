@@ -1,4 +1,4 @@
-"""How every command starts and ends: with an exit status of `errors.ExitCode`, and words for a person or a program."""
+"""How every command starts and ends. Typer is loaded where its reading of the command line is needed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import os
 import re
 import signal
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from tfdoctor.cli import ending
+from tfdoctor.cli.plain import plain
 from tfdoctor.errors import Error, ExitCode
 from tfdoctor.system import signals
+
+if TYPE_CHECKING:
+    from tfdoctor.cli.plain import Options
 
 __all__ = ["run"]
 
@@ -41,7 +45,8 @@ def run() -> NoReturn:
 def _ended(wants_json: bool, came: list[int]) -> int:
     """Run the command. Returns the exit status."""
     try:
-        status = _by_typer()
+        options = plain(sys.argv[1:])
+        status = _by_typer() if options is None else _check(options)
     except KeyboardInterrupt:
         return _interrupted(came)
     except BrokenPipeError:  # `tfdoctor check | head`: nobody is left to tell
@@ -67,8 +72,14 @@ def _ended(wants_json: bool, came: list[int]) -> int:
     return status
 
 
+def _check(options: Options) -> int:
+    from tfdoctor.cli.check import check
+
+    return check(**options)
+
+
 def _by_typer() -> int:
-    """The command that the words name, with the options that they give."""
+    """Whatever else was asked for."""
     import typer
 
     from tfdoctor.cli.main import command_line

@@ -5,13 +5,14 @@ Written by scripts/update_imports.py from real imports: of the newest patch of e
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.compat.decode import Table, read_json
 from tfdoctor.data import data_dir
+from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,15 +7,14 @@ are for CPython on Linux x86-64, and for `pip install --no-deps --require-hashes
 
 from __future__ import annotations
 
-import hashlib
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.compat.decode import DataError, Table, read_json
 from tfdoctor.data import data_dir
+from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,6 +76,8 @@ class Lock:
     def digest(self) -> str:
         """SHA-256 of the lines that pip reads: comments may change."""
         lines = [row for row in self.text.split("\n") if row and not row.startswith("#")]
+        import hashlib
+
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
     @property

@@ -10,10 +10,10 @@ millisecond and most commands need few of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tfdoctor import versions
+from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

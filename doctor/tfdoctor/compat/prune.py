@@ -5,13 +5,13 @@ Each row was left out of an image in which TensorFlow then registered its GPUs, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from tfdoctor import versions
 from tfdoctor.compat.decode import Table, read_toml
 from tfdoctor.data import data_dir
+from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,13 +7,13 @@ is measured by scripts/update_locks.py (hashes, sizes, libraries). Both are read
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, cast
 
 from tfdoctor import versions
 from tfdoctor.compat.decode import DataError, Table, read_json, read_toml
 from tfdoctor.data import data_dir
+from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

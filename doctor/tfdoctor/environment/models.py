@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
     from tfdoctor.findings import Finding, Observation, Remedy, Report

@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tfdoctor.errors import Error
 from tfdoctor.facts import NOT_REHEARSED, Absent, DriverFacts, Facts, KernelFacts, Known, Unknown, value_of
@@ -26,6 +24,7 @@ from tfdoctor.probes import (
     rehearsal,
     toolkits,
 )
+from tfdoctor.probes.target import limit_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -48,6 +47,35 @@ T = TypeVar("T")
 HIDING = "CUDA_VISIBLE_DEVICES"
 
 
+class _Result(Generic[T]):
+    """What a probe gives, some day. (`concurrent.futures` has this, and loads `logging`.)"""
+
+    def __init__(self) -> None:
+        self._there = threading.Event()
+        self._values: list[T] = []
+        self._error: BaseException | None = None
+
+    def of(self, probe: Callable[[], T]) -> None:
+        """Run the probe."""
+        try:
+            self._values.append(probe())
+        except BaseException as error:
+            self._error = error
+        self._there.set()
+
+    def get(self, timeout: float) -> T:
+        """The probe's value, or its error. Raises _LateError where there is none within `timeout` seconds."""
+        if not self._there.wait(timeout):
+            raise _LateError
+        if self._error is not None:
+            raise self._error
+        return self._values[0]
+
+
+class _LateError(Exception):
+    """A probe that did not end in time."""
+
+
 class _Probes:
     """Probes that run side by side in daemon threads: one that hangs, even in the kernel, cannot keep us."""
 
@@ -60,52 +88,63 @@ class _Probes:
         """Seconds until the deadline, and a little more than none after it."""
         return max(0.2, self._deadline - time.monotonic())
 
-    def start(self, name: str, probe: Callable[[], T]) -> Future[T]:
+    def start(self, name: str, probe: Callable[[], T]) -> _Result[T]:
         """Run `probe` in a thread of its own."""
-        future: Future[T] = Future()
+        result: _Result[T] = _Result()
 
         def work() -> None:
             began = time.monotonic()
-            try:
-                future.set_result(probe())
-            except BaseException as error:
-                future.set_exception(error)
+            result.of(probe)
             self.seconds[name] = round(time.monotonic() - began, 4)
 
         threading.Thread(target=work, name=f"probe {name}", daemon=True).start()
-        return future
+        return result
 
-    def value(self, future: Future[T], what: str, otherwise: Callable[[Unknown], T]) -> T:
+    def value(self, result: _Result[T], what: str, otherwise: Callable[[Unknown], T]) -> T:
         """The probe's result; `otherwise` of the reason where it crashed or did not end in time."""
         try:
-            return future.result(self.left)
+            return result.get(self.left)
         except Error:
             raise
-        except FutureTimeoutError:
+        except _LateError:
             return otherwise(Unknown(f"looking at {what} did not end in time", what))
         except Exception as error:
             return otherwise(Unknown(f"looking at {what} crashed: {type(error).__name__}: {error}", what))
 
 
 def survey(
-    system: System, compat: Compat, *, requested_python: str | None = None, timeout: float = 10.0
+    system: System,
+    compat: Compat,
+    *,
+    requested_python: str | None = None,
+    timeout: float = 10.0,
+    meanwhile: Callable[[], object] | None = None,
 ) -> Facts:
     """Look at everything. `timeout` (seconds) bounds the whole; a probe that hangs costs only its own fact.
+
+    `meanwhile` is called while the first probes look: loading what judges, say. It imports no package that probes
+    import from: two threads that load one package can each meet the other's half.
 
     Raises UsageError where the Python that was asked for cannot be examined.
     """
     try:
-        return _survey(system, compat, requested_python, timeout)
+        return _survey(system, compat, requested_python, timeout, meanwhile)
     except BaseException:  # Ctrl-C, or the wrong Python: nothing that was started may outlive this
         system.stop()
         raise
 
 
-def _survey(system: System, compat: Compat, requested_python: str | None, timeout: float) -> Facts:
+def _survey(
+    system: System,
+    compat: Compat,
+    requested_python: str | None,
+    timeout: float,
+    meanwhile: Callable[[], object] | None,
+) -> Facts:
     probes = _Probes(timeout)
     chosen = choice.choose(system, requested_python)
     interpreter, asked = chosen.path, requested_python is not None
-    limit = max(0.5, timeout * 0.8)
+    limit = limit_of(timeout)
 
     def ask_driver(**how: Any) -> tuple[Fact[CudaDriver], Fact[Nvml]]:
         return driver.probe_libraries(system, interpreter, timeout=limit, **how)
@@ -145,6 +184,8 @@ def _survey(system: System, compat: Compat, requested_python: str | None, timeou
     nvcc = start("nvcc", lambda: toolkits.probe_nvcc(system, timeout=limit / 2))
     engines = start("containers", lambda: containers.probe(system, timeout=min(3.0, limit / 2)))
 
+    if meanwhile is not None:
+        meanwhile()
     python_fact, tensorflow_fact = value(target, "the target Python", lambda unknown: (unknown, unknown))
     followed = start(
         "loader",

@@ -6,10 +6,11 @@ The three are never confused: a rule that meets an `Unknown` ends in "could not 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Generic, TypeVar, Union
 
 from tfdoctor.facts import loading as _loading
+from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
     from tfdoctor.facts.containers import ContainerFacts

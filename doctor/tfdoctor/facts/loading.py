@@ -3,8 +3,10 @@ the one door to all facts."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
+
+from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
     from tfdoctor.facts.python import Denied

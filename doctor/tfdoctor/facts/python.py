@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tfdoctor.facts import Unknown
+from tfdoctor.records import dataclass
 
 ASKED = "--python"
 """The `variable` of a lost environment that was asked for by name."""

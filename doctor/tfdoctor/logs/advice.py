@@ -255,6 +255,36 @@ _FIXED: dict[Cause, tuple[Remedy, ...]] = {
             ("python3 -m pip install 'protobuf<3.21'",),
         ),
     ),
+    Cause.PACKAGE_CONFLICT: (
+        Remedy(
+            "Install the packages that this TensorFlow asks for, in its environment.",
+            ("python3 -m pip check",),
+        ),
+        CHECK,
+    ),
+    Cause.SHADOWED_MODULE: (
+        Remedy("Rename the file that has a module's name, or start from another folder."),
+        CHECK,
+    ),
+    Cause.DAMAGED_FILE: (
+        Remedy("Install the package of that file again, without what pip keeps of it (--no-cache-dir)."),
+        CHECK,
+    ),
+    Cause.NOT_PERMITTED: (
+        Remedy("See which user may read and run that file, and whether its file system is mounted noexec."),
+        CHECK,
+    ),
+    Cause.PYTHON_UNUSABLE: (
+        Remedy("Make the environment anew: the Python that it was made with is gone."),
+        CHECK,
+    ),
+    Cause.TENSORFLOW_MISSING: (
+        Remedy(
+            "See which TensorFlow fits, and install it into the Python that runs the program.",
+            ("tfdoctor recommend",),
+        ),
+        CHECK,
+    ),
     Cause.PLACEMENT_ERROR: (
         Remedy(
             "Let TensorFlow choose another device where needed: tf.config.set_soft_device_placement(True)."

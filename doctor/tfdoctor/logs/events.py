@@ -2,13 +2,17 @@
 
 A log can say the same thing a million times. A line that says what an earlier one said is not matched again; and where
 the earlier one changed nothing any more but where it was said last, only that is noted, until something new is said.
+The same holds for a line that differs in digits alone, where no digit can change what it means: none is in what is
+taken from it, or of what is taken as much is kept as may be.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tfdoctor.logs.reader import DIGITS
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -24,6 +28,9 @@ PREFIXES = 256
 """Different prefixes (processes, ranks) that are remembered to have been looked at."""
 KEPT = 48
 """Events that are kept of one signature; all are counted. Different ones first."""
+FAR = 200
+"""Characters before a message from which on the beginning of its line is not kept."""
+_DIGIT = re.compile("[0-9]")
 REMEMBERED = 2048
 """Different lines of which is remembered what they mean; shorter ones than this many characters."""
 
@@ -60,6 +67,7 @@ class Log:
     events: dict[str, list[Event]] = field(default_factory=dict)
     """By signature, in the order of the log."""
     counts: dict[str, int] = field(default_factory=dict)
+    """How often each was said; at least, where nothing that it says changes anything any more."""
     lines: int = 0
     bytes: int = 0
     _kept: dict[str, set[tuple[tuple[str, str], ...]]] = field(default_factory=dict)
@@ -102,6 +110,11 @@ class Log:
             new = True
         return new
 
+    def spent(self, name: str) -> bool:
+        """Whether nothing that this signature could still say would change anything but its count."""
+        kept = self.events.get(name, [])
+        return len(kept) >= KEPT * 2 and kept[-1].fields != kept[-2].fields
+
     def __iter__(self) -> Iterator[Event]:
         everything = [event for events in self.events.values() for event in events]
         return iter(sorted(everything, key=lambda event: event.order))
@@ -140,6 +153,8 @@ class _Scanner:
         self._splitter = splitter
         self._known: dict[tuple[str, str, int], _Said] = {}
         """What a line says, its prefix, the length of all of it → what that means."""
+        self._alike: dict[tuple[str, str, str, str], _Said] = {}
+        """A line and its prefix, digits all 0, and who says it → what every such line means."""
         self._put_off: list[_Said] = []
         self._state = 0
         """How often something changed that more than a last time."""
@@ -150,14 +165,16 @@ class _Scanner:
         self._record += 1 if line.place <= self._end + 1 else 2
         self._end = line.end
         said = self._known.get((line.said, line.prefix, len(line.text)))
+        kind = None
         if said is None:
+            kind = self._kind(line)
+            alike = self._alike.get(kind)
+            if alike is not None and alike.settled == self._state:
+                self._again(alike, line)
+                return
             said = self._read(line)
         elif said.settled == self._state:
-            if not said.times:
-                self._put_off.append(said)
-            said.times += 1
-            said.line, said.record, said.order = line, self._record, self._order
-            self._order += len(said.matches)
+            self._again(said, line)
             return
         if self._put_off:
             self.settle()
@@ -165,7 +182,43 @@ class _Scanner:
             self._state += 1
         else:
             said.settled = self._state
+            if kind is not None:
+                self._remember(kind, line, said)
         self._order += len(said.matches)
+
+    def _again(self, said: _Said, line: Line) -> None:
+        """Put off what only changes where it was said last."""
+        if not said.times:
+            self._put_off.append(said)
+        said.times += 1
+        said.line, said.record, said.order = line, self._record, self._order
+        self._order += len(said.matches)
+
+    def _kind(self, line: Line) -> tuple[str, str, str, str]:
+        who = self._splitter.who(line.prefix, line.text) if self._splitter is not None else ("", "")
+        return (line.text.translate(DIGITS), line.prefix.translate(DIGITS), *who)
+
+    def _remember(self, kind: tuple[str, str, str, str], line: Line, said: _Said) -> None:
+        """Remember what every line of this kind means, where that cannot depend on its digits."""
+        if len(line.text) >= REMEMBERED or (
+            line.prefix and self._catalogue.candidates(f"{line.prefix} ")  # what a new prefix says is sought
+        ):
+            return
+        matched = {signature.id: (fields, start) for signature, fields, start in said.matches}
+        lasting = []
+        for signature in self._catalogue.candidates(line.text):
+            if self.log.spent(signature.id) and (
+                self._splitter is None or self._splitter.spent(kind[2], kind[3], signature.id)
+            ):
+                continue
+            fields, start = matched.get(signature.id, ({}, 0))
+            if not signature.blind or start > FAR or any(_DIGIT.search(value) for value in fields.values()):
+                return
+            if signature.id in matched:
+                lasting.append((signature, fields, start))
+        if len(self._alike) >= REMEMBERED:
+            self._alike.clear()
+        self._alike[kind] = _Said(tuple(lasting), self._state)
 
     def settle(self) -> None:
         """Note what was put off, in the order in which it was said last."""
@@ -193,7 +246,7 @@ class _Scanner:
         """Whether anything changed but where it was said last."""
         changed = False
         for number, (signature, fields, start) in enumerate(said.matches, order + 1):
-            text = clean_line(line.text[max(0, start - 160) :] if start > 200 else line.text)
+            text = clean_line(line.text[max(0, start - 160) :] if start > FAR else line.text)
             event = Event(signature, line.number, number, text, fields, record, line.prefix)
             changed |= self.log.add(event, times)
             if self._splitter is not None:

@@ -12,7 +12,10 @@ from tfdoctor.logs.deduce import card_memory
 from tfdoctor.logs.libraries import is_cudnn, is_cupti, libraries_cause, search_path, stem_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tfdoctor.logs.events import Event
+    from tfdoctor.logs.libraries import Missing
 
 BUSY_MIB = 1024
 """A device made with less than this, on a card of unknown size, was made beside somebody else."""
@@ -51,8 +54,11 @@ def libraries(case: Case) -> Decision | None:
     toolkit = case.toolkit
     if not toolkit:
         return None
-    cause = libraries_cause(toolkit, case.log, case.compat)
     events = tuple(m.event for m in toolkit[:12])
+    refused = _there_and_unusable(toolkit)
+    if refused is not None:
+        return Decision(refused, events)
+    cause = libraries_cause(toolkit, case.log, case.compat)
     maybe = tuple(c for c in LIBRARY_CAUSES if c is not cause)
     path = search_path(toolkit)
     note = ""
@@ -65,6 +71,21 @@ def libraries(case: Case) -> Decision | None:
     ):
         maybe = (*maybe, Cause.NO_DRIVER)
     return Decision(cause, events, maybe, note)
+
+
+_UNUSABLE = (
+    (Cause.DAMAGED_FILE, ("file too short", "invalid ELF header", "wrong ELF class")),
+    (Cause.NOT_PERMITTED, ("Permission denied", "Operation not permitted")),
+)
+"""What the loader says of a file that it found."""
+
+
+def _there_and_unusable(missing: Sequence[Missing]) -> Cause | None:
+    """Why files that are there cannot be opened; None where one of them is not there."""
+    for cause, words in _UNUSABLE:
+        if all(any(word in one.error for word in words) for one in missing):
+            return cause
+    return None
 
 
 def unlisted(case: Case) -> Decision | None:

@@ -61,12 +61,20 @@ _OF_NOBODY = frozenset(
             "package-listed",
             "both-installed",
             "gfx-name",
+            "import-frame",
+            "import-error",
+            "file-refused",
+            "file-damaged",
+            "python-broken",
+            "tensorflow-absent",
         ),
     }
 )
 """Signatures that a TensorFlow process need not have said."""
 _ONCE = frozenset({"cuinit", "factory", "factory-classic"})
 """Said once by a process, by the thread that started it."""
+_TURNS = frozenset({"process-start"})
+"""After which another process may speak."""
 _DEVICES = frozenset({"device-found", "devices-visible", "device-created", "device-created-part", "numa"})
 """What no process says whose cuInit failed."""
 
@@ -157,6 +165,26 @@ class Splitter:
         if thread is not None:
             new |= self._by_thread(f"process {thread['id']}", event, times)
         return new or before != (len(self._parts), len(self._threads), len(self._starters), len(self._ended))
+
+    def who(self, prefix: str, text: str) -> tuple[str, str]:
+        """Who says this: a label, else a thread; empty where nothing tells."""
+        label = label_of(prefix, text)
+        thread = _THREAD.match(text) if not label else None
+        return label, f"process {thread['id']}" if thread is not None else ""
+
+    def spent(self, label: str, thread: str, name: str) -> bool:
+        """Whether nothing that this signature could still say there would change anything."""
+        part = self._parts.get((label, self._runs.get(label, 0)))
+        if part is None or label in self._ended or name in _TURNS or name in _ONCE:
+            return False
+        if name in _DEVICES and part.log.has("cuinit") and not part.log.has(*_DEVICES):
+            return False
+        other = self._threads.get(thread)
+        if other is None and thread and len(self._threads) < MOST:
+            return False
+        full = self._kept >= _EVENTS
+        parts = (part,) if other is None else (part, other)
+        return all(full or one.kept >= _EVENTS_OF_ONE or one.log.spent(name) for one in parts)
 
     def _part(self, label: str, event: Event) -> Part | None:
         run = self._runs.get(label)

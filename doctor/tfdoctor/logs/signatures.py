@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Literal
 from tfdoctor.compat.decode import DataError, Table, read_toml
 from tfdoctor.data import data_dir
 from tfdoctor.findings import Cause
-from tfdoctor.logs.reader import decoded, messages_of
+from tfdoctor.logs.reader import DIGITS, decoded, messages_of
 from tfdoctor.versions import VersionSyntaxError, satisfies
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 __all__ = ["BENIGN", "Catalogue", "Match", "Role", "Signature", "load_signatures"]
@@ -29,7 +29,6 @@ ROLES = ("decisive", "supporting", "benign")
 BENIGN = ("numa-node", "cudnn-factory", "tensorrt-missing", "avx-info", "onednn-info", "ptxas-fallback")
 """The frightening and harmless, in the words of the JSON contract."""
 _PIECE = 5
-_DIGITS = str.maketrans("123456789", "000000000")
 _PLAIN = bytes(byte for byte in range(32, 127) if byte not in b"\\&<") + b"\n"
 """What cleaning a line leaves as it is."""
 _CODES = ((b"\\u000b", b"\x1b"), (b"\\x0b", b"\x1b"), (b"\\000", b"\x1b"))
@@ -63,6 +62,9 @@ class Signature:
     match: tuple[str, ...]
     no_match: tuple[str, ...]
     source: str
+    blind: bool = False
+    """Whether it takes one digit for another: a line that it matches, it matches with other digits, too, at the same
+    places."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +76,28 @@ class Match:
     start: int
 
 
+class _Shapes:
+    """Shapes of lines that are remembered, as many as may be."""
+
+    def __init__(self) -> None:
+        self.shapes: set[bytes] = set()
+        self._bytes = 0
+
+    def add(self, shapes: Iterable[bytes]) -> None:
+        for shape in shapes:
+            if len(self.shapes) >= _REMEMBERED or self._bytes >= _REMEMBERED_BYTES:
+                return
+            self.shapes.add(shape)
+            self._bytes += len(shape)
+
+
 class Catalogue:
     """All signatures, ready to be matched."""
 
     def __init__(self, signatures: tuple[Signature, ...]) -> None:
         self.signatures = signatures
-        self._dull: set[bytes] = set()
-        self._dull_bytes = 0
+        self._dull = _Shapes()
+        self._telling = _Shapes()
         self._candidates: dict[str, tuple[Signature, ...]] = {}
 
     @cached_property
@@ -142,7 +159,7 @@ class Catalogue:
         for number, signature in enumerate(self.signatures):
             if (signature.longest is not None) is short:
                 for literal in signature.literals:
-                    text = literal.translate(_DIGITS)
+                    text = literal.translate(DIGITS)
                     found[text] = (*found.get(text, ()), number)
         return found
 
@@ -156,19 +173,20 @@ class Catalogue:
 
         A training log is the same few lines over and over with other numbers: each shape is looked at once.
         """
-        fresh = set(shapes) - self._dull
+        fresh = set(shapes) - self._dull.shapes
         if not fresh:
             return frozenset()
-        found = frozenset(shape for shape in self._anchored(fresh) if self._can_tell(shape))
-        for shape in fresh - found:
-            if len(self._dull) < _REMEMBERED and self._dull_bytes < _REMEMBERED_BYTES:
-                self._dull.add(shape)
-                self._dull_bytes += len(shape)
-        return found
+        known = fresh & self._telling.shapes
+        fresh -= known
+        found = {shape for shape in self._anchored(fresh) if self._can_tell(shape)} if fresh else set()
+        self._telling.add(found)
+        self._dull.add(fresh - found)
+        return frozenset(known | found)
 
     def _anchored(self, fresh: set[bytes]) -> set[bytes]:
         """Leave out, a whole heap at a time, what has not even the letters of a literal, and what is plain text without
-        any anchor.
+        any literal. First the anchors are sought in the whole heap, then the literals of those that are there: few are
+        left to be sought in each line.
         """
         everything = b"\n".join(fresh)
         letters = frozenset(everything + b" ")  # tabs become blanks, and one is put behind a prefix
@@ -176,12 +194,26 @@ class Catalogue:
             return set()
         if everything.translate(None, _PLAIN):
             return fresh
-        long = [one for one, alphabet in self._zeroed_anchors if alphabet <= letters and one in everything]
+        long = [
+            literal
+            for anchor, alphabet, literals in self._raw_literals
+            if alphabet <= letters and anchor in everything
+            for literal in literals
+            if literal in everything
+        ]
         short = long + [one for one in map(str.encode, self._short_literals) if one in everything]
         most = _MARGIN + self._short
         return {
             shape for shape in fresh if any(one in shape for one in (short if len(shape) <= most else long))
         }
+
+    @cached_property
+    def _raw_literals(self) -> tuple[tuple[bytes, frozenset[int], tuple[bytes, ...]], ...]:
+        """Anchor, its letters, and the literals in which it is, for lines whose digits are all 0."""
+        return tuple(
+            (anchor.encode(), frozenset(anchor.encode()), tuple(literal.encode() for literal, _ in literals))
+            for anchor, literals in self._by_anchor
+        )
 
     @cached_property
     def _zeroed_anchors(self) -> tuple[tuple[bytes, frozenset[int]], ...]:
@@ -222,7 +254,7 @@ class Catalogue:
 
     def candidates(self, line: str) -> tuple[Signature, ...]:
         """The signatures that a line can have, whatever its digits are."""
-        shape = line.translate(_DIGITS)
+        shape = line.translate(DIGITS)
         known = self._candidates.get(shape)
         if known is None:
             known = tuple(self._of_shape(shape))
@@ -250,7 +282,7 @@ class Catalogue:
 
     @cached_property
     def _zeroed(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(anchor.translate(_DIGITS) for anchor in self.anchors))
+        return tuple(dict.fromkeys(anchor.translate(DIGITS) for anchor in self.anchors))
 
     def matches(self, line: str) -> Iterator[Match]:
         """Every signature that this line has."""
@@ -280,6 +312,20 @@ def digitless(pattern: str) -> str:
             text = "0"
         out.append(text)
     return "".join(out)
+
+
+def blind(pattern: str) -> bool:
+    """Whether a pattern takes each digit for every other one."""
+    at = 0
+    while at < len(pattern):
+        text = _token(pattern, at)
+        at += len(text)
+        if text[0] == "[":
+            if len({re.fullmatch(text, digit) is None for digit in "0123456789"}) > 1:
+                return False
+        elif text[-1].isdigit():  # a digit, or the number of a group
+            return False
+    return True
 
 
 _TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{\d*(?:,\d*)?\}|\(\?P<\w+>|.", re.DOTALL)
@@ -331,12 +377,13 @@ def _signature(raw: object, where: str) -> Signature:
     if not _ID.fullmatch(name):
         raise table.fail("`id` must be lower-case words joined by hyphens")
     benign = table.opt_text("benign")
+    literals, pattern = table.texts("literals"), _pattern(table)
     result = Signature(
         id=name,
         role=table.choice("role", ROLES),
         says=table.text("says"),
-        literals=table.texts("literals"),
-        pattern=_pattern(table),
+        literals=literals,
+        pattern=pattern,
         causes=tuple(Cause(table_cause(table, cause)) for cause in table.texts("causes", optional=True)),
         benign=benign,
         versions=table.opt_text("versions"),
@@ -344,6 +391,7 @@ def _signature(raw: object, where: str) -> Signature:
         match=table.texts("match"),
         no_match=table.texts("no_match"),
         source=table.text("source"),
+        blind=blind(pattern.pattern) and not any(re.search("[0-9]", literal) for literal in literals),
     )
     table.done()
     _sound(table, result)

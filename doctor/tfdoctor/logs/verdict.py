@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Cause
-from tfdoctor.logs import gates_gpu, gates_machine
+from tfdoctor.logs import gates_gpu, gates_import, gates_machine
 from tfdoctor.logs.case import LIBRARY_CAUSES, Case, Decision
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def decide(case: Case) -> Decision:
 GATES: tuple[Callable[[Case], Decision | None], ...] = (
     gates_machine.containers,
     gates_machine.windows,
+    gates_import.imports,
     gates_machine.installation,
     gates_machine.driver,
     gates_machine.smi,
@@ -79,6 +80,12 @@ NEVER_REGISTERED = frozenset(
         Cause.CONTAINER_DRIVER_LIBS,
         Cause.CONTAINER_NVML_LOST,
         Cause.PROTOBUF_CONFLICT,
+        Cause.PACKAGE_CONFLICT,
+        Cause.SHADOWED_MODULE,
+        Cause.DAMAGED_FILE,
+        Cause.NOT_PERMITTED,
+        Cause.PYTHON_UNUSABLE,
+        Cause.TENSORFLOW_MISSING,
     }
 )
 """Causes with which no GPU is registered, unless the log shows one."""

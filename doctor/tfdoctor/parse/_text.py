@@ -12,6 +12,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from tfdoctor.records import dataclass
+
 # CSI sequences (colour, cursor), OSC sequences (window titles), and the two-character escapes.
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]?|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
 # C0 and C1 controls but tab and newline, zero-width characters, directional marks, the byte order mark.
@@ -48,7 +50,7 @@ _MARGIN_SAMPLE = 500
 _LEADING_MARKS = " \t>│┃|`*#＃"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Parsed:
     """Base of all parse results: a value with a plain, JSON-ready form."""
 

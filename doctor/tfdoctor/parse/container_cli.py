@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from tfdoctor.parse._text import Parsed, clean_lines, unquoted, value_or_none
+from tfdoctor.records import dataclass
 
 _LINE = re.compile(
     r"(NVRM version|CUDA version|Device Index|Device Minor|Model|Brand|GPU UUID|Bus Location|Architecture):"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from tfdoctor.parse._text import Parsed, clean
+from tfdoctor.records import dataclass
 
 _MACRO = re.compile(r"\bCUDNN_(MAJOR|MINOR|PATCHLEVEL)[ \t]{1,80}([0-9]{1,6})\b")
 _FIELDS = {"MAJOR": "major", "MINOR": "minor", "PATCHLEVEL": "patch"}

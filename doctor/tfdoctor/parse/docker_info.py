@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from tfdoctor.parse._text import Parsed, clean_lines, value_or_none
 from tfdoctor.parse.engine import info_document
+from tfdoctor.records import dataclass
 
 _LINE = r"(?m)^[^\w\n]{0,40}%s:[ \t]*(\S[^\n]*)"
 _RUNTIMES = re.compile(_LINE % "Runtimes")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from tfdoctor.parse._text import Parsed, clean_lines, unquoted
+from tfdoctor.records import dataclass
 
 _ARCHITECTURES = (
     "amd64|i386|all|any|arm64|armhf|armel|ppc64el|ppc64|s390x|riscv64|x32|loong64|mips64el|sparc64"

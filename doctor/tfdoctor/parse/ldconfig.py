@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from tfdoctor.parse._text import Parsed, clean_lines
+from tfdoctor.records import dataclass
 
 # Several entries can stand on one line of a damaged paste, hence finditer and not match. The look-behind
 # keeps it from trying every offset inside a long word.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from tfdoctor.parse._text import Parsed, clean_lines, unquoted
+from tfdoctor.records import dataclass
 
 # lsmod: "nvidia 39059456 115 nvidia_uvm,nvidia_modeset"; /proc/modules adds "Live 0x…" and a trailing comma.
 _ROW = re.compile(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from tfdoctor.parse._text import VERSION, Parsed, clean
 from tfdoctor.parse.smi_failure import says_not_found
+from tfdoctor.records import dataclass
 
 _RELEASE = re.compile(r"\brelease ([0-9]{1,3}\.[0-9]{1,3})\b")
 _VERSION = re.compile(rf"\bV({VERSION})\b")

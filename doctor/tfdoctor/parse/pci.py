@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tfdoctor.parse._text import Parsed, clean_lines
+from tfdoctor.records import dataclass
 
 NVIDIA_VENDOR_ID = "10de"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 
 from tfdoctor.parse._text import Parsed, clean_lines, is_fence
+from tfdoctor.records import dataclass
 
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
 _FREEZE = re.compile(rf"({_NAME})(?:\[[^\]\s]{{0,200}}\])?[ \t]*===?[ \t]*([^\s=;,#\\]+)[ \t]*(?:[;#\\].*)?")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from tfdoctor.parse._text import VERSION, Parsed, clean
+from tfdoctor.records import dataclass
 
 _NVRM = re.compile(r"NVRM version:[ \t]*([^\n]*)", re.IGNORECASE)
 _GCC = re.compile(r"GCC version:[ \t]*([^\n]*)", re.IGNORECASE)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 
 from tfdoctor.parse._text import Parsed, clean_lines, is_fence
+from tfdoctor.records import dataclass
 
 # A column: a property name as of --help-query-gpu, with its unit unless nounits; a host prefix on the first
 # (pdsh).

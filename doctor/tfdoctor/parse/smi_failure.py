@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from tfdoctor.parse._text import VERSION, Parsed, clean
+from tfdoctor.records import dataclass
 
 #: Exit statuses that name a cause by themselves: nvidia-smi's are NVML's error numbers, 127 is the shell's.
 EXIT_STATUS_KINDS = {

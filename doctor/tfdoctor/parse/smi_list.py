@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdoctor.parse._text import Parsed, clean_lines
+from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from tfdoctor.parse._text import Parsed, clean_lines, is_nothing, to_int, to_mib, value_or_none
+from tfdoctor.records import dataclass
 
 _GPU = re.compile(r"\s*GPU ((?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*")
 _GPU_NUMBER = re.compile(r"\s*GPU [0-9]{1,3}\s*")

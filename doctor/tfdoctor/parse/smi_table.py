@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdoctor.parse._text import Parsed, clean, is_nothing, to_int, to_mib
+from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -6,10 +6,11 @@ Since 610 ``DRIVER version`` and ``CUDA Version`` only say which line to read in
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from tfdoctor.parse._text import VERSION, Parsed, clean_lines, unquoted
+from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

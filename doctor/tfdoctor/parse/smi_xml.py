@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from xml.etree.ElementTree import ParseError
 
@@ -15,6 +14,7 @@ from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import iterparse
 
 from tfdoctor.parse._text import Parsed, clean, is_nothing, to_int, to_mib, value_or_none
+from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element

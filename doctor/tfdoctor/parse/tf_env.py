@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from tfdoctor.parse._text import Parsed, clean, clean_lines, unquoted
 from tfdoctor.parse.smi_failure import parse_smi_failure
 from tfdoctor.parse.smi_table import looks_like_smi_table, parse_smi_table
+from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS, Absent, value_of
+from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat, Release

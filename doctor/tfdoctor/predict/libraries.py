@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdoctor.facts import CLOSED, DENIED, NOEXEC, Resolution, Tried, value_of
 from tfdoctor.findings import Cause
+from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

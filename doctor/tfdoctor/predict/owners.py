@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import posixpath
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.facts import value_of
+from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

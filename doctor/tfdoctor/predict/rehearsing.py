@@ -9,13 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
-
-from packaging.markers import Marker, UndefinedEnvironmentName
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
 
 from tfdoctor import versions
 from tfdoctor.compat.imported import imported_by
@@ -23,6 +18,8 @@ from tfdoctor.compat.locks import lock, locked_package
 from tfdoctor.facts import MODULE_DISTRIBUTIONS, TENSORFLOW_DISTRIBUTIONS, value_of
 from tfdoctor.facts.imports import Oddity, Rehearsed
 from tfdoctor.findings import Cause
+from tfdoctor.predict.requirements import asked, met, normal, shown
+from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -147,7 +144,7 @@ def distribution_of(module: str) -> str:
     for name, distribution in MODULE_DISTRIBUTIONS.items():
         if module == name or module.startswith(f"{name}."):
             return distribution
-    return canonicalize_name(module.partition(".")[0])
+    return normal(module.partition(".")[0])
 
 
 def _oddities(python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported) -> Iterator[Oddity]:
@@ -155,7 +152,7 @@ def _oddities(python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported)
     installed = _first(python)
     taken = {distribution_of(name) for name in table.needs}
     maybe = {distribution_of(name) for name in (*table.tried, *(m for f in table.family.values() for m in f))}
-    family = {canonicalize_name(name) for name in (*table.family, *table.must)}
+    family = {normal(name) for name in (*table.family, *table.must)}
     relevant = _closure(installed, {*taken, *family, *(maybe & installed.keys())})
     known = _nearest_set(python, tensorflow, table, relevant)
     for name in sorted(relevant | taken):
@@ -211,7 +208,7 @@ def _required(line: str) -> str | None:
     if "extra" in line.partition(";")[2]:
         return None
     match = re.match(r"[A-Za-z0-9._-]{1,100}", line.strip())
-    return canonicalize_name(match[0]) if match is not None else None
+    return normal(match[0]) if match is not None else None
 
 
 def _dependents(python: PythonFacts, odd: set[str]) -> set[str]:
@@ -272,40 +269,16 @@ def unmet(python: PythonFacts) -> tuple[Unmet, ...]:
             continue
         seen.add(name)
         for line in one.requires:
-            requirement = _requirement(line)
-            if requirement is None or not _applies(requirement.marker, environment):
+            wish = asked(line, environment)
+            if wish is None:
                 continue
-            package = canonicalize_name(requirement.name)
-            have = installed.get(package)
-            todo.append(package)
+            have = installed.get(wish.package)
+            todo.append(wish.package)
             if have is None:
-                found[name, package] = Unmet(name, _plain(requirement), package, None)
-            elif versions.is_version(have.version) and not requirement.specifier.contains(
-                have.version, prereleases=True
-            ):
-                found[name, package] = Unmet(name, _plain(requirement), package, have.version)
+                found[name, wish.package] = Unmet(name, shown(wish), wish.package, None)
+            elif versions.is_version(have.version) and not met(wish, have.version):
+                found[name, wish.package] = Unmet(name, shown(wish), wish.package, have.version)
     return tuple(found[key] for key in sorted(found))
-
-
-@lru_cache(maxsize=4096)
-def _requirement(line: str) -> Requirement | None:
-    try:
-        return Requirement(line)
-    except InvalidRequirement:  # of long ago: "numpy (>=1.8)x"
-        return None
-
-
-def _plain(requirement: Requirement) -> str:
-    return f"{requirement.name}{requirement.specifier}"
-
-
-def _applies(marker: Marker | None, environment: dict[str, str]) -> bool:
-    if marker is None:
-        return True
-    try:
-        return marker.evaluate(environment)
-    except UndefinedEnvironmentName:
-        return False
 
 
 def _environment(python: PythonFacts) -> dict[str, str]:
@@ -350,7 +323,7 @@ def _absent_family(python: PythonFacts, table: Imported) -> Iterator[Failure]:
     if not any(one.requires for one in python.distributions):
         return  # planned, not looked at
     for name in table.must:
-        package = canonicalize_name(name)
+        package = normal(name)
         if python.distribution(package) is None and name not in python.modules:
             error = f"No module named {name!r}"
             yield Failure(

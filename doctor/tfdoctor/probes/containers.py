@@ -8,7 +8,6 @@ speak to a local socket behind which an engine already runs. Podman and Apptaine
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import posixpath
 from typing import TYPE_CHECKING, Any
@@ -166,6 +165,8 @@ def _endpoint(system: System) -> tuple[str, str | None]:
             )
     if name in ("", "default"):
         return DEFAULT_ENDPOINT, None
+    import hashlib  # loads OpenSSL, for Docker's contexts alone
+
     meta = f"{folder}/contexts/meta/{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()}/meta.json"
     with contextlib.suppress(OSError, ValueError, RecursionError):
         endpoints = parse.table(parse.table(json.loads(system.read_text(meta))).get("Endpoints"))

@@ -32,9 +32,6 @@ from tfdoctor.facts import (
 from tfdoctor.parse.lsmod import loaded_modules
 from tfdoctor.parse.proc_version import parse_proc_version
 from tfdoctor.parse.smi_failure import parse_smi_failure
-from tfdoctor.parse.smi_health import parse_smi_health
-from tfdoctor.parse.smi_table import parse_smi_table
-from tfdoctor.parse.smi_xml import parse_smi_xml
 from tfdoctor.probes.payload import run_payload
 from tfdoctor.probes.processes import identify
 from tfdoctor.system.result import Failure
@@ -199,6 +196,8 @@ def probe_smi(
         return Absent("nvidia-smi", "no nvidia-smi on PATH")
     result = system.run([command, "-q", "-x"], timeout=timeout, key="nvidia-smi -q -x")
     if result.ok and "<nvidia_smi_log" in result.stdout:
+        from tfdoctor.parse.smi_xml import parse_smi_xml  # XML takes long to load
+
         xml = parse_smi_xml(result.stdout)
         if xml.driver_version is not None or xml.gpus:
             smi = _with_health(system, _from_xml(xml), result.stdout, machine)
@@ -207,6 +206,8 @@ def probe_smi(
         return Known(SmiFailure("timeout", f"nvidia-smi {result.why()}", None), "nvidia-smi -q -x")
     if result.ok:
         result = system.run([command], timeout=timeout, key="nvidia-smi")
+        from tfdoctor.parse.smi_table import parse_smi_table
+
         table = parse_smi_table(result.stdout)
         if result.ok and (table.driver_version is not None or table.gpus):
             return Known(_from_table(table), "nvidia-smi")
@@ -250,6 +251,8 @@ def _from_xml(xml: Any) -> SmiFacts:
 
 def _with_health(system: System, smi: SmiFacts, report: str, machine: MachineFacts | None) -> SmiFacts:
     """The same with each card's condition, and who is on it. WSL's process numbers are Windows' own."""
+    from tfdoctor.parse.smi_health import parse_smi_health
+
     elsewhere = machine is not None and bool(machine.container or machine.wsl)
     said = parse_smi_health(report)
     return dataclasses.replace(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from typing import TYPE_CHECKING, Any
@@ -273,10 +272,19 @@ def find_misspelt(env: Iterable[str]) -> tuple[tuple[str, str], ...]:
         if upper in GUARDED:
             pairs.append((name, upper))
             continue
+        if not any(_may_be_meant(upper, known) for known in GUARDED):
+            continue
+        import difflib  # seldom needed
+
         close = difflib.get_close_matches(upper, GUARDED, n=1, cutoff=0.9)
         if close and _edits(upper, close[0]) <= 2 and not _is_other_name(upper, close[0]):
             pairs.append((name, close[0]))
     return tuple(pairs)
+
+
+def _may_be_meant(name: str, known: str) -> bool:
+    """Whether `_edits` can be two at most: each changes the length by one at most, and the set of letters by two."""
+    return abs(len(name) - len(known)) <= 2 and len(set(name) ^ set(known)) <= 4
 
 
 def _is_other_name(name: str, known: str) -> bool:

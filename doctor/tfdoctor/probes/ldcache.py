@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+
+from tfdoctor.records import dataclass
 
 MAGIC = b"glibc-ld.so.cache1.1"
 HEADER = struct.Struct("<20sIIB3xI12x")

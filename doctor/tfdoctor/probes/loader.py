@@ -19,6 +19,7 @@ from __future__ import annotations
 import errno
 import posixpath
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tfdoctor.facts import CLOSED, DENIED, NOEXEC, Resolution, Tried
@@ -209,7 +210,8 @@ class Process:
                 path=opened.path if opened else None,
                 via=_via(tried),
                 error=f"{failed.name}: {failed.error}",
-                really_missing=missing or (name,),
+                # All files are there: then it is the one that the loader's message begins with.
+                really_missing=missing or (_at_fault(failed, opened) or name,),
                 needed_by=failed.needed_by,
                 tried=tuple(tried),
                 crash=failed.crash,
@@ -552,7 +554,7 @@ class Process:
         self._cached("")
         return self.files.cache or {}
 
-    @property
+    @cached_property
     def default_folders(self) -> tuple[str, ...]:
         """The folders compiled into the loader: Debian's multiarch ones, or lib64."""
         machine = self._system.platform.get("machine", "x86_64")
@@ -564,6 +566,11 @@ class Process:
 
 def _folder(path: str) -> str:
     return path.rpartition("/")[0] or "/"
+
+
+def _at_fault(failed: _LoadError, opened: LinkMap | None) -> str:
+    """The soname of the other object that an error is about; empty where it is about what was to be opened."""
+    return "" if opened is None or failed.name == opened.path else failed.name.rpartition("/")[2]
 
 
 def _via(tried: Sequence[Tried]) -> str:

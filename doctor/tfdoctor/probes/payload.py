@@ -11,7 +11,7 @@ import tfdoctor.payload
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfdoctor.system import CommandResult, System
+    from tfdoctor.system import CommandResult, LiveSystem, System
 
 MARKER = "tfdoctor-payload:"
 QUIET = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONIOENCODING": "utf-8"}
@@ -33,15 +33,33 @@ def run_payload(
 
     `variant` keeps two runs of one payload apart in a recording; `flags` are the interpreter's.
     """
-    script = Path(tfdoctor.payload.__file__).with_name(f"{name}.py")
     result = system.run(
-        [python, *flags, "-B", str(script), *args],
+        _command(python, name, args, flags),
         timeout=timeout,
         env={**QUIET, **(env or {})},
         unset=unset,
         key=f"payload:{name}{f':{variant}' if variant else ''}",
     )
     return parse_answer(result.stdout), result
+
+
+def begin_payload(
+    system: LiveSystem,
+    python: str,
+    name: str,
+    args: Sequence[str] = (),
+    *,
+    timeout: float,
+    env: Mapping[str, str] | None = None,
+    flags: Sequence[str] = (),
+) -> None:
+    """Start what `run_payload` will be asked for with the same arguments."""
+    system.begin(_command(python, name, args, flags), timeout=timeout, env={**QUIET, **(env or {})})
+
+
+def _command(python: str, name: str, args: Sequence[str], flags: Sequence[str]) -> list[str]:
+    script = Path(tfdoctor.payload.__file__).with_name(f"{name}.py")
+    return [python, *flags, "-B", str(script), *args]
 
 
 def parse_answer(text: str) -> dict[str, Any]:

@@ -23,9 +23,10 @@ from tfdoctor.facts import (
 )
 from tfdoctor.facts.files import ChangedFile, SharedFile
 from tfdoctor.facts.imports import FileDifference, Shadow
-from tfdoctor.facts.python import ASKED, Denied, Trouble, Unusable
+from tfdoctor.facts.python import Denied, Trouble, Unusable
 from tfdoctor.probes.payload import run_payload
 from tfdoctor.probes.start import behaviour
+from tfdoctor.probes.target import ask, base_gone
 from tfdoctor.system.result import Failure
 from tfdoctor.text import clean_line
 
@@ -54,10 +55,11 @@ def probe(
     A Python whose start is slow is asked twice: the second time its files are in memory.
     """
     python = choice.path
-    if any(lost.variable == ASKED for lost in choice.lost):
+    if base_gone(choice):
         return (_unusable(Trouble("base-gone", python, "leads to a Python that is gone")),) * 2
     began = time.monotonic()
-    answer, result = run_payload(system, python, "target", timeout=timeout * 0.5)
+    first, result = ask(system, python, timeout=timeout)
+    answer = dict(first)
     if "version" not in answer:
         left = max(0.2, timeout - (time.monotonic() - began))
         trouble, why, late = _second_try(system, python, result, left)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat import Gpu, Problem
     from tfdoctor.compat.matrix import MatrixGroup, MatrixRow
-    from tfdoctor.plan.release_sheet import Card
+    from tfdoctor.plan.release_sheet import Sheet
 
 NARROW = 70
 """Columns below which an entry is a paragraph instead of a line of a table."""
@@ -38,15 +38,15 @@ ORDER = ("error", "warning", "info")
 CODES = {"native": "code", "jit": "PTX", "arch-specific": "partly", "unknown": "?", "none": "none"}
 
 
-def matrix_json(rows: Sequence[MatrixRow], as_of: str, card: Card | None) -> dict[str, Any]:
+def matrix_json(rows: Sequence[MatrixRow], as_of: str, sheet: Sheet | None) -> dict[str, Any]:
     """`matrix --json`; `install` only where one release was asked for."""
     answer: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "as_of": as_of,
         "rows": [row.as_dict(code_of) for row in rows],
     }
-    if card is not None:
-        answer["install"] = [{"text": step.text, "commands": list(step.commands)} for step in card.steps]
+    if sheet is not None:
+        answer["install"] = [{"text": step.text, "commands": list(step.commands)} for step in sheet.steps]
     return answer
 
 
@@ -249,36 +249,36 @@ def _faults(row: MatrixRow) -> str:
 # ---------------------------------------------------------------- one release
 
 
-def render_card(card: Card, *, as_of: str, note: str = "", width: int = 80, colour: bool = False) -> str:
-    """The card of one release, at most `width` columns wide, its commands never wrapped."""
+def render_sheet(sheet: Sheet, *, as_of: str, note: str = "", width: int = 80, colour: bool = False) -> str:
+    """The sheet of one release, at most `width` columns wide, its commands never wrapped."""
     out = page(min(width, PROSE), coloured=colour)
-    release = card.row.release
-    out.print(Text(f"{release.package} {release.version}", style="bold").append(_about(card), style="dim"))
-    for other in card.others:
-        out.print(Text(_other(card.row, other)))
+    release = sheet.row.release
+    out.print(Text(f"{release.package} {release.version}", style="bold").append(_about(sheet), style="dim"))
+    for other in sheet.others:
+        out.print(Text(_other(sheet.row, other)))
     if note:
         out.print(Text(note))
-    if card.row.code is not None:
-        out.print(Text(_code(card.row)))
+    if sheet.row.code is not None:
+        out.print(Text(_code(sheet.row)))
     _heading(out, "What it needs")
-    widest = max(len(name) for name, _ in card.needs)
-    for name, text in card.needs:
+    widest = max(len(name) for name, _ in sheet.needs)
+    for name, text in sheet.needs:
         _entry(out, Text(name.ljust(widest + 2), style="dim"), text)
     _heading(out, "What has gone wrong with it")
-    if not card.row.problems:
+    if not sheet.row.problems:
         out.print(Text("Nothing is known."))
-    for problem in _sorted(card.row.problems):
+    for problem in _sorted(sheet.row.problems):
         _entry(out, MARKS[problem.severity][0] + Text(f"{code_of(problem)}  ", style="bold"), problem.title)
         for line in _details(problem):
             _entry(out, Text("          "), line)
     _heading(out, "How to install it")
-    for number, step in enumerate(card.steps):
+    for number, step in enumerate(sheet.steps):
         if number:
             out.print()
         out.print(Text(step.text))
         command_lines(out, step.commands, 4)
     out.print()
-    out.print(Text(f"{_evidence(card)} As of {as_of}.", style="dim"))
+    out.print(Text(f"{_evidence(sheet)} As of {as_of}.", style="dim"))
     return text_of(out)
 
 
@@ -302,8 +302,8 @@ def _entry(out: Console, first: Text, text: str) -> None:
     out.print(table)
 
 
-def _about(card: Card) -> str:
-    release = card.row.release
+def _about(sheet: Sheet) -> str:
+    release = sheet.row.release
     words = [f"released {release.released}", "for GPUs" if release.gpu else "without GPU code"]
     if release.yanked:
         words.append("withdrawn from the index")
@@ -340,8 +340,8 @@ def _details(problem: Problem) -> Iterable[str]:
     yield f"Do: {problem.remedy}"
 
 
-def _evidence(card: Card) -> str:
-    release = card.row.release
+def _evidence(sheet: Sheet) -> str:
+    release = sheet.row.release
     if release.evidence == "measured":
         return "Read from the wheel itself."
     if release.inferred_from:
@@ -376,26 +376,26 @@ def markdown_rows(rows: Sequence[MatrixRow], *, note: str = "") -> str:
     return (f"{markdown.own(note)}\n\n" if note else "") + "\n".join(lines) + "\n"
 
 
-def markdown_card(card: Card, *, as_of: str, note: str = "") -> str:
-    """The card as Markdown."""
-    release = card.row.release
-    lines = [f"# {release.package} {release.version}", "", _about(card).removeprefix(" · ") + "."]
-    lines += [_other(card.row, other) for other in card.others]
+def markdown_sheet(sheet: Sheet, *, as_of: str, note: str = "") -> str:
+    """The sheet as Markdown."""
+    release = sheet.row.release
+    lines = [f"# {release.package} {release.version}", "", _about(sheet).removeprefix(" · ") + "."]
+    lines += [_other(sheet.row, other) for other in sheet.others]
     if note:
         lines.append(markdown.own(note))
-    if card.row.code is not None:
-        lines.append(_code(card.row))
+    if sheet.row.code is not None:
+        lines.append(_code(sheet.row))
     lines += ["", "## What it needs", ""]
-    lines += [f"* **{name}**: {markdown.own(text)}" for name, text in card.needs]
+    lines += [f"* **{name}**: {markdown.own(text)}" for name, text in sheet.needs]
     lines += ["", "## What has gone wrong with it", ""]
-    for problem in _sorted(card.row.problems):
+    for problem in _sorted(sheet.row.problems):
         lines.append(
             f"* **{code_of(problem)} {markdown.own(problem.title)}.** {markdown.own(' '.join(_details(problem)))}"
         )
-    if not card.row.problems:
+    if not sheet.row.problems:
         lines.append("Nothing is known.")
     lines += ["", "## How to install it", ""]
-    for step in card.steps:
+    for step in sheet.steps:
         lines += [step.text, "", "```", *step.commands, "```", ""]
-    lines.append(f"{_evidence(card)} As of {as_of}.")
+    lines.append(f"{_evidence(sheet)} As of {as_of}.")
     return "\n".join(lines) + "\n"

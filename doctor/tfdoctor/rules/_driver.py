@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
@@ -20,6 +19,7 @@ from tfdoctor.facts import (
 )
 from tfdoctor.findings import Evidence, Remedy
 from tfdoctor.predict import driver_gate, driver_missing_cause
+from tfdoctor.records import dataclass
 from tfdoctor.rules import advice
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, seen, unanswered
 

@@ -6,13 +6,13 @@ and run images ask the same functions for the reason of a failure.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.facts import value_of
 from tfdoctor.facts.containers import ContainerFacts, ContainerToolkit, DockerEngine, EngineSilence
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.records import dataclass
 from tfdoctor.rules import _driver, advice
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, unanswered
 

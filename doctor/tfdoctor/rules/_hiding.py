@@ -7,6 +7,7 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Evidence, Remedy
+from tfdoctor.records import dataclass
 from tfdoctor.rules import _origins
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from tfdoctor.rules.base import Context
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Hiding:
     """Entries of a variable, without which the loader gives what it does not give with them."""
 

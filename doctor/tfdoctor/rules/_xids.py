@@ -9,7 +9,8 @@ is not here is told as it stands, without a judgement.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+from tfdoctor.records import dataclass
 
 
 class Kind(enum.Enum):

@@ -19,11 +19,10 @@ End the other process, choose another card, or let TensorFlow take memory only a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tfdoctor import versions
 from tfdoctor.facts import NOTEBOOK, Absent, SmiFacts, SmiProcess, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.records import dataclass
 from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 

@@ -24,12 +24,12 @@ from __future__ import annotations
 
 import posixpath
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.facts import Known, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.records import dataclass
 from tfdoctor.rules import _hiding, advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, linked_hard, without_libraries
 from tfdoctor.rules.libs_not_installed import to_bring

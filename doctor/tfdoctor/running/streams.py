@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from tfdoctor.errors import UsageError
-from tfdoctor.logs.reader import is_binary
+from tfdoctor.logs.reader import is_binary, without_nuls_before
 from tfdoctor.running import archives
 from tfdoctor.text import clean
 
@@ -127,7 +127,7 @@ def _unpacked(pieces: Iterator[bytes], name: str, note: Callable[[str], None]) -
     size = 0
     try:
         for piece in plain:
-            if not checked and (text := piece.lstrip(b"\0")):
+            if not checked and (text := without_nuls_before(piece)):
                 checked = True
                 if is_binary((piece if len(piece) - len(text) < _SAMPLE else text)[:_SAMPLE]):
                     msg = f"{shown} is not a text."

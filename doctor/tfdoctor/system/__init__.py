@@ -6,16 +6,18 @@ for a test). Probes take a `System` and cannot tell which one they have.
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Protocol
 
 from tfdoctor.system.elf import ElfError, ElfFile, ElfProblem
 from tfdoctor.system.live import LiveSystem
-from tfdoctor.system.recorded import RecordedSystem
-from tfdoctor.system.recording import RecordingSystem
 from tfdoctor.system.result import CommandResult, Failure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from tfdoctor.system.recorded import RecordedSystem
+    from tfdoctor.system.recording import RecordingSystem
 
 __all__ = [
     "CommandResult",
@@ -107,3 +109,12 @@ class System(Protocol):
     def stop(self) -> None:
         """Kill every command that still runs, and any that is started from now on: the user wants to leave."""
         ...
+
+
+def __getattr__(name: str) -> object:
+    """Recordings are seldom needed, and bring archives with them."""
+    module = {"RecordedSystem": "recorded", "RecordingSystem": "recording"}.get(name)
+    if module is None:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    return getattr(importlib.import_module(f"tfdoctor.system.{module}"), name)

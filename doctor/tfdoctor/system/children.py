@@ -12,12 +12,12 @@ import os
 import select
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 import weakref
-from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
+
+from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -181,6 +181,8 @@ def _streams() -> Iterator[tuple[IO[bytes] | None, IO[bytes] | None]]:
     if hasattr(select, "poll"):
         yield None, None
         return
+    import tempfile
+
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         yield out, err
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import enum
 import os
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
+
+from tfdoctor.records import dataclass
 
 EI_CLASS, EI_DATA, EI_VERSION = 4, 5, 6
 EHDR64 = struct.Struct("<16sHHIQQQIHHHHHH")

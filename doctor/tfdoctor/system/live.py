@@ -8,7 +8,9 @@ import platform
 import shutil
 import stat
 import sys
+import threading
 import time
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -88,6 +90,34 @@ def started_with() -> dict[str, str]:
     return env
 
 
+class Begun:
+    """Something that a thread of its own does, whose result is asked for later, or never."""
+
+    def __init__(self, work: Callable[[], CommandResult]) -> None:
+        self._work = work
+        self._ended: list[CommandResult | BaseException] = []
+        self._thread = threading.Thread(target=self._do, name="begun", daemon=True)
+        self._thread.start()
+
+    def _do(self) -> None:
+        try:
+            self._ended.append(self._work())
+        except BaseException as error:  # whoever asks gets it
+            self._ended.append(error)
+
+    def result(self) -> CommandResult:
+        """Its result, or its exception, once it has ended."""
+        self._thread.join()
+        ended = self._ended[0]
+        if isinstance(ended, BaseException):
+            raise ended
+        return ended
+
+
+def _words(argv: Sequence[str], env: Mapping[str, str] | None, unset: Sequence[str]) -> object:
+    return tuple(argv), tuple(sorted((env or {}).items())), tuple(unset)
+
+
 class LiveSystem:
     """The machine that tfdoctor runs on; with `root`, the one whose file system is mounted there."""
 
@@ -96,6 +126,7 @@ class LiveSystem:
         self._env = started_with() if env is None else dict(env)
         self._cwd = cwd or _current_directory()
         self._children = Children()
+        self._begun: dict[object, Begun] = {}
 
     @property
     def env(self) -> Mapping[str, str]:
@@ -105,7 +136,7 @@ class LiveSystem:
     def cwd(self) -> str:
         return self._cwd
 
-    @property
+    @cached_property
     def platform(self) -> Mapping[str, str]:
         uname = platform.uname()
         user = str(os.geteuid()) if hasattr(os, "geteuid") else ""
@@ -164,6 +195,19 @@ class LiveSystem:
     def which(self, name: str) -> str | None:
         return shutil.which(name, path=self._env.get("PATH", os.defpath))
 
+    def begin(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float,
+        env: Mapping[str, str] | None = None,
+        unset: Sequence[str] = (),
+        key: str = "",  # noqa: ARG002 - a recording's
+    ) -> None:
+        """Start what `run` will be asked for in the same words; it then waits for that."""
+        begun = Begun(lambda: self._run(argv, timeout, env, unset))
+        self._begun[_words(argv, env, unset)] = begun
+
     def run(
         self,
         argv: Sequence[str],
@@ -172,6 +216,12 @@ class LiveSystem:
         env: Mapping[str, str] | None = None,
         unset: Sequence[str] = (),
         key: str = "",  # noqa: ARG002 - a recording's
+    ) -> CommandResult:
+        begun = self._begun.pop(_words(argv, env, unset), None) if self._begun else None
+        return begun.result() if begun is not None else self._run(argv, timeout, env, unset)
+
+    def _run(
+        self, argv: Sequence[str], timeout: float, env: Mapping[str, str] | None, unset: Sequence[str]
     ) -> CommandResult:
         environment = {name: value for name, value in self._env.items() if name not in unset}
         environment.update(env or {})
@@ -193,6 +243,7 @@ class LiveSystem:
         return ended(ran.returncode, failure=failure, stdout=_text(ran.stdout), stderr=_text(ran.stderr))
 
     def stop(self) -> None:
+        self._begun.clear()
         self._children.stop()
 
 

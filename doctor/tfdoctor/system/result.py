@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+from tfdoctor.records import dataclass
 
 
 class Failure(str, enum.Enum):

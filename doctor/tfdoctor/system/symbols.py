@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 import struct
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 DT_HASH, DT_STRTAB, DT_SYMTAB, DT_GNU_HASH = 4, 5, 6, 0x6FFFFEF5
 SYM64 = struct.Struct("<IBBHQQ")
+WORD = struct.Struct("<Q")
 SHN_UNDEF = 0
 STB_GLOBAL, STB_WEAK = 1, 2
 MAX_SYMBOLS = 1 << 20
@@ -92,11 +94,28 @@ class SymbolTable:
                     raise ValueError("names too long")
                 yield found
 
-    def defines(self, name: bytes, gnu_hash: int) -> bool:
-        """Whether a global or weak definition of `name` is here."""
+    def without(self, names: Iterable[tuple[bytes, int]]) -> list[tuple[bytes, int]]:
+        """Those of (name, its `gnu_hash`) of which there is no global or weak definition here."""
         if self._symbols is None or self._strings is None:
-            return False
-        return self._in_gnu(name, gnu_hash) if self._gnu is not None else self._in_sysv(name)
+            return list(names)
+        if self._gnu is None:
+            return [one for one in names if not self._in_sysv(one[0])]
+        buckets, first, words, shift = struct.unpack_from("<IIII", self._map, self._gnu)
+        if not buckets or not words:
+            return list(names)
+        filtered = self._gnu + 16
+        chains = filtered + words * 8
+        where, read = self._map, WORD.unpack_from
+        lacking = []
+        for one in names:
+            value = one[1]
+            (word,) = read(where, filtered + (value // 64 % words) * 8)  # a Bloom filter: most are not here
+            if not (
+                word >> (value % 64) & word >> ((value >> shift) % 64) & 1
+                and self._in_gnu(*one, chains, buckets, first)
+            ):
+                lacking.append(one)
+        return lacking
 
     def _is(self, index: int, name: bytes) -> bool:
         at, info, _, section, _, _ = SYM64.unpack_from(self._map, (self._symbols or 0) + index * SYM64.size)
@@ -110,15 +129,7 @@ class SymbolTable:
         if self._steps > MAX_STEPS:
             raise ValueError("hash chains too long")
 
-    def _in_gnu(self, name: bytes, value: int) -> bool:
-        at = self._gnu or 0
-        buckets, first, words, shift = struct.unpack_from("<IIII", self._map, at)
-        if not buckets or not words:
-            return False
-        (word,) = struct.unpack_from("<Q", self._map, at + 16 + (value // 64 % words) * 8)
-        if not (word >> (value % 64) & 1 and word >> ((value >> shift) % 64) & 1):
-            return False
-        table = at + 16 + words * 8
+    def _in_gnu(self, name: bytes, value: int, table: int, buckets: int, first: int) -> bool:
         (index,) = struct.unpack_from("<I", self._map, table + value % buckets * 4)
         while True:
             self._step()
@@ -149,6 +160,7 @@ class SymbolTable:
         return False
 
 
+@lru_cache(maxsize=4096)  # libraries ask each other for the same few hundred
 def gnu_hash(name: bytes) -> int:
     """DT_GNU_HASH's hash of a symbol name."""
     value = 5381
@@ -164,12 +176,12 @@ def unresolved(path: str, providers: Iterable[str]) -> tuple[str, ...]:
     """
     try:
         with SymbolTable(path) as asking:
-            wanted = list(asking.undefined())
+            wanted = [(name, gnu_hash(name)) for name in asking.undefined()]
         for provider in providers:
             if not wanted:
                 break
             with SymbolTable(provider) as table:
-                wanted = [name for name in wanted if not table.defines(name, gnu_hash(name))]
+                wanted = table.without(wanted)
     except (ValueError, OverflowError, struct.error, IndexError):
         return ()
-    return tuple(name.decode("utf-8", "replace") for name in wanted)
+    return tuple(name.decode("utf-8", "replace") for name, _ in wanted)

@@ -429,10 +429,10 @@ class Journal:
 
     def _acquire(self, on_wait: Callable[[str], None] | None) -> None:
         """Take the lock. Whoever leaves an empty journal deletes it: then we hold a lock nobody finds, and go again."""
-        try:
-            import fcntl
-        except ImportError as error:  # pragma: no cover - Windows
-            raise JournalError("Environments can be changed on Linux and macOS only.") from error
+        if os.name != "posix":  # pragma: no cover - Windows
+            raise JournalError("Environments can be changed on Linux and macOS only.")
+        import fcntl
+
         if not is_folder(self._prefix):
             message = f"{self._prefix}: not a folder, so not an environment"
             raise JournalError(message)

@@ -1,0 +1,78 @@
+"""The command line of `check` as most people type it, read without Typer: loading that takes longer than the reading.
+
+What is not plain (an abbreviation, `--option=value`, a mistake, a question for help) is left to Typer; a test holds the
+two together.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, cast
+
+from tfdoctor.cli.options import FailOn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["Options", "plain"]
+
+
+class Options(TypedDict):
+    """What `cli.check.check` is called with."""
+
+    python: str | None
+    deep: bool
+    facts: Path | None
+    against: Path | None
+    timeout: float
+    fail_on: FailOn
+    as_json: bool
+    verbose: bool
+    quiet: bool
+
+
+FLAGS = {
+    "--deep": "deep",
+    "--json": "as_json",
+    "--verbose": "verbose",
+    "-v": "verbose",
+    "--quiet": "quiet",
+    "-q": "quiet",
+}
+VALUES: dict[str, tuple[str, str, Callable[[str], Any]]] = {
+    "--python": ("python", r"(?s:[^-].*)", str),
+    "--facts": ("facts", r"(?s:[^-].*)", Path),
+    "--against": ("against", r"(?s:[^-].*)", Path),
+    "--timeout": ("timeout", r"[1-9]\d{0,2}(?:\.\d{1,3})?", float),
+    "--fail-on": ("fail_on", "error|warning|never", FailOn),
+}
+"""Option → its parameter, what its value looks like where it is plain, and what is made of it."""
+
+
+def plain(words: Sequence[str]) -> Options | None:
+    """The options of a plain `check …`; None for all else."""
+    if words[:1] != ["check"] or os.name == "nt":  # where Typer expands what the shell does not
+        return None
+    found: dict[str, Any] = {
+        "python": None,
+        "facts": None,
+        "against": None,
+        "timeout": 10.0,
+        "fail_on": FailOn.error,
+        **dict.fromkeys(FLAGS.values(), False),
+    }
+    rest = iter(words[1:])
+    for word in rest:
+        if word in FLAGS:
+            found[FLAGS[word]] = True
+            continue
+        if word not in VALUES:
+            return None
+        name, pattern, kind = VALUES[word]
+        value = next(rest, "")
+        if not re.fullmatch(pattern, value):
+            return None
+        found[name] = kind(value)
+    return cast("Options", found)

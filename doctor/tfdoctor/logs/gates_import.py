@@ -1,0 +1,202 @@
+"""What ends `import tensorflow` before TensorFlow says a word: read from tracebacks, never from an error line alone.
+
+An ImportError can be anybody's. It is TensorFlow's where the traceback above it goes through a module of TensorFlow's
+that is being imported, or where the error itself names a file of TensorFlow's.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING
+
+from tfdoctor.findings import Cause
+from tfdoctor.logs.case import Case, Decision
+from tfdoctor.logs.libraries import is_driver
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdoctor.logs.events import Event
+
+_INSTALLED = re.compile(
+    r"[\\/](?:site|dist)-packages[\\/]|[\\/]lib(?:64)?[\\/](?:python|pypy)\d|[\\/]Lib[\\/]|\.zip[\\/]|^<|<frozen"
+)
+"""Where installed modules and Python's own lie."""
+_TENSORFLOW = re.compile(r"(?:site|dist)-packages[\\/](?:tensorflow|tensorflow_core|tensorflow_intel)[\\/]")
+_OURS = re.compile(
+    r"(?:site|dist)-packages[\\/](?:tensorflow(?:_core|_intel)?|nvidia|tensorrt|tensorflow-plugins)[\\/]"
+)
+_MODULES = sys.stdlib_module_names | frozenset(
+    [
+        "absl",
+        "astunparse",
+        "distutils",
+        "flatbuffers",
+        "gast",
+        "google",
+        "grpc",
+        "h5py",
+        "imp",
+        "keras",
+        "libclang",
+        "markdown",
+        "ml_dtypes",
+        "namex",
+        "numpy",
+        "opt_einsum",
+        "optree",
+        "packaging",
+        "pandas",
+        "PIL",
+        "pkg_resources",
+        "protobuf",
+        "requests",
+        "rich",
+        "scipy",
+        "setuptools",
+        "six",
+        "tensorboard",
+        "tensorflow",
+        "tensorflow_estimator",
+        "tensorflow_io_gcs_filesystem",
+        "termcolor",
+        "tf_keras",
+        "typing_extensions",
+        "urllib3",
+        "werkzeug",
+        "wrapt",
+        "yaml",
+    ]
+)
+"""What TensorFlow, and what it imports, can import: a file of one of these names comes in its place."""
+_NAMED = re.compile(r"[\\/]tensorflow(?:\.py|[\\/]__init__\.py)$")
+_FRAME = 4
+"""Lines from one frame of Python's to the next: itself, the source, a mark under it, and what a terminal cut."""
+_CELL = 20
+"""The same in IPython, which shows the lines around it."""
+_SAYS_MORE = ("cuinit", "registration-skipped", "dso-failed", "dso-failed-old", "device-found", "numa")
+"""What TensorFlow says after its import."""
+
+
+def imports(case: Case) -> Decision | None:
+    """Why `import tensorflow` failed. None where TensorFlow was imported in the end."""
+    log = case.log
+    broken = log.first("python-broken")
+    if broken is not None and case.created is None and not log.has(*_SAYS_MORE):
+        cause = Cause.NOT_PERMITTED if broken.get("why") == "Permission denied" else Cause.PYTHON_UNUSABLE
+        return Decision(cause, case.says("python-broken"))
+    if case.created is not None or case.ready >= 0 or log.has(*_SAYS_MORE):
+        return None
+    return _named(case) or _shadowed(case) or _in_tracebacks(case) or _absent(case)
+
+
+def _named(case: Case) -> Decision | None:
+    """The error itself names a file of TensorFlow's, or TensorFlow."""
+    for event in case.log.of("module-shadowed"):
+        if event.get("name") or _imports_tensorflow(_frames(case, event)):
+            return Decision(Cause.SHADOWED_MODULE, (event,), (), _rename(event.get("path")))
+    for event in case.log.of("file-damaged"):
+        if _OURS.search(event.get("path")) or event.get("name").partition(".")[0] == "tensorflow":
+            return Decision(Cause.DAMAGED_FILE, (event,))
+    for event in case.log.of("file-refused"):
+        if _OURS.search(event.get("path") or event.get("library")):
+            return Decision(Cause.NOT_PERMITTED, (event,))
+    return None
+
+
+def _shadowed(case: Case) -> Decision | None:
+    """An installed module imports a file of the user's: that has the name of another one."""
+    before: list[Event] = []
+    for event in case.log.of("import-frame"):
+        path = _path(event)
+        if not path or (before and event.line - before[-1].line > _reach(event)):
+            before.clear()
+        if not path:
+            continue
+        mine = _name(path) in _MODULES and _INSTALLED.search(path) is None and not path.startswith(("<", "~"))
+        if mine and _imports_tensorflow(before):
+            return Decision(Cause.SHADOWED_MODULE, (before[-1], event), (), _rename(path))
+        if mine and before and _NAMED.search(path) and not _NAMED.search(_path(before[-1])):
+            return Decision(Cause.SHADOWED_MODULE, (event,), (), _rename(path))
+        before.append(event)
+    return None
+
+
+def _in_tracebacks(case: Case) -> Decision | None:
+    """An error under which TensorFlow was being imported."""
+    for event in case.log.of("file-damaged", "file-refused", "import-error"):
+        frames = _frames(case, event)
+        library = (event.get("path") or event.get("library")).rpartition("/")[2]
+        if not _imports_tensorflow(frames) or is_driver(library):
+            continue  # a driver's library is empty where a container was started without GPUs
+        evidence = (event, frames[-1])
+        if event.id == "file-damaged":
+            return Decision(Cause.DAMAGED_FILE, evidence)
+        if event.id == "file-refused":
+            return Decision(Cause.NOT_PERMITTED, evidence)
+        path = event.get("path")
+        if (
+            path
+            and path != "unknown location"
+            and _name(path) in _MODULES
+            and _INSTALLED.search(path) is None
+        ):
+            return Decision(Cause.SHADOWED_MODULE, evidence, (), _rename(path))
+        name = (event.get("source") or event.get("of") or event.get("lost")).partition(".")[0]
+        if name.startswith("tensorflow") and name != "tensorflow_estimator":
+            continue  # its own parts: two packages over each other, or another module in its place
+        if case.log.has("protobuf", "numpy-abi"):
+            continue  # said better there
+        return Decision(Cause.PACKAGE_CONFLICT, evidence, (Cause.SHADOWED_MODULE,))
+    return None
+
+
+def _absent(case: Case) -> Decision | None:
+    """TensorFlow is not there, and nothing in the log is said by a TensorFlow."""
+    log = case.log
+    if log.has(
+        "format-classic", "format-absl", "tf-version", "native-runtime-failed", "import-so", "import-dll"
+    ):
+        return None
+    return (
+        Decision(Cause.TENSORFLOW_MISSING, case.says("tensorflow-absent"))
+        if log.has("tensorflow-absent")
+        else None
+    )
+
+
+def _frames(case: Case, error: Event) -> list[Event]:
+    """The frames of modules being imported that stand directly above an error, the outermost first."""
+    frames: list[Event] = []
+    line = error.line
+    for event in reversed(case.log.of("import-frame")):
+        if event.line > line:
+            continue
+        if not _path(event) or line - event.line > _reach(event):
+            break
+        frames.append(event)
+        line = event.line
+    return frames[::-1]
+
+
+def _reach(frame: Event) -> int:
+    return _CELL if frame.get("shown") else 4 * _FRAME
+
+
+def _path(frame: Event) -> str:
+    return frame.get("path") or frame.get("shown")
+
+
+def _name(path: str) -> str:
+    """The module that a file is."""
+    return re.sub(r"([\\/]__init__)?\.py$", "", path).replace("\\", "/").rpartition("/")[2]
+
+
+def _imports_tensorflow(frames: Sequence[Event]) -> bool:
+    return any(_TENSORFLOW.search(_path(frame)) for frame in frames)
+
+
+def _rename(path: str) -> str:
+    shown = path.replace("`", "'")
+    return f"Rename {shown}, and delete the __pycache__ beside it." if path else ""

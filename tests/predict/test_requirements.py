@@ -1,0 +1,180 @@
+"""Lines of Requires-Dist, against `packaging`."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from packaging.markers import UndefinedEnvironmentName
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from tfdoctor.compat import Compat
+from tfdoctor.predict import requirements
+from tfdoctor.predict.requirements import asked, met, shown
+
+PYTHON = {
+    "python_version": "3.11",
+    "python_full_version": "3.11.7",
+    "implementation_name": "cpython",
+    "implementation_version": "3.11.7",
+    "platform_python_implementation": "CPython",
+    "platform_machine": "x86_64",
+    "platform_system": "Linux",
+    "sys_platform": "linux",
+    "os_name": "posix",
+    "platform_release": "",
+    "platform_version": "",
+    "extra": "",
+}
+VERSIONS = [
+    "1.0",
+    "1.26.4",
+    "2",
+    "2.0.0",
+    "2.0.0rc1",
+    "2.0.1.dev3",
+    "2.1.post1",
+    "2.0+local",
+    "1!2.0",
+    "2.21.0",
+]
+LINES = [
+    "numpy",
+    "numpy<2,>=1.23.5",
+    "numpy (>=1.23.5,<2)",
+    "numpy ( >=1.23.5 )",
+    "numpy>=1.23.5 ; python_version <= '3.11'",
+    'tensorboard~=2.0.0; python_version>="3.10" and sys_platform != "darwin"',
+    "a~=2",
+    "a~=2.0rc1",
+    "a==2.*",
+    "a!=2.0.*,<3",
+    "a===2.0",
+    "a>=2,",
+    "a,",
+    "a>=x",
+    "a[b]>=1",
+    "a @ https://example.com/a.whl",
+    'b; extra == "c"',
+    "b>=1; extra=='and-cuda' and platform_system == 'Linux'",
+    "b; python_version < '3.8' or extra == 'c'",
+    "b; (python_version < '3.8') and extra == 'c'",
+    "b; '3.8' > python_version",
+    "b; platform_machine == 'arm64'",
+    "b; platform_machine == 'x86_64' and python_full_version >= '3.11.7'",
+    "b; python_version in '3.10 3.11'",
+    "b; platform_python_implementation != 'PyPy'",
+    "b; sys_platform == 'win32",
+    "b; extra == 'c' and",
+    "b; nonsense == 'c'",
+    "b; sys_platform == 'linux' and  os_name == 'posix'",
+    "Some_Name.x>1",
+    "a<2.0.0dev",
+    "a<2.0.1.dev4,>=1",
+    "a>2.0rc1",
+    "a==2.0rc1.*",
+    "a>=2.dev",
+    "a[b]>=1; extra == 'c'",
+    "a; (python_version < '3.15') and extra == 'c'",
+    "a; (python_version < '3.15' and sys_platform == 'linux')",
+    "a; (sys_platform == 'linux' or sys_platform == 'darwin') and extra == 'c'",
+    "a; (sys_platform == 'win32' or sys_platform == 'darwin') and python_version < '3.15'",
+    "a (==2.0) ; platform_system == 'Linux' and (platform_machine == 'arm64' or platform_machine == 'x86_64')",
+    "a; (sys_platform == 'linux' or (sys_platform == 'darwin')) and extra == 'c'",
+    "a; sys_platform == 'linux' or (sys_platform == 'darwin') and extra == 'c'",
+    "a; extra == 'c' and sys_platform == 'darwin' or sys_platform == 'linux'",
+    "a; extra == 'c' and sys_platform == 'darwin'or sys_platform == 'linux'",
+    "a; (extra == 'c' and sys_platform == 'darwin')or(sys_platform == 'linux')",
+    "a; extra == 'c'or sys_platform == 'linux' and extra == 'c'",
+    "a; extra == 'c' and sys_platform == '(' or sys_platform == 'linux'",
+    "a; (sys_platform == 'linux') or sys_platform == ')' and extra == 'c'",
+    "a; extra == 'c' and sys_platform == ')' or sys_platform == 'linux'",
+    "a; sys_platform == ' or ' and extra == 'c'",
+    "a @ https://example.com/;b ; sys_platform == 'linux'",
+    "a @ https://example.com/a ; extra == 'c'",
+    "a @ https://example.com/a; extra == 'c'",
+    "a<2; extra == 'c' and (sys_platform == 'linux'",
+    "-a",
+    "a-",
+    "",
+    " a",
+    "a>=1 ",
+    "numpy (>=1.8)x",
+    "a>=1;python_version>='3'",
+]
+
+
+def by_packaging(line: str) -> Requirement | None:
+    """None where it cannot be read, or does not apply."""
+    try:
+        requirement = Requirement(line)
+        applies = requirement.marker is None or requirement.marker.evaluate(dict(PYTHON))
+    except (InvalidRequirement, UndefinedEnvironmentName):
+        return None
+    return requirement if applies else None
+
+
+def same(line: str) -> None:
+    """Both say the same of a line."""
+    mine, theirs = asked(line, PYTHON), by_packaging(line)
+    assert (mine is None) == (theirs is None), line
+    if mine is None or theirs is None:
+        return
+    assert mine.package == canonicalize_name(theirs.name)
+    assert shown(mine) == f"{theirs.name}{theirs.specifier}"
+    for version in VERSIONS:
+        assert met(mine, version) == theirs.specifier.contains(version, prereleases=True), (line, version)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_as_packaging_reads_it(line):
+    same(line)
+
+
+def test_what_every_release_requires():
+    lines = {line for release in Compat.load().releases for line in release.requires}
+    assert len(lines) > 40
+    for line in lines:
+        same(line)
+    assert sum(requirements._plain(line) is None for line in lines) < len(lines) / 10
+
+
+PART = st.sampled_from(
+    [*"<>=!~()[];,.' \"-_", "and", "or", "extra", "python_version", "3.8", "2.0", "a", "1", "*"]
+)
+
+
+@given(st.lists(PART, max_size=12).map(lambda parts: "a" + "".join(parts)))
+def test_any_text(line):
+    same(line)
+
+
+@pytest.mark.parametrize("line", ["numpy<2.1.0,>=1.23.5", "tensorboard~=2.20.0", 'x; extra == "and-cuda"'])
+def test_what_is_plain_needs_no_packaging(line):
+    assert requirements._plain(line) is not None
+
+
+CONDITION = st.sampled_from(
+    [
+        "extra == 'c'",
+        "sys_platform == 'linux'",
+        "os_name == 'nt'",
+        "python_version < '3.8'",
+        "'a' == 'b'",
+        "x",
+    ]
+)
+MARKER = st.recursive(
+    CONDITION,
+    lambda inner: st.one_of(
+        st.builds("{}{}{}".format, inner, st.sampled_from([" and ", " or ", "and ", " or"]), inner),
+        st.builds("({})".format, inner),
+    ),
+    max_leaves=6,
+)
+
+
+@given(MARKER)
+def test_any_marker(marker):
+    same(f"a>=1; {marker}")

@@ -1,0 +1,21 @@
+"""What runs on this machine, without procps: a bare Debian has none."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def processes_with(word: str) -> Sequence[int]:
+    """The processes that have a word on their command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if word.encode() in (entry / "cmdline").read_bytes():
+                    found.append(int(entry.name))
+    return found
