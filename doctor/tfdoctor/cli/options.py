@@ -33,7 +33,7 @@ __all__ = [
 Command = TypeVar("Command")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Spec:
     """An option or an argument; `main` tells Typer of it. This module and the commands' load no Typer."""
 
