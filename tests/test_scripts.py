@@ -138,7 +138,13 @@ def test_which_tests_are_run(
     (made.parent / "complete").write_text(state, encoding="utf-8")
     done = subprocess.run(
         [checkout / "scripts" / "test", *words],
-        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": "/p", "PYTHONDONTWRITEBYTECODE": "1", **variables},
+        env={
+            "PATH": "/usr/bin:/bin",
+            "PYTHONPATH": "/p",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONUNBUFFERED": "1",
+            **variables,
+        },
         capture_output=True,
         text=True,
         timeout=60,

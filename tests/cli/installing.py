@@ -25,6 +25,7 @@ import pytest
 import tfdoctor.environment.install as core
 from tfdoctor.cli.start import run
 from tfdoctor.environment import choosing
+from tfdoctor.system import LiveSystem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -189,7 +190,7 @@ def _main() -> None:
     free = changes.get("free", 10**12)  # the plan is of gigabytes, the tiny wheels are not
     shutil.disk_usage = lambda _: type("Usage", (), {"free": free})()  # type: ignore[assignment]
     if "python" in changes:  # what every Python answers
-        one = choosing.ask(sys.executable, os.environ)
+        one = choosing.ask(sys.executable, LiveSystem())
         assert one is not None
         fields = {"path": one.path, "version": one.version, "base": one.base, "venv": one.venv} | changes[
             "python"

@@ -122,7 +122,7 @@ def test_nobody_to_ask(new: Callable[..., Fake]) -> None:
 
 def test_nothing_to_mend_needs_no_answer(new: Callable[..., Fake]) -> None:
     run = new("2.20.0").run("fix")
-    assert (run.status, "There is nothing that fix can do here." in run.said) == (0, True)
+    assert (run.status, "There is nothing here that fix can do." in run.said) == (0, True)
 
 
 LAUNCH = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import platform
@@ -31,11 +32,14 @@ from cli.installing import (
 from cli.planner import Tfdoctor, is_clean, validate
 from processes import processes_with
 from tfdoctor.compat import Compat
+from tfdoctor.environment import choosing
+from tfdoctor.environment.interpreters import Interpreter
 from tfdoctor.environment.proof import is_right
 from tfdoctor.examine.survey import survey
+from tfdoctor.probes import machine as machine_probe
 from tfdoctor.render.install import render_installed
 from tfdoctor.report.diagnose import diagnose
-from tfdoctor.system import RecordedSystem
+from tfdoctor.system import LiveSystem, RecordedSystem
 
 pytestmark = pytest.mark.skipif(not HAS_WHEELS, reason="no wheel of TensorFlow for this Python")
 ONE = "uv" if UV is not None else "pip"
@@ -228,6 +232,24 @@ def test_no_python_at_hand(index: Index, tmp_path: Path) -> None:
     named = ended([*args, "--python", "3.10.99"], index.env(**changed(python={})), tmp_path)
     assert "No Python 3.10.99 is here." in named.stderr
     assert not (tmp_path / "tensorflow-env").exists()
+
+
+@pytest.mark.parametrize(
+    ("distribution", "like", "root", "hint"),
+    [
+        ("debian", (), True, "apt-get install python3.11-venv"),
+        ("linuxmint", ("ubuntu", "debian"), False, "sudo apt-get install python3.11-venv"),
+        ("fedora", (), False, "Install its venv package"),
+    ],
+)
+def test_what_is_typed_for_a_venv_follows_the_survey(
+    distribution: str, like: tuple[str, ...], root: bool, hint: str
+) -> None:
+    machine = dataclasses.replace(
+        machine_probe.probe(LiveSystem()), distribution_id=distribution, distribution_like=like, root=root
+    )
+    error = choosing._without_venv(Interpreter("/usr/bin/python3", "3.11.2", "/usr", venv=False), machine)
+    assert error.hint.startswith(hint)
 
 
 def test_a_python_without_venv(index: Index, tmp_path: Path) -> None:

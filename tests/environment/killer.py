@@ -140,6 +140,10 @@ def act(action: str, prefix: Path) -> None:
             with journal.step(title="change") as step:
                 change(prefix)
             step.rollback()
+        elif action == "again":
+            with journal.step(title="change again") as step:
+                change_again(prefix)
+            step.commit()
         elif action == "undo":
             journal.undo()
         elif action == "force":

@@ -63,7 +63,7 @@ def ended_well(env: Fake, before: dict[str, object], *words: str) -> None:
     run = env.run(*FIX, *words)
     assert run.status == 0, run
     assert "will register 2 GPUs" in run.said
-    assert "There is nothing that fix can do here" in env.run(*FIX, *words).said
+    assert "There is nothing here that fix can do" in env.run(*FIX, *words).said
     undone = env.run("fix", "--undo")
     assert undone.status == 0, undone
     assert difference(before, env.list()) == {}  # type: ignore[arg-type]
@@ -122,7 +122,7 @@ def test_undo_killed_before_a_change_of_a_file(number: int, new: Callable[..., F
 
 @pytest.mark.few(2)
 @pytest.mark.parametrize("installer", [pytest.param("uv", marks=needs_uv), "pip"])
-@pytest.mark.parametrize("seen", ["steps/1/record.json", "header7.h", "header250.h"])
+@pytest.mark.parametrize("seen", ["steps/1/manifest.json", "header7.h", "header250.h"])
 def test_killed_while_an_installer_works(seen: str, installer: str, new: Callable[..., Fake]) -> None:
     env = new()
     broken_package(env)

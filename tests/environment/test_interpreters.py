@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tfdoctor.environment.interpreters import Interpreter, ask, at_hand
+from tfdoctor.system import LiveSystem
 
 MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
@@ -32,12 +33,12 @@ def fake(place: Path, version: str = "3.9.1", **more: Any) -> Path:
 
 
 def test_the_one_that_runs_us() -> None:
-    found = ask(sys.executable, os.environ)
+    found = ask(sys.executable, LiveSystem())
     assert found is not None
     assert found.version == sys.version.split()[0].rstrip("+")
     assert found.minor == MINOR
     assert Path(found.base).samefile(sys.base_prefix)
-    assert ask(found.path, os.environ) == found, "of an environment the Python behind it"
+    assert ask(found.path, LiveSystem()) == found, "of an environment the Python behind it"
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_the_one_that_runs_us() -> None:
     ],
 )
 def test_what_no_wheel_is_for(tmp_path: Path, more: dict[str, Any]) -> None:
-    assert ask(str(fake(tmp_path / "bin" / "python3", **more)), os.environ) is None
+    assert ask(str(fake(tmp_path / "bin" / "python3", **more)), LiveSystem()) is None
 
 
 def test_what_is_no_python(tmp_path: Path) -> None:
@@ -65,14 +66,17 @@ def test_what_is_no_python(tmp_path: Path) -> None:
         path = tmp_path / name
         path.write_text(text, encoding="utf-8")
         path.chmod(0o755)
-        assert ask(str(path), os.environ) is None
+        assert ask(str(path), LiveSystem()) is None
     (tmp_path / "data").write_text("")
     for path in (tmp_path / "data", tmp_path / "nowhere", tmp_path):
-        assert ask(str(path), os.environ) is None
+        assert ask(str(path), LiveSystem()) is None
 
 
 def test_a_version_with_a_plus_and_the_callers_variables(tmp_path: Path) -> None:
-    found = ask(str(fake(tmp_path / "bin" / "python3", "3.11.2+")), {"PYTHONHOME": "/nowhere", **os.environ})
+    found = ask(
+        str(fake(tmp_path / "bin" / "python3", "3.11.2+")),
+        LiveSystem(env={"PYTHONHOME": "/nowhere", **os.environ}),
+    )
     assert found is not None
     assert found.version == "3.11.2"
 
@@ -91,11 +95,11 @@ def test_where_they_are_looked_for(tmp_path: Path) -> None:
     fake(tmp_path / ".pyenv/shims/python3.8", "3.8.1")
     fake(tmp_path / ".pyenv/versions/3.9.18/bin/python3", "3.9.18")
     fake(tmp_path / ".local/share/uv/python/cpython-3.8.2/bin/python3", "3.8.2")
-    found = at_hand(env)
+    found = at_hand(LiveSystem(env=env))
     assert [one.version for one in found] == ["3.10.1", "3.11.1", "3.12.1", "3.9.18", "3.8.2"]
     assert [one.venv for one in found] == [True, True, False, True, True]
     assert found[1] == Interpreter(str(first), "3.11.1", f"{tmp_path}/usr", True)
 
 
 def test_none_at_all(tmp_path: Path) -> None:
-    assert at_hand({"HOME": str(tmp_path), "PATH": str(tmp_path)}) == ()
+    assert at_hand(LiveSystem(env={"HOME": str(tmp_path), "PATH": str(tmp_path)})) == ()

@@ -16,7 +16,7 @@ import pytest
 
 from environment import killer
 from environment.killer import SITE, change, change_again, change_named, write
-from environment.trees import commit, differing, listing, same
+from environment.trees import changes_in, commit, differing, kind, listing, same
 from tfdoctor.environment.history.journal import Journal, JournalError, pending
 from tfdoctor.errors import ExitCode
 
@@ -34,15 +34,17 @@ def test_a_step_says_what_changed(prefix: Path) -> None:
             change(prefix)
         entry = step.commit()
         assert journal.entries == (entry,)
+        changes = changes_in(prefix)
     assert Journal.read(prefix) == (entry,)
+    assert entry.changes == len(changes)
     assert (entry.number, entry.title, entry.codes) == (1, "Link the libraries", ("TFD205",))
-    kinds = {one.path: one.kind for one in entry.changes}
+    kinds = {one.path: kind(one) for one in changes}
     assert kinds["bin/tool"] == "changed"
     assert kinds[f"{SITE}/gone"] == kinds[f"{SITE}/gone/below/b.bin"] == "removed"
     assert kinds[f"{SITE}/new/deep/file.py"] == kinds[f"{SITE}/renamed.py"] == "added"
     assert "lib64" not in kinds
     assert f"{SITE}/pkg/locked.txt" not in kinds
-    one = next(one for one in entry.changes if one.path == f"{SITE}/pkg/__init__.py")
+    one = next(one for one in changes if one.path == f"{SITE}/pkg/__init__.py")
     assert one.before is not None
     assert one.after is not None
     assert one.before.sha256 == hashlib.sha256(b"one = 1\n").hexdigest()
@@ -66,12 +68,27 @@ def test_undo_gives_the_original_and_leaves_nothing(prefix: Path) -> None:
 
 def test_what_is_kept_of_a_committed_step_is_what_changed(prefix: Path) -> None:
     commit(prefix, change)
-    kept = [path for path in (prefix / ".tfdoctor/steps/1/links").rglob("*") if path.is_file()]
+    kept = [path for path in (prefix / ".tfdoctor/steps/1/files").rglob("*") if path.is_file()]
     removed = [prefix / SITE / "pkg" / "locked.txt"]
     assert removed[0].stat().st_nlink == 1
     assert 0 < len(kept) < 10
     assert not (prefix / ".tfdoctor/steps/1/manifest.json").exists()
-    assert not (prefix / ".tfdoctor/steps/1/pack.bin").exists()
+
+
+def test_of_several_steps_the_first_bytes_alone_are_kept(prefix: Path) -> None:
+    name = f"{SITE}/pkg/__init__.py"
+    for number in range(3):
+        with Journal.open(prefix) as journal, journal.step(title="write") as step:
+            write(prefix / name, b"n = %d\n" % number, 3_000 + number)
+            step.commit()
+    (one,) = changes_in(prefix)
+    assert one.before is not None
+    assert one.after is not None
+    assert (one.path, kind(one)) == (name, "changed")
+    assert one.before.sha256 == hashlib.sha256(b"one = 1\n").hexdigest()
+    assert one.after.sha256 == hashlib.sha256(b"n = 2\n").hexdigest()
+    kept = [path for path in (prefix / ".tfdoctor/steps").rglob("*") if path.is_file()]
+    assert [path.read_bytes() for path in kept] == [b"one = 1\n"]
 
 
 def test_nothing_done_leaves_nothing(prefix: Path) -> None:
@@ -129,8 +146,8 @@ def test_named_paths_alone_are_kept(prefix: Path) -> None:
         with journal.step(title="change", paths=names) as step:
             change_named(prefix)
             write(prefix / "not-named", b"of somebody else", 5)
-        entry = step.commit()
-        assert {change.path for change in entry.changes} == {
+        step.commit()
+        assert {change.path for change in changes_in(prefix)} == {
             *killer.NAMED,
             "etc",
             "etc/made",
@@ -159,7 +176,8 @@ def test_a_named_path_through_a_link_is_the_one_it_leads_to(prefix: Path) -> Non
     with Journal.open(prefix) as journal:
         step = journal.step(title="change", paths=[prefix / name])
         (prefix / name).write_bytes(b"written in place")
-        assert [change.path for change in step.commit().changes] == [f"{SITE}/some.pth"]
+        step.commit()
+        assert [change.path for change in changes_in(prefix)] == [f"{SITE}/some.pth"]
         journal.undo()
     same(prefix, before)
 
@@ -275,7 +293,10 @@ def test_random_steps_and_back(fast: Path, seed: int) -> None:
     with Journal.open(prefix) as journal:
         assert len(journal.entries) == 3
         for entry, (one, other) in zip(journal.entries, itertools.pairwise(states), strict=True):
-            assert [change.path for change in entry.changes] == differing(one, other)
+            assert entry.changes == len(differing(one, other))
+        assert [one.path for one in changes_in(prefix) if one.before != one.after] == differing(
+            states[0], states[-1]
+        )
         undone = journal.undo()
     assert undone.kept == ()
     same(prefix, states[0])
@@ -380,6 +401,25 @@ def test_compiled_files_never_count(prefix: Path) -> None:
     same(prefix, before)
 
 
+def test_what_python_compiled_between_two_steps_is_not_put_back(prefix: Path) -> None:
+    """It was made of a source that was ours already."""
+    before = listing(prefix)
+    source = prefix / SITE / "single.py"
+    compiled = prefix / SITE / "__pycache__" / "single.cpython-311.pyc"
+    commit(prefix, lambda _: write(source, b"two = 2\n", 2_000))
+    write(compiled, b"compiled of ours", 5)
+
+    def again(_: Path) -> None:
+        write(source, b"three = 3\n", 3_000)
+        compiled.unlink()
+
+    commit(prefix, again)
+    with Journal.open(prefix) as journal:
+        assert journal.undo().kept == ()
+    compiled.parent.rmdir()
+    same(prefix, before)
+
+
 def test_compiled_files_that_still_fit_stay(prefix: Path) -> None:
     before = listing(prefix)
     commit(prefix, lambda top: write(top / SITE / "pkg" / "__init__.py", b"two = 2\n", 2_000))
@@ -426,8 +466,7 @@ def test_a_file_written_in_place_is_told_not_silently_wrong(prefix: Path) -> Non
 
     commit(prefix, both)
     with Journal.open(prefix) as journal:
-        (entry,) = journal.entries
-        lost = next(change for change in entry.changes if change.path == name)
+        lost = next(change for change in changes_in(prefix) if change.path == name)
         assert lost.before is not None
         assert lost.before.sha256 is None
         with pytest.raises(JournalError, match=r"not kept any more.*big\.so"):
@@ -436,6 +475,19 @@ def test_a_file_written_in_place_is_told_not_silently_wrong(prefix: Path) -> Non
     assert undone.kept == (name,)
     assert (prefix / name).read_bytes().startswith(b"patched in place")
     before[name] = listing(prefix)[name]
+    same(prefix, before)
+
+
+def test_what_a_later_step_writes_into_a_file_of_ours_is_no_loss(prefix: Path) -> None:
+    before = listing(prefix)
+    library = prefix / SITE / "pkg" / "big.so"
+    commit(
+        prefix,
+        lambda _: write(library, bytes(100_000), 2_000, 0o755),
+        write_into_a_linked_file,
+    )
+    with Journal.open(prefix) as journal:
+        assert journal.undo().kept == ()
     same(prefix, before)
 
 

@@ -63,6 +63,35 @@ def test_killed_at_every_point_of_a_step(
     assert counts[-1] == (action != "rollback")
 
 
+def test_killed_at_every_point_of_a_second_step(fast: Path, victim: Callable[[str, Path, int], str]) -> None:
+    """What was there before the first step stays known, whether the second one counts or not."""
+    prefix = fresh(fast / "env")
+    before = listing(prefix)
+    commit(prefix, change)
+    first = listing(prefix)
+    saved = fast / "saved"
+    copy_links(prefix, saved)
+    change_again(prefix)
+    second = listing(prefix)
+    counts = []
+    for number in itertools.count(1):
+        shutil.rmtree(prefix, ignore_errors=True)
+        copy_links(saved, prefix)
+        result = victim("again", prefix, number)
+        with Journal.open(prefix) as journal:
+            counts.append(len(journal.entries))
+            same(prefix, {1: first, 2: second}[counts[-1]])
+            assert journal.undo().kept == ()
+        same(prefix, before)
+        assert not (prefix / ".tfdoctor").exists()
+        if result != "killed":
+            assert result == "survived"
+            break
+    assert len(counts) > 40
+    assert counts == sorted(counts)
+    assert {1, 2} == set(counts)
+
+
 def test_killed_at_every_point_of_an_undo(fast: Path, victim: Callable[[str, Path, int], str]) -> None:
     prefix = fresh(fast / "env")
     before = listing(prefix)
@@ -119,12 +148,12 @@ def test_killed_while_finishing_an_undo(fast: Path, victim: Callable[[str, Path,
     prefix.rename(saved)
     dice = random.Random(2)  # noqa: S311
     twice = 0
-    for number in range(5, 150, 9):
+    for number in range(5, 150, 3):
         shutil.rmtree(prefix, ignore_errors=True)
         copy_links(saved, prefix)
         if victim("undo", prefix, number) != "killed":
             break
-        for again in sorted(dice.sample(range(1, 90), 4)):
+        for again in sorted(dice.sample(range(1, 60), 4)):
             twice += victim("recover", prefix, again) == "killed"
         recovered_undo(prefix, before, after)
     assert twice > 15

@@ -1,4 +1,4 @@
-"""Which findings are mended, in which order, and where fix keeps its hands off: pure."""
+"""Which findings are fixed, in which order, and what fix leaves alone: pure."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfdoctor.compat import Compat
+from tfdoctor.environment.candidates import FIRST, better, candidates, environment_of, unfixed, why_not, worse
 from tfdoctor.environment.models import Environment
-from tfdoctor.environment.ways import FIRST, better, environment_of, left_over, ways, why_not, worse
 from tfdoctor.examine.survey import survey
 from tfdoctor.facts import Known, PythonFacts, TensorFlowFacts, value_of
 from tfdoctor.findings import Cause, Finding, Remedy, Report, Severity
@@ -62,8 +62,8 @@ def test_errors_come_before_warnings_and_the_import_before_libraries(report: Rep
         finding("TFD307", (Install(("protobuf<4",)),)),
         finding("TFD604", (LINK,), severity=Severity.INFO),
     )
-    assert [way.finding.code for way in ways(seen, ENV)] == ["TFD307", "TFD203", "TFD602"]
-    assert [way.finding.code for way in ways(seen, ENV, ("TFD604", "TFD203"))] == ["TFD203", "TFD604"]
+    assert [way.finding.code for way in candidates(seen, ENV)] == ["TFD307", "TFD203", "TFD602"]
+    assert [way.finding.code for way in candidates(seen, ENV, ("TFD604", "TFD203"))] == ["TFD203", "TFD604"]
 
 
 def test_the_order_names_rules_that_there_are() -> None:
@@ -79,11 +79,11 @@ def test_remedies_without_steps_are_no_ways_and_are_left(report: Report) -> None
         finding("TFD110"),
         finding("TFD203", (LINK,), (LINK,)),
     )
-    assert len(ways(seen, ENV)) == 2
-    whys = {left.finding.code: left.why for left in left_over(seen, ENV)}
-    assert whys["TFD101"] == "This changes the system, which is yours to do:"
-    assert whys["TFD110"] == "Software cannot mend this."
-    assert whys["TFD203"] == "What was tried did not mend it."
+    assert len(candidates(seen, ENV)) == 2
+    whys = {left.finding.code: left.why for left in unfixed(seen, ENV)}
+    assert whys["TFD101"] == "This needs a change to the system; run it yourself:"
+    assert whys["TFD110"] == "This cannot be fixed by software."
+    assert whys["TFD203"] == "What was tried did not fix it."
 
 
 @pytest.mark.parametrize(
@@ -106,10 +106,10 @@ def test_remedies_without_steps_are_no_ways_and_are_left(report: Report) -> None
     ids=str,
 )
 def test_steps_stay_in_the_environment(step: Step, inside: bool, report: Report) -> None:
-    assert bool(ways(of(report, finding("TFD203", (step,))), ENV)) is inside
+    assert bool(candidates(of(report, finding("TFD203", (step,))), ENV)) is inside
     assert bool(why_not((step,), ENV, of(report))) is not inside
     # one bad step spoils a way
-    assert bool(ways(of(report, finding("TFD203", (LINK, step))), ENV)) is inside
+    assert bool(candidates(of(report, finding("TFD203", (LINK, step))), ENV)) is inside
 
 
 @pytest.mark.parametrize(
@@ -132,14 +132,14 @@ def test_steps_stay_in_the_environment(step: Step, inside: bool, report: Report)
     ids=repr,
 )
 def test_what_no_script_should_hold_is_refused(step: Step, fits: bool, report: Report) -> None:
-    assert bool(ways(of(report, finding("TFD602", (step,))), ENV)) is fits
+    assert bool(candidates(of(report, finding("TFD602", (step,))), ENV)) is fits
 
 
 def test_variables_of_a_python_that_nobody_activates_are_left(report: Report) -> None:
     bare = replace(ENV, kind=None)
     seen = of(report, finding("TFD602", (Unset("A"),)), finding("TFD203", (LINK,)))
-    assert [way.finding.code for way in ways(seen, bare)] == ["TFD203"]
-    (left, _) = left_over(seen, bare)
+    assert [way.finding.code for way in candidates(seen, bare)] == ["TFD203"]
+    (left, _) = unfixed(seen, bare)
     assert "its variables come from elsewhere" in left.why
 
 
@@ -149,8 +149,8 @@ def test_a_tensorflow_outside_keeps_installers_away(report: Report) -> None:
     assert tensorflow is not None
     outside = Known(replace(tensorflow, package_dir="/usr/lib/python3/dist-packages/tensorflow"), "test")
     seen = replace(seen, facts=replace(seen.facts, tensorflow=outside))
-    assert ways(seen, ENV) == ()
-    assert "outside the environment" in left_over(seen, ENV)[0].why
+    assert candidates(seen, ENV) == ()
+    assert "outside the environment" in unfixed(seen, ENV)[0].why
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_the_systems_python_is_not_touched(change: dict[str, object], refused: b
     assert environment is not None
     assert bool(environment.refusal) is refused
     seen = of(report, finding("TFD203", (Install(("a",)),)))
-    assert bool(ways(seen, replace(ENV, refusal=environment.refusal))) is not refused
+    assert bool(candidates(seen, replace(ENV, refusal=environment.refusal))) is not refused
 
 
 def test_better_is_a_better_prediction_or_a_finding_less(report: Report) -> None:

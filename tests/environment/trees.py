@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from environment.killer import plant
 from tfdoctor.environment.history.journal import Journal
+from tfdoctor.environment.history.record import read_history
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from tfdoctor.environment.history.journal import Change
 
 DOCTOR = Path(__file__).resolve().parents[2] / "doctor"
 
@@ -56,6 +59,18 @@ def commit(prefix: Path, *changes: Callable[[Path], None]) -> None:
             with journal.step(title=one.__name__, codes=("TFD205",)) as step:
                 one(prefix)
             step.commit()
+
+
+def changes_in(prefix: Path) -> list[Change]:
+    """What all steps together have changed, in the order of paths."""
+    changes = read_history(f"{prefix}/.tfdoctor").changes
+    return [change for _, change in sorted(changes.items())]
+
+
+def kind(change: Change) -> str:
+    if change.before is None:
+        return "added"
+    return "removed" if change.after is None else "changed"
 
 
 def fresh(folder: Path) -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from startup import needs_sitecustomize
 from tfdoctor.compat import Compat
 from tfdoctor.errors import UsageError
 from tfdoctor.examine.survey import survey
@@ -100,8 +101,8 @@ def environment(tmp_path: Path) -> tuple[str, Path]:
     ("name", "text", "timeout"),
     [
         ("license.pth", "import time; time.sleep(1000)\n", 8.0),
-        ("sitecustomize.py", "import time\ntime.sleep(1000)\n", 8.0),
-        ("sitecustomize.py", "import os\nos._exit(3)\n", PATIENT),
+        pytest.param("sitecustomize.py", "import time\ntime.sleep(1000)\n", 8.0, marks=needs_sitecustomize),
+        pytest.param("sitecustomize.py", "import os\nos._exit(3)\n", PATIENT, marks=needs_sitecustomize),
         ("broken.pth", "import os; os._exit(3)\n", PATIENT),
     ],
 )

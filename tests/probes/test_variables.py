@@ -13,6 +13,7 @@ import pytest
 
 import tfdoctor.payload
 from lab import standins
+from startup import needs_sitecustomize
 from tfdoctor.facts import Origin, value_of
 from tfdoctor.probes import driver, environment
 from tfdoctor.system import LiveSystem
@@ -48,18 +49,25 @@ def site(env: Path) -> Path:
     return found
 
 
+@pytest.fixture(params=[pytest.param("sitecustomize", marks=needs_sitecustomize), "company_defaults"])
+def custom(env: Path, request: pytest.FixtureRequest) -> Path:
+    """The file of a module that runs as Python starts: one that Python asks for, or one that a .pth file imports."""
+    if request.param != "sitecustomize":
+        (site(env) / "defaults.pth").write_text(f"import {request.param}\n", encoding="utf-8")
+    return site(env) / f"{request.param}.py"
+
+
 def look(env: Path, variables: Mapping[str, str] = {}, *, active: bool = False) -> EnvironmentFacts:
     given = {"PATH": "/usr/bin:/bin", **({"VIRTUAL_ENV": str(env)} if active else {}), **variables}
     return environment.probe(LiveSystem(env=given), str(env / "bin/python"), timeout=30)
 
 
-def test_sitecustomize_decides_what_tensorflow_has(env: Path) -> None:
-    path = site(env) / "sitecustomize.py"
-    path.write_text(f"# {HIDE}\nimport os\nos.environ['{HIDE}'] = '-1'\n", encoding="utf-8")
+def test_sitecustomize_decides_what_tensorflow_has(env: Path, custom: Path) -> None:
+    custom.write_text(f"# {HIDE}\nimport os\nos.environ['{HIDE}'] = '-1'\n", encoding="utf-8")
     seen = look(env, {HIDE: "0"})
     assert seen.variables[HIDE] == "-1"
     assert seen.changed == {HIDE: "-1"}
-    assert seen.origin(HIDE) == Origin(HIDE, "start", None, str(path), 3, f"os.environ['{HIDE}'] = '-1'")
+    assert seen.origin(HIDE) == Origin(HIDE, "start", None, str(custom), 3, f"os.environ['{HIDE}'] = '-1'")
 
 
 def test_a_pth_file_that_sets_a_default_loses_against_the_shell(env: Path) -> None:
@@ -82,26 +90,22 @@ def test_a_module_that_a_pth_file_imports(env: Path) -> None:
     assert (origin.path, origin.line) == (str(module), 3)
 
 
-def test_what_the_start_takes_away(env: Path) -> None:
-    (site(env) / "sitecustomize.py").write_text(f"import os\nos.environ.pop('{HIDE}', 0)\n", encoding="utf-8")
+def test_what_the_start_takes_away(env: Path, custom: Path) -> None:
+    custom.write_text(f"import os\nos.environ.pop('{HIDE}', 0)\n", encoding="utf-8")
     seen = look(env, {HIDE: "1"})
     assert HIDE not in seen.variables
     assert seen.changed == {HIDE: None}
 
 
-def test_the_loader_reads_its_path_before(env: Path) -> None:
-    (site(env) / "sitecustomize.py").write_text(
-        "import os\nos.environ['LD_LIBRARY_PATH'] = '/late'\n", encoding="utf-8"
-    )
+def test_the_loader_reads_its_path_before(env: Path, custom: Path) -> None:
+    custom.write_text("import os\nos.environ['LD_LIBRARY_PATH'] = '/late'\n", encoding="utf-8")
     seen = look(env, {"LD_LIBRARY_PATH": "/early"})
     assert seen.variables["LD_LIBRARY_PATH"] == "/early"
     assert [(one.name, one.line) for one in seen.late] == [("LD_LIBRARY_PATH", 2)]
 
 
-def test_a_misspelt_name_that_the_start_sets(env: Path) -> None:
-    (site(env) / "sitecustomize.py").write_text(
-        "import os\nos.environ['CUDA_VISIBLE_DEVICE'] = '0'\n", encoding="utf-8"
-    )
+def test_a_misspelt_name_that_the_start_sets(env: Path, custom: Path) -> None:
+    custom.write_text("import os\nos.environ['CUDA_VISIBLE_DEVICE'] = '0'\n", encoding="utf-8")
     assert look(env).misspelt == (("CUDA_VISIBLE_DEVICE", HIDE),)
 
 
@@ -162,10 +166,9 @@ def test_an_interpreter_that_is_a_script(env: Path, tmp_path: Path) -> None:
     assert (origin.by, origin.path, origin.line) == ("wrapper", str(script), 2)
 
 
-def test_tfdoctor_in_the_environment_itself(env: Path) -> None:
+def test_tfdoctor_in_the_environment_itself(env: Path, custom: Path) -> None:
     """What is set for the examined Python is set for tfdoctor then, too."""
-    path = site(env) / "sitecustomize.py"
-    path.write_text(f"import os\nos.environ['{HIDE}'] = '-1'\n", encoding="utf-8")
+    custom.write_text(f"import os\nos.environ['{HIDE}'] = '-1'\n", encoding="utf-8")
     source = Path(tfdoctor.payload.__file__).parents[2]
     code = (
         "import sys; sys.path[:0] = sys.argv[2:]; from tfdoctor.probes import environment; "
@@ -185,9 +188,9 @@ def test_a_python_that_does_not_answer(tmp_path: Path) -> None:
     assert (seen.variables, seen.origins) == ({HIDE: "1"}, ())
 
 
-def test_what_is_answered_holds_nothing_else(env: Path) -> None:
+def test_what_is_answered_holds_nothing_else(env: Path, custom: Path) -> None:
     """A recording must not carry what was not asked for."""
-    (site(env) / "sitecustomize.py").write_text(
+    custom.write_text(
         "import os\nos.environ['MY_TOKEN'] = 'secret-value'\nos.environ['TF_X'] = '1'\n", encoding="utf-8"
     )
     script = Path(tfdoctor.payload.__file__).with_name("variables.py")
@@ -202,9 +205,9 @@ def test_what_is_answered_holds_nothing_else(env: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs cc")
 def test_the_driver_is_asked_without_what_the_start_sets(
-    env: Path, standin_cache: Path, tmp_path: Path
+    env: Path, custom: Path, standin_cache: Path, tmp_path: Path
 ) -> None:
-    (site(env) / "sitecustomize.py").write_text(f"import os\nos.environ['{HIDE}'] = '-1'\n", encoding="utf-8")
+    custom.write_text(f"import os\nos.environ['{HIDE}'] = '-1'\n", encoding="utf-8")
     folder = standins.driver(tmp_path / "driver", standin_cache, gpus=2)
 
     class Inside(LiveSystem):

@@ -1,4 +1,4 @@
-"""What long work tells a person: plain lines in a log, lines that move in a terminal, nothing where quiet is asked for."""
+"""What long work tells a person: plain lines in a log, lines that move in a terminal, nothing where asked so."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def _seen(
 
 def _load() -> None:
     """What judges and tells is loaded while the probes look. Nothing that a probe may import: see `survey`."""
-    for name in ("report.diagnose", "render.report", "environment.ways"):
+    for name in ("report.diagnose", "render.report", "environment.candidates"):
         importlib.import_module(f"tfdoctor.{name}")
 
 
@@ -176,9 +176,9 @@ def _alike(system: System, compat: Compat, python: str | None, timeout: float) -
 
 
 def fixing(report: Report, system: System) -> str | None:
-    """The command that fixes something of this; None where it would find nothing to do."""
+    """The command that fixes something of this; None where fix would find nothing to do."""
     from tfdoctor.environment.activation import inherited, kind_of
-    from tfdoctor.environment.ways import environment_of, ways
+    from tfdoctor.environment.candidates import candidates, environment_of
     from tfdoctor.facts import value_of
     from tfdoctor.facts.python import ASKED
     from tfdoctor.text import clean_line
@@ -186,9 +186,9 @@ def fixing(report: Report, system: System) -> str | None:
     python = value_of(report.facts.python)
     choice = report.facts.choice
     if python is None or (choice is not None and any(one.variable != ASKED for one in choice.lost)):
-        return None  # nothing to be fixed, or a Python that nobody meant
+        return None  # nothing to fix, or a Python that nobody meant
     environment = environment_of(report, kind_of(python.prefix), inherited(system, python.prefix))
-    if environment is None or not ways(report, environment):
+    if environment is None or not candidates(report, environment):
         return None
     asked = python.requested.startswith(("$", "python3 on", "python on"))
     return "tfdoctor fix" if asked else f"tfdoctor fix --python {shlex.quote(clean_line(python.executable))}"

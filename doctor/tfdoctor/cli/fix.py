@@ -18,10 +18,10 @@ from tfdoctor.cli.options import (
     verbose_option,
 )
 from tfdoctor.compat import Compat
-from tfdoctor.environment.fix import Wish, mend, plan, prefix_of, undo
+from tfdoctor.environment.fix import FixRequest, fix_environment, plan, prefix_of, undo
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.findings import Severity
-from tfdoctor.render.fix import mending_json, render_mending, render_undone, undone_json
+from tfdoctor.render.fix import fix_json, render_fix, render_undo, undo_json
 from tfdoctor.render.json import write_json
 from tfdoctor.render.progress import progress
 from tfdoctor.render.terminal import ERR, OUT
@@ -33,7 +33,7 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfdoctor.environment.models import Mending
+    from tfdoctor.environment.models import FixResult
     from tfdoctor.system import System
 
 
@@ -80,7 +80,7 @@ def fix(
     _check(codes or (), dry_run=dry_run, undo=take_back, force=force)
     machines, compat, env = _Machines(), Compat.load(), dict(os.environ)
     told_nothing = quiet or as_json
-    wish = Wish(
+    request = FixRequest(
         python=python,
         codes=tuple(dict.fromkeys(code.upper() for code in codes or ())),
         installer=installer.value if installer is not None else None,
@@ -89,26 +89,24 @@ def fix(
         inherit=not told_nothing and ERR.watched,
     )
 
-    def show(fixed: Mending, *, dry: bool, asking: bool = False) -> None:
+    def show(result: FixResult, *, dry: bool, asking: bool = False) -> None:
         if as_json:
-            write_json(mending_json(fixed))
+            write_json(fix_json(result))
         else:
-            OUT.write(
-                render_mending(fixed, dry=dry, asking=asking, verbose=verbose, quiet=quiet, **OUT.looks)
-            )
+            OUT.write(render_fix(result, dry=dry, asking=asking, verbose=verbose, quiet=quiet, **OUT.looks))
 
     with stopping(machines), progress(quiet=told_nothing, verbose=verbose, moving=False) as told:
         if take_back:
-            prefix = prefix_of(machines, wish)
+            prefix = prefix_of(machines, request)
             undone = undo(prefix, force=force, tell=told)
             if as_json:
-                write_json(undone_json(prefix, undone))
+                write_json(undo_json(prefix, undone))
             else:
-                OUT.write(render_undone(prefix, undone, **OUT.looks))
+                OUT.write(render_undo(prefix, undone, **OUT.looks))
             return ExitCode.FOUND if undone.kept else ExitCode.OK
         if dry_run or not yes:
-            planned = plan(machines, compat, wish, env)
-            if dry_run or not planned.done:
+            planned = plan(machines, compat, request, env)
+            if dry_run or not planned.attempts:
                 show(planned, dry=True)
                 return _status(planned)
             if as_json or not sys.stdin.isatty():
@@ -118,9 +116,9 @@ def fix(
             show(planned, dry=True, asking=True)
             if not _agreed():
                 return ExitCode.FOUND
-        fixed = mend(machines, compat, wish, env, told)
-    show(fixed, dry=False)
-    return _status(fixed)
+        result = fix_environment(machines, compat, request, env, told)
+    show(result, dry=False)
+    return _status(result)
 
 
 def _check(codes: Sequence[str], *, dry_run: bool, undo: bool, force: bool) -> None:
@@ -149,9 +147,9 @@ def _agreed() -> bool:
     return False
 
 
-def _status(fixed: Mending) -> int:
+def _status(result: FixResult) -> int:
     """As `check` ends: 1 where an error is left, whoever has to fix it."""
-    errors = any(finding.severity >= Severity.ERROR for finding in fixed.after.findings)
-    seen = fixed.observed
+    errors = any(finding.severity >= Severity.ERROR for finding in result.after.findings)
+    seen = result.observed
     errors |= seen is not None and seen.gpu_registered is False  # TensorFlow itself has the last word
     return ExitCode.FOUND if errors else ExitCode.OK

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tfdoctor.cli.files import wish_of
-from tfdoctor.cli.machine import host_for
+from tfdoctor.cli.machine import LOOKING, host_for
 from tfdoctor.cli.options import (
     Driver,
     Gpus,
@@ -44,8 +44,10 @@ from tfdoctor.environment.resolution import NoSolutionError
 from tfdoctor.environment.room import needs, refuse, used
 from tfdoctor.environment.workplace import is_free, read_record
 from tfdoctor.errors import Error, ExitCode, UsageError
+from tfdoctor.examine.survey import survey
 from tfdoctor.plan import Host
 from tfdoctor.plan.asked import checked_driver
+from tfdoctor.plan.host import host_of
 from tfdoctor.render.install import (
     environment_json,
     install_json,
@@ -58,6 +60,8 @@ from tfdoctor.render.plan import recommendation_json, render_recommendation, siz
 from tfdoctor.render.progress import progress
 from tfdoctor.render.report import render_report
 from tfdoctor.render.terminal import ERR, OUT
+from tfdoctor.system import LiveSystem
+from tfdoctor.system.signals import stopping
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -65,7 +69,9 @@ if TYPE_CHECKING:
 
     from tfdoctor.environment.install import Installed, Making
     from tfdoctor.environment.room import Need
+    from tfdoctor.facts import MachineFacts
     from tfdoctor.findings import Report
+    from tfdoctor.system import System
 
 _INDEX = re.compile(r"(?:https?://[A-Za-z0-9.\-\[\]:]{1,255}|file://)(?:/[A-Za-z0-9._~%+/\-]{0,500})?")
 
@@ -130,9 +136,10 @@ def install(
     if installer is Installer.uv and uv is None:
         raise InstallFailedError("uv is not on PATH, or does not run.", hint="--installer pip, or get uv.")
     compat = Compat.load()
-    host = _host(compat, gpus=gpu or (), driver=driver, anywhere=anywhere, facts=facts)
-    wishes = Wishes(compat, tf, packages, wish)
-    choice = choose(wishes, python, host, folder, uv=uv, env=env)
+    system, wishes = LiveSystem(), Wishes(compat, tf, packages, wish)
+    with stopping(system):
+        host, machine = _host(compat, system, gpus=gpu or (), driver=driver, anywhere=anywhere, facts=facts)
+        choice = choose(wishes, python, host, folder, uv=uv, system=system, machine=machine)
     if not isinstance(choice, Choice):
         if as_json:
             write_json(recommendation_json(choice))
@@ -172,36 +179,32 @@ def _check_index(text: str) -> None:
 
 
 def _host(
-    compat: Compat, *, gpus: Sequence[str], driver: str | None, anywhere: bool, facts: Path | None
-) -> Host:
-    """The cards and the driver that are meant, on the system that is here."""
+    compat: Compat,
+    system: System,
+    *,
+    gpus: Sequence[str],
+    driver: str | None,
+    anywhere: bool,
+    facts: Path | None,
+) -> tuple[Host, MachineFacts]:
+    """The cards and the driver that are meant, on the system that is here; and what is known of that."""
     if anywhere and (gpus or facts is not None):
         raise UsageError("--anywhere is for every card; give it alone, or --gpu, or --facts.")
-    if anywhere:
-        host = Host(driver=checked_driver(driver))
+    driver = checked_driver(driver)
+    meant = None
+    if gpus or facts is not None:
+        meant = host_for(compat, gpus=gpus, driver=driver, facts=facts)
+    elif anywhere:
+        meant = Host(driver=driver)
+    seen = survey(system, compat, timeout=LOOKING)
+    here = dataclasses.replace(host_of(seen, compat), engine=None)
+    if meant is None:
+        host = dataclasses.replace(here, driver=driver or here.driver)
     else:
-        host = host_for(compat, gpus=gpus, driver=driver, facts=facts)
-        if not gpus and facts is None:
-            return dataclasses.replace(host, engine=None)
-        if host.system == "Windows" and platform.system() == "Linux":
-            host = dataclasses.replace(host, wsl=True)
-    return dataclasses.replace(
-        host,
-        system=platform.system(),
-        machine=platform.machine(),
-        glibc=_glibc(),
-        python=None,
-        engine=None,
-    )
-
-
-def _glibc() -> str | None:
-    """`"2.36"`; None on another C library."""
-    try:
-        name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
-    except (AttributeError, ValueError, OSError):
-        return None
-    return version if name == "glibc" else None
+        wsl = meant.wsl or (meant.system == "Windows" and here.system == "Linux")
+        wanted = dataclasses.replace(here, cards=meant.cards, driver=meant.driver, cpu_flags=meant.cpu_flags)
+        host = dataclasses.replace(wanted, wsl=wsl, python=None)
+    return host, seen.machine
 
 
 # ---------------------------------------------------------------- what is done

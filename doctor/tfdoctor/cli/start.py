@@ -52,6 +52,11 @@ def _ended(wants_json: bool, came: list[int]) -> int:
     except BrokenPipeError:  # `tfdoctor check | head`: nobody is left to tell
         ending.give_up(sys.stdout)
         return ExitCode.OK
+    except SystemExit as end:
+        if not isinstance(end.__context__, BrokenPipeError):
+            raise
+        ending.give_up(sys.stdout)  # Typer saw it first, where the answer was longer than a buffer
+        return ExitCode.OK
     except Error as error:
         return _fail(error.exit_code, error.kind, error.message, error.hint, wants_json)
     except OSError as error:

@@ -1,1 +1,1 @@
-"""Repairs of an environment: what can be mended, doing it, and taking it back."""
+"""A Python environment on disk: made (`install`), fixed (`fix`), and taken back as it was (`fix --undo`)."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shlex
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,9 +18,9 @@ from tfdoctor.environment.activation import (
     scripts_of,
     with_block,
 )
+from tfdoctor.environment.candidates import changes_packages
+from tfdoctor.environment.folder import remove, unwritten, write
 from tfdoctor.environment.installers import find_installer, run_installer
-from tfdoctor.environment.ways import changes_packages
-from tfdoctor.environment.workplace import remove
 from tfdoctor.errors import Error
 from tfdoctor.rules._links import link_commands
 from tfdoctor.steps import SHELL_STEPS, Install, Link, LinkParts, Remove, TakeOut, Uninstall, without_line
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
     from tfdoctor.steps import ShellStep, Step
     from tfdoctor.system import System
 
-__all__ = ["ActionError", "Hands", "make_link", "shown", "touched"]
+__all__ = ["ActionError", "StepRunner", "make_link", "shown", "touched"]
 
 
 class ActionError(Error):
@@ -46,7 +44,7 @@ class ActionError(Error):
 
 
 @dataclass(frozen=True, slots=True)
-class Hands:
+class StepRunner:
     """What steps are carried out with."""
 
     environment: Environment
@@ -64,7 +62,7 @@ class Hands:
         """Raises InstallFailedError."""
         return find_installer(self.environment.python, prefer=self.prefer, env=self.env)
 
-    def carry_out(self, steps: Sequence[Step]) -> None:
+    def run(self, steps: Sequence[Step]) -> None:
         """All steps, in their order; those about variables together, at the end. Raises Error."""
         installer = self.installer() if changes_packages(steps) else None
         if installer is not None and installer.before:
@@ -132,8 +130,7 @@ def touched(steps: Sequence[Step], environment: Environment) -> tuple[Path, ...]
             paths[Path(step.path)] = None
         else:
             paths |= dict.fromkeys((*scripts_of(environment.prefix), *new_scripts(environment.prefix)))
-    # A kill may leave the file that was to take a place.
-    return (*paths, *map(_spare, paths))
+    return (*paths, *(Path(unwritten(path)) for path in paths))  # which a kill may leave
 
 
 def shown(steps: Sequence[Step], environment: Environment, installer: Installer | None) -> tuple[str, ...]:
@@ -206,10 +203,6 @@ def _matching(pattern: str) -> list[Path]:
     return sorted(Path(folder).glob(name))
 
 
-def _spare(path: Path) -> Path:
-    return path.with_name(f".{path.name}.tfdoctor")
-
-
 def make_link(link: Link) -> None:
     """Made beside its place and moved there: never half, and never over a file that is no link."""
     place = Path(link.path)
@@ -219,10 +212,9 @@ def make_link(link: Link) -> None:
     if not Path(os.path.dirname(link.path), link.target).exists():  # noqa: PTH120 - not resolved
         msg = f"{clean_line(link.path)} would lead nowhere: there is no {clean_line(link.target)} beside it."
         raise ActionError(msg)
-    spare = _spare(place)
+    spare = Path(unwritten(place))
     try:
-        with contextlib.suppress(FileNotFoundError):
-            spare.unlink()
+        remove(spare)
         spare.symlink_to(link.target)
         spare.replace(place)
     except OSError as error:
@@ -257,15 +249,9 @@ def _read(path: Path) -> str:
 
 def _write(path: Path, text: str) -> None:
     """The whole text or nothing, with the mode that it had."""
-    spare = _spare(path)
     try:
-        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
-        spare.write_bytes(text.encode("utf-8", "surrogateescape"))
-        spare.chmod(mode)
-        spare.replace(path)
+        write(path, text.encode("utf-8", "surrogateescape"))
     except OSError as error:
-        with contextlib.suppress(OSError):
-            spare.unlink()
         raise _refused(path, error) from error
 
 

@@ -1,4 +1,4 @@
-"""What activating an environment does to environment variables: measured by doing it, mended in its scripts.
+"""What activating an environment does to environment variables: measured by doing it, fixed in its scripts.
 
 A virtual environment has bin/activate (and one for fish and csh), conda runs what lies in etc/conda/activate.d. The
 text of a script is changed by pure functions; nothing here writes.

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import platform
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +23,9 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Compat
     from tfdoctor.environment.interpreters import Interpreter
     from tfdoctor.environment.requirements import Asked, Wish
+    from tfdoctor.facts import MachineFacts
     from tfdoctor.plan import Host, Option, Recommendation
+    from tfdoctor.system import System
 
 __all__ = ["Choice", "Wishes", "choose", "making_of"]
 
@@ -112,20 +112,28 @@ def _conditions(text: str, compat: Compat) -> str:
 
 
 def choose(
-    wishes: Wishes, python: str | None, host: Host, folder: Path, *, uv: str | None, env: dict[str, str]
+    wishes: Wishes,
+    python: str | None,
+    host: Host,
+    folder: Path,
+    *,
+    uv: str | None,
+    system: System,
+    machine: MachineFacts,
 ) -> Choice | Recommendation:
     """The best plan that a Python at hand (or one that uv can fetch) can carry out, or the planner's conflict.
 
-    python: what `--python` was given. Raises Error where a plan is there and no Python for it.
+    python: what `--python` was given; system: where the Pythons are looked for; machine: what a survey says of it.
+    Raises Error where a plan is there and no Python for it.
     """
-    version, named = _python(python, env)
+    version, named = _python(python, system)
     minor = named.minor if named is not None else checked_python(version)
     if minor is not None:
         _check_python(wishes.wish, named.version if named is not None else str(version))
     whole = _whole(wishes, minor, host)
     if not whole.options:
         return whole
-    have = [named] if named is not None else [one for one in at_hand(env) if not _is_in(one.path, folder)]
+    have = [named] if named is not None else [one for one in at_hand(system) if not _is_in(one.path, folder)]
     have = [one for one in have if wishes.wish.allows(one.version)]
     if version is not None:
         have = [one for one in have if _is_version(one.version, version)]
@@ -138,12 +146,12 @@ def choose(
     locks_of(option)  # raises where nobody pinned it: no other Python would help
     unable = _best(wishes, host, have)
     if unable is not None:
-        raise _without_venv(unable[1])
+        raise _without_venv(unable[1], machine)
     if uv is not None and named is None:
         wanted = version or option.python
         note = f"No Python {wanted} is here: uv fetches one."
         return Choice(option, wanted, wanted, (note,))
-    raise _no_python(option, version)
+    raise _no_python(option, version, machine)
 
 
 def making_of(
@@ -202,7 +210,7 @@ def _rank(option: Option) -> tuple[int, Any]:
     return -option.serious, versions.sort_key(option.tensorflow)
 
 
-def _python(text: str | None, env: dict[str, str]) -> tuple[str | None, Interpreter | None]:
+def _python(text: str | None, system: System) -> tuple[str | None, Interpreter | None]:
     """`--python`: a version, or the Python at a path."""
     if text is None or _VERSION.fullmatch(text):
         return text, None
@@ -212,7 +220,7 @@ def _python(text: str | None, env: dict[str, str]) -> tuple[str | None, Interpre
         raise UsageError(msg, hint="--python 3.11, --python 3.11.7, or --python /usr/bin/python3.11.")
     if path.is_dir():
         path = path / "bin" / "python"
-    found = ask(str(path.absolute()), env)
+    found = ask(str(path.absolute()), system)
     if found is None:
         msg = f"--python: {clean_line(str(path))} is no Python 3 (CPython, 64 bits) that runs."
         raise UsageError(msg, hint="Name another one, or leave --python out.")
@@ -266,17 +274,17 @@ def _newer(whole: Recommendation, option: Option) -> tuple[str, ...]:
     return (f"TensorFlow {best.tensorflow} is newer; it needs another Python ({have}) than those here.",)
 
 
-def _without_venv(interpreter: Interpreter) -> Error:
+def _without_venv(interpreter: Interpreter, machine: MachineFacts) -> Error:
     minor = interpreter.minor
     msg = f"{clean_line(interpreter.path)} (Python {interpreter.version}) cannot make environments: it lacks ensurepip."
-    if _manager() == "apt":
+    if _manager(machine) == "apt":
         return InstallFailedError(
-            msg, hint=f"{_sudo()}apt-get install python{minor}-venv, or get uv (pipx install uv)."
+            msg, hint=f"{_sudo(machine)}apt-get install python{minor}-venv, or get uv (pipx install uv)."
         )
     return InstallFailedError(msg, hint="Install its venv package, or get uv (pipx install uv).")
 
 
-def _no_python(option: Option, version: str | None) -> Error:
+def _no_python(option: Option, version: str | None, machine: MachineFacts) -> Error:
     fits = [version] if version is not None else list(reversed(option.release.linux_pythons))
     msg = (
         f"TensorFlow {option.tensorflow} needs Python {' or '.join(fits[:4])}, and none is here."
@@ -284,38 +292,29 @@ def _no_python(option: Option, version: str | None) -> Error:
         else f"No Python {version} is here."
     )
     hints = []
-    system = _os_release()
-    own = next((one for one in fits if _system_python(system) == versions.major_minor(one)), None)
-    if own is not None and _manager() == "apt":
+    own = next((one for one in fits if _system_python(machine) == versions.major_minor(one)), None)
+    if own is not None and _manager(machine) == "apt":
         minor = versions.major_minor(own)
-        hints.append(f"{_sudo()}apt-get install python{minor} python{minor}-venv")
-    elif _manager() == "dnf":
-        hints.append(f"{_sudo()}dnf install python{versions.major_minor(fits[0])}")
+        hints.append(f"{_sudo(machine)}apt-get install python{minor} python{minor}-venv")
+    elif _manager(machine) == "dnf":
+        hints.append(f"{_sudo(machine)}dnf install python{versions.major_minor(fits[0])}")
     hints.append("get uv (pipx install uv): the same command then fetches one")
     return InstallFailedError(msg, hint=f"{', or '.join(hints)}.")
 
 
-def _os_release() -> dict[str, str]:
-    try:
-        return platform.freedesktop_os_release()
-    except OSError:
-        return {}
-
-
-def _system_python(system: dict[str, str]) -> str | None:
+def _system_python(machine: MachineFacts) -> str | None:
     """The Python of a Debian or Ubuntu, which is all that its own packages have."""
     from tfdoctor.images.build import SYSTEM_PYTHONS
 
-    return SYSTEM_PYTHONS.get(f"{system.get('ID', '')} {system.get('VERSION_ID', '')}")
+    return SYSTEM_PYTHONS.get(f"{machine.distribution_id} {machine.distribution_version}")
 
 
-def _manager() -> str | None:
+def _manager(machine: MachineFacts) -> str | None:
     from tfdoctor.rules.advice import MANAGERS
 
-    system = _os_release()
-    names = [system.get("ID", ""), *system.get("ID_LIKE", "").split()]
+    names = [machine.distribution_id, *machine.distribution_like]
     return next((MANAGERS[name] for name in names if name in MANAGERS), None)
 
 
-def _sudo() -> str:
-    return "" if os.geteuid() == 0 else "sudo "
+def _sudo(machine: MachineFacts) -> str:
+    return "" if machine.root else "sudo "

@@ -1,5 +1,4 @@
-"""Mending an environment: one finding after the other, each step journalled, judged by a new look, and taken back
-where it did not help."""
+"""Fixing an environment: one finding after the other. Each step can be taken back, and is where it did not help."""
 
 from __future__ import annotations
 
@@ -7,12 +6,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdoctor.environment.actions import Hands, shown, touched
+from tfdoctor.environment.actions import StepRunner, shown, touched
 from tfdoctor.environment.activation import activated, inherited, kind_of
+from tfdoctor.environment.candidates import (
+    better,
+    candidates,
+    changes_packages,
+    environment_of,
+    unfixed,
+    worse,
+)
+from tfdoctor.environment.folder import OWN
 from tfdoctor.environment.history.journal import Journal, Undone, pending
-from tfdoctor.environment.history.snapshot import OWN
-from tfdoctor.environment.models import Done, Mending, Status
-from tfdoctor.environment.ways import better, changes_packages, environment_of, left_over, ways, worse
+from tfdoctor.environment.models import Attempt, FixResult, Status
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.examine.observe import observe
 from tfdoctor.examine.survey import survey
@@ -26,32 +32,32 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tfdoctor.compat import Compat
-    from tfdoctor.environment.models import Environment, Way
+    from tfdoctor.environment.models import Candidate, Environment
     from tfdoctor.facts import Fact, PythonFacts
     from tfdoctor.findings import Observation, Report
     from tfdoctor.progress import Progress
     from tfdoctor.system import System
 
-__all__ = ["Wish", "look", "mend", "plan", "prefix_of", "undo"]
+__all__ = ["FixRequest", "fix_environment", "look", "plan", "prefix_of", "undo"]
 
 MOST = 25
-"""Ways that are tried in one run: each finding has two or three, and mending one may show another."""
+"""Candidates that are tried in one run: a finding has two or three, and fixing one may show another."""
 UNFINISHED = (
     "An earlier fix here was stopped half way, or one is at work: what it has done is taken back first."
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class FixRequest:
     """What is asked of fix."""
 
     python: str | None = None
     codes: tuple[str, ...] = ()
-    """Of these findings alone; empty: of all that are warnings or errors."""
+    """Fix only these findings; empty: all that are warnings or errors."""
     installer: str | None = None
     timeout: float = 10.0
     deep: bool = True
-    """Run TensorFlow at the end, where a driver is and something was mended."""
+    """Run TensorFlow at the end, where a driver is and something was fixed."""
     inherit: bool = False
     """An installer may draw on standard error itself."""
 
@@ -65,35 +71,37 @@ class Look:
     activated: bool
 
 
-def look(new_system: Callable[[Mapping[str, str] | None], System], compat: Compat, wish: Wish) -> Look:
+def look(
+    new_system: Callable[[Mapping[str, str] | None], System], compat: Compat, request: FixRequest
+) -> Look:
     """Examine the Python, activated where it has something to activate. Raises UsageError.
 
     `new_system`: this machine with other environment variables (None: those of this process).
     """
     system = new_system(None)
-    python = _python(system, wish)
+    python = _python(system, request)
     kind = kind_of(python.prefix)
     variables = activated(system, python.prefix) if kind is not None else None
     from_outside = inherited(system, python.prefix)
-    asked = wish.python
+    asked = request.python
     if variables is not None:
         system, asked = new_system(variables), python.executable
-    report = diagnose(survey(system, compat, requested_python=asked, timeout=wish.timeout), compat)
+    report = diagnose(survey(system, compat, requested_python=asked, timeout=request.timeout), compat)
     environment = environment_of(report, kind, from_outside)
     if environment is None:
         raise _unexamined(report.facts.python)
     return Look(report, environment, activated=variables is not None)
 
 
-def _python(system: System, wish: Wish) -> PythonFacts:
-    choice = choose(system, wish.python)
-    if choice.lost and wish.python is None:  # the Python that is left is none that anybody meant
+def _python(system: System, request: FixRequest) -> PythonFacts:
+    choice = choose(system, request.python)
+    if choice.lost and request.python is None:  # the Python that is left is none that anybody meant
         lost = choice.lost[0]
         message = (
             f"${lost.variable} names {clean_line(lost.prefix)}, {state_of(lost)}: which Python is meant?"
         )
         raise UsageError(message, hint=f"Name it: tfdoctor fix --python {clean_line(choice.path)}")
-    fact, _ = probe(system, choice, asked=wish.python is not None, timeout=wish.timeout)
+    fact, _ = probe(system, choice, asked=request.python is not None, timeout=request.timeout)
     python = value_of(fact)
     if python is None:
         raise _unexamined(fact)
@@ -102,29 +110,32 @@ def _python(system: System, wish: Wish) -> PythonFacts:
 
 def _unexamined(fact: Fact[PythonFacts]) -> UsageError:
     why = getattr(fact, "why", "") or "it did not answer"
-    return UsageError(f"The Python to mend could not be examined: {why}.")
+    return UsageError(f"The Python to fix could not be examined: {why}.")
 
 
 def plan(
     new_system: Callable[[Mapping[str, str] | None], System],
     compat: Compat,
-    wish: Wish,
+    request: FixRequest,
     env: Mapping[str, str],
-) -> Mending:
+) -> FixResult:
     """What would be tried first for each finding. Changes nothing."""
-    seen = look(new_system, compat, wish)
-    hands = Hands(seen.environment, lambda: new_system(None), env, wish.installer)
-    first: dict[str, Way] = {}
-    for way in ways(seen.report, seen.environment, wish.codes):
-        first.setdefault(way.finding.code, way)
-    done = tuple(Done(way, Status.PLANNED, _commands(way, seen.environment, hands)) for way in first.values())
-    left = tuple(
-        one for one in left_over(seen.report, seen.environment, wish.codes) if one.finding.code not in first
+    seen = look(new_system, compat, request)
+    runner = StepRunner(seen.environment, lambda: new_system(None), env, request.installer)
+    first: dict[str, Candidate] = {}
+    for candidate in candidates(seen.report, seen.environment, request.codes):
+        first.setdefault(candidate.finding.code, candidate)
+    done = tuple(
+        Attempt(candidate, Status.PLANNED, _commands(candidate, seen.environment, runner))
+        for candidate in first.values()
     )
-    return Mending(
+    left = tuple(
+        one for one in unfixed(seen.report, seen.environment, request.codes) if one.finding.code not in first
+    )
+    return FixResult(
         environment=seen.environment,
-        done=done,
-        left=left,
+        attempts=done,
+        unfixed=left,
         before=seen.report,
         after=seen.report,
         recovered=(UNFINISHED,) if pending(Path(seen.environment.prefix)) else (),
@@ -132,68 +143,72 @@ def plan(
     )
 
 
-def _commands(way: Way, environment: Environment, hands: Hands) -> tuple[str, ...]:
+def _commands(candidate: Candidate, environment: Environment, runner: StepRunner) -> tuple[str, ...]:
     installer = None
-    if changes_packages(way.steps):
+    if changes_packages(candidate.steps):
         try:
-            installer = hands.installer()
+            installer = runner.installer()
         except Error:  # told when it is needed
             installer = None
-    return shown(way.steps, environment, installer)
+    return shown(candidate.steps, environment, installer)
 
 
-def mend(
+def fix_environment(
     new_system: Callable[[Mapping[str, str] | None], System],
     compat: Compat,
-    wish: Wish,
+    request: FixRequest,
     env: Mapping[str, str],
     tell: Progress,
-) -> Mending:
-    """Mend what can be mended. Raises UsageError, JournalError; what one way fails with is in its `Done`."""
-    known = Journal.read(Path(prefix_of(new_system, wish)))
-    first = look(new_system, compat, wish)
+) -> FixResult:
+    """Fix what can be fixed. Raises UsageError, JournalError; what one candidate fails with is in its `Attempt`."""
+    known = Journal.read(Path(prefix_of(new_system, request)))
+    first = look(new_system, compat, request)
     unfinished = pending(Path(first.environment.prefix))
-    if not unfinished and not ways(first.report, first.environment, wish.codes):
-        left = left_over(first.report, first.environment, wish.codes)
-        return Mending(first.environment, (), left, first.report, first.report, activated=first.activated)
+    if not unfinished and not candidates(first.report, first.environment, request.codes):
+        left = unfixed(first.report, first.environment, request.codes)
+        return FixResult(first.environment, (), left, first.report, first.report, activated=first.activated)
     with Journal.open(Path(first.environment.prefix), on_wait=tell.stage) as journal:
         # Somebody else may have changed it since; then what was seen is of no use.
         changed = unfinished or journal.recovered or journal.entries != known
-        seen = look(new_system, compat, wish) if changed else first
-        hands = Hands(
+        seen = look(new_system, compat, request) if changed else first
+        runner = StepRunner(
             seen.environment,
             lambda: new_system(None),
             env,
-            wish.installer,
+            request.installer,
             on_line=tell.line,
-            inherit=wish.inherit,
+            inherit=request.inherit,
             held=(journal.fileno(),),
         )
-        before, done = seen.report, list[Done]()
+        before, done = seen.report, list[Attempt]()
         tried: set[object] = set()
-        mended: set[str] = set()
+        fixed: set[str] = set()
         while len(done) < MOST:
-            way = next(
-                (one for one in ways(seen.report, seen.environment, wish.codes) if one.key not in tried),
+            candidate = next(
+                (
+                    one
+                    for one in candidates(seen.report, seen.environment, request.codes)
+                    if one.key not in tried
+                ),
                 None,
             )
-            if way is None:
+            if candidate is None:
                 break
-            tried.add(way.key)
-            tell.stage(f"{way.finding.code}  {way.finding.title}")
-            one, seen = _attempt(way, seen, journal, hands, lambda: look(new_system, compat, wish))
-            if one.status is Status.MENDED:
-                mended.add(way.finding.code)
+            tried.add(candidate.key)
+            tell.stage(f"{candidate.finding.code}  {candidate.finding.title}")
+            one, seen = _attempt(candidate, seen, journal, runner, lambda: look(new_system, compat, request))
+            if one.status is Status.FIXED:
+                fixed.add(candidate.finding.code)
             done.append(one)
         recovered = journal.recovered
     observed = None
-    if wish.deep and mended and seen.report.prediction.gpu_registered:
+    if request.deep and fixed and seen.report.prediction.gpu_registered:
         tell.stage("Running TensorFlow in a child process; this takes some seconds …")
         observed = _observe(new_system, compat, seen)
-    return Mending(
+    return FixResult(
         environment=seen.environment,
-        done=tuple(done),
-        left=left_over(seen.report, seen.environment, wish.codes),
+        attempts=tuple(done),
+        unfixed=unfixed(seen.report, seen.environment, request.codes),
         before=before,
         after=replace(seen.report, observed=observed) if observed is not None else seen.report,
         recovered=recovered,
@@ -203,24 +218,24 @@ def mend(
 
 
 def _attempt(
-    way: Way, seen: Look, journal: Journal, hands: Hands, again: Callable[[], Look]
-) -> tuple[Done, Look]:
-    """Try one way. What makes nothing better is rolled back; so is what fails or is interrupted."""
-    commands = _commands(way, seen.environment, hands)
-    paths = touched(way.steps, seen.environment)
-    with journal.step(title=way.remedy.text, codes=(way.finding.code,), paths=paths) as step:
+    candidate: Candidate, seen: Look, journal: Journal, runner: StepRunner, again: Callable[[], Look]
+) -> tuple[Attempt, Look]:
+    """Try one candidate. What makes nothing better is rolled back; so is what fails or is interrupted."""
+    commands = _commands(candidate, seen.environment, runner)
+    paths = touched(candidate.steps, seen.environment)
+    with journal.step(title=candidate.remedy.text, codes=(candidate.finding.code,), paths=paths) as step:
         try:
-            hands.carry_out(way.steps)
+            runner.run(candidate.steps)
         except Error as error:
             step.rollback()
-            return Done(way, Status.FAILED, commands, error.message), seen
+            return Attempt(candidate, Status.FAILED, commands, error.message), seen
         now = again()
-        if not better(seen.report, now.report, way.finding):
+        if not better(seen.report, now.report, candidate.finding):
             step.rollback()
             why = "It made things worse." if worse(seen.report, now.report) else "It did not help."
-            return Done(way, Status.ROLLED_BACK, commands, why), seen
+            return Attempt(candidate, Status.ROLLED_BACK, commands, why), seen
         entry = step.commit()
-    return Done(way, Status.MENDED, commands, changes=len(entry.changes)), now
+    return Attempt(candidate, Status.FIXED, commands, changes=entry.changes), now
 
 
 def _observe(
@@ -235,9 +250,9 @@ def _observe(
     return observe(inside, compat, seen.environment.python, tensorflow)
 
 
-def prefix_of(new_system: Callable[[Mapping[str, str] | None], System], wish: Wish) -> str:
+def prefix_of(new_system: Callable[[Mapping[str, str] | None], System], request: FixRequest) -> str:
     """The environment that `--python` means. Raises UsageError."""
-    return _python(new_system(None), wish).prefix
+    return _python(new_system(None), request).prefix
 
 
 def undo(prefix: str, *, force: bool, tell: Progress) -> Undone:

@@ -11,7 +11,6 @@ import csv
 import dataclasses
 import hashlib
 import os
-import shutil
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from tfdoctor import versions
 from tfdoctor.compat.locks import cuda_lock, cuda_lock_path, lock, lock_path, tools_lock, tools_path
 from tfdoctor.environment.actions import make_link
+from tfdoctor.environment.folder import OWN, remove, write
 from tfdoctor.environment.installers import (
     Installer,
     InstallFailedError,
@@ -31,7 +31,7 @@ from tfdoctor.environment.installers import (
 from tfdoctor.environment.links import links_for
 from tfdoctor.environment.resolution import NoSolutionError, Question, Resolution, command, resolve
 from tfdoctor.environment.room import Writing, needs, refuse, room_for_pips_cache, said, used
-from tfdoctor.environment.workplace import INSTALLING, Record, Workplace, remove
+from tfdoctor.environment.workplace import INSTALLING, Record, Workplace
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.steps import Link
 from tfdoctor.text import clean_line
@@ -81,7 +81,7 @@ class Locks:
     pins: tuple[str, ...]
     """`name==version` of everything in the last two: what a user's requirements may not change."""
     digest: str
-    """Of what is in them."""
+    """SHA-256 over the digests of the three."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +94,14 @@ class Making:
     base: str
     """The Python it is made from: a path, or a version for uv to find or fetch."""
     version: str
-    """Of that Python, as far as it is known: `"3.11.7"`, `"3.11"`."""
+    """That Python's version, as far as it is known: `"3.11.7"`, `"3.11"`."""
     uv: str | None
     """uv's path where it does the work, else the environment's pip does."""
     locks: Locks
     requirements: tuple[str, ...] = ()
     """Checked lines (requirements.py)."""
     constraints: tuple[str, ...] = ()
-    """Of a requirements file's `-c`, checked likewise."""
+    """The lines of a requirements file's `-c`, checked likewise."""
     index: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     """What the programs inherit."""
@@ -151,7 +151,7 @@ class Installed:
     already: bool
     """It was there, whole: nothing was done."""
     making: Making | None = None
-    """With what the requirements came to; None: nothing was done."""
+    """The request, with what the requirements came to; None: nothing was done."""
 
 
 def locks_of(option: Option) -> Locks:
@@ -190,7 +190,7 @@ class _Step:
 
 def _steps(making: Making) -> tuple[_Step, ...]:
     option, installer = making.option, making.installer
-    own = making.folder / ".tfdoctor"
+    own = making.folder / OWN
     index = _index(making)
     locked = (*index, "--no-deps", "--require-hashes")
     tried = making.asks and making.can_try
@@ -258,10 +258,10 @@ def _index(making: Making) -> tuple[str, ...]:
 
 
 def _write_requirements(making: Making) -> None:
-    own = making.folder / ".tfdoctor"
+    own = making.folder / OWN
     limits = (*making.locks.pins, *making.constraints)
-    (own / "constraints.txt").write_text("".join(f"{pin}\n" for pin in limits), encoding="utf-8")
-    (own / _HASHED).write_text("".join(f"{row}\n" for row in making.requirements), encoding="utf-8")
+    for name, rows in (("constraints.txt", limits), (_HASHED, making.requirements)):
+        write(own / name, "".join(f"{row}\n" for row in rows).encode())
 
 
 def _site(making: Making) -> Path:
@@ -348,18 +348,18 @@ def try_requirements(making: Making, on_line: Callable[[str], None] | None = Non
 
 
 def _resolved(making: Making, place: Workplace, run: Callable[[Sequence[str]], None]) -> Making:
-    """With its resolution, which is written down for a run that goes on."""
+    """The request with its resolution, which is also written down for a run that goes on."""
     found = resolve(_question(making), place.space, run)
     for name, lines in ((_LOCKED, found.kept), (_HASHED, found.hashed), (_OTHERS, found.others)):
-        place.keep(name, "".join(f"{line}\n" for line in lines))
+        place.write_beside(name, "".join(f"{line}\n" for line in lines))
     return dataclasses.replace(making, resolution=found)
 
 
 def _known(making: Making, place: Workplace) -> Making | None:
-    """With the resolution that was written down; None where it is gone."""
+    """The request with the resolution that an earlier run wrote down; None where that is gone."""
     try:
         kept, hashed, others = (
-            tuple((place.folder / ".tfdoctor" / name).read_text(encoding="utf-8").splitlines())
+            tuple((place.folder / OWN / name).read_text(encoding="utf-8").splitlines())
             for name in (_LOCKED, _HASHED, _OTHERS)
         )
     except (OSError, ValueError):
@@ -400,8 +400,8 @@ def _make(making: Making, place: Workplace, watcher: Progress, began: float) -> 
         if not same:
             msg = f"--into: in {shown} is an environment of another plan: {_in_words(known)}."
             raise UsageError(msg, hint="Name another folder with --into DIR, or remove this one.")
-        if place.held:  # a run was killed in its last moment
-            place.let_go(known)
+        if place.blocked:  # a run was killed in its last moment
+            place.finish(known)
         again = _known(making, place) if making.asks else None
         return Installed(time.monotonic() - began, resumed=False, already=True, making=again)
     done = _done(making, known) if known is not None and same else ()
@@ -432,7 +432,7 @@ def _make(making: Making, place: Workplace, watcher: Progress, began: float) -> 
             place.abandon()
         raise
     watcher.done()
-    place.let_go(record)
+    place.finish(record)
     return Installed(time.monotonic() - began, resumed=bool(done), already=False, making=making)
 
 
@@ -456,7 +456,7 @@ def _all_steps(making: Making, place: Workplace, record: Record, watcher: Progre
     def run(*commands: Sequence[str]) -> None:
         run_installers(commands, env=env, on_line=watcher.line, pass_fds=[place.descriptor])
 
-    place.hold()
+    place.block()
     if record.steps:
         _take_away_halves(place.site)
     for number in range(1, len(steps) + 1):
@@ -475,7 +475,7 @@ def _all_steps(making: Making, place: Workplace, record: Record, watcher: Progre
         elif step.commands:
             run(*step.commands)
         if step.name == "venv":
-            place.hold()
+            place.block()
         record = Record(record.plan, "unfinished", (*record.steps, step.name))
         place.write(record)
     return record, making
@@ -543,7 +543,7 @@ def _take_away_halves(site: Path) -> None:
     """
     for folder in sorted(site.glob("*.dist-info")):
         if not _whole(site, folder):
-            shutil.rmtree(folder)
+            remove(folder)
     for leftover in site.glob("~*"):  # pip's name for what it was removing
         remove(leftover)
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.system import children
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
+
+    from tfdoctor.system import System
 
 __all__ = ["Interpreter", "ask", "at_hand"]
 
@@ -45,7 +43,7 @@ class Interpreter:
     """A Python that runs."""
 
     path: str
-    """Of a virtual environment's Python: the one that it was made from, where that says so (3.7 and newer)."""
+    """In a virtual environment the Python that it was made from, where that is told (3.7 and newer)."""
     version: str
     """`"3.11.7"`."""
     base: str
@@ -59,18 +57,20 @@ class Interpreter:
         return versions.major_minor(self.version)
 
 
-def ask(path: str, env: Mapping[str, str]) -> Interpreter | None:
+def ask(path: str, system: System) -> Interpreter | None:
     """What a Python is; None where it does not run, or is none that wheels of TensorFlow are for.
 
     Those are for CPython, 64 bits, with the global lock.
     """
-    clean = {name: text for name, text in env.items() if not name.startswith("PYTHON")}
+    python = [name for name in system.env if name.startswith("PYTHON")]
+    answer = system.run(
+        (path, "-E", "-s", "-c", _QUESTION), timeout=ASKING, unset=python, key=f"what-is {path}"
+    )
     try:
-        done = children.run((path, "-E", "-s", "-c", _QUESTION), env=clean, timeout=ASKING)
-        said = json.loads(done.stdout[:20_000])
-    except (OSError, ValueError):
+        said = json.loads(answer.stdout[:20_000]) if answer.ok else None
+    except ValueError:
         return None
-    if not isinstance(said, dict) or done.returncode:
+    if not isinstance(said, dict):
         return None
     texts = {name: said.get(name) for name in ("path", "version", "base")}
     if not all(isinstance(text, str) and text for text in texts.values()):
@@ -83,52 +83,37 @@ def ask(path: str, env: Mapping[str, str]) -> Interpreter | None:
     return Interpreter(str(texts["path"]), version, str(texts["base"]), said.get("venv") is True)
 
 
-def at_hand(env: Mapping[str, str]) -> tuple[Interpreter, ...]:
+def at_hand(system: System) -> tuple[Interpreter, ...]:
     """The Pythons of this machine, the one that `python3` means first, each installation once."""
     paths: dict[str, str] = {}
-    for path in _places(env):
-        paths.setdefault(os.path.realpath(path), path)
+    for path in _places(system):
+        if system.exists(path) and not system.is_dir(path):
+            paths.setdefault(system.realpath(path), path)
     with ThreadPoolExecutor(4) as pool:
-        asked = list(pool.map(lambda path: ask(path, env), list(paths.values())[:MOST]))
+        asked = list(pool.map(lambda path: ask(path, system), list(paths.values())[:MOST]))
     found: dict[tuple[str, str], Interpreter] = {}
     for one in asked:
         if one is not None:
-            found.setdefault((os.path.realpath(one.base), one.version), one)
+            found.setdefault((system.realpath(one.base), one.version), one)
     return tuple(found.values())
 
 
-def _places(env: Mapping[str, str]) -> Iterator[str]:
+def _places(system: System) -> Iterator[str]:
     """Where Pythons may be: the active environment, PATH, pyenv's and uv's folders."""
-    search = env.get("PATH", "")
-    home = env.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 - may not be a path at all
+    env, home = system.env, system.env.get("HOME", "")
     if env.get("VIRTUAL_ENV"):
-        yield from _runnable(Path(env["VIRTUAL_ENV"], "bin/python"))
-    for name in ("python3", "python"):
-        found = shutil.which(name, path=search)
-        if found:
-            yield found
+        yield f"{env['VIRTUAL_ENV']}/bin/python"
+    yield from filter(None, map(system.which, ("python3", "python")))
     pyenv = env.get("PYENV_ROOT") or f"{home}/.pyenv"
-    for folder in search.split(os.pathsep):
+    for folder in env.get("PATH", "").split(":"):
         if folder and folder != f"{pyenv}/shims":  # its names stand for the versions below, or for nothing
             for minor in range(_NEWEST, _OLDEST - 1, -1):
-                yield from _runnable(Path(folder, f"python3.{minor}"))
-    for root in (f"{pyenv}/versions", env.get("UV_PYTHON_INSTALL_DIR") or f"{_data(env, home)}/uv/python"):
-        yield from _below(Path(root))
-
-
-def _data(env: Mapping[str, str], home: str) -> str:
-    return env.get("XDG_DATA_HOME") or f"{home}/.local/share"
-
-
-def _below(root: Path) -> Iterator[str]:
-    try:
-        folders = sorted(root.iterdir(), reverse=True)
-    except OSError:
-        return
-    for folder in folders[:MOST]:
-        yield from _runnable(folder / "bin" / "python3")
-
-
-def _runnable(path: Path) -> Iterator[str]:
-    if os.access(path, os.X_OK) and not path.is_dir():
-        yield str(path)
+                yield f"{folder}/python3.{minor}"
+    data = env.get("XDG_DATA_HOME") or f"{home}/.local/share"
+    for root in (f"{pyenv}/versions", env.get("UV_PYTHON_INSTALL_DIR") or f"{data}/uv/python"):
+        try:
+            names = system.listdir(root)
+        except OSError:
+            continue
+        for name in names[::-1][:MOST]:
+            yield f"{root}/{name}/bin/python3"

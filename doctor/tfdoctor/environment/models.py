@@ -1,4 +1,4 @@
-"""What a repair is, and what came of it, as frozen dataclasses."""
+"""What can be tried to fix an environment, and what came of it, as frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Finding, Observation, Remedy, Report
     from tfdoctor.steps import Step
 
-__all__ = ["Done", "Environment", "Left", "Mending", "Status", "Way"]
+__all__ = ["Attempt", "Candidate", "Environment", "FixResult", "Status", "Unfixed"]
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """A Python environment that repairs may change."""
+    """A Python environment that fix may change."""
 
     prefix: str
     """`sys.prefix`: everything that is changed lies below it."""
@@ -30,8 +30,8 @@ class Environment:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """One way to mend one finding."""
+class Candidate:
+    """A finding, and a remedy for it that fix can try."""
 
     finding: Finding
     remedy: Remedy
@@ -42,15 +42,15 @@ class Way:
 
     @property
     def key(self) -> tuple[str, tuple[Step, ...]]:
-        """What tells it from others: the same way is not tried twice."""
+        """What tells it from others: the same remedy is not tried twice for a finding."""
         return self.finding.code, self.remedy.steps
 
 
 class Status(str, enum.Enum):
-    """What came of a way."""
+    """What came of an attempt. The values are those of fix.schema.json."""
 
     PLANNED = "planned"
-    MENDED = "mended"
+    FIXED = "mended"
     ROLLED_BACK = "rolled-back"
     """It did not make things better, and was taken back."""
     FAILED = "failed"
@@ -58,10 +58,10 @@ class Status(str, enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """A way that was planned or tried."""
+class Attempt:
+    """A candidate that was planned or tried."""
 
-    way: Way
+    candidate: Candidate
     status: Status
     commands: tuple[str, ...]
     """What was done, as a person would type it."""
@@ -72,24 +72,24 @@ class Done:
     @property
     def ok(self) -> bool:
         """Whether it helped and stays."""
-        return self.status is Status.MENDED
+        return self.status is Status.FIXED
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
-    """A finding that is not mended here."""
+class Unfixed:
+    """A finding that fix leaves."""
 
     finding: Finding
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Mending:
+class FixResult:
     """The whole run."""
 
     environment: Environment
-    done: tuple[Done, ...]
-    left: tuple[Left, ...]
+    attempts: tuple[Attempt, ...]
+    unfixed: tuple[Unfixed, ...]
     before: Report
     after: Report
     recovered: tuple[str, ...] = ()
@@ -99,5 +99,6 @@ class Mending:
     """Whether the environment was examined as its activation sets it up."""
 
     @property
-    def mended(self) -> int:
-        return sum(one.ok for one in self.done)
+    def fixed(self) -> int:
+        """How many findings were fixed."""
+        return sum(one.ok for one in self.attempts)

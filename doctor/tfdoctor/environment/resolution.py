@@ -101,7 +101,7 @@ class Resolution:
     hashed: tuple[str, ...] = ()
     """New or at another version: `name==version --hash=…`."""
     others: tuple[str, ...] = ()
-    """Of which no hash is known: addresses of repositories, packages of an index that gives none."""
+    """Lines of which no hash is known: addresses of repositories, packages of an index that gives none."""
 
     def changes(self, lock: Sequence[str]) -> tuple[Change, ...]:
         """Against a lock's lines, by name."""
@@ -116,7 +116,7 @@ class Resolution:
 
 
 def _name_version(line: str) -> tuple[str, str]:
-    """Of `name==version --hash=…`, `name==version ; marker` or `name @ address`."""
+    """Name, and version or address, of `name==version --hash=…`, `name==version ; marker`, `name @ address`."""
     word = line.split(" --hash=", 1)[0].split(" ;", 1)[0].strip()
     name, equals, version = word.partition("==")
     if equals and "@" not in name:

@@ -1,4 +1,4 @@
-"""The folder that an environment is made in: whose it is, how far it is, and that it never looks whole before it is.
+"""An environment that is being made: whose folder it is, how far it is, and that nobody uses it before it is whole.
 
 In `<folder>/.tfdoctor` lie a lock, which one maker at a time holds, and `install.json`, which says what is being made
 and which steps are done. As long as it is unfinished every start of its Python ends with a sentence (a `.pth` file in
@@ -10,21 +10,19 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tfdoctor.environment.folder import OWN, UNWRITTEN, lock, remove, write
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["INSTALLING", "Record", "Workplace", "WorkplaceError", "is_free", "read_record", "remove"]
+__all__ = ["INSTALLING", "Record", "Workplace", "WorkplaceError", "is_free", "read_record"]
 
-OWN = ".tfdoctor"
-"""The folder in an environment that is tfdoctor's own; `fix` keeps its journal there."""
 RECORD, LOCK, ASIDE, SPACE = "install.json", "install.lock", "activate", "tmp"
 INSTALLING = "TFDOCTOR_INSTALLING"
 """Set in the programs that make the environment: its Python runs for them alone until it is finished."""
@@ -61,7 +59,7 @@ class Record:
 
     @property
     def text(self) -> str:
-        """As it is kept."""
+        """The text of install.json."""
         fields = {
             "schema_version": 1,
             "state": self.state,
@@ -136,38 +134,24 @@ class Workplace:
 
         minor: the Python that it is for, `"3.11"`. Raises UsageError, WorkplaceError.
         """
-        import fcntl  # not on Windows, where nothing is made
+        made = True
 
-        waited = False
-        while True:
+        def make() -> None:
+            nonlocal made
             is_free(folder)
             made = not folder.exists()
-            try:
-                (folder / OWN).mkdir(parents=True, exist_ok=True)
-                descriptor = os.open(folder / OWN / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            except FileNotFoundError:  # removed by another one between the two lines
-                continue
-            except OSError as error:
-                msg = f"{clean_line(str(folder))} cannot be made: {error.strerror or error}."
-                raise WorkplaceError(msg, hint="Name another folder with --into DIR.") from error
-            try:
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    if not waited:
-                        on_wait()
-                    waited = True
-                    fcntl.flock(descriptor, fcntl.LOCK_EX)
-                if _same_file(descriptor, folder / OWN / LOCK):
-                    return cls(folder, minor, descriptor, made=made)
-            except BaseException:
-                os.close(descriptor)
-                raise
-            os.close(descriptor)  # the folder was removed, and perhaps made anew, meanwhile
+            (folder / OWN).mkdir(parents=True, exist_ok=True)
+
+        try:
+            descriptor = lock(f"{folder}/{OWN}/{LOCK}", make, lambda _: on_wait())
+        except OSError as error:
+            msg = f"{clean_line(str(folder))} cannot be made: {error.strerror or error}."
+            raise WorkplaceError(msg, hint="Name another folder with --into DIR.") from error
+        return cls(folder, minor, descriptor, made=made)
 
     @property
     def descriptor(self) -> int:
-        """Of the lock: programs that keep it open keep the folder locked until they end."""
+        """The lock's file descriptor: programs that keep it open keep the folder locked until they end."""
         return self._lock
 
     def release(self) -> None:
@@ -182,11 +166,11 @@ class Workplace:
 
     def write(self, record: Record) -> None:
         """Replace the record in one step."""
-        _replace(self.folder / OWN / RECORD, record.text)
+        write(self.folder / OWN / RECORD, record.text.encode())
 
-    def keep(self, name: str, text: str) -> None:
+    def write_beside(self, name: str, text: str) -> None:
         """Write a file beside the record, in one step: what a run that goes on has to know."""
-        _replace(self.folder / OWN / name, text)
+        write(self.folder / OWN / name, text.encode())
 
     # ------------------------------------------------------------ where things are
 
@@ -207,14 +191,14 @@ class Workplace:
 
     # ------------------------------------------------------------ never looking whole
 
-    def hold(self) -> None:
-        """Let nobody but its makers start its Python or activate it. May be done again."""
+    def block(self) -> None:
+        """From now on only the programs that make it can start its Python; activating it fails. May be done again."""
         self.site.mkdir(parents=True, exist_ok=True)
         guard = self.site / GUARD
         if not guard.exists():
             # One line that starts with "import" is run by site, before anything else; a variable survives `-I`.
             words = f"os.write(2, {(_SENTENCE + chr(10)).encode()!r}), os._exit(3)"
-            _replace(guard, f"import os; os.environ.get({INSTALLING!r}) or ({words})\n")
+            write(guard, f"import os; os.environ.get({INSTALLING!r}) or ({words})\n".encode())
         for script in self._scripts():
             text = _refusal(script.name)
             if text is None or MARK in script.read_text(encoding="utf-8", errors="replace"):
@@ -222,27 +206,29 @@ class Workplace:
             aside = self.folder / OWN / ASIDE
             aside.mkdir(exist_ok=True)
             # Its contents are on disk under both names before the one in bin is replaced.
-            _replace(aside / script.name, script.read_text(encoding="utf-8"), mode=script.stat().st_mode)
-            _replace(script, text, mode=script.stat().st_mode)
+            write(aside / script.name, script.read_bytes())
+            write(script, text.encode())
 
     @property
-    def held(self) -> bool:
-        """Whether anything keeps it from being used, or is left of making it."""
+    def blocked(self) -> bool:
+        """Whether it cannot be used yet, or something is left of making it."""
         return any(path.exists() for path in (self.site / GUARD, self.folder / OWN / ASIDE, self.space))
 
-    def let_go(self, record: Record) -> None:
-        """Make it whole: its scripts, then the record, and last its Python. May be done again."""
+    def finish(self, record: Record) -> None:
+        """Let everybody use it: its scripts come back, then the record says so, then its Python starts.
+
+        May be done again.
+        """
         aside = self.folder / OWN / ASIDE
         kept = sorted(aside.iterdir()) if aside.is_dir() else []
         for script in kept:
-            if not script.name.endswith(_UNWRITTEN):
-                mode = script.stat().st_mode
-                _replace(self.folder / "bin" / script.name, script.read_text(encoding="utf-8"), mode=mode)
+            if not script.name.endswith(UNWRITTEN):
+                write(self.folder / "bin" / script.name, script.read_bytes())
         self.write(Record(record.plan, "finished", record.steps))
-        with contextlib.suppress(FileNotFoundError):
-            (self.site / GUARD).unlink()
-        shutil.rmtree(aside, ignore_errors=True)
-        shutil.rmtree(self.space, ignore_errors=True)
+        remove(self.site / GUARD)
+        for place in (aside, self.space):
+            with contextlib.suppress(OSError):
+                remove(place)
 
     def _scripts(self) -> list[Path]:
         try:
@@ -264,7 +250,7 @@ class Workplace:
         """Remove everything, the folder too where it was made for this."""
         self.clear()
         own = self.folder / OWN
-        kept = [name for name in os.listdir(own) if name.endswith((".txt", f".txt{_UNWRITTEN}"))]  # noqa: PTH208
+        kept = [name for name in os.listdir(own) if name.endswith((".txt", f".txt{UNWRITTEN}"))]  # noqa: PTH208
         for name in [*kept, RECORD]:  # with a record the folder is known as ours
             remove(own / name)
         for name in os.listdir(own):  # noqa: PTH208
@@ -274,40 +260,6 @@ class Workplace:
             own.rmdir()
             if self._made:
                 self.folder.rmdir()
-
-
-# ---------------------------------------------------------------- files
-
-_UNWRITTEN = ".unwritten"
-
-
-def _replace(path: Path, text: str, mode: int | None = None) -> None:
-    """Write a file so that there is the old one or the new one, whenever it ends."""
-    beside = path.with_name(f"{path.name}{_UNWRITTEN}")
-    with beside.open("w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    if mode is not None:
-        beside.chmod(mode & 0o7777)
-    beside.replace(path)
-
-
-def remove(path: Path) -> None:
-    """A file, a link, or a folder with all that is in it."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _same_file(descriptor: int, path: Path) -> bool:
-    try:
-        there = path.stat()
-    except OSError:
-        return False
-    here = os.fstat(descriptor)
-    return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
 
 
 def _refusal(name: str) -> str | None:

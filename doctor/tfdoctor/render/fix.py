@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tfdoctor.environment.history.journal import Undone
-    from tfdoctor.environment.models import Done, Left, Mending
+    from tfdoctor.environment.models import Attempt, FixResult, Unfixed
 
-__all__ = ["mending_json", "render_mending", "render_undone", "undone_json"]
+__all__ = ["fix_json", "render_fix", "render_undo", "undo_json"]
 
 MARKS = {
     Status.PLANNED: ("→", "bold"),
-    Status.MENDED: ("✓", "green"),
+    Status.FIXED: ("✓", "green"),
     Status.ROLLED_BACK: ("–", "yellow"),
     Status.FAILED: ("✗", "bold red"),
 }
 
 
-def render_mending(
-    mending: Mending,
+def render_fix(
+    result: FixResult,
     *,
     dry: bool,
     asking: bool = False,
@@ -45,30 +45,30 @@ def render_mending(
     """`dry`: nothing was changed; `asking`: it may be as soon as somebody says so."""
     out = page(width, coloured=colour)
     if not quiet:
-        how = " (as activating it sets the variables)" if mending.activated else ""
-        hanging(out, Text("Environment "), clean_line(f"{mending.environment.prefix}{how}"), style="dim")
-        for sentence in mending.recovered:
+        how = " (as activating it sets the variables)" if result.activated else ""
+        hanging(out, Text("Environment "), clean_line(f"{result.environment.prefix}{how}"), style="dim")
+        for sentence in result.recovered:
             hanging(out, Text("  "), clean_line(sentence, limit=1000))
-        for done in mending.done:
+        for done in result.attempts:
             _done(out, done, verbose=verbose or dry)
-        tried = {(done.way.finding.code, done.way.finding.title) for done in mending.done}
-        for left in mending.left:
+        tried = {(done.candidate.finding.code, done.candidate.finding.title) for done in result.attempts}
+        for left in result.unfixed:
             _left(out, left, tried=(left.finding.code, left.finding.title) in tried, verbose=verbose)
         out.print()
-    _end(out, mending, dry=dry, asking=asking)
+    _end(out, result, dry=dry, asking=asking)
     return text_of(out)
 
 
-def _done(out: Console, done: Done, *, verbose: bool) -> None:
+def _done(out: Console, done: Attempt, *, verbose: bool) -> None:
     mark, style = MARKS[done.status]
-    finding = done.way.finding
+    finding = done.candidate.finding
     out.print()
     hanging(out, Text(f"{mark} {finding.code}  ", style=style), clean_line(finding.title), style="bold")
-    hanging(out, Text("          "), clean_line(done.way.remedy.text, limit=1000))
-    if verbose or done.status is not Status.MENDED:
+    hanging(out, Text("          "), clean_line(done.candidate.remedy.text, limit=1000))
+    if verbose or done.status is not Status.FIXED:
         command_lines(out, done.commands, 12)
     result = {
-        Status.MENDED: f"Done: {done.changes} file{'s' * (done.changes != 1)} changed.",
+        Status.FIXED: f"Done: {done.changes} file{'s' * (done.changes != 1)} changed.",
         Status.ROLLED_BACK: f"{done.detail} It was taken back.",
         Status.FAILED: f"It failed and was taken back: {done.detail}",
         Status.PLANNED: "",
@@ -77,7 +77,7 @@ def _done(out: Console, done: Done, *, verbose: bool) -> None:
         hanging(out, Text("          "), clean_line(result, limit=1000))
 
 
-def _left(out: Console, left: Left, *, tried: bool, verbose: bool) -> None:
+def _left(out: Console, left: Unfixed, *, tried: bool, verbose: bool) -> None:
     """`tried`: what fix can do about it stands above, and that it did not help."""
     finding = left.finding
     remedies = [remedy for remedy in finding.remedies if not (tried and remedy.steps)]
@@ -86,34 +86,34 @@ def _left(out: Console, left: Left, *, tried: bool, verbose: bool) -> None:
     mark, style = ("✗", "bold red") if finding.severity >= Severity.ERROR else ("!", "yellow")
     out.print()
     hanging(out, Text(f"{mark} {finding.code}  ", style=style), clean_line(finding.title), style="bold")
-    why = "What fix can do did not help. What is left is yours to decide:" if tried else left.why
+    why = "What fix can do did not help. You have to decide what else to do:" if tried else left.why
     hanging(out, Text("          "), clean_line(why, limit=1000))
     for remedy in remedies[: None if verbose else 1]:
         hanging(out, Text("          "), clean_line(remedy.text, limit=1000))
         command_lines(out, remedy.commands, 12)
 
 
-def _end(out: Console, mending: Mending, *, dry: bool, asking: bool) -> None:
-    after = mending.after
+def _end(out: Console, result: FixResult, *, dry: bool, asking: bool) -> None:
+    after = result.after
     usable = after.verdict.gpu_usable
     if dry:
-        count = len(mending.done)
+        count = len(result.attempts)
         text = (
             f"{'' if asking else 'Nothing was changed. '}{count} finding{'s' * (count != 1)} can be fixed here."
             if count
-            else f"There is nothing that fix can do here. {after.verdict.summary}"
+            else f"There is nothing here that fix can do. {after.verdict.summary}"
         )
         out.print(Text(clean_line(text, limit=1000), style="bold"))
         return
     mark, style = {True: ("✓", "green"), False: ("✗", "bold red"), None: ("!", "yellow")}[usable]
-    nothing = "" if mending.done else "There is nothing that fix can do here. "
+    nothing = "" if result.attempts else "There is nothing here that fix can do. "
     hanging(
         out,
         Text(f"{mark} ", style=style),
         clean_line(nothing + after.verdict.summary, limit=1000),
         style="bold",
     )
-    seen = mending.observed
+    seen = result.observed
     if seen is not None:
         devices = ", ".join(seen.devices) or seen.error or "none"
         text = clean_line(f"TensorFlow itself lists: {devices} ({seen.seconds:.1f} s)", limit=600)
@@ -121,9 +121,11 @@ def _end(out: Console, mending: Mending, *, dry: bool, asking: bool) -> None:
         for line in seen.computed:
             if "failed" in line:
                 hanging(out, Text("! ", style="yellow"), clean_line(f"computing on it: {line}", limit=600))
-    if mending.mended:
-        environment = mending.environment
-        if any(isinstance(step, SHELL_STEPS) for one in mending.done if one.ok for step in one.way.steps):
+    if result.fixed:
+        environment = result.environment
+        if any(
+            isinstance(step, SHELL_STEPS) for one in result.attempts if one.ok for step in one.candidate.steps
+        ):
             again = (
                 f"conda activate {shlex.quote(environment.prefix)}"
                 if environment.kind == "conda"
@@ -140,7 +142,7 @@ def _command(out: Console, text: str, command: str) -> None:
     out.print(line, no_wrap=True, overflow="ignore", crop=False)
 
 
-def render_undone(prefix: str, undone: Undone, *, width: int = 80, colour: bool = False) -> str:
+def render_undo(prefix: str, undone: Undone, *, width: int = 80, colour: bool = False) -> str:
     """What was taken back."""
     out = page(width, coloured=colour)
     if not undone.entries:
@@ -148,7 +150,7 @@ def render_undone(prefix: str, undone: Undone, *, width: int = 80, colour: bool 
         return text_of(out)
     for entry in undone.entries:
         codes = ", ".join(entry.codes)
-        text = clean_line(f"{entry.title} ({len(entry.changes)} changed, {entry.when})", limit=600)
+        text = clean_line(f"{entry.title} ({entry.changes} changed, {entry.when})", limit=600)
         hanging(out, Text(f"✓ {codes}  ", style="green"), text)
     count = undone.restored
     hanging(out, Text(""), clean_line(f"{prefix} is as it was: {count} path{'s' * (count != 1)} restored."))
@@ -162,33 +164,33 @@ def render_undone(prefix: str, undone: Undone, *, width: int = 80, colour: bool 
 # ---------------------------------------------------------------- JSON
 
 
-def mending_json(mending: Mending) -> dict[str, Any]:
+def fix_json(result: FixResult) -> dict[str, Any]:
     """A run of fix, or its plan."""
     return {
         "schema_version": SCHEMA_VERSION,
-        "environment": mending.environment.prefix,
-        "activated": mending.activated,
+        "environment": result.environment.prefix,
+        "activated": result.activated,
         "repairs": [
             {
-                "code": done.way.finding.code,
-                "cause": done.way.finding.cause.value,
-                "title": done.way.finding.title,
-                "text": done.way.remedy.text,
+                "code": done.candidate.finding.code,
+                "cause": done.candidate.finding.cause.value,
+                "title": done.candidate.finding.title,
+                "text": done.candidate.remedy.text,
                 "status": done.status.value,
                 "detail": done.detail,
                 "commands": list(done.commands),
                 "changes": done.changes,
             }
-            for done in mending.done
+            for done in result.attempts
         ],
-        "left": [{"why": left.why, "finding": finding_json(left.finding)} for left in mending.left],
-        "recovered": list(mending.recovered),
+        "left": [{"why": left.why, "finding": finding_json(left.finding)} for left in result.unfixed],
+        "recovered": list(result.recovered),
         "undone": None,
-        "check": report_json(mending.after),
+        "check": report_json(result.after),
     }
 
 
-def undone_json(prefix: str, undone: Undone) -> dict[str, Any]:
+def undo_json(prefix: str, undone: Undone) -> dict[str, Any]:
     """A run of fix --undo."""
     return {
         "schema_version": SCHEMA_VERSION,
@@ -203,7 +205,7 @@ def undone_json(prefix: str, undone: Undone) -> dict[str, Any]:
                     "codes": list(entry.codes),
                     "title": entry.title,
                     "when": entry.when,
-                    "changes": len(entry.changes),
+                    "changes": entry.changes,
                 }
                 for entry in undone.entries
             ],

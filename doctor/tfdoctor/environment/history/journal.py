@@ -1,19 +1,18 @@
-"""The journal of an environment: what tfdoctor changed in it, and how all of it is taken back.
+"""The history of an environment: what tfdoctor changed in it, and how all of it is taken back.
 
 It lies in `.tfdoctor` in the environment:
 
-    lock                    held by the one process at work; its number is in it
-    steps/N/record.json     "begun": changes may have been made, all that is needed to take them back is beside it;
-                            "committed": the changes, with both sides of each
-    steps/N/…               the snapshot (snapshot.py)
-    steps/N.gone            a step that is being deleted
-    undo.json               an undo of these steps was begun
+    lock           held by the one process at work; its number is in it
+    history.json   what was there before the first step, and what the last one left (record.py)
+    steps/N/…      the step under way: its snapshot (snapshot.py); of one that is done, the files that are still needed
+    undo.json      an undo was begun
+    steps.gone     it is done: all of this is being deleted
+    stage          files on their way
 
-A step writes its snapshot and the record "begun" to the disk before the first change. So a process that is killed at
-any point leaves one of: nothing begun (the folder goes), a begun step (all changes are taken back), a committed one
-(it is kept), an undo that was begun (it is finished). Whoever opens the journal next does that first.
-
-Records are read as untrusted: the environment may be somebody else's. Paths stay below it and pass through no links.
+A step writes its snapshot to the disk before the first change, the manifest last; it is done as soon as history.json
+has it. So a process that is killed at any point leaves one of: no manifest (the folder goes), a step with a manifest
+that history.json does not have (all its changes are taken back), one that it has (it is kept), an undo that was begun
+(it is finished). Whoever opens the journal next does that first.
 """
 
 # Paths are plain strings, as in snapshot.py.
@@ -25,38 +24,38 @@ import contextlib
 import errno
 import os
 import stat
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from tfdoctor.environment.folder import OWN, fsync, is_folder, lock, remove, sync, unwritten
 from tfdoctor.environment.history import snapshot
-from tfdoctor.environment.history.conflicts import conflicts, is_now, refuse, some
-from tfdoctor.environment.history.records import (
-    NUMBER,
+from tfdoctor.environment.history.record import (
+    HISTORY,
     STEPS,
     UNDO,
-    Change,
     Entry,
-    Record,
-    Undone,
-    is_folder,
+    History,
+    changes_of,
+    check_conflicts,
+    conflicts,
+    is_now,
     numbers,
-    read_record,
+    read_history,
     read_undo,
-    record_of,
-    write_record,
+    some,
+    with_step,
+    write_history,
     write_undo,
 )
-from tfdoctor.environment.history.restore import MANY, STAGE, Bytes, Restorer
+from tfdoctor.environment.history.restore import Bytes, Restorer
 from tfdoctor.environment.history.snapshot import (
-    KEPT_PACK,
-    LINKS,
+    FILES,
     MANIFEST,
-    OWN,
-    PACK,
+    Change,
     JournalError,
     Scope,
     State,
-    Target,
     checked_path,
     damaged,
     is_derived,
@@ -71,24 +70,32 @@ if TYPE_CHECKING:
 
 __all__ = ["Change", "Entry", "Journal", "JournalError", "State", "Step", "Undone", "pending"]
 
-LOCK = "lock"
+LOCK, GONE, STAGE = "lock", "steps.gone", "stage"
 _AGAIN = (
     "Everything that is needed is kept: the next `tfdoctor fix` or `tfdoctor fix --undo` finishes it first."
 )
 
 
-# ---------------------------------------------------------------- the journal
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """What an undo did. `restored` counts paths; `kept` are those left because somebody changed them since."""
+
+    entries: tuple[Entry, ...]
+    """The steps that were taken back, newest first."""
+    restored: int
+    kept: tuple[str, ...]
 
 
 class Journal:
-    """The journal of one environment, held by this process alone. Made by `Journal.open`, left by `with`."""
+    """The history of one environment, held by this process alone. Made by `Journal.open`, left by `with`."""
 
     def __init__(self, prefix: str) -> None:
         """For `open`."""
         self._prefix = prefix
         self._own = f"{prefix}/{OWN}"
+        self._steps = f"{self._own}/{STEPS}"
         self._lock = -1
-        self._records: list[Record] = []
+        self._history = History()
         self._step: Step | None = None
         self.recovered: tuple[str, ...] = ()
         """What a killed process had left, and what became of it: sentences for the user."""
@@ -101,10 +108,10 @@ class Journal:
         made, read, or what was left cannot be finished.
         """
         journal = cls(os.path.realpath(prefix))
-        with _told(f"{prefix}: the journal of changes cannot be made"):
+        with _errors(f"{prefix}: the journal of changes cannot be made"):
             journal._acquire(on_wait)
         try:
-            with _told(f"{prefix}: what an earlier run left could not be finished"):
+            with _errors(f"{prefix}: what an earlier run left could not be finished"):
                 journal._recover()
         except BaseException:
             journal._close()
@@ -113,23 +120,17 @@ class Journal:
 
     @staticmethod
     def read(prefix: Path) -> tuple[Entry, ...]:
-        """The committed steps, oldest first; takes no lock and writes nothing. Raises JournalError where damaged."""
+        """The steps that were done, oldest first; takes no lock and writes nothing. Raises JournalError."""
         own = f"{os.path.realpath(prefix)}/{OWN}"
-        with _told(f"{prefix}: the journal of changes cannot be read"):
-            if not is_folder(own):
+        with _errors(f"{prefix}: the journal of changes cannot be read"):
+            if not is_folder(own) or read_undo(own) is not None or os.path.lexists(f"{own}/{GONE}"):
                 return ()
-            undone = set(read_undo(own) or ())
-            found = []
-            for number in numbers(own):
-                record = read_record(own, number)
-                if record is not None and record.state == "committed" and number not in undone:
-                    found.append(record.entry)
-            return tuple(found)
+            return read_history(own).entries
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """The committed steps, oldest first."""
-        return tuple(record.entry for record in self._records)
+        """The steps that were done, oldest first."""
+        return self._history.entries
 
     def __enter__(self) -> Journal:  # noqa: PYI034 - Self is of Python 3.11
         return self
@@ -157,25 +158,29 @@ class Journal:
         `paths` None: anywhere in it. Else only at these (and in folders that have to be made for them). Raises
         JournalError, with nothing changed, where the way back cannot be secured.
         """
-        if self._step is not None:
-            raise JournalError("A step is still under way; it has to be committed or rolled back first.")
+        self._check_idle()
         scope = Scope(("",)) if paths is None else self._scope(paths)
-        number = max(numbers(self._own), default=0) + 1
-        folder = f"{self._own}/{STEPS}/{number}"
-        entry = Entry(number, title, tuple(codes), _now(), ())
+        number = max((*numbers(self._own), *(entry.number for entry in self.entries)), default=0) + 1
+        folder = f"{self._steps}/{number}"
+        entry = Entry(number, title, tuple(codes), datetime.now(timezone.utc).isoformat(timespec="seconds"))
         try:
-            with _told(f"{self._prefix}: what is there now could not be kept, so nothing was changed"):
+            with _errors(f"{self._prefix}: what is there now could not be kept, so nothing was changed"):
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(self._steps, 0o700)
                 os.mkdir(folder, 0o700)
-                snapshot.take(self._prefix, folder, scope)
-                write_record(folder, Record("begun", entry, {}, {}))
-                for above in (f"{self._own}/{STEPS}", self._own, self._prefix):
-                    snapshot.fsync(above)
+                snapshot.take(self._prefix, folder, title, scope)
+                for above in (self._steps, self._own, self._prefix):
+                    fsync(above)
         except BaseException:
             with contextlib.suppress(OSError):
                 self._drop(number)
             raise
         self._step = Step(lambda: self._commit(entry), lambda: self._take_back(entry))
         return self._step
+
+    def _check_idle(self) -> None:
+        if self._step is not None:
+            raise JournalError("A step is still under way; it has to be committed or rolled back first.")
 
     def _scope(self, paths: Sequence[Path]) -> Scope:
         """What a step on these paths looks at: them, the folders above, and what Python compiled of them."""
@@ -203,265 +208,208 @@ class Journal:
     def _commit(self, entry: Entry) -> Entry:
         self._step = None
         try:
-            with _told(f"{self._prefix}: the changes could not be recorded, so they were taken back"):
+            with _errors(f"{self._prefix}: the changes could not be recorded, so they were taken back"):
                 return self._record(entry)
         except BaseException as error:
-            record = read_record(self._own, entry.number)
-            if record is None or record.state == "begun":
+            self._history = read_history(self._own)
+            if entry.number not in self._history:
                 self._take_back(entry)
                 raise
-            if record not in self._records:
-                self._records.append(record)
             if not isinstance(error, JournalError):
                 raise  # interrupted after it was committed
-            return record.entry
-
-    def _take_back(self, entry: Entry) -> None:
-        self._step = None
-        with _told(f"{self._prefix}: the changes could not be taken back", hint=_AGAIN):
-            _, lost = self._roll_back(entry)
-        if lost:
-            message = f"“{clean_line(entry.title)}” was taken back, but not wholly.{_lost(lost)}"
-            raise JournalError(message)
+            return self.entries[-1]
 
     def _record(self, entry: Entry) -> Entry:
-        """Compare, and write the record "committed": the one moment from which the step counts."""
-        folder = f"{self._own}/{STEPS}/{entry.number}"
-        record = record_of(self._prefix, folder, entry)
-        self._settle(record.entry)
-        write_record(folder, record)
-        self._records.append(record)
+        """Compare, and write the history with this step in it: the one moment from which it counts."""
+        _, scope, rows = snapshot.read_snapshot(f"{self._steps}/{entry.number}")
+        found = changes_of(self._prefix, self._steps, rows, snapshot.scan(self._prefix, scope))
+        entry = replace(entry, changes=len(found))
+        history = with_step(self._history, entry, found, rows)
+        self._settle(found)
+        write_history(self._own, history)
+        self._history = history
         with contextlib.suppress(OSError):
-            self._prune(record)
-        return record.entry
+            self._prune(entry.number)
+        return entry
 
-    def _settle(self, entry: Entry) -> None:
-        """What was changed goes to the disk before the record that says so."""
-        if len(entry.changes) > MANY:
-            os.sync()
-            return
-        for change in entry.changes:
-            place = f"{self._prefix}/{change.path}"
-            if change.after is not None and change.after.type == "file":
-                with contextlib.suppress(PermissionError):  # ours, but not to be read
-                    snapshot.fsync(place, folder=False)
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                snapshot.fsync(os.path.dirname(place))
+    def _settle(self, changes: list[Change]) -> None:
+        """What was changed goes to the disk before the history that says so."""
+        files = [f"{self._prefix}/{one.path}" for one in changes if one.after and one.after.type == "file"]
+        folders = {os.path.dirname(f"{self._prefix}/{one.path}") for one in changes}
+        readable = [path for path in files if os.access(path, os.R_OK)]  # ours, but perhaps not to be read
+        sync([*readable, *filter(is_folder, folders)])
 
-    def _prune(self, record: Record) -> None:
-        """Delete what the record does not need. The manifest goes last: while it is there, it is not all done."""
-        folder = f"{self._own}/{STEPS}/{record.entry.number}"
+    def _prune(self, number: int) -> None:
+        """Delete what a step that is done kept for nothing. The manifest goes last: without it, all this is done."""
+        folder = f"{self._steps}/{number}"
         if not os.path.lexists(f"{folder}/{MANIFEST}"):
             return
-        needed = {str(kept.link) for kept in record.kept.values() if kept.link is not None}
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(f"{folder}/{PACK}")
-        for shelf in os.listdir(f"{folder}/{LINKS}") if is_folder(f"{folder}/{LINKS}") else []:
-            place = f"{folder}/{LINKS}/{shelf}"
+        needed = {change.kept.place for change in self._history.changes.values() if change.kept is not None}
+        files = f"{number}/{FILES}"
+        for shelf in os.listdir(f"{self._steps}/{files}") if is_folder(f"{self._steps}/{files}") else []:
+            place = f"{self._steps}/{files}/{shelf}"
             if not is_folder(place):
                 continue
             for name in os.listdir(place):
-                if name not in needed:
+                if f"{files}/{shelf}/{name}" not in needed:
                     os.unlink(f"{place}/{name}")
             with contextlib.suppress(OSError):
                 os.rmdir(place)
         os.unlink(f"{folder}/{MANIFEST}")
 
-    def _roll_back(self, entry: Entry) -> tuple[int, list[str]]:
-        """Make everything what it was before a step; drop it. Number of paths, and those whose bytes are lost."""
-        folder = f"{self._own}/{STEPS}/{entry.number}"
-        scope, rows = snapshot.read_manifest(folder)
-        found = snapshot.scan(self._prefix, scope)
-        targets = []
-        for path, row, _ in snapshot.differences(self._prefix, rows, found):
-            before = None if row is None else snapshot.state_of(row.seen, row.sha256)
-            targets.append(Target(path, before, None if row is None else row.kept))
-        paths = {target.path for target in targets}
+    def _take_back(self, entry: Entry) -> None:
+        self._step = None
+        with _errors(f"{self._prefix}: the changes could not be taken back", hint=_AGAIN):
+            _, _, lost = self._roll_back(entry.number)
+        if lost:
+            message = f"“{clean_line(entry.title)}” was taken back, but not wholly.{_lost(lost)}"
+            raise JournalError(message)
+
+    def _roll_back(self, number: int) -> tuple[str, int, list[str]]:
+        """Make everything what it was before a step; drop it. → title, how many paths, those whose bytes are lost."""
+        title, scope, rows = snapshot.read_snapshot(f"{self._steps}/{number}")
+        changes = snapshot.differences(self._prefix, rows, snapshot.scan(self._prefix, scope))
+        paths = {change.path for change in changes}
         compiled = {
-            path: (row.seen.size, row.seen.mtime_ns)
+            path: (row.state.size, row.state.mtime_ns)
             for path, row in rows.items()
             if path.endswith(".pyc") and path not in paths
         }
-        restorer = Restorer(self._prefix, Bytes(folder, PACK), targets, valid_pyc=compiled, exact=scope.whole)
+        kept = Bytes(self._steps)
+        restorer = Restorer(self._prefix, self._stage, kept, changes, valid_pyc=compiled, exact=scope.whole)
         restorer.apply()
-        self._drop(entry.number)
+        self._drop(number)
         # A folder that was made for a named path stays where somebody else uses it by now.
         lost = [path for path in restorer.left if scope.whole or path in rows]
-        return sum(not is_derived(path) for path in paths - set(restorer.left)), lost
+        return title, sum(not is_derived(path) for path in paths - set(restorer.left)), lost
 
     def _drop(self, number: int) -> None:
-        """Delete a step: at once for whoever looks, then piece by piece."""
-        place = f"{self._own}/{STEPS}/{number}"
-        gone = f"{place}.gone"
-        snapshot.remove_tree(gone)
-        try:
-            os.rename(place, gone)
-        except FileNotFoundError:
-            return
-        snapshot.fsync(f"{self._own}/{STEPS}")
-        snapshot.remove_tree(gone)
+        """Delete a step that is not done: without a manifest it was never begun, for whoever looks."""
+        folder = f"{self._steps}/{number}"
+        if is_folder(folder):
+            remove(f"{folder}/{MANIFEST}")
+            fsync(folder)
+            remove(folder)
 
     # -------- undo
 
     def undo(self, force: bool = False) -> Undone:
-        """Take back all committed steps, newest first.
+        """Take back everything that was done.
 
         Raises JournalError, with nothing changed, where somebody changed paths since, or bytes that are needed are
         lost; with `force` these paths are left as they are and told in `Undone.kept`.
         """
-        if self._step is not None:
-            raise JournalError("A step is still under way; it has to be committed or rolled back first.")
-        if not self._records:
+        self._check_idle()
+        history = self._history
+        if not history.entries:
             return Undone((), 0, ())
-        newest_first = self._records[::-1]
-        stages = [f"{self._own}/{STEPS}/{record.entry.number}/{STAGE}" for record in newest_first]
-        undone = tuple(record.entry for record in newest_first)
         try:
-            with _told(f"{self._prefix}: nothing was taken back"):
-                left, foreign, lost = conflicts(self._prefix, self._own, newest_first)
+            with _errors(f"{self._prefix}: nothing was taken back"):
+                foreign, lost, left = conflicts(self._prefix, history, Bytes(self._steps))
                 if not force:
-                    refuse(foreign, lost)
-                restorers = [self._restorer(record, left[record.entry.number]) for record in newest_first]
-                for restorer in restorers:
-                    restorer.stage()
+                    check_conflicts(foreign, lost)
+                restorer = self._restorer(left)
+                restorer.stage()
                 write_undo(self._own, left)
         except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(f"{self._own}/{UNDO}")
-            for stage in stages:
+            for name in (UNDO, STAGE):
                 with contextlib.suppress(OSError):
-                    snapshot.remove_tree(stage)
+                    remove(f"{self._own}/{name}")
             raise
-        with _told(
-            f"{self._prefix}: taking the changes back stopped half way",
-            hint=_AGAIN,
-        ):
-            kept = {path for paths in left.values() for path in paths}
-            for record, restorer in zip(newest_first, restorers, strict=True):
-                restorer.apply()
-                kept.update(restorer.left)
-                self._drop(record.entry.number)
-                self._records.remove(record)
-            self._end_undo()
-        changed = {change.path for entry in undone for change in entry.changes if not is_derived(change.path)}
-        return Undone(undone, len(changed - kept), tuple(sorted(kept)))
+        with _errors(f"{self._prefix}: taking the changes back stopped half way", hint=_AGAIN):
+            restorer.apply()
+            self._forget()
+        kept = {*foreign, *lost, *restorer.left}
+        changed = {path for path in history.changes if not is_derived(path)}
+        return Undone(history.entries[::-1], len(changed - kept), tuple(sorted(kept)))
 
-    def _restorer(self, record: Record, left: set[str]) -> Restorer:
-        targets = [
-            Target(change.path, change.before, record.kept.get(change.path))
-            for change in record.entry.changes
-            if change.path not in left
-        ]
-        kept = Bytes(f"{self._own}/{STEPS}/{record.entry.number}", KEPT_PACK)
-        return Restorer(self._prefix, kept, targets, valid_pyc=record.compiled)
+    @property
+    def _stage(self) -> str:
+        return f"{self._own}/{STAGE}"
 
-    def _end_undo(self) -> None:
-        os.unlink(f"{self._own}/{UNDO}")
-        snapshot.fsync(self._own)
+    def _restorer(self, left: set[str]) -> Restorer:
+        """What puts everything back but the paths to leave."""
+        history = self._history
+        changes = [change for path, change in history.changes.items() if path not in left]
+        kept = Bytes(self._steps)
+        return Restorer(self._prefix, self._stage, kept, changes, valid_pyc=history.compiled)
+
+    def _forget(self) -> None:
+        """The undo is done, from the rename on; then the history is deleted, piece by piece."""
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(self._steps, f"{self._own}/{GONE}")
+        fsync(self._own)
+        self._history = History()
+        for name in (HISTORY, UNDO, GONE):
+            remove(f"{self._own}/{name}")
 
     # -------- what others left
 
     def _recover(self) -> None:
-        """Finish what a killed process began; then read the entries."""
-        steps = f"{self._own}/{STEPS}"
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(steps, 0o700)
-        if not is_folder(steps):
-            raise damaged(steps, "not a folder")
-        for name in os.listdir(steps):
-            if name.endswith(".gone") and NUMBER.fullmatch(name.removesuffix(".gone")):
-                snapshot.remove_tree(f"{steps}/{name}")
-        told: list[str] = []
-        plan = read_undo(self._own)
-        if plan is not None:
-            told.append(self._finish_undo(plan))
+        """Finish what a killed process began; then read the history."""
+        if os.path.lexists(f"{self._own}/{GONE}"):
+            self._forget()
+        self._history = read_history(self._own)
+        left = read_undo(self._own)
+        for path in (self._stage, *(unwritten(f"{self._own}/{name}") for name in (HISTORY, UNDO))):
+            remove(path)
+        told = [] if left is None else [self._finish_undo(left)]
         for number in reversed(numbers(self._own)):
-            record = read_record(self._own, number)
-            if record is None:
-                snapshot.remove_tree(f"{steps}/{number}")  # never begun: nothing was changed
-            elif record.state == "begun":
-                count, lost = self._roll_back(record.entry)
+            if number in self._history:
+                with contextlib.suppress(OSError):
+                    self._prune(number)
+            elif os.path.lexists(f"{self._steps}/{number}/{MANIFEST}"):
+                title, count, lost = self._roll_back(number)
                 told.append(
-                    f"“{clean_line(record.entry.title)}” had been stopped half way: what it had done was taken back "
+                    f"“{clean_line(title)}” had been stopped half way: what it had done was taken back "
                     f"({_count(count)})." + _lost(lost)
                 )
             else:
-                self._records.insert(0, record)
-                with contextlib.suppress(OSError):
-                    self._prune(record)
-                    snapshot.remove_tree(f"{steps}/{number}/{STAGE}")
+                remove(f"{self._steps}/{number}")  # never begun: nothing was changed
         self.recovered = tuple(told)
 
-    def _finish_undo(self, plan: dict[int, set[str]]) -> str:
+    def _finish_undo(self, left: set[str]) -> str:
         """Go on with an undo. What somebody changed after it was stopped is left."""
-        kept = {path for paths in plan.values() for path in paths}
-        count = 0
-        for number, left in plan.items():
-            record = read_record(self._own, number)
-            if record is None:
-                self._drop(number)  # taken back before
-                continue
-            for change in record.entry.changes:
-                if not is_derived(change.path) and not self._half_way(change):
-                    left.add(change.path)
-            restorer = self._restorer(record, left)
-            restorer.apply()
-            kept |= left | set(restorer.left)
-            count += sum(not is_derived(c.path) and c.path not in kept for c in record.entry.changes)
-            self._drop(number)
-        self._end_undo()
+        changes = [change for path, change in self._history.changes.items() if not is_derived(path)]
+        left |= {change.path for change in changes if not self._half_way(change)}
+        restorer = self._restorer(left)
+        restorer.apply()
+        self._forget()
+        left |= {*restorer.left, *(change.path for change in changes if change.foreign)}
+        count = sum(change.path not in left for change in changes)
         sentence = f"Taking the changes back had been stopped half way and was finished ({_count(count)})."
-        return sentence + (f" Left as they are, changed by somebody else: {some(kept)}." if kept else "")
+        return sentence + (f" Left as they are, changed by somebody else: {some(left)}." if left else "")
 
     def _half_way(self, change: Change) -> bool:
         """Whether a path is as an undo that was stopped may have left it."""
         info = look(self._prefix, change.path)
         if info is None:
             return True
+        sides = (change.before, change.after)
         if stat.S_ISDIR(info.st_mode):
-            return any(state is not None and state.type == "dir" for state in (change.before, change.after))
+            return any(state is not None and state.type == "dir" for state in sides)
         hashes: dict[str, str] = {}
-        return any(
-            is_now(self._prefix, change.path, state, hashes) for state in (change.before, change.after)
-        )
+        return any(is_now(self._prefix, change.path, state, hashes) for state in sides)
 
     # -------- the lock
 
     def _acquire(self, on_wait: Callable[[str], None] | None) -> None:
-        """Take the lock. Whoever leaves an empty journal deletes it: then we hold a lock nobody finds, and go again."""
-        if os.name != "posix":  # pragma: no cover - Windows
-            raise JournalError("Environments can be changed on Linux and macOS only.")
-        import fcntl
-
+        """Take the lock. Whoever leaves an empty journal deletes it."""
         if not is_folder(self._prefix):
             message = f"{self._prefix}: not a folder, so not an environment"
             raise JournalError(message)
-        while True:
+
+        def make() -> None:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(self._own, 0o700)
             if not is_folder(self._own) and os.path.lexists(self._own):
                 raise damaged(self._own, "not a folder")
-            try:
-                handle = os.open(
-                    f"{self._own}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600
-                )
-            except FileNotFoundError:
-                continue  # the folder was deleted meanwhile
-            try:
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    if on_wait is not None:
-                        on_wait(_waiting(handle))
-                        on_wait = None
-                    fcntl.flock(handle, fcntl.LOCK_EX)
-                with contextlib.suppress(FileNotFoundError):
-                    if os.path.samestat(os.fstat(handle), os.lstat(f"{self._own}/{LOCK}")):
-                        self._lock, handle = handle, -1
-                        break
-            finally:
-                if handle >= 0:
-                    os.close(handle)
+
+        def waiting(handle: int) -> None:
+            if on_wait is not None:
+                on_wait(_waiting(handle))
+
+        self._lock = lock(f"{self._own}/{LOCK}", make, waiting)
         with contextlib.suppress(OSError):  # a full disk: the number is a courtesy
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
@@ -472,9 +420,11 @@ class Journal:
             return
         try:
             with contextlib.suppress(OSError):
-                os.rmdir(f"{self._own}/{STEPS}")  # only where no step is left
-                os.unlink(f"{self._own}/{LOCK}")
-                os.rmdir(self._own)
+                with contextlib.suppress(FileNotFoundError):
+                    os.rmdir(self._steps)  # only where no step is left
+                if not any(os.path.lexists(f"{self._own}/{name}") for name in (HISTORY, UNDO, GONE)):
+                    os.unlink(f"{self._own}/{LOCK}")
+                    os.rmdir(self._own)
         finally:
             os.close(self._lock)
             self._lock = -1
@@ -516,13 +466,15 @@ class Step:
 def pending(prefix: Path) -> bool:
     """Whether a step or an undo is not finished: somebody is at work, or was killed. Writes nothing."""
     own = f"{os.path.realpath(prefix)}/{OWN}"
-    with _told(f"{prefix}: the journal of changes cannot be read"):
+    with _errors(f"{prefix}: the journal of changes cannot be read"):
         if not is_folder(own):
+            return False
+        if os.path.lexists(f"{own}/{GONE}"):
             return False
         if os.path.lexists(f"{own}/{UNDO}"):
             return True
-        records = [read_record(own, number) for number in numbers(own)]
-        return any(record is None or record.state == "begun" for record in records)
+        history = read_history(own)
+        return any(number not in history for number in numbers(own))
 
 
 # ---------------------------------------------------------------- sentences
@@ -540,23 +492,16 @@ def _lost(paths: list[str]) -> str:
     )
 
 
-# ---------------------------------------------------------------- the system
-
-
-def _now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
-
-
-def _waiting(lock: int) -> str:
+def _waiting(handle: int) -> str:
     with contextlib.suppress(OSError):
-        number = os.pread(lock, 20, 0).strip()
+        number = os.pread(handle, 20, 0).strip()
         if number.isdigit():
             return f"Another tfdoctor (process {int(number)}) is changing this environment; waiting for it."
     return "Another tfdoctor is changing this environment; waiting for it."
 
 
 @contextlib.contextmanager
-def _told(what: str, *, hint: str = "") -> Iterator[None]:
+def _errors(what: str, *, hint: str = "") -> Iterator[None]:
     """OSError → JournalError: one sentence, and what to do about it."""
     try:
         yield

@@ -1,111 +1,65 @@
-"""Putting an environment's files back from what a step kept: the half of the journal that changes them.
+"""Putting an environment's files back from what was kept of them: the half of the history that changes them.
 
-The bytes may have been tampered with, and the record that asks for them may be somebody else's: nothing here leaves
-the environment, follows a link to a folder, or gives a file more rights than it had.
+The bytes may have been tampered with, and what asks for them may be somebody else's: nothing here leaves the
+environment, follows a link to a folder, or gives a file more rights than it had.
 """
 # Paths are plain strings, as in snapshot.py.
-# ruff: noqa: PTH101, PTH102, PTH103, PTH105, PTH106, PTH108, PTH115, PTH120, PTH211
+# ruff: noqa: PTH101, PTH102, PTH105, PTH106, PTH108, PTH115, PTH211
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
 import shutil
 import stat
+from itertools import chain
 from typing import TYPE_CHECKING
 
+from tfdoctor.environment.folder import fsync, is_folder, remove, sync, unwritten
 from tfdoctor.environment.history.snapshot import (
-    LINKS,
-    NO_LINK,
-    OWN,
-    JournalError,
+    SET_ID,
+    Change,
     Kept,
     Scope,
     State,
-    Target,
-    damaged,
+    copy,
     digest,
-    fsync,
     is_derived,
+    linked,
     look,
-    remove_tree,
     scan,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-
-STAGE = "stage"
-MANY = 64
-"""Folders, from which on writing everything to the disk is quicker than one by one."""
-PART = f"{OWN}.part"
-"""A file on its way into a folder on another file system."""
+    from collections.abc import Collection, Iterable, Mapping
 
 
 class Bytes:
-    """The kept bytes of one step, which may have been tampered with."""
+    """The kept bytes, which may have been tampered with."""
 
-    def __init__(self, folder: str, pack: str) -> None:
-        self.folder = folder
-        self._pack = f"{folder}/{pack}"
+    def __init__(self, steps: str) -> None:
+        """`steps`: the folder with a folder for each step."""
+        self._steps = steps
         self._real: set[str] = set()
 
     def place(self, kept: Kept) -> str:
-        """Of a link."""
-        return f"{self.folder}/{self._shelf(kept)}"
+        """The path of the file that holds the bytes."""
+        return f"{self._steps}/{kept.place}"
 
-    def _shelf(self, kept: Kept) -> str:
-        number = kept.link or 0
-        return f"{LINKS}/{number // 1000}/{number}"
-
-    def link_info(self, kept: Kept) -> os.stat_result | None:
-        """lstat of a link's file; None where there is none."""
-        info = look(self.folder, self._shelf(kept), self._real)
+    def info(self, kept: Kept) -> os.stat_result | None:
+        """lstat of that file; None where there is none."""
+        info = look(self._steps, kept.place, self._real)
         return info if info is not None and stat.S_ISREG(info.st_mode) else None
 
     def are_whole(self, before: State, kept: Kept | None) -> bool:
         """Whether they are still what the file was: nobody wrote into the file that a link shares."""
-        if kept is None:
-            return False
-        if kept.link is None:
-            try:
-                total = hashlib.sha256()
-                for block in self.blocks(kept):
-                    total.update(block)
-            except (OSError, JournalError):
-                return False
-            return kept.length == before.size and total.hexdigest() == before.sha256
-        info = self.link_info(kept)
-        if info is None or info.st_size != before.size:
+        info = self.info(kept) if kept is not None else None
+        if kept is None or info is None or info.st_size != before.size:
             return False
         return info.st_mtime_ns == before.mtime_ns or (
             before.sha256 is not None and digest(self.place(kept)) == before.sha256
         )
-
-    def blocks(self, kept: Kept) -> Iterator[bytes]:
-        """Of a piece of the pack."""
-        handle = os.open(self._pack, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with os.fdopen(handle, "rb", buffering=0) as stream:
-            stream.seek(kept.offset)
-            left = kept.length
-            while left:
-                block = stream.read(min(left, 1 << 20))
-                if not block:
-                    raise damaged(self._pack, "it ends early")
-                left -= len(block)
-                yield block
-
-    def file(self, kept: Kept) -> Iterator[bytes]:
-        """Of either kind."""
-        if kept.link is None:
-            yield from self.blocks(kept)
-            return
-        handle = os.open(self.place(kept), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with os.fdopen(handle, "rb", buffering=0) as stream:
-            while block := stream.read(1 << 20):
-                yield block
 
 
 class Restorer:
@@ -119,19 +73,22 @@ class Restorer:
     def __init__(
         self,
         top: str,
+        stage: str,
         kept: Bytes,
-        targets: Iterable[Target],
+        changes: Iterable[Change],
         *,
         valid_pyc: Mapping[str, tuple[int, int]] | None = None,
         exact: bool = False,
     ) -> None:
-        """`valid_pyc`: path → (size, mtime) of compiled files that belong to what is put back.
+        """`stage`: a folder that is made for files on their way, and deleted at the end.
 
-        `exact`: the targets are all there is to do (they come from a scan of everything): purge nothing else.
+        `valid_pyc`: path → (size, mtime) of compiled files that belong to what is put back. `exact`: the changes are
+        all there is to do (they come from a scan of everything): purge nothing else.
         """
         self._top = top
+        self._stage_folder = stage
         self._bytes = kept
-        self._targets = sorted(targets)
+        self._changes = sorted(changes, key=lambda change: change.path)
         self._staged: dict[str, str] = {}
         self._valid_pyc = valid_pyc or {}
         self._exact = exact
@@ -139,7 +96,7 @@ class Restorer:
         self._real: set[str] = set()
         """Folders known to be folders and no links; those we remove leave it."""
         self._folders: set[str] = set()
-        """Targets that were folders when we began."""
+        """Changed paths that were folders when we began."""
         self._modes: dict[str, int] = {}
         self.left: list[str] = []
 
@@ -147,55 +104,49 @@ class Restorer:
 
     def stage(self) -> None:
         """Make every file that has to come back. Changes nothing in the environment; may be done again."""
-        folder = f"{self._bytes.folder}/{STAGE}"
-        remove_tree(folder)
-        os.mkdir(folder, 0o700)
+        remove(self._stage_folder)
+        os.mkdir(self._stage_folder, 0o700)
         self._staged.clear()
-        for target in self._targets:
-            if target.before is not None and target.before.type == "file":
-                self._stage(target)
-        fsync(folder)
+        for change in self._changes:
+            if change.before is not None and change.before.type == "file":
+                self._stage(change)
+        fsync(self._stage_folder)
 
-    def _stage(self, target: Target) -> str | None:
-        """Where the file is made ready; None where the bytes are lost or the file is there with only another mode."""
-        before, kept = target.before, target.kept
+    def _stage(self, change: Change) -> str | None:
+        """Where the file is made ready; None where the bytes are lost."""
+        before, kept = change.before, change.kept
         if before is None or kept is None or not self._bytes.are_whole(before, kept):
             return None
-        place = f"{self._bytes.folder}/{STAGE}/{len(self._staged)}"
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(place)
-        if kept.link is not None:
-            try:
-                os.link(self._bytes.place(kept), place, follow_symlinks=False)
-            except OSError as error:
-                if error.errno not in NO_LINK:
-                    raise
-                _write(place, self._bytes.file(kept), before, kept)
-        else:
-            _write(place, self._bytes.blocks(kept), before, kept)
-        self._staged[target.path] = place
+        place = f"{self._stage_folder}/{len(self._staged)}"
+        remove(place)
+        if not linked(self._bytes.place(kept), place):
+            copy(self._bytes.place(kept), place)
+            fsync(place)
+        self._staged[change.path] = place
         return place
 
     # -------- the environment
 
     def apply(self) -> None:
         """Put everything back, down to the disk. Raises OSError; may be done again."""
-        os.makedirs(f"{self._bytes.folder}/{STAGE}", 0o700, exist_ok=True)
+        if not self._staged:
+            remove(self._stage_folder)
+            os.mkdir(self._stage_folder, 0o700)
         self._open_folders()
-        for target in self._targets:
-            if target.before is None:
-                self._remove(target.path)
+        for change in self._changes:
+            if change.before is None:
+                self._remove(change.path)
         if not self._exact:
             self._purge_compiled()
-        for target in reversed(self._targets):
-            if target.path in self._folders and (target.before is None or target.before.type != "dir"):
-                self._remove_folder(target.path)
-        for target in self._targets:
-            if target.before is not None and target.before.type == "dir":
-                self._make_folder(target.path, target.before.mode)
-        for target in self._targets:
-            if target.before is not None and target.before.type != "dir" and target.path not in self.left:
-                self._put(target, target.before)
+        for change in reversed(self._changes):
+            if change.path in self._folders and (change.before is None or change.before.type != "dir"):
+                self._remove_folder(change.path)
+        for change in self._changes:
+            if change.before is not None and change.before.type == "dir":
+                self._make_folder(change.path, change.before.mode)
+        for change in self._changes:
+            if change.before is not None and change.before.type != "dir" and change.path not in self.left:
+                self._put(change, change.before)
         for path in sorted(self._modes, reverse=True):
             info = self._look(path)
             if (
@@ -204,10 +155,11 @@ class Restorer:
                 and stat.S_IMODE(info.st_mode) != self._modes[path]
             ):
                 self._chmod(path, self._modes[path])
-        self._sync()
+        sync([place for place in map(self._at, sorted(self._touched)) if is_folder(place)])
+        remove(self._stage_folder)
 
     def _at(self, path: str) -> str:
-        return f"{self._top}/{path}"
+        return f"{self._top}/{path}" if path else self._top
 
     def _look(self, path: str) -> os.stat_result | None:
         return look(self._top, path, self._real)
@@ -232,8 +184,8 @@ class Restorer:
         self._touched.add(path)
 
     def _open_folders(self) -> None:
-        """Folders among the targets that nobody may write into: for as long as we do."""
-        for path, *_ in self._targets:
+        """Changed folders that nobody may write into: for as long as we do."""
+        for path, *_ in self._changes:
             info = self._look(path)
             if info is None or not stat.S_ISDIR(info.st_mode):
                 continue
@@ -254,9 +206,9 @@ class Restorer:
 
     def _purge_compiled(self) -> None:
         """Compiled files of sources that go or come back: Python made them of something else."""
-        ours = {target.path for target in self._targets if target.before is not None}
+        ours = {change.path for change in self._changes if change.before is not None}
         names: dict[str, set[str]] = {}
-        for path, *_ in self._targets:
+        for path, *_ in self._changes:
             folder, _, name = path.rpartition("/")
             if name.endswith(".py"):
                 names.setdefault(folder, set()).add(name.removesuffix(".py"))
@@ -278,39 +230,27 @@ class Restorer:
 
     def _list(self, folder: str) -> list[tuple[str, os.stat_result]]:
         """The entries of a folder that is one, with lstat."""
-        info = self._look(folder) if folder else os.lstat(self._top)
-        if info is None or not stat.S_ISDIR(info.st_mode):
+        if not is_folder(self._at(folder)) or (folder and self._look(folder) is None):
             return []
-        with os.scandir(self._at(folder) if folder else self._top) as entries:
+        with os.scandir(self._at(folder)) as entries:
             return [
                 (f"{folder}/{entry.name}".lstrip("/"), entry.stat(follow_symlinks=False)) for entry in entries
             ]
 
     def _remove_folder(self, path: str) -> None:
+        """Remove a folder together with compiled files in it; leave it where anything else is in it."""
         info = self._look(path)
         if info is None or not stat.S_ISDIR(info.st_mode):
             return
-        below = self._below(path)
-        if any(not is_derived(one) for one, _ in below):
+        below = os.walk(self._at(path))
+        names = [f"{folder[len(self._top) :]}/{name}" for folder, *both in below for name in chain(*both)]
+        if not all(map(is_derived, names)):
             self._leave(path)
             return
-        for one, is_folder in reversed(below):
-            (os.rmdir if is_folder else os.unlink)(self._at(one))
-        os.rmdir(self._at(path))
-        self._real -= {path, *(one for one, _ in below)}
+        remove(self._at(path))
+        self._real = {one for one in self._real if one != path and not one.startswith(f"{path}/")}
         self._modes.pop(path, None)
         self._touch(path)
-
-    def _below(self, folder: str) -> list[tuple[str, bool]]:
-        """Everything in a folder, parents first, with whether it is a folder."""
-        found: list[tuple[str, bool]] = []
-        pending = [folder]
-        while pending:
-            for path, info in self._list(pending.pop()):
-                found.append((path, stat.S_ISDIR(info.st_mode)))
-                if found[-1][1]:
-                    pending.append(path)
-        return found
 
     def _make_folder(self, path: str, mode: int) -> None:
         info = self._look(path)
@@ -323,8 +263,8 @@ class Restorer:
             self._touch(path)
         self._modes[path] = mode
 
-    def _put(self, target: Target, before: State) -> None:
-        path = target.path
+    def _put(self, change: Change, before: State) -> None:
+        path = change.path
         if not self._has_folder(path):
             self._leave(path)
             return
@@ -332,35 +272,34 @@ class Restorer:
         if before.type == "link":
             if now is not None and stat.S_ISLNK(now.st_mode) and os.readlink(self._at(path)) == before.target:
                 return
-            place = f"{self._bytes.folder}/{STAGE}/link"
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(place)
+            place = f"{self._stage_folder}/link"
+            remove(place)
             os.symlink(before.target or "", place)
             self._rename(place, path)
             return
-        kept = target.kept
+        kept = change.kept
         ready = self._staged.get(path)
         if kept is None or (ready is None and not self._bytes.are_whole(before, kept)):
             if is_derived(path):
                 self._remove(path)
             self._leave(path)
             return
-        info = self._bytes.link_info(kept) if kept.link is not None else None
+        info = self._bytes.info(kept)
         if now is not None and info is not None and os.path.samestat(now, info):
             # The very file: renaming a link onto another of the same file does nothing.
             self._set(self._at(path), now, before)
             return
-        ready = ready or self._stage(target) or ""
-        made = os.lstat(ready)
-        if info is not None and os.path.samestat(made, info):
-            self._set(ready, made, before)
+        ready = ready or self._stage(change) or ""
+        self._set(ready, os.lstat(ready), before)
         self._rename(ready, path)
 
     def _set(self, place: str, info: os.stat_result, before: State) -> None:
+        """Mode and mtime. Never more rights than the file has: who asks for them may be somebody else."""
         if info.st_mtime_ns != before.mtime_ns:
             os.utime(place, ns=(before.mtime_ns, before.mtime_ns), follow_symlinks=False)
-        if stat.S_IMODE(info.st_mode) != before.mode:
-            os.chmod(place, before.mode)
+        mode = before.mode & ~(SET_ID & ~info.st_mode)
+        if stat.S_IMODE(info.st_mode) != mode:
+            os.chmod(place, mode)
 
     def _rename(self, place: str, path: str) -> None:
         try:
@@ -369,38 +308,12 @@ class Restorer:
             if error.errno != errno.EXDEV:
                 raise
             # A folder of the environment on another file system: by way of a second copy beside it.
-            part = self._at(f"{os.path.dirname(path)}/{PART}".lstrip("/"))
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(part)
+            part = unwritten(self._at(path))
+            remove(part)
             shutil.copy2(place, part, follow_symlinks=False)
             os.replace(part, self._at(path))
             os.unlink(place)
         self._touch(path)
-
-    def _sync(self) -> None:
-        if len(self._touched) > MANY:
-            os.sync()
-            return
-        for path in sorted(self._touched):
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                fsync(self._at(path) if path else self._top)
-
-
-def _write(place: str, blocks: Iterator[bytes], before: State, kept: Kept) -> None:
-    """A file made anew, with what it was: bytes, owner where we may, mode, mtime."""
-    handle = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(handle, "wb", buffering=0) as stream:
-        for block in blocks:
-            view = memoryview(block)
-            while view:
-                view = view[stream.write(view) :]
-        info = os.fstat(handle)
-        if os.geteuid() == 0 and kept.link is None and (info.st_uid, info.st_gid) != (kept.uid, kept.gid):
-            os.fchown(handle, kept.uid, kept.gid)
-        # Never more rights than a file had that was kept as a link: a record may be forged.
-        os.fchmod(handle, before.mode & ~(stat.S_ISUID | stat.S_ISGID))
-        os.fsync(handle)
-    os.utime(place, ns=(before.mtime_ns, before.mtime_ns))
 
 
 def paths_in_way(top: str, folder: str, known: Collection[str]) -> list[str]:

@@ -1,19 +1,20 @@
-"""What an environment's files are, kept so that they can be put back: the half of the journal that touches files.
+"""What an environment's files are, kept so that they can be put back: the half of the history that looks at files.
 
 A snapshot lies in a step's folder:
 
-    links/0/0, links/0/1, …   hard links to the files that were there, a thousand a folder, by number
-    pack.bin                  the bytes of small files that programs rewrite in place, and of those without links
-    manifest.json             every path with type, mode, size, mtime, and where its bytes are kept
+    files/0/0, files/0/1, …   the files that were there, a thousand a folder, by number: hard links to them, and copies
+                              of small ones that programs rewrite in place (and of all, where nothing can be linked)
+    manifest.json             every path with type, mode, size, mtime, and the number of its file
 
 Linking costs no data, so an environment of gigabytes takes a second. What a link cannot survive is somebody who
 writes *into* the file: the link changes with it. That is seen (size, mtime, and the hash where it is known), and told.
 
-Paths are strings below the environment, "/" between their parts; `OWN` is never looked into, links to folders never
-followed. OSError passes through: the journal turns it into its own error.
+Paths are strings below the environment, "/" between their parts; `.tfdoctor` is never looked into, links to folders
+never followed. What was written down is read as if a stranger had written it: the environment may be somebody else's.
+OSError passes through: the journal turns it into its own error.
 """
 # 40,000 names, also such that are not UTF-8: plain strings are ten times faster than Path.
-# ruff: noqa: PTH102, PTH105, PTH115, PTH120, PTH123
+# ruff: noqa: PTH102, PTH115
 
 from __future__ import annotations
 
@@ -23,25 +24,19 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import stat
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from tfdoctor.environment.folder import OWN, sync, write
 from tfdoctor.errors import Error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-SCHEMA_VERSION = 1
-OWN = ".tfdoctor"
-"""The journal's folder in an environment."""
-HINT_DAMAGED = (
-    f"Nothing was changed. Without its {OWN} folder the environment works as it is, but cannot be taken back."
-)
-
-LINKS, PACK, KEPT_PACK, MANIFEST = "links", "pack.bin", "kept.bin", "manifest.json"
+FORMAT = 2
+"""The version of manifest.json, history.json and undo.json. Format 1 had a record for each step."""
+FILES, MANIFEST = "files", "manifest.json"
 IN_PLACE = frozenset({"bin", "etc", "conda-meta", "Scripts"})
 """Folders of an environment whose files are rewritten in place (a script's first line, conda's history)."""
 SITE = frozenset({"site-packages", "dist-packages"})
@@ -49,66 +44,60 @@ SMALL, SMALL_IN_SITE, SMALL_IF_NAMED = 1 << 20, 64 << 10, 16 << 20
 """Largest files copied, in bytes: in `IN_PLACE`; directly in site-packages; where the step names its paths."""
 NO_LINK = frozenset({errno.EPERM, errno.EACCES, errno.EMLINK, errno.EXDEV, errno.ENOTSUP, errno.EOPNOTSUPP})
 MAX_JSON = 512 << 20
+SET_ID = stat.S_ISUID | stat.S_ISGID
 
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
-
-Type = Literal["file", "link", "dir"]
+_WORKS_WITHOUT = f"Without its {OWN} folder the environment works as it is, but cannot be taken back."
 
 
 class JournalError(Error):
-    """The environment's journal could not be written, read or carried out: not writable, disk full, damaged."""
+    """The history of an environment could not be written, read or carried out: not writable, disk full, damaged."""
 
     kind = "journal"
 
 
-@dataclass(frozen=True, slots=True)
-class State:
-    """What a path was. `size` and `sha256` of files, `target` of links; `sha256` None of a file: not known any more."""
+class State(NamedTuple):
+    """What is at a path. `size` and `sha256` of files, `target` of links; `sha256` None of a file: not known."""
 
-    type: Type
-    mode: int
-    size: int | None
-    sha256: str | None
-    target: str | None
-    mtime_ns: int
-
-
-class Kept(NamedTuple):
-    """Where a file's bytes are: a link's number, or a piece of the pack. Owner: for root, who makes the file anew."""
-
-    link: int | None
-    offset: int
-    length: int
-    uid: int
-    gid: int
-
-
-class Seen(NamedTuple):
-    """A path as a scan finds it."""
-
-    type: Type
+    type: Literal["file", "link", "dir"]
     mode: int
     size: int
     mtime_ns: int
-    target: str | None
-    inode: int
+    target: str | None = None
+    sha256: str | None = None
+    inode: int = 0
+    """Only while it is compared; never written into history.json."""
+
+
+class Kept(NamedTuple):
+    """Where a file's bytes are: in the step that kept them, under this number."""
+
+    step: int
+    number: int
+
+    @property
+    def place(self) -> str:
+        """The path below the folder of all steps."""
+        return f"{self.step}/{FILES}/{self.number // 1000}/{self.number}"
 
 
 class Row(NamedTuple):
-    """A path as the manifest remembers it. `sha256` of copies only: hashing what is linked would read gigabytes."""
+    """A path of a snapshot. The hash is known of copies alone: hashing what is linked would read gigabytes."""
 
-    path: str
-    seen: Seen
+    state: State
     kept: Kept | None
-    sha256: str | None
 
 
-class Target(NamedTuple):
-    """A path and what it has to be again. `before` None: it was not there."""
+class Change(NamedTuple):
+    """What became of a path (relative to the environment). None: nothing was, or is, there."""
 
     path: str
     before: State | None
+    after: State | None
     kept: Kept | None
+    """The bytes of `before`; None where they are lost, and of what is no file."""
+    foreign: bool = False
+    """Somebody had changed it between two of our steps: `before` is what they made of it."""
 
 
 class Scope(NamedTuple):
@@ -122,46 +111,62 @@ class Scope(NamedTuple):
         return "" in self.roots
 
 
+class Snapshot(NamedTuple):
+    """What a step may change, as it was before it."""
+
+    title: str
+    """The step's, for who finds it unfinished."""
+    scope: Scope
+    rows: dict[str, Row]
+
+
 # ---------------------------------------------------------------- files
 
 
-def fsync(path: str, *, folder: bool = True) -> None:
-    """Write a folder's entries, or a file, to the disk."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | (os.O_DIRECTORY if folder else 0))
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def write_json(path: str, value: dict[str, Any]) -> None:
+    """A file that is there wholly or not at all. Raises OSError."""
+    write(path, json.dumps({"schema_version": FORMAT, **value}, separators=(",", ":")).encode(), private=True)
 
 
-def write_atomically(path: str, value: object) -> None:
-    """JSON into a file that is there wholly or not at all, whatever happens meanwhile."""
-    new = f"{path}.new"
-    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(handle, "wb") as stream:
-        stream.write(json.dumps(value, separators=(",", ":")).encode())
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(new, path)
-    fsync(os.path.dirname(path))
+def read_json(path: str, keys: set[str]) -> dict[str, Any]:
+    """What `write_json` wrote: an object of these keys.
 
-
-def read_json(path: str) -> Any:
-    """What `write_atomically` wrote. Raises JournalError where it is no JSON, FileNotFoundError where nothing is."""
+    Raises JournalError where it is none, or of another version; FileNotFoundError where nothing is.
+    """
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(handle, "rb") as stream:
         info = os.fstat(handle)
         if not stat.S_ISREG(info.st_mode) or info.st_size > MAX_JSON:
             raise damaged(path, "not a file, or far too large")
         try:
-            return json.loads(stream.read(MAX_JSON + 1))
+            value = json.loads(stream.read(MAX_JSON + 1))
         except (ValueError, RecursionError) as error:
             raise damaged(path, "not JSON") from error
+    version = value.get("schema_version") if isinstance(value, dict) else None
+    if type(version) is int and version > FORMAT:
+        message = f"{path}: written by a newer tfdoctor"
+        raise JournalError(message, hint="Upgrade tfdoctor: `pip install --upgrade tfdoctor`.")
+    if version == 1:
+        raise older(path)
+    if version != FORMAT or set(value) != {"schema_version", *keys}:
+        raise damaged(path, "not what tfdoctor writes")
+    return dict(value)
 
 
 def damaged(path: str, why: str) -> JournalError:
-    """The error for a journal that nobody can rely on."""
-    return JournalError(f"{path}: the journal is damaged: {why}", hint=HINT_DAMAGED)
+    """The error for a history that nobody can rely on."""
+    return JournalError(
+        f"{path}: the journal is damaged: {why}", hint=f"Nothing was changed. {_WORKS_WITHOUT}"
+    )
+
+
+def older(path: str) -> JournalError:
+    """The error for what a tfdoctor of format 1 wrote: it is not read, for its steps are told in another way."""
+    message = (
+        f"{path}: an earlier tfdoctor fixed this environment, and its journal (format 1) is not read any more"
+    )
+    undo = f"Take its changes back with that version (`tfdoctor fix --undo`), or remove {OWN}."
+    return JournalError(message, hint=f"Nothing was changed. {undo} {_WORKS_WITHOUT}")
 
 
 def look(top: str, path: str, real: set[str] | None = None) -> os.stat_result | None:
@@ -204,59 +209,47 @@ def digest(path: str) -> str:
 def digests(paths: Iterable[str]) -> dict[str, str]:
     """path → SHA-256, a few side by side. Files that are gone meanwhile are left out."""
 
-    def some(batch: list[str]) -> dict[str, str]:
-        found = {}
-        for path in batch:
-            with contextlib.suppress(FileNotFoundError):
-                found[path] = digest(path)
-        return found
+    def one(path: str) -> str | None:
+        try:
+            return digest(path)
+        except FileNotFoundError:
+            return None
 
     wanted = sorted(paths)
-    batches = [wanted[start : start + 200] for start in range(0, len(wanted), 200)]
-    if len(batches) < 2:
-        return some(wanted)
-    result: dict[str, str] = {}
     with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-        for found in pool.map(some, batches):
-            result |= found
-    return result
-
-
-def remove_tree(path: str) -> None:
-    """Delete a folder of the journal with all that is in it; nothing where it is not there."""
-    with contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(path)
+        found = dict(zip(wanted, pool.map(one, wanted), strict=True))
+    return {path: sha256 for path, sha256 in found.items() if sha256 is not None}
 
 
 # ---------------------------------------------------------------- looking
 
 
-def _seen(info: os.stat_result, place: str) -> Seen | None:
+def _state(info: os.stat_result, place: str) -> State | None:
     """None of sockets, pipes and devices: nobody can put them back."""
     mode = stat.S_IMODE(info.st_mode)
     if stat.S_ISREG(info.st_mode):
-        return Seen("file", mode, info.st_size, info.st_mtime_ns, None, info.st_ino)
+        return State("file", mode, info.st_size, info.st_mtime_ns, inode=info.st_ino)
     if stat.S_ISDIR(info.st_mode):
-        return Seen("dir", mode, 0, info.st_mtime_ns, None, info.st_ino)
+        return State("dir", mode, 0, info.st_mtime_ns)
     if stat.S_ISLNK(info.st_mode):
-        return Seen("link", mode, 0, info.st_mtime_ns, os.readlink(place), info.st_ino)
+        return State("link", mode, 0, info.st_mtime_ns, os.readlink(place))
     return None
 
 
-def see(top: str, path: str, real: set[str] | None = None) -> Seen | None:
+def see(top: str, path: str, real: set[str] | None = None) -> State | None:
     """One path as `scan` would find it."""
     info = look(top, path, real)
     if info is None:
         return None
     try:
-        return _seen(info, f"{top}/{path}")
+        return _state(info, f"{top}/{path}")
     except FileNotFoundError:
         return None
 
 
-def scan(top: str, scope: Scope) -> dict[str, Seen]:
+def scan(top: str, scope: Scope) -> dict[str, State]:
     """path → what is there, of everything a step may change."""
-    found: dict[str, Seen] = {}
+    found: dict[str, State] = {}
     pending: list[str] = []
     for path in (*scope.folders, *scope.roots):
         seen = see(top, path) if path else None
@@ -276,7 +269,7 @@ def scan(top: str, scope: Scope) -> dict[str, Seen]:
                 if path == OWN:
                     continue
                 try:
-                    seen = _seen(entry.stat(follow_symlinks=False), entry.path)
+                    seen = _state(entry.stat(follow_symlinks=False), entry.path)
                 except FileNotFoundError:
                     continue  # gone while we were looking
                 if seen is None:
@@ -290,125 +283,108 @@ def scan(top: str, scope: Scope) -> dict[str, Seen]:
 # ---------------------------------------------------------------- keeping
 
 
-def _rewritten_in_place(path: str, seen: Seen, scope: Scope) -> bool:
+def _rewritten_in_place(path: str, state: State, scope: Scope) -> bool:
     """Whether the bytes are copied, because programs may write into the file."""
-    if seen.mode & (stat.S_ISUID | stat.S_ISGID):
+    if state.mode & SET_ID:
         return False  # made anew it would not be what it was, or would be too much
     if not scope.whole:
-        return seen.size <= SMALL_IF_NAMED
-    if seen.size > SMALL:
+        return state.size <= SMALL_IF_NAMED
+    if state.size > SMALL:
         return False
     folder, _, name = path.rpartition("/")
     return (
         path.split("/", 1)[0] in IN_PLACE
         or path == "pyvenv.cfg"
         or name.endswith(".pth")
-        or (seen.size <= SMALL_IN_SITE and folder.rpartition("/")[2] in SITE)
+        or (state.size <= SMALL_IN_SITE and folder.rpartition("/")[2] in SITE)
     )
 
 
-class _Keeper:
-    """Fills a new step's `links` and `pack.bin`."""
+def copy(source: str, target: str) -> State:
+    """A new file as another one is: bytes, mode, mtime, and, for root, owner; but not set-user-ID. Raises OSError.
 
-    def __init__(self, top: str, folder: str, pack: Any) -> None:
-        self._top, self._folder, self._pack = top, folder, pack
-        self._count = 0
-        self._offset = 0
-        os.mkdir(f"{folder}/{LINKS}", 0o700)
-
-    def link(self, path: str) -> Kept | None:
-        """None where the file system makes no link of it."""
-        shelf = f"{self._folder}/{LINKS}/{self._count // 1000}"
-        if self._count % 1000 == 0:
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(shelf, 0o700)
-        try:
-            os.link(f"{self._top}/{path}", f"{shelf}/{self._count}", follow_symlinks=False)
-        except OSError as error:
-            if error.errno in NO_LINK:
-                return None
-            raise
-        self._count += 1
-        return Kept(self._count - 1, 0, 0, 0, 0)
-
-    def copy(self, path: str) -> Row:
-        """The row of a file whose bytes are now in the pack: as they were read, which may be later than the scan."""
-        handle = os.open(f"{self._top}/{path}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with os.fdopen(handle, "rb", buffering=0) as stream:
-            info = os.fstat(handle)
-            total, length = hashlib.sha256(), 0
+    → its state, with the hash, and the inode of the source.
+    """
+    reading = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(reading, "rb", buffering=0) as stream:
+        info = os.fstat(reading)
+        writing = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(writing, "wb") as made:
+            total, size = hashlib.sha256(), 0
             while block := stream.read(1 << 20):
-                self._pack.write(block)
+                made.write(block)
                 total.update(block)
-                length += len(block)
-        seen = Seen("file", stat.S_IMODE(info.st_mode), length, info.st_mtime_ns, None, info.st_ino)
-        kept = Kept(None, self._offset, length, info.st_uid, info.st_gid)
-        self._offset += length
-        return Row(path, seen, kept, total.hexdigest())
-
-    def finish(self) -> None:
-        self._pack.flush()
-        os.fsync(self._pack.fileno())
-        for number in range((self._count + 999) // 1000):
-            fsync(f"{self._folder}/{LINKS}/{number}")
-        fsync(f"{self._folder}/{LINKS}")
+                size += len(block)
+            if os.geteuid() == 0:
+                os.fchown(writing, info.st_uid, info.st_gid)
+            os.fchmod(writing, stat.S_IMODE(info.st_mode) & ~SET_ID)
+    os.utime(target, ns=(info.st_mtime_ns, info.st_mtime_ns))
+    mode = stat.S_IMODE(info.st_mode)
+    return State("file", mode, size, info.st_mtime_ns, sha256=total.hexdigest(), inode=info.st_ino)
 
 
-def take(top: str, folder: str, scope: Scope) -> None:
-    """Make the snapshot of a scope in a step's (new, empty) folder, down to the disk. Raises OSError."""
-    rows = []
-    with open(f"{folder}/{PACK}", "xb") as pack:
-        keeper = _Keeper(top, folder, pack)
-        for path, seen in scan(top, scope).items():
-            try:
-                kept = None
-                if seen.type == "file":
-                    kept = None if _rewritten_in_place(path, seen, scope) else keeper.link(path)
-                    if kept is None:
-                        rows.append(keeper.copy(path))
-                        continue
-                rows.append(Row(path, seen, kept, None))
-            except FileNotFoundError:
-                continue  # gone while we were looking
-        keeper.finish()
-    write_atomically(
-        f"{folder}/{MANIFEST}",
-        {
-            "schema_version": SCHEMA_VERSION,
-            "roots": scope.roots,
-            "folders": scope.folders,
-            "rows": [[row.path, row.seen, row.kept, row.sha256] for row in rows],
-        },
-    )
+def linked(source: str, target: str) -> bool:
+    """Make a hard link; False where the file system makes none of this file. Raises OSError."""
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in NO_LINK:
+            raise
+        return False
+    return True
 
 
-def read_manifest(folder: str) -> tuple[Scope, dict[str, Row]]:
+def take(top: str, folder: str, title: str, scope: Scope) -> None:
+    """Make the snapshot of a scope in a step's (new, empty) folder, `…/steps/N`, down to the disk. Raises OSError."""
+    steps, _, step = folder.rpartition("/")
+    shelves, copies, rows = [f"{folder}/{FILES}"], list[str](), dict[str, Row]()
+    os.mkdir(shelves[0], 0o700)
+    count = 0
+    for path, state in scan(top, scope).items():
+        if state.type != "file":
+            rows[path] = Row(state, None)
+            continue
+        if count % 1000 == 0:
+            shelves.append(f"{folder}/{FILES}/{count // 1000}")
+            os.mkdir(shelves[-1], 0o700)
+        kept = Kept(int(step), count)
+        source, target = f"{top}/{path}", f"{steps}/{kept.place}"
+        with contextlib.suppress(FileNotFoundError):  # gone while we were looking
+            if _rewritten_in_place(path, state, scope) or not linked(source, target):
+                rows[path] = Row(
+                    copy(source, target), kept
+                )  # as it was when it was read, later than the scan
+                copies.append(target)
+            else:
+                rows[path] = Row(state, kept)
+        count += 1
+    sync((*copies, *shelves))
+    value = {
+        "title": title,
+        "roots": scope.roots,
+        "folders": scope.folders,
+        "rows": [[path, *row] for path, row in rows.items()],
+    }
+    write_json(f"{folder}/{MANIFEST}", value)
+
+
+def read_snapshot(folder: str) -> Snapshot:
     """The snapshot in a step's folder. Raises JournalError where it is not as `take` writes it."""
     place = f"{folder}/{MANIFEST}"
-    value = read_json(place)
+    value = read_json(place, {"title", "roots", "folders", "rows"})
     try:
-        if value["schema_version"] != SCHEMA_VERSION or set(value) != {
-            "schema_version",
-            "roots",
-            "folders",
-            "rows",
-        }:
-            raise damaged(place, "not of this version")
-        roots, folders = (
-            tuple(checked_path(p, root=True) for p in value[key]) for key in ("roots", "folders")
+        scope = Scope(
+            *(tuple(checked_path(path, root=True) for path in value[key]) for key in ("roots", "folders"))
         )
         rows = {}
-        for path, seen, kept, sha256 in value["rows"]:
-            row = Row(checked_path(path), Seen(*seen), checked_kept(kept), sha256)
-            check_state(
-                State(row.seen.type, row.seen.mode, row.seen.size, sha256, row.seen.target, row.seen.mtime_ns)
-            )
-            if (row.kept is None) != (row.seen.type != "file"):
+        for path, state, kept in value["rows"]:
+            row = Row(checked_state(State(*state)), checked_kept(kept))
+            if (row.kept is None) != (row.state.type != "file"):
                 raise damaged(place, "a file without bytes")
-            rows[row.path] = row
+            rows[checked_path(path)] = row
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise damaged(place, "not what tfdoctor writes") from error
-    return Scope(roots, folders), rows
+    return Snapshot(str(value["title"]), scope, rows)
 
 
 def checked_path(path: object, *, root: bool = False) -> str:
@@ -434,68 +410,73 @@ def checked_kept(value: object) -> Kept | None:
     if not isinstance(value, list):
         raise TypeError("not a place of bytes")
     kept = Kept(*value)
-    if not _whole(*kept[1:]) or not (kept.link is None or _whole(kept.link)):
+    if not _whole(*kept):
         raise ValueError("not a place of bytes")
     return kept
 
 
-def check_state(state: State) -> None:
-    """Raises ValueError where a state cannot be one: its fields may come from anybody's JSON."""
-    mode, size, mtime_ns = state.mode, state.size, state.mtime_ns
-    texts: dict[str, Any] = {"target": state.target, "sha256": state.sha256}
-    target, sha256 = texts["target"], texts["sha256"]
-    good = _whole(mode) and mode <= 0o7777 and type(mtime_ns) is int and -(1 << 63) <= mtime_ns < 1 << 63
-    kind: str = state.type
-    if kind == "file":
-        good = good and _whole(size) and target is None
-        good = good and (
-            sha256 is None or (isinstance(sha256, str) and _SHA256.fullmatch(sha256) is not None)
-        )
-    elif kind == "link":
-        good = good and isinstance(target, str) and target != "" and "\0" not in target and sha256 is None
+def checked_state(state: State) -> State:
+    """The state itself, where it can be one. Raises ValueError."""
+    mtime_ns: object = state.mtime_ns
+    target: object = state.target
+    sha256: object = state.sha256
+    good = _whole(state.mode, state.size, state.inode) and state.mode <= 0o7777
+    good = good and type(mtime_ns) is int and -(1 << 63) <= mtime_ns < 1 << 63
+    if state.type == "link":
+        good = good and isinstance(target, str) and target != "" and "\0" not in target
     else:
-        good = good and kind == "dir" and target is None and sha256 is None
+        good = good and state.type in {"file", "dir"} and target is None
+    if sha256 is not None:
+        good = (
+            good
+            and state.type == "file"
+            and isinstance(sha256, str)
+            and _SHA256.fullmatch(sha256) is not None
+        )
     if not good:
         raise ValueError("not a state")
+    return state
 
 
 # ---------------------------------------------------------------- comparing
 
 
-def differences(
-    top: str, rows: Mapping[str, Row], found: Mapping[str, Seen]
-) -> list[tuple[str, Row | None, Seen | None]]:
-    """Every path that is not as the manifest says, in order. Reads copied files, for they may look the same."""
+def differences(top: str, rows: Mapping[str, Row], found: Mapping[str, State]) -> list[Change]:
+    """Every path that is not as the snapshot says, in order. Reads copied files, for they may look the same."""
     same_looks = [
         f"{top}/{path}"
         for path, row in rows.items()
-        if row.sha256 is not None and path in found and found[path].size == row.seen.size
+        if row.state.sha256 is not None and path in found and found[path].size == row.state.size
     ]
     hashes = digests(same_looks)
     changed = []
     for path in sorted(rows.keys() | found.keys()):
-        row, seen = rows.get(path), found.get(path)
-        if row is None or seen is None or not _unchanged(row, seen, hashes.get(f"{top}/{path}")):
-            changed.append((path, row, seen))
+        row, now = rows.get(path), found.get(path)
+        if row is None or now is None or not _unchanged(row.state, now, hashes.get(f"{top}/{path}")):
+            changed.append(Change(path, row and row.state, now, row and row.kept))
     return changed
 
 
-def _unchanged(row: Row, seen: Seen, sha256: str | None) -> bool:
-    was = row.seen
-    if was.type != seen.type:
+def _unchanged(was: State, now: State, sha256: str | None) -> bool:
+    if was.type != now.type:
         return False
     if was.type == "link":
-        return was.target == seen.target
-    if was.mode != seen.mode:
+        return was.target == now.target
+    if was.mode != now.mode:
         return False
     if was.type == "dir":
         return True
-    if (was.size, was.mtime_ns) != (seen.size, seen.mtime_ns):
+    if (was.size, was.mtime_ns) != (now.size, now.mtime_ns):
         return False
-    return was.inode == seen.inode if row.sha256 is None else row.sha256 == sha256
+    return was.inode == now.inode if was.sha256 is None else was.sha256 == sha256
 
 
-def state_of(seen: Seen, sha256: str | None) -> State:
-    """A path as records tell it."""
-    size = seen.size if seen.type == "file" else None
-    return State(seen.type, seen.mode, size, sha256, seen.target, seen.mtime_ns)
+def alike(one: State | None, other: State | None, *, times: bool = False) -> bool:
+    """Whether two states are the same; mtimes (of files) count with `times` alone."""
+    if one is None or other is None:
+        return one is other
+    if (one.type, one.size, one.sha256, one.target) != (other.type, other.size, other.sha256, other.target):
+        return False
+    if times and one.type == "file" and one.mtime_ns != other.mtime_ns:
+        return False
+    return one.type == "link" or one.mode == other.mode

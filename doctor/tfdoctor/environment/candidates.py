@@ -1,4 +1,4 @@
-"""Which findings of a report software can mend, in which order, and which it leaves to a person. Pure."""
+"""Which findings of a report fix can try to fix, in which order, and which it leaves to a person. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor.environment.models import Environment, Left, Way
+from tfdoctor.environment.models import Candidate, Environment, Unfixed
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Severity
 from tfdoctor.steps import (
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Finding, Prediction, Report
     from tfdoctor.steps import ShellStep, Step
 
-__all__ = ["better", "changes_packages", "environment_of", "left_over", "ways", "worse"]
+__all__ = ["better", "candidates", "changes_packages", "environment_of", "unfixed", "worse"]
 
 FIRST = (
     "TFD703",  # another TensorFlow than the environment's own
@@ -56,7 +56,7 @@ FIRST = (
     "TFD110",
     "TFD208",
 )
-"""What is mended first: TensorFlow itself, then its import, then what it opens; the rest as the report has it."""
+"""What is fixed first: TensorFlow itself, then its import, then what it opens; the rest as the report has it."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 SYSTEM_PREFIXES = ("/usr", "/")
 
@@ -79,7 +79,9 @@ def environment_of(
     return Environment(python.prefix, python.executable, kind, refusal, inherited)
 
 
-def ways(report: Report, environment: Environment, codes: Collection[str] = ()) -> tuple[Way, ...]:
+def candidates(
+    report: Report, environment: Environment, codes: Collection[str] = ()
+) -> tuple[Candidate, ...]:
     """What can be tried, best first. `codes`: of these findings alone, and then also what is merely informing."""
     found = [
         finding
@@ -89,7 +91,7 @@ def ways(report: Report, environment: Environment, codes: Collection[str] = ()) 
     order = {code: index for index, code in enumerate(FIRST)}
     found.sort(key=lambda finding: (-finding.severity, order.get(finding.code, len(FIRST))))
     return tuple(
-        Way(finding, remedy)
+        Candidate(finding, remedy)
         for finding in found
         for remedy in finding.remedies
         if remedy.steps and not why_not(remedy.steps, environment, report)
@@ -149,7 +151,7 @@ def _inside(path: str, prefix: str) -> bool:
 
 
 def better(before: Report, after: Report, finding: Finding) -> bool:
-    """Whether mending a finding has made things better: the prediction, or, that being equal, the finding is gone."""
+    """Whether a fix has made things better: the prediction, or, that being equal, the finding is gone."""
     earlier, later = _rank(before.prediction), _rank(after.prediction)
     if later != earlier:
         return later > earlier
@@ -171,7 +173,7 @@ def _rank(prediction: Prediction) -> tuple[int, int, int]:
     return order[prediction.import_ok], order[prediction.gpu_registered], prediction.gpu_count or 0
 
 
-def left_over(report: Report, environment: Environment, codes: Collection[str] = ()) -> tuple[Left, ...]:
+def unfixed(report: Report, environment: Environment, codes: Collection[str] = ()) -> tuple[Unfixed, ...]:
     """What remains, each with the reason why it is not done here."""
     result = []
     for finding in report.findings:
@@ -179,12 +181,12 @@ def left_over(report: Report, environment: Environment, codes: Collection[str] =
             continue
         whys = [why_not(remedy.steps, environment, report) for remedy in finding.remedies if remedy.steps]
         if whys:
-            why = next((why for why in whys if why), "What was tried did not mend it.")
+            why = next((why for why in whys if why), "What was tried did not fix it.")
         elif any(remedy.changes_system for remedy in finding.remedies):
-            why = "This changes the system, which is yours to do:"
+            why = "This needs a change to the system; run it yourself:"
         elif finding.remedies:
-            why = "This is yours to decide:"
+            why = "You have to decide this:"
         else:
-            why = "Software cannot mend this."
-        result.append(Left(finding, why))
+            why = "This cannot be fixed by software."
+        result.append(Unfixed(finding, why))
     return tuple(result)
