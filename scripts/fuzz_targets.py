@@ -37,7 +37,6 @@ from tfdoctor.logs.report import diagnose_log
 from tfdoctor.parse.kinds import PARSERS, detect
 from tfdoctor.privacy.redactor import Redactor
 from tfdoctor.probes.ldcache import ENTRY, EXTENSION_MAGIC, HEADER, MAGIC, parse_ldcache
-from tfdoctor.probes.payload import parse_answer
 from tfdoctor.probes.python import parse_build_info, parse_cuda_config, parse_version_header
 from tfdoctor.render.log import log_json, render_log
 from tfdoctor.render.log_markdown import log_markdown
@@ -46,6 +45,7 @@ from tfdoctor.report.diagnose import diagnose
 from tfdoctor.running.streams import CHUNK, read_log
 from tfdoctor.system import RecordedSystem, archive, bundle
 from tfdoctor.system.elf import ElfError, read_elf
+from tfdoctor.system.payloads import parse_answer
 from tfdoctor.system.symbols import unresolved
 from tfdoctor.text import clean, clean_line
 

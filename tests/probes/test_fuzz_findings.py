@@ -11,8 +11,8 @@ import pytest
 from tfdoctor.compat.decode import DataError, read_json, read_toml
 from tfdoctor.parse.kinds import detect, parse
 from tfdoctor.probes.ldcache import ENTRY, HEADER, MAGIC, parse_ldcache
-from tfdoctor.probes.payload import MARKER, parse_answer
 from tfdoctor.system.elf import DYN64, EHDR64, PHDR64, ElfError, ElfProblem, read_elf
+from tfdoctor.system.payloads import MARKER, parse_answer
 from tfdoctor.system.symbols import SYM64, unresolved
 from tfdoctor.text import clean
 

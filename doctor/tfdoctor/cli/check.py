@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli.options import FailOn, Json, Quiet, Severe, Timeout, command, option, verbose_option
 from tfdoctor.errors import ExitCode, UsageError
-from tfdoctor.probes import target
+from tfdoctor.examine import begin, examine, judge, run_tensorflow
 from tfdoctor.system import LiveSystem
-from tfdoctor.system.signals import stopping
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
-    from tfdoctor.facts import Facts
-    from tfdoctor.findings import Observation, Report
+    from tfdoctor.findings import Report
     from tfdoctor.report.against import Comparison
     from tfdoctor.system import RecordedSystem, System
 
@@ -73,14 +71,10 @@ def check(
             system, python = recorded, python or recorded.python
         then = RecordedSystem(against) if against is not None else None
     if facts is None:
-        target.begin(live, python, timeout=timeout)
+        begin(live, python, timeout=timeout)
     try:
-        seen, observed, redacted, compat = _seen(
-            system, python, timeout, deep=deep, alike=then is not None and facts is None, quiet=quiet
-        )
-        from tfdoctor.report.diagnose import diagnose
-
-        report = diagnose(seen, compat, observed)
+        alike = then is not None and facts is None
+        report, redacted, compat = _seen(system, python, timeout, deep=deep, alike=alike, quiet=quiet)
         comparison = _compared(then, redacted or report, compat, timeout) if then is not None else None
         if as_json:
             _write_json(report, comparison, against)
@@ -95,31 +89,28 @@ def check(
 
 def _seen(
     system: System, python: str | None, timeout: float, *, deep: bool, alike: bool, quiet: bool
-) -> tuple[Facts, Observation | None, Report | None, Compat]:
-    """(what is seen, what TensorFlow did, the redacted judgement where one is needed (`alike`), the tables)."""
+) -> tuple[Report, Report | None, Compat]:
+    """(the judgement, that of the machine redacted where it is needed (`alike`), the tables)."""
     from tfdoctor.compat import Compat
-    from tfdoctor.examine.survey import survey
-    from tfdoctor.facts import value_of
+
+    def tell(text: str) -> None:
+        from tfdoctor.render.progress import progress
+        from tfdoctor.render.terminal import ERR
+
+        with progress(quiet=quiet or not ERR.watched, moving=False) as told:
+            told.stage(text)
 
     compat = Compat.load()
-    observed: Observation | None = None
-    redacted: Report | None = None
-    with stopping(system):
-        if alike:
-            seen, redacted = _alike(system, compat, python, timeout)
-        else:
-            seen = survey(system, compat, requested_python=python, timeout=timeout, meanwhile=_load)
-        interpreter, tensorflow = value_of(seen.python), value_of(seen.tensorflow)
-        if deep and interpreter is not None and tensorflow is not None:
-            from tfdoctor.examine.observe import DEEP_TIMEOUT, observe
-            from tfdoctor.render.progress import progress
-            from tfdoctor.render.terminal import ERR
-
-            limit = max(timeout, DEEP_TIMEOUT)
-            with progress(quiet=quiet or not ERR.watched, moving=False) as told:
-                told.stage("Running TensorFlow in a child process; this takes some seconds …")
-                observed = observe(system, compat, interpreter.executable, tensorflow, timeout=limit)
-    return seen, observed, redacted, compat
+    if not alike:
+        report = examine(
+            system, compat, python=python, timeout=timeout, deep=deep, tell=tell, meanwhile=_load
+        )
+        return report, None, compat
+    report, redacted = _alike(system, compat, python, timeout)
+    if deep:
+        observed = run_tensorflow(system, compat, report.facts, timeout=timeout, tell=tell)
+        report = judge(report.facts, compat, observed)
+    return report, redacted, compat
 
 
 def _load() -> None:
@@ -129,12 +120,9 @@ def _load() -> None:
 
 
 def _compared(then: RecordedSystem, report: Report, compat: Compat, timeout: float) -> Comparison:
-    from tfdoctor.examine.survey import survey
     from tfdoctor.report.against import compare
-    from tfdoctor.report.diagnose import diagnose
 
-    was = survey(then, compat, requested_python=then.python, timeout=timeout)
-    return compare(diagnose(was, compat), report)
+    return compare(examine(then, compat, python=then.python, timeout=timeout), report)
 
 
 def _write_json(report: Report, comparison: Comparison | None, against: Path | None) -> None:
@@ -167,12 +155,12 @@ def _write(
         OUT.write(render_comparison(comparison, str(against), verbose=verbose, **OUT.looks))
 
 
-def _alike(system: System, compat: Compat, python: str | None, timeout: float) -> tuple[Facts, Report]:
-    """(what is seen, the judgement of it redacted as `capture` does it): only that can be compared with a bundle."""
+def _alike(system: System, compat: Compat, python: str | None, timeout: float) -> tuple[Report, Report]:
+    """The judgement, and that of the machine redacted as `capture` does it: only that can be compared with a bundle."""
     from tfdoctor.cli.capture import look
 
     captured = look(system, compat, python=python, timeout=timeout, local=True)
-    return captured.facts, captured.report
+    return captured.machine, captured.report
 
 
 def fixing(report: Report, system: System) -> str | None:

@@ -25,7 +25,8 @@ from tfdoctor.render.fix import fix_json, render_fix, render_undo, undo_json
 from tfdoctor.render.json import write_json
 from tfdoctor.render.progress import progress
 from tfdoctor.render.terminal import ERR, OUT
-from tfdoctor.rules import ALL_RULES
+from tfdoctor.rules import RULE_OF
+from tfdoctor.rules.retired import RETIRED, living
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.signals import stopping
 from tfdoctor.text import clean_line
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tfdoctor.environment.models import FixResult
+    from tfdoctor.rules.retired import Retired
     from tfdoctor.system import System
 
 
@@ -82,7 +84,7 @@ def fix(
     told_nothing = quiet or as_json
     request = FixRequest(
         python=python,
-        codes=tuple(dict.fromkeys(code.upper() for code in codes or ())),
+        codes=codes_of(codes or ()),
         installer=installer.value if installer is not None else None,
         timeout=timeout,
         deep=not no_deep,
@@ -123,11 +125,7 @@ def fix(
 
 def _check(codes: Sequence[str], *, dry_run: bool, undo: bool, force: bool) -> None:
     """Raises UsageError."""
-    known = {rule.code for rule in ALL_RULES}
-    for code in codes:
-        if code.upper() not in known:
-            msg = f"there is no finding {clean_line(code, limit=40)}."
-            raise UsageError(msg, hint="tfdoctor explain lists all of them.")
+    codes_of(codes)
     if undo and (codes or dry_run):
         raise UsageError(
             "--undo takes back everything that fix has done here: it takes no CODE and no --dry-run."
@@ -145,6 +143,18 @@ def _agreed() -> bool:
         return True
     ERR.write("Nothing was changed.\n")
     return False
+
+
+def codes_of(asked: Sequence[str], retired: Sequence[Retired] = RETIRED) -> tuple[str, ...]:
+    """The findings that are meant; a retired code means those that tell it now. Raises UsageError."""
+    found: dict[str, None] = {}
+    for code in asked:
+        today = [one for one in living(code.upper(), retired) if one in RULE_OF]
+        if not today:
+            msg = f"there is no finding {clean_line(code, limit=40)}."
+            raise UsageError(msg, hint="tfdoctor explain lists all of them.")
+        found |= dict.fromkeys(today)
+    return tuple(found)
 
 
 def _status(result: FixResult) -> int:

@@ -44,7 +44,7 @@ from tfdoctor.environment.resolution import NoSolutionError
 from tfdoctor.environment.room import needs, refuse, used
 from tfdoctor.environment.workplace import is_free, read_record
 from tfdoctor.errors import Error, ExitCode, UsageError
-from tfdoctor.examine.survey import survey
+from tfdoctor.examine import look
 from tfdoctor.plan import Host
 from tfdoctor.plan.asked import checked_driver
 from tfdoctor.plan.host import host_of
@@ -196,7 +196,7 @@ def _host(
         meant = host_for(compat, gpus=gpus, driver=driver, facts=facts)
     elif anywhere:
         meant = Host(driver=driver)
-    seen = survey(system, compat, timeout=LOOKING)
+    seen = look(system, compat, timeout=LOOKING)
     here = dataclasses.replace(host_of(seen, compat), engine=None)
     if meant is None:
         host = dataclasses.replace(here, driver=driver or here.driver)

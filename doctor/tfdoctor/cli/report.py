@@ -12,7 +12,6 @@ from tfdoctor.errors import ExitCode
 from tfdoctor.render.report_markdown import report_markdown
 from tfdoctor.render.terminal import OUT
 from tfdoctor.system import LiveSystem, RecordedSystem
-from tfdoctor.system.signals import stopping
 from tfdoctor.system.writing import check_file, write_file
 
 if TYPE_CHECKING:
@@ -44,11 +43,10 @@ def report(
     if facts is not None:
         recorded = RecordedSystem(facts)
         system, python = recorded, python or recorded.python
-    with stopping(system):
-        captured = look(system, Compat.load(), python=python, timeout=timeout, local=facts is None)
-        text = report_markdown(captured.report, differences=captured.differences)
-        if output is not None and output != STDOUT:
-            write_file(output, text.encode("utf-8"), force=force)
+    captured = look(system, Compat.load(), python=python, timeout=timeout, local=facts is None)
+    text = report_markdown(captured.report, differences=captured.differences)
+    if output is not None and output != STDOUT:
+        write_file(output, text.encode("utf-8"), force=force)
     if output is None or output == STDOUT:
         OUT.write(text)
     warn(captured)

@@ -137,27 +137,21 @@ def _image(compat: Compat, image: str, wish: Wish, on_stage: Callable[[Stage], N
 
 def host_of_engine(compat: Compat, engine: Engine) -> Facts | None:
     """This machine, where the engine is on it."""
-    from tfdoctor.examine.survey import survey
+    from tfdoctor.examine import look
     from tfdoctor.system import LiveSystem
-    from tfdoctor.system.signals import stopping
 
     if not engine.url.startswith("unix://"):
         return None
-    system = LiveSystem()
-    with stopping(system):
-        return survey(system, compat, timeout=LOOKING)
+    return look(LiveSystem(), compat, timeout=LOOKING)
 
 
 def _python(
     compat: Compat, python: str | None, wish: Wish, on_stage: Callable[[Stage], None]
 ) -> Verification:
     from tfdoctor.system import LiveSystem
-    from tfdoctor.system.signals import stopping
     from tfdoctor.verify.python import verify_python
 
-    system = LiveSystem()
-    with stopping(system):
-        return verify_python(system, compat, python, wish, on_stage=on_stage)
+    return verify_python(LiveSystem(), compat, python, wish, on_stage=on_stage)
 
 
 def tell(done: Verification, *, as_json: bool, verbose: bool, quiet: bool) -> None:

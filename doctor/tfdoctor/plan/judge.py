@@ -8,7 +8,7 @@ from tfdoctor import versions
 from tfdoctor.findings import Cause
 from tfdoctor.plan.models import Caveat, Reason
 from tfdoctor.predict import DEFAULT_FLOOR
-from tfdoctor.rules._driver import last_branch
+from tfdoctor.rules.shared.drivers import last_branch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

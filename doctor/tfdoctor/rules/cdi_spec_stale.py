@@ -23,21 +23,19 @@ from __future__ import annotations
 import re
 
 from tfdoctor.facts import value_of
-from tfdoctor.facts.containers import ContainerFacts
 from tfdoctor.findings import Cause
-from tfdoctor.rules import _engine, _engine_state, advice
+from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import engine_state, engines
 
 OWN_VERSION = re.compile(r"libcuda\.so\.(\d{3}\.[\d.]{2,16})\Z")
 
 
 def check(context: Context) -> Result:
-    containers = _engine.applicable(context)
-    if not isinstance(containers, ContainerFacts):
-        return containers
-    if not _engine.gpu_specs(containers):
+    containers = engines.containers(context)
+    if not engines.gpu_specs(containers):
         return NotApplicable("there is no CDI specification of NVIDIA's GPUs")
-    return _engine.findings(RULE, _engine_state.stale(containers, _driver(context), advice.sudo(context)))
+    return engines.findings(RULE, engine_state.stale(containers, _driver(context), advice.sudo(context)))
 
 
 def _driver(context: Context) -> str | None:
@@ -55,4 +53,6 @@ RULE = Rule(
     "A CDI specification names what is no longer there",
     (Cause.CONTAINER_DRIVER_LIBS,),
     check,
+    needs=(engines.applicable,),
+    beside=True,
 )

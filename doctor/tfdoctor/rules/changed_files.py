@@ -29,7 +29,8 @@ from tfdoctor.compat.prune import leftovers
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict.rehearsing import own_damage
 from tfdoctor.rules import advice
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, unanswered
+from tfdoctor.rules.base import LOADER, Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs
 from tfdoctor.steps import Install
 
 if TYPE_CHECKING:
@@ -40,11 +41,6 @@ MOST_NAMED = 4
 
 
 def check(context: Context) -> Result:
-    refused = unanswered(context.facts.tensorflow, "TensorFlow") or unanswered(
-        context.facts.python, "this Python"
-    )
-    if refused is not None:
-        return refused
     wheels = [d for d in context.python.distributions if d.lost or d.changed] if context.python else []
     told, claimed = _told(context), _claimed(context)
     findings: list[Finding] = []
@@ -176,4 +172,7 @@ RULE = Rule(
     "A library is not as its wheel brought it",
     (Cause.DAMAGED_FILE,),
     check,
+    needs=(needs.tensorflow, needs.python),
+    area=LOADER,
+    first=42,
 )

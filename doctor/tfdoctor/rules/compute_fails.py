@@ -20,7 +20,7 @@ from tfdoctor import versions
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules import advice
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import GPU, Context, NotApplicable, Result, Rule
 
 SIGNS = (
     (("out of memory", "OUT_OF_MEMORY", "RESOURCE_EXHAUSTED", "ResourceExhausted", "OOM"), Cause.OOM),
@@ -95,4 +95,5 @@ RULE = Rule(
         Cause.INCONCLUSIVE,
     ),
     check,
+    area=GPU,
 )

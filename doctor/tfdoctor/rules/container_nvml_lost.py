@@ -19,19 +19,17 @@ Ask for GPUs through CDI, or let Docker manage cgroups itself; set no-cgroups to
 
 from __future__ import annotations
 
-from tfdoctor.facts.containers import ContainerFacts
 from tfdoctor.findings import Cause
-from tfdoctor.rules import _engine, _engine_state, advice
+from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import engine_state, engines
 
 
 def check(context: Context) -> Result:
-    containers = _engine.applicable(context)
-    if not isinstance(containers, ContainerFacts):
-        return containers
-    if _engine.engine(containers) is None:
+    containers = engines.containers(context)
+    if engines.engine(containers) is None:
         return NotApplicable("no engine of Docker that answers")
-    return _engine.findings(RULE, _engine_state.losing(containers, advice.sudo(context)))
+    return engines.findings(RULE, engine_state.losing(containers, advice.sudo(context)))
 
 
 RULE = Rule(
@@ -40,4 +38,6 @@ RULE = Rule(
     "Containers can lose their GPUs",
     (Cause.CONTAINER_NVML_LOST,),
     check,
+    needs=(engines.applicable,),
+    beside=True,
 )

@@ -23,7 +23,8 @@ from tfdoctor import versions
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import cudnn_version
 from tfdoctor.rules import advice
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, unanswered, without_libraries
+from tfdoctor.rules.base import CUDNN, Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
 
 
 def check(context: Context) -> Result:
-    unanswerable = without_libraries(context) or unanswered(context.facts.python, "this Python")
-    if unanswerable is not None:
-        return unanswerable
     build, python = context.build, context.python
     if build is None or python is None:
         return NotApplicable("this TensorFlow opens no CUDA library")
@@ -139,4 +137,6 @@ RULE = Rule(
     "Another package asks for a cuDNN that does not serve this TensorFlow",
     (Cause.CUDNN_VERSION_MISMATCH,),
     check,
+    needs=(needs.cuda_libraries, needs.python),
+    area=CUDNN,
 )

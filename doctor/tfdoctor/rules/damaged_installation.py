@@ -25,8 +25,8 @@ from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import closed_package, registered_without_files
 from tfdoctor.predict.rehearsing import own_damage
 from tfdoctor.rules import advice
-from tfdoctor.rules._companions import WHAT
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.shared.companions import WHAT
 from tfdoctor.steps import Install
 
 if TYPE_CHECKING:
@@ -155,4 +155,5 @@ RULE = Rule(
     "TensorFlow's installation is damaged",
     (Cause.DAMAGED_FILE, Cause.NOT_PERMITTED, Cause.INCONCLUSIVE),
     check,
+    first=12,
 )

@@ -18,22 +18,20 @@ Start the engine, or join the group that its socket belongs to.
 
 from __future__ import annotations
 
-from tfdoctor.facts.containers import ContainerFacts
 from tfdoctor.findings import Cause
-from tfdoctor.rules import _engine, advice
+from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import engines
 
 
 def check(context: Context) -> Result:
-    containers = _engine.applicable(context)
-    if not isinstance(containers, ContainerFacts):
-        return containers
-    silent = _engine.silence(containers)
+    containers = engines.containers(context)
+    silent = engines.silence(containers)
     if silent is not None and silent.kind == "remote":
         return NotApplicable("Docker's client is set to another machine's engine, which is not asked")
-    if silent is None and _engine.engine(containers) is None:
+    if silent is None and engines.engine(containers) is None:
         return NotApplicable("there is no Docker")
-    return _engine.findings(RULE, _engine.unreachable(containers, advice.sudo(context)))
+    return engines.findings(RULE, engines.unreachable(containers, advice.sudo(context)))
 
 
 RULE = Rule(
@@ -42,4 +40,6 @@ RULE = Rule(
     "Docker's engine does not answer",
     (Cause.INCONCLUSIVE,),
     check,
+    needs=(engines.applicable,),
+    beside=True,
 )

@@ -24,7 +24,7 @@ from tfdoctor.facts import NOTEBOOK, Absent, SmiFacts, SmiProcess, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.records import dataclass
 from tfdoctor.rules import advice
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.base import GPU, Context, CouldNotCheck, NotApplicable, Result, Rule
 
 TAKES_FROM = (2, 5)
 """From this TensorFlow on `RESERVES_MIB` is what its gpu_device.cc leaves free (MinSystemMemory)."""
@@ -297,4 +297,5 @@ RULE = Rule(
     "Other processes hold the card",
     (Cause.GPU_BUSY_OTHER_PROCESS,),
     check,
+    area=GPU,
 )

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 from tfdoctor.facts import Absent, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import disabled_device_types, hidden_by_environment
-from tfdoctor.rules import _driver, _origins
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import drivers, needs, origins
 
 if TYPE_CHECKING:
     from tfdoctor.facts import CudaDevice
@@ -52,7 +52,7 @@ def check(context: Context) -> Result:
         return [_types(context, types)]
     if VARIABLE not in variables:
         return NotApplicable(f"{VARIABLE} is not set")
-    refused = _driver.unasked(context)
+    refused = needs.driver(context)
     if refused is not None:
         return refused
     answer = value_of(driver.cuda)
@@ -68,18 +68,18 @@ def check(context: Context) -> Result:
     if not hidden_by_environment(context.facts):
         return ()
     value = variables[VARIABLE]
-    cards = [_driver.device_label(device) for device in without.devices]
+    cards = [drivers.device_label(device) for device in without.devices]
     count = without.count or len(cards)
     return [
         RULE.finding(
             Cause.HIDDEN_BY_ENV,
             Severity.ERROR,
             f"{VARIABLE} is {value!r}: {_meaning(value, without.devices)}. Without it the driver shows "
-            f"{count} card{'s' * (count != 1)}.{_origins.said(context, VARIABLE)}",
+            f"{count} card{'s' * (count != 1)}.{origins.said(context, VARIABLE)}",
             title=_title(context, value),
             evidence=[
                 Evidence(VARIABLE, repr(value)),
-                *_origins.evidence(context, VARIABLE),
+                *origins.evidence(context, VARIABLE),
                 *(Evidence("the driver, without it", card) for card in cards),
             ],
             remedies=_remedies(context),
@@ -92,13 +92,13 @@ def _types(context: Context, why: str) -> Finding:
     return RULE.finding(
         Cause.HIDDEN_BY_ENV,
         Severity.ERROR,
-        f"{why}{_origins.said(context, TYPES)} TensorFlow then takes no GPU, whatever the driver shows.",
+        f"{why}{origins.said(context, TYPES)} TensorFlow then takes no GPU, whatever the driver shows.",
         title=f"{TYPES} keeps TensorFlow from every GPU",
         evidence=[
             Evidence(TYPES, repr(context.facts.environment.variables[TYPES])),
-            *_origins.evidence(context, TYPES),
+            *origins.evidence(context, TYPES),
         ],
-        remedies=[_origins.takes_away(context, TYPES, "Take the variable away.")],
+        remedies=[origins.takes_away(context, TYPES, "Take the variable away.")],
     )
 
 
@@ -108,7 +108,7 @@ def _title(context: Context, value: str) -> str:
     if origin is None or not origin.path:
         return RULE.title
     return (
-        f"{VARIABLE}={value or repr(value)} is set by {_origins.who(context, VARIABLE)}, and hides every GPU"
+        f"{VARIABLE}={value or repr(value)} is set by {origins.who(context, VARIABLE)}, and hides every GPU"
     )
 
 
@@ -136,7 +136,7 @@ def _meaning(value: str, devices: tuple[CudaDevice, ...]) -> str:
 def _remedies(context: Context) -> list[Remedy]:
     scheduler = context.facts.environment.scheduler
     text = "Take the variable away, or name cards that are there."
-    remedies = [_origins.takes_away(context, VARIABLE, text, steps=scheduler is None)]
+    remedies = [origins.takes_away(context, VARIABLE, text, steps=scheduler is None)]
     if scheduler in REQUESTS:
         asking = ASKING.get(scheduler, ": ask for a GPU")
         remedies.insert(
@@ -145,4 +145,6 @@ def _remedies(context: Context) -> list[Remedy]:
     return remedies
 
 
-RULE = Rule("TFD601", "hidden-by-env", "CUDA_VISIBLE_DEVICES hides every GPU", (Cause.HIDDEN_BY_ENV,), check)
+RULE = Rule(
+    "TFD601", "hidden-by-env", "CUDA_VISIBLE_DEVICES hides every GPU", (Cause.HIDDEN_BY_ENV,), check, first=32
+)

@@ -24,8 +24,9 @@ from tfdoctor import versions
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict.rehearsing import failures
 from tfdoctor.rules import advice
-from tfdoctor.rules._companions import package_finding, requirement_of
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs
+from tfdoctor.rules.shared.companions import package_finding, requirement_of
 from tfdoctor.steps import Install, Unset
 
 if TYPE_CHECKING:
@@ -40,9 +41,6 @@ LEGACY = "TF_USE_LEGACY_KERAS"
 
 
 def check(context: Context) -> Result:
-    refused = unanswered(context.facts.tensorflow, "TensorFlow")
-    if refused is not None:
-        return refused
     python, build = context.python, context.build
     if python is None or build is None or not build.version:
         return CouldNotCheck("the installed distributions, or this TensorFlow's version, are not known")
@@ -134,4 +132,11 @@ def _legacy(context: Context) -> Finding:
     )
 
 
-RULE = Rule("TFD321", "keras-fails", "tf.keras fails", (Cause.PACKAGE_CONFLICT, Cause.SHADOWED_MODULE), check)
+RULE = Rule(
+    "TFD321",
+    "keras-fails",
+    "tf.keras fails",
+    (Cause.PACKAGE_CONFLICT, Cause.SHADOWED_MODULE),
+    check,
+    needs=(needs.tensorflow,),
+)

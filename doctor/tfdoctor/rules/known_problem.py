@@ -24,7 +24,8 @@ from tfdoctor.facts import Known
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import cudnn_version
 from tfdoctor.rules import advice
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs
 from tfdoctor.steps import Install
 
 if TYPE_CHECKING:
@@ -59,9 +60,6 @@ OTHERS = frozenset(
 
 
 def check(context: Context) -> Result:
-    refused = unanswered(context.facts.tensorflow, "TensorFlow")
-    if refused is not None:
-        return refused
     build, tensorflow = context.build, context.tensorflow
     if build is None or tensorflow is None or build.version is None or not build.exact:
         return CouldNotCheck("this release is not in the table")
@@ -141,4 +139,5 @@ RULE = Rule(
     "Something is known to be wrong with this release",
     tuple(Cause),
     check,
+    needs=(needs.tensorflow,),
 )

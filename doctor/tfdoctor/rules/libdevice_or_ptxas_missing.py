@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules import advice
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs
 from tfdoctor.steps import Export, Install
 
 if TYPE_CHECKING:
@@ -34,9 +35,6 @@ FLAG = "--xla_gpu_cuda_data_dir="
 
 
 def check(context: Context) -> Result:
-    refused = unanswered(context.facts.tensorflow, "TensorFlow")
-    if refused is not None:
-        return refused
     build, python = context.build, context.python
     if build is None or not build.gpu or build.minor < (2, 4):
         return NotApplicable("this TensorFlow does not compile with XLA on a GPU by itself")
@@ -121,4 +119,6 @@ RULE = Rule(
     "XLA will not find libdevice and ptxas",
     (Cause.LIBDEVICE_OR_PTXAS_MISSING,),
     check,
+    needs=(needs.tensorflow,),
+    first=61,
 )

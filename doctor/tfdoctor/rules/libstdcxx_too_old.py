@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import foreign_libstdcxx
-from tfdoctor.rules import _hiding, advice
+from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule, unanswered
+from tfdoctor.rules.shared import hiders, needs
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Resolution
@@ -33,9 +34,6 @@ WANTED = re.compile(r"^(?P<path>[^:]+): version `(?P<version>(?:GLIBCXX|CXXABI)_
 
 
 def check(context: Context) -> Result:
-    refused = unanswered(context.facts.tensorflow, "TensorFlow")
-    if refused is not None:
-        return refused
     if context.loader is None:
         refused = unanswered(context.facts.loader, "the loader")
         return CouldNotCheck(refused.why if refused is not None else "the loader could not be followed")
@@ -60,7 +58,7 @@ def check(context: Context) -> Result:
             evidence=[Evidence("the loader", resolution.error)],
             remedies=_remedies(context, resolution, path),
         )
-        return [_hiding.amended(context, finding, title=title)]
+        return [hiders.amended(context, finding, title=title)]
     return ()
 
 
@@ -97,4 +95,5 @@ RULE = Rule(
     "The C++ library is too old for this TensorFlow",
     (Cause.LIBSTDCXX_TOO_OLD,),
     check,
+    needs=(needs.tensorflow,),
 )

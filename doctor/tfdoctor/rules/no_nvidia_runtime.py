@@ -20,22 +20,20 @@ does not need it.
 
 from __future__ import annotations
 
-from tfdoctor.facts.containers import ContainerFacts
 from tfdoctor.findings import Cause
-from tfdoctor.rules import _engine, advice
+from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import engines
 
 
 def check(context: Context) -> Result:
-    containers = _engine.applicable(context)
-    if not isinstance(containers, ContainerFacts):
-        return containers
-    docker = _engine.engine(containers)
-    if docker is None and _engine.podman_way(containers) is None:
+    containers = engines.containers(context)
+    docker = engines.engine(containers)
+    if docker is None and engines.podman_way(containers) is None:
         return NotApplicable("no engine that could be asked; TFD402 says why")
     if docker is not None and docker.desktop and context.facts.machine.wsl:
         return NotApplicable("Docker Desktop under WSL brings NVIDIA's toolkit itself")
-    return _engine.findings(RULE, _engine.without_gpus(containers, advice.sudo(context)))
+    return engines.findings(RULE, engines.without_gpus(containers, advice.sudo(context)))
 
 
 RULE = Rule(
@@ -44,4 +42,6 @@ RULE = Rule(
     "A container engine cannot give GPUs to containers",
     (Cause.NO_NVIDIA_RUNTIME,),
     check,
+    needs=(engines.applicable,),
+    beside=True,
 )

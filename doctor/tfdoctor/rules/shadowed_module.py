@@ -25,7 +25,8 @@ from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict.imports import shadows_tensorflow
 from tfdoctor.predict.rehearsing import failures
 from tfdoctor.rules import advice
-from tfdoctor.rules.base import Context, Result, Rule, unanswered
+from tfdoctor.rules.base import Context, Result, Rule
+from tfdoctor.rules.shared import needs
 from tfdoctor.steps import Drop
 
 if TYPE_CHECKING:
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
 
 
 def check(context: Context) -> Result:
-    refused = unanswered(context.facts.tensorflow, "TensorFlow")
-    if refused is not None:
-        return refused
     tensorflow = context.tensorflow
     found = []
     if tensorflow is not None and shadows_tensorflow(tensorflow) and tensorflow.shadowed_by:
@@ -110,4 +108,5 @@ RULE = Rule(
     "Another module hides one that TensorFlow's import takes",
     (Cause.SHADOWED_MODULE,),
     check,
+    needs=(needs.tensorflow,),
 )

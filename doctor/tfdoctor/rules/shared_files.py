@@ -28,7 +28,8 @@ from tfdoctor import versions
 from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.rules import advice
-from tfdoctor.rules.base import Context, Result, Rule, unanswered
+from tfdoctor.rules.base import Context, Result, Rule
+from tfdoctor.rules.shared import needs
 from tfdoctor.steps import Install, Uninstall
 
 if TYPE_CHECKING:
@@ -40,11 +41,6 @@ MOST_NAMED = 4
 
 
 def check(context: Context) -> Result:
-    refused = unanswered(context.facts.tensorflow, "TensorFlow") or unanswered(
-        context.facts.python, "this Python"
-    )
-    if refused is not None:
-        return refused
     groups: dict[tuple[Owner, ...], list[SharedFile]] = {}
     for one in context.python.shared if context.python is not None else ():
         if not all(name in TENSORFLOW_DISTRIBUTIONS for name, _ in one.owners):  # those are TFD304's
@@ -180,4 +176,6 @@ RULE = Rule(
     "Two packages own the same library files",
     (Cause.PACKAGE_CONFLICT,),
     check,
+    needs=(needs.tensorflow, needs.python),
+    first=43,
 )

@@ -17,14 +17,13 @@ Give the machine its client token and restart the licensing service; look whethe
 from __future__ import annotations
 
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import _health, advice
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules import advice
+from tfdoctor.rules.base import GPU, Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import conditions
 
 
 def check(context: Context) -> Result:
-    cards, refused = _health.conditions(context)
-    if refused is not None:
-        return refused
+    cards = conditions.conditions(context)
     virtual = [(gpu, health) for gpu, health in cards if health.licence]
     if not virtual:
         return NotApplicable("no card here is a virtual GPU that tells of a licence")
@@ -34,7 +33,7 @@ def check(context: Context) -> Result:
     if not without:
         return ()
     root = advice.sudo(context)
-    names = ", ".join(_health.label(gpu) for gpu, _ in without)
+    names = ", ".join(conditions.label(gpu) for gpu, _ in without)
     return [
         RULE.finding(
             Cause.INCONCLUSIVE,
@@ -42,7 +41,9 @@ def check(context: Context) -> Result:
             f"{names}: the virtual GPU has no licence. It is slowed down some time after the start, and CUDA programs "
             "may then fail.",
             title="The virtual GPU has no licence",
-            evidence=[Evidence("nvidia-smi -q -x", f"{_health.label(g)}: {h.licence}") for g, h in without],
+            evidence=[
+                Evidence("nvidia-smi -q -x", f"{conditions.label(g)}: {h.licence}") for g, h in without
+            ],
             remedies=[
                 Remedy(
                     "Put the client token of your licence server into /etc/nvidia/ClientConfigToken, then ask anew.",
@@ -58,4 +59,12 @@ def check(context: Context) -> Result:
     ]
 
 
-RULE = Rule("TFD123", "vgpu-unlicensed", "The virtual GPU has no licence", (Cause.INCONCLUSIVE,), check)
+RULE = Rule(
+    "TFD123",
+    "vgpu-unlicensed",
+    "The virtual GPU has no licence",
+    (Cause.INCONCLUSIVE,),
+    check,
+    needs=(conditions.told,),
+    area=GPU,
+)

@@ -20,17 +20,17 @@ from __future__ import annotations
 from tfdoctor import versions
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules import advice
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, unanswered
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs
 
 LAST = "2.10.1"
 
 
+def _on_windows(context: Context) -> NotApplicable | None:
+    return None if context.facts.machine.system == "Windows" else NotApplicable("this is not Windows")
+
+
 def check(context: Context) -> Result:
-    if context.facts.machine.system != "Windows":
-        return NotApplicable("this is not Windows")
-    refused = unanswered(context.facts.tensorflow, "TensorFlow")
-    if refused is not None:
-        return refused
     build, python = context.build, context.python
     if build is None or build.gpu or build.minor < (2, 11):
         return ()
@@ -82,4 +82,8 @@ RULE = Rule(
     "TensorFlow 2.11 and newer have no GPU code on native Windows",
     (Cause.WINDOWS_NATIVE_UNSUPPORTED,),
     check,
+    needs=(
+        _on_windows,
+        needs.tensorflow,
+    ),
 )

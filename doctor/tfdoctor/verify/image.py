@@ -5,13 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from tfdoctor.causes import MEANINGS
 from tfdoctor.engine import GpuAccess, RunRequest
 from tfdoctor.engine.system import ContainerSystem, StartError
-from tfdoctor.examine.survey import survey
+from tfdoctor.examine import examine
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.logs.advice import CODES
 from tfdoctor.logs.report import diagnose_log
 from tfdoctor.text import clean_line
 from tfdoctor.verify.inside import LOOKING, look_inside
@@ -66,9 +64,9 @@ def verify_image(
     with system:
         started = time.monotonic() - began
         python = wish.python or _python_with_tensorflow(system)
-        facts = survey(system, compat, requested_python=python, timeout=LOOKING)
-        _runtime(run, facts, access, started)
-        look_inside(run, system, compat, facts)
+        report = examine(system, compat, python=python, timeout=LOOKING)
+        _runtime(run, report.facts, access, started)
+        look_inside(run, system, compat, report)
         if system.state().get("OOMKilled") and run.stopped:
             run.findings.append(_killed_for_memory(wish))
     return run.result()
@@ -120,14 +118,14 @@ def _refused(compat: Compat, refused: Sequence[tuple[GpuAccess, str]], host: Fac
     remedies: list[Remedy] = list(report.root.remedies) if report.root is not None else []
     containers = value_of(host.containers) if host is not None else None
     if containers is not None:
-        from tfdoctor.rules._engine_state import troubles
+        from tfdoctor.rules.shared.engine_state import troubles
 
         for trouble in troubles(containers):
             if trouble.cause is cause:
                 remedies = [*trouble.remedies, *remedies]
-    title = report.summary if report.root is not None else MEANINGS[cause]
+    title = report.summary if report.root is not None else cause.row.meaning
     return Finding(
-        code=CODES[cause],
+        code=cause.row.code,
         cause=cause,
         severity=Severity.ERROR,
         title=clean_line(report.root.title if report.root is not None else title, limit=200),
@@ -178,7 +176,7 @@ def _runtime(run: Verifying, facts: Facts, access: GpuAccess, seconds: float) ->
 def _killed_for_memory(wish: Wish) -> Finding:
     limit = f" of {wish.memory / 1e9:.1f} GB" if wish.memory else ""
     return Finding(
-        code=CODES[Cause.OOM],
+        code=Cause.OOM.row.code,
         cause=Cause.OOM,
         severity=Severity.ERROR,
         title=f"The container reached its limit of memory{limit} and was killed",

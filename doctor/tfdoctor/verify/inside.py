@@ -7,16 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor import versions
-from tfdoctor.examine.observe import SHOW_LOADER
+from tfdoctor.examine import judge
+from tfdoctor.examine.observe import SHOW_LOADER, Said, cause_in_log, observation, opened
 from tfdoctor.facts import value_of
-from tfdoctor.findings import Cause, Observation, Severity
-from tfdoctor.logs.dso import failed_opens
-from tfdoctor.logs.report import diagnose_log
-from tfdoctor.predict import build_of
-from tfdoctor.probes.payload import run_payload
-from tfdoctor.report.diagnose import diagnose
+from tfdoctor.findings import Cause, Severity
+from tfdoctor.rules import compute_fails
 from tfdoctor.system import Failure
-from tfdoctor.text import clean_line
+from tfdoctor.system.payloads import run_payload
+from tfdoctor.system.signals import stopping
 from tfdoctor.verify.stages import PAYLOAD, read_answer
 
 if TYPE_CHECKING:
@@ -49,10 +47,9 @@ DRIVERS = frozenset({"libcuda.so.1", "libnvidia-ml.so.1"})
 """What comes from the driver: the stage of that name judges them."""
 
 
-def look_inside(run: Verifying, system: System, compat: Compat, facts: Facts) -> None:
+def look_inside(run: Verifying, system: System, compat: Compat, report: Report) -> None:
     """driver, libraries, and what TensorFlow itself does."""
-    report = diagnose(facts, compat)
-    run.report = report
+    facts, run.report = report.facts, report
     if not run.stopped and run.wish.device == "GPU":
         _driver(run, facts, report)
     if not run.stopped:
@@ -65,10 +62,9 @@ def look_inside(run: Verifying, system: System, compat: Compat, facts: Facts) ->
         run.fail("import", "there is no TensorFlow in it", Cause.INCONCLUSIVE)
         run.findings += list(report.findings)
         return
-    wanted = set(build_of(tensorflow, compat).required)
     answer, result = _compute(run, system, interpreter.executable, facts)
-    observed = _observation(answer, result, wanted)
-    report = diagnose(facts, compat, observed)
+    observed = observation(_said(answer, result), result, opened(tensorflow, compat), compat)
+    report = judge(facts, compat, observed)
     run.report = report
     _told(run, answer, result, report, compat)
     run.findings += [f for f in report.findings if f.severity is not Severity.INFO]
@@ -131,35 +127,28 @@ def _compute(run: Verifying, system: System, python: str, facts: Facts) -> tuple
     asked: dict[str, Any] = {"stages": names, "device": wish.device, "limits": wish.limits.as_json()}
     if wish.device == "GPU":
         asked["expected"] = expected_speed(facts)
-    raw, result = run_payload(
-        system,
-        python,
-        "stages",
-        [json.dumps(asked)],
-        timeout=wish.limits.total(names) + 15,
-        env=SHOW_LOADER if wish.device == "GPU" else {**SHOW_LOADER, "CUDA_VISIBLE_DEVICES": "-1"},
-        unset=("TF_CPP_MAX_VLOG_LEVEL",),
-    )
-    del raw
+    with stopping(system):
+        _, result = run_payload(
+            system,
+            python,
+            "stages",
+            [json.dumps(asked)],
+            timeout=wish.limits.total(names) + 15,
+            env=SHOW_LOADER if wish.device == "GPU" else {**SHOW_LOADER, "CUDA_VISIBLE_DEVICES": "-1"},
+            unset=("TF_CPP_MAX_VLOG_LEVEL",),
+        )
     return read_answer(result, wish.limits), result
 
 
-def _observation(answer: Answer, result: CommandResult, wanted: set[str]) -> Observation:
-    imported = answer.status("import") == "passed"
-    known = answer.status("visible") in ("passed", "failed")
-    devices = answer.devices if known else ()
-    timed_out = result.failure is Failure.TIMEOUT or answer.timed_out
-    failed = failed_opens(f"{result.stderr}\n{result.stdout}")
-    missing = {one.really_missing for one in failed if one.opened in wanted or not imported}
-    return Observation(
-        import_ok=imported,
-        gpu_registered=bool(devices) if known else (None if timed_out else False),
-        gpu_count=len(devices) if known else (None if timed_out else 0),
-        missing_libraries=tuple(sorted(missing)) if not devices else (),
-        seconds=round(result.seconds, 2),
-        devices=tuple(clean_line(name) for name in devices),
-        computed=tuple(clean_line(line) for line in answer.computed_lines()),
-        error=clean_line(answer.error, limit=600),
+def _said(answer: Answer, result: CommandResult) -> Said:
+    listed = answer.status("visible") in ("passed", "failed")
+    return Said(
+        imported=answer.status("import") == "passed",
+        devices=answer.devices if listed else None,
+        computed=tuple(answer.computed_lines()),
+        error=answer.error,
+        seconds=result.seconds,
+        timed_out=result.failure is Failure.TIMEOUT or answer.timed_out,
     )
 
 
@@ -198,13 +187,13 @@ def _cause_of(
     root = report.root
     if name in ("import", "visible") and root is not None:
         return root.cause
-    text = f"{result.stderr}\n{answer.error}"
-    said = diagnose_log([text.encode("utf-8", "replace")], compat, "the verification")
     for finding in report.findings:
-        if finding.code == "TFD115" and finding.cause is not Cause.INCONCLUSIVE and name == "compute":
+        if (
+            finding.code == compute_fails.RULE.code
+            and finding.cause is not Cause.INCONCLUSIVE
+            and name == "compute"
+        ):
             return finding.cause
     if name == "nccl":
         return Cause.NCCL_FAILURE
-    if said.cause not in (Cause.INCONCLUSIVE, Cause.HEALTHY):
-        return said.cause
-    return root.cause if root is not None else None
+    return cause_in_log(result, answer.error, compat) or (root.cause if root is not None else None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfdoctor.examine.survey import survey
+from tfdoctor.examine import examine
 from tfdoctor.facts import value_of
 from tfdoctor.verify.inside import LOOKING, look_inside
 from tfdoctor.verify.verifying import Verifying, completed, expected_gpus, nobody
@@ -31,10 +31,10 @@ def verify_python(
 ) -> Verification:
     """Verify the TensorFlow of a Python on this machine. Raises UsageError where there is no such Python."""
     wish = completed(replace(wish, stages=tuple(name for name in wish.stages if name != "runtime")))
-    facts = survey(system, compat, requested_python=python, timeout=LOOKING)
-    interpreter = value_of(facts.python)
+    report = examine(system, compat, python=python, timeout=LOOKING)
+    interpreter = value_of(report.facts.python)
     run = Verifying(interpreter.executable if interpreter is not None else str(python), wish, on_stage)
     if run.expected is None:
-        run.expected = expected_gpus(facts, wish.gpus)
-    look_inside(run, system, compat, facts)
+        run.expected = expected_gpus(report.facts, wish.gpus)
+    look_inside(run, system, compat, report)
     return run.result()

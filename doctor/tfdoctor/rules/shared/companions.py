@@ -1,4 +1,4 @@
-"""What the rules about TensorFlow's companions (NumPy, protobuf, …) share. No rule itself."""
+"""What the rules about TensorFlow's companions (NumPy, protobuf, …) share."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS, value_of
 from tfdoctor.facts.imports import FileDifference
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict.rehearsing import cause_of, good_version, unmet
-from tfdoctor.rules import _origins, advice
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
+from tfdoctor.rules import advice
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import origins
 from tfdoctor.steps import Install
 from tfdoctor.versions import satisfies
 
@@ -38,12 +39,7 @@ def broken_companions(context: Context) -> tuple[Companion, ...]:
 
 
 def companion_findings(context: Context, rule: Rule, *packages: str) -> Result:
-    """The outcome of a rule about these packages; the errors first."""
-    refused = unanswered(context.facts.tensorflow, "TensorFlow")
-    if refused is not None:
-        return refused
-    if context.python is None or not context.python.distributions:
-        return CouldNotCheck("which distributions are installed is not known")
+    """The outcome of a rule about these packages, which needs TensorFlow and the distributions; the errors first."""
     if context.build is None or context.build.version is None:
         return CouldNotCheck("the version of this TensorFlow is not known")
     if context.tensorflow is not None and context.tensorflow.conda_build:
@@ -232,7 +228,7 @@ def _off(context: Context, library: str) -> Remedy:
     gone = [one for one in entries if one.rstrip("/") in (folder, library)]
     kept = [one for one in entries if one not in gone]
     text = f"Take {', '.join(gone) or library} off {name} where TensorFlow runs."
-    return _origins.takes_off(context, name, tuple(gone), kept, text)
+    return origins.takes_off(context, name, tuple(gone), kept, text)
 
 
 _NONE = (FileDifference("", "missing"),)

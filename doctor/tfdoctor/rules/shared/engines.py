@@ -1,4 +1,4 @@
-"""What stands between this machine's GPUs and its containers: pure questions to `ContainerFacts`. Not a rule.
+"""What stands between this machine's GPUs and its containers: pure questions to `ContainerFacts`.
 
 `check` tells it beside its verdict, which is about TensorFlow in a Python on this machine; commands that build
 and run images ask the same functions for the reason of a failure.
@@ -13,8 +13,9 @@ from tfdoctor.facts import value_of
 from tfdoctor.facts.containers import ContainerFacts, ContainerToolkit, DockerEngine, EngineSilence
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.records import dataclass
-from tfdoctor.rules import _driver, advice
-from tfdoctor.rules.base import CouldNotCheck, NotApplicable, unanswered
+from tfdoctor.rules import advice
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, given, unanswered
+from tfdoctor.rules.shared import drivers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,20 +56,25 @@ class Trouble:
     remedies: tuple[Remedy, ...] = ()
 
 
-def applicable(context: Context) -> ContainerFacts | NotApplicable | CouldNotCheck:
-    """The facts, where containers on this machine could have its GPUs; else why there is nothing to judge."""
+def applicable(context: Context) -> NotApplicable | CouldNotCheck | None:
+    """An engine whose containers could have this machine's GPUs."""
     facts = context.facts
     if facts.machine.container:
         return NotApplicable("this is a container: the engine stands outside of it")
     refused = unanswered(facts.containers, "container engines")
     if refused is not None:
         return refused
-    if not _driver.shown_devices(context):
+    if not drivers.shown_devices(context):
         return NotApplicable("the driver shows no GPU that a container could be given")
-    containers = value_of(facts.containers)
-    if containers is None or (not containers.tools and silence(containers) is None):
+    known = value_of(facts.containers)
+    if known is None or (not known.tools and silence(known) is None):
         return NotApplicable("there is no container engine")
-    return containers
+    return None
+
+
+def containers(context: Context) -> ContainerFacts:
+    """The facts, for a rule that needs `applicable`."""
+    return given(value_of(context.facts.containers))
 
 
 def findings(rule: Rule, troubles: Sequence[Trouble]) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""What of container engines is set up wrongly, stale, or will not last: pure, as `_engine` is. Not a rule."""
+"""What of container engines is set up wrongly, stale, or will not last: pure, as `engines` is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from tfdoctor import versions
 from tfdoctor.facts import Unknown, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules import advice
-from tfdoctor.rules._engine import (
+from tfdoctor.rules.base import seen
+from tfdoctor.rules.shared.engines import (
     DEVICE,
     GUIDE,
     HOOK,
@@ -24,7 +25,6 @@ from tfdoctor.rules._engine import (
     unreachable,
     without_gpus,
 )
-from tfdoctor.rules.base import seen
 
 if TYPE_CHECKING:
     from tfdoctor.facts.containers import CdiSpec, ContainerFacts, ToolkitConfig
