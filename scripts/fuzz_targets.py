@@ -27,9 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor import parse as parse_package
 from tfdoctor.cli.parse import leaves
-from tfdoctor.compat import Compat
-from tfdoctor.compat.decode import DataError
-from tfdoctor.compat.pythons import load_pythons
+from tfdoctor.compat import Compat, DataError
 from tfdoctor.errors import UsageError
 from tfdoctor.examine.survey import survey
 from tfdoctor.logs.reader import is_binary
@@ -245,9 +243,8 @@ def run_redact(data: bytes) -> None:
 
 def run_pythons(data: bytes) -> None:
     (scratch() / "pythons.toml").write_bytes(data)
-    load_pythons.cache_clear()
     with contextlib.suppress(DataError):
-        load_pythons(scratch())
+        _ = Compat(scratch()).pythons
 
 
 def judged(host: str, *, whole: bool) -> None:

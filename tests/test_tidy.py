@@ -43,8 +43,6 @@ NO_RULES = frozenset({"__init__.py", "base.py", "advice.py", "retired.py"})
 LONGEST = 600
 LONG_MODULES = frozenset(
     {
-        "doctor/tfdoctor/compat/decode.py",
-        "doctor/tfdoctor/compat/queries.py",
         "doctor/tfdoctor/payload/stages.py",
         "doctor/tfdoctor/payload/target.py",
         "doctor/tfdoctor/rules/advice.py",
@@ -338,6 +336,20 @@ def test_modules_are_short() -> None:
     long = {name for name, length in lengths.items() if length > LONGEST}
     assert long <= LONG_MODULES, "split it"
     assert long >= LONG_MODULES, "stale exemption"
+
+
+def test_compat_is_the_only_door_to_the_tables() -> None:
+    """Who reads a table by itself reads the folder that lies about, not the one that was asked for."""
+    inside = ROOT / "doctor" / "tfdoctor" / "compat"
+    found = [
+        f"{relative(path)}: {line.strip()}"
+        for path in sorted((ROOT / "doctor").rglob("*.py"))
+        if inside not in path.parents
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if re.search(r"from tfdoctor\.compat\.\w+ import .*\b(?:load|read)_(?!raw\b)", line)
+        or ('data_dir("compat")' in line and path.name != "signatures.py")
+    ]
+    assert not found, found
 
 
 HOME = re.compile(

@@ -22,6 +22,7 @@ from rules.make_facts import (
     with_python,
     with_tensorflow,
 )
+from tfdoctor import versions
 from tfdoctor.environment.actions import shown
 from tfdoctor.environment.models import Environment
 from tfdoctor.facts import Absent, Known, Resolution, value_of
@@ -309,7 +310,7 @@ def test_also_where_the_environment_is_somebody_elses() -> None:
 def test_fix_is_told_of_one_finding_at_a_time() -> None:
     facts = with_python(without_cufft(healthy("2.20.0")), installed={"protobuf": "4.25.3"})
     steps = root(facts).remedies[0].steps
-    assert [advice.project_of(one) for step in steps for one in getattr(step, "requirements", ())] == [
+    assert [versions.project_of(one) for step in steps for one in getattr(step, "requirements", ())] == [
         "protobuf"
     ]
 

@@ -8,7 +8,6 @@ from tfdoctor import versions
 from tfdoctor.findings import Cause
 from tfdoctor.plan.models import Caveat, Reason
 from tfdoctor.predict import DEFAULT_FLOOR
-from tfdoctor.rules.shared.drivers import last_branch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -295,11 +294,11 @@ def _branch_of_cards(found: Judgement, compat: Compat, cuda: str, host: Host) ->
     if minimum is None:
         return
     for card in _different(host.cards):
-        branch = last_branch(card.capability)
-        if branch is not None and versions.major(minimum) > versions.major(branch[0]):
+        branch = compat.cards.ended_with(card.capability)
+        if branch is not None and versions.major(minimum) > versions.major(branch.last):
             found.refuse(
                 Cause.GPU_TOO_OLD,
                 f"CUDA {versions.major_minor(cuda)} needs driver {minimum}, and the last driver for "
-                f"{_label(card)} is of branch {branch[0]}",
+                f"{_label(card)} is of branch {branch.last}",
                 f"cuda.toml: [[family]] {versions.major(cuda)}",
             )

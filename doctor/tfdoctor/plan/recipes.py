@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.compat import split_soname
-from tfdoctor.compat.locks import lock_path
-from tfdoctor.compat.wheels import cuda_set
 from tfdoctor.findings import Cause
 from tfdoctor.plan import judge
 from tfdoctor.plan.judge import Judgement
@@ -101,7 +99,7 @@ def _what_for(compat: Compat, wheel: CudaWheel) -> str:
 
 def _wheels(found: Judgement, compat: Compat, release: Release, host: Host) -> CudaSet | None:
     """NVIDIA's wheels for a release, judged for the machine's cards and driver."""
-    chosen = cuda_set(release.version)
+    chosen = compat.cuda_set(release.version)
     if chosen is None:
         needs = ", ".join(name for name in release.required_libraries if not _in_wheels(compat, name))
         found.refuse(
@@ -123,10 +121,9 @@ def _in_wheels(compat: Compat, soname: str) -> bool:
         return False
     if parts[0] == "cudnn":
         return parts[1] in ("8", "9")
-    offered = {11: "11.8", 12: "12.9"}
     return any(
         compat.soname_for(parts[0], cuda) == soname
-        for major, cuda in offered.items()
+        for major, cuda in compat.cuda_of_wheels.items()
         if major in family.wheels
     )
 
@@ -135,15 +132,19 @@ def _venv(compat: Compat, release: Release, request: Request, host: Host) -> Opt
     found = Judgement()
     judge.of_machine(found, release, host, container=False)
     python = request.python
-    if python is None and host.python in release.linux_pythons and _locked(release, host.python or ""):
+    if (
+        python is None
+        and host.python in release.linux_pythons
+        and _locked(compat, release, host.python or "")
+    ):
         python = host.python
     if python is None:
         python = _newest_python(
-            release, lambda one: bool(compat.python_builds(one)) and _locked(release, one)
+            release, lambda one: bool(compat.python_builds(one)) and _locked(compat, release, one)
         )
     if python is None or python not in release.linux_pythons:
         _no_wheel(found, release, python)
-    elif not _locked(release, python):
+    elif not _locked(compat, release, python):
         _no_lock(found, release, python)
     chosen = _wheels(found, compat, release, host)
     glibc = compat.cudnn_range(chosen.cudnn) if chosen is not None else None
@@ -186,12 +187,13 @@ def _pip_cuda(compat: Compat, release: Release, request: Request, host: Host) ->
     python = request.python or _newest_python(
         release,
         lambda one: (
-            (request.base is not None or compat.images.of_python(one) is not None) and _locked(release, one)
+            (request.base is not None or compat.images.of_python(one) is not None)
+            and _locked(compat, release, one)
         ),
     )
     if python is None or python not in release.linux_pythons:
         _no_wheel(found, release, python)
-    elif not _locked(release, python):
+    elif not _locked(compat, release, python):
         _no_lock(found, release, python)
     chosen = _wheels(found, compat, release, host)
     image = compat.images.of_python(python) if python is not None else None
@@ -231,8 +233,8 @@ def _pip_cuda(compat: Compat, release: Release, request: Request, host: Host) ->
     )
 
 
-def _locked(release: Release, python: str) -> bool:
-    return lock_path(release.package, release.version, python).is_file()
+def _locked(compat: Compat, release: Release, python: str) -> bool:
+    return compat.locks.path(release.package, release.version, python).is_file()
 
 
 def _no_lock(found: Judgement, release: Release, python: str) -> None:
@@ -316,7 +318,9 @@ def _on_tag(
     found: Judgement, compat: Compat, release: Release, request: Request, host: Host, tag: ImageTag
 ) -> Option | None:
     offers = {build.python: build for build in _system_pythons(compat, tag.system)}
-    python = request.python or _newest_python(release, lambda one: one in offers and _locked(release, one))
+    python = request.python or _newest_python(
+        release, lambda one: one in offers and _locked(compat, release, one)
+    )
     if python is None or python not in release.linux_pythons:
         _no_wheel(found, release, python)
     elif python not in offers and request.base is None:
@@ -325,7 +329,7 @@ def _on_tag(
             f"Ubuntu {tag.system} of {tag.name} has no Python {python} (it has {', '.join(offers) or 'none'})",
             f"pythons.toml: [[system]] {tag.system}",
         )
-    elif not _locked(release, python):
+    elif not _locked(compat, release, python):
         _no_lock(found, release, python)
     system = compat.pythons.system(tag.system)
     if (
@@ -353,7 +357,7 @@ def _on_tag(
         base = Base(request.base, "", None)
     else:
         base = Base(tag.name, f"ubuntu {tag.system}", None, (f"python{python}", f"python{python}-venv"))
-    chosen = cuda_set(release.version)
+    chosen = compat.cuda_set(release.version)
     wheels = chosen.wheels if chosen is not None else ()
     nvcc = tuple(wheel for wheel in wheels if wheel.name.startswith("nvidia-cuda-nvcc"))
     return Option(
@@ -421,7 +425,7 @@ def _official(compat: Compat, release: Release, request: Request, host: Host) ->
     python = request.python or python
     if python not in release.linux_pythons:
         _no_wheel(found, release, python)
-    elif not _locked(release, python):
+    elif not _locked(compat, release, python):
         _no_lock(found, release, python)
     judge.of_cards(found, compat, release, host, image.recipe.cuda, image.recipe.cudnn)
     judge.of_driver(found, compat, release, host, image.recipe.cuda)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat import Compat, Problem, Release
     from tfdoctor.compat.matrix import MatrixRow
-    from tfdoctor.compat.models import Platform
+    from tfdoctor.compat.releases import Platform
 
 __all__ = ["Sheet", "code_of", "conditions", "pythons", "sheet"]
 
@@ -69,7 +69,7 @@ def sheet(
 def code_of(problem: Problem) -> str:
     """The code under which `tfdoctor check` reports a known problem: the rule that sees it on the machine,
     else TFD313."""
-    if problem.id in known_problem.OTHERS:
+    if problem.told_by_rules:
         for rule in ALL_RULES:
             if rule is not known_problem.RULE and problem.cause in {cause.value for cause in rule.causes}:
                 return rule.code

@@ -107,13 +107,13 @@ def _with_others(context: Context, root: Finding, others: Sequence[Finding]) -> 
 def _missing(steps: Iterable[Step], there: Sequence[Step]) -> list[Step]:
     """What of `steps` is not among those that are there: a project that is installed anyway is not installed twice."""
     projects = {
-        advice.project_of(one) for step in there if isinstance(step, Install) for one in step.requirements
+        versions.project_of(one) for step in there if isinstance(step, Install) for one in step.requirements
     }
     paths = {step.path for step in there if isinstance(step, (Link, Remove))}
     found: list[Step] = []
     for step in steps:
         if isinstance(step, Install):
-            rest = tuple(one for one in step.requirements if advice.project_of(one) not in projects)
+            rest = tuple(one for one in step.requirements if versions.project_of(one) not in projects)
             if rest:
                 found.append(
                     replace(step, requirements=rest, lock=step.lock if rest == step.requirements else None)
@@ -252,7 +252,7 @@ def _by_conda(context: Context, remedy: Remedy) -> Remedy:
 
 def _changes_tensorflow(remedy: Remedy) -> bool:
     wanted = [one for step in remedy.steps if isinstance(step, Install) for one in step.requirements]
-    return any(advice.project_of(one) in TENSORFLOW_DISTRIBUTIONS for one in wanted)
+    return any(versions.project_of(one) in TENSORFLOW_DISTRIBUTIONS for one in wanted)
 
 
 def _off_pythonpath(context: Context) -> Remedy | None:
@@ -287,7 +287,7 @@ def _apart(context: Context, steps: Iterable[Step]) -> tuple[str, ...]:
     for step in steps:
         if isinstance(step, Install):
             for one in step.requirements:
-                (wheels if advice.project_of(one).startswith("nvidia-") else modules).append(one)
+                (wheels if versions.project_of(one).startswith("nvidia-") else modules).append(one)
         elif isinstance(step, Link):
             real = posixpath.join(posixpath.dirname(step.path), step.target)
             folders.append(posixpath.dirname(posixpath.normpath(real)))
@@ -299,7 +299,7 @@ def _apart(context: Context, steps: Iterable[Step]) -> tuple[str, ...]:
             return ()
         else:
             lines.append(_line(context, step))
-    if any(advice.project_of(one) in TENSORFLOW_DISTRIBUTIONS for one in modules):
+    if any(versions.project_of(one) in TENSORFLOW_DISTRIBUTIONS for one in modules):
         return ()
     if wheels:
         command, folders = _wheels_apart(context, wheels, folders)
@@ -320,7 +320,7 @@ def _wheels_apart(context: Context, wheels: list[str], folders: list[str]) -> tu
     lies with TensorFlow.
     """
     places, site = _places(context), advice.site_packages(context)
-    named = {advice.project_of(one) for one in wheels}
+    named = {versions.project_of(one) for one in wheels}
     python = context.python
     there = {d.name for d in python.distributions if d.location == site} if python is not None else set()
     partners = {project for project in places if _part(project) in PARTNERS}
@@ -347,7 +347,7 @@ def _part(project: str) -> str:
 
 def _folder(requirements: Sequence[str]) -> str:
     """A folder of its own for each set: pip leaves alone what is in a `--target` already."""
-    names = [advice.project_of(one).removeprefix("nvidia-") for one in requirements]
+    names = [versions.project_of(one).removeprefix("nvidia-") for one in requirements]
     return f"{FOLDER}/{names[0]}{f'-and-{len(names) - 1}-more' if len(names) > 1 else ''}"
 
 

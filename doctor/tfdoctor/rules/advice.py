@@ -10,9 +10,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.compat import split_soname
-from tfdoctor.compat.imports import companions
-from tfdoctor.compat.wheels import cuda_set
+from tfdoctor.compat import Compat, split_soname
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Remedy
 from tfdoctor.rules import _person as person
@@ -51,10 +49,6 @@ MANAGERS = {
     "sles": ZYPPER,
     "arch": PACMAN,
 }
-WHEELS_HAVE = {11: "11.8", 12: "12.9", 13: "13.0"}
-"""CUDA major → the toolkit whose sonames NVIDIA's wheels have (the first cu11 wheels are of 11.7)."""
-CONDA_CUDNN = {"8.0": "6.0", "9.0": "7.6", "10.0": "7.6", "10.1": "7.6", "11.0": "8.0", "11.2": "8.1"}
-"""CUDA → the cuDNN that conda has for it and that satisfies every TensorFlow built with it."""
 
 
 def quote(text: str) -> str:
@@ -139,9 +133,9 @@ def gpu_requirement(context: Context, release: Release, python: str | None = Non
     """What pip installs to have this release with its CUDA libraries, where they come as wheels."""
     if extra_installs(context, release, python):
         wanted = [f"{release.package}[{release.pip_extra}]=={release.version}"]
-        projects = [pin for pin in release.extra_pins if project_of(pin).startswith("nvidia-cudnn-")]
+        projects = [pin for pin in release.extra_pins if versions.project_of(pin).startswith("nvidia-cudnn-")]
         for pin in projects:
-            kept = cudnn_requirement(context, project_of(pin), pin, release.cudnn)
+            kept = cudnn_requirement(context, versions.project_of(pin), pin, release.cudnn)
             if kept != pin:
                 wanted.append(kept)
         return (*wanted, *companion_pins(release))
@@ -157,23 +151,19 @@ def companion_pins(release: Release) -> tuple[str, ...]:
 
     Without them pip installs today's: `pip install tensorflow==2.10.1` cannot even be imported.
     """
-    own = {project_of(requirement): requirement for requirement in release.requires}
+    own = [one for text in release.requires if (one := versions.requirement(text)) is not None]
     pins: dict[str, str] = {}
-    for row in companions():
+    for row in Compat.load().companions:
         first = row.breaks.removeprefix(">=").partition(",")[0]
         if not row.breaks.startswith(">=") or not versions.satisfies(release.version, row.tensorflow):
             continue
-        asked = own.get(row.package, "").partition(";")[0].strip()[len(row.package) :]
-        if asked and not versions.satisfies(first, asked):
+        asked = [one.specifier for one in own if one.name.lower() == row.package]
+        if asked and not any(one.contains(first, prereleases=True) for one in asked):
             continue
-        known = pins.get(row.package)
-        if known is None or versions.compare(_limit(row.requirement), _limit(known)) < 0:
+        known, limit = versions.upper_limit(pins.get(row.package, "")), versions.upper_limit(row.requirement)
+        if known is None or (limit is not None and versions.compare(limit, known) < 0):
             pins[row.package] = row.requirement
     return tuple(pins.values())
-
-
-def _limit(requirement: str) -> str:
-    return requirement.rpartition("<")[2]
 
 
 def best_release(context: Context, *, python: str | None = None) -> Release | None:
@@ -295,7 +285,7 @@ def wheel_project(context: Context, soname: str, cuda: str) -> tuple[str, str] |
     wheel, parts = context.compat.wheel_for(soname, major), split_soname(soname)
     if wheel is None or parts is None:
         return None
-    has = context.compat.soname_for(parts[0], WHEELS_HAVE.get(major, cuda))
+    has = context.compat.soname_for(parts[0], context.compat.cuda_of_wheels.get(major, cuda))
     if has is not None and has != soname:
         return None
     return wheel.project, wheel.folder
@@ -316,7 +306,7 @@ def _wheels(
         return ()
     if version is not None and versions.numbers(version)[:2] < (2, 5):
         return ()
-    pins = {project_of(pin): pin for pin in (release.extra_pins if release is not None else ())}
+    pins = {versions.project_of(pin): pin for pin in (release.extra_pins if release is not None else ())}
     wanted: dict[str, None] = {}
     for wheel in wheels:
         if wheel is not None:
@@ -337,20 +327,13 @@ def cudnn_requirement(context: Context, project: str, pinned: str, built: str | 
     kepler = [card for card in capabilities(context) if not versions.at_least(card, "5.0")]
     if pinned == project:
         if major == 8 and kepler and project.endswith("-cu11"):
-            return f"{project}>=8.5,<8.8"  # 8.9 has nothing below 5.0
+            return f"{project}>=8.5,<{context.compat.cudnn_end(kepler[0], 8)}"  # 8.9 has nothing below 5.0
         least = built if "." in built else str(major)
         pinned = f"{project}>={least},<{major + 1}"
     if old and major == 9 and "==" not in pinned:
-        return f"{project}>=9.3,<9.11"  # 9.11 dropped Maxwell, Pascal and Volta
+        end = context.compat.cudnn_end(old[0], 9)  # 9.11 dropped Maxwell, Pascal and Volta
+        return f"{project}>=9.3,<{end}" if end is not None else pinned
     return pinned
-
-
-def project_of(requirement: str) -> str:
-    """The normalised project name of a requirement: "nvidia-cudnn-cu12<10.0,>=9.3" → "nvidia-cudnn-cu12"."""
-    for index, letter in enumerate(requirement):
-        if not (letter.isalnum() or letter in "-_."):
-            return requirement[:index].replace("_", "-").lower()
-    return requirement.replace("_", "-").lower()
 
 
 def site_packages(context: Context) -> str:
@@ -370,12 +353,13 @@ def wheel_places(context: Context, cuda: str, sonames: Sequence[str]) -> dict[st
 
 def registered_wheel(context: Context, requirement: str) -> str | None:
     """`"name==version"` of a wheel that is registered beside TensorFlow and is what the requirement asks for."""
-    project = project_of(requirement)
+    project = versions.project_of(requirement)
     own = context.python.distribution(project) if context.python is not None else None
     if own is None or own.location != site_packages(context) or not versions.is_version(own.version):
         return None
-    specifier = requirement.partition(";")[0].strip()[len(project) :]
-    return f"{project}=={own.version}" if versions.satisfies(own.version, specifier or ">=0") else None
+    asked = versions.requirement(requirement)
+    fits = asked is not None and asked.specifier.contains(own.version, prereleases=True)
+    return f"{project}=={own.version}" if fits else None
 
 
 def bring_wheels(
@@ -414,7 +398,7 @@ def bring_libraries(context: Context, sonames: Sequence[str]) -> list[Remedy]:
     if set(sonames) >= set(build.required) and release is not None:
         if extra_installs(context, release):
             install = (pip_install(context, gpu_requirement(context, release)),)
-        chosen = cuda_set(release.version)
+        chosen = context.compat.cuda_set(release.version)
         if chosen is not None and not any(step.again for step in steps):
             steps = (Install(chosen.pins, dependencies=False, lock=chosen.id),)
     places = wheel_places(context, build.cuda or "", sonames)
@@ -479,9 +463,7 @@ def _conda_packages(cuda: str, cudnn: str | None) -> tuple[str, str]:
     """(channel, packages) that have this CUDA and a cuDNN for it."""
     if versions.major(cuda) >= 12:
         return "conda-forge", f"cuda-version={cuda} cuda-libraries cudnn"
-    beside = CONDA_CUDNN.get(cuda)
-    if cuda == "8.0" and cudnn is not None and versions.major(cudnn) == 5:
-        beside = "5.1"
+    beside = Compat.load().conda_cudnn(cuda, cudnn)
     channel = "conda-forge" if versions.at_least(cuda, "10.0") else "defaults"
     return channel, f"cudatoolkit={cuda} {f'cudnn={beside}' if beside else 'cudnn'}"
 

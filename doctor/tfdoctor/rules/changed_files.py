@@ -25,7 +25,6 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.compat.prune import leftovers
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict.rehearsing import own_damage
 from tfdoctor.rules import advice
@@ -76,7 +75,9 @@ def _told(context: Context) -> set[str]:
         told.update(f"{d.location}/{path}" for path in (*names, *parts))
     if python is not None and context.tensorflow is not None:
         location = posixpath.dirname(context.tensorflow.package_dir)
-        told.update(f"{location}/{one.path}" for one in own_damage(python, context.tensorflow))
+        told.update(
+            f"{location}/{one.path}" for one in own_damage(python, context.tensorflow, context.compat)
+        )
     return told
 
 
@@ -92,7 +93,7 @@ def _expected(context: Context, owner: Distribution, path: str) -> bool:
         return False
     return any(
         fnmatch.fnmatchcase(path, row.pattern) and versions.satisfies(version, row.tensorflow)
-        for row in leftovers()
+        for row in context.compat.leftovers
     )
 
 

@@ -53,7 +53,7 @@ def check(context: Context) -> Result:
         return NotApplicable("TensorFlow is not installed")
     if tensorflow.missing_files:
         return [_files_missing(context)]
-    differs = own_damage(python, tensorflow)
+    differs = own_damage(python, tensorflow, context.compat)
     if differs:
         return [_files_differ(context, differs)]
     if tensorflow.distribution is None and not tensorflow.conda_build:

@@ -30,7 +30,7 @@ from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, R
 from tfdoctor.rules.shared import drivers
 
 if TYPE_CHECKING:
-    from tfdoctor.compat.models_cuda import DriverMinimum
+    from tfdoctor.compat.cuda import DriverMinimum
 
 
 def check(context: Context) -> Result:
@@ -83,8 +83,8 @@ def _no_newer_driver(context: Context, minimum: DriverMinimum) -> bool:
     if not devices or minimum.minimum is None:
         return False
     for device in devices:
-        branch = drivers.last_branch(device.compute_capability or "99")
-        if branch is None or versions.major(minimum.minimum) <= versions.major(branch[0]):
+        branch = context.compat.cards.ended_with(device.compute_capability or "99")
+        if branch is None or versions.major(minimum.minimum) <= versions.major(branch.last):
             return False
         if drivers.code_for(context, device.compute_capability or "99") != "none":
             return False

@@ -29,7 +29,7 @@ from tfdoctor.rules.base import GPU, Context, Result, Rule, given
 from tfdoctor.rules.shared import drivers, needs, origins
 
 if TYPE_CHECKING:
-    from tfdoctor.compat.models_libraries import Problem
+    from tfdoctor.compat.problems import Problem
     from tfdoctor.facts import CudaDevice
     from tfdoctor.predict import Build
 

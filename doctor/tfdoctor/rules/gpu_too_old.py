@@ -114,10 +114,10 @@ def _older_release(context: Context, devices: list[CudaDevice]) -> list[Remedy]:
     """The newest release that runs these cards: on this Python, else on the newest Python that it has "
     "wheels for."""
     capability = min((d.compute_capability or "0" for d in devices), key=versions.parse_capability)
-    branch, version = drivers.last_branch(capability), drivers.driver_version(context)
+    branch, version = context.compat.cards.ended_with(capability), drivers.driver_version(context)
     driver = version[0] if version is not None else None
-    if branch is not None and (driver is None or not versions.at_least(driver, branch[0])):
-        driver = f"{branch[0]}.999"  # what the card can have at most
+    if branch is not None and (driver is None or not versions.at_least(driver, branch.last)):
+        driver = f"{branch.last}.999"  # what the card can have at most
     python = context.python
     release = None
     if python is not None:

@@ -73,7 +73,7 @@ def _packages(context: Context) -> list[Finding]:
     elsewhere = {row.package for row in rows if row.cause in told and row.effect == "import"}
     failed = [
         one
-        for one in failures(context.facts)
+        for one in failures(context.facts, context.compat)
         if one.fatal and not one.shadow and one.package not in elsewhere
     ]
     if failed:

@@ -71,7 +71,7 @@ def check(context: Context) -> Result:
     hidden = next((one for one in python.shadows if one.name == ("tf_keras" if legacy else "keras")), None)
     if hidden is not None:
         return [_hidden(context, hidden)]
-    failed = [one for one in failures(context.facts) if not one.fatal]
+    failed = [one for one in failures(context.facts, context.compat) if not one.fatal]
     return [package_finding(context, RULE, failed)] if failed else ()
 
 

@@ -87,7 +87,7 @@ def _evidence(context: Context, build: Build, project: str) -> list[Evidence]:
 def _remedies(context: Context, build: Build, project: str, good: list[CudaToolkit]) -> list[Remedy]:
     remedies: list[Remedy] = []
     pins = build.release.extra_pins if build.exact and build.release is not None else ()
-    requirement = next((pin for pin in pins if advice.project_of(pin) == project), project)
+    requirement = next((pin for pin in pins if versions.project_of(pin) == project), project)
     if build.minor >= (2, 14) and project:
         remedies.append(
             Remedy(

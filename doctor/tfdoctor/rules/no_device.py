@@ -314,17 +314,19 @@ def _not_driven(context: Context) -> Said | None:
         gpu = drivers.gpu_of(context, card)
         if gpu is None:
             continue
-        branch = drivers.last_branch(gpu.capability)
-        if branch is not None and versions.at_least(module.version, branch[1]):
+        branch = context.compat.cards.ended_with(gpu.capability)
+        if branch is not None and versions.at_least(module.version, branch.first_without):
             return (
                 f"Driver {module.version} no longer drives the {gpu.name}",
                 (
-                    f"Branch {branch[0]} is the last one for compute capability {gpu.capability}; this is "
+                    f"Branch {branch.last} is the last one for compute capability {gpu.capability}; this is "
                     f"{module.version}."
                 ),
-                [Remedy(f"Install the driver branch {branch[0]} in its place, then restart.")],
+                [Remedy(f"Install the driver branch {branch.last} in its place, then restart.")],
             )
-        if module.open_kernel and not versions.at_least(gpu.capability, drivers.OPEN_MODULE_FROM):
+        if module.open_kernel and not versions.at_least(
+            gpu.capability, context.compat.cards.open_module.drives_from
+        ):
             return (
                 f"The open kernel module does not drive the {gpu.name}",
                 (
@@ -333,7 +335,9 @@ def _not_driven(context: Context) -> Said | None:
                 ),
                 [_flavour(context, module.version, opened=False)],
             )
-        if not module.open_kernel and versions.at_least(gpu.capability, drivers.OPEN_MODULE_ONLY):
+        if not module.open_kernel and versions.at_least(
+            gpu.capability, context.compat.cards.open_module.alone_from
+        ):
             return (
                 f"The {gpu.name} needs the open kernel module",
                 (

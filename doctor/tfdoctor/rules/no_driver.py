@@ -229,11 +229,11 @@ def _legacy(context: Context) -> list[Remedy]:
     """Which driver a card needs that the newest no longer drives."""
     said = []
     for device in drivers.known_devices(context):
-        branch = drivers.last_branch(device.compute_capability or "99")
+        branch = context.compat.cards.ended_with(device.compute_capability or "99")
         if branch is not None:
             said.append(
                 Remedy(
-                    f"{device.name} needs a driver of branch {branch[0]}, the last one for it; newer ones "
+                    f"{device.name} needs a driver of branch {branch.last}, the last one for it; newer ones "
                     "leave it out. Choose that branch where the package manager offers several."
                 )
             )

@@ -38,7 +38,7 @@ def check(context: Context) -> Result:
     found = []
     if tensorflow is not None and shadows_tensorflow(tensorflow) and tensorflow.shadowed_by:
         found.append(_finding(context, "tensorflow", tensorflow.shadowed_by, tensorflow.package_dir, ""))
-    for failed in failures(context.facts):
+    for failed in failures(context.facts, context.compat):
         if failed.shadow:
             one = failed.rehearsed
             name = failed.shadow.rpartition("/")[2].partition(".")[0]

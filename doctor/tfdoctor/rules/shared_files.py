@@ -159,7 +159,7 @@ def _needed_by(context: Context, projects: set[str]) -> list[str]:
     return [
         f"{one.name} {one.version}"
         for one in (python.distributions if python is not None else ())
-        if any(advice.project_of(pin) in projects and "extra" not in pin for pin in one.pins)
+        if any(versions.project_of(pin) in projects and "extra" not in pin for pin in one.pins)
     ]
 
 

@@ -23,8 +23,6 @@ from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs
 
-LAST = "2.10.1"
-
 
 def _on_windows(context: Context) -> NotApplicable | None:
     return None if context.facts.machine.system == "Windows" else NotApplicable("this is not Windows")
@@ -42,21 +40,23 @@ def check(context: Context) -> Result:
             changes_system=True,
         )
     ]
-    release = context.compat.release(LAST, "tensorflow")
+    newest = context.compat.newest_release_for(platform="windows")
+    last = f"; {newest.version} is the last with GPU code there" if newest is not None else ""
+    release = context.compat.release(newest.version, "tensorflow") if newest is not None else None
     if release is not None and python is not None:
         pythons = release.windows_pythons
         if versions.major_minor(python.version) in pythons:
             commands: tuple[str, ...] = (
-                advice.pip_install(context, [f"tensorflow=={LAST}", "numpy<2", "protobuf<3.20"]),
+                advice.pip_install(context, [f"tensorflow=={release.version}", "numpy<2", "protobuf<3.20"]),
             )
         else:
             commands = (
                 f"py -{pythons[-1]} -m venv tf-env" if pythons else "py -3.10 -m venv tf-env",
-                f'tf-env\\Scripts\\python -m pip install "tensorflow=={LAST}" "numpy<2" "protobuf<3.20"',
+                f'tf-env\\Scripts\\python -m pip install "tensorflow=={release.version}" "numpy<2" "protobuf<3.20"',
             )
         remedies.append(
             Remedy(
-                f"Use {LAST}, the last with GPU code on Windows, with CUDA 11.2 and cuDNN 8.1 from NVIDIA's "
+                f"Use {release.version}, the last with GPU code on Windows, with CUDA 11.2 and cuDNN 8.1 from NVIDIA's "
                 "archive.",
                 commands,
             )
@@ -65,8 +65,7 @@ def check(context: Context) -> Result:
         RULE.finding(
             Cause.WINDOWS_NATIVE_UNSUPPORTED,
             Severity.ERROR,
-            f"TensorFlow {build.version} for Windows is built for the CPU; {LAST} is the last with GPU code "
-            "there.",
+            f"TensorFlow {build.version} for Windows is built for the CPU{last}.",
             evidence=[
                 Evidence("the operating system", "Windows"),
                 Evidence("TensorFlow", build.version or ""),

@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor import versions
 from tfdoctor.examine import judge
 from tfdoctor.examine.observe import SHOW_LOADER, Said, cause_in_log, observation, opened
 from tfdoctor.facts import value_of
@@ -19,6 +18,7 @@ from tfdoctor.verify.stages import PAYLOAD, read_answer
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
+    from tfdoctor.compat.cards import Cards
     from tfdoctor.facts import Facts
     from tfdoctor.findings import Report, Stage
     from tfdoctor.system import CommandResult, System
@@ -29,20 +29,6 @@ __all__ = ["LOOKING", "look_inside"]
 
 LOOKING = 30.0
 """Seconds that looking into a container or environment may take."""
-FP32_PER_CLOCK = {
-    (3, -1): 192,
-    (5, -1): 128,
-    (6, 0): 64,
-    (6, -1): 128,
-    (7, -1): 64,
-    (8, 0): 64,
-    (8, -1): 128,
-    (9, -1): 128,
-    (10, -1): 128,
-    (12, -1): 128,
-}
-"""Compute capability (minor -1: every other one of that major) → multiply-adds in float32 of one multiprocessor in a
-clock. Source: CUDA C++ Programming Guide, throughput of native arithmetic instructions."""
 DRIVERS = frozenset({"libcuda.so.1", "libnvidia-ml.so.1"})
 """What comes from the driver: the stage of that name judges them."""
 
@@ -62,7 +48,7 @@ def look_inside(run: Verifying, system: System, compat: Compat, report: Report) 
         run.fail("import", "there is no TensorFlow in it", Cause.INCONCLUSIVE)
         run.findings += list(report.findings)
         return
-    answer, result = _compute(run, system, interpreter.executable, facts)
+    answer, result = _compute(run, system, interpreter.executable, expected_speed(facts, compat.cards))
     observed = observation(_said(answer, result), result, opened(tensorflow, compat), compat)
     report = judge(facts, compat, observed)
     run.report = report
@@ -106,27 +92,26 @@ def _libraries(run: Verifying, facts: Facts, report: Report) -> None:
     run.add("libraries", "passed", f"the loader gives all {count} that TensorFlow opens")
 
 
-def expected_speed(facts: Facts) -> dict[str, float]:
+def expected_speed(facts: Facts, cards: Cards) -> dict[str, float]:
     """GPU → GFLOP/s in float32 that its multiprocessors can give at their highest clock; those that are known."""
     cuda = value_of(facts.driver.cuda)
     found = {}
     for device in cuda.devices if cuda is not None else ():
-        capability = (
-            versions.parse_capability(device.compute_capability) if device.compute_capability else (0, 0)
-        )
-        each = FP32_PER_CLOCK.get(capability, FP32_PER_CLOCK.get((capability[0], -1)))
+        each = cards.per_clock(device.compute_capability) if device.compute_capability else None
         if each and device.multiprocessors and device.clock_mhz:
             found[str(device.ordinal)] = 2.0 * each * device.multiprocessors * device.clock_mhz / 1000
     return found
 
 
-def _compute(run: Verifying, system: System, python: str, facts: Facts) -> tuple[Answer, CommandResult]:
+def _compute(
+    run: Verifying, system: System, python: str, speed: dict[str, float]
+) -> tuple[Answer, CommandResult]:
     """Run the payload; it ends by itself at each stage's deadline, and is ended where it does not."""
     wish = run.wish
     names = [name for name in wish.stages if name in PAYLOAD]
     asked: dict[str, Any] = {"stages": names, "device": wish.device, "limits": wish.limits.as_json()}
     if wish.device == "GPU":
-        asked["expected"] = expected_speed(facts)
+        asked["expected"] = speed
     with stopping(system):
         _, result = run_payload(
             system,

@@ -6,7 +6,6 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor.compat.imports import breaking, companions
 from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS, value_of
 from tfdoctor.facts.imports import FileDifference
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
@@ -15,12 +14,12 @@ from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import origins
 from tfdoctor.steps import Install
-from tfdoctor.versions import satisfies
+from tfdoctor.versions import project_of, requirement, satisfies
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.compat.imports import Companion
+    from tfdoctor.compat.companions import Companion
     from tfdoctor.findings import Finding
     from tfdoctor.predict.rehearsing import Failure
 
@@ -30,7 +29,7 @@ def broken_companions(context: Context) -> tuple[Companion, ...]:
     conda = context.tensorflow is not None and context.tensorflow.conda_build
     if context.build is None or context.python is None or not context.python.distributions or conda:
         return ()
-    return breaking(
+    return context.compat.breaking(
         context.build.version,
         context.python.versions_installed(),
         context.facts.environment.variables,
@@ -90,13 +89,14 @@ def _requirement(context: Context, row: Companion) -> str:
     if row.breaks or context.build is None or context.build.version is None:
         return row.requirement
     version = context.build.version
-    others = [o for o in companions() if o.package == row.package and o.breaks and o.effect == "import"]
+    others = [
+        o for o in context.compat.companions if o.package == row.package and o.breaks and o.effect == "import"
+    ]
     there = context.python.distributions if context.python is not None else ()
     own = [d for d in there if d.name in TENSORFLOW_DISTRIBUTIONS]
-    asked = [
-        line.partition(";")[0] for d in own for line in d.requires if advice.project_of(line) == row.package
-    ]
-    wanted = "".join(asked[0].split()).replace("(", "").replace(")", "") if asked else row.requirement
+    lines = (requirement(line) for d in own for line in d.requires if project_of(line) == row.package)
+    asked = next((one for one in lines if one is not None), None)
+    wanted = f"{row.package}{asked.specifier}" if asked is not None else row.requirement
     return next((o.requirement for o in others if satisfies(version, o.tensorflow)), wanted)
 
 
@@ -245,7 +245,9 @@ def requirement_of(context: Context, package: str, *, again: bool = False) -> st
     if again and there is not None:
         return f"{package}=={there.version}"
     known = (
-        good_version(python, tensorflow, package) if python is not None and tensorflow is not None else None
+        good_version(python, tensorflow, package, context.compat)
+        if python is not None and tensorflow is not None
+        else None
     )
     if known is not None and (there is None or known != there.version):
         return f"{package}=={known}"

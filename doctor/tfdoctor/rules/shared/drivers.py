@@ -29,13 +29,6 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Cause
     from tfdoctor.rules.base import Context
 
-LAST_BRANCHES = (("3.0", "390", "391"), ("5.0", "470", "495"), ("7.5", "580", "590"))
-"""(below this compute capability, the last driver branch for it, the first without): Fermi; Kepler; Maxwell,
-Pascal and Volta."""
-OPEN_MODULE_FROM = "7.5"
-"""The open kernel module drives Turing and newer (its README)."""
-OPEN_MODULE_ONLY = "10.0"
-"""Blackwell and newer are driven by the open kernel module alone."""
 NO_ANSWER = "did not answer within"
 """How probes/driver.py says that the child which asks the driver hung."""
 
@@ -122,14 +115,6 @@ def known_devices(context: Context) -> tuple[CudaDevice, ...]:
         for card in value_of(context.facts.driver.pci) or ()
         if (gpu := gpu_of(context, card)) is not None
     )
-
-
-def last_branch(capability: str) -> tuple[str, str] | None:
-    """(the last driver branch that drives this capability, the first that does not); None for living ones."""
-    for below, last, first_without in LAST_BRANCHES:
-        if not versions.at_least(capability, below):
-            return last, first_without
-    return None
 
 
 def pci_evidence(context: Context) -> list[Evidence]:
