@@ -15,7 +15,7 @@ import pytest
 from cli.planner import Tfdoctor, is_clean, validate
 from tfdoctor.compat import Compat
 from tfdoctor.plan import Host, Recipe, Request, recommend
-from tfdoctor.render.plan_json import build_json
+from tfdoctor.render.build import build_json
 
 PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 HERE = ("build", "--anywhere")

@@ -15,7 +15,7 @@ from cli.planner import Tfdoctor, is_clean, validate
 from tfdoctor.compat import Compat
 from tfdoctor.findings import Cause
 from tfdoctor.plan import Card, Host, Request, recommend
-from tfdoctor.render.plan_console import render_option, render_recommendation, size_text
+from tfdoctor.render.plan import render_option, render_recommendation, size_text
 
 HOSTS = Path(__file__).resolve().parents[1] / "hosts"
 ADA = ("--gpu", "RTX 4090", "--driver", "530.30.02")

@@ -1,4 +1,4 @@
-"""The card of one TensorFlow release: what it needs, what has gone wrong with it, how it is installed. Pure.
+"""The data sheet of one TensorFlow release: what it needs, what has gone wrong with it, how it is installed. Pure.
 
 It is about no machine: the commands make a fresh environment.
 """
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from tfdoctor.compat.matrix import MatrixRow
     from tfdoctor.compat.releases import Platform
 
-__all__ = ["Card", "card", "code_of", "conditions", "pythons"]
+__all__ = ["Sheet", "code_of", "conditions", "pythons", "sheet"]
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class Sheet:
     """One release, for a reader."""
 
     row: MatrixRow
@@ -45,15 +45,15 @@ class Card:
     """Ways to install it, the best one first; every way is complete."""
 
 
-def card(
+def sheet(
     compat: Compat,
     rows: Sequence[MatrixRow],
     *,
     capabilities: Sequence[str] = (),
     python: str | None = None,
     system: Platform = "linux",
-) -> Card:
-    """The card of the rows of one version; the row with GPU code, of those `tensorflow`, speaks for it.
+) -> Sheet:
+    """The sheet of the rows of one version; the row with GPU code, of those `tensorflow`, speaks for it.
 
     `capabilities`: the cards it is to run on; `python`: the Python it is to be installed in; `system`: whose
     way to install it comes first.
@@ -63,7 +63,7 @@ def card(
     steps = _steps(compat, main.release, capabilities, python)
     if system == "windows" and main.release.windows_gpu:
         steps = [*steps[-1:], *steps[:-1]]
-    return Card(main, others, tuple(_needs(main)), tuple(steps))
+    return Sheet(main, others, tuple(_needs(main)), tuple(steps))
 
 
 def code_of(problem: Problem) -> str:
