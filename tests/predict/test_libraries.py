@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rules.make_facts import COMPAT, SITE, healthy, lost, with_loader
+from rules.make_facts import COMPAT, SITE, at, healthy, lost, with_loader
 from tfdoctor.facts import CLOSED, Tried
 from tfdoctor.findings import Cause
 from tfdoctor.predict import predict
@@ -26,3 +26,12 @@ def test_a_library_in_a_closed_folder_is_not_permitted(soname: str, missing: str
     failed = replace(lost(soname), really_missing=(missing,), tried=(Tried(path, CLOSED, "RUNPATH"),))
     facts = with_loader(healthy(), failed)
     assert predict(facts, COMPAT).cause == Cause.NOT_PERMITTED
+
+
+def test_a_file_of_another_class_is_not_somewhere_else() -> None:
+    """The loader came to it by a RUNPATH with ".." in it, the look around without: it is one file."""
+    path = f"{SITE}/nvidia/cudnn/lib/libcudnn.so.9"
+    via = f"{SITE}/tensorflow/python/../../nvidia/cudnn/lib/libcudnn.so.9"
+    failed = replace(lost("libcudnn.so.9"), tried=(Tried(via, "wrong ELF class: ELFCLASS32", "RUNPATH"),))
+    facts = with_loader(healthy(), failed, also_found=(at(path),))
+    assert predict(facts, COMPAT).cause == Cause.DAMAGED_FILE

@@ -68,11 +68,13 @@ def _explain(
     stem = resolution.soname.split(".so")[0]
     stopped = [t for t in resolution.tried if t.problem and t.problem not in (CLOSED, DENIED)]
     damaged = stopped[0].problem if stopped else ""
-    bad = {t.path for t in stopped}
-    same = tuple(f for f in found if f.name == resolution.soname and f.path not in bad)
+    bad = {posixpath.normpath(t.path) for t in stopped}  # a RUNPATH leads there with ".." in it
+    same = tuple(f for f in found if f.name == resolution.soname and posixpath.normpath(f.path) not in bad)
     fitting = tuple(f for f in same if installation_of(f.path) not in foreign)
     others = tuple(f for f in found if f.stem == stem and not _same_major(f.name, resolution.soname))
     passed_over = bool(stopped) and all("class" in t.problem or "machine" in t.problem for t in stopped)
+    if any("/nvidia/" in path for path in bad):
+        passed_over = False  # a wheel brings none for another machine: its own file is damaged
     if not_permitted(resolution, elsewhere=bool(fitting or others)):
         cause = Cause.NOT_PERMITTED
     elif resolution.path is not None:
