@@ -16,16 +16,14 @@ from tfdoctor.compat.locks import lock_path
 from tfdoctor.compat.wheels import cuda_set
 from tfdoctor.data import data_dir
 from tfdoctor.findings import Cause, Severity
+from tfdoctor.fit import Card, Host, judge
 from tfdoctor.plan import (
-    Card,
-    Host,
     Method,
     Option,
     Recipe,
     Recommendation,
     Rejected,
     Request,
-    judge,
     predicted_facts,
     recommend,
 )

@@ -13,7 +13,8 @@ from tfdoctor.cli.recommend import checked_driver, checked_python, host_for, pla
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.write import Extras, check_index, check_reference
 from tfdoctor.errors import ExitCode, UsageError
-from tfdoctor.plan import Host, Method, Recipe, Request
+from tfdoctor.fit import Host
+from tfdoctor.plan import Method, Recipe, Request
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from tfdoctor.environment.interpreters import Interpreter
     from tfdoctor.environment.requirements import Asked, Wish
     from tfdoctor.facts import MachineFacts
-    from tfdoctor.plan import Host, Option, Recommendation
+    from tfdoctor.fit import Host
+    from tfdoctor.plan import Option, Recommendation
     from tfdoctor.system import System
 
 __all__ = ["Choice", "Wishes", "choose"]

@@ -34,8 +34,7 @@ from tfdoctor.environment.workplace import is_free, read_record
 from tfdoctor.errors import Error, ExitCode, UsageError
 from tfdoctor.examine.survey import survey
 from tfdoctor.findings import Severity
-from tfdoctor.plan import Host
-from tfdoctor.plan.host import host_of
+from tfdoctor.fit import Host, host_of
 from tfdoctor.system import LiveSystem
 from tfdoctor.text import clean_line
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.compat import Compat, UnknownReleaseError
 from tfdoctor.errors import ExitCode, UsageError
-from tfdoctor.plan import Card, Host, Method, Request, recommend
-from tfdoctor.plan.host import host_of
+from tfdoctor.fit import Card, Host, host_of
+from tfdoctor.plan import Method, Request, recommend
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

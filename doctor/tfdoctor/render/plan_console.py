@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from tfdoctor.plan import Host, Option, Part, Recommendation, Rejected
+    from tfdoctor.fit import Host
+    from tfdoctor.plan import Option, Part, Recommendation, Rejected
 
 __all__ = ["render_option", "render_recommendation", "size_text"]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tfdoctor.plan import Caveat, Host, Option, Reason, Recommendation, Request
+    from tfdoctor.fit import Caveat, Host, Reason
+    from tfdoctor.plan import Option, Recommendation, Request
 
 __all__ = ["build_json", "option_json", "recommendation_json"]
 

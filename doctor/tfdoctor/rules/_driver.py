@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
+from tfdoctor import fit, versions
 from tfdoctor.facts import (
     Absent,
     CudaDevice,
     CudaDriver,
     Known,
     Resolution,
-    SmiFacts,
     SmiFailure,
     Unknown,
     value_of,
@@ -30,9 +29,6 @@ if TYPE_CHECKING:
     from tfdoctor.predict import Build
     from tfdoctor.rules.base import Context
 
-LAST_BRANCHES = (("3.0", "390", "391"), ("5.0", "470", "495"), ("7.5", "580", "590"))
-"""(below this compute capability, the last driver branch for it, the first without): Fermi; Kepler; Maxwell,
-Pascal and Volta."""
 OPEN_MODULE_FROM = "7.5"
 """The open kernel module drives Turing and newer (its README)."""
 OPEN_MODULE_ONLY = "10.0"
@@ -138,14 +134,6 @@ def known_devices(context: Context) -> tuple[CudaDevice, ...]:
     )
 
 
-def last_branch(capability: str) -> tuple[str, str] | None:
-    """(the last driver branch that drives this capability, the first that does not); None for living ones."""
-    for below, last, first_without in LAST_BRANCHES:
-        if not versions.at_least(capability, below):
-            return last, first_without
-    return None
-
-
 def pci_evidence(context: Context) -> list[Evidence]:
     """The PCI bus's cards, or that there are none."""
     fact = context.facts.driver.pci
@@ -181,15 +169,7 @@ def module_evidence(context: Context) -> list[Evidence]:
 
 def driver_version(context: Context) -> tuple[str, str] | None:
     """(the driver's version, where it was seen): the kernel module's, NVML's, else nvidia-smi's."""
-    driver = context.facts.driver
-    module, nvml, smi = value_of(driver.kernel_module), value_of(driver.nvml), value_of(driver.smi)
-    if module is not None and versions.is_version(module.version):
-        return module.version, getattr(driver.kernel_module, "source", "")
-    if nvml is not None and nvml.driver_version and versions.is_version(nvml.driver_version):
-        return nvml.driver_version, "nvmlSystemGetDriverVersion"
-    if isinstance(smi, SmiFacts) and smi.driver_version and versions.is_version(smi.driver_version):
-        return smi.driver_version, getattr(driver.smi, "source", "nvidia-smi")
-    return None
+    return fit.driver_version(context.facts)
 
 
 def code_for(context: Context, capability: str) -> str:

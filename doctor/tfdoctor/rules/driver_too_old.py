@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
+from tfdoctor import fit, versions
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.rules import _driver, advice
@@ -82,7 +82,7 @@ def _no_newer_driver(context: Context, minimum: DriverMinimum) -> bool:
     if not devices or minimum.minimum is None:
         return False
     for device in devices:
-        branch = _driver.last_branch(device.compute_capability or "99")
+        branch = fit.last_branch(device.compute_capability or "99")
         if branch is None or versions.major(minimum.minimum) <= versions.major(branch[0]):
             return False
         if _driver.code_for(context, device.compute_capability or "99") != "none":

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
+from tfdoctor import fit, versions
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import cudnn_version, registered_devices
 from tfdoctor.rules import _driver, advice
@@ -116,7 +116,7 @@ def _older_release(context: Context, devices: list[CudaDevice]) -> list[Remedy]:
     """The newest release that runs these cards: on this Python, else on the newest Python that it has "
     "wheels for."""
     capability = min((d.compute_capability or "0" for d in devices), key=versions.parse_capability)
-    branch, version = _driver.last_branch(capability), _driver.driver_version(context)
+    branch, version = fit.last_branch(capability), _driver.driver_version(context)
     driver = version[0] if version is not None else None
     if branch is not None and (driver is None or not versions.at_least(driver, branch[0])):
         driver = f"{branch[0]}.999"  # what the card can have at most

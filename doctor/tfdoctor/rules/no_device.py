@@ -23,7 +23,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
+from tfdoctor import fit, versions
 from tfdoctor.facts import Absent, SmiFacts, SmiFailure, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.rules import _driver, _kernel, advice
@@ -316,7 +316,7 @@ def _not_driven(context: Context) -> Said | None:
         gpu = _driver.gpu_of(context, card)
         if gpu is None:
             continue
-        branch = _driver.last_branch(gpu.capability)
+        branch = fit.last_branch(gpu.capability)
         if branch is not None and versions.at_least(module.version, branch[1]):
             return (
                 f"Driver {module.version} no longer drives the {gpu.name}",

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdoctor import fit
 from tfdoctor.facts import Absent, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import own_driver_files
@@ -228,7 +229,7 @@ def _legacy(context: Context) -> list[Remedy]:
     """Which driver a card needs that the newest no longer drives."""
     said = []
     for device in _driver.known_devices(context):
-        branch = _driver.last_branch(device.compute_capability or "99")
+        branch = fit.last_branch(device.compute_capability or "99")
         if branch is not None:
             said.append(
                 Remedy(
