@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 RULES = ROOT / "doctor" / "tfdoctor" / "rules"
 HOSTS = sorted(path.parent for path in (ROOT / "tests" / "hosts").glob("*/host.json"))
-NO_RULES = frozenset({"__init__.py", "base.py", "advice.py"})
+NO_RULES = frozenset({"__init__.py", "base.py"})
 """Modules of rules/ that hold what several rules share; so do those whose name begins with `_`."""
 
 LONGEST = 600
@@ -46,7 +46,6 @@ LONG_MODULES = frozenset(
         "doctor/tfdoctor/compat/queries.py",
         "doctor/tfdoctor/payload/stages.py",
         "doctor/tfdoctor/payload/target.py",
-        "doctor/tfdoctor/rules/advice.py",
         "scripts/update_tensorflow.py",
         "tests/hosts/make.py",
         "tests/lab/situations.py",

@@ -14,8 +14,8 @@ import pytest
 
 from tfdoctor.cli.start import run
 from tfdoctor.compat import Compat
-from tfdoctor.compat.matrix import MatrixQuery, matrix
-from tfdoctor.plan.release_sheet import card, code_of, conditions, pythons
+from tfdoctor.fit.matrix import MatrixQuery, matrix
+from tfdoctor.plan.release_sheet import code_of, conditions, pythons, sheet
 from tfdoctor.render.matrix import markdown_card, markdown_rows, render_card, render_gpus, render_rows
 from tfdoctor.rules import ALL_RULES, known_problem
 
@@ -201,7 +201,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
         assert all(len(line) <= width for line in text.splitlines())
     for version in ("1.0.1", "1.12.3", "1.15.2", "2.0.0", "2.10.1", "2.15.0", "2.21.0", "2.22.0rc0"):
         rows = matrix(COMPAT, MatrixQuery(tf=version))
-        text = render_card(card(COMPAT, rows), as_of=COMPAT.as_of, width=width)
+        text = render_card(sheet(COMPAT, rows), as_of=COMPAT.as_of, width=width)
         for line in text.splitlines():
             assert len(line) <= width or line.startswith("    "), "only commands are as long as they are"
     assert all(len(line) <= width for line in render_gpus(COMPAT.gpus, width=width).splitlines())
@@ -210,7 +210,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_release_has_a_card(version: str) -> None:
     rows = matrix(COMPAT, MatrixQuery(tf=version))
-    made = card(COMPAT, rows)
+    made = sheet(COMPAT, rows)
     text = render_card(made, as_of=COMPAT.as_of)
     assert text.startswith(f"{made.row.release.package} {version} ")
     assert f"=={version}" in text
@@ -225,7 +225,7 @@ def test_every_release_has_a_card(version: str) -> None:
 
 def test_colour_changes_nothing_but_colour() -> None:
     rows = matrix(COMPAT, MatrixQuery(tf="2.21"))
-    made = card(COMPAT, rows)
+    made = sheet(COMPAT, rows)
     coloured = render_card(made, as_of=COMPAT.as_of, colour=True)
     assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == render_card(made, as_of=COMPAT.as_of)
 

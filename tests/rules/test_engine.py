@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rules.make_facts import COMPAT, healthy
+from tfdoctor.advice import engine, engine_state
 from tfdoctor.examine.survey import survey
 from tfdoctor.facts import Absent, Known, Unknown
 from tfdoctor.facts.containers import (
@@ -24,7 +25,7 @@ from tfdoctor.facts.containers import (
 )
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.report.diagnose import BESIDE, diagnose
-from tfdoctor.rules import ALL_RULES, _engine, _engine_state
+from tfdoctor.rules import ALL_RULES, _engine
 from tfdoctor.system import RecordedSystem
 
 HOSTS = Path(__file__).parents[1] / "hosts"
@@ -52,7 +53,7 @@ def docker(**changes: Any) -> Known[DockerEngine]:
     return Known(replace(ENGINE, **changes), "docker info")
 
 
-HOOK = toolkit("nvidia-ctk", _engine.HOOK)
+HOOK = toolkit("nvidia-ctk", engine.HOOK)
 BASE = toolkit("nvidia-ctk", "nvidia-cdi-hook", "nvidia-container-runtime")
 
 
@@ -60,24 +61,24 @@ BASE = toolkit("nvidia-ctk", "nvidia-cdi-hook", "nvidia-container-runtime")
     ("facts", "ways"),
     [
         (engines(), ()),
-        (engines(toolkit=HOOK), (_engine.GPUS,)),
+        (engines(toolkit=HOOK), (engine.GPUS,)),
         (engines(toolkit=BASE), ()),
-        (engines(toolkit=BASE, docker=docker(runtimes=(RUNC, NVIDIA))), (_engine.RUNTIME,)),
+        (engines(toolkit=BASE, docker=docker(runtimes=(RUNC, NVIDIA))), (engine.RUNTIME,)),
         (engines(docker=docker(runtimes=(RUNC, replace(NVIDIA, found=False)))), ()),
         (engines(toolkit=BASE, cdi=(FRESH,)), ()),  # CDI is off
-        (engines(toolkit=BASE, cdi=(FRESH,), docker=docker(cdi_folders=("/etc/cdi",))), (_engine.DEVICE,)),
+        (engines(toolkit=BASE, cdi=(FRESH,), docker=docker(cdi_folders=("/etc/cdi",))), (engine.DEVICE,)),
         (
             engines(toolkit=BASE, cdi=(FRESH,), docker=docker(cdi_folders=("/etc/cdi",), version="29.0.1")),
-            (_engine.GPUS, _engine.DEVICE),
+            (engine.GPUS, engine.DEVICE),
         ),
         (engines(toolkit=HOOK, docker=docker(desktop=True)), ()),
         (engines(toolkit=HOOK, docker=docker(snap=True)), ()),
-        (engines(docker=docker(snap=True, runtimes=(NVIDIA,))), (_engine.GPUS, _engine.RUNTIME)),
+        (engines(docker=docker(snap=True, runtimes=(NVIDIA,))), (engine.GPUS, engine.RUNTIME)),
         (engines(docker=NOTHING), ()),
     ],
 )
 def test_the_ways_to_ask_docker_for_gpus(facts: ContainerFacts, ways: tuple[str, ...]) -> None:
-    assert _engine.docker_ways(facts) == ways
+    assert engine.docker_ways(facts) == ways
 
 
 @pytest.mark.parametrize(
@@ -94,11 +95,11 @@ def test_the_ways_to_ask_docker_for_gpus(facts: ContainerFacts, ways: tuple[str,
     ],
 )
 def test_podman_needs_a_specification_or_a_hook(changes: dict[str, Any], way: bool | None) -> None:
-    assert _engine.podman_way(engines(**{"tools": (PODMAN,), "docker": NOTHING, **changes})) is way
+    assert engine.podman_way(engines(**{"tools": (PODMAN,), "docker": NOTHING, **changes})) is way
 
 
 def kinds(facts: ContainerFacts, driver: str | None = "570.1") -> list[str]:
-    return [trouble.kind for trouble in _engine_state.troubles(facts, driver=driver)]
+    return [trouble.kind for trouble in engine_state.troubles(facts, driver=driver)]
 
 
 @pytest.mark.parametrize(
@@ -112,33 +113,33 @@ def kinds(facts: ContainerFacts, driver: str | None = "570.1") -> list[str]:
         (
             engines(
                 docker=docker(rootless=True),
-                toolkit=toolkit(_engine.HOOK, config=Known(ToolkitConfig("c", no_cgroups=True), "c")),
+                toolkit=toolkit(engine.HOOK, config=Known(ToolkitConfig("c", no_cgroups=True), "c")),
             ),
             [],
         ),
-        (engines(docker=docker(rootless=True), toolkit=toolkit(_engine.HOOK, config=Unknown("closed"))), []),
+        (engines(docker=docker(rootless=True), toolkit=toolkit(engine.HOOK, config=Unknown("closed"))), []),
         (
-            engines(toolkit=toolkit(_engine.HOOK, config=Known(ToolkitConfig("c", no_cgroups=True), "c"))),
+            engines(toolkit=toolkit(engine.HOOK, config=Known(ToolkitConfig("c", no_cgroups=True), "c"))),
             ["no-cgroups"],
         ),
         (engines(docker=docker(cgroup_driver="systemd"), toolkit=HOOK), ["systemd-cgroups"]),
         (engines(docker=docker(cgroup_driver="systemd"), toolkit=BASE, cdi=(FRESH,)), ["not-registered"]),
         (
             engines(
-                toolkit=toolkit(_engine.HOOK, config=Known(ToolkitConfig("c", mode="cdi"), "c")),
+                toolkit=toolkit(engine.HOOK, config=Known(ToolkitConfig("c", mode="cdi"), "c")),
             ),
             ["hook-refuses"],
         ),
         (
             engines(
                 toolkit=toolkit(
-                    _engine.HOOK, config=Known(ToolkitConfig("c", mode="cdi", skip_mode_detection=True), "c")
+                    engine.HOOK, config=Known(ToolkitConfig("c", mode="cdi", skip_mode_detection=True), "c")
                 ),
             ),
             [],
         ),
         (
-            engines(toolkit=toolkit(_engine.HOOK, config=Known(ToolkitConfig("c", "line 3"), "c"))),
+            engines(toolkit=toolkit(engine.HOOK, config=Known(ToolkitConfig("c", "line 3"), "c"))),
             ["toolkit-config"],
         ),
         (
@@ -184,9 +185,9 @@ def test_stale_specifications(
     specs: tuple[CdiSpec, ...], driver: str | None, severities: list[Severity]
 ) -> None:
     facts = engines(tools=(PODMAN,), docker=NOTHING, toolkit=HOOK, cdi=specs)
-    assert [trouble.severity for trouble in _engine_state.stale(facts, driver)] == severities
+    assert [trouble.severity for trouble in engine_state.stale(facts, driver)] == severities
     unused = engines(toolkit=HOOK, cdi=specs)  # Docker with CDI off
-    assert all(trouble.severity is Severity.INFO for trouble in _engine_state.stale(unused, driver))
+    assert all(trouble.severity is Severity.INFO for trouble in engine_state.stale(unused, driver))
 
 
 def outcomes(facts: Any) -> dict[str, OutcomeKind]:

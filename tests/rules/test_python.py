@@ -94,10 +94,13 @@ def test_partial_facts_never_crash(module):
 # ---------------------------------------------------------------- TFD301, TFD302
 
 
-def test_nothing_installed_names_a_release_that_finds_its_libraries():
+def test_nothing_installed_names_the_best_release_and_what_it_needs_to_find_its_libraries():
     one = finding(tensorflow_not_installed.RULE, absent(healthy()))
     assert one.severity is Severity.ERROR
-    assert "/env/bin/python -m pip install 'tensorflow[and-cuda]==2.20.0'" in commands(one)
+    said = commands(one)
+    assert "/env/bin/python -m pip install 'tensorflow[and-cuda]==2.21.0'" in said
+    site = "/env/lib/python3.11/site-packages/nvidia"  # 2.21.0 leaves cuSOLVER's folder out of its RUNPATH
+    assert f"ln -sf ../../cusolver/lib/libcusolver.so.11 {site}/cusparse/lib/libcusolver.so.11" in said
     assert run(no_matching_wheel.RULE, absent(healthy())).kind is OutcomeKind.CLEAN
 
 
@@ -137,10 +140,10 @@ def test_no_wheel(changes, words):
     assert finding(tensorflow_not_installed.RULE, facts).severity is Severity.WARNING
 
 
-def test_the_nearest_python_is_named():
+def test_the_python_of_the_best_release_is_named():
     one = finding(no_matching_wheel.RULE, with_python(absent(healthy()), version="3.14.0"))
     assert commands(one)[0] == "uv venv --python 3.13 tf-env"
-    assert "'tensorflow[and-cuda]==2.20.0'" in commands(one)[1]
+    assert "'tensorflow[and-cuda]==2.21.0'" in commands(one)[1]
 
 
 def test_an_installed_tensorflow_has_a_wheel():
@@ -166,12 +169,21 @@ def cpu(version, distribution="tensorflow", **changes):
 )
 def test_cpu_builds(version, distribution, words, command):
     python = "3.7.5" if version < "2.1" else "3.11.7"
-    facts = with_python(cpu(version, distribution), version=python)
+    facts = with_cards(with_python(cpu(version, distribution), version=python), "7.0")
     one = finding(cpu_only_build.RULE, facts)
     assert words in one.explanation
     assert any(command in c for c in commands(one))
     assert commands(one)[0].endswith(f"pip uninstall -y {distribution}")
     assert context(facts).prediction.cause is Cause.CPU_ONLY_BUILD
+
+
+def test_a_card_that_this_version_does_not_serve_gets_another_one():
+    facts = with_python(cpu("1.15.5"), version="3.7.5")  # with an H100, which no CUDA 10 knows
+    said = commands(finding(cpu_only_build.RULE, facts))
+    assert any("'tensorflow==2.11.0'" in line or "tensorflow==2.11.0" in line for line in said)
+    assert not any("1.15" in line for line in said)
+    old = with_cards(facts, "12.0", "3.5")
+    assert commands(finding(cpu_only_build.RULE, old)) == ["tfdoctor recommend"]
 
 
 def test_conda_builds():
@@ -295,7 +307,8 @@ def test_glibc():
     facts = with_python(with_loader(healthy("2.21.0"), import_needs=(failed_import(error),)), glibc="2.24")
     one = finding(glibc_too_old.RULE, facts)
     assert one.title == "TensorFlow needs glibc 2.27, and this system has 2.24"
-    assert any("tensorflow[and-cuda]==2.20.0" in command for command in commands(one))
+    # cuDNN's wheels for 2.20 need glibc 2.27.
+    assert any("tensorflow[and-cuda]==2.19.1" in command for command in commands(one))
     assert context(facts).prediction.cause is Cause.GLIBC_TOO_OLD
     assert run(import_fails.RULE, facts).kind is OutcomeKind.CLEAN
 

@@ -287,10 +287,9 @@ def _system_python(machine: MachineFacts) -> str | None:
 
 
 def _manager(machine: MachineFacts) -> str | None:
-    from tfdoctor.rules.advice import MANAGERS
+    from tfdoctor.advice import manager_of
 
-    names = [machine.distribution_id, *machine.distribution_like]
-    return next((MANAGERS[name] for name in names if name in MANAGERS), None)
+    return manager_of(machine.distribution_id, *machine.distribution_like)
 
 
 def _sudo(machine: MachineFacts) -> str:

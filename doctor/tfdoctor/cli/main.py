@@ -293,7 +293,7 @@ def matrix(
     Read from the wheels of every release. With conditions: the releases that fulfil all of them.
     """
     from tfdoctor.cli import matrix as command
-    from tfdoctor.compat.matrix import MatrixQuery
+    from tfdoctor.fit.matrix import MatrixQuery
 
     if list_gpus:
         raise typer.Exit(command.list_gpus(as_json=as_json))

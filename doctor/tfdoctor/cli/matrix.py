@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 from tfdoctor import versions
 from tfdoctor.compat import Compat, UnknownReleaseError
-from tfdoctor.compat.matrix import MatrixQuery, matrix
 from tfdoctor.errors import ExitCode, UsageError
+from tfdoctor.fit.matrix import MatrixQuery, matrix, refusals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.compat.matrix import MatrixRow
+    from tfdoctor.fit.matrix import MatrixRow
 
 LISTS_ALL = "`tfdoctor matrix` lists every release."
 LISTS_GPUS = "`tfdoctor matrix --list-gpus` lists every GPU; --cc takes its compute capability."
@@ -74,7 +74,7 @@ def _print(
     as_json: bool,
     as_markdown: bool,
 ) -> None:
-    from tfdoctor.plan.release_sheet import card
+    from tfdoctor.plan.release_sheet import sheet
     from tfdoctor.render import matrix as pages
     from tfdoctor.render import terminal
     from tfdoctor.render.json import write_json
@@ -83,7 +83,7 @@ def _print(
     if one:
         python = None if query.python is None else versions.major_minor(query.python)
         capabilities = [] if query.capability is None else query.capability.split(",")
-        made = card(compat, rows, capabilities=capabilities, python=python, system=query.os)
+        made = sheet(compat, rows, capabilities=capabilities, python=python, system=query.os)
     as_of = compat.as_of
     if as_json:
         write_json(pages.matrix_json(rows, as_of, made))
@@ -208,5 +208,9 @@ def _reasons(compat: Compat, query: MatrixQuery) -> list[str]:
         rows = matrix(compat, _without(query, field))
         if rows:
             newest = f"{rows[0].release.package} {rows[0].release.version}"
+            why = (
+                refusals(compat, rows[0].release, query, value.split(",")[0]) if field == "capability" else ()
+            )
             reasons.append(f"Without {option} {value}: {len(rows)}, the newest is {newest}.")
+            reasons += [f"{newest}: {reason.text}." for reason in why]
     return reasons or [LISTS_ALL]

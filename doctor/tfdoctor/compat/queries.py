@@ -294,42 +294,6 @@ class Compat:
             and (gpu is None or _has_gpu(row, platform) is gpu)
         )
 
-    def newest_release_for(
-        self,
-        *,
-        python: str | None = None,
-        platform: Platform = "linux",
-        gpu: bool | None = True,
-        capability: str | None = None,
-        driver: str | None = None,
-        glibc: str | None = None,
-        cuda: str | None = None,
-    ) -> Release | None:
-        """The newest final release that fits every given condition, or None.
-
-        `capability`: has machine code or usable PTX for it; `driver`: meets the CUDA minimum; `glibc`: the
-        system's; `cuda`: built with this toolkit (`"11.2"`, `"12"`).
-        """
-        for row in reversed(self.releases):
-            if row.is_prerelease or row.yanked or not row.pythons(platform):
-                continue
-            if python is not None and versions.major_minor(python) not in row.pythons(platform):
-                continue
-            if gpu is not None and _has_gpu(row, platform) is not gpu:
-                continue
-            if capability is not None and self.code_for(row, capability) == "none":
-                continue
-            if cuda is not None and not (row.cuda and versions.has_prefix(row.cuda, cuda)):
-                continue
-            if glibc is not None and row.glibc is not None and not versions.at_least(glibc, row.glibc):
-                continue
-            if driver is not None and row.cuda is not None:
-                minimum = self.driver_minimum(row.cuda, platform).minimum
-                if minimum is not None and not versions.at_least(driver, minimum):
-                    continue
-            return row
-        return None
-
     def code_for(
         self, release: Release, capability: str
     ) -> Literal["native", "jit", "arch-specific", "none", "unknown"]:

@@ -7,7 +7,7 @@ from tfdoctor.fit.drivers import driver_version, last_branch
 from tfdoctor.fit.host import host_of
 from tfdoctor.fit.judge import Judgement
 from tfdoctor.fit.models import Card, Caveat, Host, Reason
-from tfdoctor.fit.serve import Fit, best, candidates, environment, preferred
+from tfdoctor.fit.serve import Fit, best, candidates, environment, on_cards, preferred, serves
 
 __all__ = [
     "Card",
@@ -22,5 +22,7 @@ __all__ = [
     "environment",
     "host_of",
     "last_branch",
+    "on_cards",
     "preferred",
+    "serves",
 ]

@@ -36,8 +36,8 @@ def host_of(facts: Facts, compat: Compat) -> Host:
 
 
 def _cards(facts: Facts, compat: Compat) -> tuple[Card, ...]:
-    """Those that the driver shows, hidden ones too; else those on the PCI bus that the table knows."""
-    for fact in (facts.driver.cuda_unhidden, facts.driver.cuda):
+    """Those that the driver shows, also where a variable hides all; else those on the PCI bus that the table knows."""
+    for fact in (facts.driver.cuda, facts.driver.cuda_unhidden):
         answer = value_of(fact) if fact is not None else None
         if answer is not None and answer.devices:
             return tuple(

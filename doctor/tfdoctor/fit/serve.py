@@ -5,16 +5,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from tfdoctor import versions
 from tfdoctor.compat import split_soname
-from tfdoctor.compat.locks import lock_path
+from tfdoctor.compat.locks import lock_name
 from tfdoctor.compat.wheels import cuda_set
+from tfdoctor.data import data_dir
 from tfdoctor.findings import Cause
 from tfdoctor.fit import judge
 from tfdoctor.fit.judge import Judgement
+from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat.wheels import CudaSet
     from tfdoctor.fit.models import Caveat, Host, Reason
 
-__all__ = ["Fit", "best", "candidates", "environment", "preferred"]
+__all__ = ["Fit", "best", "candidates", "environment", "on_cards", "preferred", "serves"]
 
 _CONSIDERED = 400
 """Releases that are looked at for one request; there are fewer."""
@@ -74,7 +76,11 @@ def candidates(compat: Compat, spec: str | None = None) -> Iterator[Release]:
     """
     rows: Sequence[Release]
     if spec is None:
-        rows = [row for row in reversed(compat.releases) if not row.is_prerelease and not row.yanked]
+        rows = sorted(
+            (row for row in compat.releases if not row.is_prerelease and not row.yanked),
+            key=lambda row: (row.parsed, row.package == "tensorflow"),
+            reverse=True,
+        )
     else:
         rows = compat.select(spec)
     seen: set[str] = set()
@@ -84,6 +90,7 @@ def candidates(compat: Compat, spec: str | None = None) -> Iterator[Release]:
             yield release
 
 
+@lru_cache(maxsize=64)
 def best(compat: Compat, host: Host, *, python: str | None = None, spec: str | None = None) -> Fit | None:
     """The release that serves this machine best, and how; None where none does.
 
@@ -91,12 +98,36 @@ def best(compat: Compat, host: Host, *, python: str | None = None, spec: str | N
     wheels come first; a release whose CUDA none of them has is taken where there is no other.
     """
     wanted = versions.major_minor(python) if python is not None else None
+    releases = [one for one in candidates(compat, spec) if wanted is None or wanted in one.linux_pythons]
     for wheels in (True, False):
-        tried = (environment(compat, one, host, wanted, wheels=wheels) for one in candidates(compat, spec))
+        tried = (environment(compat, one, host, wanted, wheels=wheels) for one in releases)
         found = preferred(fit for fit in tried if not fit.reasons)
         if found is not None:
             return found
     return None
+
+
+def serves(compat: Compat, release: Release, host: Host, python: str | None = None) -> bool:
+    """Whether a release can serve this machine in an environment, wherever its CUDA comes from."""
+    wanted = versions.major_minor(python) if python is not None else None
+    return any(
+        not environment(compat, release, host, wanted, wheels=wheels).reasons for wheels in (True, False)
+    )
+
+
+def on_cards(compat: Compat, release: Release, host: Host) -> tuple[Reason, ...]:
+    """What the cards and the driver of a machine say against a release, wherever it runs; empty: it serves them."""
+    chosen, found = cuda_set(release.version), Judgement()
+    if chosen is not None:
+        judge.of_cards(found, compat, release, host, chosen.cuda, chosen.cudnn)
+        judge.of_driver(found, compat, release, host, chosen.cuda)
+        if not found.reasons:
+            return ()
+    own = Judgement()
+    if release.cuda is not None:
+        judge.of_cards(own, compat, release, host, release.cuda, release.cudnn)
+        judge.of_driver(own, compat, release, host, release.cuda)
+    return tuple(found.reasons if own.reasons and chosen is not None else own.reasons)
 
 
 def environment(
@@ -109,7 +140,7 @@ def environment(
     found = Judgement()
     judge.of_machine(found, release, host, container=False)
     python = python or _python_for(compat, release, host)
-    of_python(found, release, python)
+    of_python(found, release, python, locked=wheels)
     if not wheels:
         if release.cuda is not None:
             judge.of_cards(found, compat, release, host, release.cuda, release.cudnn)
@@ -149,11 +180,17 @@ def newest_python(release: Release, usable: Callable[[str], bool]) -> str | None
 
 def is_locked(release: Release, python: str) -> bool:
     """Whether somebody has pinned and tried this release on this Python."""
-    return lock_path(release.package, release.version, python).is_file()
+    return lock_name(release.package, release.version, python) in _locks()
 
 
-def of_python(found: Judgement, release: Release, python: str | None) -> None:
-    """Whether there is a wheel for the Python, and it was tried."""
+@lru_cache(maxsize=1)
+def _locks() -> frozenset[str]:
+    """The names of all locks: there are hundreds, and each question meets many."""
+    return frozenset(path.name for path in (data_dir("compat") / "locks").iterdir())
+
+
+def of_python(found: Judgement, release: Release, python: str | None, *, locked: bool = True) -> None:
+    """Whether there is a wheel for the Python, and (`locked`) it was tried."""
     if python is None or python not in release.linux_pythons:
         have = ", ".join(release.linux_pythons) or "none"
         asked = f"Python {python}" if python is not None else "any Python that is to be had"
@@ -162,7 +199,7 @@ def of_python(found: Judgement, release: Release, python: str | None) -> None:
             f"TensorFlow {release.version} has no wheel for {asked} (it has them for {have})",
             judge.row(release),
         )
-    elif not is_locked(release, python):
+    elif locked and not is_locked(release, python):
         found.refuse(
             Cause.NO_MATCHING_WHEEL,
             f"nobody has pinned and tried TensorFlow {release.version} on Python {python}",

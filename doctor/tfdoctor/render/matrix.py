@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tfdoctor.compat.matrix import group
+from tfdoctor.fit.matrix import group
 from tfdoctor.plan.release_sheet import code_of, conditions, pythons
 from tfdoctor.render import terminal
 from tfdoctor.render.json import SCHEMA_VERSION
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tfdoctor.compat import Gpu, Problem
-    from tfdoctor.compat.matrix import MatrixGroup, MatrixRow
-    from tfdoctor.plan.release_sheet import Card
+    from tfdoctor.fit.matrix import MatrixGroup, MatrixRow
+    from tfdoctor.plan.release_sheet import Sheet
 
 NARROW = 70
 """Columns below which an entry is a paragraph instead of a line of a table."""
@@ -38,7 +38,7 @@ ORDER = ("error", "warning", "info")
 CODES = {"native": "code", "jit": "PTX", "arch-specific": "partly", "unknown": "?", "none": "none"}
 
 
-def matrix_json(rows: Sequence[MatrixRow], as_of: str, card: Card | None) -> dict[str, Any]:
+def matrix_json(rows: Sequence[MatrixRow], as_of: str, card: Sheet | None) -> dict[str, Any]:
     """`matrix --json`; `install` only where one release was asked for."""
     answer: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
@@ -249,7 +249,7 @@ def _faults(row: MatrixRow) -> str:
 # ---------------------------------------------------------------- one release
 
 
-def render_card(card: Card, *, as_of: str, note: str = "", width: int = 80, colour: bool = False) -> str:
+def render_card(card: Sheet, *, as_of: str, note: str = "", width: int = 80, colour: bool = False) -> str:
     """The card of one release, at most `width` columns wide, its commands never wrapped."""
     out = terminal.page(min(width, PROSE), coloured=colour)
     release = card.row.release
@@ -303,7 +303,7 @@ def _entry(out: Console, first: Text, text: str) -> None:
     out.print(table)
 
 
-def _about(card: Card) -> str:
+def _about(card: Sheet) -> str:
     release = card.row.release
     words = [f"released {release.released}", "for GPUs" if release.gpu else "without GPU code"]
     if release.yanked:
@@ -341,7 +341,7 @@ def _details(problem: Problem) -> Iterable[str]:
     yield f"Do: {problem.remedy}"
 
 
-def _evidence(card: Card) -> str:
+def _evidence(card: Sheet) -> str:
     release = card.row.release
     if release.evidence == "measured":
         return "Read from the wheel itself."
@@ -377,7 +377,7 @@ def markdown_rows(rows: Sequence[MatrixRow], *, note: str = "") -> str:
     return (f"{_escape(note)}\n\n" if note else "") + "\n".join(lines) + "\n"
 
 
-def markdown_card(card: Card, *, as_of: str, note: str = "") -> str:
+def markdown_card(card: Sheet, *, as_of: str, note: str = "") -> str:
     """The card as Markdown."""
     release = card.row.release
     lines = [f"# {release.package} {release.version}", "", _about(card).removeprefix(" · ") + "."]

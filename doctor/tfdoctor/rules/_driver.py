@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor import fit, versions
+from tfdoctor import advice, fit, versions
 from tfdoctor.facts import (
     Absent,
     CudaDevice,
@@ -19,7 +19,6 @@ from tfdoctor.facts import (
 from tfdoctor.findings import Evidence, Remedy
 from tfdoctor.predict import driver_gate, driver_missing_cause
 from tfdoctor.records import dataclass
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, seen, unanswered
 
 if TYPE_CHECKING:
@@ -252,23 +251,23 @@ def kernel_log(context: Context) -> Remedy:
     """Where the driver itself says what is wrong."""
     return Remedy(
         "Read what the kernel module says: its lines begin with NVRM, and an Xid number names the fault.",
-        (f"{advice.sudo(context)}dmesg | grep -i -E 'nvrm|nvidia|xid' | tail -n 40",),
+        (f"{advice.sudo(context.target)}dmesg | grep -i -E 'nvrm|nvidia|xid' | tail -n 40",),
     )
 
 
 def load_module(context: Context, module: str = "nvidia") -> Remedy:
     """modprobe, and that it comes back with the next start."""
-    root = advice.sudo(context)
+    root = advice.sudo(context.target)
     return Remedy(
         f"Load the kernel module {module.replace('-', '_')}.",
-        (f"{root}modprobe {module}", advice.check_again(context)),
+        (f"{root}modprobe {module}", advice.check_again(context.target)),
         changes_system=True,
     )
 
 
 def reboot(context: Context, text: str = "Restart the machine.") -> Remedy:
     """A restart, from where it can be done."""
-    return Remedy(text, (f"{advice.sudo(context)}reboot",), changes_system=True)
+    return Remedy(text, (f"{advice.sudo(context.target)}reboot",), changes_system=True)
 
 
 def build_and_cards(context: Context) -> tuple[Build, list[CudaDevice]] | NotApplicable | CouldNotCheck:

@@ -20,8 +20,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules import _driver, _health, advice
+from tfdoctor.rules import _driver, _health
 from tfdoctor.rules.base import Context, Result, Rule
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def _pending(health: CardHealth) -> list[str]:
 
 
 def _finding(context: Context, gpu: SmiGpu, grave: list[str], pending: list[str]) -> Finding:
-    root, name = advice.sudo(context), _health.label(gpu)
+    root, name = advice.sudo(context.target), _health.label(gpu)
     said = [*grave, *pending]
     remedies = []
     if context.facts.machine.container or context.facts.machine.wsl:

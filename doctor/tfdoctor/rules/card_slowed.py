@@ -20,8 +20,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules import _health, advice
+from tfdoctor.rules import _health
 from tfdoctor.rules.base import Context, Result, Rule
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def _low_limit(context: Context, gpu: SmiGpu, limit: float, default: float) -> F
         remedies=[
             Remedy(
                 "Set it back, where it is not meant so.",
-                (f"{advice.sudo(context)}nvidia-smi -i {gpu.index or 0} -pl {default:g}",),
+                (f"{advice.sudo(context.target)}nvidia-smi -i {gpu.index or 0} -pl {default:g}",),
                 changes_system=True,
             )
         ],

@@ -18,9 +18,10 @@ Switch the card on with the tool that switched it off, then restart.
 
 from __future__ import annotations
 
+from tfdoctor import advice
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import _driver, _kernel, advice
+from tfdoctor.rules import _driver, _kernel
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 
 
@@ -30,7 +31,7 @@ def check(context: Context) -> Result:
         return NotApplicable("no driver is installed here that waits for its kernel module")
     if not _kernel.switched_off(context):
         return ()
-    root = advice.sudo(context)
+    root = advice.sudo(context.target)
     found = _kernel.files(context)
     blocked = found.blocked if found is not None else ()
     prime = value_of(context.facts.kernel.prime) == "off"

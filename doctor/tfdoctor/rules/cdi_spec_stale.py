@@ -22,10 +22,12 @@ from __future__ import annotations
 
 import re
 
+from tfdoctor import advice
+from tfdoctor.advice import engine, engine_state
 from tfdoctor.facts import value_of
 from tfdoctor.facts.containers import ContainerFacts
 from tfdoctor.findings import Cause
-from tfdoctor.rules import _engine, _engine_state, advice
+from tfdoctor.rules import _engine
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 
 OWN_VERSION = re.compile(r"libcuda\.so\.(\d{3}\.[\d.]{2,16})\Z")
@@ -35,9 +37,11 @@ def check(context: Context) -> Result:
     containers = _engine.applicable(context)
     if not isinstance(containers, ContainerFacts):
         return containers
-    if not _engine.gpu_specs(containers):
+    if not engine.gpu_specs(containers):
         return NotApplicable("there is no CDI specification of NVIDIA's GPUs")
-    return _engine.findings(RULE, _engine_state.stale(containers, _driver(context), advice.sudo(context)))
+    return _engine.findings(
+        RULE, engine_state.stale(containers, _driver(context), advice.sudo(context.target))
+    )
 
 
 def _driver(context: Context) -> str | None:

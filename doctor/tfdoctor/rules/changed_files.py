@@ -24,11 +24,10 @@ import fnmatch
 import posixpath
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
+from tfdoctor import advice, versions
 from tfdoctor.compat.prune import leftovers
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict.rehearsing import own_damage
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, unanswered
 from tfdoctor.steps import Install
 
@@ -163,8 +162,8 @@ def _again(context: Context, owner: Distribution) -> Remedy:
     return Remedy(
         f"Install {owner.name} again.",
         (
-            advice.pip_install(context, (pin,), options="--force-reinstall --no-deps"),
-            advice.check_again(context),
+            advice.pip_install(context.target, (pin,), options="--force-reinstall --no-deps"),
+            advice.check_again(context.target),
         ),
         steps=(Install((pin,), again=True, dependencies=False),),
     )

@@ -19,9 +19,11 @@ Ask for GPUs through CDI, or let Docker manage cgroups itself; set no-cgroups to
 
 from __future__ import annotations
 
+from tfdoctor import advice
+from tfdoctor.advice import engine, engine_state
 from tfdoctor.facts.containers import ContainerFacts
 from tfdoctor.findings import Cause
-from tfdoctor.rules import _engine, _engine_state, advice
+from tfdoctor.rules import _engine
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 
 
@@ -29,9 +31,9 @@ def check(context: Context) -> Result:
     containers = _engine.applicable(context)
     if not isinstance(containers, ContainerFacts):
         return containers
-    if _engine.engine(containers) is None:
+    if engine.engine(containers) is None:
         return NotApplicable("no engine of Docker that answers")
-    return _engine.findings(RULE, _engine_state.losing(containers, advice.sudo(context)))
+    return _engine.findings(RULE, engine_state.losing(containers, advice.sudo(context.target)))
 
 
 RULE = Rule(

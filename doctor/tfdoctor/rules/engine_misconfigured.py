@@ -19,9 +19,11 @@ Each finding names the line and the command.
 
 from __future__ import annotations
 
+from tfdoctor import advice
+from tfdoctor.advice import engine, engine_state
 from tfdoctor.facts.containers import ContainerFacts
 from tfdoctor.findings import Cause
-from tfdoctor.rules import _engine, _engine_state, advice
+from tfdoctor.rules import _engine
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 
 
@@ -29,9 +31,9 @@ def check(context: Context) -> Result:
     containers = _engine.applicable(context)
     if not isinstance(containers, ContainerFacts):
         return containers
-    if containers.tool("docker") is None and _engine.engine(containers) is None:
+    if containers.tool("docker") is None and engine.engine(containers) is None:
         return NotApplicable("there is no Docker")
-    return _engine.findings(RULE, _engine_state.misconfigured(containers, advice.sudo(context)))
+    return _engine.findings(RULE, engine_state.misconfigured(containers, advice.sudo(context.target)))
 
 
 RULE = Rule(

@@ -18,9 +18,11 @@ Start the engine, or join the group that its socket belongs to.
 
 from __future__ import annotations
 
+from tfdoctor import advice
+from tfdoctor.advice import engine
 from tfdoctor.facts.containers import ContainerFacts
 from tfdoctor.findings import Cause
-from tfdoctor.rules import _engine, advice
+from tfdoctor.rules import _engine
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 
 
@@ -28,12 +30,12 @@ def check(context: Context) -> Result:
     containers = _engine.applicable(context)
     if not isinstance(containers, ContainerFacts):
         return containers
-    silent = _engine.silence(containers)
+    silent = engine.silence(containers)
     if silent is not None and silent.kind == "remote":
         return NotApplicable("Docker's client is set to another machine's engine, which is not asked")
-    if silent is None and _engine.engine(containers) is None:
+    if silent is None and engine.engine(containers) is None:
         return NotApplicable("there is no Docker")
-    return _engine.findings(RULE, _engine.unreachable(containers, advice.sudo(context)))
+    return _engine.findings(RULE, engine.unreachable(containers, advice.sudo(context.target)))
 
 
 RULE = Rule(

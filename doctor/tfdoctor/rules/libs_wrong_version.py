@@ -26,11 +26,11 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
+from tfdoctor import advice, fit, versions
 from tfdoctor.facts import Known, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.records import dataclass
-from tfdoctor.rules import _hiding, advice
+from tfdoctor.rules import _hiding
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, linked_hard, without_libraries
 from tfdoctor.rules.libs_not_installed import to_bring
 
@@ -84,7 +84,7 @@ def check(context: Context) -> Result:
         explanation,
         title=title,
         evidence=_evidence(context, lost),
-        remedies=[*advice.bring_libraries(context, names), *_other_tensorflow(context, lost, cudas)],
+        remedies=[*advice.bring_libraries(context.target, names), *_other_tensorflow(context, lost, cudas)],
     )
     return [_hiding.amended(context, finding, names)]
 
@@ -196,8 +196,8 @@ def _evidence(context: Context, lost: tuple[MissingLibrary, ...]) -> list[Eviden
 def _other_tensorflow(
     context: Context, lost: tuple[MissingLibrary, ...], cudas: list[OtherCuda]
 ) -> list[Remedy]:
-    """The newest TensorFlow for this Python that opens what is there and was built with that CUDA or, from 11 on, an
-    older minor of it: a newer one may ask for functions that it has not."""
+    """The newest TensorFlow for this machine and Python that opens what is there and was built with that CUDA or, from
+    11 on, an older minor of it: a newer one may ask for functions that it has not."""
     python = value_of(context.facts.python)
     if python is None:
         return []
@@ -207,6 +207,7 @@ def _other_tensorflow(
             release
             for release in context.compat.releases_for_python(python.version, "linux", gpu=True)
             if _opens(release, cuda, stems)
+            and fit.serves(context.compat, release, context.target.host, python.version)
         ]
         if fitting and cuda.version is not None and "." not in cuda.version:  # of its minor nothing is known
             least = min((r.cuda or "" for r in fitting), key=versions.numbers)
@@ -222,10 +223,10 @@ def _other_tensorflow(
                 "is the newest for this Python.",
                 (
                     advice.pip_install(
-                        context,
+                        context.target,
                         [f"{release.package}=={release.version}", *advice.companion_pins(release)],
                     ),
-                    advice.check_again(context),
+                    advice.check_again(context.target),
                 ),
             )
         ]

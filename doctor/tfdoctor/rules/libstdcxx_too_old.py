@@ -21,9 +21,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import foreign_libstdcxx
-from tfdoctor.rules import _hiding, advice
+from tfdoctor.rules import _hiding
 from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule, unanswered
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _remedies(context: Context, resolution: Resolution, path: str) -> list[Remed
         return [
             Remedy(
                 f"{folder} comes from LD_LIBRARY_PATH: take it off there.",
-                (command, advice.check_again(context)),
+                (command, advice.check_again(context.target)),
             )
         ]
     if python is not None and python.conda_prefix is not None:
@@ -84,11 +85,13 @@ def _remedies(context: Context, resolution: Resolution, path: str) -> list[Remed
         return [
             Remedy(
                 "Install a newer one into the conda environment.",
-                (f"conda install --prefix {prefix} -c conda-forge libstdcxx-ng", advice.check_again(context)),
+                (
+                    f"conda install --prefix {prefix} -c conda-forge libstdcxx-ng",
+                    advice.check_again(context.target),
+                ),
             )
         ]
-    remedies = advice.another_release(context, "Install {release}.")
-    return [*remedies, Remedy("Run it on a newer system, or in a container with one.")]
+    return [Remedy("Run it on a newer system, or in a container with one.")]
 
 
 RULE = Rule(

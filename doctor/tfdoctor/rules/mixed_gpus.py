@@ -20,11 +20,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
+from tfdoctor import advice, versions
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import registered_devices
-from tfdoctor.rules import _driver, _origins, advice
+from tfdoctor.rules import _driver, _origins
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, unanswered
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _some_dropped(context: Context, build: Build, dropped: list[CudaDevice], kep
         least = min(device.multiprocessors or 0 for device in small)
         line = f"export {VARIABLE}={least}"
         remedies.append(
-            Remedy("To have TensorFlow take the small card too:", (line, advice.check_again(context)))
+            Remedy("To have TensorFlow take the small card too:", (line, advice.check_again(context.target)))
         )
     set_to = f" {VARIABLE} is set to {asked!r}." if asked is not None else ""
     return RULE.finding(

@@ -20,9 +20,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdoctor import advice
 from tfdoctor.facts import Known, Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import _driver, _kernel, advice
+from tfdoctor.rules import _driver, _kernel
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, seen
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def _remedies(context: Context, found: ModuleFiles) -> list[Remedy]:
     if found.dkms or akmods:
         remedies.append(_kernel.rebuild(context))
     else:
-        install = advice.driver_install(context)
+        install = advice.driver_install(context.target)
         needed = _kernel.headers(context) if not found.headers else ""
         remedies.append(
             Remedy(
@@ -102,7 +103,7 @@ def _remedies(context: Context, found: ModuleFiles) -> list[Remedy]:
         remedies.append(
             Remedy(
                 f"Or restart, and choose kernel {found.other_kernels[-1]} in the start menu.",
-                (f"{advice.sudo(context)}reboot",),
+                (f"{advice.sudo(context.target)}reboot",),
                 changes_system=True,
             )
         )

@@ -20,9 +20,11 @@ does not need it.
 
 from __future__ import annotations
 
+from tfdoctor import advice
+from tfdoctor.advice import engine
 from tfdoctor.facts.containers import ContainerFacts
 from tfdoctor.findings import Cause
-from tfdoctor.rules import _engine, advice
+from tfdoctor.rules import _engine
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 
 
@@ -30,12 +32,12 @@ def check(context: Context) -> Result:
     containers = _engine.applicable(context)
     if not isinstance(containers, ContainerFacts):
         return containers
-    docker = _engine.engine(containers)
-    if docker is None and _engine.podman_way(containers) is None:
+    docker = engine.engine(containers)
+    if docker is None and engine.podman_way(containers) is None:
         return NotApplicable("no engine that could be asked; TFD402 says why")
     if docker is not None and docker.desktop and context.facts.machine.wsl:
         return NotApplicable("Docker Desktop under WSL brings NVIDIA's toolkit itself")
-    return _engine.findings(RULE, _engine.without_gpus(containers, advice.sudo(context)))
+    return _engine.findings(RULE, engine.without_gpus(containers, advice.sudo(context.target)))
 
 
 RULE = Rule(

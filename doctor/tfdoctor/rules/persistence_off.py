@@ -18,8 +18,9 @@ Let NVIDIA's persistence daemon run.
 
 from __future__ import annotations
 
+from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import _health, advice
+from tfdoctor.rules import _health
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 
 
@@ -36,7 +37,7 @@ def check(context: Context) -> Result:
     ]
     if not off:
         return ()
-    root = advice.sudo(context)
+    root = advice.sudo(context.target)
     names = ", ".join(_health.label(gpu) for gpu in off)
     return [
         RULE.finding(

@@ -16,8 +16,9 @@ Give the machine its client token and restart the licensing service; look whethe
 
 from __future__ import annotations
 
+from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import _health, advice
+from tfdoctor.rules import _health
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 
 
@@ -33,7 +34,7 @@ def check(context: Context) -> Result:
     ]
     if not without:
         return ()
-    root = advice.sudo(context)
+    root = advice.sudo(context.target)
     names = ", ".join(_health.label(gpu) for gpu, _ in without)
     return [
         RULE.finding(

@@ -17,9 +17,8 @@ Run it in WSL 2, where the Linux wheels work with the Windows driver, or use 2.1
 
 from __future__ import annotations
 
-from tfdoctor import versions
+from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, unanswered
 
 LAST = "2.10.1"
@@ -47,7 +46,7 @@ def check(context: Context) -> Result:
         pythons = release.windows_pythons
         if versions.major_minor(python.version) in pythons:
             commands: tuple[str, ...] = (
-                advice.pip_install(context, [f"tensorflow=={LAST}", "numpy<2", "protobuf<3.20"]),
+                advice.pip_install(context.target, [f"tensorflow=={LAST}", "numpy<2", "protobuf<3.20"]),
             )
         else:
             commands = (
