@@ -42,7 +42,7 @@ from tfdoctor.rules import (
     tensorflow_not_installed,
     windows_native_unsupported,
 )
-from tfdoctor.steps import Install
+from tfdoctor.steps import Drop, Install
 
 ABOUT_PYTHON = (
     tensorflow_not_installed,
@@ -316,7 +316,9 @@ def test_glibc():
 def test_libstdcxx_from_the_library_path():
     error = f"/old/lib/libstdc++.so.6: version `GLIBCXX_3.4.29' not found (required by {SITE}/x)"
     facts = with_loader(healthy(), import_needs=(failed_import(error),), library_path=("/old/lib", "/b"))
-    assert commands(finding(libstdcxx_too_old.RULE, facts))[0] == "export LD_LIBRARY_PATH=/b"
+    one = finding(libstdcxx_too_old.RULE, facts)
+    assert commands(one)[0] == "export LD_LIBRARY_PATH=/b"
+    assert one.remedies[0].steps == (Drop("LD_LIBRARY_PATH", ("/old/lib",)),)  # what `fix` does
     assert context(facts).prediction.cause is Cause.LIBSTDCXX_TOO_OLD
 
 
