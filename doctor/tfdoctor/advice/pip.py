@@ -25,7 +25,7 @@ def quote(text: str) -> str:
 
 
 def pip_install(target: Target, requirements: Iterable[str], *, options: str = "") -> str:
-    """The command that installs into the examined Python, with the program that this person has (`_person`)."""
+    """The command that installs into the examined Python, with the program that this person has (`person`)."""
     return person.install(target, requirements, options)
 
 
