@@ -182,6 +182,8 @@ def test_a_card_that_this_version_does_not_serve_gets_another_one():
     said = commands(finding(cpu_only_build.RULE, facts))
     assert any("'tensorflow==2.11.0'" in line or "tensorflow==2.11.0" in line for line in said)
     assert not any("1.15" in line for line in said)
+    managed = with_python(facts, virtual=False, externally_managed=True)
+    assert not any("uninstall" in line for line in commands(finding(cpu_only_build.RULE, managed)))
     old = with_cards(facts, "12.0", "3.5")
     assert commands(finding(cpu_only_build.RULE, old)) == ["tfdoctor recommend"]
 
@@ -337,6 +339,11 @@ def test_avx():
     unknown = with_machine(healthy(), cpu_flags=frozenset())
     assert run(illegal_instruction_avx.RULE, unknown).kind is OutcomeKind.COULD_NOT_CHECK
     assert context(unknown).prediction.import_ok
+    old = with_cards(with_python(without, version="3.6.9"), "6.1")
+    said = [
+        line for remedy in finding(illegal_instruction_avx.RULE, old).remedies for line in remedy.commands
+    ]
+    assert any("tensorflow-gpu==1.5." in line for line in said), said
     conda = with_tensorflow(without, conda_build="cuda112py39")
     assert run(illegal_instruction_avx.RULE, conda).kind is OutcomeKind.NOT_APPLICABLE
 

@@ -134,18 +134,20 @@ def _remedies(context: Context, build: Build, tensorflow: TensorFlowFacts) -> li
                 ),
             )
         ]
-    name = tensorflow.distribution or "tensorflow"
+    own = tensorflow.distribution or "tensorflow"
     same = _same_version(context, build)
     if same is not None:
         text = f"Install {same.package} {same.version}, which has GPU code, in its place."
-        return [advice.in_place_of(context.target, (name,), same, text)]
+        return [advice.in_place_of(context.target, (own,), same, text)]
     best = advice.best_release(context.target)
     if best is None:
         return [advice.ask_recommend()]
-    text = (
-        f"Install TensorFlow {best.version} in its place, the best with GPU code for this machine and Python."
-    )
-    return [replace(advice.in_place_of(context.target, (name,), best, text), steps=())]
+    name = f"TensorFlow {best.version}"
+    if advice.needs_another(context.target):
+        text = f"Make an environment of your own with {name}, the best for this machine and Python."
+        return [advice.install_release(context.target, best, text)]
+    text = f"Install {name} in its place, the best with GPU code for this machine and Python."
+    return [replace(advice.in_place_of(context.target, (own,), best, text), steps=())]
 
 
 def _same_version(context: Context, build: Build) -> Release | None:
