@@ -27,9 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor import parse as parse_package
 from tfdoctor.cli.parse import leaves
-from tfdoctor.compat import Compat
-from tfdoctor.compat.decode import DataError
-from tfdoctor.compat.pythons import load_pythons
+from tfdoctor.compat import Compat, DataError
 from tfdoctor.errors import UsageError
 from tfdoctor.examine.survey import survey
 from tfdoctor.logs.reader import is_binary
@@ -37,7 +35,6 @@ from tfdoctor.logs.report import diagnose_log
 from tfdoctor.parse.kinds import PARSERS, detect
 from tfdoctor.privacy.redactor import Redactor
 from tfdoctor.probes.ldcache import ENTRY, EXTENSION_MAGIC, HEADER, MAGIC, parse_ldcache
-from tfdoctor.probes.payload import parse_answer
 from tfdoctor.probes.python import parse_build_info, parse_cuda_config, parse_version_header
 from tfdoctor.render.console import render_report
 from tfdoctor.render.json import report_json
@@ -48,6 +45,7 @@ from tfdoctor.report.diagnose import diagnose
 from tfdoctor.running.streams import CHUNK, read_log
 from tfdoctor.system import RecordedSystem, archive, bundle
 from tfdoctor.system.elf import ElfError, read_elf
+from tfdoctor.system.payloads import parse_answer
 from tfdoctor.system.symbols import unresolved
 from tfdoctor.text import clean, clean_line
 
@@ -247,9 +245,8 @@ def run_redact(data: bytes) -> None:
 
 def run_pythons(data: bytes) -> None:
     (scratch() / "pythons.toml").write_bytes(data)
-    load_pythons.cache_clear()
     with contextlib.suppress(DataError):
-        load_pythons(scratch())
+        _ = Compat(scratch()).pythons
 
 
 def judged(host: str, *, whole: bool) -> None:

@@ -11,7 +11,7 @@ One line of use for each script:
     scripts/update_locks.py         compat/locks, from the index; offline only --check
     scripts/update_imports.py       compat/imports, from real imports of each release; offline only --check
     scripts/update_matrix_docs.py   docs/matrix.md, from compat/
-    scripts/generate_docs.py        docs/rules.md, from the rules' docstrings
+    scripts/generate_docs.py        docs/rules.md, from the rules' docstrings; the causes in docs/schemas
 
 The other tables (cuda, cuda_wheels, cudnn, gpus, images, imports, libraries, problems, pythons, registration) are
 authored: nothing fetches them; their `as_of` says when they were looked through, and this script says which are older

@@ -39,11 +39,11 @@ from packaging.version import Version  # noqa: E402
 from update_support.trials import LOCKS, Bench, TrialError, find_python, linked, stand_ins  # noqa: E402
 
 from tfdoctor import versions  # noqa: E402
-from tfdoctor.compat.decode import load_tensorflow  # noqa: E402
-from tfdoctor.compat.locks import lock_name, tools_path  # noqa: E402
+from tfdoctor.compat import Compat  # noqa: E402
+from tfdoctor.compat.locks import lock_name, tools_name  # noqa: E402
 
 if TYPE_CHECKING:
-    from tfdoctor.compat.models import Release
+    from tfdoctor.compat.releases import Release
 
 FOLDER = ROOT / "compat" / "imports"
 CHILD = ROOT / "scripts" / "update_support" / "imports_seen.py"
@@ -74,7 +74,7 @@ def minor(version: str) -> str:
 def newest_of_minors() -> dict[str, Release]:
     """The newest release of each minor that has a lock."""
     found: dict[str, Release] = {}
-    for release in load_tensorflow()[1]:
+    for release in Compat.load().releases:
         if release.package not in ("tensorflow", "tensorflow-gpu") or Version(release.version).is_prerelease:
             continue
         if Version(release.version) < Version(OLDEST) or python_of(release) is None:
@@ -104,7 +104,7 @@ def measure(release: Release, cache: Path) -> dict[str, Any]:
     folder = Path(tempfile.mkdtemp(prefix="tfdoctor-imports-"))
     try:
         bench = Bench(folder, interpreter, python, uv=shutil.which("uv"))
-        bench.install(tools_path(python))
+        bench.install(LOCKS / tools_name(python))
         bench.install(LOCKS / lock_name(release.package, release.version, python))
         site = next(iter(sorted(folder.glob("env/lib/python*/site-packages/tensorflow"))))
         wanted = linked(site) if Version(release.version) < Version("1.14") else {}
@@ -238,7 +238,7 @@ def main() -> int:
     rows = read()
     if options.check:
         wanted = {
-            r.minor for r in load_tensorflow()[1] if Version(r.version) >= Version(OLDEST) and r.gpu
+            r.minor for r in Compat.load().releases if Version(r.version) >= Version(OLDEST) and r.gpu
         } - {"2.22"}
         missing = sorted(wanted - rows.keys(), key=Version)
         print(f"{len(rows)} minors; missing: {', '.join(missing) or 'none'}")

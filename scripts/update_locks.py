@@ -50,10 +50,9 @@ from packaging.specifiers import SpecifierSet  # noqa: E402
 from packaging.utils import canonicalize_name  # noqa: E402
 
 from tfdoctor import versions  # noqa: E402
-from tfdoctor.compat.decode import DataError, load_tensorflow  # noqa: E402
-from tfdoctor.compat.imports import companions  # noqa: E402
+from tfdoctor.compat import Compat, DataError  # noqa: E402
 from tfdoctor.compat.locks import Lock, lock_name, locked_package, read_lock, tools_name  # noqa: E402
-from tfdoctor.compat.wheels import CudaSet, load_cuda_wheels, read_sets  # noqa: E402
+from tfdoctor.compat.wheels import CudaSet, read_sets  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -61,7 +60,7 @@ if TYPE_CHECKING:
     from update_support.index import Index
     from update_support.resolve import Pin
 
-    from tfdoctor.compat.models import Release
+    from tfdoctor.compat.releases import Release
 
 FOLDER = ROOT / "compat" / "locks"
 DAYS = 30
@@ -106,7 +105,7 @@ class Target:
 
 def targets() -> list[Target]:
     """Every lock that has to be there, oldest release first."""
-    _, rows = load_tensorflow()
+    rows = Compat.load().releases
     return [
         Target(row, python)
         for row in rows
@@ -137,7 +136,7 @@ def moves_for(target: Target) -> list[Move]:
 def forbidden_for(target: Target) -> dict[str, list[SpecifierSet]]:
     """What compat/imports.toml says does not go together with this release."""
     found: dict[str, list[SpecifierSet]] = {}
-    for row in companions():
+    for row in Compat.load().companions:
         if row.breaks and versions.satisfies(target.release.version, row.tensorflow):
             found.setdefault(row.package, []).append(SpecifierSet(row.breaks))
     return found
@@ -212,7 +211,7 @@ def moved(target: Target, pins: Iterable[Pin], plain: Iterable[Pin]) -> list[str
     """What is not as the date rule alone (`plain`) would have it, and why."""
     by_date = {pin.name: pin.version for pin in plain}
     why = {canonicalize_name(Requirement(move.requirement).name): move.why for move in moves_for(target)}
-    for row in companions():
+    for row in Compat.load().companions:
         if row.breaks and versions.satisfies(target.release.version, row.tensorflow):
             why.setdefault(row.package, f"{row.id} in compat/imports.toml")
     return [
@@ -291,7 +290,7 @@ def problems(folder: Path = FOLDER) -> list[str]:
     """What is wrong with the locks that are there; empty: nothing."""
     wanted = {target.name: target for target in targets()}
     tools = {tools_name(python): python for python in pythons()}
-    cuda = {f"{row.id}.txt": row for row in load_cuda_wheels(folder.parent).sets}
+    cuda = {f"{row.id}.txt": row for row in Compat(folder.parent).cuda_sets.sets}
     found = []
     if len(wanted) < MINIMUM:
         found.append(f"only {len(wanted)} locks are wanted; there were {MINIMUM}")

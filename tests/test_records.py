@@ -110,3 +110,21 @@ def test_inherited_and_copied():
             assert (x, name) == (1, "a")
         case _:
             raise AssertionError
+
+
+def test_fields_in_any_order_and_what_is_checked_after_them() -> None:
+    @records.dataclass(frozen=True, slots=True, kw_only=True)
+    class Checked:
+        least: int = 0
+        value: int
+
+        def __post_init__(self) -> None:
+            if self.value < self.least:
+                msg = "too small"
+                raise ValueError(msg)
+
+    assert Checked(value=1) == Checked(least=0, value=1)
+    with pytest.raises(ValueError, match="too small"):
+        Checked(value=-1)
+    with pytest.raises(TypeError):
+        Checked(least=1)

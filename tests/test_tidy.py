@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import functools
 import importlib.util
+import json
 import re
 import shutil
 import subprocess
@@ -22,10 +23,11 @@ import tfdoctor
 from tfdoctor.cli.main import app
 from tfdoctor.compat import Compat
 from tfdoctor.examine.survey import survey
-from tfdoctor.explain import HEADINGS, catalogue, rule_entry
+from tfdoctor.explain import HEADINGS, LOG_CODES, LOG_NOTES, catalogue, rule_entry
 from tfdoctor.findings import Cause, OutcomeKind
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules import ALL_RULES
+from tfdoctor.rules.retired import RETIRED, living
 from tfdoctor.system import RecordedSystem
 
 if TYPE_CHECKING:
@@ -36,14 +38,12 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 RULES = ROOT / "doctor" / "tfdoctor" / "rules"
 HOSTS = sorted(path.parent for path in (ROOT / "tests" / "hosts").glob("*/host.json"))
-NO_RULES = frozenset({"__init__.py", "base.py"})
+NO_RULES = frozenset({"__init__.py", "base.py", "retired.py"})
 """Modules of rules/ that hold what several rules share; so do those whose name begins with `_`."""
 
 LONGEST = 600
 LONG_MODULES = frozenset(
     {
-        "doctor/tfdoctor/compat/decode.py",
-        "doctor/tfdoctor/compat/queries.py",
         "doctor/tfdoctor/payload/stages.py",
         "doctor/tfdoctor/payload/target.py",
         "scripts/update_tensorflow.py",
@@ -139,6 +139,63 @@ def test_every_file_of_rules_is_in_all_rules() -> None:
     assert files == {rule.name.replace("-", "_") for rule in ALL_RULES}
 
 
+def test_retired_codes_are_never_used_again_and_lead_on() -> None:
+    used = {entry.code: entry.name for entry in catalogue().rules}
+    codes = [row.code for row in RETIRED]
+    assert codes == sorted(set(codes))
+    for row in RETIRED:
+        assert row.code not in used
+        assert row.name not in used.values()
+        assert row.code not in {*LOG_CODES, *LOG_NOTES}
+        assert set(living(row.code)) <= set(used)
+        assert row.why.endswith(".")
+
+
+MAY_NAME_CODES = ("doctor/tfdoctor/rules/", "doctor/tfdoctor/dockerfile/checks/", "doctor/tfdoctor/causes/")
+"""Where a rule's code may stand: at the rule, or among what its neighbours say of it; a cause's row."""
+
+
+def codes_named(path: Path) -> list[str]:
+    """The strings in a module that are codes, or beginnings of some."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and re.fullmatch(r"TFD\d+", node.value)
+    ]
+
+
+def test_codes_stand_at_their_rules_alone() -> None:
+    """Everybody else asks the rule (`RULE_OF`, `module.RULE`) or the cause (`Cause.row`)."""
+    package = [path for path in modules() if relative(path).startswith("doctor/tfdoctor/")]
+    outside = [path for path in package if not relative(path).startswith(MAY_NAME_CODES)]
+    assert len(package) - len(outside) > len(ALL_RULES)
+    assert {relative(path): found for path in outside if (found := codes_named(path))} == {}
+
+
+def test_only_examine_knows_the_parts_of_a_look() -> None:
+    """Everybody else asks `examine`: there Ctrl-C is heard, and what is looked at is judged in one way."""
+    parts = ("tfdoctor.probes", "tfdoctor.examine.survey", "tfdoctor.report.diagnose")
+    own = ("doctor/tfdoctor/examine/", "doctor/tfdoctor/probes/")
+    known: dict[str, list[str]] = {}
+    for path in modules():
+        name = relative(path)
+        if not name.startswith("doctor/tfdoctor/"):
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        named = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        named += [
+            f"{n.module}.{a.name}" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names
+        ]
+        named += [a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names]
+        if any(one == part or one.startswith(f"{part}.") for one in named for part in parts):
+            known.setdefault(name, []).extend(named)
+    assert [name for name in known if not name.startswith(own)] == []
+    assert any(name.startswith(own[0]) for name in known)  # the test itself sees them
+
+
 @functools.cache
 def outcomes_of_hosts() -> dict[str, dict[OutcomeKind, list[str]]]:
     """code → outcome → the recorded machines on which the rule ended so."""
@@ -179,6 +236,25 @@ def test_the_page_of_rules_is_fresh() -> None:
     assert (ROOT / "docs" / "rules.md").read_text(encoding="utf-8") == page, (
         "stale: run python scripts/generate_docs.py"
     )
+
+
+def test_a_new_cause_comes_into_the_schemas() -> None:
+    with_words = script("generate_docs").with_words
+    words = [cause.value for cause in Cause]
+    having = 0
+    for path in sorted((ROOT / "docs" / "schemas").glob("*.json")):
+        schema = path.read_text(encoding="utf-8")
+        assert with_words(schema, words) == schema, (
+            f"{path.name} is stale: run python scripts/generate_docs.py"
+        )
+        more = with_words(schema, [*words, "a-new-cause"])
+        assert all(len(line) <= 120 for line in set(more.splitlines()) - set(schema.splitlines()))
+        if more != schema:
+            having += 1
+            wanted = json.loads(schema)
+            wanted["$defs"]["cause"]["enum"].append("a-new-cause")
+            assert json.loads(more) == wanted
+    assert having > 5
 
 
 def test_the_changelog_has_this_version() -> None:
@@ -260,6 +336,20 @@ def test_modules_are_short() -> None:
     long = {name for name, length in lengths.items() if length > LONGEST}
     assert long <= LONG_MODULES, "split it"
     assert long >= LONG_MODULES, "stale exemption"
+
+
+def test_compat_is_the_only_door_to_the_tables() -> None:
+    """Who reads a table by itself reads the folder that lies about, not the one that was asked for."""
+    inside = ROOT / "doctor" / "tfdoctor" / "compat"
+    found = [
+        f"{relative(path)}: {line.strip()}"
+        for path in sorted((ROOT / "doctor").rglob("*.py"))
+        if inside not in path.parents
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if re.search(r"from tfdoctor\.compat\.\w+ import .*\b(?:load|read)_(?!raw\b)", line)
+        or ('data_dir("compat")' in line and path.name != "signatures.py")
+    ]
+    assert not found, found
 
 
 HOME = re.compile(

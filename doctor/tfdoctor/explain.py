@@ -11,19 +11,20 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdoctor.causes import MEANINGS
+from tfdoctor.causes import HARMLESS, MISREAD
 from tfdoctor.dockerfile.checks import DOCKERFILE_RULES
 from tfdoctor.errors import UsageError
 from tfdoctor.findings import Cause
-from tfdoctor.logs.advice import CODES, HARMLESS, MISREAD
 from tfdoctor.rules import ALL_RULES
 from tfdoctor.rules.base import sentences
+from tfdoctor.rules.retired import RETIRED, living
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdoctor.dockerfile.checks.base import DockerfileRule
     from tfdoctor.rules.base import Rule
+    from tfdoctor.rules.retired import Retired
 
 HEADINGS = ("What it means", "How it is seen", "What to do")
 """The sections of every rule's docstring, in this order."""
@@ -73,9 +74,15 @@ class Explanation:
     causes: tuple[CauseEntry, ...]
     related: tuple[RuleEntry, ...] = ()
     """Other rules that can name one of `causes`."""
+    retired: Retired | None = None
+    """What was asked for, where it is gone; `rules` are then those that tell it now."""
 
 
-LOG_CODES = {code: cause for cause, code in CODES.items() if code.startswith("TFD8")}
+LOG_CODES = {
+    cause.row.code: cause
+    for cause in sorted(Cause, key=lambda cause: cause.row.code)
+    if cause.row.code not in {rule.code for rule in ALL_RULES}
+}
 """Codes that only `diagnose` gives → their cause."""
 LOG_NOTES = {
     HARMLESS: RuleEntry(
@@ -135,21 +142,30 @@ def catalogue(rules: Sequence[Rule | DockerfileRule] = EXPLAINED) -> Explanation
     return Explanation(None, entries, tuple(_cause_entry(cause, entries) for cause in Cause))
 
 
-def lookup(query: str, rules: Sequence[Rule | DockerfileRule] = EXPLAINED) -> Explanation:
+def lookup(
+    query: str,
+    rules: Sequence[Rule | DockerfileRule] = EXPLAINED,
+    retired: Sequence[Retired] = RETIRED,
+) -> Explanation:
     """What is known under a code ("TFD203", "203"), a rule's name or a cause; case does not matter.
 
     Where a rule and a cause share the word, the rule is shown, and with it the cause and the other rules
-    that can name it. Raises UsageError, with the nearest names, where there is nothing of that name.
+    that can name it. A retired code leads to those that stand for it today. Raises UsageError, with the nearest
+    names, where there is nothing of that name.
     """
     everything = catalogue(rules)
     word = query.strip().lower().replace("_", "-")
     code = f"TFD{word}" if re.fullmatch(r"\d{3}", word) else word.upper()
     named = tuple(entry for entry in everything.rules if code == entry.code or word == entry.name)
+    gone = next((row for row in retired if code == row.code or word == row.name), None)
+    if gone is not None and not named:
+        today = living(gone.code, retired)
+        named = tuple(entry for entry in everything.rules if entry.code in today)
     if code in LOG_NOTES:
         named = (LOG_NOTES[code],)
     logged = LOG_CODES.get(code)
     causes = tuple(entry for entry in everything.causes if word == entry.cause.value or entry.cause is logged)
-    if not named and not causes:
+    if not named and not causes and gone is None:
         known = [*(entry.code for entry in everything.rules), *(entry.name for entry in everything.rules)]
         known += [*LOG_CODES, *LOG_NOTES]
         raise _unknown(query, word, code, [*known, *(entry.cause.value for entry in everything.causes)])
@@ -163,12 +179,12 @@ def lookup(query: str, rules: Sequence[Rule | DockerfileRule] = EXPLAINED) -> Ex
     )
     if not named and len(having) == 1:
         named, having = having, ()
-    return Explanation(query, named, causes, having)
+    return Explanation(query, named, causes, having, gone)
 
 
 def _cause_entry(cause: Cause, entries: Sequence[RuleEntry]) -> CauseEntry:
     codes = tuple(entry.code for entry in entries if cause in entry.causes and not entry.any_cause)
-    return CauseEntry(cause, MEANINGS[cause], codes)
+    return CauseEntry(cause, cause.row.meaning, codes)
 
 
 def _unknown(query: str, word: str, code: str, known: Sequence[str]) -> UsageError:

@@ -1,7 +1,7 @@
 """What was seen means: findings, remedies, outcomes, and the report that gathers them.
 
-The shapes and the words follow the project's JSON contract (docs/schemas): `Cause` is the one vocabulary
-of root causes used by every command.
+The shapes and the words follow the project's JSON contract (docs/schemas). The root causes, the one vocabulary of
+every command, are the rows of `causes`.
 """
 
 from __future__ import annotations
@@ -10,80 +10,30 @@ import enum
 from dataclasses import field
 from typing import TYPE_CHECKING
 
+from tfdoctor.causes import Cause, Severity
 from tfdoctor.records import dataclass
+from tfdoctor.steps import Remedy
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Facts
-    from tfdoctor.steps import Step
 
-
-class Cause(str, enum.Enum):
-    """One word for one root cause, the same in every command. Extend only with a reason."""
-
-    HEALTHY = "healthy"
-    INCONCLUSIVE = "inconclusive"
-    NO_DRIVER = "no-driver"
-    NO_DEVICE = "no-device"
-    HIDDEN_BY_ENV = "hidden-by-env"
-    DRIVER_TOO_OLD = "driver-too-old"
-    DRIVER_LIB_MISMATCH = "driver-lib-mismatch"
-    DRIVER_INIT_UNKNOWN = "driver-init-unknown"
-    COMPAT_NOT_SUPPORTED = "compat-not-supported"
-    STUB_LIBCUDA = "stub-libcuda"
-    WSL_LIBCUDA = "wsl-libcuda"
-    NVML_MISSING = "nvml-missing"
-    LIBS_WRONG_VERSION = "libs-wrong-version"
-    LIBS_NOT_INSTALLED = "libs-not-installed"
-    LIBS_NOT_ON_PATH = "libs-not-on-path"
-    LIBS_TRANSITIVE = "libs-transitive"
-    LIBS_UNLISTED = "libs-unlisted"
-    CUDNN_MISSING = "cudnn-missing"
-    CUDNN_VERSION_MISMATCH = "cudnn-version-mismatch"
-    CUDNN_INIT_FAILED = "cudnn-init-failed"
-    CUBLAS_INIT_FAILED = "cublas-init-failed"
-    IMPORT_MISSING_CUDA_LIB = "import-missing-cuda-lib"
-    LIBDEVICE_OR_PTXAS_MISSING = "libdevice-or-ptxas-missing"
-    CUPTI_MISSING = "cupti-missing"
-    CPU_ONLY_BUILD = "cpu-only-build"
-    WINDOWS_NATIVE_UNSUPPORTED = "windows-native-unsupported"
-    BOTH_PACKAGES = "both-packages"
-    NO_MATCHING_WHEEL = "no-matching-wheel"
-    ILLEGAL_INSTRUCTION_AVX = "illegal-instruction-avx"
-    GLIBC_TOO_OLD = "glibc-too-old"
-    LIBSTDCXX_TOO_OLD = "libstdcxx-too-old"
-    NUMPY_ABI = "numpy-abi"
-    PROTOBUF_CONFLICT = "protobuf-conflict"
-    MSVC_RUNTIME_MISSING = "msvc-runtime-missing"
-    GPU_TOO_OLD = "gpu-too-old"
-    GPU_TOO_NEW = "gpu-too-new"
-    OOM = "oom"
-    GPU_BUSY_OTHER_PROCESS = "gpu-busy-other-process"
-    NCCL_FAILURE = "nccl-failure"
-    XLA_GPU_ONLY = "xla-gpu-only"
-    PLACEMENT_ERROR = "placement-error"
-    NO_NVIDIA_RUNTIME = "no-nvidia-runtime"
-    CONTAINER_NO_GPU = "container-no-gpu"
-    CONTAINER_CUDA_REQUIREMENT = "container-cuda-requirement"
-    CONTAINER_DRIVER_LIBS = "container-driver-libs"
-    CONTAINER_NVML_LOST = "container-nvml-lost"
-    PACKAGE_CONFLICT = "package-conflict"
-    SHADOWED_MODULE = "shadowed-module"
-    DAMAGED_FILE = "damaged-file"
-    NOT_PERMITTED = "not-permitted"
-    PYTHON_UNUSABLE = "python-unusable"
-    TENSORFLOW_MISSING = "tensorflow-missing"
-
-
-class Severity(enum.IntEnum):
-    """How much it matters; comparable."""
-
-    INFO = 0
-    WARNING = 1
-    ERROR = 2
-
-    @property
-    def word(self) -> str:
-        return self.name.lower()
+__all__ = [
+    "Area",
+    "Cause",
+    "Evidence",
+    "Finding",
+    "Observation",
+    "Outcome",
+    "OutcomeKind",
+    "Prediction",
+    "Remedy",
+    "Report",
+    "Severity",
+    "Stage",
+    "Status",
+    "Verdict",
+    "Verification",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,18 +44,6 @@ class Evidence:
     """A command, a path, an environment variable or a log."""
     text: str
     line: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Remedy:
-    """What to do: a sentence, and apart from it what to type."""
-
-    text: str
-    commands: tuple[str, ...] = ()
-    changes_system: bool = False
-    """True where a command changes more than the target Python's environment (needs root, a reboot, a driver)."""
-    steps: tuple[Step, ...] = ()
-    """The same as `tfdoctor fix` does it; empty where only a person can."""
 
 
 @dataclass(frozen=True, slots=True)

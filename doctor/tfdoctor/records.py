@@ -9,6 +9,7 @@ a hundred and fifty classes to make objects of some dozens. Here nothing is comp
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,19 +18,23 @@ if TYPE_CHECKING:
 
 __all__ = ["dataclass"]
 
-_FIELDS_ALONE = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True)
+_FIELDS = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True)
+_NAMED_FIELDS = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True, kw_only=True)
 
 
 if not TYPE_CHECKING:
 
-    def dataclass(*, frozen: bool, slots: bool) -> Callable[[type], type]:
-        """As the standard library's with these two options. Raises TypeError where one of them is not true."""
+    def dataclass(*, frozen: bool, slots: bool, kw_only: bool = False) -> Callable[[type], type]:
+        """As the standard library's with these two options. Raises TypeError where one of them is not true.
+
+        `kw_only` lets fields with and without a default stand in any order; type checkers then take names alone.
+        """
         if not (frozen and slots):
             raise TypeError("only what is frozen and has slots is made here")
-        return _record
+        return partial(_record, kw_only=kw_only)
 
 
-def _record(cls: type) -> type:
+def _record(cls: type, *, kw_only: bool) -> type:
     """The dataclass of a class with annotations."""
     for method in (_init, _repr, _eq, _hash, _setattr, _delattr, _getstate, _setstate):
         name = f"__{method.__name__[1:]}__"
@@ -37,7 +42,7 @@ def _record(cls: type) -> type:
             setattr(cls, name, method)
     if cls.__doc__ is None:
         cls.__doc__ = cls.__name__  # else a signature is worked out for it
-    return _FIELDS_ALONE(cls)
+    return (_NAMED_FIELDS if kw_only else _FIELDS)(cls)
 
 
 def _init(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -59,6 +64,7 @@ def _initialiser(cls: Any) -> Callable[..., None]:
         if field.default_factory is not dataclasses.MISSING
     }
     every = len(names)
+    after = getattr(cls, "__post_init__", None)
 
     def complete(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         given = dict(zip(names, args, strict=False))
@@ -77,6 +83,8 @@ def _initialiser(cls: Any) -> Callable[..., None]:
         values = args if len(args) == every and not kwargs else complete(args, kwargs)
         for setter, value in zip(put, values, strict=True):
             setter(self, value)
+        if after is not None:
+            after(self)
 
     return initialise
 

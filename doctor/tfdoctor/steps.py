@@ -17,6 +17,7 @@ __all__ = [
     "Link",
     "LinkParts",
     "Prepend",
+    "Remedy",
     "Remove",
     "Rename",
     "ShellStep",
@@ -130,6 +131,18 @@ class Drop:
 SHELL_STEPS = (Export, Unset, Rename, Prepend, Drop)
 ShellStep = Union[Export, Unset, Rename, Prepend, Drop]  # noqa: UP007 - Python 3.10 evaluates it
 Step = Union[Install, Uninstall, Link, LinkParts, Remove, TakeOut, ShellStep]  # noqa: UP007
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """What to do: a sentence, and apart from it what to type."""
+
+    text: str
+    commands: tuple[str, ...] = ()
+    changes_system: bool = False
+    """True where a command changes more than the target Python's environment (needs root, a reboot, a driver)."""
+    steps: tuple[Step, ...] = ()
+    """The same as `tfdoctor fix` does it; empty where only a person can."""
 
 
 def without_line(step: TakeOut, text: str) -> str | None:

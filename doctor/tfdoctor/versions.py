@@ -22,6 +22,7 @@ from packaging.version import InvalidVersion, Version
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from packaging.requirements import Requirement
     from packaging.specifiers import SpecifierSet
 
 __all__ = [
@@ -39,15 +40,20 @@ __all__ = [
     "numbers",
     "parse",
     "parse_capability",
+    "project_of",
     "python_of_tag",
+    "requirement",
     "satisfies",
     "sort_key",
     "tag_of_python",
+    "upper_limit",
 ]
 
 _DOTTED = re.compile(r"\d+(?:\.\d+)*")
 _CAPABILITY = re.compile(r"(?:sm_|compute_|sm|cc)?\s*(\d+)(?:\.(\d+))?([af])?", re.IGNORECASE)
 _CLAUSE = re.compile(r"(<=|>=|==|!=|~=|<|>)\s*([0-9]+(?:\.[0-9]+)*(?:rc[0-9]+|\.?dev[0-9]*)?)(\.\*)?")
+_PROJECT = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,198}[A-Za-z0-9])?")
+"""PEP 508's name, with which every requirement begins."""
 _TAG = re.compile(r"cp(\d)(\d+)")
 _LONGEST = 400
 """Characters of a version or of conditions. Longer numbers than Python reads (it refuses some thousand digits, or as
@@ -221,6 +227,33 @@ def satisfies(version: str, specification: str) -> bool:
 def is_plain(specification: str) -> bool:
     """Whether it is a specification that `satisfies` reads without `packaging`. Raises VersionSyntaxError as that."""
     return _plain_clauses(specification) is not None
+
+
+@lru_cache(maxsize=4096)
+def requirement(text: str) -> Requirement | None:
+    """A requirement taken apart (PEP 508), or None where it is none: `"numpy (>=1.8)x"` of long ago."""
+    from packaging.requirements import InvalidRequirement, Requirement  # a tenth of a whole check
+
+    try:
+        return Requirement(text)
+    except InvalidRequirement:
+        return None
+
+
+def project_of(text: str) -> str:
+    """The normalised project of a requirement: `"nvidia_cudnn.cu12[x]<10,>=9.3; extra == 'a'"` → `"nvidia-cudnn-cu12"`.
+
+    Empty where it begins with none.
+    """
+    match = _PROJECT.match(text)
+    return "" if match is None else re.sub(r"[-_.]+", "-", match[0]).lower()
+
+
+def upper_limit(text: str) -> str | None:
+    """The version that a requirement stays below: `"numpy>=1.20,<2"` → `"2"`; None where there is none."""
+    one = requirement(text)
+    limits = [part.version for part in one.specifier if part.operator == "<"] if one is not None else []
+    return min(limits, key=parse, default=None)
 
 
 @lru_cache(maxsize=512)

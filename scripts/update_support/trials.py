@@ -243,14 +243,14 @@ def stand_ins(folder: Path, cache: Path, wanted: Mapping[str, Sequence[Path]]) -
 
 def try_lock(target: Target, python: str, cache: Path, *, uv: str | None) -> Result:
     """Make, install, check, compute, remove."""
-    from tfdoctor.compat.locks import tools_path
+    from tfdoctor.compat.locks import tools_name
 
     started = dt.datetime.now(tz=dt.timezone.utc)
     exact, message = target.python, ""
     folder = Path(tempfile.mkdtemp(prefix="tfdoctor-lock-"))
     try:
         bench = Bench(folder, python, target.python, uv=uv)
-        bench.install(tools_path(target.python))
+        bench.install(LOCKS / tools_name(target.python))
         bench.install(LOCKS / target.name)
         bench.check()
         exact = bench.compute(cache)

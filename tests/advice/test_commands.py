@@ -22,7 +22,7 @@ from rules.make_facts import (
     with_python,
     with_tensorflow,
 )
-from tfdoctor import advice
+from tfdoctor import advice, versions
 from tfdoctor.advice import commands, person
 from tfdoctor.advice.person import Place
 from tfdoctor.environment.actions import shown
@@ -309,7 +309,7 @@ def test_also_where_the_environment_is_somebody_elses() -> None:
 def test_fix_is_told_of_one_finding_at_a_time() -> None:
     facts = with_python(without_cufft(healthy("2.20.0")), installed={"protobuf": "4.25.3"})
     steps = root(facts).remedies[0].steps
-    assert [advice.project_of(one) for step in steps for one in getattr(step, "requirements", ())] == [
+    assert [versions.project_of(one) for step in steps for one in getattr(step, "requirements", ())] == [
         "protobuf"
     ]
 

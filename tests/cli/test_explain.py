@@ -6,16 +6,18 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tfdoctor.causes import MEANINGS
+from tfdoctor.cli.fix import codes_of
 from tfdoctor.cli.start import run
 from tfdoctor.errors import UsageError
 from tfdoctor.explain import EXPLAINED, catalogue, lookup
 from tfdoctor.findings import Cause
-from tfdoctor.render.explain import render_explanation
+from tfdoctor.render.explain import explanation_json, render_explanation
+from tfdoctor.rules.retired import Retired, living
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,11 +45,11 @@ def test_the_catalogue_has_every_rule_and_every_cause_once() -> None:
 
 
 def test_every_cause_has_its_sentence() -> None:
-    assert list(MEANINGS) == list(Cause)
-    for meaning in MEANINGS.values():
+    meanings = [cause.row.meaning for cause in Cause]
+    for meaning in meanings:
         assert meaning.endswith(".")
         assert "  " not in meaning
-    assert len(set(MEANINGS.values())) == len(MEANINGS)
+    assert len(set(meanings)) == len(meanings)
 
 
 @pytest.mark.parametrize("query", ["TFD203", "tfd203", "203", " 203 "])
@@ -189,3 +191,57 @@ def test_codes_of_logs_are_explained(code: str, word: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert word in done.stdout
+
+
+GONE = (
+    Retired("TFD298", "old-paths", "Old paths", "0.9.0", ("TFD299",), "It said what TFD299 says better."),
+    Retired(
+        "TFD299", "older-paths", "Older paths", "1.0.0", ("TFD203", "TFD201"), "Two checks tell it apart."
+    ),
+    Retired("TFD699", "solaris", "This is Solaris", "1.0.0", (), "There is no CUDA for Solaris."),
+)
+
+
+def test_living_codes_stand_for_themselves_and_retired_ones_lead_on() -> None:
+    assert living("TFD203", GONE) == ("TFD203",)
+    assert living("TFD298", GONE) == living("TFD299", GONE) == ("TFD203", "TFD201")
+    assert living("TFD699", GONE) == ()
+    circle = (replace(GONE[0], by=("TFD299",)), replace(GONE[1], by=("TFD298",)))
+    with pytest.raises(ValueError, match="TFD298 → TFD299 → TFD298"):
+        living("TFD298", circle)
+
+
+@pytest.mark.parametrize("query", ["TFD298", "298", "old-paths"])
+def test_a_retired_code_says_which_one_tells_it_now(query: str) -> None:
+    found = lookup(query, retired=GONE)
+    assert codes(found.rules) == ["TFD201", "TFD203"]
+    assert found.retired is GONE[0]
+    text = " ".join(render_explanation(found).split())
+    assert text.startswith(
+        "TFD298 old-paths was retired in 0.9.0 Old paths It said what TFD299 says better. "
+    )
+    assert "TFD201 and TFD203 tell it now." in text
+    assert "LD_LIBRARY_PATH" in text  # and what those say
+    assert explanation_json(found)["rules"][0]["code"] == "TFD201"
+
+
+def test_a_retired_code_that_nothing_stands_for() -> None:
+    found = lookup("TFD699", retired=GONE)
+    assert found.rules == found.causes == found.related == ()
+    text = " ".join(render_explanation(found).split())
+    assert text.endswith("There is no CUDA for Solaris. Nothing tells it now.")
+
+
+def test_fix_takes_a_retired_code_for_what_tells_it_now() -> None:
+    assert codes_of(["tfd298", "TFD203", "TFD601"], GONE) == ("TFD203", "TFD201", "TFD601")
+    for code in ("TFD298", "TFD999"):  # retired by nobody
+        with pytest.raises(UsageError, match=f"there is no finding {code}"):
+            codes_of([code])
+    with pytest.raises(UsageError, match="there is no finding TFD699"):
+        codes_of(["TFD699"], GONE)
+
+
+def test_a_living_name_is_not_led_on() -> None:
+    again = (replace(GONE[0], name="libs-not-on-path"),)
+    assert codes(lookup("TFD203", retired=again).rules) == ["TFD203"]
+    assert lookup("TFD203", retired=again).retired is None

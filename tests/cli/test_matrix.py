@@ -261,6 +261,6 @@ def test_a_problem_has_the_code_under_which_check_reports_it() -> None:
     for problem in COMPAT.problems:
         rule = rules[codes[problem.id]]
         assert problem.cause in {cause.value for cause in rule.causes}
-        if problem.id not in known_problem.OTHERS:
+        if not problem.told_by_rules:
             assert rule is known_problem.RULE
         assert "{" not in conditions(problem)

@@ -1,18 +1,20 @@
 """Invariants of the data in compat/: what must hold for every row, whatever is measured next."""
 
-from __future__ import annotations
+# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
 
 import datetime as dt
 import itertools
 import json
 import re
+from dataclasses import field
 from pathlib import Path
 
 import pytest
 
 from tfdoctor import versions
-from tfdoctor.compat import Compat, Release, decode, era_stems, split_soname
+from tfdoctor.compat import Compat, Release, decode, releases, split_soname
 from tfdoctor.data import data_dir
+from tfdoctor.records import dataclass
 
 COMPAT = Compat.load()
 GPU_ROWS = [row for row in COMPAT.releases if row.gpu]
@@ -51,7 +53,7 @@ def test_enough_rows() -> None:
     assert len(COMPAT.releases) >= 181
     assert len(GPU_ROWS) >= 120
     assert len(COMPAT.gpus) >= 990
-    decode.check_sorted(COMPAT.releases)
+    releases.check_sorted(COMPAT.releases)
 
 
 def test_every_row_was_measured() -> None:
@@ -104,7 +106,7 @@ class TestRelease:
             stems.append(parts[0])
         # What is linked is loaded in an order that the linker chose anew for each release.
         order = sorted if row.linkage == "needed" else list
-        assert order(stems) == order(era_stems(row.version))
+        assert order(stems) == order(COMPAT.registration(row.version).opens)
         assert row.driver_libraries == COMPAT.driver_libraries_for(row.version)
 
     def test_sonames_fit_its_cuda(self, row: Release) -> None:
@@ -223,7 +225,7 @@ def test_family_floors_lie_within_the_family() -> None:
 
 
 def test_capabilities_of_cuda_are_sorted_and_only_dropped_by_majors() -> None:
-    series = decode.load_cuda().series
+    series = COMPAT._cuda.all_series
     for row in series:
         assert is_sorted(row.capabilities)
     for older, newer in itertools.pairwise(series):
@@ -282,15 +284,15 @@ def test_the_ambiguous_names_are_those_marked() -> None:
 def test_libraries() -> None:
     stems = [row.stem for row in COMPAT.libraries]
     assert len(stems) == len(set(stems))
-    needed = {stem for row in GPU_ROWS for stem in era_stems(row.version)}
+    needed = {stem for row in GPU_ROWS for stem in COMPAT.registration(row.version).opens}
     assert needed == {row.stem for row in COMPAT.libraries if row.role == "registration"}
     for row in COMPAT.libraries:
         if row.role == "registration" and row.stem != "cudart":
             assert row.first_tf is not None
-            assert row.stem in era_stems(row.first_tf)
+            assert row.stem in COMPAT.registration(row.first_tf).opens
             if row.last_tf is not None:
-                assert row.stem in era_stems(row.last_tf)
-                assert row.stem not in era_stems(COMPAT.newest.version)
+                assert row.stem in COMPAT.registration(row.last_tf).opens
+                assert row.stem not in COMPAT.registration(COMPAT.newest.version).opens
         for wheel in row.wheels.values():
             assert re.fullmatch(r"nvidia/\w+/lib", wheel.folder)
             assert wheel.project.startswith("nvidia-")
@@ -347,17 +349,25 @@ def test_agrees_with_the_researched_facts() -> None:
             assert row.cuda == header["CUDA_VERSION"]
 
 
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    NAMED = ("subject",)
+    subject: str
+    releases: decode.ReleaseSet
+    says: tuple[str, ...]
+    settled: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreements:
+    as_of: str
+    rows: tuple[Disagreement, ...] = field(metadata={"key": "disagreement"})
+
+
 def test_disagreements_are_settled_with_a_reason() -> None:
-    top = decode.read_toml(data_dir("compat") / "disagreements.toml")
-    assert top.whole("schema_version") == 1
-    assert top.text("as_of")
-    for raw in top.tables("disagreement"):
-        row = decode.Table(raw, f"{top.where}: {raw.get('subject')}")
-        assert row.text("subject")
-        assert row.texts("says")
-        assert row.text("settled")
-        assert row.text("reason").endswith(".")
-        spec = row.text("releases")
-        row.done()
+    for row in decode.read(Disagreements, data_dir("compat") / "disagreements.toml").rows:
+        assert row.says
+        assert row.reason.endswith(".")
+        spec = row.releases
         assert spec == "==1.13.0" or any(versions.satisfies(r.version, spec) for r in COMPAT.releases)
-    top.done()

@@ -1,18 +1,34 @@
 """The strict loaders: what they refuse, and in which words."""
 
-from __future__ import annotations
+# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
 
+import dataclasses
+import importlib
 import json
+import pkgutil
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 import pytest
 
-from tfdoctor.compat import decode
+import tfdoctor.compat
+from tfdoctor.compat import Compat, DataError, releases
+from tfdoctor.compat.decode import decode
 from tfdoctor.data import data_dir
+from tfdoctor.records import dataclass
 
-if TYPE_CHECKING:
-    from pathlib import Path
+READ: dict[str, Callable[[Compat], Any]] = {
+    "cuda.toml": lambda compat: compat.cuda_releases,
+    "cudnn.toml": lambda compat: compat.cudnn_ranges,
+    "libraries.toml": lambda compat: compat.libraries,
+    "problems.toml": lambda compat: compat.problems,
+    "gpus.json": lambda compat: compat.gpus,
+    "tensorflow.json": lambda compat: compat.releases,
+}
+"""What asks for each table."""
 
 
 @pytest.fixture
@@ -98,9 +114,8 @@ def edit(path: Path, old: str, new: str) -> None:
 )
 def test_messages(folder: Path, name: str, old: str, new: str, message: str) -> None:
     edit(folder / name, old, new)
-    load: Any = getattr(decode, f"load_{name.split('.', maxsplit=1)[0]}")
-    with pytest.raises(decode.DataError, match=message):
-        load(folder)
+    with pytest.raises(DataError, match=message):
+        READ[name](Compat(folder))
 
 
 def test_out_of_order(folder: Path) -> None:
@@ -108,19 +123,92 @@ def test_out_of_order(folder: Path) -> None:
     table = json.loads(path.read_bytes())
     table["releases"].reverse()
     path.write_text(json.dumps(table), encoding="utf-8")
-    _, rows = decode.load_tensorflow(folder)
-    with pytest.raises(decode.DataError, match="out of order"):
-        decode.check_sorted(rows)
+    rows = Compat(folder).releases
+    with pytest.raises(DataError, match="out of order"):
+        releases.check_sorted(rows)
 
 
 @pytest.mark.parametrize("text", ["[]", "1", "null", '"x"', "{}", '{"schema_version": 1, "as_of": ""}'])
 def test_not_even_a_table(folder: Path, text: str) -> None:
     (folder / "tensorflow.json").write_text(text, encoding="utf-8")
-    with pytest.raises(decode.DataError, match=r"^compat/tensorflow.json: "):
-        decode.load_tensorflow(folder)
+    with pytest.raises(DataError, match=r"^compat/tensorflow.json: "):
+        _ = Compat(folder).releases
 
 
 def test_every_row_says_where_it_is_from(folder: Path) -> None:
     edit(folder / "cudnn.toml", 'sources = ["', 'sources = [] #["')
-    with pytest.raises(decode.DataError, match="says where it is from"):
-        decode.load_cudnn(folder)
+    with pytest.raises(DataError, match="says where it is from"):
+        _ = Compat(folder).cudnn_ranges
+
+
+MEASURED = frozenset({"CudaLibrary", "CudaWheel", "Companion"})
+"""Rows that are runs or measurements themselves."""
+
+
+def test_every_kind_of_row_has_a_place_for_its_source() -> None:
+    for module in pkgutil.iter_modules(tfdoctor.compat.__path__, "tfdoctor.compat."):
+        for name, kind in vars(importlib.import_module(module.name)).items():
+            if hasattr(kind, "NAMED") and name not in MEASURED:
+                assert {"sources", "source"} & {field.name for field in dataclasses.fields(kind)}, name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thing:
+    NAMED: ClassVar = ("name",)
+    name: str
+    sizes: tuple[int, ...] = ()
+    kinds: frozenset[Literal["small", "large"]] = frozenset()
+    parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    inside: "Thing | None" = field(default=None, metadata={"key": None})
+
+
+@dataclass(frozen=True, slots=True)
+class Things:
+    as_of: str
+    things: tuple[Thing, ...] = field(metadata={"key": "thing"})
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("1", "x: thing 1: a table was expected, not a number"),
+        ('{"name": "a", "sizes": [-1]}', "x: thing a: `sizes` must be a whole number, not a number"),
+        ('{"name": "a", "sizes": 1}', "x: thing a: `sizes` must be a list, not a number"),
+        (
+            '{"name": "a", "kinds": ["smal"]}',
+            "`kinds` is `smal`; it can be small, large, did you mean `small`?",
+        ),
+        ('{"name": "a", "parts": {"b": "c"}}', "x: thing a: parts: `b` must be a list of texts, not text"),
+        (
+            '{"name": "a", "parts": {"b": [1]}}',
+            "x: thing a: parts: `b` must be a list of texts, and has a number",
+        ),
+        ('{"name": "a", "parts": []}', "x: thing a: `parts` must be a table, not a list"),
+        ('{"name": ""}', "x: thing 1: `name` is empty"),
+        ('{"name": "a", "inside": null}', "x: thing a: unknown key `inside`"),
+        ('{"nome": "a"}', "x: thing 1: unknown key `nome`, did you mean `name`?"),
+        ('{"colour": "a"}', "x: thing 1: `name` is missing"),
+        ('{"name": "a"}, {"name": "a"}', "x: thing a: it is there twice"),
+        ("", "x: `thing` has no rows"),
+    ],
+)
+def test_words_of_the_decoder(row: str, message: str) -> None:
+    with pytest.raises(DataError) as caught:
+        decode(Things, json.loads(f'{{"as_of": "now", "thing": [{row}]}}'), "x")
+    assert message in str(caught.value)
+
+
+def test_what_fits_is_taken() -> None:
+    row = {"name": "a", "sizes": [1, 2], "kinds": ["large"], "parts": {"b": ["c"]}}
+    found = decode(Things, {"as_of": "now", "thing": [row]}, "x").things[0]
+    assert found == Thing(name="a", sizes=(1, 2), kinds=frozenset({"large"}), parts={"b": ("c",)})
+
+
+def test_a_kind_without_a_reader_is_a_fault_of_ours() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Odd:
+        one: complex
+        two: "str" = ""
+
+    with pytest.raises(TypeError, match="no reader"):
+        decode(Odd, {"one": 1}, "x")

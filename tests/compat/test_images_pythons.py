@@ -11,8 +11,6 @@ import pytest
 
 from tfdoctor import versions
 from tfdoctor.compat import Compat, DataError
-from tfdoctor.compat.images import load_images
-from tfdoctor.compat.pythons import load_pythons
 from tfdoctor.data import data_dir
 
 COMPAT = Compat.load()
@@ -177,14 +175,14 @@ def test_a_newer_system_has_a_newer_glibc() -> None:
             "images.toml",
             'flavours = ["base", "runtime"',
             'flavours = ["bare", "runtime"',
-            "`bare` is none of",
+            "`flavours` is `bare`; it can be base, runtime, devel",
         ),
         ("images.toml", 'cudnn = { "20.04"', 'cudnn = { "26.04"', "`26.04` has cuDNN"),
         ("images.toml", 'versions = "==11.2.0"', 'versions = "=11.2.0"', "not a specification"),
         ("images.toml", "works = false", "works = true", "`why`"),
         ("images.toml", "{version}-gpu", "latest-gpu", "{version}"),
         ("images.toml", 'version = "11.1.1"', 'version = "11.0.3"', "twice"),
-        ("images.toml", "schema_version = 1", "schema_version = 2", "schema_version must be 1"),
+        ("images.toml", "schema_version = 1", "schema_version = 2", "schema_version is 2"),
         ("images.toml", 'tag = "3.14-slim-bookworm"', 'tags = "3.14-slim-bookworm"', "did you mean `tag`"),
         ("images.toml", 'tag = "3.13-slim-bookworm"', 'tag = "3.14-slim-bookworm"', "twice"),
         ("pythons.toml", "glibc =", "libc =", "did you mean `glibc`"),
@@ -199,7 +197,7 @@ def test_a_wrong_table_is_refused(tmp_path: Path, name: str, old: str, new: str,
     assert old in text
     (tmp_path / name).write_text(text.replace(old, new, 1), encoding="utf-8")
     with pytest.raises(DataError, match=re.escape(message)):
-        load_images(tmp_path) if name == "images.toml" else load_pythons(tmp_path)
+        _ = Compat(tmp_path).images if name == "images.toml" else Compat(tmp_path).pythons
 
 
 # --- python (slim) ---

@@ -6,16 +6,17 @@ import json
 
 import pytest
 
-from tfdoctor.compat.decode import DataError, load_tensorflow
-from tfdoctor.compat.imported import imported_by, load_imported, measured_minors
+from tfdoctor.compat import Compat, DataError
+from tfdoctor.compat.imported import load_imported, measured_minors
 from tfdoctor.data import data_dir
 
-MINORS = measured_minors()
+COMPAT = Compat.load()
+MINORS = measured_minors(COMPAT.folder)
 
 
 @pytest.mark.parametrize("minor", MINORS)
 def test_every_table_reads(minor: str) -> None:
-    table = load_imported(minor)
+    table = load_imported(COMPAT.folder, minor)
     assert {"numpy", "google.protobuf"} <= table.needs.keys()
     assert table.sets
     assert all("numpy" in known for known in table.sets)
@@ -33,16 +34,16 @@ def test_every_minor_that_has_a_lock_is_there() -> None:
     minors = {".".join(version.split(".")[:2]) for version in locked}
     late = {minor for minor in minors if tuple(map(int, minor.split("."))) >= (1, 10)}
     assert late <= set(MINORS)
-    assert len(load_tensorflow()[1]) > len(MINORS)
+    assert len(COMPAT.releases) > len(MINORS)
 
 
 def test_the_nearest_below() -> None:
     newest = MINORS[-1]
-    assert imported_by(f"{newest}.7").exact
-    assert not imported_by("2.98.0rc1").exact
-    assert imported_by("2.98.0rc1").needs == load_imported(newest).needs
-    assert imported_by("1.2.0") is None
-    assert imported_by(None) is None
+    assert COMPAT.imported_by(f"{newest}.7").exact
+    assert not COMPAT.imported_by("2.98.0rc1").exact
+    assert COMPAT.imported_by("2.98.0rc1").needs == load_imported(COMPAT.folder, newest).needs
+    assert COMPAT.imported_by("1.2.0") is None
+    assert COMPAT.imported_by(None) is None
 
 
 @pytest.mark.parametrize(
@@ -61,4 +62,4 @@ def test_what_is_wrong_is_refused_with_its_place(tmp_path, change, said) -> None
     folder.mkdir()
     (folder / "2.20.json").write_text(json.dumps(raw | change), encoding="utf-8")
     with pytest.raises(DataError, match=said):
-        load_imported("2.20", tmp_path)
+        Compat(tmp_path).imported_by("2.20.0")

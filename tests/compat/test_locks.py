@@ -13,19 +13,7 @@ from packaging.utils import canonicalize_name
 from tfdoctor import versions
 from tfdoctor.compat import Compat
 from tfdoctor.compat.decode import DataError
-from tfdoctor.compat.imports import breaking
-from tfdoctor.compat.locks import (
-    Lock,
-    cuda_lock,
-    load_tried,
-    lock,
-    lock_name,
-    lock_path,
-    locked_package,
-    read_lock,
-    tools_lock,
-    tools_path,
-)
+from tfdoctor.compat.locks import Lock, lock_name, locked_package, read_lock
 from tfdoctor.data import data_dir
 
 if TYPE_CHECKING:
@@ -54,7 +42,7 @@ def locks_of(release: Release) -> dict[str, Lock]:
     found = {}
     for python in release.linux_pythons:
         if python not in NO_IMAGE:
-            made = lock(release.package, release.version, python)
+            made = COMPAT.locks.of(release.package, release.version, python)
             assert made is not None, f"{release.version}, Python {python}"
             found[python] = made
     return found
@@ -96,7 +84,7 @@ def test_what_tensorflow_requires_is_pinned_in_a_version_that_it_allows(release:
 @by_release
 def test_nothing_that_breaks_it_stands_beside_it(release: Release) -> None:
     for made in locks_of(release).values():
-        assert not breaking(release.version, made.versions, {}), made.name
+        assert not COMPAT.breaking(release.version, made.versions, {}), made.name
 
 
 @by_release
@@ -119,7 +107,7 @@ def test_nothing_else_lies_there() -> None:
         if python not in NO_IMAGE
     }
     assert len(wanted) >= 320
-    tools = {tools_path(python).name for python in PYTHONS}
+    tools = {COMPAT.locks.tools_path(python).name for python in PYTHONS}
     assert {path.name for path in LOCKS.iterdir()} == wanted | tools | {"cuda", "tried.json"}
 
 
@@ -129,7 +117,7 @@ def test_all_of_it_is_small() -> None:
 
 @pytest.mark.parametrize("python", PYTHONS)
 def test_tools_are_wheels_of_their_own(python: str) -> None:
-    made = tools_lock(python)
+    made = COMPAT.locks.tools(python)
     assert made is not None
     assert set(made.versions) == {"pip", "setuptools", "wheel"}
     assert not made.built
@@ -140,7 +128,7 @@ def test_tools_are_wheels_of_their_own(python: str) -> None:
 def test_a_lock_that_builds_has_the_tools_of_its_python(release: Release) -> None:
     limited = {"setuptools": "39.1.0"} if versions.satisfies(release.version, ">=1.9,<1.12") else {}
     for python, made in locks_of(release).items():
-        tools = tools_lock(python)
+        tools = COMPAT.locks.tools(python)
         assert tools is not None
         for name, version in {**tools.versions, **limited}.items():
             assert made.versions.get(name, version) == version
@@ -152,13 +140,13 @@ def test_a_lock_that_builds_has_the_tools_of_its_python(release: Release) -> Non
 
 
 def test_no_lock_failed_when_it_was_tried() -> None:
-    tried = load_tried()
+    tried = COMPAT.locks.tried
     assert len(tried) >= 100
     assert not [name for name, trial in tried.items() if not trial.ok]
 
 
 def test_what_was_tried_is_what_is_there() -> None:
-    for name, trial in load_tried().items():
+    for name, trial in COMPAT.locks.tried.items():
         made = read_lock(LOCKS / name)
         assert trial.lock == made.digest, f"{name} changed: scripts/update_locks.py --try"
         assert name.endswith(f"-cp{versions.major_minor(trial.python).replace('.', '')}.txt")
@@ -167,7 +155,7 @@ def test_what_was_tried_is_what_is_there() -> None:
 def test_the_last_patch_of_every_minor_was_tried_on_every_python() -> None:
     last = {release.minor: release for release in RELEASES}
     wanted = {name.name for release in last.values() for name in locks_of(release).values()}
-    untried = {name for name in wanted - set(load_tried()) if "-cp35." not in name}
+    untried = {name for name in wanted - set(COMPAT.locks.tried) if "-cp35." not in name}
     assert not untried, "scripts/update_locks.py --try --last --missing"
     assert len(wanted) > 100
 
@@ -178,10 +166,10 @@ def test_the_last_patch_of_every_minor_was_tried_on_every_python() -> None:
 def test_asking() -> None:
     assert locked_package("2.0.4") == "tensorflow-gpu"
     assert locked_package("2.1.0") == "tensorflow"
-    assert lock_path("tensorflow", "2.10.1", "3.9.18").name == "tensorflow-2.10.1-cp39.txt"
-    assert lock("tensorflow", "2.10.1", "3.11") is None
-    assert cuda_lock("no-such-set") is None
-    found = lock("tensorflow", "2.6.5", "3.9.18")
+    assert COMPAT.locks.path("tensorflow", "2.10.1", "3.9.18").name == "tensorflow-2.10.1-cp39.txt"
+    assert COMPAT.locks.of("tensorflow", "2.10.1", "3.11") is None
+    assert COMPAT.locks.cuda("no-such-set") is None
+    found = COMPAT.locks.of("tensorflow", "2.6.5", "3.9.18")
     assert found is not None
     assert {package.name for package in found.built} == {"clang", "termcolor", "wrapt"}
 

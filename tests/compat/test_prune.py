@@ -10,8 +10,7 @@ import pytest
 
 from tfdoctor import versions
 from tfdoctor.compat import Compat, DataError
-from tfdoctor.compat.prune import leftovers, load_prune
-from tfdoctor.compat.wheels import cuda_set
+from tfdoctor.compat.prune import load_prune
 from tfdoctor.data import data_dir
 
 if TYPE_CHECKING:
@@ -21,16 +20,16 @@ if TYPE_CHECKING:
     from tfdoctor.compat.prune import Leftover
 
 COMPAT = Compat.load()
-RELEASES = [row for row in COMPAT.releases if row.gpu and cuda_set(row.version) is not None]
+RELEASES = [row for row in COMPAT.releases if row.gpu and COMPAT.cuda_set(row.version) is not None]
 
 
 def of_release(release: Release) -> list[Leftover]:
-    return [row for row in leftovers() if versions.satisfies(release.version, row.tensorflow)]
+    return [row for row in COMPAT.leftovers if versions.satisfies(release.version, row.tensorflow)]
 
 
 def taken(release: Release) -> set[str]:
     """Files of the release's CUDA wheels that its image is built without."""
-    chosen = cuda_set(release.version)
+    chosen = COMPAT.cuda_set(release.version)
     assert chosen is not None
     patterns = [row.pattern for row in of_release(release)]
     return {
@@ -41,16 +40,17 @@ def taken(release: Release) -> set[str]:
 
 
 def test_the_rows_are_read() -> None:
-    as_of, rows = load_prune()
+    table = load_prune(COMPAT.folder)
+    as_of, rows = table.as_of, table.leftovers
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", as_of)
-    assert rows == leftovers()
+    assert rows == COMPAT.leftovers
     assert {row.part for row in rows} == {"cuda", "tensorflow"}
     assert all(row.sources and row.why for row in rows)
 
 
 @pytest.mark.parametrize("release", RELEASES, ids=lambda row: row.version)
 def test_nothing_that_is_opened_or_linked_is_taken(release: Release) -> None:
-    chosen = cuda_set(release.version)
+    chosen = COMPAT.cuda_set(release.version)
     assert chosen is not None
     gone = taken(release)
     opened = {
@@ -70,7 +70,7 @@ def test_something_is_taken_from_each() -> None:
 
 
 def test_tensorflow_itself_stays() -> None:
-    for row in leftovers():
+    for row in COMPAT.leftovers:
         for path in (
             "tensorflow/__init__.py",
             "tensorflow/libtensorflow_framework.so.2",
@@ -78,7 +78,7 @@ def test_tensorflow_itself_stays() -> None:
             "tensorflow",
         ):
             assert not fnmatch.fnmatchcase(path, row.pattern)
-    assert not any("ptxas" in row.pattern or "libdevice" in row.pattern for row in leftovers())
+    assert not any("ptxas" in row.pattern or "libdevice" in row.pattern for row in COMPAT.leftovers)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_tensorflow_itself_stays() -> None:
         ('pattern = "clang"', 'pattern = "*"', "plain path"),
         ('pattern = "clang"', 'pattern = "$HOME"', "plain path"),
         ('pattern = "clang"', 'pattern = "tensorflow/include"', "twice"),
-        ("schema_version = 1", "schema_version = 2", "schema_version must be 1"),
+        ("schema_version = 1", "schema_version = 2", "schema_version is 2"),
         ("as_of =", "as-of =", "as_of"),
     ],
 )
@@ -103,4 +103,4 @@ def test_a_wrong_table_is_refused(tmp_path: Path, old: str, new: str, message: s
     assert old in text
     (tmp_path / "prune.toml").write_text(text.replace(old, new, 1), encoding="utf-8")
     with pytest.raises(DataError, match=re.escape(message)):
-        load_prune(tmp_path)
+        _ = Compat(tmp_path).leftovers

@@ -172,3 +172,20 @@ def test_nothing_but_the_own_error_escapes(text: str) -> None:
             read(text)
     versions.sort_key(text)
     assert versions.is_version(text) in {True, False}
+
+
+@pytest.mark.parametrize(
+    ("text", "project", "limit"),
+    [
+        ("nvidia_cudnn.cu12<10.0,>=9.3", "nvidia-cudnn-cu12", "10.0"),
+        ("numpy (>=1.20,<2) ; python_version < '3.12'", "numpy", "2"),
+        ("tensorflow[and-cuda]==2.21.0", "tensorflow", None),
+        ("numpy<2,<1.24", "numpy", "1.24"),
+        ("h5py", "h5py", None),
+        ("numpy (>=1.8)x", "numpy", None),
+        ("", "", None),
+    ],
+)
+def test_a_requirement_is_taken_apart(text: str, project: str, limit: str | None) -> None:
+    assert versions.project_of(text) == project
+    assert versions.upper_limit(text) == limit

@@ -14,15 +14,14 @@ from packaging.requirements import Requirement
 from tfdoctor import versions
 from tfdoctor.compat import Compat
 from tfdoctor.compat.decode import DataError
-from tfdoctor.compat.locks import cuda_lock
-from tfdoctor.compat.wheels import CudaSet, cuda_set, load_cuda_wheels, read_sets
+from tfdoctor.compat.wheels import CudaSet, read_sets
 from tfdoctor.data import data_dir
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 COMPAT = Compat.load()
-TABLE = load_cuda_wheels()
+TABLE = Compat.load().cuda_sets
 GPU_ROWS = [row for row in COMPAT.releases if row.gpu and row.package == "tensorflow"]
 
 by_set = pytest.mark.parametrize("row", TABLE.sets, ids=lambda row: row.id)
@@ -101,7 +100,7 @@ def test_the_pins_are_allowed_by_the_extra(row: CudaSet) -> None:
 
 @by_set
 def test_the_lock_is_the_set(row: CudaSet) -> None:
-    lock = cuda_lock(row.id)
+    lock = COMPAT.locks.cuda(row.id)
     assert lock is not None
     assert [(f"{p.name}=={p.version}", p.hashes) for p in lock.packages] == [
         (wheel.pin, (wheel.sha256,)) for wheel in row.wheels
@@ -123,25 +122,27 @@ def test_each_release_is_in_one_set_or_none() -> None:
 
 def test_releases_without_a_set_need_what_no_wheel_has() -> None:
     every = {name for row in TABLE.sets for name in row.files}
-    without = [release for release in COMPAT.releases if release.gpu and cuda_set(release.version) is None]
+    without = [
+        release for release in COMPAT.releases if release.gpu and COMPAT.cuda_set(release.version) is None
+    ]
     assert len(without) > 50
     for release in without:
         assert set(release.required_libraries) - every, release.version
 
 
 def test_asking_by_release() -> None:
-    found = cuda_set("2.15.0.post1")
+    found = COMPAT.cuda_set("2.15.0.post1")
     assert found is not None
     assert found.id == "cu12.2-cudnn8.9"
-    assert cuda_set("2.4.4") is None
-    assert cuda_set("2.99.0") is None
-    candidate = cuda_set("2.22.0rc0")
+    assert COMPAT.cuda_set("2.4.4") is None
+    assert COMPAT.cuda_set("2.99.0") is None
+    candidate = COMPAT.cuda_set("2.22.0rc0")
     assert candidate is not None
     assert "nvidia-nvshmem-cu12" in {wheel.name for wheel in candidate.wheels}
 
 
 def test_newest_set_has_code_for_old_and_new_gpus() -> None:
-    row = cuda_set("2.21.0")
+    row = COMPAT.cuda_set("2.21.0")
     assert row is not None
     reach = COMPAT.cudnn_range(row.cudnn)
     assert reach is not None
@@ -172,7 +173,7 @@ def change(folder: Path, old: str, new: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("schema_version = 1", "schema_version = 2", "schema_version must be 1"),
+        ("schema_version = 1", "schema_version = 2", "schema_version is 2"),
         ('why = "', 'wy = "', "unknown key `wy`, did you mean `why`"),
         ("nvidia-cublas-cu11==11.11.3.6", "nvidia-cublas-cu11>=11.11", "is not `nvidia-…==version`"),
         ("nvidia-cublas-cu11==11.11.3.6", "nvidia-cublas-cu11==11.11.3.7", "was not measured"),
@@ -189,7 +190,7 @@ def test_a_wrong_table_is_refused(folder: Path, old: str, new: str, message: str
     if message == "no set has":  # the wheel is in two sets: of both it must go
         change(folder, old, new)
     with pytest.raises(DataError, match=re.escape(message)):
-        load_cuda_wheels(folder)
+        _ = Compat(folder).cuda_sets
 
 
 def test_a_wrong_measurement_is_refused(folder: Path) -> None:
@@ -198,7 +199,7 @@ def test_a_wrong_measurement_is_refused(folder: Path) -> None:
     next(iter(raw["wheels"].values()))["unpaked"] = 1
     path.write_text(json.dumps(raw), encoding="utf-8")
     with pytest.raises(DataError, match="unpaked"):
-        load_cuda_wheels(folder)
+        _ = Compat(folder).cuda_sets
 
 
 def test_what_was_measured_can_be_left_out(folder: Path) -> None:

@@ -30,7 +30,6 @@ import pytest
 from lab import standins
 from tfdoctor.cli.start import run
 from tfdoctor.compat import Compat
-from tfdoctor.compat.imported import imported_by
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -393,7 +392,7 @@ def __getattr__(name):
 
 def can_be_imported(env: Fake, version: str) -> None:
     """What TensorFlow imports of others, as modules that have every attribute."""
-    table = imported_by(version)
+    table = Compat.load().imported_by(version)
     assert table is not None
     for module in table.needs:
         folder = env.site

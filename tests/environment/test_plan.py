@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfdoctor.compat import Compat
-from tfdoctor.environment.candidates import FIRST, better, candidates, environment_of, unfixed, why_not, worse
+from tfdoctor.environment.candidates import better, candidates, environment_of, unfixed, why_not, worse
 from tfdoctor.environment.models import Environment
 from tfdoctor.examine.survey import survey
 from tfdoctor.facts import Known, PythonFacts, TensorFlowFacts, value_of
@@ -66,9 +66,18 @@ def test_errors_come_before_warnings_and_the_import_before_libraries(report: Rep
     assert [way.finding.code for way in candidates(seen, ENV, ("TFD604", "TFD203"))] == ["TFD203", "TFD604"]
 
 
-def test_the_order_names_rules_that_there_are() -> None:
-    assert set(FIRST) <= {rule.code for rule in ALL_RULES}
-    assert len(set(FIRST)) == len(FIRST)
+def test_what_comes_first() -> None:
+    """TensorFlow itself, its import, variables, then libraries; no two rules have one place."""
+    placed = sorted((rule.first, rule.code) for rule in ALL_RULES if rule.first is not None)
+    assert [code for _, code in placed] == [
+        *("TFD703", "TFD304", "TFD311", "TFD303"),
+        *("TFD307", "TFD306", "TFD312"),
+        *("TFD107", "TFD106", "TFD601"),
+        *("TFD209", "TFD210", "TFD212", "TFD211"),
+        *("TFD202", "TFD201", "TFD205", "TFD206", "TFD204", "TFD203"),
+        *("TFD110", "TFD208"),
+    ]
+    assert len({place for place, _ in placed}) == len(placed)
 
 
 def test_remedies_without_steps_are_no_ways_and_are_left(report: Report) -> None:

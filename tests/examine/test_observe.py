@@ -1,14 +1,25 @@
-"""`--deep`: what is made of a child that runs TensorFlow, however it ends."""
+"""What is made of a child that runs TensorFlow, however it ends."""
 
 from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from rules.make_facts import COMPAT
-from tfdoctor.examine.observe import judge
+from tfdoctor.examine.observe import Said, observation, read_deep
 from tfdoctor.findings import Cause
 from tfdoctor.logs.dso import failed_opens
 from tfdoctor.system import CommandResult, Failure
+from tfdoctor.verify import _said
+from tfdoctor.verify.stages import MARKER, Limits, read_answer
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from tfdoctor.findings import Observation
 
 WANTED = {"libcudnn.so.9", "libcusolver.so.11", "libcuda.so.1"}
 LOG = """\
@@ -19,6 +30,12 @@ I0000 00:00:1795176574.158179   23707 dso_loader.cc:63] Could not load dynamic l
 I0000 00:00:1795176574.158179   23707 dso_loader.cc:63] Could not load dynamic library 'libnvinfer.so.8'; dlerror: \
 libnvinfer.so.8: cannot open shared object file: No such file or directory
 """
+
+
+def observed_in(
+    answer: dict[str, Any], result: CommandResult, wanted: Collection[str] = WANTED
+) -> Observation:
+    return observation(read_deep(answer, result), result, wanted, COMPAT)
 
 
 def test_names_in_the_log_of_every_era() -> None:
@@ -36,11 +53,9 @@ def test_names_in_the_log_of_every_era() -> None:
 
 
 def test_listed_and_none_registered() -> None:
-    observed = judge(
+    observed = observed_in(
         {"import_ok": True, "devices": [], "seconds": 5.81},
         CommandResult(("python",), 0, stderr=LOG),
-        WANTED,
-        COMPAT,
     )
     assert (observed.import_ok, observed.gpu_registered, observed.gpu_count) == (True, False, 0)
     assert observed.missing_libraries == ("libcusolver.so.11", "libfoo.so.1")  # TensorRT does not matter
@@ -51,7 +66,7 @@ def test_import_fails() -> None:
         "import_ok": False,
         "error": "ImportError: libcublas.so.10.0: cannot open shared object file: No such",
     }
-    observed = judge(answer, CommandResult(("python",), 0), {"libcublas.so.10.0"}, COMPAT)
+    observed = observed_in(answer, CommandResult(("python",), 0), {"libcublas.so.10.0"})
     assert (observed.import_ok, observed.gpu_registered) == (False, False)
     assert observed.missing_libraries == ("libcublas.so.10.0",)
 
@@ -68,14 +83,14 @@ def test_import_fails() -> None:
     ],
 )
 def test_killed_before_it_listed_anything(result: CommandResult, registered: bool | None, said: str) -> None:
-    observed = judge({"import_ok": True}, result, WANTED, COMPAT)
+    observed = observed_in({"import_ok": True}, result)
     assert observed.gpu_registered is registered
     assert said in observed.error
 
 
 def test_killed_while_computing_keeps_what_was_listed() -> None:
     answer = {"import_ok": True, "devices": ["/physical_device:GPU:0"], "computing": 0}
-    observed = judge(answer, CommandResult(("python",), -6), WANTED, COMPAT)
+    observed = observed_in(answer, CommandResult(("python",), -6))
     assert observed.gpu_registered is True
     assert observed.computed == ("GPU:0 failed: TensorFlow was ended by signal 6",)
 
@@ -93,5 +108,54 @@ def test_killed_while_computing_keeps_what_was_listed() -> None:
     ],
 )
 def test_a_failed_import_has_a_cause(error: str, cause: Cause) -> None:
-    observed = judge({"import_ok": False, "error": error}, CommandResult(("python",), 0), WANTED, COMPAT)
+    observed = observed_in({"import_ok": False, "error": error}, CommandResult(("python",), 0))
     assert observed.cause is cause
+
+
+def stages(*lines: dict[str, Any]) -> str:
+    return "".join(f"{MARKER}{json.dumps(line)}\n" for line in lines)
+
+
+IMPORTED = ({"stage": "import", "status": "begin"}, {"stage": "import", "status": "passed"})
+LISTED = {"stage": "visible", "status": "passed", "devices": ["/physical_device:GPU:0"]}
+
+
+@pytest.mark.parametrize(
+    ("answer", "lines"),
+    [
+        ({"import_ok": True, "devices": []}, (*IMPORTED, {**LISTED, "devices": []}, {"end": True})),
+        (
+            {"import_ok": True, "devices": LISTED["devices"], "computed": ["GPU:0 ok"]},
+            (
+                *IMPORTED,
+                LISTED,
+                {"stage": "compute", "gpu": 0, "ok": True},
+                {"stage": "compute", "status": "passed"},
+                {"end": True},
+            ),
+        ),
+        (
+            {"import_ok": False, "error": "ModuleNotFoundError: No module named 'absl'"},
+            (
+                {
+                    "stage": "import",
+                    "status": "failed",
+                    "error": "ModuleNotFoundError: No module named 'absl'",
+                },
+            ),
+        ),
+    ],
+)
+def test_both_payloads_are_read_alike(answer: dict[str, Any], lines: tuple[dict[str, Any], ...]) -> None:
+    """What `check --deep` and what `verify` make of a TensorFlow that did the same."""
+    result = CommandResult(("python",), 0, stderr=LOG, seconds=2.0)
+    deep = observed_in(answer, result)
+    ran = replace(result, stdout=stages(*lines))
+    verified = observation(_said(read_answer(ran, Limits()), ran), ran, WANTED, COMPAT)
+    assert verified == deep
+
+
+def test_an_import_that_hangs_tells_nothing() -> None:
+    said = Said(imported=False, devices=None, computed=(), error="", seconds=180, timed_out=True)
+    observed = observation(said, CommandResult(("python",), None), WANTED, COMPAT)
+    assert (observed.gpu_registered, observed.gpu_count, observed.cause) == (None, None, Cause.INCONCLUSIVE)

@@ -23,6 +23,8 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="lo
 ENDING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT]
 LOOKING = [
     "check",
+    "check --against HEALTHY",
+    "check --deep",
     "recommend",
     "report",
     "capture -o BUNDLE",
@@ -31,6 +33,7 @@ LOOKING = [
     "fix --yes",
     "build --dry-run",
     "install --dry-run --into ENV",
+    "verify --python PYTHON",
 ]
 
 
@@ -60,6 +63,7 @@ def ended_by(words: str, number: signal.Signals, folder: Path) -> tuple[int, byt
         "LOG": folder / "log",
         "ENV": folder / "env",
         "PYTHON": sys.executable,
+        "HEALTHY": HEALTHY,
     }
     args = [str(places.get(word, word)) for word in words.split()]
     with start(*args, env={"PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}) as process:

@@ -17,7 +17,7 @@ import pytest
 
 from lab import environments, standins
 from lab.situations import clean_environment
-from tfdoctor.compat.wheels import cuda_set
+from tfdoctor.compat import Compat
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +44,7 @@ def uv_caches(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def uv_cache(uv_caches: Path, minor: str) -> Path:
     """NVIDIA's wheels serve several releases in turn; those of others go."""
-    chosen = cuda_set(f"{minor}.0")
+    chosen = Compat.load().cuda_set(f"{minor}.0")
     assert chosen is not None
     for other in uv_caches.iterdir():
         if other.name != chosen.id:

@@ -159,3 +159,18 @@ def test_the_loader_is_strict(tmp_path: Path, change: str, message: str) -> None
     (tmp_path / "one.toml").write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match=re.escape(message)):
         load_signatures(tmp_path)
+
+
+def test_an_era_is_bracketed_by_minors(tmp_path: Path) -> None:
+    text = (
+        "[[signature]]\nid = 'one'\nrole = 'decisive'\nsays = 'x'\nliterals = ['x']\npattern = 'x'\n"
+        "match = ['x']\nno_match = ['y']\nsource = 'x'\nera = ['two', '']\n"
+    )
+    (tmp_path / "one.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match="the first and the last minor"):
+        load_signatures(tmp_path)
+    assert {one.id for one in CATALOGUE.dated} >= {"dso-failed", "dso-failed-old", "format-classic-core"}
+    assert next(one for one in CATALOGUE.places if one.part in "external/local_xla/xla/tsl/x.cc").era == (
+        "2.17",
+        "",
+    )

@@ -13,8 +13,8 @@ import tfdoctor.payload
 from tfdoctor.facts import Known, value_of
 from tfdoctor.facts.python import Choice
 from tfdoctor.probes import driver, python
-from tfdoctor.probes.payload import run_payload
 from tfdoctor.system import LiveSystem
+from tfdoctor.system.payloads import run_payload
 
 VERSIONS = ("2.7", *(f"3.{minor}" for minor in range(5, 15)))
 SCRIPTS = sorted(

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from payload.test_pythons import PYTHONS
-from tfdoctor.probes.payload import MARKER, run_payload
 from tfdoctor.system import LiveSystem
+from tfdoctor.system.payloads import MARKER, run_payload
 from tfdoctor.verify.stages import PAYLOAD, Answer, Limits, read_answer
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import pytest
 
 from lab import environments, standins
 from lab.situations import Bench, inspect_target
-from tfdoctor.probes.payload import MARKER, run_payload
 from tfdoctor.system import LiveSystem
+from tfdoctor.system.payloads import MARKER, run_payload
 from tfdoctor.verify.stages import Answer, Limits, read_answer
 
 if TYPE_CHECKING:

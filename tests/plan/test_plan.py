@@ -12,8 +12,6 @@ import pytest
 
 from tfdoctor import versions
 from tfdoctor.compat import Compat, UnknownReleaseError
-from tfdoctor.compat.locks import lock_path
-from tfdoctor.compat.wheels import cuda_set
 from tfdoctor.data import data_dir
 from tfdoctor.findings import Cause, Severity
 from tfdoctor.fit import Card, Host, judge
@@ -500,11 +498,11 @@ def test_an_environment_is_linked_where_tensorflow_does_not_look() -> None:
 
 def test_an_environment_is_made_by_install_and_always_from_a_lock() -> None:
     for row in COMPAT.releases:
-        if row.package != "tensorflow" or cuda_set(row.version) is None or row.is_prerelease:
+        if row.package != "tensorflow" or COMPAT.cuda_set(row.version) is None or row.is_prerelease:
             continue
         option = option_of(ask(f"=={row.version}"), Recipe.VENV)
         assert option.commands == (f"tfdoctor install --tf {row.version}",)
-        assert lock_path("tensorflow", row.version, option.python).is_file()
+        assert COMPAT.locks.path("tensorflow", row.version, option.python).is_file()
     option = option_of(ask("2.15.1", python="3.10"), Recipe.VENV)
     assert option.commands == ("tfdoctor install --tf 2.15.1 --python 3.10",)
 

@@ -7,8 +7,6 @@ from dataclasses import replace
 import pytest
 
 from rules.make_facts import COMPAT, SITE, context, finding, healthy, run, with_environment, with_python
-from tfdoctor.compat.imported import imported_by
-from tfdoctor.compat.locks import lock
 from tfdoctor.facts import Distribution, Known, Unknown
 from tfdoctor.facts.imports import FileDifference, Oddity, RehearsalFacts, Rehearsed, Shadow
 from tfdoctor.findings import Cause, OutcomeKind, Severity
@@ -43,7 +41,7 @@ REQUIRES = {
 
 def installed(changes=(), *, version: str = VERSION, **fields):
     """TensorFlow's lock as distributions, with the requirements that matter here; `changes`: name → version or None."""
-    locked = lock("tensorflow", version, "3.11")
+    locked = COMPAT.locks.of("tensorflow", version, "3.11")
     assert locked is not None
     versions = {**locked.versions, **dict(changes)}
     distributions = tuple(
@@ -60,7 +58,7 @@ def rehearsed(facts, *answers, source=None, oddities=()):
 
 def asked(facts):
     """What would be rehearsed: (modules, the oddities' modules)."""
-    found = wanted(facts.python.value, facts.tensorflow.value)
+    found = wanted(facts.python.value, facts.tensorflow.value, COMPAT)
     if found is None:
         return set(), set()
     return {name for name, _ in found.modules}, {oddity.module for oddity in found.oddities}
@@ -115,11 +113,11 @@ def test_an_unmeasured_release_is_rehearsed_by_its_modules_alone():
     facts = with_python(healthy("2.18.1"), distributions=())
     newer = replace(facts, tensorflow=Known(replace(facts.tensorflow.value, version="2.99.0"), "x"))
     newer = with_python(newer, distributions=(Distribution("numpy", "9.0", SITE),))
-    found = wanted(newer.python.value, newer.tensorflow.value)
+    found = wanted(newer.python.value, newer.tensorflow.value, COMPAT)
     assert found is not None
     assert dict(found.modules)["numpy"] == ()
-    assert imported_by("1.4.0") is None
-    assert imported_by("not a version") is None
+    assert COMPAT.imported_by("1.4.0") is None
+    assert COMPAT.imported_by("not a version") is None
 
 
 # ---------------------------------------------------------------- requirements
@@ -298,7 +296,7 @@ def test_a_source_of_tensorflow(what, cause, registered):
 
 
 def test_a_source_that_the_import_does_not_load():
-    idle = next(path for path in sorted(imported_by(VERSION).idle) if path.endswith(".py"))
+    idle = next(path for path in sorted(COMPAT.imported_by(VERSION).idle) if path.endswith(".py"))
     facts = own_file(idle, "missing")
     assert context(facts).prediction.gpu_registered is True
     assert run(damaged_installation.RULE, facts).kind is OutcomeKind.CLEAN

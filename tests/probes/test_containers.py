@@ -8,6 +8,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -109,7 +110,9 @@ def test_json_is_a_specification_too() -> None:
         ("devices: []\n", "no `kind`"),
         ("kind: nvidia.com/gpu\njust words\n", "line 2"),
         ("kind: &a nvidia.com/gpu\n", "beyond"),
-        ("kind: x\ndevices: {a: b}\n", "line 2"),
+        ("kind: x\ndevices: *a\n", "line 2"),
+        ("kind: x\n? [a]\n: b\n", "line 2: a key that is no text"),
+        ("kind: x\ndevices: [1, 2\n", "line 2"),
         ("kind: x\n\tdevices: y\n", "tab"),
         ("kind: x\n    stray: y\n", "line 2"),
         ("- a\n" * 60_000, "lines"),
@@ -119,6 +122,27 @@ def test_json_is_a_specification_too() -> None:
 def test_what_is_no_specification_is_refused_with_its_place(text: str, said: str) -> None:
     with pytest.raises(CdiError, match=said):
         parse_cdi(text)
+
+
+def test_a_yaml_library_without_its_fast_parser_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    fast = parse_cdi(WITH_INDENT)
+    monkeypatch.delattr(yaml, "CBaseLoader", raising=False)
+    assert parse_cdi(WITH_INDENT) == fast
+    for text, said in (
+        ("kind: &a x\n", "line 1"),
+        ("kind: x\n\tdevices: y\n", "line 2"),
+        ("kind: \x00\n", "not YAML"),
+    ):
+        with pytest.raises(CdiError, match=said):
+            parse_cdi(text)
+
+
+def test_all_of_yaml_is_read() -> None:
+    text = (
+        "---\nkind: |-\n  nvidia.com/gpu\ndevices: [{name: 0}, {name: all}]\ncontainerEdits:\n---\nkind: x\n"
+    )
+    assert parse_cdi(text).kind == "nvidia.com/gpu"
+    assert parse_cdi(text).devices == ("0", "all")
 
 
 @given(st.text() | st.text(alphabet="ab-:'\"{}[] \n#|&.~", max_size=200))

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfdoctor.compat.decode import DataError, read_json, read_toml
+from tfdoctor.compat.decode import DataError, read_raw
 from tfdoctor.parse.kinds import detect, parse
 from tfdoctor.probes.ldcache import ENTRY, HEADER, MAGIC, parse_ldcache
-from tfdoctor.probes.payload import MARKER, parse_answer
 from tfdoctor.system.elf import DYN64, EHDR64, PHDR64, ElfError, ElfProblem, read_elf
+from tfdoctor.system.payloads import MARKER, parse_answer
 from tfdoctor.system.symbols import SYM64, unresolved
 from tfdoctor.text import clean
 
@@ -101,10 +101,10 @@ def test_a_cache_whose_entries_share_one_long_name_stays_small() -> None:
 
 
 def test_data_nested_too_deeply_are_no_data(tmp_path: Path) -> None:
-    for name, read in (("x.toml", read_toml), ("x.json", read_json)):
+    for name in ("x.toml", "x.json"):
         (tmp_path / name).write_text(("a = " if name == "x.toml" else "") + "[" * 100_000, encoding="ascii")
         with pytest.raises(DataError, match=r"not (TOML|JSON)"):
-            read(tmp_path / name)
+            read_raw(tmp_path / name, name)
 
 
 @pytest.mark.parametrize("text", ["\r" * 100_000, "|" * 100_000 + "x---", "+|:`" * 25_000 + "x==="])

@@ -25,7 +25,8 @@ from tfdoctor.facts.containers import (
 )
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.report.diagnose import BESIDE, diagnose
-from tfdoctor.rules import ALL_RULES, _engine
+from tfdoctor.rules import ALL_RULES
+from tfdoctor.rules.shared import engines as shared
 from tfdoctor.system import RecordedSystem
 
 HOSTS = Path(__file__).parents[1] / "hosts"
@@ -232,13 +233,13 @@ def test_it_is_never_the_root_cause() -> None:
 
 
 def _modules() -> set[str]:
-    """Those that judge through `_engine`."""
+    """Those that judge through `shared.engines`."""
     import sys
 
     return {
         rule.check.__module__
         for rule in ALL_RULES
-        if getattr(sys.modules[rule.check.__module__], "_engine", None) is _engine
+        if getattr(sys.modules[rule.check.__module__], "engines", None) is shared
     }
 
 

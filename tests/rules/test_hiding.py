@@ -22,7 +22,7 @@ from tfdoctor.facts import (
 from tfdoctor.findings import Cause
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules import other_tensorflow
-from tfdoctor.rules._origins import _sets_alone
+from tfdoctor.rules.shared.origins import _sets_alone
 from tfdoctor.steps import Drop, TakeOut, Unset, without_line
 
 if TYPE_CHECKING:

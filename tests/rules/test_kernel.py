@@ -13,7 +13,8 @@ from tfdoctor.examine.survey import survey
 from tfdoctor.facts import CardHealth, Facts, KernelEvent, Known, SmiFacts, Unknown, value_of
 from tfdoctor.findings import Finding, OutcomeKind, Report, Severity
 from tfdoctor.report.diagnose import diagnose
-from tfdoctor.rules import _xids, card_health, card_slowed, kernel_log, no_device
+from tfdoctor.rules import card_health, card_slowed, kernel_log, no_device
+from tfdoctor.rules.shared import xids
 from tfdoctor.system import RecordedSystem
 
 HOSTS = Path(__file__).parents[1] / "hosts"
@@ -61,7 +62,7 @@ def test_without_any_log_there_is_nothing_to_check() -> None:
     assert ended(judged(seen("healthy-one-gpu")), "TFD116") is OutcomeKind.NOT_APPLICABLE
 
 
-@pytest.mark.parametrize("number", [*_xids.XIDS, 7, 999])
+@pytest.mark.parametrize("number", [*xids.XIDS, 7, 999])
 def test_no_xid_alone_makes_a_card_that_answers_unusable(number: int) -> None:
     event = KernelEvent("xid", f"NVRM: Xid (PCI:0000:01:00): {number}, x", number, "0000:01:00.0")
     report = judged(with_events("healthy-one-gpu", event))

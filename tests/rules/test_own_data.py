@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rules.make_facts import commands, finding, healthy, run, with_tensorflow, without_libraries
-from tfdoctor.compat.decode import DataError
-from tfdoctor.compat.imports import breaking, companions, load_imports
+from tfdoctor.compat import Compat, DataError
 from tfdoctor.data import data_dir
 from tfdoctor.facts import Unknown
 from tfdoctor.findings import Observation, OutcomeKind, Severity
@@ -72,22 +71,26 @@ def test_rules_are_in_order_and_unique():
 
 
 def test_every_row_has_its_run():
-    for row in companions():
+    for row in Compat.load().companions:
         assert row.fails, row.id
         assert row.tensorflow
 
 
 def test_local_versions_and_nonsense():
-    assert [r.id for r in breaking("1.15.5+nv23.3", {"numpy": "1.18", "protobuf": "4.25.3"}, {})]
-    assert breaking("no version", {"numpy": "2"}, {}) == ()
-    assert breaking(None, {}, {}) == ()
-    assert not [r for r in breaking("2.18.0", {"numpy": "strange", "protobuf": "5.29"}, {}) if r.breaks]
+    assert [
+        r.id for r in Compat.load().breaking("1.15.5+nv23.3", {"numpy": "1.18", "protobuf": "4.25.3"}, {})
+    ]
+    assert Compat.load().breaking("no version", {"numpy": "2"}, {}) == ()
+    assert Compat.load().breaking(None, {}, {}) == ()
+    assert not [
+        r for r in Compat.load().breaking("2.18.0", {"numpy": "strange", "protobuf": "5.29"}, {}) if r.breaks
+    ]
 
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("schema_version = 1", "schema_version = 2", "schema_version must be 1"),
+        ("schema_version = 1", "schema_version = 2", "schema_version is 2"),
         ('effect = "import"', 'effect = "imports"', "did you mean `import`"),
         ('package = "protobuf"', 'pakage = "protobuf"', "unknown key `pakage`, did you mean `package`"),
         ('tensorflow = "<2.12.dev0"', 'tensorflow = "older"', "is not a specification"),
@@ -99,4 +102,4 @@ def test_the_loader_is_strict(tmp_path: Path, old: str, new: str, message: str):
     assert old in text
     (tmp_path / "imports.toml").write_text(text.replace(old, new, 1), encoding="utf-8")
     with pytest.raises(DataError, match=message):
-        load_imports(tmp_path)
+        _ = Compat(tmp_path).companions

@@ -15,7 +15,6 @@ from tfdoctor.advice.pip import (
     interpreter,
     pip_install,
     pip_uninstall,
-    project_of,
     quote,
     venv_with,
 )
@@ -92,7 +91,6 @@ __all__ = [
     "package_manager",
     "pip_install",
     "pip_uninstall",
-    "project_of",
     "quote",
     "registered_wheel",
     "site_packages",

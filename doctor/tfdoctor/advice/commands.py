@@ -17,7 +17,7 @@ from tfdoctor import versions
 from tfdoctor.advice import person
 from tfdoctor.advice.links import link_commands
 from tfdoctor.advice.person import Place
-from tfdoctor.advice.pip import check_again, pip_install, pip_uninstall, project_of, quote
+from tfdoctor.advice.pip import check_again, pip_install, pip_uninstall, quote
 from tfdoctor.advice.releases import best_release, extra_installs, gpu_requirement, install_release
 from tfdoctor.advice.search_path import export_path, keep_line
 from tfdoctor.advice.wheels import site_packages
@@ -109,12 +109,14 @@ def _with_others(target: Target, root: Finding, others: Sequence[Finding]) -> tu
 
 def _missing(steps: Iterable[Step], there: Sequence[Step]) -> list[Step]:
     """What of `steps` is not among those that are there: a project that is installed anyway is not installed twice."""
-    projects = {project_of(one) for step in there if isinstance(step, Install) for one in step.requirements}
+    projects = {
+        versions.project_of(one) for step in there if isinstance(step, Install) for one in step.requirements
+    }
     paths = {step.path for step in there if isinstance(step, (Link, Remove))}
     found: list[Step] = []
     for step in steps:
         if isinstance(step, Install):
-            rest = tuple(one for one in step.requirements if project_of(one) not in projects)
+            rest = tuple(one for one in step.requirements if versions.project_of(one) not in projects)
             if rest:
                 found.append(
                     replace(step, requirements=rest, lock=step.lock if rest == step.requirements else None)
@@ -253,7 +255,7 @@ def _by_conda(target: Target, remedy: Remedy) -> Remedy:
 
 def _changes_tensorflow(remedy: Remedy) -> bool:
     wanted = [one for step in remedy.steps if isinstance(step, Install) for one in step.requirements]
-    return any(project_of(one) in TENSORFLOW_DISTRIBUTIONS for one in wanted)
+    return any(versions.project_of(one) in TENSORFLOW_DISTRIBUTIONS for one in wanted)
 
 
 def _off_pythonpath(target: Target) -> Remedy | None:
@@ -288,7 +290,7 @@ def _apart(target: Target, steps: Iterable[Step]) -> tuple[str, ...]:
     for step in steps:
         if isinstance(step, Install):
             for one in step.requirements:
-                (wheels if project_of(one).startswith("nvidia-") else modules).append(one)
+                (wheels if versions.project_of(one).startswith("nvidia-") else modules).append(one)
         elif isinstance(step, Link):
             real = posixpath.join(posixpath.dirname(step.path), step.target)
             folders.append(posixpath.dirname(posixpath.normpath(real)))
@@ -300,7 +302,7 @@ def _apart(target: Target, steps: Iterable[Step]) -> tuple[str, ...]:
             return ()
         else:
             lines.append(_line(target, step))
-    if any(project_of(one) in TENSORFLOW_DISTRIBUTIONS for one in modules):
+    if any(versions.project_of(one) in TENSORFLOW_DISTRIBUTIONS for one in modules):
         return ()
     if wheels:
         command, folders = _wheels_apart(target, wheels, folders)
@@ -321,7 +323,7 @@ def _wheels_apart(target: Target, wheels: list[str], folders: list[str]) -> tupl
     lies with TensorFlow.
     """
     places, site = _places(target), site_packages(target)
-    named = {project_of(one) for one in wheels}
+    named = {versions.project_of(one) for one in wheels}
     python = target.python
     there = {d.name for d in python.distributions if d.location == site} if python is not None else set()
     partners = {project for project in places if _part(project) in PARTNERS}
@@ -348,7 +350,7 @@ def _part(project: str) -> str:
 
 def _folder(requirements: Sequence[str]) -> str:
     """A folder of its own for each set: pip leaves alone what is in a `--target` already."""
-    names = [project_of(one).removeprefix("nvidia-") for one in requirements]
+    names = [versions.project_of(one).removeprefix("nvidia-") for one in requirements]
     return f"{FOLDER}/{names[0]}{f'-and-{len(names) - 1}-more' if len(names) > 1 else ''}"
 
 

@@ -11,7 +11,6 @@ from tfdoctor.advice.pip import check_again, pip_install, quote
 from tfdoctor.advice.releases import another_release, extra_installs, gpu_requirement
 from tfdoctor.advice.search_path import name_folders
 from tfdoctor.advice.wheels import bring_wheels, cuda_requirements, site_packages, wheel_places
-from tfdoctor.compat.wheels import cuda_set
 from tfdoctor.findings import Remedy
 from tfdoctor.steps import Install
 
@@ -39,7 +38,7 @@ def bring_libraries(target: Target, sonames: Sequence[str]) -> list[Remedy]:
     if set(sonames) >= set(build.required) and release is not None:
         if extra_installs(target, release):
             install = (pip_install(target, gpu_requirement(target, release)),)
-        chosen = cuda_set(release.version)
+        chosen = target.compat.cuda_set(release.version)
         if chosen is not None and not any(step.again for step in steps):
             steps = (Install(chosen.pins, dependencies=False, lock=chosen.id),)
     places = wheel_places(target, build.cuda or "", sonames)
@@ -81,7 +80,7 @@ def _conda_libraries(target: Target) -> list[Remedy]:
     cuda = versions.major_minor(build.cuda)
     if python is not None and python.conda_prefix is not None:
         prefix = python.conda_prefix
-        channel, wanted = conda_packages(cuda, build.cudnn)
+        channel, wanted = conda_packages(target.compat, cuda, build.cudnn)
         return [
             name_folders(
                 target,
@@ -95,6 +94,6 @@ def _conda_libraries(target: Target) -> list[Remedy]:
         Remedy(
             f"CUDA {cuda} has no wheels; conda (Miniforge) has it. Make a folder with its libraries and "
             "name it before Python starts.",
-            (*conda_folder(cuda, build.cudnn), check_again(target)),
+            (*conda_folder(target.compat, cuda, build.cudnn), check_again(target)),
         )
     ]

@@ -61,11 +61,3 @@ def check_again(target: Target) -> str:
     if python is None or python.requested.startswith(FOUND):
         return CHECK_AGAIN
     return f"{CHECK_AGAIN} --python {quote(python.executable)}"
-
-
-def project_of(requirement: str) -> str:
-    """The normalised project name of a requirement: "nvidia-cudnn-cu12<10.0,>=9.3" → "nvidia-cudnn-cu12"."""
-    for index, letter in enumerate(requirement):
-        if not (letter.isalnum() or letter in "-_."):
-            return requirement[:index].replace("_", "-").lower()
-    return requirement.replace("_", "-").lower()

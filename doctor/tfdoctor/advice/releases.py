@@ -13,17 +13,15 @@ from tfdoctor.advice.pip import (
     install_commands,
     pip_install,
     pip_uninstall,
-    project_of,
     venv_with,
 )
 from tfdoctor.advice.wheels import cudnn_requirement, site_packages, wheel_places, wheels_for
-from tfdoctor.compat.imports import companions
 from tfdoctor.findings import Remedy
 from tfdoctor.steps import Install, Uninstall
 
 if TYPE_CHECKING:
     from tfdoctor.advice.target import Target
-    from tfdoctor.compat import Release
+    from tfdoctor.compat import Compat, Release
     from tfdoctor.steps import Step
 
 
@@ -45,41 +43,37 @@ def gpu_requirement(target: Target, release: Release, python: str | None = None)
     """What pip installs to have this release with its CUDA libraries, where they come as wheels."""
     if extra_installs(target, release, python):
         wanted = [f"{release.package}[{release.pip_extra}]=={release.version}"]
-        projects = [pin for pin in release.extra_pins if project_of(pin).startswith("nvidia-cudnn-")]
+        projects = [pin for pin in release.extra_pins if versions.project_of(pin).startswith("nvidia-cudnn-")]
         for pin in projects:
-            kept = cudnn_requirement(target, project_of(pin), pin, release.cudnn)
+            kept = cudnn_requirement(target, versions.project_of(pin), pin, release.cudnn)
             if kept != pin:
                 wanted.append(kept)
-        return (*wanted, *companion_pins(release))
+        return (*wanted, *companion_pins(target.compat, release))
     return (
         f"{release.package}=={release.version}",
         *wheels_for(target, release, release.required_libraries),
-        *companion_pins(release),
+        *companion_pins(target.compat, release),
     )
 
 
-def companion_pins(release: Release) -> tuple[str, ...]:
+def companion_pins(compat: Compat, release: Release) -> tuple[str, ...]:
     """Upper limits for NumPy and protobuf that this release needs and does not ask for itself.
 
     Without them pip installs today's: `pip install tensorflow==2.10.1` cannot even be imported.
     """
-    own = {project_of(requirement): requirement for requirement in release.requires}
+    own = [one for text in release.requires if (one := versions.requirement(text)) is not None]
     pins: dict[str, str] = {}
-    for row in companions():
+    for row in compat.companions:
         first = row.breaks.removeprefix(">=").partition(",")[0]
         if not row.breaks.startswith(">=") or not versions.satisfies(release.version, row.tensorflow):
             continue
-        asked = own.get(row.package, "").partition(";")[0].strip()[len(row.package) :]
-        if asked and not versions.satisfies(first, asked):
+        asked = [one.specifier for one in own if one.name.lower() == row.package]
+        if asked and not any(one.contains(first, prereleases=True) for one in asked):
             continue
-        known = pins.get(row.package)
-        if known is None or versions.compare(_limit(row.requirement), _limit(known)) < 0:
+        known, limit = versions.upper_limit(pins.get(row.package, "")), versions.upper_limit(row.requirement)
+        if known is None or (limit is not None and versions.compare(limit, known) < 0):
             pins[row.package] = row.requirement
     return tuple(pins.values())
-
-
-def _limit(requirement: str) -> str:
-    return requirement.rpartition("<")[2]
 
 
 def best_release(target: Target, *, python: str | None = None) -> Release | None:
@@ -138,7 +132,7 @@ def connecting(target: Target, release: Release, site: str) -> tuple[str, ...]:
     if not site or release.cuda is None or not needed:
         return ()
     if not wheels_for(target, release, needed):
-        return conda_folder(release.cuda, release.cudnn)
+        return conda_folder(target.compat, release.cuda, release.cudnn)
     return link_commands(_links(target, release, site))
 
 

@@ -6,7 +6,7 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.advice.pip import pip_install, project_of
+from tfdoctor.advice.pip import pip_install
 from tfdoctor.compat import split_soname
 from tfdoctor.steps import Install
 
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
     from tfdoctor.advice.target import Target
     from tfdoctor.compat import Release
-
-WHEELS_HAVE = {11: "11.8", 12: "12.9", 13: "13.0"}
-"""CUDA major → the toolkit whose sonames NVIDIA's wheels have (the first cu11 wheels are of 11.7)."""
 
 
 def cuda_requirements(target: Target, sonames: Sequence[str]) -> tuple[str, ...]:
@@ -54,7 +51,7 @@ def wheel_project(target: Target, soname: str, cuda: str) -> tuple[str, str] | N
     wheel, parts = target.compat.wheel_for(soname, major), split_soname(soname)
     if wheel is None or parts is None:
         return None
-    has = target.compat.soname_for(parts[0], WHEELS_HAVE.get(major, cuda))
+    has = target.compat.soname_for(parts[0], target.compat.cuda_of_wheels.get(major, cuda))
     if has is not None and has != soname:
         return None
     return wheel.project, wheel.folder
@@ -75,7 +72,7 @@ def _wheels(
         return ()
     if version is not None and versions.numbers(version)[:2] < (2, 5):
         return ()
-    pins = {project_of(pin): pin for pin in (release.extra_pins if release is not None else ())}
+    pins = {versions.project_of(pin): pin for pin in (release.extra_pins if release is not None else ())}
     wanted: dict[str, None] = {}
     for wheel in wheels:
         if wheel is not None:
@@ -97,11 +94,12 @@ def cudnn_requirement(target: Target, project: str, pinned: str, built: str | No
     kepler = [card for card in cards if not versions.at_least(card, "5.0")]
     if pinned == project:
         if major == 8 and kepler and project.endswith("-cu11"):
-            return f"{project}>=8.5,<8.8"  # 8.9 has nothing below 5.0
+            return f"{project}>=8.5,<{target.compat.cudnn_end(kepler[0], 8)}"  # 8.9 has nothing below 5.0
         least = built if "." in built else str(major)
         pinned = f"{project}>={least},<{major + 1}"
     if old and major == 9 and "==" not in pinned:
-        return f"{project}>=9.3,<9.11"  # 9.11 dropped Maxwell, Pascal and Volta
+        end = target.compat.cudnn_end(old[0], 9)  # 9.11 dropped Maxwell, Pascal and Volta
+        return f"{project}>=9.3,<{end}" if end is not None else pinned
     return pinned
 
 
@@ -122,12 +120,13 @@ def wheel_places(target: Target, cuda: str, sonames: Sequence[str]) -> dict[str,
 
 def registered_wheel(target: Target, requirement: str) -> str | None:
     """`"name==version"` of a wheel that is registered beside TensorFlow and is what the requirement asks for."""
-    project = project_of(requirement)
+    project = versions.project_of(requirement)
     own = target.python.distribution(project) if target.python is not None else None
     if own is None or own.location != site_packages(target) or not versions.is_version(own.version):
         return None
-    specifier = requirement.partition(";")[0].strip()[len(project) :]
-    return f"{project}=={own.version}" if versions.satisfies(own.version, specifier or ">=0") else None
+    asked = versions.requirement(requirement)
+    fits = asked is not None and asked.specifier.contains(own.version, prereleases=True)
+    return f"{project}=={own.version}" if fits else None
 
 
 def bring_wheels(target: Target, requirements: Sequence[str]) -> tuple[tuple[Install, ...], tuple[str, ...]]:

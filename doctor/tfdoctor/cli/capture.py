@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor import __version__
-from tfdoctor.cli.ending import stopping
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode
-from tfdoctor.examine.survey import survey
-from tfdoctor.report.diagnose import diagnose
+from tfdoctor.examine import examine
 from tfdoctor.system import LiveSystem, RecordedSystem, RecordingSystem, archive, bundle
 from tfdoctor.system.identity import redactor_for
 from tfdoctor.text import clean_line
@@ -40,8 +38,8 @@ class Captured:
     manifest: dict[str, Any]
     report: Report
     """The judgement of the redacted recording."""
-    facts: Facts
-    """What was seen, nothing of it redacted."""
+    machine: Report
+    """That of the machine itself, nothing of it redacted."""
     redactor: Redactor
     """What replaced; it replaces the same in other texts."""
     differences: tuple[str, ...]
@@ -51,15 +49,15 @@ class Captured:
 def look(system: System, compat: Compat, *, python: str | None, timeout: float, local: bool) -> Captured:
     """Look at everything that `check` looks at, redact it, and judge both. `local`: `system` is this machine."""
     recording = RecordingSystem(system)
-    facts = survey(recording, compat, requested_python=python, timeout=timeout)
-    whole = recording.recording(_asked(facts))
+    machine = examine(recording, compat, python=python, timeout=timeout)
+    whole = recording.recording(_asked(machine.facts))
     whole.python = python
     redactor = redactor_for(system.env, local=local)
     redacted = bundle.redacted(bundle.shortened(whole), redactor)
     files = bundle.members(redacted)
     replayed = RecordedSystem(files)
-    report = diagnose(survey(replayed, compat, requested_python=replayed.python), compat)
-    differences = compared(diagnose(facts, compat), report)
+    report = examine(replayed, compat, python=replayed.python)
+    differences = compared(machine, report)
     day = datetime.now(timezone.utc).date().isoformat()
     manifest = bundle.manifest(redacted, redactor, {"name": "tfdoctor", "version": __version__}, day)
     manifest["judged"] = {
@@ -68,7 +66,7 @@ def look(system: System, compat: Compat, *, python: str | None, timeout: float, 
         "differs_from_the_machine": list(differences),
     }
     files[archive.MANIFEST] = (json.dumps(manifest, indent=1) + "\n").encode("ascii")
-    return Captured(files, manifest, report, facts, redactor, differences)
+    return Captured(files, manifest, report, machine, redactor, differences)
 
 
 def _asked(facts: Facts) -> Any:
@@ -111,9 +109,8 @@ def capture(
         target = Path(f"tfdoctor-{datetime.now(timezone.utc).date().isoformat()}.tar.gz")
     archive.check_target(target, force=force)
     system = LiveSystem()
-    with stopping(system):
-        captured = look(system, Compat.load(), python=python, timeout=timeout, local=True)
-        size = archive.write(target, captured.files, force=force)
+    captured = look(system, Compat.load(), python=python, timeout=timeout, local=True)
+    size = archive.write(target, captured.files, force=force)
     if as_json:
         from tfdoctor.render.json import write_json
 

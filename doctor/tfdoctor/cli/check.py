@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import importlib
 import shlex
-import sys
 from typing import TYPE_CHECKING
 
-from tfdoctor.cli.ending import stopping
 from tfdoctor.errors import ExitCode, UsageError
-from tfdoctor.probes import target
+from tfdoctor.examine import begin, examine, judge, run_tensorflow
 from tfdoctor.system import LiveSystem
 
 if TYPE_CHECKING:
@@ -17,8 +15,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.against import Comparison
     from tfdoctor.compat import Compat
-    from tfdoctor.facts import Facts
-    from tfdoctor.findings import Observation, Report
+    from tfdoctor.findings import Report
     from tfdoctor.system import RecordedSystem, System
 
 
@@ -48,14 +45,10 @@ def check(
             system, python = recorded, python or recorded.python
         then = RecordedSystem(against) if against is not None else None
     if facts is None:
-        target.begin(live, python, timeout=timeout)
+        begin(live, python, timeout=timeout)
     try:
-        seen, observed, redacted, compat = _seen(
-            system, python, timeout, deep=deep, alike=then is not None and facts is None, quiet=quiet
-        )
-        from tfdoctor.report.diagnose import diagnose
-
-        report = diagnose(seen, compat, observed)
+        alike = then is not None and facts is None
+        report, redacted, compat = _seen(system, python, timeout, deep=deep, alike=alike, quiet=quiet)
         comparison = _compared(then, redacted or report, compat, timeout) if then is not None else None
         if as_json:
             _write_json(report, comparison, against)
@@ -70,28 +63,22 @@ def check(
 
 def _seen(
     system: System, python: str | None, timeout: float, *, deep: bool, alike: bool, quiet: bool
-) -> tuple[Facts, Observation | None, Report | None, Compat]:
-    """(what is seen, what TensorFlow did, the redacted judgement where one is needed (`alike`), the tables)."""
+) -> tuple[Report, Report | None, Compat]:
+    """(the judgement, that of the machine redacted where it is needed (`alike`), the tables)."""
+    from tfdoctor.cli.progress import to_a_person
     from tfdoctor.compat import Compat
-    from tfdoctor.examine.survey import survey
-    from tfdoctor.facts import value_of
 
-    compat = Compat.load()
-    observed: Observation | None = None
-    redacted: Report | None = None
-    with stopping(system):
-        if alike:
-            seen, redacted = _alike(system, compat, python, timeout)
-        else:
-            seen = survey(system, compat, requested_python=python, timeout=timeout, meanwhile=_load)
-        interpreter, tensorflow = value_of(seen.python), value_of(seen.tensorflow)
-        if deep and interpreter is not None and tensorflow is not None:
-            from tfdoctor.examine.observe import DEEP_TIMEOUT, observe
-
-            _progress("Running TensorFlow in a child process; this takes some seconds …", quiet=quiet)
-            limit = max(timeout, DEEP_TIMEOUT)
-            observed = observe(system, compat, interpreter.executable, tensorflow, timeout=limit)
-    return seen, observed, redacted, compat
+    compat, tell = Compat.load(), to_a_person(quiet=quiet)
+    if not alike:
+        report = examine(
+            system, compat, python=python, timeout=timeout, deep=deep, tell=tell, meanwhile=_load
+        )
+        return report, None, compat
+    report, redacted = _alike(system, compat, python, timeout)
+    if deep:
+        observed = run_tensorflow(system, compat, report.facts, timeout=timeout, tell=tell)
+        report = judge(report.facts, compat, observed)
+    return report, redacted, compat
 
 
 def _load() -> None:
@@ -102,11 +89,8 @@ def _load() -> None:
 
 def _compared(then: RecordedSystem, report: Report, compat: Compat, timeout: float) -> Comparison:
     from tfdoctor.against import compare
-    from tfdoctor.examine.survey import survey
-    from tfdoctor.report.diagnose import diagnose
 
-    was = survey(then, compat, requested_python=then.python, timeout=timeout)
-    return compare(diagnose(was, compat), report)
+    return compare(examine(then, compat, python=then.python, timeout=timeout), report)
 
 
 def _write_json(report: Report, comparison: Comparison | None, against: Path | None) -> None:
@@ -136,12 +120,12 @@ def _write(
         print_comparison(comparison, str(against), verbose=verbose)
 
 
-def _alike(system: System, compat: Compat, python: str | None, timeout: float) -> tuple[Facts, Report]:
-    """(what is seen, the judgement of it redacted as `capture` does it): only that can be compared with a bundle."""
+def _alike(system: System, compat: Compat, python: str | None, timeout: float) -> tuple[Report, Report]:
+    """The judgement, and that of the machine redacted as `capture` does it: only that can be compared with a bundle."""
     from tfdoctor.cli.capture import look
 
     captured = look(system, compat, python=python, timeout=timeout, local=True)
-    return captured.facts, captured.report
+    return captured.machine, captured.report
 
 
 def mending(report: Report, system: System) -> str | None:
@@ -161,12 +145,6 @@ def mending(report: Report, system: System) -> str | None:
         return None
     asked = python.requested.startswith(("$", "python3 on", "python on"))
     return "tfdoctor fix" if asked else f"tfdoctor fix --python {shlex.quote(clean_line(python.executable))}"
-
-
-def _progress(text: str, *, quiet: bool) -> None:
-    """Tell a person at a terminal why nothing happens; nobody else."""
-    if sys.stderr.isatty() and not quiet:
-        sys.stderr.write(f"{text}\n")
 
 
 def exit_status(report: Report, fail_on: str) -> ExitCode:

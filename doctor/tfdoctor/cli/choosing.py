@@ -281,9 +281,9 @@ def _no_python(option: Option, version: str | None, machine: MachineFacts) -> Er
 
 def _system_python(machine: MachineFacts) -> str | None:
     """The Python of a Debian or Ubuntu, which is all that its own packages have."""
-    from tfdoctor.images.build import SYSTEM_PYTHONS
+    from tfdoctor.compat import Compat
 
-    return SYSTEM_PYTHONS.get(f"{machine.distribution_id} {machine.distribution_version}")
+    return Compat.load().pythons.default_of(machine.distribution_id or "", machine.distribution_version or "")
 
 
 def _manager(machine: MachineFacts) -> str | None:

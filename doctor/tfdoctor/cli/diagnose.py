@@ -86,11 +86,10 @@ def diagnose(
 
 def _on_this_machine(reports: Sequence[LogReport], compat: Compat) -> list[LogReport]:
     """What this machine's own facts add: an undecided cause is decided."""
-    from tfdoctor.examine.survey import survey
-    from tfdoctor.report.diagnose import diagnose as judge
+    from tfdoctor.examine import examine
     from tfdoctor.system import LiveSystem
 
-    report = judge(survey(LiveSystem(), compat, requested_python=None, timeout=10.0), compat)
+    report = examine(LiveSystem(), compat)
     return [with_host(one, report.verdict.cause, report.root) for one in reports]
 
 

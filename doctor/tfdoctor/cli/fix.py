@@ -7,19 +7,21 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdoctor.cli.ending import stopping
 from tfdoctor.compat import Compat
 from tfdoctor.environment.fix import FixRequest, fix_environment, plan, prefix_of, undo
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.findings import Severity
-from tfdoctor.rules import ALL_RULES
+from tfdoctor.rules import RULE_OF
+from tfdoctor.rules.retired import RETIRED, living
 from tfdoctor.system import LiveSystem
+from tfdoctor.system.signals import stopping
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tfdoctor.environment.models import FixResult
+    from tfdoctor.rules.retired import Retired
     from tfdoctor.system import System
 
 __all__ = ["Options", "fix"]
@@ -85,7 +87,7 @@ def fix(options: Options) -> int:
     teller = _Teller(quiet=quiet, verbose=options.verbose)
     request = FixRequest(
         python=options.python,
-        codes=tuple(dict.fromkeys(code.upper() for code in options.codes)),
+        codes=codes_of(options.codes),
         installer=options.installer,
         timeout=options.timeout,
         deep=options.deep,
@@ -108,17 +110,25 @@ def fix(options: Options) -> int:
 
 
 def _check(options: Options) -> None:
-    known = {rule.code for rule in ALL_RULES}
-    for code in options.codes:
-        if code.upper() not in known:
-            msg = f"there is no finding {clean_line(code, limit=40)}."
-            raise UsageError(msg, hint="tfdoctor explain lists all of them.")
+    codes_of(options.codes)
     if options.undo and (options.codes or options.dry_run):
         raise UsageError(
             "--undo takes back everything that fix has done here: it takes no CODE and no --dry-run."
         )
     if options.force and not options.undo:
         raise UsageError("--force belongs to --undo.")
+
+
+def codes_of(asked: Sequence[str], retired: Sequence[Retired] = RETIRED) -> tuple[str, ...]:
+    """The findings that are meant; a retired code means those that tell it now. Raises UsageError."""
+    found: dict[str, None] = {}
+    for code in asked:
+        today = [one for one in living(code.upper(), retired) if one in RULE_OF]
+        if not today:
+            msg = f"there is no finding {clean_line(code, limit=40)}."
+            raise UsageError(msg, hint="tfdoctor explain lists all of them.")
+        found |= dict.fromkeys(today)
+    return tuple(found)
 
 
 def _status(result: FixResult) -> int:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdoctor.cli.choosing import Choice, Wishes, choose
-from tfdoctor.cli.ending import stopping
 from tfdoctor.cli.files import wish_of
 from tfdoctor.cli.recommend import LOOKING, checked_driver, host_for
 from tfdoctor.compat import Compat
@@ -32,10 +31,11 @@ from tfdoctor.environment.resolution import NoSolutionError
 from tfdoctor.environment.room import needs, refuse, used
 from tfdoctor.environment.workplace import is_free, read_record
 from tfdoctor.errors import Error, ExitCode, UsageError
-from tfdoctor.examine.survey import survey
+from tfdoctor.examine import look
 from tfdoctor.findings import Severity
 from tfdoctor.fit import Host, host_of
 from tfdoctor.system import LiveSystem
+from tfdoctor.system.signals import stopping
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _host(options: Options, compat: Compat, system: System) -> tuple[Host, Machi
         meant = host_for(compat, gpus=options.gpus, driver=driver, facts=options.facts)
     elif options.anywhere:
         meant = Host(driver=driver)
-    facts = survey(system, compat, timeout=LOOKING)
+    facts = look(system, compat, timeout=LOOKING)
     here = dataclasses.replace(host_of(facts, compat), engine=None)
     if meant is None:
         host = dataclasses.replace(here, driver=driver or here.driver)

@@ -1,4 +1,4 @@
-"""What a build tells a person while it runs: a line that moves in a terminal, plain lines elsewhere."""
+"""What a person is told while something runs: of a build a line that moves in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -10,14 +10,24 @@ from typing import TYPE_CHECKING
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tfdoctor.engine import BuildEvent, BuildFailedError
 
-__all__ = ["Plain", "Silent", "Terminal", "watching"]
+__all__ = ["Plain", "Silent", "Terminal", "to_a_person", "watching"]
 
 _REDRAW = 0.1
 """Seconds between two pictures of the moving line."""
+
+
+def to_a_person(*, quiet: bool) -> Callable[[str], None]:
+    """Tells a person at a terminal why nothing happens; nobody else."""
+
+    def tell(text: str) -> None:
+        if sys.stderr.isatty() and not quiet:
+            sys.stderr.write(f"{text}\n")
+
+    return tell
 
 
 class Silent:

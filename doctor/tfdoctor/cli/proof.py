@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
-from tfdoctor.cli.ending import stopping
+from tfdoctor.cli.progress import to_a_person
 from tfdoctor.compat import Compat
 from tfdoctor.environment.workplace import INSTALLING
-from tfdoctor.examine.survey import survey
+from tfdoctor.examine import examine
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Severity
 from tfdoctor.predict import build_of
-from tfdoctor.report.diagnose import diagnose
+from tfdoctor.report.areas import area_of
+from tfdoctor.rules.base import CUDA, CUDNN, LOADER, TENSORFLOW
 from tfdoctor.system import LiveSystem
 
 if TYPE_CHECKING:
     from tfdoctor.environment.install import Making
+    from tfdoctor.facts import Facts
     from tfdoctor.findings import Finding, Report
 
 __all__ = ["is_right", "prove"]
 
+OWN = frozenset({CUDA, CUDNN, LOADER, TENSORFLOW})
+"""The areas of what an environment has itself."""
 LOOKING = 20.0
 """Seconds that checking what was made may take."""
 
@@ -31,25 +34,21 @@ def prove(making: Making, compat: Compat, *, deep: bool, quiet: bool) -> Report:
     env = {name: text for name, text in making.env.items() if name not in away}
     system = LiveSystem(env=env)
     python = str(making.folder / "bin" / "python")
-    observed = None
-    with stopping(system):
-        seen = survey(system, compat, requested_python=python, timeout=LOOKING)
-        tensorflow, cuda = value_of(seen.tensorflow), value_of(seen.driver.cuda)
-        if deep and tensorflow is not None and cuda is not None and cuda.devices:
-            from tfdoctor.examine.observe import observe
 
-            if sys.stderr.isatty() and not quiet:
-                sys.stderr.write("Running TensorFlow in a child process; this takes some seconds …\n")
-            observed = observe(system, compat, python, tensorflow)
-    return diagnose(seen, compat, observed)
+    def with_a_card(seen: Facts) -> bool:
+        cuda = value_of(seen.driver.cuda)
+        return deep and cuda is not None and bool(cuda.devices)
+
+    tell = to_a_person(quiet=quiet)
+    return examine(system, compat, python=python, timeout=LOOKING, deep=with_a_card, tell=tell)
 
 
 def _own_errors(report: Report) -> list[Finding]:
-    """What is wrong with the environment itself: its libraries (TFD2xx) and its packages (TFD3xx)."""
+    """What is wrong with the environment itself: its libraries and its packages."""
     return [
         finding
         for finding in report.findings
-        if finding.severity is Severity.ERROR and finding.code.startswith(("TFD2", "TFD3"))
+        if finding.severity is Severity.ERROR and area_of(finding) in OWN
     ]
 
 

@@ -111,13 +111,11 @@ def host_for(compat: Compat, *, gpus: Sequence[str], driver: str | None, facts: 
 
 
 def _survey(compat: Compat, facts: Path | None) -> Facts:
-    from tfdoctor.cli.ending import stopping
-    from tfdoctor.examine.survey import survey
+    from tfdoctor.examine import look
     from tfdoctor.system import LiveSystem, RecordedSystem
 
     system = LiveSystem() if facts is None else RecordedSystem(facts)
-    with stopping(system):
-        return survey(system, compat, timeout=LOOKING)
+    return look(system, compat, timeout=LOOKING)
 
 
 def named_cards(compat: Compat, text: str) -> tuple[Card, ...]:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdoctor.cli.capture import look, warn
-from tfdoctor.cli.ending import stopping
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode
 from tfdoctor.render.report_markdown import report_markdown
@@ -29,11 +28,10 @@ def report(
     if facts is not None:
         recorded = RecordedSystem(facts)
         system, python = recorded, python or recorded.python
-    with stopping(system):
-        captured = look(system, Compat.load(), python=python, timeout=timeout, local=facts is None)
-        text = report_markdown(captured.report, differences=captured.differences)
-        if output is not None and output != STDOUT:
-            write_file(output, text.encode("utf-8"), force=force)
+    captured = look(system, Compat.load(), python=python, timeout=timeout, local=facts is None)
+    text = report_markdown(captured.report, differences=captured.differences)
+    if output is not None and output != STDOUT:
+        write_file(output, text.encode("utf-8"), force=force)
     if output is None or output == STDOUT:
         from tfdoctor.render import terminal
 

@@ -18,9 +18,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tfdoctor.cli import ending
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.findings import Cause, Severity
+from tfdoctor.system import signals
 from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def run(command: Sequence[str], *, verbose_loader: bool, fail_on: str, verbose: 
 
     _open_standard_streams()
     environment, notes = (loader_environment if verbose_loader else _as_it_is)(os.environ)
-    with ending.as_ever(), holding_signals() as mask:
+    with signals.as_ever(), holding_signals() as mask:
         analyst = Analyst()
         program = Passthrough(command, environment, mask, analyst.take)
         try:
@@ -81,7 +81,7 @@ def run(command: Sequence[str], *, verbose_loader: bool, fail_on: str, verbose: 
     found = False
     try:
         found = _conclude(command, status, program, analyst, notes, fail_on, verbose=verbose, quiet=quiet)
-    except ending.EndedError:
+    except signals.EndedError:
         raise
     except (KeyboardInterrupt, OSError):  # nobody wants to read it, or nobody can
         pass
@@ -91,7 +91,7 @@ def run(command: Sequence[str], *, verbose_loader: bool, fail_on: str, verbose: 
     finally:
         analyst.dismiss()
     if status < 0:
-        ending.die(-status)
+        signals.die(-status)
     return 1 if found and status == 0 else status
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 from tfdoctor.cli import ending
 from tfdoctor.cli.plain import plain
 from tfdoctor.errors import Error, ExitCode
+from tfdoctor.system import signals
 
 if TYPE_CHECKING:
     from tfdoctor.cli.plain import Options
@@ -27,13 +28,13 @@ def run() -> NoReturn:
     status: int = ExitCode.INTERRUPTED
     with ending.standard_streams():
         try:
-            with ending.heard() as came:
+            with signals.heard() as came:
                 status = _written(_ended("--json" in ours, came))
         except KeyboardInterrupt:  # while something else was told
             _interrupted(came)
     by_signal = [number for number in came if number != signal.SIGINT]
     if by_signal:
-        ending.die(by_signal[0])
+        signals.die(by_signal[0])
     if (
         came
     ):  # CPython dies by SIGINT where the exception once left a text that `exec` ran: a dataclass's, say

@@ -95,24 +95,18 @@ def verify_with(compat: Compat, image: str, wish: Wish, on_stage: Teller | None 
 
 def host_of_engine(compat: Compat, engine: Engine) -> Facts | None:
     """This machine, where the engine is on it."""
-    from tfdoctor.cli.ending import stopping
-    from tfdoctor.examine.survey import survey
+    from tfdoctor.examine import look
     from tfdoctor.system import LiveSystem
 
     if not engine.url.startswith("unix://"):
         return None
-    system = LiveSystem()
-    with stopping(system):
-        return survey(system, compat, timeout=LOOKING)
+    return look(LiveSystem(), compat, timeout=LOOKING)
 
 
 def _python(compat: Compat, python: str | None, wish: Wish, teller: Teller) -> Verification:
-    from tfdoctor.cli.ending import stopping
     from tfdoctor.system import LiveSystem
 
-    system = LiveSystem()
-    with stopping(system):
-        return verify_python(system, compat, python, wish, on_stage=teller)
+    return verify_python(LiveSystem(), compat, python, wish, on_stage=teller)
 
 
 def tell(done: Verification, *, as_json: bool, verbose: bool, quiet: bool) -> None:

@@ -1,6 +1,6 @@
 """What is known about TensorFlow releases, CUDA, cuDNN, GPUs and libraries: the tables of `compat/`, asked.
 
-`Compat.load()` is the way in. The models are re-exported lazily: most commands need few of them.
+`Compat.load()` is the way in, and the only one. The rows are re-exported lazily: most commands need few of them.
 """
 
 from __future__ import annotations
@@ -9,77 +9,50 @@ import importlib
 from typing import TYPE_CHECKING
 
 from tfdoctor.compat.decode import DataError
-from tfdoctor.compat.models import Evidence, Linkage, Nearest, Platform, Release
-from tfdoctor.compat.queries import (
-    Compat,
-    UnknownGpuError,
-    UnknownReleaseError,
-    capability_matches,
-    era_stems,
-    normalize_defines,
-    split_soname,
-)
+from tfdoctor.compat.releases import Nearest, Platform, Release, UnknownReleaseError
+from tfdoctor.compat.tables import Compat
 
 if TYPE_CHECKING:
-    from tfdoctor.compat.models_cuda import (
-        CudaFamily,
-        CudaRelease,
-        CudaSeries,
-        CudnnRange,
-        CudnnSupport,
-        DriverMinimum,
-        ForwardCompatibility,
-    )
-    from tfdoctor.compat.models_gpus import Gpu, GpuMatch
-    from tfdoctor.compat.models_libraries import Distribution, LibraryFamily, Problem, PypiWheel
+    from tfdoctor.compat.cuda import DriverMinimum
+    from tfdoctor.compat.gpus import Gpu, GpuMatch, UnknownGpuError
+    from tfdoctor.compat.libraries import Distribution, LibraryFamily, normalize_defines, split_soname
+    from tfdoctor.compat.problems import Problem, capability_matches
 
 __all__ = [
     "Compat",
-    "CudaFamily",
-    "CudaRelease",
-    "CudaSeries",
-    "CudnnRange",
-    "CudnnSupport",
     "DataError",
     "Distribution",
     "DriverMinimum",
-    "Evidence",
-    "ForwardCompatibility",
     "Gpu",
     "GpuMatch",
     "LibraryFamily",
-    "Linkage",
     "Nearest",
     "Platform",
     "Problem",
-    "PypiWheel",
     "Release",
     "UnknownGpuError",
     "UnknownReleaseError",
     "capability_matches",
-    "era_stems",
     "normalize_defines",
     "split_soname",
 ]
 
 _LAZY = {
-    "models_cuda": (
-        "CudaFamily",
-        "CudaRelease",
-        "CudaSeries",
-        "CudnnRange",
-        "CudnnSupport",
-        "DriverMinimum",
-        "ForwardCompatibility",
-    ),
-    "models_gpus": ("Gpu", "GpuMatch"),
-    "models_libraries": ("Distribution", "LibraryFamily", "Problem", "PypiWheel"),
+    "DriverMinimum": "cuda",
+    "Gpu": "gpus",
+    "GpuMatch": "gpus",
+    "UnknownGpuError": "gpus",
+    "Distribution": "libraries",
+    "LibraryFamily": "libraries",
+    "normalize_defines": "libraries",
+    "split_soname": "libraries",
+    "Problem": "problems",
+    "capability_matches": "problems",
 }
 
 
 def __getattr__(name: str) -> object:
-    for module, names in _LAZY.items():
-        if name in names:
-            return getattr(importlib.import_module(f"tfdoctor.compat.{module}"), name)
+    if name in _LAZY:
+        return getattr(importlib.import_module(f"tfdoctor.compat.{_LAZY[name]}"), name)
     msg = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(msg)

@@ -1,188 +1,203 @@
-"""Strict readers of the tables in `compat/`.
+"""The strict reader of every table in `compat/`: a dataclass is the schema of its rows.
 
-A table that says something unknown, or leaves something out, is refused with the place and the likely
-meaning: `compat/cuda.toml: release 12.9: unknown key `cudann`, did you mean `cudnn`?`
+    table = read(CudaTable, folder / "cuda.toml")
+
+Its module does without `from __future__ import annotations`: they are read here, and must not be texts.
+The fields say what a row must have and of which kind; a field with a default may be left out, one that can be
+None may be left out or null. Whatever else is there, is missing, or is of another kind is refused with its
+place and the likely meaning: "compat/cuda.toml: release 12.9: unknown key `cudann`, did you mean `cudnn`?"
+
+A field tells the reader more in its metadata: `key`, its name in the file (None: it is not in the file), and
+`noun`, what messages call a row of it. `Made(kind, by)` in an annotation reads another kind and makes the value
+from it. A row's class names the keys that tell it from the others (`NAMED`); what only several fields together
+can violate is checked in its `__post_init__`. A ValueError of either is told with the row's place.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache, partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
 from tfdoctor import toml
-from tfdoctor.compat import models
-from tfdoctor.data import data_dir
-from tfdoctor.versions import VersionSyntaxError, parse, parse_capability
+from tfdoctor.versions import parse_capability, satisfies
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from tfdoctor.compat import models_cuda, models_gpus, models_libraries
-
 __all__ = [
+    "Capability",
     "DataError",
-    "Table",
-    "load_cuda",
-    "load_cudnn",
-    "load_gpus",
-    "load_libraries",
-    "load_problems",
-    "load_tensorflow",
-    "read_json",
-    "read_toml",
+    "Evidence",
+    "Made",
+    "ReleaseSet",
+    "Sources",
+    "as_texts",
+    "decode",
+    "did_you_mean",
+    "read",
+    "read_raw",
 ]
 
 T = TypeVar("T")
+Reader = Any
+"""`(value, key, where) → the value decoded`; raises DataError. `where` begins every message."""
 
 
 class DataError(ValueError):
     """A table in compat/ is not as it must be; the message says where and what was expected."""
 
 
-def _suggest(word: str, known: Iterable[str]) -> str:
+class Made(NamedTuple):
+    """In an annotation: what the file has is of kind `kind`, and `by` makes the value of it (or raises ValueError)."""
+
+    kind: Any
+    by: Callable[[Any], Any]
+
+
+def _capability(text: str) -> str:
+    parse_capability(text)
+    return text
+
+
+def _release_set(text: str) -> str:
+    satisfies("1.0", text)
+    return text
+
+
+def _sources(texts: tuple[str, ...]) -> tuple[str, ...]:
+    if not texts:
+        msg = "is empty: every row says where it is from"
+        raise ValueError(msg)
+    return texts
+
+
+Capability = Annotated[str, Made(str, _capability)]
+"""A compute capability: `"8.6"`."""
+ReleaseSet = Annotated[str, Made(str, _release_set)]
+"""A PEP 440 set: `">=2.10,<2.13"`."""
+Evidence = Literal["measured", "documented", "inferred"]
+"""Read from the artefact or run; written by its maker; taken over from a neighbouring row."""
+Sources = Annotated[tuple[str, ...], Made(tuple[str, ...], _sources)]
+"""Where a row is from; never empty."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`", did you mean `cudnn`?"`, or nothing."""
     import difflib
 
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f", did you mean `{close[0]}`?" if close else ""
 
 
-class Table:
-    """One table of a file: values are taken out by name and kind, and `done` refuses what is left.
+def read(
+    kind: type[T],
+    path: Path,
+    prepare: Callable[[dict[str, Any], str], None] | None = None,
+    *,
+    within: str = "",
+) -> T:
+    """A file's table as a `kind`. `prepare` may rewrite what was read before it is checked (raising DataError);
+    `within`: the file's folder below compat/, `"locks/"`.
 
-    `where` is `"compat/cuda.toml: release 12.9"`; it begins every message.
+    Raises DataError, also where the file is not TOML or JSON, or of another `schema_version` than 1.
     """
+    where = f"compat/{within}{path.name}"
+    raw = read_raw(path, where)
+    version = _whole(raw.pop("schema_version", None), "schema_version", where)
+    if version != 1:
+        msg = f"{where}: schema_version is {version}; this tfdoctor reads 1"
+        raise DataError(msg)
+    if prepare is not None:
+        prepare(raw, where)
+    return decode(kind, raw, where)
 
-    __slots__ = ("_taken", "raw", "where")
 
-    def __init__(self, raw: object, where: str) -> None:
-        if not isinstance(raw, dict):
-            msg = f"{where}: a table was expected, not {_kind(raw)}"
-            raise DataError(msg)
-        self.raw: dict[str, Any] = raw
-        self.where = where
-        self._taken: list[str] = []
+def read_raw(path: Path, where: str) -> dict[str, Any]:
+    """The top table of a TOML or JSON file, by its name, unchecked. Raises DataError where it is none."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        raw: Any = json.loads(text) if path.suffix == ".json" else toml.loads(text)
+    except (ValueError, RecursionError) as error:
+        msg = f"{where}: not {path.suffix[1:].upper()}: {error}"
+        raise DataError(msg) from error
+    if type(raw) is not dict:
+        msg = f"{where}: a table was expected, not {_kind(raw)}"
+        raise DataError(msg)
+    return raw
 
-    def fail(self, message: str) -> DataError:
-        """An error at this place, to be raised."""
-        return DataError(f"{self.where}: {message}")
 
-    def _take(self, key: str, *, optional: bool = False) -> Any:
-        self._taken.append(key)
-        try:
-            return self.raw[key]
-        except KeyError:
-            if optional:
-                return None
-        unknown = [name for name in self.raw if name not in self._taken]
-        import difflib
+def decode(kind: type[T], raw: object, where: str) -> T:
+    """A table as a `kind`, strictly. `where` begins every message. Raises DataError."""
+    if type(raw) is not dict:
+        msg = f"{where}: a table was expected, not {_kind(raw)}"
+        raise DataError(msg)
+    make: Any = kind
+    values = []
+    found = 0
+    for key, reader, default in _plan(make):
+        if key in raw:
+            values.append(reader(raw[key], key, where))
+            found += 1
+        elif default is None:
+            raise _unfit(kind, raw, where)
+        else:
+            values.append(default())
+    if found != len(raw):
+        raise _unfit(kind, raw, where)
+    try:
+        made: T = make(*values)
+    except ValueError as error:
+        msg = f"{where}: {error}"
+        raise DataError(msg) from error
+    return made
 
-        close = difflib.get_close_matches(key, unknown, n=1, cutoff=0.6)
-        if close:
-            msg = f"unknown key `{close[0]}`, did you mean `{key}`?"
-            raise self.fail(msg)
-        msg = f"`{key}` is missing"
-        raise self.fail(msg)
 
-    def _wrong(self, key: str, expected: str, value: object) -> DataError:
-        return self.fail(f"`{key}` must be {expected}, not {_kind(value)}")
+@cache
+def _plan(kind: Any) -> tuple[tuple[str | None, Reader, Callable[[], Any] | None], ...]:
+    """Of each field, in order: its key in the file (None: it is not there), its reader, and what makes its default."""
+    plan: list[tuple[str | None, Reader, Callable[[], Any] | None]] = []
+    for field in fields(kind):
+        key = field.metadata.get("key", field.name)
+        default: Callable[[], Any] | None = None
+        if field.default_factory is not MISSING:
+            default = field.default_factory
+        elif field.default is not MISSING:
+            default = partial(_same, field.default)
+        needed = default is None
+        reader = (
+            _reader(field.type, field.metadata.get("noun", key), needed=needed) if key is not None else None
+        )
+        plan.append((key, reader, default))
+    return tuple(plan)
 
-    def text(self, key: str) -> str:
-        """A string that is not empty."""
-        value = self._take(key)
-        if type(value) is not str:
-            raise self._wrong(key, "text", value)
-        if not value:
-            msg = f"`{key}` is empty"
-            raise self.fail(msg)
-        return value
 
-    def opt_text(self, key: str) -> str | None:
-        """A string, or None where it is null or absent."""
-        value = self._take(key, optional=True)
-        if value is None or type(value) is str:
-            return value
-        raise self._wrong(key, "text", value)
+def _same(value: Any) -> Any:
+    return value
 
-    def flag(self, key: str) -> bool:
-        """true or false."""
-        value = self._take(key)
-        if type(value) is not bool:
-            raise self._wrong(key, "true or false", value)
-        return value
 
-    def opt_flag(self, key: str) -> bool | None:
-        """true, false, or None where it is null or absent."""
-        value = self._take(key, optional=True)
-        if value is None or type(value) is bool:
-            return value
-        raise self._wrong(key, "true or false", value)
+def _unfit(kind: type, raw: dict[str, Any], where: str) -> DataError:
+    """What is wrong with the keys of a table: one too many, or one too few."""
+    plan = _plan(kind)
+    keys = [key for key, _, _ in plan if key is not None]
+    missing = [key for key, _, default in plan if key is not None and default is None and key not in raw]
+    for key in raw:
+        if key not in keys:
+            meant = did_you_mean(key, missing) or did_you_mean(key, [k for k in keys if k not in raw])
+            if meant or not missing:
+                return DataError(f"{where}: unknown key `{key}`{meant or did_you_mean(key, keys)}")
+    return DataError(f"{where}: `{missing[0]}` is missing")
 
-    def whole(self, key: str) -> int:
-        """A whole number that is not negative."""
-        value = self._take(key)
-        if type(value) is not int or value < 0:
-            raise self._wrong(key, "a whole number", value)
-        return value
 
-    def texts(self, key: str, *, optional: bool = False) -> tuple[str, ...]:
-        """A list of strings; `optional`: empty where absent."""
-        value = self._take(key, optional=optional)
-        if value is None and optional:
-            return ()
-        if type(value) is not list or any(type(item) is not str for item in value):
-            raise self._wrong(key, "a list of texts", value)
-        return tuple(value)
+# ---------------------------------------------------------------- one reader a kind
 
-    def opt_texts(self, key: str) -> tuple[str, ...] | None:
-        """A list of strings, or None where it is null or absent."""
-        if self.raw.get(key) is None:
-            self._taken.append(key)
-            return None
-        return self.texts(key)
 
-    def wholes(self, key: str) -> tuple[int, ...]:
-        """A list of whole numbers."""
-        value = self._take(key)
-        if type(value) is not list or any(type(item) is not int for item in value):
-            raise self._wrong(key, "a list of whole numbers", value)
-        return tuple(value)
-
-    def pairs(self, key: str, *, optional: bool = False) -> dict[str, str]:
-        """A table of strings; `optional`: empty where absent."""
-        value = self._take(key, optional=optional)
-        if value is None and optional:
-            return {}
-        if type(value) is not dict or any(type(item) is not str for item in value.values()):
-            raise self._wrong(key, "a table of texts", value)
-        return dict(value)
-
-    def choice(self, key: str, allowed: tuple[str, ...]) -> Any:
-        """One of `allowed`."""
-        value = self.text(key)
-        if value not in allowed:
-            msg = f"`{key}` is `{value}`; it can be {', '.join(allowed)}{_suggest(value, allowed)}"
-            raise self.fail(msg)
-        return value
-
-    def tables(self, key: str) -> list[Any]:
-        """A list of tables, still raw."""
-        value = self._take(key)
-        if type(value) is not list:
-            raise self._wrong(key, "a list of tables", value)
-        return value
-
-    def table(self, key: str) -> Table:
-        """A table inside this one."""
-        return Table(self._take(key), f"{self.where}: {key}")
-
-    def done(self) -> None:
-        """Refuse every key that nobody took."""
-        if len(self.raw) <= len(self._taken) and self.raw.keys() <= set(self._taken):
-            return
-        unknown = next(name for name in self.raw if name not in self._taken)
-        msg = f"unknown key `{unknown}`{_suggest(unknown, self._taken)}"
-        raise self.fail(msg)
+def _wrong(value: object, expected: str, key: str, where: str) -> DataError:
+    return DataError(f"{where}: `{key}` must be {expected}, not {_kind(value)}")
 
 
 def _kind(value: object) -> str:
@@ -190,420 +205,146 @@ def _kind(value: object) -> str:
     return "nothing" if value is None else names.get(type(value), type(value).__name__)
 
 
-def read_json(path: Path) -> Table:
-    """The top table of a JSON file; DataError where it is not JSON."""
-    where = f"compat/{path.name}"
-    try:
-        return Table(json.loads(path.read_bytes()), where)
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, DataError):
-            raise
-        msg = f"{where}: not JSON: {error}"
-        raise DataError(msg) from error
+_STR = {str}
 
 
-def read_toml(path: Path) -> Table:
-    """The top table of a TOML file; DataError where it is not TOML."""
-    where = f"compat/{path.name}"
-    try:
-        return Table(toml.loads(path.read_text(encoding="utf-8")), where)
-    except (toml.TomlError, UnicodeDecodeError) as error:
-        msg = f"{where}: not TOML: {error}"
-        raise DataError(msg) from error
-
-
-def _as_of(top: Table) -> str:
-    version = top.whole("schema_version")
-    if version != 1:
-        msg = f"schema_version is {version}; this tfdoctor reads 1"
-        raise top.fail(msg)
-    return top.text("as_of")
-
-
-def _rows(
-    top: Table, key: str, noun: str, name: Callable[[Any], str], build: Callable[[Table], T]
-) -> tuple[T, ...]:
-    """Every table of list `key` built; `noun name` tells in messages which one is meant."""
-    result = []
-    for index, raw in enumerate(top.tables(key)):
-        label = name(raw) if isinstance(raw, dict) else ""
-        row = Table(raw, f"{top.where}: {noun} {label or index + 1}")
-        result.append(build(row))
-        row.done()
-    if not result:
-        msg = f"`{key}` has no rows"
-        raise top.fail(msg)
-    return tuple(result)
-
-
-def _field(*keys: str) -> Callable[[Any], str]:
-    return lambda raw: " ".join(str(raw[key]) for key in keys if key in raw)
-
-
-_EVIDENCE = get_args(models.Evidence)
-_LINKAGE = get_args(models.Linkage)
-
-
-def _evidence(row: Table) -> models.Evidence:
-    return cast("models.Evidence", row.choice("evidence", _EVIDENCE))
-
-
-def _sources(row: Table) -> tuple[str, ...]:
-    sources = row.texts("sources")
-    if not sources:
-        raise row.fail("`sources` is empty: every row says where it is from")
-    return sources
-
-
-def _folder(folder: Path | None) -> Path:
-    return data_dir("compat") if folder is None else folder
-
-
-# --- tensorflow.json ---
-
-
-def load_tensorflow(folder: Path | None = None) -> tuple[str, tuple[models.Release, ...]]:
-    """compat/tensorflow.json: its date, and its rows in the file's order (version, then package).
-
-    Repeated values (requirement lists, RUNPATHs, sources …) stand once in the file's `shared` list; a row
-    refers to them by index. Raises DataError.
-    """
-    top = read_json(_folder(folder) / "tensorflow.json")
-    as_of = _as_of(top)
-    shared = top.tables("shared")
-    rows = _rows(top, "releases", "release", _field("package", "version"), lambda row: _release(row, shared))
-    top.done()
-    return as_of, rows
-
-
-def _shared_texts(row: Table, key: str, shared: list[Any]) -> tuple[str, ...]:
-    value = _shared(row, key, shared)
-    if type(value) is not list or any(type(item) is not str for item in value):
-        msg = f"`{key}` must point at a list of texts, not {_kind(value)}"
-        raise row.fail(msg)
-    return tuple(value)
-
-
-def _shared(row: Table, key: str, shared: list[Any]) -> Any:
-    index = row.whole(key)
-    if index >= len(shared):
-        msg = f"`{key}` is {index}, but `shared` has only {len(shared)} entries"
-        raise row.fail(msg)
-    return shared[index]
-
-
-def _runpath(row: Table, shared: list[Any]) -> dict[str, tuple[str, ...]]:
-    value = _shared(row, "runpath", shared)
-    if type(value) is not dict or any(type(item) is not list for item in value.values()):
-        msg = f"`runpath` must point at a table of lists, not {_kind(value)}"
-        raise row.fail(msg)
-    return {name: tuple(folders) for name, folders in value.items()}
-
-
-def _defines(row: Table, shared: list[Any]) -> dict[str, str]:
-    value = _shared(row, "defines", shared)
-    if type(value) is not dict or any(type(item) is not str for item in value.values()):
-        msg = f"`defines` must point at a table of texts, not {_kind(value)}"
-        raise row.fail(msg)
+def _text(value: Any, key: str, where: str) -> str:
+    if type(value) is not str:
+        raise _wrong(value, "text", key, where)
+    if not value:
+        msg = f"{where}: `{key}` is empty"
+        raise DataError(msg)
     return value
 
 
-def _release(row: Table, shared: list[Any]) -> models.Release:
-    floor_evidence = row.opt_text("registration_floor_evidence")
-    if floor_evidence is not None and floor_evidence not in _EVIDENCE:
-        msg = f"`registration_floor_evidence` is `{floor_evidence}`"
-        raise row.fail(msg)
-    return models.Release(
-        package=row.text("package"),
-        version=row.text("version"),
-        released=row.text("released"),
-        yanked=row.flag("yanked"),
-        gpu=row.flag("gpu"),
-        windows_gpu=row.opt_flag("windows_gpu"),
-        linkage=row.choice("linkage", _LINKAGE),
-        linux_pythons=_shared_texts(row, "linux_pythons", shared),
-        windows_pythons=_shared_texts(row, "windows_pythons", shared),
-        platform_tag=row.text("platform_tag"),
-        wheel=row.text("wheel"),
-        size=row.whole("size"),
-        unpacked=row.whole("unpacked"),
-        sha256=row.text("sha256"),
-        cuda=row.opt_text("cuda"),
-        cudnn=row.opt_text("cudnn"),
-        defines=_defines(row, shared),
-        required_libraries=_shared_texts(row, "required_libraries", shared),
-        optional_libraries=_shared_texts(row, "optional_libraries", shared),
-        driver_libraries=_shared_texts(row, "driver_libraries", shared),
-        libraries_from=row.text("libraries_from"),
-        runpath=_runpath(row, shared),
-        runpath_misses=_shared_texts(row, "runpath_misses", shared),
-        cubin=_shared_texts(row, "cubin", shared),
-        ptx=_shared_texts(row, "ptx", shared),
-        ptx_arch_specific=_shared_texts(row, "ptx_arch_specific", shared),
-        registration_floor=row.opt_text("registration_floor"),
-        registration_floor_evidence=cast("models.Evidence | None", floor_evidence),
-        glibc=row.opt_text("glibc"),
-        glibcxx=row.opt_text("glibcxx"),
-        cxxabi=row.opt_text("cxxabi"),
-        cpu_instructions=row.opt_texts("cpu_instructions"),
-        pip_extra=row.opt_text("pip_extra"),
-        extra_pins=_shared_texts(row, "extra_pins", shared),
-        requires=_shared_texts(row, "requires", shared),
-        evidence=_evidence(row),
-        inferred_from=row.opt_text("inferred_from"),
-        sources=_shared_texts(row, "sources", shared),
+def _flag(value: Any, key: str, where: str) -> bool:
+    if type(value) is not bool:
+        raise _wrong(value, "true or false", key, where)
+    return value
+
+
+def _whole(value: Any, key: str, where: str) -> int:
+    if type(value) is not int or value < 0:
+        raise _wrong(value, "a whole number", key, where)
+    return value
+
+
+def _texts(value: Any, key: str, where: str) -> tuple[str, ...]:
+    if type(value) is tuple:  # no file has one: `as_texts` made it for many rows
+        return value
+    if type(value) is not list:
+        raise _wrong(value, "a list of texts", key, where)
+    if not {*map(type, value)} <= _STR:
+        odd = next(item for item in value if type(item) is not str)
+        msg = f"{where}: `{key}` must be a list of texts, and has {_kind(odd)}"
+        raise DataError(msg)
+    return tuple(value)
+
+
+def as_texts(value: Any) -> Any:
+    """For a `prepare` that puts one value into many rows: a list of texts as it will be decoded, else the value."""
+    return tuple(value) if type(value) is list and {*map(type, value)} <= _STR else value
+
+
+def _pairs(value: Any, key: str, where: str) -> dict[str, str]:
+    if type(value) is not dict:
+        raise _wrong(value, "a table of texts", key, where)
+    if not {*map(type, value.values())} <= _STR:
+        name, odd = next((name, item) for name, item in value.items() if type(item) is not str)
+        msg = f"{where}: `{key}` must be a table of texts, and `{name}` is {_kind(odd)}"
+        raise DataError(msg)
+    return value
+
+
+_SIMPLE: dict[Any, Reader] = {
+    str: _text,
+    bool: _flag,
+    int: _whole,
+    tuple[str, ...]: _texts,
+    Mapping[str, str]: _pairs,
+}
+
+
+def _reader(kind: Any, noun: str = "", *, needed: bool = False) -> Reader:
+    """The reader of an annotation. Raises TypeError for a kind that no table has had yet."""
+    if kind in _SIMPLE:
+        return _SIMPLE[kind]
+    if is_dataclass(kind):
+        return partial(_one, kind)
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        made = next(extra for extra in inner[1:] if isinstance(extra, Made))
+        return partial(_made, _reader(made.kind), made.by)
+    if origin is Literal:
+        return partial(_choice, inner)
+    if origin in (Union, types.UnionType) and len(inner) == 2 and inner[1] is type(None):
+        return partial(_optional, _reader(inner[0]))
+    if origin is tuple and is_dataclass(inner[0]):
+        return partial(_rows, inner[0], noun, needed=needed)
+    if origin in (tuple, frozenset):
+        return partial(_list, origin, _reader(inner[0]))
+    if origin is Mapping and inner[0] is str:
+        return partial(_table, _reader(inner[1]), nested=is_dataclass(inner[1]))
+    msg = f"no reader for {kind!r}" + (
+        ": without `from __future__ import annotations`" if type(kind) is str else ""
     )
+    raise TypeError(msg)
 
 
-# --- cuda.toml ---
+def _one(kind: Any, value: Any, key: str, where: str) -> Any:
+    return decode(kind, value, f"{where}: {key}")
 
 
-class CudaTables:
-    """The four tables of compat/cuda.toml."""
-
-    __slots__ = ("as_of", "families", "forward_compatibility", "releases", "series")
-
-    def __init__(self, top: Table) -> None:
-        from tfdoctor.compat import models_cuda
-
-        self.as_of = _as_of(top)
-        self.families = _rows(top, "family", "family", _field("major"), _family)
-        self.releases = _rows(top, "release", "release", _field("version"), _cuda_release)
-        self.series = _rows(top, "series", "series", _field("version"), _series)
-        forward = top.table("forward_compatibility")
-        self.forward_compatibility = models_cuda.ForwardCompatibility(
-            package=forward.text("package"),
-            since=forward.text("since"),
-            only_for=forward.texts("only_for"),
-            errors=forward.wholes("errors"),
-            note=forward.text("note"),
-            sources=_sources(forward),
-        )
-        forward.done()
-        top.done()
-
-
-def load_cuda(folder: Path | None = None) -> CudaTables:
-    """compat/cuda.toml. Raises DataError."""
-    return CudaTables(read_toml(_folder(folder) / "cuda.toml"))
-
-
-def _family(row: Table) -> models_cuda.CudaFamily:
-    from tfdoctor.compat import models_cuda
-
-    return models_cuda.CudaFamily(
-        major=row.whole("major"),
-        linux=row.opt_text("linux"),
-        windows=row.opt_text("windows"),
-        minor_version_compatibility=row.flag("minor_version_compatibility"),
-        note=row.text("note"),
-        sources=_sources(row),
-    )
-
-
-def _cuda_release(row: Table) -> models_cuda.CudaRelease:
-    from tfdoctor.compat import models_cuda
-
-    return models_cuda.CudaRelease(
-        version=row.text("version"),
-        name=row.text("name"),
-        linux=row.opt_text("linux"),
-        windows=row.opt_text("windows"),
-        sources=_sources(row),
-    )
-
-
-def _capabilities(row: Table, key: str) -> tuple[str, ...]:
-    texts = row.texts(key)
-    for text in texts:
-        _capability(row, key, text)
-    return texts
-
-
-def _capability(row: Table, key: str, text: str) -> str:
+def _made(reader: Reader, by: Callable[[Any], Any], value: Any, key: str, where: str) -> Any:
+    found = reader(value, key, where)
     try:
-        parse_capability(text)
-    except VersionSyntaxError as error:
-        msg = f"`{key}`: {error}"
-        raise row.fail(msg) from error
+        return by(found)
+    except ValueError as error:
+        told = str(error)
+        msg = f"{where}: `{key}` {told}" if told.startswith(("is ", "must ")) else f"{where}: `{key}`: {told}"
+        raise DataError(msg) from error
+
+
+def _choice(allowed: tuple[str, ...], value: Any, key: str, where: str) -> str:
+    text = _text(value, key, where)
+    if text not in allowed:
+        msg = f"{where}: `{key}` is `{text}`; it can be {', '.join(allowed)}{did_you_mean(text, allowed)}"
+        raise DataError(msg)
     return text
 
 
-def _series(row: Table) -> models_cuda.CudaSeries:
-    from tfdoctor.compat import models_cuda
-
-    return models_cuda.CudaSeries(
-        version=row.text("version"),
-        capabilities=_capabilities(row, "capabilities"),
-        driver_branch=row.opt_text("driver_branch"),
-        evidence=_evidence(row),
-        sources=_sources(row),
-    )
+def _optional(reader: Reader, value: Any, key: str, where: str) -> Any:
+    return None if value is None else reader(value, key, where)
 
 
-# --- cudnn.toml ---
+def _list(origin: Any, reader: Reader, value: Any, key: str, where: str) -> Any:
+    if type(value) is not list:
+        raise _wrong(value, "a list", key, where)
+    return origin(reader(item, key, where) for item in value)
 
 
-def load_cudnn(folder: Path | None = None) -> tuple[str, tuple[models_cuda.CudnnRange, ...]]:
-    """compat/cudnn.toml: its date and its ranges, oldest first. Raises DataError."""
-    top = read_toml(_folder(folder) / "cudnn.toml")
-    as_of = _as_of(top)
-    rows = _rows(top, "range", "range", _field("first"), _cudnn_range)
-    top.done()
-    return as_of, rows
+def _table(reader: Reader, value: Any, key: str, where: str, *, nested: bool) -> dict[str, Any]:
+    if type(value) is not dict:
+        raise _wrong(value, "a table", key, where)
+    inside = where if nested else f"{where}: {key}"
+    return {name: reader(item, name, inside) for name, item in value.items()}
 
 
-def _cudnn_range(row: Table) -> models_cuda.CudnnRange:
-    from tfdoctor.compat import models_cuda
-
-    return models_cuda.CudnnRange(
-        first=row.text("first"),
-        below=row.text("below"),
-        cuda=row.wholes("cuda"),
-        lowest=_capability(row, "lowest", row.text("lowest")),
-        highest=_capability(row, "highest", row.text("highest")),
-        ptx=row.opt_text("ptx"),
-        glibc=row.opt_text("glibc"),
-        evidence=_evidence(row),
-        measured=row.texts("measured"),
-        note=row.opt_text("note") or "",
-        sources=_sources(row),
-    )
-
-
-# --- libraries.toml ---
-
-_ROLES = ("registration", "lazy", "dependency", "driver", "optional")
-
-
-def load_libraries(
-    folder: Path | None = None,
-) -> tuple[str, tuple[models_libraries.LibraryFamily, ...], tuple[models_libraries.Distribution, ...]]:
-    """compat/libraries.toml: its date, the library families, the distributions. Raises DataError."""
-    top = read_toml(_folder(folder) / "libraries.toml")
-    as_of = _as_of(top)
-    families = _rows(top, "library", "library", _field("stem"), _library)
-    distributions = _rows(top, "distribution", "distribution", _field("name"), _distribution)
-    top.done()
-    return as_of, families, distributions
-
-
-def _library(row: Table) -> models_libraries.LibraryFamily:
-    from tfdoctor.compat import models_libraries
-
-    wheels = {}
-    for key, value in row.pairs("wheels", optional=True).items():
-        project, _, place = value.partition(" ")
-        if not key.isdigit() or not place:
-            msg = f"`wheels`: `{key} = {value}` is not `CUDA major = project folder`"
-            raise row.fail(msg)
-        wheels[int(key)] = models_libraries.PypiWheel(project=project, folder=place, cuda_major=int(key))
-    return models_libraries.LibraryFamily(
-        stem=row.text("stem"),
-        title=row.text("title"),
-        role=row.choice("role", _ROLES),
-        define=row.opt_text("define"),
-        first_tf=row.opt_text("first_tf"),
-        last_tf=row.opt_text("last_tf"),
-        sonames=row.pairs("sonames", optional=True),
-        wheels=wheels,
-        debian=row.pairs("debian", optional=True),
-        distro=row.pairs("distro", optional=True),
-        conda=row.opt_text("conda"),
-        sources=_sources(row),
-    )
-
-
-def _distribution(row: Table) -> models_libraries.Distribution:
-    from tfdoctor.compat import models_libraries
-
-    return models_libraries.Distribution(
-        name=row.text("name"),
-        gpu=row.opt_flag("gpu"),
-        same_as=row.opt_text("same_as"),
-        note=row.text("note"),
-        sources=_sources(row),
-    )
-
-
-# --- problems.toml ---
-
-_AREAS = ("libraries", "python", "gpu", "images", "packaging")
-_SEVERITIES = ("error", "warning", "info")
-_CONDITIONS = ("capability", "extra", "image", "python", "platform")
-
-
-def load_problems(folder: Path | None = None) -> tuple[str, tuple[models_libraries.Problem, ...]]:
-    """compat/problems.toml: its date and its problems in the file's order. Raises DataError."""
-    top = read_toml(_folder(folder) / "problems.toml")
-    as_of = _as_of(top)
-    rows = _rows(top, "problem", "problem", _field("id"), _problem)
-    top.done()
-    return as_of, rows
-
-
-def _problem(row: Table) -> models_libraries.Problem:
-    from tfdoctor.compat import models_libraries
-
-    conditions = row.pairs("when", optional=True)
-    for key in conditions:
-        if key not in _CONDITIONS:
-            msg = f"`when`: unknown key `{key}`{_suggest(key, _CONDITIONS)}"
-            raise row.fail(msg)
-    return models_libraries.Problem(
-        id=row.text("id"),
-        package=row.texts("package"),
-        versions=row.text("versions"),
-        cause=row.text("cause"),
-        area=row.choice("area", _AREAS),
-        severity=row.choice("severity", _SEVERITIES),
-        title=row.text("title"),
-        text=row.text("text"),
-        when=conditions,
-        remedy=row.text("remedy"),
-        pins=row.texts("pins", optional=True),
-        seen=row.text("seen"),
-        evidence=_evidence(row),
-        sources=_sources(row),
-    )
-
-
-# --- gpus.json ---
-
-
-def load_gpus(folder: Path | None = None) -> tuple[str, tuple[models_gpus.Gpu, ...]]:
-    """compat/gpus.json: its date and its GPUs. Raises DataError."""
-    top = read_json(_folder(folder) / "gpus.json")
-    as_of = _as_of(top)
-    sources = top.pairs("sources")
-    rows = _rows(top, "gpus", "GPU", _field("name"), lambda row: _gpu(row, sources))
-    top.pairs("ambiguous")
-    top.done()
-    return as_of, rows
-
-
-def _gpu(row: Table, sources: Mapping[str, str]) -> models_gpus.Gpu:
-    from tfdoctor.compat import models_gpus
-
-    keys = row.texts("sources")
-    for key in keys:
-        if key not in sources:
-            msg = f"source `{key}` is not explained{_suggest(key, sources)}"
-            raise row.fail(msg)
-    return models_gpus.Gpu(
-        name=row.text("name"),
-        capability=row.text("cc"),
-        pci_ids=row.texts("pci", optional=True),
-        sources=tuple(sources[key] for key in keys),
-    )
-
-
-def check_sorted(rows: Iterable[models.Release]) -> None:
-    """Refuse release rows that are not ordered by version, then package, or that occur twice."""
-    previous: tuple[Any, ...] | None = None
-    for row in rows:
-        key = (parse(row.version), row.package)
-        if previous is not None and key <= previous:
-            msg = f"compat/tensorflow.json: release {row.package} {row.version} is out of order"
+def _rows(kind: Any, noun: str, value: Any, key: str, where: str, *, needed: bool) -> tuple[Any, ...]:
+    """A list of tables; `noun` and the row's own names tell in messages which one is meant. None is there twice."""
+    if type(value) is not list:
+        raise _wrong(value, "a list of tables", key, where)
+    if needed and not value:
+        msg = f"{where}: `{key}` has no rows"
+        raise DataError(msg)
+    named: tuple[str, ...] = kind.NAMED
+    rows: dict[str, Any] = {}
+    for number, raw in enumerate(value, 1):
+        label = " ".join(str(raw[name]) for name in named if name in raw) if type(raw) is dict else ""
+        place = f"{where}: {noun} {label or number}"
+        row = decode(kind, raw, place)
+        if place in rows:
+            msg = f"{place}: it is there twice"
             raise DataError(msg)
-        previous = key
+        rows[place] = row
+    return tuple(rows.values())

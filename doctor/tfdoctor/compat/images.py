@@ -4,19 +4,16 @@ Nothing is guessed: an image that is not in the table is unknown, not missing; o
 something is gone.
 """
 
-from __future__ import annotations
+# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
 
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, TypeVar
+from collections.abc import Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import ClassVar, Literal
 
 from tfdoctor import versions
-from tfdoctor.compat.decode import Table, read_toml
-from tfdoctor.data import data_dir
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
+from tfdoctor.compat.decode import ReleaseSet, Sources, read
+from tfdoctor.records import dataclass
 
 __all__ = [
     "CudaImages",
@@ -34,41 +31,47 @@ __all__ = [
 Flavour = Literal["base", "runtime", "devel"]
 Status = Literal["supported", "unsupported", "listed"]
 Known = Literal["documented", "inferred"]
-T = TypeVar("T")
-
-_FLAVOURS = ("base", "runtime", "devel")
-_STATUSES = ("supported", "unsupported", "listed")
-_EVIDENCE = ("documented", "inferred")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CudaImages:
     """One release of nvidia/cuda (`[[cuda]]`)."""
 
+    NAMED: ClassVar = ("version",)
     version: str
     status: Status
     """On NVIDIA's list of supported tags; still there without fixes; only seen in a list of the registry."""
     systems: tuple[str, ...]
     """Ubuntu releases."""
-    flavours: tuple[str, ...]
-    cudnn_tag: str | None
+    flavours: tuple[Flavour, ...]
+    cudnn_tag: str | None = None
     """How the tags with cuDNN say so: `"cudnn8"`, `"cudnn"`; None: there are none."""
-    cudnn_systems: tuple[str, ...]
-    cudnn_flavours: tuple[str, ...]
-    cudnn: Mapping[str, str]
+    cudnn_systems: tuple[str, ...] = ()
+    cudnn_flavours: tuple[Flavour, ...] = ()
+    cudnn: Mapping[str, str] = field(default_factory=dict)
     """Ubuntu release → cuDNN inside, where known."""
-    note: str
-    sources: tuple[str, ...]
+    note: str = ""
+    sources: Sources
+
+    def __post_init__(self) -> None:
+        for system in (*self.cudnn_systems, *self.cudnn):
+            if system not in self.systems:
+                msg = f"`{system}` has cuDNN and is not among `systems`"
+                raise ValueError(msg)
+        if (self.cudnn_tag is None) == bool(self.cudnn_systems):
+            msg = "`cudnn_tag` and `cudnn_systems` go together"
+            raise ValueError(msg)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedImages:
     """Releases of nvidia/cuda of which no tag exists any more (`[[deleted]]`)."""
 
-    versions: str
+    NAMED: ClassVar = ("versions",)
+    versions: ReleaseSet
     """A PEP 440 set."""
     note: str
-    sources: tuple[str, ...]
+    sources: Sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,25 +89,34 @@ class ImageTag:
     status: Status
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OfficialImages:
     """Tags of tensorflow/tensorflow made by one recipe (`[[official]]`)."""
 
-    versions: str
+    NAMED: ClassVar = ("versions",)
+    versions: ReleaseSet
     """A PEP 440 set of TensorFlow versions."""
     tags: tuple[str, ...]
     """With `{version}` for the release's own number."""
-    base: str | None
+    base: str | None = None
     system: str
     python: str
     cuda: str
-    cudnn: str | None
+    cudnn: str | None = None
     works: bool
     """Whether TensorFlow finds its libraries inside."""
-    why: str
+    why: str = ""
     """Where it does not."""
     evidence: Known
-    sources: tuple[str, ...]
+    sources: Sources
+
+    def __post_init__(self) -> None:
+        if self.works == bool(self.why):
+            msg = "`why` says why it does not work, and only then"
+            raise ValueError(msg)
+        if not self.tags or any("{version}" not in tag for tag in self.tags):
+            msg = "`tags` must have {version} in each"
+            raise ValueError(msg)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,23 +129,24 @@ class OfficialImage:
     recipe: OfficialImages
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NgcImage:
     """One image of nvcr.io/nvidia/tensorflow (`[[ngc]]`)."""
 
+    NAMED: ClassVar = ("tag",)
     tag: str
-    tensorflow: str | None
-    system: str | None
-    python: str | None
+    tensorflow: str | None = None
+    system: str | None = None
+    python: str | None = None
     cuda: str
-    cudnn: str | None
-    driver: str | None
+    cudnn: str | None = None
+    driver: str | None = None
     """The driver branch it was made for."""
-    lowest: str | None
+    lowest: str | None = None
     """The lowest compute capability it supports."""
-    note: str
+    note: str = ""
     evidence: Known
-    sources: tuple[str, ...]
+    sources: Sources
 
     @property
     def name(self) -> str:
@@ -141,19 +154,20 @@ class NgcImage:
         return f"nvcr.io/nvidia/tensorflow:{self.tag}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PythonImage:
     """One slim image of the `python` repository (`[[python]]`)."""
 
+    NAMED: ClassVar = ("tag",)
     tag: str
     python: str
     system: str
     """"debian 12"."""
     glibc: str
-    digest: str | None
+    digest: str | None = None
     """`"sha256:…"`, where one is known."""
     evidence: Known
-    sources: tuple[str, ...]
+    sources: Sources
 
     @property
     def name(self) -> str:
@@ -168,10 +182,10 @@ class Images:
     as_of: str
     cuda: tuple[CudaImages, ...]
     """Oldest first."""
-    gone: tuple[DeletedImages, ...]
+    gone: tuple[DeletedImages, ...] = field(metadata={"key": "deleted"})
     official: tuple[OfficialImages, ...]
     ngc: tuple[NgcImage, ...]
-    python: tuple[PythonImage, ...] = ()
+    python: tuple[PythonImage, ...]
     """The one to take first comes first."""
 
     def of_python(self, python: str) -> PythonImage | None:
@@ -257,138 +271,6 @@ def _is_tensorflow(row: NgcImage, wanted: str) -> bool:
     return "." not in wanted and f"-tf{wanted}-" in f"{row.tag}-"
 
 
-# ---------------------------------------------------------------- reading
-
-
-@lru_cache(maxsize=4)
-def load_images(folder: Path | None = None) -> Images:
-    """compat/images.toml, read once. Raises DataError."""
-    top = read_toml((folder or data_dir("compat")) / "images.toml")
-    if top.whole("schema_version") != 1:
-        raise top.fail("schema_version must be 1")
-    table = Images(
-        as_of=top.text("as_of"),
-        cuda=_all(top, "cuda", "version", _cuda),
-        gone=_all(top, "deleted", "versions", _deleted),
-        official=_all(top, "official", "versions", _official),
-        ngc=_all(top, "ngc", "tag", _ngc),
-        python=_all(top, "python", "tag", _python),
-    )
-    top.done()
-    return table
-
-
-def _all(top: Table, key: str, name: str, build: Callable[[Table], T]) -> tuple[T, ...]:
-    rows: list[T] = []
-    seen: set[str] = set()
-    for index, raw in enumerate(top.tables(key)):
-        label = str(raw.get(name, index + 1)) if isinstance(raw, dict) else str(index + 1)
-        row = Table(raw, f"{top.where}: {key} {label}")
-        rows.append(build(row))
-        row.done()
-        if label in seen:
-            raise row.fail("it is there twice")
-        seen.add(label)
-    return tuple(rows)
-
-
-def _words(row: Table, key: str, allowed: tuple[str, ...], *, optional: bool = False) -> tuple[str, ...]:
-    found = row.texts(key, optional=optional)
-    for word in found:
-        if word not in allowed:
-            msg = f"`{key}`: `{word}` is none of {', '.join(allowed)}"
-            raise row.fail(msg)
-    return found
-
-
-def _sources(row: Table) -> tuple[str, ...]:
-    found = row.texts("sources")
-    if not found:
-        raise row.fail("`sources` is empty: every row says where it is from")
-    return found
-
-
-def _set(row: Table) -> str:
-    text = row.text("versions")
-    try:
-        versions.satisfies("1.0", text)
-    except versions.VersionSyntaxError as error:
-        raise row.fail(str(error)) from error
-    return text
-
-
-def _cuda(row: Table) -> CudaImages:
-    result = CudaImages(
-        version=row.text("version"),
-        status=row.choice("status", _STATUSES),
-        systems=row.texts("systems"),
-        flavours=_words(row, "flavours", _FLAVOURS),
-        cudnn_tag=row.opt_text("cudnn_tag"),
-        cudnn_systems=row.texts("cudnn_systems", optional=True),
-        cudnn_flavours=_words(row, "cudnn_flavours", _FLAVOURS, optional=True),
-        cudnn=row.pairs("cudnn", optional=True),
-        note=row.opt_text("note") or "",
-        sources=_sources(row),
-    )
-    row.done()
-    for system in (*result.cudnn_systems, *result.cudnn):
-        if system not in result.systems:
-            msg = f"`{system}` has cuDNN and is not among `systems`"
-            raise row.fail(msg)
-    if (result.cudnn_tag is None) == bool(result.cudnn_systems):
-        raise row.fail("`cudnn_tag` and `cudnn_systems` go together")
-    return result
-
-
-def _deleted(row: Table) -> DeletedImages:
-    return DeletedImages(versions=_set(row), note=row.text("note"), sources=_sources(row))
-
-
-def _official(row: Table) -> OfficialImages:
-    result = OfficialImages(
-        versions=_set(row),
-        tags=row.texts("tags"),
-        base=row.opt_text("base"),
-        system=row.text("system"),
-        python=row.text("python"),
-        cuda=row.text("cuda"),
-        cudnn=row.opt_text("cudnn"),
-        works=row.flag("works"),
-        why=row.opt_text("why") or "",
-        evidence=row.choice("evidence", _EVIDENCE),
-        sources=_sources(row),
-    )
-    row.done()
-    if result.works == bool(result.why):
-        raise row.fail("`why` says why it does not work, and only then")
-    if not result.tags or any("{version}" not in tag for tag in result.tags):
-        raise row.fail("`tags` must have {version} in each")
-    return result
-
-
-def _ngc(row: Table) -> NgcImage:
-    return NgcImage(
-        tag=row.text("tag"),
-        tensorflow=row.opt_text("tensorflow"),
-        system=row.opt_text("system"),
-        python=row.opt_text("python"),
-        cuda=row.text("cuda"),
-        cudnn=row.opt_text("cudnn"),
-        driver=row.opt_text("driver"),
-        lowest=row.opt_text("lowest"),
-        note=row.opt_text("note") or "",
-        evidence=row.choice("evidence", _EVIDENCE),
-        sources=_sources(row),
-    )
-
-
-def _python(row: Table) -> PythonImage:
-    return PythonImage(
-        tag=row.text("tag"),
-        python=row.text("python"),
-        system=row.text("system"),
-        glibc=row.text("glibc"),
-        digest=row.opt_text("digest"),
-        evidence=row.choice("evidence", _EVIDENCE),
-        sources=_sources(row),
-    )
+def load_images(folder: Path) -> Images:
+    """compat/images.toml. Raises DataError."""
+    return read(Images, folder / "images.toml")

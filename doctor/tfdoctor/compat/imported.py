@@ -3,20 +3,16 @@
 Written by scripts/update_imports.py from real imports: of the newest patch of each minor, on one Python.
 """
 
-from __future__ import annotations
+# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tfdoctor import versions
-from tfdoctor.compat.decode import Table, read_json
-from tfdoctor.data import data_dir
+from tfdoctor.compat.decode import DataError, read
 from tfdoctor.records import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 __all__ = ["Imported", "imported_by", "load_imported", "measured_minors"]
 
@@ -25,6 +21,7 @@ __all__ = ["Imported", "imported_by", "load_imported", "measured_minors"]
 class Imported:
     """The import of one TensorFlow, as it was seen."""
 
+    as_of: str
     tensorflow: str
     python: str
     needs: Mapping[str, tuple[str, ...]]
@@ -43,18 +40,18 @@ class Imported:
     """Sources and shared objects of TensorFlow that the import does not load, below site-packages."""
     sets: tuple[Mapping[str, str], ...]
     """Distributions (normalised name → version) with which the import was seen to work."""
-    exact: bool = True
+    exact: bool = field(default=True, metadata={"key": None})
     """False: this is the nearest minor that was measured, and attributes say nothing."""
 
 
-def measured_minors(folder: Path | None = None) -> tuple[str, ...]:
+def measured_minors(folder: Path) -> tuple[str, ...]:
     """The minors that were measured, oldest first: `"2.20"`."""
-    found = (path.stem for path in ((folder or data_dir("compat")) / "imports").glob("*.json"))
+    found = (path.stem for path in (folder / "imports").glob("*.json"))
     return tuple(sorted(found, key=versions.numbers))
 
 
 @lru_cache(maxsize=4)
-def imported_by(version: str | None) -> Imported | None:
+def imported_by(folder: Path, version: str | None) -> Imported | None:
     """What a TensorFlow takes at its import: its minor's table, else that of the newest one below it.
 
     None where the version is not known, or is older than all that were measured. Raises DataError.
@@ -62,42 +59,18 @@ def imported_by(version: str | None) -> Imported | None:
     if version is None or not versions.is_version(version):
         return None
     minor = versions.major_minor(version)
-    below = [one for one in measured_minors() if versions.numbers(one) <= versions.numbers(minor)]
+    below = [one for one in measured_minors(folder) if versions.numbers(one) <= versions.numbers(minor)]
     if not below:
         return None
-    found = load_imported(below[-1])
+    found = load_imported(folder, below[-1])
     return found if below[-1] == minor else replace(found, exact=False)
 
 
-def load_imported(minor: str, folder: Path | None = None) -> Imported:
-    """One table, read strictly. Raises DataError."""
-    top = read_json((folder or data_dir("compat")) / "imports" / f"{minor}.json")
-    if top.whole("schema_version") != 1:
-        raise top.fail("schema_version must be 1")
-    top.text("as_of")
-    result = Imported(
-        tensorflow=top.text("tensorflow"),
-        python=top.text("python"),
-        needs=_lists(top.table("needs")),
-        must=top.texts("must"),
-        tried=top.texts("tried"),
-        family=_lists(top.table("family")),
-        standard=_lists(top.table("standard")),
-        shadowable=frozenset(top.texts("shadowable")),
-        idle=frozenset(top.texts("idle")),
-        sets=tuple(_versions(top, raw) for raw in top.tables("sets")),
-    )
-    top.done()
+def load_imported(folder: Path, minor: str) -> Imported:
+    """One table. Raises DataError."""
+    path = folder / "imports" / f"{minor}.json"
+    result = read(Imported, path, within="imports/")
     if versions.major_minor(result.tensorflow) != minor:
-        msg = f"`tensorflow` {result.tensorflow} does not belong to a file of this name"
-        raise top.fail(msg)
+        msg = f"compat/imports/{path.name}: `tensorflow` {result.tensorflow} does not belong to a file of this name"
+        raise DataError(msg)
     return result
-
-
-def _lists(table: Table) -> dict[str, tuple[str, ...]]:
-    return {name: table.texts(name) for name in list(table.raw)}
-
-
-def _versions(top: Table, raw: object) -> dict[str, str]:
-    row = Table(raw, f"{top.where}: sets")
-    return {name: row.text(name) for name in list(row.raw)}

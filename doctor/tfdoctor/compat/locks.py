@@ -5,36 +5,27 @@ it (`tools-cp39.txt`), and NVIDIA's wheels (`cuda/<set>.txt`; the sets are in co
 are for CPython on Linux x86-64, and for `pip install --no-deps --require-hashes`.
 """
 
-from __future__ import annotations
+# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
 
+import hashlib
 import re
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from functools import cached_property, lru_cache
+from pathlib import Path
 
 from tfdoctor import versions
-from tfdoctor.compat.decode import DataError, Table, read_json
-from tfdoctor.data import data_dir
+from tfdoctor.compat.decode import DataError, read
 from tfdoctor.records import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 __all__ = [
     "Lock",
     "LockedPackage",
+    "Locks",
     "Trial",
-    "cuda_lock",
-    "cuda_lock_path",
-    "load_tried",
-    "lock",
     "lock_name",
-    "lock_path",
     "locked_package",
     "read_lock",
-    "tools_lock",
     "tools_name",
-    "tools_path",
 ]
 
 _PIN = re.compile(
@@ -76,8 +67,6 @@ class Lock:
     def digest(self) -> str:
         """SHA-256 of the lines that pip reads: comments may change."""
         lines = [row for row in self.text.split("\n") if row and not row.startswith("#")]
-        import hashlib
-
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
     @property
@@ -105,6 +94,12 @@ class Trial:
     ok: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    as_of: str
+    locks: Mapping[str, Trial]
+
+
 def locked_package(version: str) -> str:
     """The package that has GPU code and is locked: `tensorflow-gpu` below 2.1, `tensorflow` from there on."""
     return "tensorflow-gpu" if versions.satisfies(version, "<2.1.dev0") else "tensorflow"
@@ -124,38 +119,41 @@ def _tag(python: str) -> str:
     return f"cp{versions.major_minor(python).replace('.', '')}"
 
 
-def lock_path(package: str, version: str, python: str, folder: Path | None = None) -> Path:
-    """Where the lock of a release would be, whether it is there or not."""
-    return _folder(folder) / lock_name(package, version, python)
+class Locks:
+    """The files of compat/locks. Every answer raises DataError where a file is not as it must be."""
 
+    def __init__(self, folder: Path) -> None:
+        """`folder`: compat/ itself."""
+        self.folder = folder / "locks"
 
-def tools_path(python: str, folder: Path | None = None) -> Path:
-    """Where the lock of pip, setuptools and wheel would be."""
-    return _folder(folder) / tools_name(python)
+    def path(self, package: str, version: str, python: str) -> Path:
+        """Where the lock of a release would be, whether it is there or not."""
+        return self.folder / lock_name(package, version, python)
 
+    def tools_path(self, python: str) -> Path:
+        """Where the lock of pip, setuptools and wheel would be."""
+        return self.folder / tools_name(python)
 
-def cuda_lock_path(name: str, folder: Path | None = None) -> Path:
-    """Where the lock of a set of compat/cuda_wheels.toml would be."""
-    return _folder(folder) / "cuda" / f"{name}.txt"
+    def cuda_path(self, name: str) -> Path:
+        """Where the lock of a set of compat/cuda_wheels.toml would be."""
+        return self.folder / "cuda" / f"{name}.txt"
 
+    def of(self, package: str, version: str, python: str) -> Lock | None:
+        """The lock of a release for a Python, or None where there is none."""
+        return _lock(self.path(package, version, python))
 
-def lock(package: str, version: str, python: str, folder: Path | None = None) -> Lock | None:
-    """The lock of a release for a Python, or None where there is none. Raises DataError."""
-    return _lock(lock_path(package, version, python, folder))
+    def tools(self, python: str) -> Lock | None:
+        """The lock of pip, setuptools and wheel for a Python, or None."""
+        return _lock(self.tools_path(python))
 
+    def cuda(self, name: str) -> Lock | None:
+        """The lock of a set of NVIDIA's wheels, or None."""
+        return _lock(self.cuda_path(name))
 
-def tools_lock(python: str, folder: Path | None = None) -> Lock | None:
-    """The lock of pip, setuptools and wheel for a Python, or None. Raises DataError."""
-    return _lock(tools_path(python, folder))
-
-
-def cuda_lock(name: str, folder: Path | None = None) -> Lock | None:
-    """The lock of a set of NVIDIA's wheels, or None. Raises DataError."""
-    return _lock(cuda_lock_path(name, folder))
-
-
-def _folder(folder: Path | None) -> Path:
-    return (folder or data_dir("compat")) / "locks"
+    @cached_property
+    def tried(self) -> Mapping[str, Trial]:
+        """compat/locks/tried.json: a lock's file name → its last trial."""
+        return read(_Tried, self.folder / "tried.json", within="locks/").locks
 
 
 @lru_cache(maxsize=64)
@@ -190,21 +188,3 @@ def read_lock(path: Path) -> Lock:
         msg = f"{path.name}: nothing is locked"
         raise DataError(msg)
     return Lock(path.name, text, tuple(packages))
-
-
-@lru_cache(maxsize=4)
-def load_tried(folder: Path | None = None) -> Mapping[str, Trial]:
-    """compat/locks/tried.json: a lock's file name → its last trial. Raises DataError."""
-    top = read_json(_folder(folder) / "tried.json")
-    if top.whole("schema_version") != 1:
-        raise top.fail("schema_version must be 1")
-    top.text("as_of")
-    found = {}
-    for name, raw in top.table("locks").raw.items():
-        row = Table(raw, f"{top.where}: {name}")
-        found[name] = Trial(
-            date=row.text("date"), python=row.text("python"), lock=row.text("lock"), ok=row.flag("ok")
-        )
-        row.done()
-    top.done()
-    return found

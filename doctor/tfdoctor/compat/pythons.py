@@ -1,44 +1,58 @@
 """Where a Python comes from: compat/pythons.toml, read strictly, and asked."""
 
-from __future__ import annotations
+# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
 
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import ClassVar
 
 from tfdoctor import versions
-from tfdoctor.compat.decode import Table, read_toml
-from tfdoctor.data import data_dir
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+from tfdoctor.compat.decode import Evidence, Sources, read
+from tfdoctor.records import dataclass
 
 __all__ = ["PythonBuild", "PythonBuilds", "PythonSystem", "Pythons", "load_pythons"]
 
-_EVIDENCE = ("measured", "documented", "inferred")
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PythonSystem:
     """An Ubuntu release, and so every image made of it (`[[system]]`)."""
 
+    NAMED: ClassVar = ("name",)
     name: str
+    codename: str
     glibc: str
     default: str
     """Its `python3`."""
     others: tuple[str, ...]
     """What it has besides, without a third party's repository."""
-    prerelease: tuple[str, ...]
+    prerelease: tuple[str, ...] = ()
     """Those of `others` that are release candidates."""
-    evidence: Literal["measured", "documented", "inferred"]
-    sources: tuple[str, ...]
+    evidence: Evidence
+    sources: Sources
+
+    def __post_init__(self) -> None:
+        if not {*self.prerelease} <= {*self.others}:
+            msg = "`prerelease` names what `others` does not"
+            raise ValueError(msg)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DebianPython:
+    """The `python3` of a Debian (`[[debian]]`)."""
+
+    NAMED: ClassVar = ("name",)
+    name: str
+    codename: str
+    default: str
+    sources: Sources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PythonBuilds:
     """A maker of builds that run on any glibc Linux (`[[builds]]`)."""
 
+    NAMED: ClassVar = ("name",)
     name: str
     title: str
     command: str
@@ -46,9 +60,18 @@ class PythonBuilds:
     pythons: tuple[str, ...]
     newest: Mapping[str, str]
     """Python → the newest patch release it has, where known."""
-    note: str
-    evidence: Literal["measured", "documented", "inferred"]
-    sources: tuple[str, ...]
+    note: str = ""
+    evidence: Evidence
+    sources: Sources
+
+    def __post_init__(self) -> None:
+        if "{python}" not in self.command:
+            msg = "`command` must have {python}"
+            raise ValueError(msg)
+        for minor, patch in self.newest.items():
+            if minor not in self.pythons or versions.major_minor(patch) != minor:
+                msg = f"`newest`: {patch} is no {minor} that `pythons` has"
+                raise ValueError(msg)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +86,7 @@ class PythonBuild:
     command: str | None
     """What the maker's tool is told."""
     prerelease: bool
-    evidence: Literal["measured", "documented", "inferred"]
+    evidence: Evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +94,9 @@ class Pythons:
     """The whole table."""
 
     as_of: str
-    systems: tuple[PythonSystem, ...]
+    systems: tuple[PythonSystem, ...] = field(metadata={"key": "system"})
     """Oldest first."""
+    debian: tuple[DebianPython, ...]
     builds: tuple[PythonBuilds, ...]
     """The one to take first comes first."""
 
@@ -101,73 +125,17 @@ class Pythons:
         return (*own, *made)
 
     def system(self, name: str) -> PythonSystem | None:
-        """The Ubuntu release of this number, or None."""
-        return next((row for row in self.systems if row.name == name), None)
+        """The Ubuntu release of this number or code name, or None."""
+        return next((row for row in self.systems if name in (row.name, row.codename)), None)
+
+    def default_of(self, system: str, release: str) -> str | None:
+        """The `python3` package of `("debian", "12")`, `("ubuntu", "22.04")`, by number or code name, or None."""
+        rows: tuple[PythonSystem | DebianPython, ...] = self.systems if system == "ubuntu" else ()
+        if system == "debian":
+            rows = self.debian
+        return next((row.default for row in rows if release in (row.name, row.codename)), None)
 
 
-@lru_cache(maxsize=4)
-def load_pythons(folder: Path | None = None) -> Pythons:
-    """compat/pythons.toml, read once. Raises DataError."""
-    top = read_toml((folder or data_dir("compat")) / "pythons.toml")
-    if top.whole("schema_version") != 1:
-        raise top.fail("schema_version must be 1")
-    as_of = top.text("as_of")
-    systems, builds = [], []
-    for raw in top.tables("system"):
-        row = Table(raw, f"{top.where}: system {_name(raw)}")
-        systems.append(_system(row))
-        row.done()
-    for raw in top.tables("builds"):
-        row = Table(raw, f"{top.where}: builds {_name(raw)}")
-        builds.append(_builds(row))
-        row.done()
-    top.done()
-    return Pythons(as_of, tuple(systems), tuple(builds))
-
-
-def _name(raw: object) -> str:
-    return str(raw.get("name", "")) if isinstance(raw, dict) else ""
-
-
-def _sources(row: Table) -> tuple[str, ...]:
-    found = row.texts("sources")
-    if not found:
-        raise row.fail("`sources` is empty: every row says where it is from")
-    return found
-
-
-def _system(row: Table) -> PythonSystem:
-    result = PythonSystem(
-        name=row.text("name"),
-        glibc=row.text("glibc"),
-        default=row.text("default"),
-        others=row.texts("others"),
-        prerelease=row.texts("prerelease", optional=True),
-        evidence=row.choice("evidence", _EVIDENCE),
-        sources=_sources(row),
-    )
-    row.done()
-    if not {*result.prerelease} <= {*result.others}:
-        raise row.fail("`prerelease` names what `others` does not")
-    return result
-
-
-def _builds(row: Table) -> PythonBuilds:
-    result = PythonBuilds(
-        name=row.text("name"),
-        title=row.text("title"),
-        command=row.text("command"),
-        pythons=row.texts("pythons"),
-        newest=row.pairs("newest"),
-        note=row.opt_text("note") or "",
-        evidence=row.choice("evidence", _EVIDENCE),
-        sources=_sources(row),
-    )
-    row.done()
-    if "{python}" not in result.command:
-        raise row.fail("`command` must have {python}")
-    for minor, patch in result.newest.items():
-        if minor not in result.pythons or versions.major_minor(patch) != minor:
-            msg = f"`newest`: {patch} is no {minor} that `pythons` has"
-            raise row.fail(msg)
-    return result
+def load_pythons(folder: Path) -> Pythons:
+    """compat/pythons.toml. Raises DataError."""
+    return read(Pythons, folder / "pythons.toml")

@@ -4,34 +4,50 @@ compat/cuda_wheels.toml is authored (which wheels for which releases, and why), 
 is measured by scripts/update_locks.py (hashes, sizes, libraries). Both are read strictly, and asked together.
 """
 
-from __future__ import annotations
+# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
 
 import re
-from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, cast
+from collections.abc import Mapping
+from dataclasses import field, replace
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
 from tfdoctor import versions
-from tfdoctor.compat.decode import DataError, Table, read_json, read_toml
-from tfdoctor.data import data_dir
+from tfdoctor.compat.decode import DataError, Evidence, Made, ReleaseSet, Sources, read
 from tfdoctor.records import dataclass
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+__all__ = ["CudaLibrary", "CudaSet", "CudaSets", "CudaWheel", "load_cuda_wheels", "read_sets"]
 
-__all__ = ["CudaLibrary", "CudaSet", "CudaSets", "CudaWheel", "cuda_set", "load_cuda_wheels", "read_sets"]
-
-_EVIDENCE = ("measured", "documented", "inferred")
 _PIN = re.compile(r"nvidia(?:-[a-z0-9]+)+==[0-9]+(?:\.[0-9]+)+")
 
 
-@dataclass(frozen=True, slots=True)
+def _id(text: str) -> str:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", text):
+        msg = "is a file's name: small letters, digits, `.` and `-`"
+        raise ValueError(msg)
+    return text
+
+
+def _pins(pins: tuple[str, ...]) -> tuple[str, ...]:
+    for pin in pins:
+        if _PIN.fullmatch(pin) is None:
+            msg = f"`{pin}` is not `nvidia-…==version`"
+            raise ValueError(msg)
+    names = [pin.partition("==")[0] for pin in pins]
+    if not pins or names != sorted({*names}):
+        msg = "must be sorted, each project once"
+        raise ValueError(msg)
+    return pins
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CudaLibrary:
     """One shared object in a wheel."""
 
+    NAMED: ClassVar = ("path",)
     path: str
     """Below site-packages: `"nvidia/cublas/lib/libcublas.so.12"`."""
-    soname: str
+    soname: Annotated[str, Made(str | None, lambda text: text or "")] = ""
     """What it calls itself; empty where it has none."""
     needed: tuple[str, ...]
     """Sonames that it needs (DT_NEEDED), without glibc's and the compiler's own."""
@@ -47,19 +63,20 @@ class CudaLibrary:
         return self.path.rpartition("/")[2]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CudaWheel:
     """One wheel of NVIDIA's for Linux x86-64."""
 
+    NAMED: ClassVar = ("name", "version")
     name: str
     version: str
-    filename: str
+    filename: str = field(metadata={"key": "file"})
     sha256: str
     size: int
     """Bytes to download."""
     unpacked: int
     """Bytes on disk."""
-    libraries: tuple[CudaLibrary, ...]
+    libraries: tuple[CudaLibrary, ...] = ()
     """By path."""
 
     @property
@@ -68,24 +85,30 @@ class CudaWheel:
         return f"{self.name}=={self.version}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CudaSet:
     """Wheels that together are all the CUDA that some releases of TensorFlow need (`[[set]]`)."""
 
-    id: str
+    NAMED: ClassVar = ("id",)
+    id: Annotated[str, Made(str, _id)]
     """Also the name of its lock: compat/locks/cuda/<id>.txt."""
-    tensorflow: str
+    tensorflow: ReleaseSet
     """A PEP 440 set of TensorFlow versions."""
     cuda: str
     """Major and minor: `"12.9"`."""
     cudnn: str
-    pins: tuple[str, ...]
+    pins: Annotated[tuple[str, ...], Made(tuple[str, ...], _pins)] = field(metadata={"key": "wheels"})
     """`name==version`, by name."""
-    wheels: tuple[CudaWheel, ...]
+    wheels: tuple[CudaWheel, ...] = field(default=(), metadata={"key": None})
     """The same, with what was measured; empty where nobody has yet."""
     why: str
-    evidence: Literal["measured", "documented", "inferred"]
-    sources: tuple[str, ...]
+    evidence: Evidence
+    sources: Sources
+
+    def __post_init__(self) -> None:
+        if not any(pin.startswith("nvidia-cudnn-") and pin.endswith(f"=={self.cudnn}") for pin in self.pins):
+            msg = "`cudnn` is not the version of the wheel of cuDNN"
+            raise ValueError(msg)
 
     @property
     def files(self) -> Mapping[str, CudaLibrary]:
@@ -114,7 +137,7 @@ class CudaSets:
     """The whole table."""
 
     as_of: str
-    sets: tuple[CudaSet, ...]
+    sets: tuple[CudaSet, ...] = field(metadata={"key": "set"})
     """Oldest first; no release is in two."""
 
     def of_release(self, tensorflow: str) -> CudaSet | None:
@@ -122,108 +145,52 @@ class CudaSets:
         return next((row for row in self.sets if versions.satisfies(tensorflow, row.tensorflow)), None)
 
 
-def cuda_set(tensorflow: str) -> CudaSet | None:
-    """The set of a TensorFlow release, or None. Raises DataError."""
-    return load_cuda_wheels().of_release(tensorflow)
-
-
-@lru_cache(maxsize=4)
-def load_cuda_wheels(folder: Path | None = None) -> CudaSets:
-    """compat/cuda_wheels.toml with compat/locks/cuda/wheels.json, read once. Raises DataError."""
-    where = folder or data_dir("compat")
-    wheels = _measured(where / "locks" / "cuda" / "wheels.json")
-    result = read_sets(where, wheels)
-    unused = set(wheels) - {pin for row in result.sets for pin in row.pins}
+def load_cuda_wheels(folder: Path) -> CudaSets:
+    """compat/cuda_wheels.toml with compat/locks/cuda/wheels.json. Raises DataError."""
+    table = read_sets(folder)
+    measured = {wheel.pin: wheel for wheel in _measured(folder / "locks" / "cuda" / "wheels.json")}
+    for row in table.sets:
+        for pin in row.pins:
+            if pin not in measured:
+                place = f"compat/cuda_wheels.toml: set {row.id}"
+                msg = f"{place}: `{pin}` was not measured: run scripts/update_locks.py cuda"
+                raise DataError(msg)
+    unused = set(measured) - {pin for row in table.sets for pin in row.pins}
     if unused:
         msg = f"compat/locks/cuda/wheels.json: no set has {min(unused)}"
         raise DataError(msg)
-    return result
+    sets = (replace(row, wheels=tuple(measured[pin] for pin in row.pins)) for row in table.sets)
+    return replace(table, sets=tuple(sets))
 
 
-def read_sets(folder: Path, wheels: Mapping[str, CudaWheel] | None = None) -> CudaSets:
-    """The authored table alone; `wheels`: pin → what was measured (None: nothing was, and nothing is
-    missed)."""
-    top = read_toml(folder / "cuda_wheels.toml")
-    if top.whole("schema_version") != 1:
-        raise top.fail("schema_version must be 1")
-    as_of = top.text("as_of")
-    sets: list[CudaSet] = []
-    for index, raw in enumerate(top.tables("set")):
-        label = raw.get("id", index + 1) if isinstance(raw, dict) else index + 1
-        row = Table(raw, f"{top.where}: set {label}")
-        sets.append(_set(row, wheels))
-        row.done()
-        if sets[-1].id in {known.id for known in sets[:-1]}:
-            raise row.fail("this `id` is there twice")
-    top.done()
-    if not sets:
-        raise top.fail("`set` has no rows")
-    return CudaSets(as_of, tuple(sets))
+def read_sets(folder: Path) -> CudaSets:
+    """The authored table alone, without what was measured. Raises DataError."""
+    return read(CudaSets, folder / "cuda_wheels.toml")
 
 
-def _set(row: Table, wheels: Mapping[str, CudaWheel] | None) -> CudaSet:
-    pins = row.texts("wheels")
-    name = row.text("id")
-    if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", name):
-        raise row.fail("`id` is a file's name: small letters, digits, `.` and `-`")
-    for pin in pins:
-        if _PIN.fullmatch(pin) is None:
-            msg = f"`wheels`: `{pin}` is not `nvidia-…==version`"
-            raise row.fail(msg)
-        if wheels is not None and pin not in wheels:
-            msg = f"`{pin}` was not measured: run scripts/update_locks.py cuda"
-            raise row.fail(msg)
-    names = [pin.partition("==")[0] for pin in pins]
-    if not pins or names != sorted({*names}):
-        raise row.fail("`wheels` must be sorted, each project once")
-    result = CudaSet(
-        id=name,
-        tensorflow=row.text("tensorflow"),
-        cuda=row.text("cuda"),
-        cudnn=row.text("cudnn"),
-        pins=pins,
-        wheels=tuple(wheels[pin] for pin in pins) if wheels is not None else (),
-        why=row.text("why"),
-        evidence=cast("Literal['measured', 'documented', 'inferred']", row.choice("evidence", _EVIDENCE)),
-        sources=row.texts("sources"),
-    )
-    try:
-        versions.satisfies("1.0", result.tensorflow)
-    except versions.VersionSyntaxError as error:
-        raise row.fail(str(error)) from error
-    if not result.sources:
-        raise row.fail("`sources` is empty: every row says where it is from")
-    if not any(pin.startswith("nvidia-cudnn-") and pin.endswith(f"=={result.cudnn}") for pin in pins):
-        raise row.fail("`cudnn` is not the version of the wheel of cuDNN")
-    return result
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    as_of: str
+    wheels: tuple[CudaWheel, ...] = field(metadata={"noun": "wheel"})
 
 
-def _measured(path: Path) -> dict[str, CudaWheel]:
-    top = read_json(path)
-    if top.whole("schema_version") != 1:
-        raise top.fail("schema_version must be 1")
-    top.text("as_of")
-    found = {}
-    for pin, raw in top.table("wheels").raw.items():
-        row = Table(raw, f"{top.where}: {pin}")
+def _measured(path: Path) -> tuple[CudaWheel, ...]:
+    return read(_Measured, path, _as_rows, within="locks/cuda/").wheels
+
+
+def _as_rows(raw: dict[str, Any], where: str) -> None:
+    """The file names wheels and libraries by the keys of its tables."""
+    wheels = raw.get("wheels")
+    if type(wheels) is not dict or not all(type(wheel) is dict for wheel in wheels.values()):
+        msg = f"{where}: `wheels` must be a table of tables"
+        raise DataError(msg)
+    rows = []
+    for pin, wheel in wheels.items():
+        libraries = wheel.get("libraries")
+        if type(libraries) is not dict or not all(type(one) is dict for one in libraries.values()):
+            msg = f"{where}: {pin}: `libraries` must be a table of tables"
+            raise DataError(msg)
         name, _, version = pin.partition("==")
-        libraries = row.table("libraries")
-        found[pin] = CudaWheel(
-            name=name,
-            version=version,
-            filename=row.text("file"),
-            sha256=row.text("sha256"),
-            size=row.whole("size"),
-            unpacked=row.whole("unpacked"),
-            libraries=tuple(_library(libraries, place, facts) for place, facts in libraries.raw.items()),
-        )
-        row.done()
-    top.done()
-    return found
-
-
-def _library(table: Table, place: str, facts: object) -> CudaLibrary:
-    row = Table(facts, f"{table.where}: {place}")
-    result = CudaLibrary(path=place, soname=row.opt_text("soname") or "", needed=row.texts("needed"))
-    row.done()
-    return result
+        inside = [{"path": path, **library} for path, library in libraries.items()]
+        rows.append({**wheel, "name": name, "version": version, "libraries": inside})
+    raw["wheels"] = rows

@@ -325,7 +325,11 @@ class ContainerSystem:
         return str(self._ask({"op": "put", "name": path.name, "data": data})["path"])
 
     def stop(self) -> None:
-        self.close()
+        """Whoever waits for an answer gets none. The engine is not spoken to, for this may be within a signal's
+        handler: `close` removes the container."""
+        self._closed.set()
+        if self._attached is not None:
+            self._attached.close()
 
 
 def _nonsense() -> OSError:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdoctor.advice import link_commands
-from tfdoctor.compat.locks import cuda_lock_path
+from tfdoctor.compat import Compat
 from tfdoctor.environment.activation import (
     NOTHING,
     activated,
@@ -180,7 +180,7 @@ def _command(installer: Installer, step: Install | Uninstall) -> tuple[str, ...]
 
 def _words(step: Install) -> tuple[str, ...]:
     if step.lock is not None:
-        return ("--no-deps", "--require-hashes", "-r", str(cuda_lock_path(step.lock)))
+        return ("--no-deps", "--require-hashes", "-r", str(Compat.load().locks.cuda_path(step.lock)))
     again = ("--force-reinstall",) if step.again else ()
     return (*again, *(() if step.dependencies else ("--no-deps",)), *step.requirements)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import posixpath
 import re
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.environment.models import Candidate, Environment, Unfixed
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Severity
+from tfdoctor.rules import RULE_OF
 from tfdoctor.steps import (
     SHELL_STEPS,
     Drop,
@@ -32,31 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["better", "candidates", "changes_packages", "environment_of", "unfixed", "worse"]
 
-FIRST = (
-    "TFD703",  # another TensorFlow than the environment's own
-    "TFD304",  # two TensorFlows
-    "TFD311",  # a TensorFlow with files missing
-    "TFD303",  # one without GPU code
-    "TFD307",  # protobuf
-    "TFD306",  # NumPy
-    "TFD312",  # the import's other needs
-    "TFD107",  # variables that lead to the wrong driver
-    "TFD106",
-    "TFD601",
-    "TFD209",  # libraries
-    "TFD210",
-    "TFD212",
-    "TFD211",
-    "TFD202",
-    "TFD201",
-    "TFD205",
-    "TFD206",
-    "TFD204",
-    "TFD203",
-    "TFD110",
-    "TFD208",
-)
-"""What is fixed first: TensorFlow itself, then its import, then what it opens; the rest as the report has it."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 SYSTEM_PREFIXES = ("/usr", "/")
 
@@ -88,14 +65,19 @@ def candidates(
         for finding in report.findings
         if (finding.code in codes if codes else finding.severity >= Severity.WARNING)
     ]
-    order = {code: index for index, code in enumerate(FIRST)}
-    found.sort(key=lambda finding: (-finding.severity, order.get(finding.code, len(FIRST))))
+    found.sort(key=lambda finding: (-finding.severity, _turn(finding)))
     return tuple(
         Candidate(finding, remedy)
         for finding in found
         for remedy in finding.remedies
         if remedy.steps and not why_not(remedy.steps, environment, report)
     )
+
+
+def _turn(finding: Finding) -> float:
+    """TensorFlow itself comes first, then its import, then what it opens; the rest stays as the report has it."""
+    rule = RULE_OF.get(finding.code)
+    return rule.first if rule is not None and rule.first is not None else math.inf
 
 
 def why_not(steps: Sequence[Step], environment: Environment, report: Report) -> str:

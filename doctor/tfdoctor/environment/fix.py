@@ -20,12 +20,8 @@ from tfdoctor.environment.folder import OWN
 from tfdoctor.environment.history.journal import Journal, Undone, pending
 from tfdoctor.environment.models import Attempt, FixResult, Status
 from tfdoctor.errors import Error, UsageError
-from tfdoctor.examine.observe import observe
-from tfdoctor.examine.survey import survey
+from tfdoctor.examine import ask_python, choose, examine, run_tensorflow, state_of
 from tfdoctor.facts import value_of
-from tfdoctor.probes.choice import choose, state_of
-from tfdoctor.probes.python import probe
-from tfdoctor.report.diagnose import diagnose
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -34,7 +30,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Compat
     from tfdoctor.environment.models import Candidate, Environment
     from tfdoctor.facts import Fact, PythonFacts
-    from tfdoctor.findings import Observation, Report
+    from tfdoctor.findings import Report
     from tfdoctor.system import System
 
 __all__ = ["FixRequest", "Teller", "fix_environment", "look", "plan", "prefix_of", "undo"]
@@ -97,7 +93,7 @@ def look(
     asked = request.python
     if variables is not None:
         system, asked = new_system(variables), python.executable
-    report = diagnose(survey(system, compat, requested_python=asked, timeout=request.timeout), compat)
+    report = examine(system, compat, python=asked, timeout=request.timeout)
     environment = environment_of(report, kind, from_outside)
     if environment is None:
         raise _unexamined(report.facts.python)
@@ -112,7 +108,7 @@ def _python(system: System, request: FixRequest) -> PythonFacts:
             f"${lost.variable} names {clean_line(lost.prefix)}, {state_of(lost)}: which Python is meant?"
         )
         raise UsageError(message, hint=f"Name it: tfdoctor fix --python {clean_line(choice.path)}")
-    fact, _ = probe(system, choice, asked=request.python is not None, timeout=request.timeout)
+    fact = ask_python(system, choice, named=request.python is not None, timeout=request.timeout)
     python = value_of(fact)
     if python is None:
         raise _unexamined(fact)
@@ -214,8 +210,8 @@ def fix_environment(
         recovered = journal.recovered
     observed = None
     if request.deep and fixed and seen.report.prediction.gpu_registered:
-        tell.stage("Running TensorFlow in a child process; this takes some seconds …")
-        observed = _observe(new_system, compat, seen)
+        inside = _inside(new_system, seen)
+        observed = run_tensorflow(inside, compat, seen.report.facts, timeout=request.timeout, tell=tell.stage)
     return FixResult(
         environment=seen.environment,
         attempts=tuple(done),
@@ -249,16 +245,11 @@ def _attempt(
     return Attempt(candidate, Status.FIXED, commands, changes=entry.changes), now
 
 
-def _observe(
-    new_system: Callable[[Mapping[str, str] | None], System], compat: Compat, seen: Look
-) -> Observation | None:
-    tensorflow = value_of(seen.report.facts.tensorflow)
-    if tensorflow is None:
-        return None
+def _inside(new_system: Callable[[Mapping[str, str] | None], System], seen: Look) -> System:
+    """The machine as the environment's activation sets the variables."""
     system = new_system(None)
     variables = activated(system, seen.environment.prefix) if seen.activated else None
-    inside = new_system(variables) if variables is not None else system
-    return observe(inside, compat, seen.environment.python, tensorflow)
+    return new_system(variables) if variables is not None else system
 
 
 def prefix_of(new_system: Callable[[Mapping[str, str] | None], System], request: FixRequest) -> str:

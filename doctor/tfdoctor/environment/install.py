@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tfdoctor import versions
 from tfdoctor.advice import links_for
-from tfdoctor.compat.locks import cuda_lock, cuda_lock_path, lock, lock_path, tools_lock, tools_path
+from tfdoctor.compat import Compat
 from tfdoctor.environment.actions import make_link
 from tfdoctor.environment.folder import OWN, remove, write
 from tfdoctor.environment.installers import (
@@ -170,16 +170,17 @@ class Installed:
 def locks_of(option: Option) -> Locks:
     """The locks of a plan. Raises NoLockError where one is not there, DataError where one is damaged."""
     release, python, chosen = option.release, option.python, option.cuda_set
-    tools = tools_lock(python)
-    main = lock(release.package, release.version, python)
-    cuda = cuda_lock(chosen.id) if chosen is not None else None
+    known = Compat.load().locks
+    tools = known.tools(python)
+    main = known.of(release.package, release.version, python)
+    cuda = known.cuda(chosen.id) if chosen is not None else None
     if tools is None or main is None or cuda is None or chosen is None:
         msg = f"TensorFlow {release.version} on Python {python} cannot be installed: {NO_LOCK}."
         raise NoLockError(msg, hint="Name another release: `tfdoctor recommend --method pip` has the best.")
     return Locks(
-        tools=tools_path(python),
-        tensorflow=lock_path(release.package, release.version, python),
-        cuda=cuda_lock_path(chosen.id),
+        tools=known.tools_path(python),
+        tensorflow=known.path(release.package, release.version, python),
+        cuda=known.cuda_path(chosen.id),
         pins=_pins(main, cuda),
         digest=hashlib.sha256(" ".join(one.digest for one in (tools, main, cuda)).encode()).hexdigest(),
     )

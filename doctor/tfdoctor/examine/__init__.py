@@ -1,1 +1,125 @@
-"""Look at a machine, run TensorFlow where asked."""
+"""Look at a machine, run TensorFlow where asked, judge: what every command does that says something of a machine.
+
+Nobody else knows the parts, which are loaded when they are needed. While they are at work a signal that asks us to end
+is heard: what was started is killed, and the exception is raised even where CPython has dropped it in one of its own
+callbacks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.facts import value_of
+from tfdoctor.probes.choice import choose, state_of
+from tfdoctor.probes.target import begin
+from tfdoctor.system.signals import stopping
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tfdoctor.compat import Compat
+    from tfdoctor.facts import Fact, Facts, PythonFacts
+    from tfdoctor.facts.python import Choice
+    from tfdoctor.findings import Observation, Report
+    from tfdoctor.system import System
+
+__all__ = [
+    "LOOKING",
+    "RUNNING",
+    "ask_python",
+    "begin",
+    "choose",
+    "examine",
+    "judge",
+    "look",
+    "run_tensorflow",
+    "state_of",
+]
+
+LOOKING = 10.0
+"""Seconds that looking may take."""
+RUNNING = "Running TensorFlow in a child process; this takes some seconds …"
+
+
+def _nobody(text: str) -> None:
+    """Nobody is told."""
+
+
+def examine(
+    system: System,
+    compat: Compat,
+    *,
+    python: str | None = None,
+    timeout: float = LOOKING,
+    deep: bool | Callable[[Facts], bool] = False,
+    tell: Callable[[str], None] = _nobody,
+    meanwhile: Callable[[], object] | None = None,
+) -> Report:
+    """Look at everything, and judge it. The report has the facts, and what TensorFlow did where it was run.
+
+    `python`: the one that is meant, else the usual search decides. `timeout`: seconds for the look. `deep`: whether
+    TensorFlow is run, or what says so once the facts are there. `tell`: who is told that it takes a while.
+    `meanwhile`: what is called while the first probes look (see `survey`).
+
+    Raises UsageError where the Python that was asked for cannot be examined.
+    """
+    facts = look(system, compat, python=python, timeout=timeout, meanwhile=meanwhile)
+    run = deep(facts) if callable(deep) else deep
+    observed = run_tensorflow(system, compat, facts, timeout=timeout, tell=tell) if run else None
+    return judge(facts, compat, observed)
+
+
+def look(
+    system: System,
+    compat: Compat,
+    *,
+    python: str | None = None,
+    timeout: float = LOOKING,
+    meanwhile: Callable[[], object] | None = None,
+) -> Facts:
+    """The first part of `examine`, for those who ask what is there and not what is wrong with it."""
+    from tfdoctor.examine import survey
+
+    with stopping(system):
+        return survey.survey(system, compat, requested_python=python, timeout=timeout, meanwhile=meanwhile)
+
+
+def run_tensorflow(
+    system: System,
+    compat: Compat,
+    facts: Facts,
+    *,
+    timeout: float = LOOKING,
+    tell: Callable[[str], None] = _nobody,
+) -> Observation | None:
+    """What TensorFlow does in a child process of its Python; None where there is none of either.
+
+    `timeout`: seconds, at least those that a first kernel may take.
+    """
+    interpreter, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
+    if interpreter is None or tensorflow is None:
+        return None
+    from tfdoctor.examine.observe import DEEP_TIMEOUT, observe
+
+    tell(RUNNING)
+    with stopping(system):
+        return observe(system, compat, interpreter.executable, tensorflow, timeout=max(timeout, DEEP_TIMEOUT))
+
+
+def judge(facts: Facts, compat: Compat, observed: Observation | None = None) -> Report:
+    """The last part of `examine`: all rules, and what leads."""
+    from tfdoctor.report.diagnose import diagnose
+
+    return diagnose(facts, compat, observed)
+
+
+def ask_python(system: System, chosen: Choice, *, named: bool, timeout: float = LOOKING) -> Fact[PythonFacts]:
+    """What the chosen Python says of itself, and nothing else. `named`: somebody asked for it by name.
+
+    Raises UsageError where one that was named is none.
+    """
+    from tfdoctor.probes import python
+
+    with stopping(system):
+        found, _ = python.probe(system, chosen, asked=named, timeout=timeout)
+    return found

@@ -1,14 +1,15 @@
-"""`check --deep`: run TensorFlow in a child process and read what it did."""
+"""What TensorFlow did in a child process: run it (`check --deep`), and read what a child said that ran it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.findings import Cause, Observation
 from tfdoctor.logs.dso import failed_opens
 from tfdoctor.logs.report import diagnose_log
 from tfdoctor.predict import build_of
-from tfdoctor.probes.payload import run_payload
+from tfdoctor.system.payloads import run_payload
 from tfdoctor.system.result import Failure
 from tfdoctor.text import clean_line
 
@@ -25,29 +26,40 @@ DEEP_TIMEOUT = 180.0
 """Seconds that importing TensorFlow and a first kernel may take (PTX may have to be compiled)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a child that ran TensorFlow said of it, however far it came."""
+
+    imported: bool
+    devices: tuple[str, ...] | None
+    """As TensorFlow names them; None where it did not come so far as to list them."""
+    computed: tuple[str, ...]
+    """One entry a device: "GPU:0 ok" or "GPU:0 failed: <error>"."""
+    error: str
+    seconds: float
+    timed_out: bool
+
+
 def observe(
     system: System, compat: Compat, python: str, tensorflow: TensorFlowFacts, *, timeout: float = DEEP_TIMEOUT
 ) -> Observation:
-    """Import TensorFlow in a child of `python`, list its GPUs, compute on each. `timeout` in seconds.
-
-    What this build has no use for (TensorRT) may be missing.
-    """
-    build = build_of(tensorflow, compat)
-    wanted = {*build.required, *build.driver_libraries}
+    """Import TensorFlow in a child of `python`, list its GPUs, compute on each. `timeout` in seconds."""
     answer, result = run_payload(
         system, python, "deep", timeout=timeout, env=SHOW_LOADER, unset=("TF_CPP_MAX_VLOG_LEVEL",)
     )
-    return judge(answer, result, wanted, compat)
+    return observation(read_deep(answer, result), result, opened(tensorflow, compat), compat)
 
 
-def judge(
-    answer: dict[str, Any], result: CommandResult, wanted: Collection[str], compat: Compat
-) -> Observation:
-    """The observation in what the child printed, however far it came."""
+def opened(tensorflow: TensorFlowFacts, compat: Compat) -> frozenset[str]:
+    """The libraries whose want matters; what this build has no use for (TensorRT) may be missing."""
+    build = build_of(tensorflow, compat)
+    return frozenset({*build.required, *build.driver_libraries})
+
+
+def read_deep(answer: dict[str, Any], result: CommandResult) -> Said:
+    """What payload/deep.py printed, completed by how its process ended."""
     error = str(answer.get("error", ""))
-    imported = answer.get("import_ok") is True
     listed = answer.get("devices")
-    devices = tuple(str(name) for name in listed) if isinstance(listed, list) else ()
     computed = tuple(str(line) for line in answer.get("computed") or ())
     unfinished = answer.get("computing")
     if not result.ok:
@@ -57,20 +69,33 @@ def judge(
             error = f"TensorFlow {result.why()}"
             if result.failure is not Failure.TIMEOUT and result.stderr.strip():
                 error += f": {result.stderr.strip().splitlines()[-1]}"
-    known = isinstance(listed, list)
-    failed = failed_opens(f"{result.stderr}\n{result.stdout}\n{error}")
-    missing = {f.really_missing for f in failed if f.opened in wanted or not imported}
+    return Said(
+        imported=answer.get("import_ok") is True,
+        devices=tuple(str(name) for name in listed) if isinstance(listed, list) else None,
+        computed=computed,
+        error=error,
+        seconds=float(answer.get("seconds", result.seconds)),
+        timed_out=result.failure is Failure.TIMEOUT,
+    )
+
+
+def observation(said: Said, result: CommandResult, wanted: Collection[str], compat: Compat) -> Observation:
+    """What TensorFlow did, by what its child said and what it printed besides; `wanted`: see `opened`."""
+    failed = failed_opens(f"{result.stderr}\n{result.stdout}\n{said.error}")
+    missing = {f.really_missing for f in failed if f.opened in wanted or not said.imported}
+    # An import that fails, or that kills the process, registers nothing; one that hangs tells nothing.
+    unlisted = None if said.timed_out else 0
+    count = len(said.devices) if said.devices is not None else unlisted
     return Observation(
-        import_ok=imported,
-        # An import that fails, or that kills the process, registers nothing; one that hangs tells nothing.
-        gpu_registered=bool(devices) if known else (None if result.failure is Failure.TIMEOUT else False),
-        gpu_count=len(devices) if known else (None if result.failure is Failure.TIMEOUT else 0),
-        missing_libraries=tuple(sorted(missing)) if not devices else (),
-        seconds=round(float(answer.get("seconds", result.seconds)), 2),
-        devices=tuple(clean_line(name) for name in devices),
-        computed=tuple(clean_line(line) for line in computed),
-        error=clean_line(error, limit=600),
-        cause=None if imported else _cause(result, error, compat),
+        import_ok=said.imported,
+        gpu_registered=bool(count) if count is not None else None,
+        gpu_count=count,
+        missing_libraries=tuple(sorted(missing)) if not said.devices else (),
+        seconds=round(said.seconds, 2),
+        devices=tuple(clean_line(name) for name in said.devices or ()),
+        computed=tuple(clean_line(line) for line in said.computed),
+        error=clean_line(said.error, limit=600),
+        cause=None if said.imported else _cause(said, result, compat),
     )
 
 
@@ -84,11 +109,17 @@ PYTHON_ERRORS = (
 )
 
 
-def _cause(result: CommandResult, error: str, compat: Compat) -> Cause:
+def _cause(said: Said, result: CommandResult, compat: Compat) -> Cause:
     """Why an import failed, as its log says; an error of Python's is a package's that does not fit."""
-    if result.failure is Failure.TIMEOUT:
+    if said.timed_out:
         return Cause.INCONCLUSIVE
-    said = diagnose_log([f"{result.stderr}\n{error}\n".encode("utf-8", "replace")], compat).cause
-    if said not in (Cause.INCONCLUSIVE, Cause.HEALTHY):
-        return said
-    return Cause.PACKAGE_CONFLICT if error.startswith(PYTHON_ERRORS) else Cause.INCONCLUSIVE
+    cause = cause_in_log(result, said.error, compat)
+    if cause is not None:
+        return cause
+    return Cause.PACKAGE_CONFLICT if said.error.startswith(PYTHON_ERRORS) else Cause.INCONCLUSIVE
+
+
+def cause_in_log(result: CommandResult, error: str, compat: Compat) -> Cause | None:
+    """What a child's log says is wrong, by the same signatures as `diagnose`; None where it says nothing."""
+    cause = diagnose_log([f"{result.stderr}\n{error}\n".encode("utf-8", "replace")], compat).cause
+    return None if cause in (Cause.INCONCLUSIVE, Cause.HEALTHY) else cause

@@ -209,7 +209,7 @@ def _survey(
         ),
     )
     rehearsed = start(
-        "rehearsal", lambda: _rehearsal(system, python_fact, tensorflow_fact, timeout=probes.left)
+        "rehearsal", lambda: _rehearsal(system, compat, python_fact, tensorflow_fact, timeout=probes.left)
     )
     loader_fact = value(followed, "the loader", _itself)
     if not isinstance(tensorflow_fact, Known):
@@ -304,13 +304,18 @@ def _loader(
 
 def _rehearsal(
     system: System,
+    compat: Compat,
     python_fact: Fact[PythonFacts],
     tensorflow_fact: Fact[TensorFlowFacts],
     *,
     timeout: float,
 ) -> Fact[RehearsalFacts]:
     interpreter, tensorflow = value_of(python_fact), value_of(tensorflow_fact)
-    request = wanted(interpreter, tensorflow) if interpreter is not None and tensorflow is not None else None
+    request = (
+        wanted(interpreter, tensorflow, compat)
+        if interpreter is not None and tensorflow is not None
+        else None
+    )
     if interpreter is None or request is None:
         return Absent("the packages that TensorFlow imports", NOT_REHEARSED)
     return rehearsal.probe(

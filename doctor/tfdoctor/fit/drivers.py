@@ -1,4 +1,4 @@
-"""The driver branches that NVIDIA ended, and with them what their cards can run. Pure."""
+"""Which driver is there. Pure."""
 
 from __future__ import annotations
 
@@ -10,19 +10,7 @@ from tfdoctor.facts import SmiFacts, value_of
 if TYPE_CHECKING:
     from tfdoctor.facts import Facts
 
-__all__ = ["driver_version", "last_branch"]
-
-LAST_BRANCHES = (("3.0", "390", "391"), ("5.0", "470", "495"), ("7.5", "580", "590"))
-"""(below this compute capability, the last driver branch for it, the first without): Fermi; Kepler; Maxwell,
-Pascal and Volta."""
-
-
-def last_branch(capability: str) -> tuple[str, str] | None:
-    """(the last driver branch that drives this capability, the first that does not); None for living ones."""
-    for below, last, first_without in LAST_BRANCHES:
-        if not versions.at_least(capability, below):
-            return last, first_without
-    return None
+__all__ = ["driver_version"]
 
 
 def driver_version(facts: Facts) -> tuple[str, str] | None:

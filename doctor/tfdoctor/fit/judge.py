@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.findings import Cause
-from tfdoctor.fit.drivers import last_branch
 from tfdoctor.fit.models import Caveat, Reason
 from tfdoctor.predict import DEFAULT_FLOOR
 
@@ -305,11 +304,11 @@ def _branch_of_cards(found: Judgement, compat: Compat, cuda: str, host: Host) ->
     if minimum is None:
         return
     for card in _different(host.cards):
-        branch = last_branch(card.capability)
-        if branch is not None and versions.major(minimum) > versions.major(branch[0]):
+        branch = compat.cards.ended_with(card.capability)
+        if branch is not None and versions.major(minimum) > versions.major(branch.last):
             found.refuse(
                 Cause.GPU_TOO_OLD,
                 f"CUDA {versions.major_minor(cuda)} needs driver {minimum}, and the last driver for "
-                f"{_label(card)} is of branch {branch[0]}",
+                f"{_label(card)} is of branch {branch.last}",
                 f"cuda.toml: [[family]] {versions.major(cuda)}",
             )

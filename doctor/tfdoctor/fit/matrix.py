@@ -3,24 +3,22 @@ it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from tfdoctor import versions
 from tfdoctor.fit.models import Card, Host
 from tfdoctor.fit.serve import on_cards
+from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from tfdoctor.compat.models import Platform, Release
-    from tfdoctor.compat.models_libraries import Problem
-    from tfdoctor.compat.queries import Compat
+    from tfdoctor.compat.problems import Problem
+    from tfdoctor.compat.releases import Code, Platform, Release
+    from tfdoctor.compat.tables import Compat
     from tfdoctor.fit.models import Reason
 
 __all__ = ["MatrixGroup", "MatrixQuery", "MatrixRow", "group", "matrix", "refusals"]
-
-Code = Literal["native", "jit", "arch-specific", "none", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +123,7 @@ class MatrixGroup:
 def matrix(compat: Compat, query: MatrixQuery | None = None) -> tuple[MatrixRow, ...]:
     """The rows that fulfil the query, newest first (of one version `tensorflow` first); maybe none.
 
-    Raises queries.UnknownReleaseError where no release is meant by `query.tf`, and
+    Raises releases.UnknownReleaseError where no release is meant by `query.tf`, and
     versions.VersionSyntaxError where a condition is no version.
     """
     asked = query or MatrixQuery()

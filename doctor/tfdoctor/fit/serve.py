@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from tfdoctor import versions
 from tfdoctor.compat import split_soname
 from tfdoctor.compat.locks import lock_name
-from tfdoctor.compat.wheels import cuda_set
-from tfdoctor.data import data_dir
 from tfdoctor.findings import Cause
 from tfdoctor.fit import judge
 from tfdoctor.fit.judge import Judgement
@@ -20,6 +18,7 @@ from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from tfdoctor.compat import Compat, Release
     from tfdoctor.compat.wheels import CudaSet
@@ -117,7 +116,7 @@ def serves(compat: Compat, release: Release, host: Host, python: str | None = No
 
 def on_cards(compat: Compat, release: Release, host: Host) -> tuple[Reason, ...]:
     """What the cards and the driver of a machine say against a release, wherever it runs; empty: it serves them."""
-    chosen, found = cuda_set(release.version), Judgement()
+    chosen, found = compat.cuda_set(release.version), Judgement()
     if chosen is not None:
         judge.of_cards(found, compat, release, host, chosen.cuda, chosen.cudnn)
         judge.of_driver(found, compat, release, host, chosen.cuda)
@@ -140,7 +139,7 @@ def environment(
     found = Judgement()
     judge.of_machine(found, release, host, container=False)
     python = python or _python_for(compat, release, host)
-    of_python(found, release, python, locked=wheels)
+    of_python(found, compat, release, python, locked=wheels)
     if not wheels:
         if release.cuda is not None:
             judge.of_cards(found, compat, release, host, release.cuda, release.cudnn)
@@ -168,9 +167,11 @@ def _answer(found: Judgement, release: Release, python: str | None, chosen: Cuda
 def _python_for(compat: Compat, release: Release, host: Host) -> str | None:
     """The examined Python where it serves, else the newest that is to be had."""
     own = host.python
-    if own is not None and own in release.linux_pythons and is_locked(release, own):
+    if own is not None and own in release.linux_pythons and is_locked(compat, release, own):
         return own
-    return newest_python(release, lambda one: bool(compat.python_builds(one)) and is_locked(release, one))
+    return newest_python(
+        release, lambda one: bool(compat.python_builds(one)) and is_locked(compat, release, one)
+    )
 
 
 def newest_python(release: Release, usable: Callable[[str], bool]) -> str | None:
@@ -178,18 +179,20 @@ def newest_python(release: Release, usable: Callable[[str], bool]) -> str | None
     return next((python for python in reversed(release.linux_pythons) if usable(python)), None)
 
 
-def is_locked(release: Release, python: str) -> bool:
+def is_locked(compat: Compat, release: Release, python: str) -> bool:
     """Whether somebody has pinned and tried this release on this Python."""
-    return lock_name(release.package, release.version, python) in _locks()
+    return lock_name(release.package, release.version, python) in _locks(compat.locks.folder)
 
 
-@lru_cache(maxsize=1)
-def _locks() -> frozenset[str]:
+@lru_cache(maxsize=4)
+def _locks(folder: Path) -> frozenset[str]:
     """The names of all locks: there are hundreds, and each question meets many."""
-    return frozenset(path.name for path in (data_dir("compat") / "locks").iterdir())
+    return frozenset(path.name for path in folder.iterdir())
 
 
-def of_python(found: Judgement, release: Release, python: str | None, *, locked: bool = True) -> None:
+def of_python(
+    found: Judgement, compat: Compat, release: Release, python: str | None, *, locked: bool = True
+) -> None:
     """Whether there is a wheel for the Python, and (`locked`) it was tried."""
     if python is None or python not in release.linux_pythons:
         have = ", ".join(release.linux_pythons) or "none"
@@ -199,7 +202,7 @@ def of_python(found: Judgement, release: Release, python: str | None, *, locked:
             f"TensorFlow {release.version} has no wheel for {asked} (it has them for {have})",
             judge.row(release),
         )
-    elif locked and not is_locked(release, python):
+    elif locked and not is_locked(compat, release, python):
         found.refuse(
             Cause.NO_MATCHING_WHEEL,
             f"nobody has pinned and tried TensorFlow {release.version} on Python {python}",
@@ -212,7 +215,7 @@ def of_python(found: Judgement, release: Release, python: str | None, *, locked:
 
 def of_wheels(found: Judgement, compat: Compat, release: Release, host: Host) -> CudaSet | None:
     """NVIDIA's wheels for a release, judged for the machine's cards and driver."""
-    chosen = cuda_set(release.version)
+    chosen = compat.cuda_set(release.version)
     if chosen is None:
         needs = ", ".join(name for name in release.required_libraries if not _in_wheels(compat, name))
         found.refuse(
@@ -234,9 +237,8 @@ def _in_wheels(compat: Compat, soname: str) -> bool:
         return False
     if parts[0] == "cudnn":
         return parts[1] in ("8", "9")
-    offered = {11: "11.8", 12: "12.9"}
     return any(
         compat.soname_for(parts[0], cuda) == soname
-        for major, cuda in offered.items()
+        for major, cuda in compat.cuda_of_wheels.items()
         if major in family.wheels
     )

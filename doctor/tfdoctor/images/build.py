@@ -15,8 +15,7 @@ from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
 from tfdoctor import versions
-from tfdoctor.compat.locks import lock, tools_lock
-from tfdoctor.compat.prune import leftovers
+from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.write import Context, Extras, check_reference, render
 from tfdoctor.engine import BuildEvent, BuildRequest, EngineError, RunRequest, ask_registry, build, run
 from tfdoctor.engine.building import layer_event
@@ -52,18 +51,6 @@ PROBE = (
     "command -v apt-get >/dev/null && echo apt=yes; exit 0"
 )
 """What is asked of an image that the user brings: its system and its Pythons."""
-SYSTEM_PYTHONS = {
-    "debian 10": "3.7",
-    "debian 11": "3.9",
-    "debian 12": "3.11",
-    "debian 13": "3.13",
-    "ubuntu 16.04": "3.5",
-    "ubuntu 18.04": "3.6",
-    "ubuntu 20.04": "3.8",
-    "ubuntu 22.04": "3.10",
-    "ubuntu 24.04": "3.12",
-}
-"""The `python3` package of a system, for images that have no Python."""
 _PYTHON = re.compile(r"python=(\d\.\d{1,2}) (python[0-9.]{0,5}) ?(venv)? ?(pip)?")
 
 
@@ -108,12 +95,13 @@ def with_mirror(option: Option, registry: str | None) -> Option:
 def context_of(option: Option, extras: Extras) -> Context:
     """The Dockerfile and the files beside it."""
     package, release = option.release.package, option.release.version
+    compat = Compat.load()
     return render(
         option,
         extras,
-        lock=lock(package, release, option.python),
-        tools=tools_lock(option.python),
-        leftovers=leftovers(),
+        lock=compat.locks.of(package, release, option.python),
+        tools=compat.locks.tools(option.python),
+        leftovers=compat.leftovers,
     )
 
 
@@ -227,13 +215,14 @@ def look_into(engine: Engine, option: Option) -> Option:
     wanted, major = option.python, versions.major(option.python)
     has = any(match[1] == wanted for match in pythons)
     packages: tuple[str, ...] = ()
-    if apt and needs_venv and (has or SYSTEM_PYTHONS.get(system) == wanted):
+    own = Compat.load().pythons.default_of(*system.split(" ", 1)) if " " in system else None
+    if apt and needs_venv and (has or own == wanted):
         packages = (f"python{wanted}", f"python{wanted}-venv")
     elif apt and not needs_venv and has and major >= 3:
         packages = ("python3-pip",)
     if packages:
         return replace(option, base=replace(base, system=system, python=f"python{wanted}", install=packages))
-    have = ", ".join(dict.fromkeys(match[1] for match in pythons)) or SYSTEM_PYTHONS.get(system, "none")
+    have = ", ".join(dict.fromkeys(match[1] for match in pythons)) or own or "none"
     msg = f"{base.image} ({system or 'of an unknown system'}) has no Python {wanted} to build with."
     raise BaseError(msg, hint=f"It has {have}: --python {have.split(', ')[0]}, or another --base.")
 

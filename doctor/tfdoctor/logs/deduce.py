@@ -8,39 +8,13 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.logs.libraries import is_driver, is_tensorrt, matters, stem_of
+from tfdoctor.logs.signatures import load_signatures
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat, Release
     from tfdoctor.logs.events import Log
 
 __all__ = ["Device", "Origin", "card_memory", "devices", "origin"]
-
-_FORMATS: tuple[tuple[str, str, str], ...] = (
-    ("core/common_runtime/gpu/gpu_init", "0.5", "0.12"),
-    ("external/local_xla/xla/tsl", "2.17", ""),
-    ("external/local_xla", "2.15", ""),
-    ("external/local_tsl", "2.15", "2.18"),
-    ("tensorflow/tsl", "2.11", "2.14"),
-    ("tensorflow/compiler/xla/stream_executor", "2.11", "2.14"),
-    ("tensorflow/stream_executor/dso_loader", "0.5", "1.13"),
-    ("tensorflow/stream_executor/platform/default", "1.14", "2.10"),
-    ("tensorflow/stream_executor/cuda", "0.5", "2.10"),
-)
-"""Part of a source path → the first and last minor release whose messages have it."""
-_MESSAGES: tuple[tuple[str, str, str], ...] = (
-    ("dso-failed-old", "0.5", "1.13"),
-    ("dso-failed", "1.14", ""),
-    ("cudart-stub-note", "1.15", "2.11"),
-    ("cuda-not-found", "2.12", ""),
-    ("cuda-runtime-not-loaded", "2.18", ""),
-    ("format-absl", "2.17", ""),
-    ("format-absl-core", "2.21", ""),
-    ("onednn-info", "2.9", ""),
-    ("windows-native", "2.11", ""),
-    ("factory", "2.9", ""),
-    ("factory-classic", "2.15", "2.17"),
-    ("xla-gpu-listed", "1.13", "2.4"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,20 +77,24 @@ def _stated(log: Log) -> str | None:
 
 def _bounds(log: Log) -> tuple[str, str]:
     low, high = "", ""
-    spans = [(first, last) for name, first, last in _MESSAGES if log.has(name)]
+    known = load_signatures()
+    spans = [one.era for one in known.dated if one.era is not None and log.has(one.id)]
     for event in log.of("format-classic"):
         path = event.get("path").replace("\\", "/")
-        for part, first, last in _FORMATS:
-            if path.startswith(part) or part in path:
-                spans.append((first, last))
-                break
+        place = next((one for one in known.places if one.part in path), None)
+        if place is not None:
+            spans.append(place.era)
+    newest = ""
     for first, last in spans:
+        if not first:  # it tells only in a log of which the beginning of the era is known
+            newest = last
+            continue
         if not low or versions.compare(first, low) > 0:
             low = first
         if last and (not high or versions.compare(last, high) < 0):
             high = last
-    if low and log.has("format-classic-core") and (not high or versions.compare(high, "2.20") > 0):
-        high = "2.20"
+    if low and newest and (not high or versions.compare(high, newest) > 0):
+        high = newest
     if low and high and versions.compare(low, high) > 0:
         return low, ""
     return low, high

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tfdoctor.causes import MEANINGS
+from tfdoctor.causes import HARMLESS, MISREAD
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.logs import advice
 from tfdoctor.logs.case import Case, Decision
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LogReport", "diagnose_log"]
 
-WARNINGS = frozenset({Cause.INCONCLUSIVE, Cause.CUPTI_MISSING})
 SHOWN = 12
 
 
@@ -202,7 +201,7 @@ def _evidence(events: Iterable[Event], name: str) -> tuple[Evidence, ...]:
 
 def _root(case: Case, decision: Decision, name: str, missing: Sequence[str]) -> Finding:
     cause = decision.cause
-    parts = [MEANINGS[cause]] if not decision.title else []
+    parts = [cause.row.meaning] if not decision.title else []
     if missing and cause is not Cause.HEALTHY:
         parts.append(f"The log names: {', '.join(missing[:8])}{' …' if len(missing) > 8 else ''}.")
     if decision.note:
@@ -214,20 +213,14 @@ def _root(case: Case, decision: Decision, name: str, missing: Sequence[str]) -> 
         if advice.CHECK not in remedies:
             remedies = (*remedies, advice.CHECK)
     return Finding(
-        code=advice.CODES[cause],
+        code=cause.row.code,
         cause=cause,
-        severity=_severity(cause),
-        title=decision.title or advice.TITLES[cause],
+        severity=cause.row.severity,
+        title=decision.title or cause.row.title,
         explanation=" ".join(parts),
         evidence=_evidence(decision.events, name),
         remedies=remedies,
     )
-
-
-def _severity(cause: Cause) -> Severity:
-    if cause is Cause.HEALTHY:
-        return Severity.INFO
-    return Severity.WARNING if cause in WARNINGS else Severity.ERROR
 
 
 def _harmless(case: Case, name: str) -> list[Finding]:
@@ -237,7 +230,7 @@ def _harmless(case: Case, name: str) -> list[Finding]:
     says = list(dict.fromkeys(event.signature.says for event in events))
     return [
         Finding(
-            advice.HARMLESS,
+            HARMLESS,
             Cause.HEALTHY,
             Severity.INFO,
             "Messages that look bad and are harmless",
@@ -272,7 +265,7 @@ def _misread(case: Case, decision: Decision, name: str) -> list[Finding]:
     events = [event for _, signature in found for event in log.of(signature)[:1]]
     return [
         Finding(
-            advice.MISREAD,
+            MISREAD,
             decision.cause,
             Severity.INFO,
             "Easily misread",
@@ -293,8 +286,8 @@ def _summary(case: Case, decision: Decision, missing: Sequence[str]) -> str:
         what = f"{count} GPU{'' if count == 1 else 's'}" + (f" ({names})" if names else "")
         return f"{who} registered {what}; nothing in this log speaks against it."
     if cause is Cause.INCONCLUSIVE:
-        return f"{decision.title or advice.TITLES[cause]}."
-    title = decision.title or advice.TITLES[cause]
+        return f"{decision.title or cause.row.title}."
+    title = decision.title or cause.row.title
     if missing and cause in (
         Cause.LIBS_WRONG_VERSION,
         Cause.LIBS_NOT_INSTALLED,

@@ -4,28 +4,26 @@ Every pattern is linear: repeats are bounded and nothing ambiguous is nested (te
 signature is only tried on lines that contain one of its literals, which costs next to nothing on all others.
 """
 
-from __future__ import annotations
+# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import field, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
 
-from tfdoctor.compat.decode import DataError, Table, read_toml
+from tfdoctor.compat.decode import DataError, Made, ReleaseSet, decode, read_raw
 from tfdoctor.data import data_dir
 from tfdoctor.findings import Cause
 from tfdoctor.logs.reader import DIGITS, decoded, messages_of
-from tfdoctor.versions import VersionSyntaxError, satisfies
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
+from tfdoctor.records import dataclass
+from tfdoctor.versions import is_version
 
 __all__ = ["BENIGN", "Catalogue", "Match", "Role", "Signature", "load_signatures"]
 
 Role = Literal["decisive", "supporting", "benign"]
-ROLES = ("decisive", "supporting", "benign")
 BENIGN = ("numa-node", "cudnn-factory", "tensorrt-missing", "avx-info", "onednn-info", "ptxas-fallback")
 """The frightening and harmless, in the words of the JSON contract."""
 _PIECE = 5
@@ -41,30 +39,91 @@ _MARGIN = 140
 _ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
-@dataclass(frozen=True, slots=True)
+def _id(text: str) -> str:
+    if not _ID.fullmatch(text):
+        msg = "must be lower-case words joined by hyphens"
+        raise ValueError(msg)
+    return text
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        msg = f"is not a regular expression: {error}"
+        raise ValueError(msg) from error
+
+
+def _causes(words: tuple[str, ...]) -> tuple[Cause, ...]:
+    for word in words:
+        if word not in {cause.value for cause in Cause}:
+            msg = f"`{word}` is no cause"
+            raise ValueError(msg)
+    return tuple(Cause(word) for word in words)
+
+
+def _era(minors: tuple[str, ...]) -> tuple[str, str]:
+    if len(minors) != 2 or not any(minors) or not all(is_version(minor) for minor in minors if minor):
+        msg = "must be the first and the last minor; one of them can be empty"
+        raise ValueError(msg)
+    return minors[0], minors[1]
+
+
+Era = Annotated[tuple[str, str], Made(tuple[str, ...], _era)]
+"""The first and the last minor whose logs have it; empty where that is not known, or it has not ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
     """One message that is known."""
 
-    id: str
+    NAMED: ClassVar = ("id",)
+    id: Annotated[str, Made(str, _id)]
     role: Role
     says: str
     """What the message means, as a sentence."""
     literals: tuple[str, ...]
     """A line with none of these cannot match."""
-    pattern: re.Pattern[str]
-    causes: tuple[Cause, ...]
+    pattern: Annotated[re.Pattern[str], Made(str, _pattern)]
+    causes: Annotated[tuple[Cause, ...], Made(tuple[str, ...], _causes)] = ()
     """The root causes that it can stand for."""
-    benign: str | None
-    versions: str | None
+    benign: str | None = None
+    versions: ReleaseSet | None = None
     """The TensorFlow releases that print it, as a specification; None: any."""
-    longest: int | None
+    era: Era | None = None
+    """Where it tells of when a log is: then it needs no `versions`."""
+    longest: int | None = None
     """Only lines of at most this many characters are tried."""
     match: tuple[str, ...]
     no_match: tuple[str, ...]
     source: str
-    blind: bool = False
+    blind: bool = field(default=False, metadata={"key": None})
     """Whether it takes one digit for another: a line that it matches, it matches with other digits, too, at the same
     places."""
+
+    def __post_init__(self) -> None:
+        wrong = ""
+        if not self.literals or not all(self.literals):
+            wrong = "`literals` must name at least one text that every matching line contains"
+        elif not self.match or not self.no_match:
+            wrong = "`match` and `no_match` must each have a line"
+        elif (self.role == "benign") != (self.benign is not None):
+            wrong = "`benign` belongs to the role `benign`, and to it alone"
+        elif self.benign is not None and self.benign not in BENIGN:
+            wrong = f"`benign` is `{self.benign}`; it can be {', '.join(BENIGN)}"
+        if wrong:
+            raise ValueError(wrong)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where TensorFlow's sources lay, as its messages say."""
+
+    NAMED: ClassVar = ("part",)
+    part: str
+    """Part of a path, with `/`."""
+    era: Era
+    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +153,18 @@ class _Shapes:
 class Catalogue:
     """All signatures, ready to be matched."""
 
-    def __init__(self, signatures: tuple[Signature, ...]) -> None:
+    def __init__(self, signatures: tuple[Signature, ...], places: tuple[Place, ...] = ()) -> None:
         self.signatures = signatures
+        self.places = places
+        """The first that fits counts."""
         self._dull = _Shapes()
         self._telling = _Shapes()
         self._candidates: dict[str, tuple[Signature, ...]] = {}
+
+    @cached_property
+    def dated(self) -> tuple[Signature, ...]:
+        """Those that tell of which releases a log is."""
+        return tuple(signature for signature in self.signatures if signature.era is not None)
 
     @cached_property
     def by_id(self) -> dict[str, Signature]:
@@ -348,16 +414,25 @@ def _group_end(pattern: str, at: int) -> int:
             return at
 
 
+@dataclass(frozen=True, slots=True)
+class _File:
+    signatures: tuple[Signature, ...] = field(metadata={"key": "signature"})
+    places: tuple[Place, ...] = field(default=(), metadata={"key": "place"})
+
+
 @lru_cache(maxsize=4)
 def load_signatures(folder: Path | None = None) -> Catalogue:
     """Read `compat/logs/*.toml`. Raises DataError with the file, the signature and what is wrong."""
     folder = data_dir("compat") / "logs" if folder is None else folder
     signatures: list[Signature] = []
+    places: list[Place] = []
     for path in sorted(folder.glob("*.toml")):
-        top = read_toml(path)
-        for number, raw in enumerate(top.tables("signature"), 1):
-            signatures.append(_signature(raw, f"compat/logs/{path.name}: signature {number}"))
-        top.done()
+        where = f"compat/logs/{path.name}"
+        file = decode(_File, read_raw(path, where), where)
+        places += file.places
+        for one in file.signatures:
+            digits = any(re.search("[0-9]", literal) for literal in one.literals)
+            signatures.append(replace(one, blind=blind(one.pattern.pattern) and not digits))
     seen: set[str] = set()
     for signature in signatures:
         if signature.id in seen:
@@ -367,67 +442,4 @@ def load_signatures(folder: Path | None = None) -> Catalogue:
     if not signatures:
         msg = "compat/logs: there are no signatures"
         raise DataError(msg)
-    return Catalogue(tuple(signatures))
-
-
-def _signature(raw: object, where: str) -> Signature:
-    table = Table(raw, where)
-    name = table.text("id")
-    table.where = f"{where} ({name})"
-    if not _ID.fullmatch(name):
-        raise table.fail("`id` must be lower-case words joined by hyphens")
-    benign = table.opt_text("benign")
-    literals, pattern = table.texts("literals"), _pattern(table)
-    result = Signature(
-        id=name,
-        role=table.choice("role", ROLES),
-        says=table.text("says"),
-        literals=literals,
-        pattern=pattern,
-        causes=tuple(Cause(table_cause(table, cause)) for cause in table.texts("causes", optional=True)),
-        benign=benign,
-        versions=table.opt_text("versions"),
-        longest=table.whole("longest") if "longest" in table.raw else None,
-        match=table.texts("match"),
-        no_match=table.texts("no_match"),
-        source=table.text("source"),
-        blind=blind(pattern.pattern) and not any(re.search("[0-9]", literal) for literal in literals),
-    )
-    table.done()
-    _sound(table, result)
-    return result
-
-
-def _sound(table: Table, signature: Signature) -> None:
-    if not signature.literals or not all(signature.literals):
-        raise table.fail("`literals` must name at least one text that every matching line contains")
-    if not signature.match or not signature.no_match:
-        raise table.fail("`match` and `no_match` must each have a line")
-    if (signature.role == "benign") != (signature.benign is not None):
-        raise table.fail("`benign` belongs to the role `benign`, and to it alone")
-    if signature.benign is not None and signature.benign not in BENIGN:
-        msg = f"`benign` is `{signature.benign}`; it can be {', '.join(BENIGN)}"
-        raise table.fail(msg)
-    if signature.versions is not None:
-        try:
-            satisfies("2.0", signature.versions)
-        except VersionSyntaxError as error:
-            msg = f"`versions`: {error}"
-            raise table.fail(msg) from error
-
-
-def _pattern(table: Table) -> re.Pattern[str]:
-    text = table.text("pattern")
-    try:
-        return re.compile(text)
-    except re.error as error:
-        msg = f"`pattern` is not a regular expression: {error}"
-        raise table.fail(msg) from error
-
-
-def table_cause(table: Table, word: str) -> str:
-    """A word of the vocabulary of causes, or DataError."""
-    if word not in {cause.value for cause in Cause}:
-        msg = f"`causes`: `{word}` is no cause"
-        raise table.fail(msg)
-    return word
+    return Catalogue(tuple(signatures), tuple(places))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Cause
 from tfdoctor.logs import gates_gpu, gates_import, gates_machine
-from tfdoctor.logs.case import LIBRARY_CAUSES, Case, Decision
+from tfdoctor.logs.case import Case, Decision
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,43 +52,6 @@ GATES: tuple[Callable[[Case], Decision | None], ...] = (
     gates_gpu.healthy,
 )
 
-NEVER_REGISTERED = frozenset(
-    {
-        *LIBRARY_CAUSES,
-        Cause.LIBS_UNLISTED,
-        Cause.LIBS_TRANSITIVE,
-        Cause.CUDNN_MISSING,
-        Cause.NO_DRIVER,
-        Cause.NO_DEVICE,
-        Cause.HIDDEN_BY_ENV,
-        Cause.DRIVER_LIB_MISMATCH,
-        Cause.DRIVER_INIT_UNKNOWN,
-        Cause.COMPAT_NOT_SUPPORTED,
-        Cause.STUB_LIBCUDA,
-        Cause.NVML_MISSING,
-        Cause.IMPORT_MISSING_CUDA_LIB,
-        Cause.MSVC_RUNTIME_MISSING,
-        Cause.ILLEGAL_INSTRUCTION_AVX,
-        Cause.GLIBC_TOO_OLD,
-        Cause.LIBSTDCXX_TOO_OLD,
-        Cause.CPU_ONLY_BUILD,
-        Cause.WINDOWS_NATIVE_UNSUPPORTED,
-        Cause.XLA_GPU_ONLY,
-        Cause.NO_NVIDIA_RUNTIME,
-        Cause.CONTAINER_NO_GPU,
-        Cause.CONTAINER_CUDA_REQUIREMENT,
-        Cause.CONTAINER_DRIVER_LIBS,
-        Cause.CONTAINER_NVML_LOST,
-        Cause.PROTOBUF_CONFLICT,
-        Cause.PACKAGE_CONFLICT,
-        Cause.SHADOWED_MODULE,
-        Cause.DAMAGED_FILE,
-        Cause.NOT_PERMITTED,
-        Cause.PYTHON_UNUSABLE,
-        Cause.TENSORFLOW_MISSING,
-    }
-)
-"""Causes with which no GPU is registered, unless the log shows one."""
 AT_THE_DRIVER = frozenset({Cause.GPU_BUSY_OTHER_PROCESS, Cause.DRIVER_TOO_OLD})
 """Causes that can come late, after a GPU was registered; none is where the driver's first calls fail with them."""
 
@@ -108,10 +71,10 @@ def registered(case: Case, decision: Decision) -> bool | None:
         or log.has(*used)
         or any(event.get("status") for event in log.of("cudnn-init"))
     ):
-        return decision.cause not in NEVER_REGISTERED or decision.cause is Cause.LIBS_TRANSITIVE
-    if case.others_left and decision.cause not in NEVER_REGISTERED:
+        return decision.cause.row.registers or decision.cause is Cause.LIBS_TRANSITIVE
+    if case.others_left and decision.cause.row.registers:
         return True
-    if decision.cause in NEVER_REGISTERED or log.has("amd-ignored"):
+    if not decision.cause.row.registers or log.has("amd-ignored"):
         return False
     if log.has("device-ignored"):  # from 2.5 on nothing says how many cards there are
         none = case.none_left or gates_gpu.none_listed(case) or log.has("interconnect")

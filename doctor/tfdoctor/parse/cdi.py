@@ -1,8 +1,7 @@
 """CDI specifications, as JSON or as the YAML that `nvidia-ctk cdi generate` writes.
 
-No YAML library: a reader of block mappings and block sequences with plain or quoted scalars, which is all that
-the toolkit writes. What is beyond that (anchors, block scalars, flow collections that are not JSON) is refused
-with its line, never guessed at.
+The YAML library is imported only where such a file is there. Anchors, which the toolkit never writes, are refused with
+their line, and so is what is too long or too deep.
 """
 
 from __future__ import annotations
@@ -14,9 +13,6 @@ from typing import Any
 
 MAX_DEPTH = 24
 MAX_LINES = 50_000
-_KEY = re.compile(
-    r"(\"[^\"]{0,200}\"|'[^']{0,200}'|[^\s\"'#&*!|>%@`{}\[\],?:-][^:\"'#]{0,200}?)[ \t]{0,20}:(?:[ \t]+|\Z)"
-)
 _DRIVER = re.compile(r"/libcuda\.so\.(\d{3}\.\d{1,4}(?:\.\d{1,4})?)\Z")
 
 
@@ -50,7 +46,7 @@ def parse_cdi(text: str) -> Cdi:
             message = f"not JSON: {error}"
             raise CdiError(message) from error
     else:
-        document = _Yaml(text).document()
+        document = _yaml(text.lstrip("\ufeff"))
     if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
         message = "it names no `kind`"
         raise CdiError(message)
@@ -78,114 +74,61 @@ def _paths(edit: dict[str, Any]) -> list[str]:
     return [path for path in named if isinstance(path, str) and path.startswith("/")]
 
 
-@dataclass(slots=True)
-class _Line:
-    number: int
-    indent: int
-    text: str
+def _yaml(text: str) -> Any:
+    """The first document of a YAML text; every scalar stays text, and nothing at all is None.
 
+    Built from the parser's events, so that what it costs is bounded: nothing is nested deeply, and nothing is there
+    twice through an alias.
+    """
+    import yaml
 
-class _Yaml:
-    """The block subset of YAML. Scalars stay text."""
-
-    def __init__(self, text: str) -> None:
-        self._lines: list[_Line] = []
-        self._at = 0
-        rows = text.lstrip("\ufeff").splitlines()
-        if len(rows) > MAX_LINES:
-            message = f"more than {MAX_LINES} lines"
-            raise CdiError(message)
-        for number, row in enumerate(rows, 1):
-            bare = row.strip(" \t\r")
-            if not bare or bare.startswith("#") or (bare == "---" and not self._lines):
-                continue
-            if bare in ("---", "..."):
+    if text.count("\n") > MAX_LINES:
+        message = f"more than {MAX_LINES} lines"
+        raise CdiError(message)
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    top: list[Any] = []
+    open_ones: list[tuple[Any, list[Any]]] = []
+    """Around the place that is read: a collection, and what of it is not in it yet (a key)."""
+    try:
+        for event in yaml.parse(text, Loader=loader):
+            if isinstance(event, yaml.DocumentEndEvent):
                 break
-            indent = len(row) - len(row.lstrip(" "))
-            if row[indent] == "\t":
-                message = f"line {number}: a tab in the indentation"
-                raise CdiError(message)
-            self._lines.append(_Line(number, indent, bare))
+            if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+                raise _refusal(event.start_mark, "an anchor is beyond what the toolkit writes")
+            if isinstance(event, yaml.ScalarEvent):
+                _put(open_ones, top, event.value or (None if event.implicit[0] else ""), event.start_mark)
+            elif isinstance(event, yaml.CollectionStartEvent):
+                if len(open_ones) >= MAX_DEPTH:
+                    raise _refusal(event.start_mark, "too deep")
+                open_ones.append(({} if isinstance(event, yaml.MappingStartEvent) else [], []))
+            elif isinstance(event, yaml.CollectionEndEvent):
+                _put(open_ones, top, open_ones.pop()[0], event.start_mark)
+    except yaml.MarkedYAMLError as error:
+        where = error.context_mark or error.problem_mark
+        raise _refusal(where, str(error.problem or error.context or "not YAML")) from error
+    except (yaml.YAMLError, ValueError) as error:
+        if isinstance(error, CdiError):
+            raise
+        message = f"not YAML: {error}"
+        raise CdiError(message) from error
+    if not top or top[0] is None:
+        message = "it is empty"
+        raise CdiError(message)
+    return top[0]
 
-    def document(self) -> Any:
-        if not self._lines:
-            message = "it is empty"
-            raise CdiError(message)
-        value = self._block(self._lines[0].indent, 0)
-        if self._at < len(self._lines):
-            raise self._refuse(self._lines[self._at], "does not belong to what is above it")
-        return value
 
-    def _refuse(self, line: _Line, why: str) -> CdiError:
-        return CdiError(f"line {line.number}: {why}")
+def _put(open_ones: list[tuple[Any, list[Any]]], top: list[Any], value: Any, mark: Any) -> None:
+    """A value into the collection that is open, or the document itself."""
+    collection, waiting = open_ones[-1] if open_ones else (top, [])
+    if isinstance(collection, list):
+        collection.append(value)
+    elif waiting:
+        collection[waiting.pop()] = value
+    elif isinstance(value, str):
+        waiting.append(value)
+    else:
+        raise _refusal(mark, "a key that is no text")
 
-    def _here(self) -> _Line | None:
-        return self._lines[self._at] if self._at < len(self._lines) else None
 
-    def _block(self, indent: int, depth: int) -> Any:
-        line = self._lines[self._at]
-        if depth > MAX_DEPTH:
-            raise self._refuse(line, "too deep")
-        if line.text == "-" or line.text.startswith("- "):
-            return self._sequence(indent, depth)
-        return self._mapping(indent, depth)
-
-    def _sequence(self, indent: int, depth: int) -> list[Any]:
-        items: list[Any] = []
-        while (line := self._here()) is not None and line.indent == indent and line.text[:2] in ("-", "- "):
-            rest = line.text[1:].lstrip(" ")
-            if not rest:
-                self._at += 1
-                items.append(self._nested(indent + 1, depth))
-            elif _KEY.match(rest) or rest.startswith("- "):
-                # "- name: x" opens a block whose column is that of `name`.
-                line.indent += len(line.text) - len(rest)
-                line.text = rest
-                items.append(self._block(line.indent, depth + 1))
-            else:
-                self._at += 1
-                items.append(self._scalar(rest, line))
-        return items
-
-    def _mapping(self, indent: int, depth: int) -> dict[str, Any]:
-        result: dict[str, Any] = {}
-        while (line := self._here()) is not None and line.indent == indent:
-            match = _KEY.match(line.text)
-            if match is None:
-                if line.text == "-" or line.text.startswith("- "):
-                    break
-                raise self._refuse(line, "not `key: value`")
-            key, rest = str(self._scalar(match[1], line)), line.text[match.end() :].strip(" ")
-            self._at += 1
-            after = self._here()
-            if rest and not rest.startswith("#"):
-                result[key] = self._scalar(rest, line)
-            elif after is not None and after.indent == indent and after.text[:2] in ("-", "- "):
-                result[key] = self._sequence(indent, depth + 1)  # a list may stand under its key's column
-            else:
-                result[key] = self._nested(indent + 1, depth)
-        return result
-
-    def _nested(self, least: int, depth: int) -> Any:
-        line = self._here()
-        return self._block(line.indent, depth + 1) if line is not None and line.indent >= least else None
-
-    def _scalar(self, text: str, line: _Line) -> Any:
-        if text[:1] in ("{", "["):
-            try:
-                return json.loads(text)
-            except (ValueError, RecursionError) as error:
-                raise self._refuse(line, "a flow collection that is not JSON") from error
-        if text.startswith('"'):
-            try:
-                return json.JSONDecoder().raw_decode(text)[0]
-            except ValueError as error:
-                raise self._refuse(line, "an unfinished string") from error
-        if text.startswith("'"):
-            quoted = re.match(r"'((?:[^']|'')*)'", text)
-            if quoted is None:
-                raise self._refuse(line, "an unfinished string")
-            return quoted[1].replace("''", "'")
-        if text[:1] in ("|", ">", "&", "*", "!", "%", "@", "`"):
-            raise self._refuse(line, f"`{text[:1]}` is beyond what the toolkit writes")
-        return re.split(r"\s#", text, maxsplit=1)[0].rstrip()
+def _refusal(mark: Any, why: str) -> CdiError:
+    return CdiError(f"line {mark.line + 1}: {why}" if mark is not None else why)

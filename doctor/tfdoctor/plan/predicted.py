@@ -8,8 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.compat.imports import companions
-from tfdoctor.compat.locks import lock
 from tfdoctor.facts import (
     Absent,
     CudaDevice,
@@ -58,7 +56,7 @@ def predicted_facts(compat: Compat, option: Option, host: Host) -> Facts:
         machine=_machine(option, host),
         environment=EnvironmentFacts({}, (), None),
         driver=_driver(compat, cards, host.driver),
-        python=Known(_python(option, site, host), SOURCE),
+        python=Known(_python(compat, option, site, host), SOURCE),
         tensorflow=Known(tensorflow, SOURCE),
         loader=Known(_loader(compat, option, tensorflow, site), SOURCE),
         toolkits=(),
@@ -131,9 +129,9 @@ def _driver(compat: Compat, cards: tuple[Card, ...], driver: str | None) -> Driv
     )
 
 
-def _python(option: Option, site: str, host: Host) -> PythonFacts:
+def _python(compat: Compat, option: Option, site: str, host: Host) -> PythonFacts:
     release = option.release
-    pinned = lock(release.package, release.version, option.python)
+    pinned = compat.locks.of(release.package, release.version, option.python)
     distributions = [Distribution(release.package, option.tensorflow, site)]
     if pinned is not None and option.recipe is not Recipe.NGC:
         distributions += [
@@ -164,7 +162,7 @@ def _python(option: Option, site: str, host: Host) -> PythonFacts:
         distributions=tuple(distributions),
         conda_packages=(),
         tag=versions.tag_of_python(option.python),
-        modules=tuple(row.package for row in companions()) if option.recipe is Recipe.NGC else (),
+        modules=tuple(row.package for row in compat.companions) if option.recipe is Recipe.NGC else (),
     )
 
 

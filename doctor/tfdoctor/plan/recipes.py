@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.compat import split_soname
-from tfdoctor.compat.wheels import cuda_set
 from tfdoctor.findings import Cause
 from tfdoctor.fit import Judgement, environment, judge
 from tfdoctor.fit.serve import is_locked, newest_python, of_python, of_wheels
@@ -121,10 +120,11 @@ def _pip_cuda(compat: Compat, release: Release, request: Request, host: Host) ->
     python = request.python or newest_python(
         release,
         lambda one: (
-            (request.base is not None or compat.images.of_python(one) is not None) and is_locked(release, one)
+            (request.base is not None or compat.images.of_python(one) is not None)
+            and is_locked(compat, release, one)
         ),
     )
-    of_python(found, release, python)
+    of_python(found, compat, release, python)
     chosen = of_wheels(found, compat, release, host)
     image = compat.images.of_python(python) if python is not None else None
     if python is not None and image is None and request.base is None:
@@ -236,7 +236,9 @@ def _on_tag(
     found: Judgement, compat: Compat, release: Release, request: Request, host: Host, tag: ImageTag
 ) -> Option | None:
     offers = {build.python: build for build in _system_pythons(compat, tag.system)}
-    python = request.python or newest_python(release, lambda one: one in offers and is_locked(release, one))
+    python = request.python or newest_python(
+        release, lambda one: one in offers and is_locked(compat, release, one)
+    )
     if python in release.linux_pythons and python not in offers and request.base is None:
         found.refuse(
             Cause.NO_MATCHING_WHEEL,
@@ -244,7 +246,7 @@ def _on_tag(
             f"pythons.toml: [[system]] {tag.system}",
         )
     else:
-        of_python(found, release, python)
+        of_python(found, compat, release, python)
     system = compat.pythons.system(tag.system)
     if (
         system is not None
@@ -271,7 +273,7 @@ def _on_tag(
         base = Base(request.base, "", None)
     else:
         base = Base(tag.name, f"ubuntu {tag.system}", None, (f"python{python}", f"python{python}-venv"))
-    chosen = cuda_set(release.version)
+    chosen = compat.cuda_set(release.version)
     wheels = chosen.wheels if chosen is not None else ()
     nvcc = tuple(wheel for wheel in wheels if wheel.name.startswith("nvidia-cuda-nvcc"))
     return Option(
@@ -337,7 +339,7 @@ def _official(compat: Compat, release: Release, request: Request, host: Host) ->
     if request.python not in (None, python) and request.base is None:
         found.refuse(Cause.NO_MATCHING_WHEEL, f"{name} has Python {python}, and not {request.python}", source)
     python = request.python or python
-    of_python(found, release, python)
+    of_python(found, compat, release, python)
     judge.of_cards(found, compat, release, host, image.recipe.cuda, image.recipe.cudnn)
     judge.of_driver(found, compat, release, host, image.recipe.cuda)
     if found.reasons:

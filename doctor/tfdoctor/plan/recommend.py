@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -119,25 +120,19 @@ def _rank(request: Request, host: Host, option: Option, newest_first: Sequence[s
     )
 
 
-_FIRST = (
-    Cause.NO_DRIVER,
-    Cause.CPU_ONLY_BUILD,
-    Cause.GPU_TOO_NEW,
-    Cause.GPU_TOO_OLD,
-    Cause.DRIVER_TOO_OLD,
-    Cause.NO_MATCHING_WHEEL,
-)
-"""What the user's own machine or wish is the reason of is told before what the world lacks."""
-
-
 def _together(rejected: Sequence[Rejected]) -> list[Reason]:
     """The reasons of everything that was turned down, each text once, those of the newest release first."""
     seen: dict[str, Reason] = {}
     for one in rejected:
         for reason in one.reasons:
             seen.setdefault(reason.text, reason)
-    place = {cause: index for index, cause in enumerate(_FIRST)}
-    return sorted(seen.values(), key=lambda reason: place.get(reason.cause, len(_FIRST)))[:12]
+    return sorted(seen.values(), key=_place)[:12]
+
+
+def _place(reason: Reason) -> float:
+    """What the user's own machine or wish is the reason of is told before what the world lacks."""
+    place = reason.cause.row.refusal
+    return place if place is not None else math.inf
 
 
 # ---------------------------------------------------------------- the nearest request that works

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdoctor.compat import Compat, Problem, Release
-    from tfdoctor.compat.models import Platform
+    from tfdoctor.compat.releases import Platform
     from tfdoctor.fit.matrix import MatrixRow
 
 __all__ = ["Sheet", "code_of", "conditions", "pythons", "sheet"]
@@ -61,7 +61,7 @@ def sheet(
 def code_of(problem: Problem) -> str:
     """The code under which `tfdoctor check` reports a known problem: the rule that sees it on the machine,
     else TFD313."""
-    if problem.id in known_problem.OTHERS:
+    if problem.told_by_rules:
         for rule in ALL_RULES:
             if rule is not known_problem.RULE and problem.cause in {cause.value for cause in rule.causes}:
                 return rule.code
@@ -158,7 +158,7 @@ def _steps(compat: Compat, release: Release, capabilities: Sequence[str], python
     if image is not None:
         steps.append(image)
     if release.windows_gpu:
-        steps.append(_on_windows(release, python))
+        steps.append(_on_windows(target, release, python))
     return steps
 
 
@@ -200,10 +200,11 @@ def _with_pip(target: Target, release: Release, python: str | None) -> Remedy:
     return advice.install_release(target, release, text, chosen)
 
 
-def _on_windows(release: Release, python: str | None) -> Remedy:
+def _on_windows(target: Target, release: Release, python: str | None) -> Remedy:
     chosen = python if python in release.windows_pythons else release.windows_pythons[-1]
     wanted = " ".join(
-        f'"{text}"' for text in (f"{release.package}=={release.version}", *advice.companion_pins(release))
+        f'"{text}"'
+        for text in (f"{release.package}=={release.version}", *advice.companion_pins(target.compat, release))
     )
     return Remedy(
         f"On Windows, after NVIDIA's installer of CUDA {release.cuda} and cuDNN {release.cudnn}, whose bin "
@@ -218,7 +219,7 @@ def _on_windows(release: Release, python: str | None) -> Remedy:
 
 def _without_gpu(target: Target, release: Release, python: str | None) -> list[Remedy]:
     chosen = python or release.linux_pythons[-1]
-    wanted = (f"{release.package}=={release.version}", *advice.companion_pins(release))
+    wanted = (f"{release.package}=={release.version}", *advice.companion_pins(target.compat, release))
     commands = advice.venv_with(target, wanted, f"python{chosen}")[:-1]
     return [Remedy(f"Without a GPU, with Python {chosen}.", commands)]
 

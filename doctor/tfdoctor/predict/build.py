@@ -77,7 +77,7 @@ def build_of(tensorflow: TensorFlowFacts, compat: Compat) -> Build:
             required = release.required_libraries
     linkage = "none"
     if gpu:
-        linkage = "needed" if version and versions.numbers(version)[:2] < (1, 14) else "dlopen"
+        linkage = "needed" if version and compat.registration(version).linked else "dlopen"
     return Build(
         version=version,
         release=release,
@@ -93,15 +93,16 @@ def build_of(tensorflow: TensorFlowFacts, compat: Compat) -> Build:
         cudnn=tensorflow.cuda_config.get("TF_CUDNN_VERSION")
         or tensorflow.build_info.get("cudnn_version")
         or (release.cudnn if release and exact else None),
-        floor=_floor(release),
+        floor=_floor(release, compat),
     )
 
 
-def _floor(release: Release | None) -> str:
+def _floor(release: Release | None, compat: Compat) -> str:
     """The registration floor: measured, else (1.x took it from its build) the lowest capability inside."""
     if release is None:
         return DEFAULT_FLOOR
-    if release.registration_floor is None and versions.numbers(release.version) < (1, 14) and release.cubin:
+    linked = compat.registration(release.version).linked
+    if release.registration_floor is None and linked and release.cubin:
         return min(release.cubin, key=versions.parse_capability)
     return release.registration_floor or DEFAULT_FLOOR
 

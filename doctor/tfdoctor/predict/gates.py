@@ -71,7 +71,7 @@ def _through_the_gates(facts: Facts, compat: Compat) -> Prediction:
 
     if build.rocm:
         return unknown("This is a ROCm build, for AMD GPUs: what its loader needs is not modelled.", None)
-    broken = import_failure(facts, tensorflow, build)
+    broken = import_failure(facts, tensorflow, build, compat)
     if broken is not None:
         return shut(broken[0], broken[1], import_ok=False)
     if build.gpu is False:
@@ -79,9 +79,9 @@ def _through_the_gates(facts: Facts, compat: Compat) -> Prediction:
         return shut(
             cause,
             "This build of TensorFlow has no GPU code.",
-            import_ok=not import_unknown(facts, tensorflow) or None,
+            import_ok=not import_unknown(facts, tensorflow, compat) or None,
         )
-    not_known = import_unknown(facts, tensorflow)
+    not_known = import_unknown(facts, tensorflow, compat)
     if not_known:
         return unknown(not_known, None)
     reasons.append("import tensorflow: nothing stands in its way.")

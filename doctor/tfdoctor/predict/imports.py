@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor.compat.imports import breaking
 from tfdoctor.facts import Resolution, Unknown, value_of
 from tfdoctor.findings import Cause
 from tfdoctor.predict.driver import driver_missing_cause
@@ -12,12 +11,15 @@ from tfdoctor.predict.libraries import not_permitted
 from tfdoctor.predict.rehearsing import BREAKING, cause_of, failures, own_damage
 
 if TYPE_CHECKING:
+    from tfdoctor.compat import Compat
     from tfdoctor.facts import Facts, Instead, TensorFlowFacts
     from tfdoctor.predict.build import Build
     from tfdoctor.predict.rehearsing import Failure
 
 
-def import_failure(facts: Facts, tensorflow: TensorFlowFacts, build: Build) -> tuple[Cause, str] | None:
+def import_failure(
+    facts: Facts, tensorflow: TensorFlowFacts, build: Build, compat: Compat
+) -> tuple[Cause, str] | None:
     """Why `import tensorflow` fails; None where nothing known stands in its way."""
     python = value_of(facts.python)
     if shadows_tensorflow(tensorflow):
@@ -27,7 +29,7 @@ def import_failure(facts: Facts, tensorflow: TensorFlowFacts, build: Build) -> t
             Cause.DAMAGED_FILE,
             f"Its installation is damaged: {', '.join(tensorflow.missing_files)} missing.",
         )
-    damage = own_damage(python, tensorflow) if python is not None else ()
+    damage = own_damage(python, tensorflow, compat) if python is not None else ()
     if any(difference.what == "unreadable" for difference in damage):
         return Cause.NOT_PERMITTED, f"{damage[0].path} of TensorFlow may not be read."
     if any(difference.what in BREAKING or difference.path.endswith(".so") for difference in damage):
@@ -40,13 +42,13 @@ def import_failure(facts: Facts, tensorflow: TensorFlowFacts, build: Build) -> t
         return _load_failure(facts, build, loader.import_needs[0])
     if lacks_avx(facts, tensorflow, build):
         return Cause.ILLEGAL_INSTRUCTION_AVX, "The processor has no AVX, with which this build is compiled."
-    return _companion_failure(facts, tensorflow, build) or _plugin_failure(facts)
+    return _companion_failure(facts, tensorflow, build, compat) or _plugin_failure(facts)
 
 
-def import_unknown(facts: Facts, tensorflow: TensorFlowFacts) -> str:
+def import_unknown(facts: Facts, tensorflow: TensorFlowFacts, compat: Compat) -> str:
     """Why it cannot be known whether the import works; empty where it can."""
     python = value_of(facts.python)
-    damage = own_damage(python, tensorflow) if python is not None else ()
+    damage = own_damage(python, tensorflow, compat) if python is not None else ()
     if damage:
         return f"{damage[0].path} of TensorFlow is shorter than it was: what that does to the import is not known."
     if isinstance(facts.rehearsal, Unknown):
@@ -85,16 +87,18 @@ def lacks_avx(facts: Facts, tensorflow: TensorFlowFacts, build: Build) -> bool:
     return with_avx and bool(machine.cpu_flags) and "avx" not in machine.cpu_flags
 
 
-def _companion_failure(facts: Facts, tensorflow: TensorFlowFacts, build: Build) -> tuple[Cause, str] | None:
+def _companion_failure(
+    facts: Facts, tensorflow: TensorFlowFacts, build: Build, compat: Compat
+) -> tuple[Cause, str] | None:
     """NumPy, protobuf and the like, as compat/imports.toml knows them; conda's builds differ and are left out."""
     python = value_of(facts.python)
     if python is None or not python.distributions:
         return None
-    failed = next((one for one in failures(facts) if one.fatal), None)
+    failed = next((one for one in failures(facts, compat) if one.fatal), None)
     if tensorflow.conda_build:
         return _rehearsed_failure(failed)
     installed = python.versions_installed()
-    for row in breaking(build.version, installed, facts.environment.variables, absent=python.absent):
+    for row in compat.breaking(build.version, installed, facts.environment.variables, absent=python.absent):
         if row.effect == "import":
             have = installed.get(row.package)
             named = f"{row.package} {have}" if have is not None else f"no {row.package}"

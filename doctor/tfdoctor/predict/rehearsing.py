@@ -13,8 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.compat.imported import imported_by
-from tfdoctor.compat.locks import lock, locked_package
+from tfdoctor.compat.locks import locked_package
 from tfdoctor.facts import MODULE_DISTRIBUTIONS, TENSORFLOW_DISTRIBUTIONS, value_of
 from tfdoctor.facts.imports import Oddity, Rehearsed
 from tfdoctor.findings import Cause
@@ -24,6 +23,7 @@ from tfdoctor.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from tfdoctor.compat import Compat
     from tfdoctor.compat.imported import Imported
     from tfdoctor.facts import Distribution, Facts, PythonFacts, TensorFlowFacts
     from tfdoctor.facts.imports import FileDifference, RehearsalFacts
@@ -90,17 +90,17 @@ class Failure:
     """False: only Keras (tf.keras) fails with it."""
 
 
-def table_of(tensorflow: TensorFlowFacts) -> Imported | None:
+def table_of(tensorflow: TensorFlowFacts, compat: Compat) -> Imported | None:
     """What this TensorFlow is known to import."""
-    return imported_by(tensorflow.version)
+    return compat.imported_by(tensorflow.version)
 
 
-def wanted(python: PythonFacts, tensorflow: TensorFlowFacts) -> Wanted | None:
+def wanted(python: PythonFacts, tensorflow: TensorFlowFacts, compat: Compat) -> Wanted | None:
     """What is to be rehearsed; None where all is as it is known to work, or nothing is known of this release."""
-    table = table_of(tensorflow)
+    table = table_of(tensorflow, compat)
     if table is None or not python.distributions:
         return None
-    oddities = tuple(_oddities(python, tensorflow, table))
+    oddities = tuple(_oddities(python, tensorflow, table, compat))
     if not oddities:
         return None
     if any(oddity.module in python.carried for oddity in oddities):
@@ -147,14 +147,16 @@ def distribution_of(module: str) -> str:
     return normal(module.partition(".")[0])
 
 
-def _oddities(python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported) -> Iterator[Oddity]:
+def _oddities(
+    python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported, compat: Compat
+) -> Iterator[Oddity]:
     """Everything that is unlike what is known to work, each once or more."""
     installed = _first(python)
     taken = {distribution_of(name) for name in table.needs}
     maybe = {distribution_of(name) for name in (*table.tried, *(m for f in table.family.values() for m in f))}
     family = {normal(name) for name in (*table.family, *table.must)}
     relevant = _closure(installed, {*taken, *family, *(maybe & installed.keys())})
-    known = _nearest_set(python, tensorflow, table, relevant)
+    known = _nearest_set(python, tensorflow, table, relevant, compat)
     for name in sorted(relevant | taken):
         one = installed.get(name)
         if one is None:
@@ -226,13 +228,13 @@ def _dependents(python: PythonFacts, odd: set[str]) -> set[str]:
 
 
 def _nearest_set(
-    python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported, relevant: set[str]
+    python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported, relevant: set[str], compat: Compat
 ) -> Mapping[str, str]:
     """The versions of the environment in which this import worked that is most like this one."""
     installed = _first(python)
     sets = list(table.sets) if table.exact else []
     version = tensorflow.version or ""
-    locked = lock(locked_package(version), version, python.version)
+    locked = compat.locks.of(locked_package(version), version, python.version)
     if locked is not None:
         sets.append(locked.versions)
     return max(
@@ -244,12 +246,14 @@ def _nearest_set(
     )
 
 
-def good_version(python: PythonFacts, tensorflow: TensorFlowFacts, package: str) -> str | None:
+def good_version(
+    python: PythonFacts, tensorflow: TensorFlowFacts, package: str, compat: Compat
+) -> str | None:
     """The version of a package in the environment in which this import worked that is most like this one."""
-    table = table_of(tensorflow)
+    table = table_of(tensorflow, compat)
     if table is None:
         return None
-    return _nearest_set(python, tensorflow, table, set(_first(python))).get(package)
+    return _nearest_set(python, tensorflow, table, set(_first(python)), compat).get(package)
 
 
 # ---------------------------------------------------------------- requirements
@@ -303,11 +307,11 @@ def _environment(python: PythonFacts) -> dict[str, str]:
 # ---------------------------------------------------------------- what it means
 
 
-def failures(facts: Facts) -> tuple[Failure, ...]:
+def failures(facts: Facts, compat: Compat) -> tuple[Failure, ...]:
     """What stops `import tensorflow` (or, not `fatal`, Keras alone), the first one first."""
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     rehearsal = value_of(facts.rehearsal)
-    table = table_of(tensorflow) if tensorflow is not None else None
+    table = table_of(tensorflow, compat) if tensorflow is not None else None
     if python is None or tensorflow is None or table is None:
         return ()
     found = list(_absent_family(python, table))
@@ -460,9 +464,11 @@ def distribution_at(python: PythonFacts, path: str) -> str | None:
     return None
 
 
-def own_damage(python: PythonFacts, tensorflow: TensorFlowFacts) -> tuple[FileDifference, ...]:
+def own_damage(
+    python: PythonFacts, tensorflow: TensorFlowFacts, compat: Compat
+) -> tuple[FileDifference, ...]:
     """Files of TensorFlow that its import loads and that are not as they were installed."""
-    table = table_of(tensorflow)
+    table = table_of(tensorflow, compat)
     own = python.distribution(tensorflow.distribution or "")
     if own is None:
         return ()

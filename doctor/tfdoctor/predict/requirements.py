@@ -16,8 +16,6 @@ from tfdoctor.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from packaging.requirements import Requirement
-
 __all__ = ["Asked", "asked", "met", "normal", "shown"]
 
 _PLAIN = re.compile(
@@ -61,7 +59,7 @@ def asked(line: str, environment: Mapping[str, str]) -> Asked | None:
         ):
             return None
         return Asked(package, line, specification)
-    requirement = _requirement(line)
+    requirement = versions.requirement(line)
     if requirement is None:
         return None
     if requirement.marker is not None:
@@ -79,13 +77,13 @@ def met(one: Asked, version: str) -> bool:
     """Whether a version (of PEP 440) is one that is asked for."""
     if one.specification is not None:
         return not one.specification or versions.satisfies(version, one.specification)
-    requirement = _requirement(one.line)
+    requirement = versions.requirement(one.line)
     return requirement is None or requirement.specifier.contains(version, prereleases=True)
 
 
 def shown(one: Asked) -> str:
     """Name and conditions, as `packaging` writes them."""
-    requirement = _requirement(one.line)
+    requirement = versions.requirement(one.line)
     return f"{requirement.name}{requirement.specifier}" if requirement is not None else one.package
 
 
@@ -142,13 +140,3 @@ def _holds(condition: _Condition, environment: Mapping[str, str]) -> bool:
     if variable.startswith("python_"):
         return versions.satisfies(have, f"{operator}{value}")
     return (have == value) is (operator == "==")
-
-
-@lru_cache(maxsize=4096)
-def _requirement(line: str) -> Requirement | None:
-    from packaging.requirements import InvalidRequirement, Requirement
-
-    try:
-        return Requirement(line)
-    except InvalidRequirement:  # of long ago: "numpy (>=1.8)x"
-        return None

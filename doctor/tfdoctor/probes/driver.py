@@ -31,8 +31,8 @@ from tfdoctor.facts import (
 )
 from tfdoctor.parse.proc_version import parse_proc_version
 from tfdoctor.parse.smi_failure import parse_smi_failure
-from tfdoctor.probes.payload import run_payload
 from tfdoctor.probes.processes import identify
+from tfdoctor.system.payloads import run_payload
 from tfdoctor.system.result import Failure
 from tfdoctor.text import clean, clean_line
 

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.facts import PATHS, EnvironmentFacts, Origin
-from tfdoctor.probes.payload import run_payload
+from tfdoctor.system.payloads import run_payload
 from tfdoctor.text import clean
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from tfdoctor.facts import (
 from tfdoctor.facts.files import ChangedFile, SharedFile
 from tfdoctor.facts.imports import FileDifference, Shadow
 from tfdoctor.facts.python import Denied, Trouble, Unusable
-from tfdoctor.probes.payload import run_payload
 from tfdoctor.probes.start import behaviour
 from tfdoctor.probes.target import ask, base_gone
+from tfdoctor.system.payloads import run_payload
 from tfdoctor.system.result import Failure
 from tfdoctor.text import clean_line
 

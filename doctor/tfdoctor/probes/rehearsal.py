@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.facts import Absent, Fact, Known, Unknown
 from tfdoctor.facts.imports import RehearsalFacts, Rehearsed
-from tfdoctor.probes.payload import run_payload
+from tfdoctor.system.payloads import run_payload
 from tfdoctor.system.result import Failure
 from tfdoctor.text import clean_line
 

@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from tfdoctor.facts.python import Trouble
-from tfdoctor.probes.payload import QUIET
+from tfdoctor.system.payloads import QUIET
 from tfdoctor.system.result import Failure
 from tfdoctor.text import clean_line
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.facts.python import ASKED
 from tfdoctor.probes.choice import choose
-from tfdoctor.probes.payload import begin_payload, run_payload
+from tfdoctor.system.payloads import begin_payload, run_payload
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

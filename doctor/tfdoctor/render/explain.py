@@ -13,11 +13,12 @@ from tfdoctor.render import terminal
 from tfdoctor.render.json import SCHEMA_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from rich.console import RenderableType
 
     from tfdoctor.explain import CauseEntry, Explanation, RuleEntry
+    from tfdoctor.rules.retired import Retired
 
 NARROW = 60
 """Columns below which a list is printed as one paragraph an entry instead of a table."""
@@ -84,6 +85,8 @@ def _list(found: Explanation, width: int) -> Iterable[RenderableType]:
 
 
 def _details(found: Explanation, width: int) -> Iterable[RenderableType]:
+    if found.retired is not None:
+        yield from _gone(found.retired, found.rules)
     for rule in found.rules:
         yield Text.assemble((f"{rule.code} {rule.name}", "bold"))
         yield Text(rule.title)
@@ -117,6 +120,15 @@ def _details(found: Explanation, width: int) -> Iterable[RenderableType]:
                 yield Text(f"{rule.code} {rule.name}")
         else:
             yield _columns([(Text(r.code), Text(r.name), Text(r.title)) for r in found.related])
+
+
+def _gone(retired: Retired, today: Sequence[RuleEntry]) -> Iterable[RenderableType]:
+    yield Text.assemble((f"{retired.code} {retired.name}", "bold"), f" was retired in {retired.since}")
+    yield Text(retired.title)
+    yield Text("")
+    instead = f" {' and '.join(rule.code for rule in today)} {'tell' if len(today) > 1 else 'tells'} it now."
+    yield Text(retired.why + (instead if today else " Nothing tells it now."))
+    yield Text("")
 
 
 def _cause_line(entry: CauseEntry) -> Text:

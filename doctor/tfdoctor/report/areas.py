@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from tfdoctor.facts import Absent, Known, Unknown, value_of
 from tfdoctor.findings import Area, Severity, Status
 from tfdoctor.predict import hidden_by_environment, library_version
+from tfdoctor.rules import RULE_OF
+from tfdoctor.rules.base import CUDA, CUDNN, DRIVER, ENVIRONMENT, GPU, LOADER, TENSORFLOW
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -17,49 +19,10 @@ if TYPE_CHECKING:
     from tfdoctor.predict import Build
 
 
-GPU, DRIVER, CUDA, CUDNN, TENSORFLOW, LOADER, ENVIRONMENT = (
-    "GPU",
-    "Driver",
-    "CUDA",
-    "cuDNN",
-    "TensorFlow",
-    "Loader",
-    "Environment",
-)
-AREA_OF_CODE = {
-    "TFD102": GPU,
-    "TFD110": GPU,
-    "TFD111": GPU,
-    "TFD114": GPU,
-    "TFD115": GPU,
-    "TFD121": GPU,
-    "TFD122": GPU,
-    "TFD123": GPU,
-    "TFD205": CUDNN,
-    "TFD206": CUDNN,
-    "TFD203": LOADER,
-    "TFD204": LOADER,
-    "TFD209": LOADER,
-    "TFD210": LOADER,
-    "TFD211": CUDA,
-    "TFD212": LOADER,
-    "TFD213": CUDNN,
-    "TFD603": GPU,
-    "TFD604": GPU,
-}
-AREA_OF_HUNDRED = {
-    "1": DRIVER,
-    "2": CUDA,
-    "3": TENSORFLOW,
-    "4": ENVIRONMENT,
-    "6": ENVIRONMENT,
-    "7": ENVIRONMENT,
-}
-
-
 def area_of(finding: Finding) -> str | None:
     """The area whose line a finding marks; None for findings about the report itself."""
-    return AREA_OF_CODE.get(finding.code) or AREA_OF_HUNDRED.get(finding.code[3:4])
+    rule = RULE_OF.get(finding.code)
+    return rule.shown_in if rule is not None else None
 
 
 def areas(facts: Facts, build: Build | None, findings: Iterable[Finding]) -> tuple[Area, ...]:

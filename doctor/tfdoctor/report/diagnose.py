@@ -12,9 +12,9 @@ from tfdoctor.advice import for_person
 from tfdoctor.facts import Absent, value_of
 from tfdoctor.findings import Cause, Finding, OutcomeKind, Prediction, Report, Severity, Verdict
 from tfdoctor.predict import predict
-from tfdoctor.report.areas import areas
-from tfdoctor.rules import ALL_RULES
-from tfdoctor.rules.base import Context
+from tfdoctor.report.areas import area_of, areas
+from tfdoctor.rules import ALL_RULES, RULE_OF
+from tfdoctor.rules.base import TENSORFLOW, Context
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,41 +24,8 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Observation, Outcome
     from tfdoctor.rules.base import Rule
 
-FOLLOWS: dict[Cause, frozenset[Cause]] = {
-    Cause.NO_DRIVER: frozenset({Cause.NVML_MISSING, Cause.NO_DEVICE, Cause.GPU_TOO_NEW, Cause.GPU_TOO_OLD}),
-    Cause.CONTAINER_NO_GPU: frozenset({Cause.NO_DRIVER, Cause.NVML_MISSING, Cause.NO_DEVICE}),
-    Cause.STUB_LIBCUDA: frozenset({Cause.NO_DRIVER, Cause.NVML_MISSING, Cause.DRIVER_INIT_UNKNOWN}),
-    Cause.WSL_LIBCUDA: frozenset({Cause.NO_DRIVER, Cause.NVML_MISSING}),
-    Cause.DRIVER_LIB_MISMATCH: frozenset({Cause.DRIVER_INIT_UNKNOWN, Cause.NO_DEVICE, Cause.NVML_MISSING}),
-    Cause.PYTHON_UNUSABLE: frozenset({Cause.TENSORFLOW_MISSING}),
-    Cause.CPU_ONLY_BUILD: frozenset({Cause.BOTH_PACKAGES}),
-    Cause.BOTH_PACKAGES: frozenset({Cause.CPU_ONLY_BUILD}),
-    Cause.LIBS_WRONG_VERSION: frozenset(
-        {Cause.CUDNN_MISSING, Cause.CUDNN_VERSION_MISMATCH, Cause.LIBS_NOT_INSTALLED}
-    ),
-    Cause.LIBS_NOT_INSTALLED: frozenset({Cause.CUDNN_MISSING, Cause.LIBS_TRANSITIVE}),
-    Cause.DAMAGED_FILE: frozenset({Cause.CUDNN_MISSING, Cause.LIBS_TRANSITIVE}),
-    Cause.LIBS_NOT_ON_PATH: frozenset({Cause.CUDNN_MISSING, Cause.LIBS_TRANSITIVE}),
-    # What the TensorFlow that is imported lacks goes with it, once the other one is imported.
-    Cause.SHADOWED_MODULE: frozenset(
-        {
-            Cause.LIBS_WRONG_VERSION,
-            Cause.LIBS_NOT_INSTALLED,
-            Cause.LIBS_NOT_ON_PATH,
-            Cause.LIBS_TRANSITIVE,
-            Cause.CUDNN_MISSING,
-            Cause.CUDNN_VERSION_MISMATCH,
-            Cause.NUMPY_ABI,
-            Cause.PROTOBUF_CONFLICT,
-            Cause.BOTH_PACKAGES,
-        }
-    ),
-}
-"""Root cause → causes whose findings merely follow from it, or are mended with it."""
-BESIDE = frozenset({"TFD402", "TFD403", "TFD404", "TFD405", "TFD406"})
-"""Rules about what this machine's containers could have: never the reason of what this Python meets."""
-NO_PYTHON = frozenset({"TFD317", "TFD319"})
-"""Rules that tell why the Python that was to be examined does not run."""
+BESIDE = frozenset(rule.code for rule in ALL_RULES if rule.beside)
+"""What is never the reason of what this Python meets."""
 
 
 def diagnose(
@@ -74,7 +41,7 @@ def diagnose(
     outcomes = tuple(replace(o, findings=tuple(told[id(f)] for f in o.findings)) for o in outcomes)
     findings = [told[id(finding)] for finding in findings]
     root = told[id(root)] if root is not None else None
-    follows = FOLLOWS.get(root.cause, frozenset()) if root is not None else frozenset()
+    follows = root.cause.brings if root is not None else frozenset()
     consequences = [f for f in findings if f is not root and f.cause in follows]
     rest = [f for f in findings if f is not root and f not in consequences]
     rest.sort(key=lambda finding: -finding.severity)
@@ -103,8 +70,13 @@ def _root(findings: Sequence[Finding], prediction: Prediction) -> Finding | None
             return (errors or same)[0]
     errors = [f for f in findings if f.severity is Severity.ERROR]
     if prediction.gpu_registered is None:  # where no Python runs, nothing else is asked first
-        errors.sort(key=lambda finding: finding.code not in NO_PYTHON)
+        errors.sort(key=lambda finding: not _of_python(finding))
     return errors[0] if errors else None
+
+
+def _of_python(finding: Finding) -> bool:
+    rule = RULE_OF.get(finding.code)
+    return rule is not None and rule.no_python
 
 
 def _with_cause(prediction: Prediction, root: Finding | None) -> Prediction:
@@ -165,7 +137,7 @@ def _verdict(
 def _without_tensorflow(root: Finding | None) -> Verdict:
     """Nothing to predict; but a machine on which no TensorFlow could use a GPU is worth saying so."""
     absent = "TensorFlow is not installed in this Python"
-    if root is None or root.code.startswith("TFD3"):
+    if root is None or area_of(root) == TENSORFLOW:
         return Verdict(None, root.cause if root is not None else Cause.INCONCLUSIVE, f"{absent}.")
     return Verdict(False, root.cause, f"{absent}, and none could use a GPU here: {_lower_first(root.title)}")
 

@@ -163,3 +163,5 @@ ALL_RULES: tuple[Rule, ...] = (
     unknown_release.RULE,
     not_known.RULE,
 )
+RULE_OF = {rule.code: rule for rule in ALL_RULES}
+"""A finding's code → its rule, which knows where the finding shows and what it goes with."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 from tfdoctor.advice import target_of
 from tfdoctor.facts import Absent, Known, Unknown, value_of
@@ -18,6 +18,27 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Compat
     from tfdoctor.facts import Facts, LoaderFacts, PythonFacts, TensorFlowFacts
     from tfdoctor.findings import Observation, Prediction
+
+T = TypeVar("T")
+GPU, DRIVER, CUDA, CUDNN, TENSORFLOW, LOADER, ENVIRONMENT = (
+    "GPU",
+    "Driver",
+    "CUDA",
+    "cuDNN",
+    "TensorFlow",
+    "Loader",
+    "Environment",
+)
+"""The areas of a report's first page, each a line."""
+_OF_HUNDREDS = {
+    "1": DRIVER,
+    "2": CUDA,
+    "3": TENSORFLOW,
+    "4": ENVIRONMENT,
+    "6": ENVIRONMENT,
+    "7": ENVIRONMENT,
+}
+"""A code's hundred → the area of its rules, where a rule names no other."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +96,8 @@ class CouldNotCheck:
     why: str
 
 
+Need = Callable[[Context], Union[NotApplicable, CouldNotCheck, None]]  # noqa: UP007
+"""What a rule cannot do without (see `shared/needs`): None where it is there, else the rule's outcome."""
 Result = Union[Sequence[Finding], NotApplicable, CouldNotCheck]  # noqa: UP007 - Python 3.10 evaluates it
 
 
@@ -90,6 +113,24 @@ class Rule:
     causes: tuple[Cause, ...]
     """The causes that its findings can have."""
     check: Callable[[Context], Result]
+    """Asked where all of `needs` are met."""
+    needs: tuple[Need, ...] = ()
+    """What it cannot do without, in the order in which that is asked: the first that is not met is its outcome."""
+    area: str = ""
+    """The area that its findings mark; empty: that of its hundred."""
+    beside: bool = False
+    """It is about what this machine's containers could have: never the reason of what this Python meets."""
+    no_python: bool = False
+    """It tells why the Python that is to be examined does not run: where so little is known, it leads."""
+    first: int | None = None
+    """Its place among what `fix` takes up, of findings that are as severe: the tens TensorFlow itself, the twenties its
+    import, the thirties variables that lead to the wrong driver, the forties the libraries' files, the fifties which
+    libraries there are, the sixties what they do not do. None: after all of these, as the report has it."""
+
+    @property
+    def shown_in(self) -> str | None:
+        """The area that its findings mark; None for findings about the report itself."""
+        return self.area or _OF_HUNDREDS.get(self.code[3])
 
     def finding(
         self,
@@ -115,7 +156,9 @@ class Rule:
     def run(self, context: Context) -> Outcome:
         """The rule's one outcome on these facts; a crash is an outcome, too."""
         try:
-            result = self.check(context)
+            unmet = (need(context) for need in self.needs)
+            refused = next((outcome for outcome in unmet if outcome is not None), None)
+            result = refused if refused is not None else self.check(context)
         except Exception as error:  # one rule's defect must not hide what the others found
             return Outcome(self.code, OutcomeKind.CRASHED, why=f"{type(error).__name__}: {error}")
         if isinstance(result, NotApplicable):
@@ -136,6 +179,14 @@ def unanswered(fact: Known[Any] | Absent | Unknown, what: str) -> NotApplicable 
     return None
 
 
+def given(value: T | None) -> T:
+    """What a rule's `needs` have made sure of. Raises LookupError where none of them has."""
+    if value is None:
+        msg = "the rule asks for something that is not in its needs"
+        raise LookupError(msg)
+    return value
+
+
 def seen(fact: Known[Any] | Absent | Unknown, text: str) -> Evidence:
     """Evidence with the fact's own source."""
     return Evidence(getattr(fact, "source", "") or "", text)
@@ -147,27 +198,3 @@ def sentences(docstring: str, heading: str) -> str:
         rf"^{re.escape(heading)}\n-+\n(.*?)(?=^\S[^\n]*\n-+\n|\Z)", docstring, re.MULTILINE | re.DOTALL
     )
     return match[1].strip() if match else ""
-
-
-def without_libraries(context: Context) -> NotApplicable | CouldNotCheck | None:
-    """The outcome of every rule about CUDA libraries where there is nothing to ask; None where there is."""
-    refused = unanswered(context.facts.tensorflow, "TensorFlow")
-    if refused is not None:
-        return refused
-    if context.build is None or context.build.gpu is False or context.build.rocm:
-        return NotApplicable("this TensorFlow opens no CUDA library")
-    refused = unanswered(context.facts.loader, "the loader")
-    if refused is not None:
-        return CouldNotCheck(refused.why)
-    if not context.build.required:
-        return CouldNotCheck("which CUDA libraries this build needs could not be learned from its files")
-    return None
-
-
-def linked_hard(context: Context) -> NotApplicable | None:
-    """The outcome of rules about registration where CUDA is linked, so that the import fails before it."""
-    if context.build is not None and context.build.linkage == "needed":
-        return NotApplicable(
-            "this TensorFlow links CUDA: what is missing fails the import, which TFD207 explains"
-        )
-    return None

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import builds_installed
-from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule, unanswered
+from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule
+from tfdoctor.rules.shared import needs
 from tfdoctor.steps import Install, Remove, Uninstall
 
 if TYPE_CHECKING:
@@ -35,9 +36,6 @@ SAME_FILES = {"tensorflow", "tensorflow-gpu"}
 
 
 def check(context: Context) -> Result:
-    refused = unanswered(context.facts.tensorflow, "TensorFlow")
-    if refused is not None:
-        return refused
     if context.python is None:
         return CouldNotCheck("which distributions are installed is not known")
     findings = []
@@ -89,7 +87,7 @@ def _clean(context: Context, names: list[str], *, harmless: bool) -> list[Remedy
         return [
             Remedy("Remove all of them, then install one.", (advice.pip_uninstall(context.target, names),))
         ]
-    wanted = (f"{release.package}=={release.version}", *advice.companion_pins(release))
+    wanted = (f"{release.package}=={release.version}", *advice.companion_pins(context.compat, release))
     text = (
         "To have only one: remove both, then install one."
         if harmless
@@ -130,5 +128,11 @@ def _leftovers(left: list[Distribution]) -> Finding:
 
 
 RULE = Rule(
-    "TFD304", "both-packages", "Two TensorFlow packages lie over each other", (Cause.BOTH_PACKAGES,), check
+    "TFD304",
+    "both-packages",
+    "Two TensorFlow packages lie over each other",
+    (Cause.BOTH_PACKAGES,),
+    check,
+    needs=(needs.tensorflow,),
+    first=11,
 )

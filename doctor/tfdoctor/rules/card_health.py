@@ -22,17 +22,15 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules import _driver, _health
-from tfdoctor.rules.base import Context, Result, Rule
+from tfdoctor.rules.base import GPU, Context, Result, Rule
+from tfdoctor.rules.shared import conditions, drivers
 
 if TYPE_CHECKING:
     from tfdoctor.facts import CardHealth, SmiGpu
 
 
 def check(context: Context) -> Result:
-    cards, refused = _health.conditions(context)
-    if refused is not None:
-        return refused
+    cards = conditions.conditions(context)
     findings = []
     for gpu, health in cards:
         grave, pending = _grave(health), _pending(health)
@@ -62,7 +60,7 @@ def _pending(health: CardHealth) -> list[str]:
 
 
 def _finding(context: Context, gpu: SmiGpu, grave: list[str], pending: list[str]) -> Finding:
-    root, name = advice.sudo(context.target), _health.label(gpu)
+    root, name = advice.sudo(context.target), conditions.label(gpu)
     said = [*grave, *pending]
     remedies = []
     if context.facts.machine.container or context.facts.machine.wsl:
@@ -75,7 +73,7 @@ def _finding(context: Context, gpu: SmiGpu, grave: list[str], pending: list[str]
                 changes_system=True,
             )
         )
-        remedies.append(_driver.reboot(context, "Or restart the machine."))
+        remedies.append(drivers.reboot(context, "Or restart the machine."))
     if grave:
         remedies.append(
             Remedy("Where it recurs, or remapping has failed, have the card replaced; these are its counters.",
@@ -99,4 +97,6 @@ RULE = Rule(
     "The card's memory has errors, or the driver asks for a reset",
     (Cause.INCONCLUSIVE,),
     check,
+    needs=(conditions.told,),
+    area=GPU,
 )

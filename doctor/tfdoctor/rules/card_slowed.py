@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules import _health
-from tfdoctor.rules.base import Context, Result, Rule
+from tfdoctor.rules.base import GPU, Context, Result, Rule
+from tfdoctor.rules.shared import conditions
 
 if TYPE_CHECKING:
     from tfdoctor.facts import CardHealth, SmiGpu
@@ -40,9 +40,7 @@ LOW_LIMIT = 0.8
 
 
 def check(context: Context) -> Result:
-    cards, refused = _health.conditions(context)
-    if refused is not None:
-        return refused
+    cards = conditions.conditions(context)
     return [finding for gpu, health in cards for finding in _look(context, gpu, health)]
 
 
@@ -50,7 +48,7 @@ def _look(context: Context, gpu: SmiGpu, health: CardHealth) -> list[Finding]:
     said = [REASONS[reason] for reason in REASONS if reason in health.slowdowns]
     if len(said) > 1 and said[-1] == REASONS["hw_slowdown"]:
         said = said[:-1]
-    name, findings = _health.label(gpu), []
+    name, findings = conditions.label(gpu), []
     if said:
         hot = f" It is at {health.temperature} °C." if health.temperature is not None else ""
         findings.append(
@@ -77,7 +75,7 @@ def _look(context: Context, gpu: SmiGpu, health: CardHealth) -> list[Finding]:
 
 
 def _low_limit(context: Context, gpu: SmiGpu, limit: float, default: float) -> Finding:
-    name = _health.label(gpu)
+    name = conditions.label(gpu)
     return RULE.finding(
         Cause.INCONCLUSIVE,
         Severity.INFO,
@@ -101,4 +99,6 @@ RULE = Rule(
     "The card is being slowed down",
     (Cause.INCONCLUSIVE,),
     check,
+    needs=(conditions.told,),
+    area=GPU,
 )

@@ -21,23 +21,21 @@ from __future__ import annotations
 from tfdoctor import advice
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import _driver, _kernel
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import Context, Result, Rule, given
+from tfdoctor.rules.shared import drivers, kernels
 
 
 def check(context: Context) -> Result:
-    cause = _kernel.without_module(context)
-    if cause is None:
-        return NotApplicable("no driver is installed here that waits for its kernel module")
-    if not _kernel.switched_off(context):
+    cause = given(kernels.without_module(context))
+    if not kernels.switched_off(context):
         return ()
     root = advice.sudo(context.target)
-    found = _kernel.files(context)
+    found = kernels.files(context)
     blocked = found.blocked if found is not None else ()
     prime = value_of(context.facts.kernel.prime) == "off"
     evidence = [Evidence("/etc/prime-discrete", "off")] if prime else []
     evidence += [Evidence(path, line) for path, line in blocked]
-    evidence += _driver.pci_evidence(context)
+    evidence += drivers.pci_evidence(context)
     remedies = []
     if prime:
         remedies.append(
@@ -83,4 +81,5 @@ RULE = Rule(
     "The NVIDIA card, or its kernel module, was switched off on purpose",
     (Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN, Cause.NO_DRIVER),
     check,
+    needs=(kernels.waits_for_module,),
 )

@@ -25,21 +25,18 @@ import re
 from tfdoctor import advice
 from tfdoctor.advice import engine, engine_state
 from tfdoctor.facts import value_of
-from tfdoctor.facts.containers import ContainerFacts
 from tfdoctor.findings import Cause
-from tfdoctor.rules import _engine
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import engines
 
 OWN_VERSION = re.compile(r"libcuda\.so\.(\d{3}\.[\d.]{2,16})\Z")
 
 
 def check(context: Context) -> Result:
-    containers = _engine.applicable(context)
-    if not isinstance(containers, ContainerFacts):
-        return containers
+    containers = engines.containers(context)
     if not engine.gpu_specs(containers):
         return NotApplicable("there is no CDI specification of NVIDIA's GPUs")
-    return _engine.findings(
+    return engines.findings(
         RULE, engine_state.stale(containers, _driver(context), advice.sudo(context.target))
     )
 
@@ -59,4 +56,6 @@ RULE = Rule(
     "A CDI specification names what is no longer there",
     (Cause.CONTAINER_DRIVER_LIBS,),
     check,
+    needs=(engines.applicable,),
+    beside=True,
 )

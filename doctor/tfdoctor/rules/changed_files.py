@@ -25,10 +25,10 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from tfdoctor import advice, versions
-from tfdoctor.compat.prune import leftovers
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict.rehearsing import own_damage
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, unanswered
+from tfdoctor.rules.base import LOADER, Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs
 from tfdoctor.steps import Install
 
 if TYPE_CHECKING:
@@ -39,11 +39,6 @@ MOST_NAMED = 4
 
 
 def check(context: Context) -> Result:
-    refused = unanswered(context.facts.tensorflow, "TensorFlow") or unanswered(
-        context.facts.python, "this Python"
-    )
-    if refused is not None:
-        return refused
     wheels = [d for d in context.python.distributions if d.lost or d.changed] if context.python else []
     told, claimed = _told(context), _claimed(context)
     findings: list[Finding] = []
@@ -79,7 +74,9 @@ def _told(context: Context) -> set[str]:
         told.update(f"{d.location}/{path}" for path in (*names, *parts))
     if python is not None and context.tensorflow is not None:
         location = posixpath.dirname(context.tensorflow.package_dir)
-        told.update(f"{location}/{one.path}" for one in own_damage(python, context.tensorflow))
+        told.update(
+            f"{location}/{one.path}" for one in own_damage(python, context.tensorflow, context.compat)
+        )
     return told
 
 
@@ -95,7 +92,7 @@ def _expected(context: Context, owner: Distribution, path: str) -> bool:
         return False
     return any(
         fnmatch.fnmatchcase(path, row.pattern) and versions.satisfies(version, row.tensorflow)
-        for row in leftovers()
+        for row in context.compat.leftovers
     )
 
 
@@ -175,4 +172,7 @@ RULE = Rule(
     "A library is not as its wheel brought it",
     (Cause.DAMAGED_FILE,),
     check,
+    needs=(needs.tensorflow, needs.python),
+    area=LOADER,
+    first=42,
 )

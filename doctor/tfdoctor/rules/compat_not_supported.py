@@ -24,17 +24,14 @@ import re
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import is_compat, own_driver_files
-from tfdoctor.rules import _driver, _hiding
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import drivers, hiders, needs
 
 FOLDER = re.compile(r"/cuda-(\d{1,3})[.-](\d{1,2})/compat/")
 
 
 def check(context: Context) -> Result:
-    refused = _driver.unasked(context)
-    if refused is not None:
-        return refused
-    state = _driver.state(context)
+    state = drivers.state(context)
     answer = state.answer
     if answer is None or not answer.loaded:
         return NotApplicable("there is no driver to ask")
@@ -46,10 +43,10 @@ def check(context: Context) -> Result:
         evidence.append(Evidence(answer.path, "is the libcuda that was loaded"))
     if state.resolution is not None and state.resolution.via:
         evidence.append(Evidence("the loader", f"{state.resolution.path}: through {state.resolution.via}"))
-    hiding = _hiding.driver_hider(context, answer.path or "")
+    hiding = hiders.driver_hider(context, answer.path or "")
     if hiding is not None:
-        evidence += _hiding.evidence(context, hiding)
-    evidence += [*_driver.module_evidence(context), *_driver.pci_evidence(context)]
+        evidence += hiders.evidence(context, hiding)
+    evidence += [*drivers.module_evidence(context), *drivers.pci_evidence(context)]
     found = is_compat(context.facts, answer)
     what = (
         f"{answer.path} is from a cuda-compat package: a newer driver library on an older kernel module."
@@ -74,7 +71,7 @@ def _remedies(context: Context, path: str, *, found: bool) -> list[Remedy]:
     root = advice.sudo(context.target)
     if not found:
         return [
-            _driver.reboot(
+            drivers.reboot(
                 context,
                 "If the driver was updated since the last start, restart: that loads its new kernel module.",
             ),
@@ -83,9 +80,9 @@ def _remedies(context: Context, path: str, *, found: bool) -> list[Remedy]:
     remedies = []
     text = "Take the compat folder from LD_LIBRARY_PATH; the driver's own libcuda is found without it."
     off = advice.without_folder(context.target, "/compat/", text)
-    hiding = _hiding.driver_hider(context, path)
+    hiding = hiders.driver_hider(context, path)
     if hiding is not None:
-        off = _hiding.remedy(context, hiding)
+        off = hiders.remedy(context, hiding)
     if off is not None:
         remedies.append(off)
     match = FOLDER.search(path)
@@ -127,4 +124,6 @@ RULE = Rule(
     "A forward-compatibility driver is loaded where it cannot work",
     (Cause.COMPAT_NOT_SUPPORTED,),
     check,
+    needs=(needs.driver,),
+    first=31,
 )

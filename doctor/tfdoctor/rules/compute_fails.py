@@ -19,7 +19,7 @@ from __future__ import annotations
 from tfdoctor import advice, versions
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import GPU, Context, NotApplicable, Result, Rule
 
 SIGNS = (
     (("out of memory", "OUT_OF_MEMORY", "RESOURCE_EXHAUSTED", "ResourceExhausted", "OOM"), Cause.OOM),
@@ -94,4 +94,5 @@ RULE = Rule(
         Cause.INCONCLUSIVE,
     ),
     check,
+    area=GPU,
 )

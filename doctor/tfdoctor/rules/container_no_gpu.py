@@ -21,8 +21,8 @@ from __future__ import annotations
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import has_gpu_nodes
-from tfdoctor.rules import _driver
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import drivers, needs
 
 VISIBLE, CAPABILITIES = "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"
 NOTHING = frozenset({"", "void", "none"})
@@ -35,14 +35,13 @@ STARTS = {
 """What starts each kind of container with GPUs."""
 
 
+def _in_a_container(context: Context) -> NotApplicable | None:
+    return None if context.facts.machine.container else NotApplicable("this is not a container")
+
+
 def check(context: Context) -> Result:
-    kind = context.facts.machine.container
-    if not kind:
-        return NotApplicable("this is not a container")
-    refused = _driver.unasked(context)
-    if refused is not None:
-        return refused
-    state = _driver.state(context)
+    kind = context.facts.machine.container or ""
+    state = drivers.state(context)
     if state.cause is not Cause.CONTAINER_NO_GPU:
         return ()
     variables = context.facts.environment.variables
@@ -51,7 +50,7 @@ def check(context: Context) -> Result:
     evidence += [
         Evidence(name, repr(variables[name])) for name in (VISIBLE, CAPABILITIES) if name in variables
     ]
-    evidence += [*_driver.pci_evidence(context), *_driver.module_evidence(context)]
+    evidence += [*drivers.pci_evidence(context), *drivers.module_evidence(context)]
     nodes = value_of(context.facts.driver.nodes)
     evidence.append(
         Evidence("/dev", ", ".join(nodes.names) if nodes is not None else "no NVIDIA device node")
@@ -118,4 +117,8 @@ RULE = Rule(
     "The container was started without GPUs",
     (Cause.CONTAINER_NO_GPU,),
     check,
+    needs=(
+        _in_a_container,
+        needs.driver,
+    ),
 )

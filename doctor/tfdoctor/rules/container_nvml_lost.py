@@ -21,19 +21,16 @@ from __future__ import annotations
 
 from tfdoctor import advice
 from tfdoctor.advice import engine, engine_state
-from tfdoctor.facts.containers import ContainerFacts
 from tfdoctor.findings import Cause
-from tfdoctor.rules import _engine
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import engines
 
 
 def check(context: Context) -> Result:
-    containers = _engine.applicable(context)
-    if not isinstance(containers, ContainerFacts):
-        return containers
+    containers = engines.containers(context)
     if engine.engine(containers) is None:
         return NotApplicable("no engine of Docker that answers")
-    return _engine.findings(RULE, engine_state.losing(containers, advice.sudo(context.target)))
+    return engines.findings(RULE, engine_state.losing(containers, advice.sudo(context.target)))
 
 
 RULE = Rule(
@@ -42,4 +39,6 @@ RULE = Rule(
     "Containers can lose their GPUs",
     (Cause.CONTAINER_NVML_LOST,),
     check,
+    needs=(engines.applicable,),
+    beside=True,
 )

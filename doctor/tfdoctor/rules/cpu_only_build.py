@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, fit
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import builds_installed
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Release
@@ -36,9 +37,6 @@ BUILDS = "'tensorflow=*=cuda*'"
 
 
 def check(context: Context) -> Result:
-    refused = unanswered(context.facts.tensorflow, "TensorFlow")
-    if refused is not None:
-        return refused
     build, tensorflow = context.build, context.tensorflow
     if build is None or tensorflow is None:
         return NotApplicable("there is no TensorFlow")
@@ -166,4 +164,12 @@ def _same_version(context: Context, build: Build) -> Release | None:
     return None
 
 
-RULE = Rule("TFD303", "cpu-only-build", "This TensorFlow has no GPU code", (Cause.CPU_ONLY_BUILD,), check)
+RULE = Rule(
+    "TFD303",
+    "cpu-only-build",
+    "This TensorFlow has no GPU code",
+    (Cause.CPU_ONLY_BUILD,),
+    check,
+    needs=(needs.tensorflow,),
+    first=13,
+)

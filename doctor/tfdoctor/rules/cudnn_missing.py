@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import owners
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, linked_hard, without_libraries
+from tfdoctor.rules.base import CUDNN, Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs
 from tfdoctor.steps import Install
 
 if TYPE_CHECKING:
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
 
 
 def check(context: Context) -> Result:
-    unanswerable = without_libraries(context) or linked_hard(context)
-    if unanswerable is not None:
-        return unanswerable
     build = context.build
     lost = context.missing_because(Cause.CUDNN_MISSING)
     if build is None:
@@ -113,4 +111,13 @@ def _from_nvidia_repository(context: Context) -> bool:
     return any(path.startswith("/usr/local/cuda") for path in used)
 
 
-RULE = Rule("TFD205", "cudnn-missing", "cuDNN is not installed", (Cause.CUDNN_MISSING,), check)
+RULE = Rule(
+    "TFD205",
+    "cudnn-missing",
+    "cuDNN is not installed",
+    (Cause.CUDNN_MISSING,),
+    check,
+    needs=(needs.cuda_libraries, needs.opened_late),
+    area=CUDNN,
+    first=52,
+)

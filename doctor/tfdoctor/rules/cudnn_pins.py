@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import cudnn_version
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, unanswered, without_libraries
+from tfdoctor.rules.base import CUDNN, Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
 
 
 def check(context: Context) -> Result:
-    unanswerable = without_libraries(context) or unanswered(context.facts.python, "this Python")
-    if unanswerable is not None:
-        return unanswerable
     build, python = context.build, context.python
     if build is None or python is None:
         return NotApplicable("this TensorFlow opens no CUDA library")
@@ -138,4 +136,6 @@ RULE = Rule(
     "Another package asks for a cuDNN that does not serve this TensorFlow",
     (Cause.CUDNN_VERSION_MISMATCH,),
     check,
+    needs=(needs.cuda_libraries, needs.python),
+    area=CUDNN,
 )

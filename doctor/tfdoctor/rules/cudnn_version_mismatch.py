@@ -25,25 +25,14 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Severity
 from tfdoctor.predict import library_version
-from tfdoctor.rules import _hiding
-from tfdoctor.rules.base import (
-    Context,
-    CouldNotCheck,
-    NotApplicable,
-    Result,
-    Rule,
-    linked_hard,
-    without_libraries,
-)
+from tfdoctor.rules.base import CUDNN, Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import hiders, needs
 
 if TYPE_CHECKING:
     from tfdoctor.findings import Finding
 
 
 def check(context: Context) -> Result:
-    unanswerable = without_libraries(context) or linked_hard(context)
-    if unanswerable is not None:
-        return unanswerable
     build, loader = context.build, context.loader
     if build is None or loader is None:
         return NotApplicable("this TensorFlow opens no CUDA library")
@@ -51,7 +40,7 @@ def check(context: Context) -> Result:
         if context.missing_because(Cause.LIBS_WRONG_VERSION):
             return NotApplicable("the whole CUDA has another version: that finding tells of cuDNN, too")
         names = [m.soname for m in context.missing_because(Cause.CUDNN_VERSION_MISMATCH)]
-        return [_hiding.amended(context, _other_major(context), names)]
+        return [hiders.amended(context, _other_major(context), names)]
     used = next((r for r in loader.resolutions if r.soname.startswith("libcudnn.")), None)
     if used is None or not used.ok or used.path is None:
         return NotApplicable("TensorFlow opens no cuDNN here")
@@ -118,4 +107,7 @@ RULE = Rule(
     "cuDNN is there in a version that TensorFlow cannot use",
     (Cause.CUDNN_VERSION_MISMATCH,),
     check,
+    needs=(needs.cuda_libraries, needs.opened_late),
+    area=CUDNN,
+    first=53,
 )

@@ -25,8 +25,8 @@ from tfdoctor.facts import Absent, Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import closed_package, registered_without_files
 from tfdoctor.predict.rehearsing import own_damage
-from tfdoctor.rules._companions import WHAT
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.shared.companions import WHAT
 from tfdoctor.steps import Install
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def check(context: Context) -> Result:
         return NotApplicable("TensorFlow is not installed")
     if tensorflow.missing_files:
         return [_files_missing(context)]
-    differs = own_damage(python, tensorflow)
+    differs = own_damage(python, tensorflow, context.compat)
     if differs:
         return [_files_differ(context, differs)]
     if tensorflow.distribution is None and not tensorflow.conda_build:
@@ -155,4 +155,5 @@ RULE = Rule(
     "TensorFlow's installation is damaged",
     (Cause.DAMAGED_FILE, Cause.NOT_PERMITTED, Cause.INCONCLUSIVE),
     check,
+    first=12,
 )

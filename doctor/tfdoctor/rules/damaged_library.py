@@ -23,8 +23,8 @@ from tfdoctor import advice
 from tfdoctor.facts import CLOSED, DENIED
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import in_wheels
-from tfdoctor.rules import _hiding
-from tfdoctor.rules.base import Context, Result, Rule, linked_hard, without_libraries
+from tfdoctor.rules.base import LOADER, Context, Result, Rule
+from tfdoctor.rules.shared import hiders, needs
 from tfdoctor.steps import Install, Remove
 
 if TYPE_CHECKING:
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 
 
 def check(context: Context) -> Result:
-    unanswerable = without_libraries(context) or linked_hard(context)
-    if unanswerable is not None:
-        return unanswerable
     lost = [m for m in context.missing_because(Cause.LIBS_NOT_INSTALLED, Cause.DAMAGED_FILE) if m.damaged]
     if not lost:
         return ()
@@ -63,7 +60,7 @@ def check(context: Context) -> Result:
         evidence=evidence,
         remedies=_remedies(context, lost, bad),
     )
-    return [_hiding.amended(context, finding, [missing.soname for missing in lost], title=title)]
+    return [hiders.amended(context, finding, [missing.soname for missing in lost], title=title)]
 
 
 def _kind(problem: str) -> str:
@@ -125,4 +122,7 @@ RULE = Rule(
     "The loader stops at a damaged library",
     (Cause.DAMAGED_FILE, Cause.LIBS_NOT_INSTALLED),
     check,
+    needs=(needs.cuda_libraries, needs.opened_late),
+    area=LOADER,
+    first=40,
 )

@@ -22,14 +22,15 @@ from __future__ import annotations
 from tfdoctor import advice
 from tfdoctor.facts import Known, Unknown, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import _driver
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import drivers, needs
 
 SUBJECT = frozenset({Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN})
 """The causes that missing nodes look like."""
 
 
-def check(context: Context) -> Result:
+def _nodes_expected(context: Context) -> NotApplicable | CouldNotCheck | None:
+    """NVIDIA's kernel module, and a look at the nodes that it makes."""
     driver = context.facts.driver
     if context.facts.machine.wsl:
         return NotApplicable("under WSL the card is reached through /dev/dxg")
@@ -39,13 +40,15 @@ def check(context: Context) -> Result:
         return NotApplicable("NVIDIA's kernel module is not loaded, which makes the nodes")
     if isinstance(driver.nodes, Unknown):
         return CouldNotCheck(f"device nodes: {driver.nodes.why}")
-    refused = _driver.unasked(context)
-    if refused is not None:
-        return refused
-    state = _driver.state(context)
+    return None
+
+
+def check(context: Context) -> Result:
+    driver = context.facts.driver
+    state = drivers.state(context)
     if state.cause is not None and state.cause not in SUBJECT:
         return NotApplicable("the driver fails for another reason")
-    trouble = _driver.node_trouble(context) if state.cause is not None else []
+    trouble = drivers.node_trouble(context) if state.cause is not None else []
     if not trouble or state.cause is None:
         return ()
     closed = state.answer.closed_nodes if state.answer is not None else ()
@@ -53,7 +56,7 @@ def check(context: Context) -> Result:
     names = value_of(driver.nodes)
     evidence = [Evidence("/dev", line) for line in trouble]
     evidence.append(Evidence("/dev", f"there: {', '.join(names.names) if names is not None else 'none'}"))
-    evidence += _driver.module_evidence(context)
+    evidence += drivers.module_evidence(context)
     return [
         RULE.finding(
             state.cause,
@@ -139,4 +142,5 @@ RULE = Rule(
     "The card's device nodes are missing or closed",
     (Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN),
     check,
+    needs=(_nodes_expected, needs.driver),
 )

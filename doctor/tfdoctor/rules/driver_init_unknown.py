@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.facts import Absent, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules import _driver, _kernel
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import drivers, kernels, needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,28 +37,28 @@ MPS_CODES = frozenset({800, 805, 806, 807, 808, 809})
 
 
 def check(context: Context) -> Result:
-    hung = _driver.hangs(context)
+    hung = drivers.hangs(context)
     if hung:
         return [_hung(context, hung)]
-    refused = _driver.unasked(context)
+    refused = needs.driver(context)
     if refused is not None:
         return refused
-    state = _driver.state(context)
+    state = drivers.state(context)
     if state.answer is None or state.cause is None:
         return ()
     if state.cause is not Cause.DRIVER_INIT_UNKNOWN:
         return NotApplicable("the driver's answer has a name of its own")
-    if _driver.node_trouble(context):
+    if drivers.node_trouble(context):
         return NotApplicable("device nodes are missing or closed, which TFD113 explains")
-    known = _kernel.explained(context)
+    known = kernels.explained(context)
     if known:
         return NotApplicable(f"NVIDIA's kernel module does not run, for a reason that {known} explains")
     title, explanation, remedies = _crashed(context, state.answer) or _failed(context, state.answer)
     source = getattr(context.facts.driver.cuda, "source", "libcuda.so.1")
     evidence = [
         Evidence(source, state.why),
-        *_driver.module_evidence(context),
-        *_driver.smi_evidence(context),
+        *drivers.module_evidence(context),
+        *drivers.smi_evidence(context),
     ]
     return [_finding(title, explanation, evidence, remedies)]
 
@@ -81,11 +81,11 @@ def _hung(context: Context, why: str) -> Finding:
         f"A child process called cuInit, and {why}. Every CUDA program will hang there too, TensorFlow "
         "included. Mostly the card or its kernel module is stuck; a first call after start can also be slow "
         "where many cards have to be woken up.",
-        [Evidence(source, why), *_driver.module_evidence(context), *_driver.smi_evidence(context)],
+        [Evidence(source, why), *drivers.module_evidence(context), *drivers.smi_evidence(context)],
         [
             Remedy("Give it more time once, to tell slow from stuck.", ("tfdoctor check --timeout 60",)),
-            _driver.kernel_log(context),
-            _driver.reboot(context, "Where the kernel's log speaks of Xid or NVRM errors, restart."),
+            drivers.kernel_log(context),
+            drivers.reboot(context, "Where the kernel's log speaks of Xid or NVRM errors, restart."),
         ],
     )
 
@@ -93,7 +93,7 @@ def _hung(context: Context, why: str) -> Finding:
 def _crashed(context: Context, answer: CudaDriver) -> Said | None:
     if not answer.crashed:
         return None
-    remedies = [_driver.kernel_log(context)]
+    remedies = [drivers.kernel_log(context)]
     preload = context.facts.environment.variables.get("LD_PRELOAD")
     if preload:
         remedies.insert(
@@ -149,7 +149,7 @@ def _unknown(context: Context, answer: CudaDriver) -> Said:
                 f"cuInit answers {name}, and the kernel's part of the driver is not running: it was not "
                 "built for this kernel, or Secure Boot refuses it because it is not signed."
             ),
-            [_driver.load_module(context), Remedy("Is Secure Boot on?", ("mokutil --sb-state",))],
+            [drivers.load_module(context), Remedy("Is Secure Boot on?", ("mokutil --sb-state",))],
         )
     if modules is not None and "nvidia" in modules and "nvidia_uvm" not in modules:
         return (
@@ -159,7 +159,7 @@ def _unknown(context: Context, answer: CudaDriver) -> Said:
                 "it, is not."
             ),
             [
-                _driver.load_module(context, "nvidia-uvm"),
+                drivers.load_module(context, "nvidia-uvm"),
                 Remedy(
                     "To have it after each start:",
                     (f"echo nvidia-uvm | {root}tee /etc/modules-load.d/nvidia-uvm.conf",),
@@ -167,7 +167,7 @@ def _unknown(context: Context, answer: CudaDriver) -> Said:
                 ),
             ],
         )
-    logged = _kernel.logged(context)
+    logged = kernels.logged(context)
     if logged is not None:
         return logged
     if context.facts.machine.container or context.facts.machine.wsl:
@@ -197,8 +197,8 @@ def _unknown(context: Context, answer: CudaDriver) -> Said:
                 (f"{root}rmmod nvidia_uvm", f"{root}modprobe nvidia-uvm", advice.check_again(context.target)),
                 changes_system=True,
             ),
-            _driver.kernel_log(context),
-            _driver.reboot(context),
+            drivers.kernel_log(context),
+            drivers.reboot(context),
         ],
     )
 
@@ -228,7 +228,7 @@ def _unavailable(context: Context) -> Said:
                 "See who uses it, and in which compute mode it is.",
                 ("nvidia-smi", "nvidia-smi --query-gpu=index,compute_mode --format=csv"),
             ),
-            _driver.kernel_log(context),
+            drivers.kernel_log(context),
         ],
     )
 
@@ -239,7 +239,7 @@ def _ecc(context: Context) -> Said:
         "The driver answers CUDA_ERROR_ECC_UNCORRECTABLE (214).",
         [
             Remedy("See the card's error counts.", ("nvidia-smi -q -d ECC,PAGE_RETIREMENT,ROW_REMAPPER",)),
-            _driver.reboot(context, "Restart; where it recurs, the card is faulty."),
+            drivers.reboot(context, "Restart; where it recurs, the card is faulty."),
         ],
     )
 
@@ -258,14 +258,14 @@ def _system_call(context: Context) -> Said:
                 "See which call is refused.",
                 ("strace -f -e trace=openat,ioctl nvidia-smi 2>&1 | tail -n 40",),
             ),
-            _driver.kernel_log(context),
+            drivers.kernel_log(context),
         ],
     )
 
 
 def _not_ready(context: Context) -> Said:
     root, manager = advice.sudo(context.target), advice.package_manager(context.target)
-    version = _driver.driver_version(context)
+    version = drivers.driver_version(context)
     exact = f" It must be of the driver's very version, {version[0]}." if version is not None else ""
     branch = version[0].split(".")[0] if version is not None else ""
     machine = context.facts.machine

@@ -23,8 +23,8 @@ from tfdoctor import advice
 from tfdoctor.facts import Known, SmiFailure, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import kernel_mismatch
-from tfdoctor.rules import _driver
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import drivers, needs
 
 NVML_MISMATCH = 18
 UNLOAD_ORDER = ("nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia")
@@ -32,10 +32,7 @@ UNLOAD_ORDER = ("nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia")
 
 
 def check(context: Context) -> Result:
-    refused = _driver.unasked(context)
-    if refused is not None:
-        return refused
-    state = _driver.state(context)
+    state = drivers.state(context)
     if state.cause is not None and state.cause is not Cause.DRIVER_LIB_MISMATCH:
         return NotApplicable("the driver fails for another reason")
     said = _said(context)
@@ -54,7 +51,7 @@ def check(context: Context) -> Result:
     if failed and answer is not None:
         source = getattr(context.facts.driver.cuda, "source", "libcuda.so.1")
         evidence.insert(0, Evidence(source, f"cuInit: {answer.init_name} ({answer.init})"))
-    evidence += _driver.module_evidence(context)
+    evidence += drivers.module_evidence(context)
     if answer is not None and answer.path:
         evidence.append(Evidence(answer.path, "is the libcuda that was loaded"))
     rest = "." if failed else "; libcuda answers all the same, and NVML, which nvidia-smi uses, does not."
@@ -80,7 +77,7 @@ def _said(context: Context) -> list[Evidence]:
             Evidence("nvmlInit", f"{nvml.init_error or 'Driver/library version mismatch'} ({nvml.init})")
         )
     if isinstance(smi, SmiFailure) and smi.kind == "nvml_mismatch":
-        said += _driver.smi_evidence(context)
+        said += drivers.smi_evidence(context)
     return said
 
 
@@ -102,7 +99,7 @@ def _remedies(context: Context) -> list[Remedy]:
     loaded = value_of(facts.driver.modules) if isinstance(facts.driver.modules, Known) else None
     modules = [name for name in UNLOAD_ORDER if loaded is None or name in loaded]
     return [
-        _driver.reboot(context, "Restart the machine: this always helps."),
+        drivers.reboot(context, "Restart the machine: this always helps."),
         Remedy(
             "Without a restart: end every program that uses the card (the desktop too), then change the "
             "module.",
@@ -123,4 +120,5 @@ RULE = Rule(
     "The driver's kernel module and libraries are of different versions",
     (Cause.DRIVER_LIB_MISMATCH,),
     check,
+    needs=(needs.driver,),
 )

@@ -22,18 +22,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice, fit, versions
+from tfdoctor import advice, versions
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules import _driver
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import drivers
 
 if TYPE_CHECKING:
-    from tfdoctor.compat.models_cuda import DriverMinimum
+    from tfdoctor.compat.cuda import DriverMinimum
 
 
 def check(context: Context) -> Result:
-    state = _driver.state(context)
+    state = drivers.state(context)
     if state.cause is Cause.DRIVER_TOO_OLD:
         return [_cuinit(context, state.why)]
     if state.cause is not None:
@@ -46,7 +46,7 @@ def check(context: Context) -> Result:
             else f"no table says which driver CUDA {minimum.cuda} needs here"
         )
     speaks = state.answer.version if state.answer is not None else None
-    version = _driver.driver_version(context)
+    version = drivers.driver_version(context)
     if speaks is not None:
         old = not versions.at_least(speaks, _least_cuda(minimum))
     elif version is not None:
@@ -78,20 +78,20 @@ def _least_cuda(minimum: DriverMinimum) -> str:
 
 def _no_newer_driver(context: Context, minimum: DriverMinimum) -> bool:
     """Whether no card here has a driver branch that is new enough, nor code in this TensorFlow."""
-    devices = _driver.known_devices(context)
+    devices = drivers.known_devices(context)
     if not devices or minimum.minimum is None:
         return False
     for device in devices:
-        branch = fit.last_branch(device.compute_capability or "99")
-        if branch is None or versions.major(minimum.minimum) <= versions.major(branch[0]):
+        branch = context.compat.cards.ended_with(device.compute_capability or "99")
+        if branch is None or versions.major(minimum.minimum) <= versions.major(branch.last):
             return False
-        if _driver.code_for(context, device.compute_capability or "99") != "none":
+        if drivers.code_for(context, device.compute_capability or "99") != "none":
             return False
     return True
 
 
 def _evidence(context: Context, speaks: str | None) -> list[Evidence]:
-    version = _driver.driver_version(context)
+    version = drivers.driver_version(context)
     lines = [Evidence(version[1], f"driver {version[0]}")] if version is not None else []
     if speaks is not None:
         lines.append(Evidence("cuDriverGetVersion", f"speaks CUDA {speaks} and older"))
@@ -113,13 +113,13 @@ def _cuinit(context: Context, why: str) -> Finding:
         Severity.ERROR,
         f"{why} The kernel's part of the driver is older than the library that asks it.{needs}",
         title="The driver is too old",
-        evidence=[*_evidence(context, None), *_driver.module_evidence(context)],
+        evidence=[*_evidence(context, None), *drivers.module_evidence(context)],
         remedies=_remedies(context, minimum),
     )
 
 
 def _below(context: Context, minimum: DriverMinimum, speaks: str | None) -> Finding:
-    version = _driver.driver_version(context)
+    version = drivers.driver_version(context)
     have = f"Driver {version[0]}" if version is not None else "The driver"
     said = f"{have} speaks CUDA {speaks}" if speaks is not None else f"{have} is there"
     return RULE.finding(
@@ -141,13 +141,13 @@ def _needs_jit(context: Context, minimum: DriverMinimum, speaks: str | None) -> 
         return []
     affected = [
         device
-        for device in _driver.shown_devices(context)
+        for device in drivers.shown_devices(context)
         if device.compute_capability
-        and _driver.code_for(context, device.compute_capability) in ("jit", "arch-specific")
+        and drivers.code_for(context, device.compute_capability) in ("jit", "arch-specific")
     ]
     if not affected:
         return []
-    names = ", ".join(_driver.device_label(device) for device in affected)
+    names = ", ".join(drivers.device_label(device) for device in affected)
     return [
         RULE.finding(
             Cause.DRIVER_TOO_OLD,
@@ -188,7 +188,7 @@ def _remedies(context: Context, minimum: DriverMinimum | None) -> list[Remedy]:
 def _older_tensorflow(context: Context) -> list[Remedy]:
     """The best release for this Python with the driver that is there."""
     build, python = context.build, context.python
-    version, answer = _driver.driver_version(context), value_of(context.facts.driver.cuda)
+    version, answer = drivers.driver_version(context), value_of(context.facts.driver.cuda)
     if build is None or python is None or version is None or context.facts.machine.wsl:
         return []
     if answer is not None and answer.init in (35, 36):

@@ -20,22 +20,19 @@ from __future__ import annotations
 
 from tfdoctor import advice
 from tfdoctor.advice import engine
-from tfdoctor.facts.containers import ContainerFacts
 from tfdoctor.findings import Cause
-from tfdoctor.rules import _engine
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import engines
 
 
 def check(context: Context) -> Result:
-    containers = _engine.applicable(context)
-    if not isinstance(containers, ContainerFacts):
-        return containers
+    containers = engines.containers(context)
     silent = engine.silence(containers)
     if silent is not None and silent.kind == "remote":
         return NotApplicable("Docker's client is set to another machine's engine, which is not asked")
     if silent is None and engine.engine(containers) is None:
         return NotApplicable("there is no Docker")
-    return _engine.findings(RULE, engine.unreachable(containers, advice.sudo(context.target)))
+    return engines.findings(RULE, engine.unreachable(containers, advice.sudo(context.target)))
 
 
 RULE = Rule(
@@ -44,4 +41,6 @@ RULE = Rule(
     "Docker's engine does not answer",
     (Cause.INCONCLUSIVE,),
     check,
+    needs=(engines.applicable,),
+    beside=True,
 )

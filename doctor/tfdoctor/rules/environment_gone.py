@@ -24,8 +24,8 @@ from tfdoctor import advice
 from tfdoctor.facts import Known
 from tfdoctor.facts.python import ASKED
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules._pythons import how
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared.pythons import how
 
 if TYPE_CHECKING:
     from tfdoctor.facts.python import LostEnvironment

@@ -22,14 +22,12 @@ import re
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule, unanswered
+from tfdoctor.rules.shared import needs
 
 WANTED = re.compile(r"version `GLIBC_([\d.]+)'")
 
 
 def check(context: Context) -> Result:
-    refused = unanswered(context.facts.tensorflow, "TensorFlow")
-    if refused is not None:
-        return refused
     if context.loader is None:
         refused = unanswered(context.facts.loader, "the loader")
         return CouldNotCheck(refused.why if refused is not None else "the loader could not be followed")
@@ -63,4 +61,5 @@ RULE = Rule(
     "The system's glibc is too old for this TensorFlow",
     (Cause.GLIBC_TOO_OLD,),
     check,
+    needs=(needs.tensorflow,),
 )

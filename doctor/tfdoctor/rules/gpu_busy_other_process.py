@@ -23,12 +23,8 @@ from tfdoctor import advice, versions
 from tfdoctor.facts import NOTEBOOK, Absent, SmiFacts, SmiProcess, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.records import dataclass
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.base import GPU, Context, CouldNotCheck, NotApplicable, Result, Rule
 
-TAKES_FROM = (2, 5)
-"""From this TensorFlow on `RESERVES_MIB` is what its gpu_device.cc leaves free (MinSystemMemory)."""
-RESERVES_MIB = ((6, 500), (7, 1050), (8, 1536), (99, 1800))
-"""(up to this major compute capability, MiB that TensorFlow leaves); 225 where less than 2 GiB are free."""
 MOST_NAMED = 6
 LEAST_MIB = 500
 """A context with cuBLAS and cuDNN takes about this much before any tensor."""
@@ -172,13 +168,15 @@ def _would_take(context: Context, busy: list[Card]) -> str:
     build = context.build
     answer = value_of(context.facts.driver.cuda)
     left = busy[0].left
-    if build is None or build.version is None or build.minor < TAKES_FROM or answer is None or not left:
+    reserve = context.compat.cards.reserve
+    if build is None or build.version is None or answer is None or not left:
+        return "TensorFlow takes nearly all that is left."
+    if versions.compare(versions.major_minor(build.version), reserve.since) < 0:
         return "TensorFlow takes nearly all that is left."
     device = next((d for d in answer.devices if d.pci_bus_id == busy[0].pci_bus_id), None)
     if device is None or device.compute_capability is None or len(busy) > 1:
         return "TensorFlow takes nearly all that is left."
-    major = versions.parse_capability(device.compute_capability)[0]
-    spared = next(mib for newest, mib in RESERVES_MIB if major <= newest) if left >= 2048 else 225
+    spared = reserve.of(device.compute_capability, left)
     return f"TensorFlow would take nearly all that is left, about {max(left - spared, 0)} MiB."
 
 
@@ -299,4 +297,5 @@ RULE = Rule(
     "Other processes hold the card",
     (Cause.GPU_BUSY_OTHER_PROCESS,),
     check,
+    area=GPU,
 )

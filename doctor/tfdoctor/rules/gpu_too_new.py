@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import cudnn_version
-from tfdoctor.rules import _driver, _origins
-from tfdoctor.rules.base import Context, Result, Rule
+from tfdoctor.rules.base import GPU, Context, Result, Rule, given
+from tfdoctor.rules.shared import drivers, needs, origins
 
 if TYPE_CHECKING:
-    from tfdoctor.compat.models_libraries import Problem
+    from tfdoctor.compat.problems import Problem
     from tfdoctor.facts import CudaDevice
     from tfdoctor.predict import Build
 
@@ -37,10 +37,7 @@ CACHE_BYTES = 4294967296
 
 
 def check(context: Context) -> Result:
-    asked = _driver.build_and_cards(context)
-    if not isinstance(asked, tuple):
-        return asked
-    build, devices = asked
+    build, devices = given(context.build), drivers.capable_devices(context)
     findings = []
     for capability in dict.fromkeys(d.compute_capability or "" for d in devices):
         alike = [d for d in devices if d.compute_capability == capability]
@@ -51,8 +48,8 @@ def check(context: Context) -> Result:
 
 
 def _judge(context: Context, build: Build, capability: str, devices: list[CudaDevice]) -> Finding | None:
-    code = _driver.code_for(context, capability)
-    newest = _driver.newest_code(context)
+    code = drivers.code_for(context, capability)
+    newest = drivers.newest_code(context)
     if code == "arch-specific":
         return _arch_specific(context, build, capability, devices)
     if code == "none" and newest is not None and versions.at_least(capability, newest):
@@ -74,10 +71,10 @@ def _evidence(context: Context, devices: list[CudaDevice]) -> list[Evidence]:
     known = devices[0].ordinal >= 0
     source = "the driver" if known else getattr(context.facts.driver.pci, "source", "the PCI bus")
     lines = [
-        Evidence(source, f"{_driver.device_label(d)}: compute capability {d.compute_capability}")
+        Evidence(source, f"{drivers.device_label(d)}: compute capability {d.compute_capability}")
         for d in devices
     ]
-    newest = _driver.newest_code(context)
+    newest = drivers.newest_code(context)
     if newest is not None:
         lines.append(Evidence("the wheel", f"its newest machine code is for {newest}"))
     return lines
@@ -155,7 +152,7 @@ def _compiled(context: Context, build: Build, capability: str, devices: list[Cud
             title="CUDA_DISABLE_PTX_JIT forbids the compilation that this card needs",
             explanation=f"{explanation} CUDA_DISABLE_PTX_JIT forbids it, so that operations fail.",
             remedies=[
-                _origins.takes_away(context, "CUDA_DISABLE_PTX_JIT", "Take the variable away.", steps=False),
+                origins.takes_away(context, "CUDA_DISABLE_PTX_JIT", "Take the variable away.", steps=False),
                 *_newer(context),
             ],
         )
@@ -167,7 +164,7 @@ def _compiled(context: Context, build: Build, capability: str, devices: list[Cud
     if variables.get("CUDA_CACHE_DISABLE", "0") not in ("", "0"):
         remedies.insert(
             0,
-            _origins.takes_away(
+            origins.takes_away(
                 context,
                 "CUDA_CACHE_DISABLE",
                 "CUDA_CACHE_DISABLE makes every start wait anew: unset it.",
@@ -233,4 +230,9 @@ RULE = Rule(
     "The card is newer than the code in this TensorFlow",
     (Cause.GPU_TOO_NEW,),
     check,
+    needs=(
+        needs.cuda_code,
+        drivers.capability_known,
+    ),
+    area=GPU,
 )

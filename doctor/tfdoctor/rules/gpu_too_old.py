@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, fit, versions
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import cudnn_version, registered_devices
-from tfdoctor.rules import _driver
-from tfdoctor.rules.base import Context, Result, Rule
+from tfdoctor.rules.base import GPU, Context, Result, Rule, given
+from tfdoctor.rules.shared import drivers, needs
 from tfdoctor.steps import Install
 
 if TYPE_CHECKING:
@@ -36,10 +36,7 @@ if TYPE_CHECKING:
 
 
 def check(context: Context) -> Result:
-    asked = _driver.build_and_cards(context)
-    if not isinstance(asked, tuple):
-        return asked
-    build, devices = asked
+    build, devices = given(context.build), drivers.capable_devices(context)
     findings = _below_floor(context, build, devices)
     rest = [d for d in devices if versions.at_least(d.compute_capability or "0", build.floor)]
     findings += _without_code(context, build, rest)
@@ -47,14 +44,14 @@ def check(context: Context) -> Result:
 
 
 def _names(devices: list[CudaDevice]) -> str:
-    return ", ".join(f"{_driver.device_label(d)}: {d.compute_capability}" for d in devices)
+    return ", ".join(f"{drivers.device_label(d)}: {d.compute_capability}" for d in devices)
 
 
 def _evidence(context: Context, devices: list[CudaDevice]) -> list[Evidence]:
     known = any(device.ordinal >= 0 for device in devices)
     source = "the driver" if known else getattr(context.facts.driver.pci, "source", "the PCI bus")
     return [
-        Evidence(source, f"{_driver.device_label(d)}: compute capability {d.compute_capability}")
+        Evidence(source, f"{drivers.device_label(d)}: compute capability {d.compute_capability}")
         for d in devices
     ]
 
@@ -77,13 +74,13 @@ def _below_floor(context: Context, build: Build, devices: list[CudaDevice]) -> l
 
 
 def _without_code(context: Context, build: Build, devices: list[CudaDevice]) -> list[Finding]:
-    newest = _driver.newest_code(context)
+    newest = drivers.newest_code(context)
     bad = [
         d
         for d in devices
         if d.compute_capability
         and newest is not None
-        and _driver.code_for(context, d.compute_capability) == "none"
+        and drivers.code_for(context, d.compute_capability) == "none"
         and not versions.at_least(d.compute_capability, newest)
     ]
     if not bad:
@@ -108,7 +105,7 @@ def _without_code(context: Context, build: Build, devices: list[CudaDevice]) -> 
 
 
 def _inside(context: Context, build: Build) -> str:
-    own = _driver.own_architectures(context)
+    own = drivers.own_architectures(context)
     code = own[0] if own is not None else (build.release.cubin if build.release is not None else ())
     return f" (it has {', '.join(code)})" if code else ""
 
@@ -190,4 +187,10 @@ RULE = Rule(
     "The card is older than this TensorFlow or its cuDNN supports",
     (Cause.GPU_TOO_OLD,),
     check,
+    needs=(
+        needs.cuda_code,
+        drivers.capability_known,
+    ),
+    area=GPU,
+    first=60,
 )

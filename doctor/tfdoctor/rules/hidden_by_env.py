@@ -5,7 +5,8 @@ What it means
 The driver shows a program only the cards that CUDA_VISIBLE_DEVICES names, and stops at the first entry that
 it does not know. An empty value, -1, or a name that is no card hides all of them, and TensorFlow then says
 that there is no device. Schedulers (Slurm, Ray, Kubernetes) set the variable for a job that was given no
-GPU.
+GPU. TF_ENABLED_DEVICE_TYPES without GPU keeps TensorFlow from all of them, and a flag in TF_XLA_FLAGS that it does
+not know ends it.
 
 How it is seen
 --------------
@@ -22,9 +23,9 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.facts import Absent, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import disabled_device_types, hidden_by_environment
-from tfdoctor.rules import _driver, _origins
+from tfdoctor.predict import disabled_device_types, hidden_by_environment, unknown_flags
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import drivers, needs, origins
 
 if TYPE_CHECKING:
     from tfdoctor.facts import CudaDevice
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 TYPES = "TF_ENABLED_DEVICE_TYPES"
+FLAGS = "TF_XLA_FLAGS"
 REQUESTS = {
     "slurm": ("srun --gres=gpu:1 python3 SCRIPT.py",),
     "lsf": ('bsub -gpu "num=1" python3 SCRIPT.py',),
@@ -50,9 +52,12 @@ def check(context: Context) -> Result:
     types = disabled_device_types(context.build, variables) if context.build is not None else ""
     if types and context.prediction.cause is Cause.HIDDEN_BY_ENV and not hidden_by_environment(context.facts):
         return [_types(context, types)]
+    flags = unknown_flags(context.build, variables, context.compat) if context.build is not None else ""
+    if flags and context.prediction.cause is Cause.HIDDEN_BY_ENV:
+        return [_flags(context, flags)]
     if VARIABLE not in variables:
         return NotApplicable(f"{VARIABLE} is not set")
-    refused = _driver.unasked(context)
+    refused = needs.driver(context)
     if refused is not None:
         return refused
     answer = value_of(driver.cuda)
@@ -68,18 +73,18 @@ def check(context: Context) -> Result:
     if not hidden_by_environment(context.facts):
         return ()
     value = variables[VARIABLE]
-    cards = [_driver.device_label(device) for device in without.devices]
+    cards = [drivers.device_label(device) for device in without.devices]
     count = without.count or len(cards)
     return [
         RULE.finding(
             Cause.HIDDEN_BY_ENV,
             Severity.ERROR,
             f"{VARIABLE} is {value!r}: {_meaning(value, without.devices)}. Without it the driver shows "
-            f"{count} card{'s' * (count != 1)}.{_origins.said(context, VARIABLE)}",
+            f"{count} card{'s' * (count != 1)}.{origins.said(context, VARIABLE)}",
             title=_title(context, value),
             evidence=[
                 Evidence(VARIABLE, repr(value)),
-                *_origins.evidence(context, VARIABLE),
+                *origins.evidence(context, VARIABLE),
                 *(Evidence("the driver, without it", card) for card in cards),
             ],
             remedies=_remedies(context),
@@ -92,13 +97,29 @@ def _types(context: Context, why: str) -> Finding:
     return RULE.finding(
         Cause.HIDDEN_BY_ENV,
         Severity.ERROR,
-        f"{why}{_origins.said(context, TYPES)} TensorFlow then takes no GPU, whatever the driver shows.",
+        f"{why}{origins.said(context, TYPES)} TensorFlow then takes no GPU, whatever the driver shows.",
         title=f"{TYPES} keeps TensorFlow from every GPU",
         evidence=[
             Evidence(TYPES, repr(context.facts.environment.variables[TYPES])),
-            *_origins.evidence(context, TYPES),
+            *origins.evidence(context, TYPES),
         ],
-        remedies=[_origins.takes_away(context, TYPES, "Take the variable away.")],
+        remedies=[origins.takes_away(context, TYPES, "Take the variable away.")],
+    )
+
+
+def _flags(context: Context, why: str) -> Finding:
+    """TF_XLA_FLAGS with a flag that there is not."""
+    meant = " XLA's own flags (`--xla_…`) belong into XLA_FLAGS." if "'xla_" in why else ""
+    return RULE.finding(
+        Cause.HIDDEN_BY_ENV,
+        Severity.ERROR,
+        f"{why}{origins.said(context, FLAGS)} That happens when it lists its devices, the CPU included.{meant}",
+        title=f"{FLAGS} has a flag that TensorFlow does not know: it ends the process",
+        evidence=[
+            Evidence(FLAGS, repr(context.facts.environment.variables[FLAGS])),
+            *origins.evidence(context, FLAGS),
+        ],
+        remedies=[origins.takes_away(context, FLAGS, "Take the variable away.")],
     )
 
 
@@ -108,7 +129,7 @@ def _title(context: Context, value: str) -> str:
     if origin is None or not origin.path:
         return RULE.title
     return (
-        f"{VARIABLE}={value or repr(value)} is set by {_origins.who(context, VARIABLE)}, and hides every GPU"
+        f"{VARIABLE}={value or repr(value)} is set by {origins.who(context, VARIABLE)}, and hides every GPU"
     )
 
 
@@ -136,7 +157,7 @@ def _meaning(value: str, devices: tuple[CudaDevice, ...]) -> str:
 def _remedies(context: Context) -> list[Remedy]:
     scheduler = context.facts.environment.scheduler
     text = "Take the variable away, or name cards that are there."
-    remedies = [_origins.takes_away(context, VARIABLE, text, steps=scheduler is None)]
+    remedies = [origins.takes_away(context, VARIABLE, text, steps=scheduler is None)]
     if scheduler in REQUESTS:
         asking = ASKING.get(scheduler, ": ask for a GPU")
         remedies.insert(
@@ -145,4 +166,6 @@ def _remedies(context: Context) -> list[Remedy]:
     return remedies
 
 
-RULE = Rule("TFD601", "hidden-by-env", "CUDA_VISIBLE_DEVICES hides every GPU", (Cause.HIDDEN_BY_ENV,), check)
+RULE = Rule(
+    "TFD601", "hidden-by-env", "CUDA_VISIBLE_DEVICES hides every GPU", (Cause.HIDDEN_BY_ENV,), check, first=32
+)

@@ -20,13 +20,11 @@ from __future__ import annotations
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import lacks_avx
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs
 
 
 def check(context: Context) -> Result:
-    refused = unanswered(context.facts.tensorflow, "TensorFlow")
-    if refused is not None:
-        return refused
     machine, build, tensorflow = context.facts.machine, context.build, context.tensorflow
     if machine.machine.lower() not in {"x86_64", "amd64"}:
         return NotApplicable("AVX is a matter of x86 processors")
@@ -73,4 +71,5 @@ RULE = Rule(
     "The processor lacks AVX",
     (Cause.ILLEGAL_INSTRUCTION_AVX,),
     check,
+    needs=(needs.tensorflow,),
 )

@@ -26,9 +26,9 @@ from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import foreign_libstdcxx, not_permitted
 from tfdoctor.predict.imports import own_object_cause
 from tfdoctor.predict.rehearsing import failures
-from tfdoctor.rules import _hiding
-from tfdoctor.rules._companions import broken_companions, companion_finding, package_finding
-from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule, unanswered
+from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule
+from tfdoctor.rules.shared import hiders, needs
+from tfdoctor.rules.shared.companions import broken_companions, companion_finding, package_finding
 from tfdoctor.steps import Install
 
 if TYPE_CHECKING:
@@ -46,9 +46,6 @@ TOLD = ("version `GLIBC_", "version `GLIBCXX_", "version `CXXABI_")
 
 
 def check(context: Context) -> Result:
-    refused = unanswered(context.facts.tensorflow, "TensorFlow")
-    if refused is not None:
-        return refused
     result = _packages(context)
     if isinstance(context.facts.rehearsal, Unknown) and not result:
         return CouldNotCheck(
@@ -65,7 +62,7 @@ def check(context: Context) -> Result:
             continue
         if failed.really_missing and set(failed.really_missing) <= known:
             continue
-        result.append(_hiding.amended(context, _library(context, failed)))
+        result.append(hiders.amended(context, _library(context, failed)))
     return result
 
 
@@ -76,7 +73,7 @@ def _packages(context: Context) -> list[Finding]:
     elsewhere = {row.package for row in rows if row.cause in told and row.effect == "import"}
     failed = [
         one
-        for one in failures(context.facts)
+        for one in failures(context.facts, context.compat)
         if one.fatal and not one.shadow and one.package not in elsewhere
     ]
     if failed:
@@ -138,4 +135,6 @@ RULE = Rule(
         Cause.INCONCLUSIVE,
     ),
     check,
+    needs=(needs.tensorflow,),
+    first=22,
 )

@@ -23,18 +23,15 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import _hiding
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, without_libraries
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 from tfdoctor.rules.libs_not_on_path import best_of, connect
+from tfdoctor.rules.shared import hiders, needs
 
 if TYPE_CHECKING:
     from tfdoctor.predict import Build
 
 
 def check(context: Context) -> Result:
-    unanswerable = without_libraries(context)
-    if unanswerable is not None:
-        return unanswerable
     build, loader = context.build, context.loader
     if build is None or loader is None or build.linkage != "needed":
         return NotApplicable(
@@ -53,7 +50,7 @@ def check(context: Context) -> Result:
         evidence=_evidence(context, cuda),
         remedies=_remedies(context, build, cuda),
     )
-    return [_hiding.amended(context, finding)]
+    return [hiders.amended(context, finding)]
 
 
 def _evidence(context: Context, cuda: list[str]) -> list[Evidence]:
@@ -96,4 +93,5 @@ RULE = Rule(
     "import tensorflow fails for a CUDA library",
     (Cause.IMPORT_MISSING_CUDA_LIB,),
     check,
+    needs=(needs.cuda_libraries,),
 )

@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict.rehearsing import failures
-from tfdoctor.rules._companions import package_finding, requirement_of
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs
+from tfdoctor.rules.shared.companions import package_finding, requirement_of
 from tfdoctor.steps import Install, Unset
 
 if TYPE_CHECKING:
@@ -39,9 +40,6 @@ LEGACY = "TF_USE_LEGACY_KERAS"
 
 
 def check(context: Context) -> Result:
-    refused = unanswered(context.facts.tensorflow, "TensorFlow")
-    if refused is not None:
-        return refused
     python, build = context.python, context.build
     if python is None or build is None or not build.version:
         return CouldNotCheck("the installed distributions, or this TensorFlow's version, are not known")
@@ -72,7 +70,7 @@ def check(context: Context) -> Result:
     hidden = next((one for one in python.shadows if one.name == ("tf_keras" if legacy else "keras")), None)
     if hidden is not None:
         return [_hidden(context, hidden)]
-    failed = [one for one in failures(context.facts) if not one.fatal]
+    failed = [one for one in failures(context.facts, context.compat) if not one.fatal]
     return [package_finding(context, RULE, failed)] if failed else ()
 
 
@@ -133,4 +131,11 @@ def _legacy(context: Context) -> Finding:
     )
 
 
-RULE = Rule("TFD321", "keras-fails", "tf.keras fails", (Cause.PACKAGE_CONFLICT, Cause.SHADOWED_MODULE), check)
+RULE = Rule(
+    "TFD321",
+    "keras-fails",
+    "tf.keras fails",
+    (Cause.PACKAGE_CONFLICT, Cause.SHADOWED_MODULE),
+    check,
+    needs=(needs.tensorflow,),
+)

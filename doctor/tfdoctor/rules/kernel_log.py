@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.facts import Unknown
 from tfdoctor.findings import Cause, Finding, Remedy, Severity
-from tfdoctor.rules import _driver, _kernel, _xids
 from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule, unanswered
+from tfdoctor.rules.shared import drivers, kernels, xids
 
 if TYPE_CHECKING:
     from tfdoctor.facts import KernelEvent
@@ -56,10 +56,10 @@ def check(context: Context) -> Result:
     refused = unanswered(fact, "the kernel's log")
     if refused is not None:
         return refused
-    found = _kernel.events(context)
-    xids = [event for event in found if event.xid is not None]
-    grave = [e for e in xids if _kind(e) in (_xids.Kind.FAULT, _xids.Kind.LOST)]
-    light = [e for e in xids if e not in grave]
+    found = kernels.events(context)
+    numbered = [event for event in found if event.xid is not None]
+    grave = [e for e in numbered if _kind(e) in (xids.Kind.FAULT, xids.Kind.LOST)]
+    light = [e for e in numbered if e not in grave]
     findings = [_grave(context, grave)] if grave else []
     others = [e for e in found if e.kind in OTHERS and not _said_by(e, grave)]
     if others:
@@ -69,19 +69,19 @@ def check(context: Context) -> Result:
     return findings
 
 
-def _kind(event: KernelEvent) -> _xids.Kind:
-    return _xids.meaning(event.xid or 0).kind
+def _kind(event: KernelEvent) -> xids.Kind:
+    return xids.meaning(event.xid or 0).kind
 
 
 def _said_by(event: KernelEvent, grave: list[KernelEvent]) -> bool:
     """Whether an Xid says the same as this line."""
-    return event.kind == "bus-lost" and any(e.xid == _xids.BUS_LOST for e in grave)
+    return event.kind == "bus-lost" and any(e.xid == xids.BUS_LOST for e in grave)
 
 
 def _told(event: KernelEvent) -> str:
     number = event.xid or 0
-    said = _xids.meaning(number).meaning
-    asked = _xids.recovery_asked(event.text) if number == 154 else ""
+    said = xids.meaning(number).meaning
+    asked = xids.recovery_asked(event.text) if number == 154 else ""
     where = f" on {event.pci_bus_id}" if event.pci_bus_id else ""
     who = f", from {event.process}" if event.process else ""
     times = f", {event.count} times" if event.count > 1 else ""
@@ -89,17 +89,17 @@ def _told(event: KernelEvent) -> str:
 
 
 def _grave(context: Context, found: list[KernelEvent]) -> Finding:
-    lost = any(_kind(event) is _xids.Kind.LOST for event in found)
-    works = _driver.state(context).works
+    lost = any(_kind(event) is xids.Kind.LOST for event in found)
+    works = drivers.state(context).works
     now = " The driver shows a card at the moment all the same." if works else ""
     return RULE.finding(
         Cause.NO_DEVICE if lost and not works else Cause.INCONCLUSIVE,
         Severity.WARNING,
         f"Since the last start: {'; '.join(_told(event) for event in found)}.{now}",
         title="The kernel's log tells of a fault of the card",
-        evidence=_kernel.evidence(context, found),
+        evidence=kernels.evidence(context, found),
         remedies=[
-            _driver.reboot(context, "A restart brings the card back into a known state."),
+            drivers.reboot(context, "A restart brings the card back into a known state."),
             Remedy(
                 "Where it recurs, look at the card's own counters, then at power, cooling and slot.",
                 ("nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT,PERFORMANCE",),
@@ -111,15 +111,15 @@ def _grave(context: Context, found: list[KernelEvent]) -> Finding:
 def _others(context: Context, found: list[KernelEvent]) -> Finding:
     cause = OTHERS[found[0].kind][0]
     said = dict.fromkeys(OTHERS[event.kind][1] for event in found)
-    works = _driver.state(context).works
+    works = drivers.state(context).works
     now = " The driver shows a card all the same; it may be one of several, or past." if works else ""
     return RULE.finding(
         cause,
         Severity.INFO if works else Severity.WARNING,
         f"The kernel's log says: {'; '.join(said)}.{now}",
         title="The kernel's log tells of trouble with NVIDIA's driver",
-        evidence=_kernel.evidence(context, found),
-        remedies=[_driver.kernel_log(context)],
+        evidence=kernels.evidence(context, found),
+        remedies=[drivers.kernel_log(context)],
     )
 
 
@@ -130,7 +130,7 @@ def _light(context: Context, found: list[KernelEvent]) -> Finding:
         f"Since the last start: {'; '.join(_told(event) for event in found)}. These do not mean that the card is "
         "faulty, unless they come from many programs that work elsewhere.",
         title="The kernel's log notes errors of programs on the card",
-        evidence=_kernel.evidence(context, found),
+        evidence=kernels.evidence(context, found),
     )
 
 

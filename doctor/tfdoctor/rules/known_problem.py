@@ -23,51 +23,22 @@ from tfdoctor import advice, versions
 from tfdoctor.facts import Known
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import cudnn_version
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs
 from tfdoctor.steps import Install
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Problem
 
-OTHERS = frozenset(
-    {
-        "runpath-without-cusolver",
-        "runpath-almost-empty",
-        "no-runpath-for-pip-cuda",
-        "cusolver-10-only",
-        "missing-library-not-named",
-        "nvml-required",
-        "and-cuda-uninstallable",
-        "and-cuda-not-on-python-311",
-        "tensorflow-gpu-removed",
-        "cpu-only-patch-releases",
-        "windows-without-gpu",
-        "protobuf-too-new",
-        "numpy-too-new-1-20",
-        "numpy-too-new-1-24",
-        "numpy-2",
-        "manylinux1-tag-is-false",
-        "only-capability-37",
-        "no-code-for-capability-50",
-        "ptx-sm90a-on-blackwell",
-        "cudnn-unpinned",
-        "impossible-jit-message",
-    }
-)
-"""What other rules tell, from the machine itself and not from the table."""
-
 
 def check(context: Context) -> Result:
-    refused = unanswered(context.facts.tensorflow, "TensorFlow")
-    if refused is not None:
-        return refused
     build, tensorflow = context.build, context.tensorflow
     if build is None or tensorflow is None or build.version is None or not build.exact:
         return CouldNotCheck("this release is not in the table")
     if build.gpu is False:
         return NotApplicable("this TensorFlow has no GPU code")
     problems = context.compat.problems_of(tensorflow.distribution or "tensorflow", build.version)
-    found = [p for p in problems if p.id not in OTHERS and applies(context, p)]
+    found = [p for p in problems if not p.told_by_rules and applies(context, p)]
     return [
         RULE.finding(
             Cause(problem.cause),
@@ -119,7 +90,10 @@ def _still_wrong(context: Context, problem: Problem) -> bool:
         used = cudnn_version(context.facts)
         wheels = [d.version for d in context.python.distributions if d.name.startswith("nvidia-cudnn-")]
         there = [used.version] if used is not None else wheels
-        return any(versions.is_version(one) and versions.at_least(one, "9.11") for one in there)
+        end = context.compat.cudnn_end("5.0", 9)
+        return any(
+            versions.is_version(one) and end is not None and versions.at_least(one, end) for one in there
+        )
     if problem.id == "libcublas10-update-breaks":
         found = context.loader.found if context.loader is not None else ()
         return any(f.name.startswith("libcublas.so.10.2.2") for f in found)
@@ -142,4 +116,5 @@ RULE = Rule(
     "Something is known to be wrong with this release",
     tuple(Cause),
     check,
+    needs=(needs.tensorflow,),
 )

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs
 from tfdoctor.steps import Export, Install
 
 if TYPE_CHECKING:
@@ -33,9 +34,6 @@ FLAG = "--xla_gpu_cuda_data_dir="
 
 
 def check(context: Context) -> Result:
-    refused = unanswered(context.facts.tensorflow, "TensorFlow")
-    if refused is not None:
-        return refused
     build, python = context.build, context.python
     if build is None or not build.gpu or build.minor < (2, 4):
         return NotApplicable("this TensorFlow does not compile with XLA on a GPU by itself")
@@ -88,7 +86,7 @@ def _evidence(context: Context, build: Build, project: str) -> list[Evidence]:
 def _remedies(context: Context, build: Build, project: str, good: list[CudaToolkit]) -> list[Remedy]:
     remedies: list[Remedy] = []
     pins = build.release.extra_pins if build.exact and build.release is not None else ()
-    requirement = next((pin for pin in pins if advice.project_of(pin) == project), project)
+    requirement = next((pin for pin in pins if versions.project_of(pin) == project), project)
     if build.minor >= (2, 14) and project:
         remedies.append(
             Remedy(
@@ -120,4 +118,6 @@ RULE = Rule(
     "XLA will not find libdevice and ptxas",
     (Cause.LIBDEVICE_OR_PTXAS_MISSING,),
     check,
+    needs=(needs.tensorflow,),
+    first=61,
 )

@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Severity
 from tfdoctor.predict import libraries_cause
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, linked_hard, without_libraries
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs
 
 if TYPE_CHECKING:
     from tfdoctor.predict import MissingLibrary
@@ -60,9 +61,6 @@ def _stops(missing: MissingLibrary) -> bool:
 
 
 def check(context: Context) -> Result:
-    unanswerable = without_libraries(context) or linked_hard(context)
-    if unanswerable is not None:
-        return unanswerable
     (leading, lost), build = to_bring(context), context.build
     if build is None:
         return NotApplicable("this TensorFlow opens no CUDA library")
@@ -101,5 +99,11 @@ def _names(names: list[str]) -> str:
 
 
 RULE = Rule(
-    "TFD201", "libs-not-installed", "CUDA libraries are not installed", (Cause.LIBS_NOT_INSTALLED,), check
+    "TFD201",
+    "libs-not-installed",
+    "CUDA libraries are not installed",
+    (Cause.LIBS_NOT_INSTALLED,),
+    check,
+    needs=(needs.cuda_libraries, needs.opened_late),
+    first=51,
 )

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import advice, fit
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules.base import Context, Result, Rule, linked_hard, without_libraries
+from tfdoctor.rules.base import LOADER, Context, Result, Rule
+from tfdoctor.rules.shared import needs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,9 +38,6 @@ SYSTEM_CUDA = ("/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda", "/usr/local/lib"
 
 
 def check(context: Context) -> Result:
-    unanswerable = without_libraries(context) or linked_hard(context)
-    if unanswerable is not None:
-        return unanswerable
     lost = context.missing_because(Cause.LIBS_NOT_ON_PATH)
     if not lost or context.loader is None or context.build is None:
         return ()
@@ -135,4 +133,7 @@ RULE = Rule(
     "CUDA libraries are where the loader does not look",
     (Cause.LIBS_NOT_ON_PATH,),
     check,
+    needs=(needs.cuda_libraries, needs.opened_late),
+    area=LOADER,
+    first=55,
 )

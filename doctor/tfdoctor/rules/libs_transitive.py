@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.advice import link_commands, link_to
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import _hiding
-from tfdoctor.rules.base import Context, Result, Rule, linked_hard, without_libraries
+from tfdoctor.rules.base import LOADER, Context, Result, Rule
+from tfdoctor.rules.shared import hiders, needs
 from tfdoctor.steps import Install
 
 if TYPE_CHECKING:
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 
 
 def check(context: Context) -> Result:
-    unanswerable = without_libraries(context) or linked_hard(context)
-    if unanswerable is not None:
-        return unanswerable
     lost = context.missing_because(Cause.LIBS_TRANSITIVE)
     if not lost:
         return ()
@@ -54,7 +51,7 @@ def check(context: Context) -> Result:
         evidence=[line for missing in lost for line in _chain(missing)],
         remedies=_remedies(context, absent, lost),
     )
-    return [_hiding.amended(context, finding, [missing.soname for missing in lost])]
+    return [hiders.amended(context, finding, [missing.soname for missing in lost])]
 
 
 def _chain(missing: MissingLibrary) -> list[Evidence]:
@@ -126,7 +123,7 @@ SYSTEM = {"libz.so.1": "zlib1g", "libgomp.so.1": "libgomp1", "libstdc++.so.6": "
 def _past(context: Context, lost: tuple[MissingLibrary, ...]) -> Remedy | None:
     """LD_LIBRARY_PATH without the folders that put a file first which cannot be used, where another one is behind."""
     loader = context.loader
-    if loader is None or not loader.library_path or loader.without:  # then `_hiding` knows
+    if loader is None or not loader.library_path or loader.without:  # then `hiders` knows
         return None
     folders = []
     for missing in lost:
@@ -185,4 +182,7 @@ RULE = Rule(
     "A CUDA library lacks something that it needs itself",
     (Cause.LIBS_TRANSITIVE,),
     check,
+    needs=(needs.cuda_libraries, needs.opened_late),
+    area=LOADER,
+    first=54,
 )

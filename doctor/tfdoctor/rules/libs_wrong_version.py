@@ -30,9 +30,9 @@ from tfdoctor import advice, fit, versions
 from tfdoctor.facts import Known, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.records import dataclass
-from tfdoctor.rules import _hiding
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, linked_hard, without_libraries
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 from tfdoctor.rules.libs_not_installed import to_bring
+from tfdoctor.rules.shared import hiders, needs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,9 +46,6 @@ FOLDER = re.compile(r"(?:/[^/]{1,200}){0,8}?/cuda-?(\d{1,2}\.\d{1,2})?(?:/|\Z)")
 
 
 def check(context: Context) -> Result:
-    unanswerable = without_libraries(context) or linked_hard(context)
-    if unanswerable is not None:
-        return unanswerable
     build = context.build
     if build is None:
         return NotApplicable("this TensorFlow opens no CUDA library")
@@ -86,7 +83,7 @@ def check(context: Context) -> Result:
         evidence=_evidence(context, lost),
         remedies=[*advice.bring_libraries(context.target, names), *_other_tensorflow(context, lost, cudas)],
     )
-    return [_hiding.amended(context, finding, names)]
+    return [hiders.amended(context, finding, names)]
 
 
 def _series(context: Context) -> str:
@@ -224,7 +221,10 @@ def _other_tensorflow(
                 (
                     advice.pip_install(
                         context.target,
-                        [f"{release.package}=={release.version}", *advice.companion_pins(release)],
+                        [
+                            f"{release.package}=={release.version}",
+                            *advice.companion_pins(context.compat, release),
+                        ],
                     ),
                     advice.check_again(context.target),
                 ),
@@ -251,4 +251,6 @@ RULE = Rule(
     "CUDA is there in another version than TensorFlow wants",
     (Cause.LIBS_WRONG_VERSION,),
     check,
+    needs=(needs.cuda_libraries, needs.opened_late),
+    first=50,
 )

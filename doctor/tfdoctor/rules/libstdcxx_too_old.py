@@ -23,16 +23,13 @@ import re
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import foreign_libstdcxx
-from tfdoctor.rules import _hiding
 from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule, unanswered
+from tfdoctor.rules.shared import hiders, needs
 
 WANTED = re.compile(r"^(?P<path>[^:]+): version `(?P<version>(?:GLIBCXX|CXXABI)_[\w.]+)'")
 
 
 def check(context: Context) -> Result:
-    refused = unanswered(context.facts.tensorflow, "TensorFlow")
-    if refused is not None:
-        return refused
     if context.loader is None:
         refused = unanswered(context.facts.loader, "the loader")
         return CouldNotCheck(refused.why if refused is not None else "the loader could not be followed")
@@ -57,7 +54,7 @@ def check(context: Context) -> Result:
             evidence=[Evidence("the loader", resolution.error)],
             remedies=_remedies(context, path),
         )
-        return [_hiding.amended(context, finding, title=title)]
+        return [hiders.amended(context, finding, title=title)]
     return ()
 
 
@@ -86,4 +83,5 @@ RULE = Rule(
     "The C++ library is too old for this TensorFlow",
     (Cause.LIBSTDCXX_TOO_OLD,),
     check,
+    needs=(needs.tensorflow,),
 )

@@ -24,8 +24,8 @@ from tfdoctor import advice, versions
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import registered_devices
-from tfdoctor.rules import _driver, _origins
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, unanswered
+from tfdoctor.rules.base import GPU, Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import drivers, needs, origins
 
 if TYPE_CHECKING:
     from tfdoctor.facts import CudaDevice
@@ -35,9 +35,6 @@ VARIABLE = "TF_MIN_GPU_MULTIPROCESSOR_COUNT"
 
 
 def check(context: Context) -> Result:
-    refused = unanswered(context.facts.tensorflow, "TensorFlow") or _driver.unasked(context)
-    if refused is not None:
-        return refused
     build, answer = context.build, value_of(context.facts.driver.cuda)
     if build is None or build.gpu is False or build.rocm:
         return NotApplicable("this TensorFlow has no CUDA code")
@@ -57,7 +54,7 @@ def check(context: Context) -> Result:
 
 
 def _why(device: CudaDevice, build: Build) -> str:
-    label = _driver.device_label(device).partition(", ")[2] or _driver.device_label(device)
+    label = drivers.device_label(device).partition(", ")[2] or drivers.device_label(device)
     capability = device.compute_capability
     if capability is not None and not versions.at_least(capability, build.floor):
         return f"{label}: compute capability {capability}, below {build.floor}"
@@ -97,10 +94,10 @@ def _all_dropped(context: Context, build: Build, dropped: list[CudaDevice]) -> F
         title=f"{VARIABLE} leaves every card out",
         evidence=[
             Evidence(VARIABLE, repr(value)),
-            *_origins.evidence(context, VARIABLE),
+            *origins.evidence(context, VARIABLE),
             *(Evidence("the driver", _why(device, build)) for device in dropped),
         ],
-        remedies=[_origins.takes_away(context, VARIABLE, "Take the variable away.", steps=False)],
+        remedies=[origins.takes_away(context, VARIABLE, "Take the variable away.", steps=False)],
     )
 
 
@@ -110,4 +107,6 @@ RULE = Rule(
     "TensorFlow leaves some cards out",
     (Cause.GPU_TOO_OLD, Cause.HIDDEN_BY_ENV),
     check,
+    needs=(needs.tensorflow, needs.driver),
+    area=GPU,
 )

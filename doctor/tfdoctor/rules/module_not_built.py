@@ -23,25 +23,23 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.facts import Known, Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import _driver, _kernel
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, seen
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, given, seen
+from tfdoctor.rules.shared import drivers, kernels
 
 if TYPE_CHECKING:
     from tfdoctor.facts import ModuleFiles
 
 
 def check(context: Context) -> Result:
-    cause = _kernel.without_module(context)
-    if cause is None:
-        return NotApplicable("no driver is installed here that waits for its kernel module")
+    cause = given(kernels.without_module(context))
     fact = context.facts.kernel.modules
     if isinstance(fact, Unknown):
         return CouldNotCheck(f"the module's files: {fact.why}")
-    if not isinstance(fact, Known) or not _kernel.on_the_bus(context):
+    if not isinstance(fact, Known) or not kernels.on_the_bus(context):
         return NotApplicable("there is no card on the bus for a module to drive")
-    if not _kernel.not_built(context):
+    if not kernels.not_built(context):
         return ()
-    if _kernel.switched_off(context):
+    if kernels.switched_off(context):
         return NotApplicable("the card was switched off on purpose, which TFD119 explains")
     kernel, found = context.facts.machine.kernel, fact.value
     others = ", ".join(found.other_kernels)
@@ -54,7 +52,7 @@ def check(context: Context) -> Result:
     ]
     if not found.headers:
         evidence.append(Evidence(f"/lib/modules/{kernel}/build", "the kernel's headers are not there"))
-    evidence += _driver.module_evidence(context)
+    evidence += drivers.module_evidence(context)
     return [
         RULE.finding(
             cause,
@@ -88,10 +86,10 @@ def _remedies(context: Context, found: ModuleFiles) -> list[Remedy]:
         remedies.append(Remedy("See why the build failed.", (f"tail -n 40 {advice.quote(failed)}",)))
     akmods = context.facts.machine.distribution_id == "fedora"
     if found.dkms or akmods:
-        remedies.append(_kernel.rebuild(context))
+        remedies.append(kernels.rebuild(context))
     else:
         install = advice.driver_install(context.target)
-        needed = _kernel.headers(context) if not found.headers else ""
+        needed = kernels.headers(context) if not found.headers else ""
         remedies.append(
             Remedy(
                 f"Nothing here builds the module: install it with the driver. {install.text}",
@@ -116,4 +114,5 @@ RULE = Rule(
     "NVIDIA's kernel module is not there for the kernel that runs",
     (Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN, Cause.NO_DRIVER),
     check,
+    needs=(kernels.waits_for_module,),
 )

@@ -23,35 +23,32 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice, fit, versions
+from tfdoctor import advice, versions
 from tfdoctor.facts import Absent, SmiFacts, SmiFailure, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules import _driver, _kernel
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import GPU, Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import drivers, kernels, needs
 
 if TYPE_CHECKING:
     from tfdoctor.facts import PciGpu
 
 
 def check(context: Context) -> Result:
-    refused = _driver.unasked(context)
-    if refused is not None:
-        return refused
-    state = _driver.state(context)
+    state = drivers.state(context)
     if state.answer is None or not state.answer.loaded:
         return NotApplicable("there is no driver to ask")
     if state.cause is not Cause.NO_DEVICE:
         return ()
-    if _driver.node_trouble(context):
+    if drivers.node_trouble(context):
         return NotApplicable("device nodes are missing or closed, which TFD113 explains")
-    known = _kernel.explained(context)
+    known = kernels.explained(context)
     if known:
         return NotApplicable(f"NVIDIA's kernel module does not run, for a reason that {known} explains")
     evidence = [
         Evidence(getattr(context.facts.driver.cuda, "source", ""), _answer(context)),
-        *_driver.pci_evidence(context),
-        *_driver.module_evidence(context),
-        *_driver.smi_evidence(context),
+        *drivers.pci_evidence(context),
+        *drivers.module_evidence(context),
+        *drivers.smi_evidence(context),
     ]
     title, explanation, remedies = _reason(context)
     if context.facts.machine.container:
@@ -77,14 +74,14 @@ Said = tuple[str, str, list[Remedy]]
 
 def _reason(context: Context) -> Said:
     """Title, explanation and remedies of the first thing that explains it."""
-    for look in (_wsl, _no_card, _taken, _mig, _lost, _silent, _module_missing, _not_driven, _kernel.logged):
+    for look in (_wsl, _no_card, _taken, _mig, _lost, _silent, _module_missing, _not_driven, kernels.logged):
         said = look(context)
         if said is not None:
             return said
     return (
         "The driver shows no GPU",
         "The driver is loaded and knows of no device that CUDA could use. The kernel's log says why.",
-        [_driver.kernel_log(context), _driver.reboot(context, "A restart helps where the card is stuck.")],
+        [drivers.kernel_log(context), drivers.reboot(context, "A restart helps where the card is stuck.")],
     )
 
 
@@ -133,7 +130,7 @@ def _no_card(context: Context) -> Said | None:
             "The driver's library answers, and there is no card: a virtual machine or instance type without "
             "a GPU, a card that is switched off in the firmware, not seated, or fallen off the bus."
         ),
-        [look, _driver.reboot(context, "A card that fell off the bus comes back after a cold start.")],
+        [look, drivers.reboot(context, "A card that fell off the bus comes back after a cold start.")],
     )
 
 
@@ -147,7 +144,7 @@ def _taken(context: Context) -> Said | None:
             return (
                 "The card is reserved for a virtual machine",
                 (
-                    f"{_driver.card_label(context, card)} is bound to {card.driver}, which hands it to a "
+                    f"{drivers.card_label(context, card)} is bound to {card.driver}, which hands it to a "
                     "virtual machine; the host's driver cannot use it."
                 ),
                 [_rebind(context, card)],
@@ -157,7 +154,7 @@ def _taken(context: Context) -> Said | None:
                 f"The card runs on {card.driver}, not on NVIDIA's driver",
                 (
                     f"NVIDIA's libraries are installed, and {card.driver} has taken "
-                    f"{_driver.card_label(context, card)}: it was loaded first. NVIDIA's packages switch it "
+                    f"{drivers.card_label(context, card)}: it was loaded first. NVIDIA's packages switch it "
                     "off, and the next start has to happen with that in the initial RAM disk."
                 ),
                 [
@@ -241,7 +238,7 @@ def _lost(context: Context) -> Said | None:
             "of the card itself. Programs cannot bring it back."
         ),
         [
-            _driver.kernel_log(context),
+            drivers.kernel_log(context),
             Remedy("Shut down, wait, and start again; where it recurs, look at power, slot and cooling."),
         ],
     )
@@ -256,12 +253,12 @@ def _silent(context: Context) -> Said | None:
     return (
         "The card does not answer on the bus",
         (
-            f"{', '.join(_driver.card_label(context, card) for card in cards)}: everything that is read from it "
+            f"{', '.join(drivers.card_label(context, card) for card in cards)}: everything that is read from it "
             'is all ones (lspci shows "rev ff"). It was switched off (a laptop\'s power saving), or has fallen '
             "off the bus."
         ),
         [
-            _driver.kernel_log(context),
+            drivers.kernel_log(context),
             Remedy(
                 "Shut down, wait, and start again; on a laptop, look at the tool that switches its graphics."
             ),
@@ -313,20 +310,22 @@ def _not_driven(context: Context) -> Said | None:
     if module is None:
         return None
     for card in value_of(context.facts.driver.pci) or ():
-        gpu = _driver.gpu_of(context, card)
+        gpu = drivers.gpu_of(context, card)
         if gpu is None:
             continue
-        branch = fit.last_branch(gpu.capability)
-        if branch is not None and versions.at_least(module.version, branch[1]):
+        branch = context.compat.cards.ended_with(gpu.capability)
+        if branch is not None and versions.at_least(module.version, branch.first_without):
             return (
                 f"Driver {module.version} no longer drives the {gpu.name}",
                 (
-                    f"Branch {branch[0]} is the last one for compute capability {gpu.capability}; this is "
+                    f"Branch {branch.last} is the last one for compute capability {gpu.capability}; this is "
                     f"{module.version}."
                 ),
-                [Remedy(f"Install the driver branch {branch[0]} in its place, then restart.")],
+                [Remedy(f"Install the driver branch {branch.last} in its place, then restart.")],
             )
-        if module.open_kernel and not versions.at_least(gpu.capability, _driver.OPEN_MODULE_FROM):
+        if module.open_kernel and not versions.at_least(
+            gpu.capability, context.compat.cards.open_module.drives_from
+        ):
             return (
                 f"The open kernel module does not drive the {gpu.name}",
                 (
@@ -335,7 +334,9 @@ def _not_driven(context: Context) -> Said | None:
                 ),
                 [_flavour(context, module.version, opened=False)],
             )
-        if not module.open_kernel and versions.at_least(gpu.capability, _driver.OPEN_MODULE_ONLY):
+        if not module.open_kernel and versions.at_least(
+            gpu.capability, context.compat.cards.open_module.alone_from
+        ):
             return (
                 f"The {gpu.name} needs the open kernel module",
                 (
@@ -364,4 +365,12 @@ def _flavour(context: Context, version: str, *, opened: bool) -> Remedy:
     return Remedy(text, changes_system=True)
 
 
-RULE = Rule("TFD102", "no-device", "The driver has no GPU to show", (Cause.NO_DEVICE,), check)
+RULE = Rule(
+    "TFD102",
+    "no-device",
+    "The driver has no GPU to show",
+    (Cause.NO_DEVICE,),
+    check,
+    needs=(needs.driver,),
+    area=GPU,
+)

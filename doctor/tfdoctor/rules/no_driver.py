@@ -22,12 +22,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice, fit
+from tfdoctor import advice
 from tfdoctor.facts import Absent, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import own_driver_files
-from tfdoctor.rules import _driver, _hiding, _kernel
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, seen
+from tfdoctor.rules.shared import drivers, hiders, kernels
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Resolution
@@ -40,12 +40,12 @@ def check(context: Context) -> Result:
     facts = context.facts
     if facts.machine.system == "Darwin":
         return NotApplicable("there is no CUDA on macOS")
-    state = _driver.state(context)
+    state = drivers.state(context)
     if state.cause is None and state.resolution is None and state.answer is None:
         return CouldNotCheck(getattr(facts.driver.cuda, "why", "") or "the driver did not answer")
     if state.cause is not Cause.NO_DRIVER:
         return ()
-    known = _kernel.explained(context)
+    known = kernels.explained(context)
     if known:
         return NotApplicable(f"NVIDIA's kernel module does not run, for a reason that {known} explains")
     evidence = [Evidence("the loader", state.why), *_surroundings(context)]
@@ -53,7 +53,7 @@ def check(context: Context) -> Result:
     if failed is None:
         return [_refused(context, state.why, evidence)]
     if failed.path or any(attempt.problem for attempt in failed.tried):
-        return [_hiding.amended(context, _damaged(context, failed, evidence), ["libcuda.so.1"])]
+        return [hiders.amended(context, _damaged(context, failed, evidence), ["libcuda.so.1"])]
     files = own_driver_files(facts)
     if files:
         return [_not_found(context, files, evidence)]
@@ -228,12 +228,12 @@ def _wsl_without_gpu(context: Context, evidence: list[Evidence]) -> Finding:
 def _legacy(context: Context) -> list[Remedy]:
     """Which driver a card needs that the newest no longer drives."""
     said = []
-    for device in _driver.known_devices(context):
-        branch = fit.last_branch(device.compute_capability or "99")
+    for device in drivers.known_devices(context):
+        branch = context.compat.cards.ended_with(device.compute_capability or "99")
         if branch is not None:
             said.append(
                 Remedy(
-                    f"{device.name} needs a driver of branch {branch[0]}, the last one for it; newer ones "
+                    f"{device.name} needs a driver of branch {branch.last}, the last one for it; newer ones "
                     "leave it out. Choose that branch where the package manager offers several."
                 )
             )
@@ -242,10 +242,10 @@ def _legacy(context: Context) -> list[Remedy]:
 
 def _surroundings(context: Context) -> list[Evidence]:
     driver = context.facts.driver
-    lines = [*_driver.pci_evidence(context), *_driver.module_evidence(context)]
+    lines = [*drivers.pci_evidence(context), *drivers.module_evidence(context)]
     if isinstance(driver.smi, Absent):
         lines.append(seen(driver.smi, driver.smi.why))
-    return [*lines, *_driver.smi_evidence(context)]
+    return [*lines, *drivers.smi_evidence(context)]
 
 
 def _reinstall(context: Context) -> Remedy:

@@ -22,22 +22,19 @@ from __future__ import annotations
 
 from tfdoctor import advice
 from tfdoctor.advice import engine
-from tfdoctor.facts.containers import ContainerFacts
 from tfdoctor.findings import Cause
-from tfdoctor.rules import _engine
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import engines
 
 
 def check(context: Context) -> Result:
-    containers = _engine.applicable(context)
-    if not isinstance(containers, ContainerFacts):
-        return containers
+    containers = engines.containers(context)
     docker = engine.engine(containers)
     if docker is None and engine.podman_way(containers) is None:
         return NotApplicable("no engine that could be asked; TFD402 says why")
     if docker is not None and docker.desktop and context.facts.machine.wsl:
         return NotApplicable("Docker Desktop under WSL brings NVIDIA's toolkit itself")
-    return _engine.findings(RULE, engine.without_gpus(containers, advice.sudo(context.target)))
+    return engines.findings(RULE, engine.without_gpus(containers, advice.sudo(context.target)))
 
 
 RULE = Rule(
@@ -46,4 +43,6 @@ RULE = Rule(
     "A container engine cannot give GPUs to containers",
     (Cause.NO_NVIDIA_RUNTIME,),
     check,
+    needs=(engines.applicable,),
+    beside=True,
 )

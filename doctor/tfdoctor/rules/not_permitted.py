@@ -245,4 +245,5 @@ RULE = Rule(
     "Something that is needed is there and may not be used",
     (Cause.NOT_PERMITTED,),
     check,
+    no_python=True,
 )

@@ -18,12 +18,24 @@ Install the NumPy that this TensorFlow works with.
 from __future__ import annotations
 
 from tfdoctor.findings import Cause
-from tfdoctor.rules._companions import companion_findings
 from tfdoctor.rules.base import Context, Result, Rule
+from tfdoctor.rules.shared import needs
+from tfdoctor.rules.shared.companions import companion_findings
 
 
 def check(context: Context) -> Result:
     return companion_findings(context, RULE, "numpy")
 
 
-RULE = Rule("TFD306", "numpy-abi", "NumPy does not fit this TensorFlow", (Cause.NUMPY_ABI,), check)
+RULE = Rule(
+    "TFD306",
+    "numpy-abi",
+    "NumPy does not fit this TensorFlow",
+    (Cause.NUMPY_ABI,),
+    check,
+    needs=(
+        needs.tensorflow,
+        needs.distributions,
+    ),
+    first=21,
+)

@@ -22,8 +22,8 @@ from tfdoctor import advice
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import NVML_ERROR_UNKNOWN, container_lost_nvml
-from tfdoctor.rules import _driver
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import drivers, needs
 
 SONAME = "libnvidia-ml.so.1"
 NVML_ERRORS = {
@@ -40,14 +40,11 @@ MISMATCH = 18
 
 
 def check(context: Context) -> Result:
-    refused = unanswered(context.facts.tensorflow, "TensorFlow")
-    if refused is not None:
-        return refused
     if context.build is None or SONAME not in context.build.driver_libraries:
         return NotApplicable("this TensorFlow does not open NVML")
     if context.loader is None:
         return CouldNotCheck("the loader could not be followed")
-    state = _driver.state(context)
+    state = drivers.state(context)
     if state.cause is not None:
         return NotApplicable("libcuda.so.1 fails before NVML is opened")
     resolution = context.loader.resolution(SONAME)
@@ -128,7 +125,7 @@ def _fails(context: Context, number: int, text: str) -> Finding:
     why = NVML_ERRORS.get(number, "NVML gives no reason")
     remedies = [
         Remedy("See whether nvidia-smi, which uses it, says more.", ("nvidia-smi",)),
-        _driver.kernel_log(context),
+        drivers.kernel_log(context),
     ]
     return RULE.finding(
         Cause.NVML_MISSING,
@@ -137,9 +134,16 @@ def _fails(context: Context, number: int, text: str) -> Finding:
         "works. TensorFlow 2.21 and newer ask NVML about the cards first, and register none where it does "
         "not answer.",
         title=f"NVML is there and fails ({number})",
-        evidence=[Evidence("nvmlInit", f"{number}: {text or why}"), *_driver.smi_evidence(context)],
+        evidence=[Evidence("nvmlInit", f"{number}: {text or why}"), *drivers.smi_evidence(context)],
         remedies=remedies,
     )
 
 
-RULE = Rule("TFD109", "nvml-missing", "NVML is missing or fails", (Cause.NVML_MISSING,), check)
+RULE = Rule(
+    "TFD109",
+    "nvml-missing",
+    "NVML is missing or fails",
+    (Cause.NVML_MISSING,),
+    check,
+    needs=(needs.tensorflow,),
+)

@@ -22,8 +22,8 @@ import re
 
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules import _origins
 from tfdoctor.rules.base import Context, Result, Rule
+from tfdoctor.rules.shared import origins
 from tfdoctor.steps import Drop, Export, Unset
 
 TOKEN = re.compile(r"\$(?:ORIGIN|LIB|PLATFORM|\{(?:ORIGIN|LIB|PLATFORM)\})")
@@ -49,9 +49,9 @@ def _finding(
     return RULE.finding(
         Cause.INCONCLUSIVE,
         severity,
-        f"{explanation}{_origins.said(context, seen[0])}",
+        f"{explanation}{origins.said(context, seen[0])}",
         title=title,
-        evidence=[Evidence(seen[0], repr(seen[1])), *_origins.evidence(context, seen[0])],
+        evidence=[Evidence(seen[0], repr(seen[1])), *origins.evidence(context, seen[0])],
         remedies=remedies,
     )
 
@@ -61,7 +61,7 @@ def _late(context: Context) -> list[Finding]:
     findings = []
     for origin in context.facts.environment.late:
         reader = "Python" if origin.name.startswith("PYTHON") else "The loader"
-        place = f"{origin.path}, line {origin.line}" if origin.path else _origins.OWNERS["start"]
+        place = f"{origin.path}, line {origin.line}" if origin.path else origins.OWNERS["start"]
         findings.append(
             RULE.finding(
                 Cause.INCONCLUSIVE,

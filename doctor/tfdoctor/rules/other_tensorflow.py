@@ -24,8 +24,8 @@ from tfdoctor import advice
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import folder_of, without_first
-from tfdoctor.rules import _origins
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, unanswered
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs, origins
 
 if TYPE_CHECKING:
     from tfdoctor.facts import TensorFlowFacts
@@ -34,9 +34,6 @@ VARIABLE = "PYTHONPATH"
 
 
 def check(context: Context) -> Result:
-    refused = unanswered(context.facts.tensorflow, "TensorFlow")
-    if refused is not None:
-        return refused
     first = context.tensorflow
     if first is None or first.behind is None:
         return NotApplicable("there is one TensorFlow on this Python's path")
@@ -49,7 +46,7 @@ def check(context: Context) -> Result:
         if entry
         else f"{folder} is before it on Python's path."
     )
-    who = _origins.said(context, VARIABLE, entry) if entry else ""
+    who = origins.said(context, VARIABLE, entry) if entry else ""
     return [
         RULE.finding(
             Cause.SHADOWED_MODULE,
@@ -61,7 +58,7 @@ def check(context: Context) -> Result:
             evidence=[
                 Evidence(first.package_dir, "is what Python imports"),
                 Evidence(second.package_dir, "is behind it on Python's path"),
-                *(_origins.evidence(context, VARIABLE, entry) if entry else ()),
+                *(origins.evidence(context, VARIABLE, entry) if entry else ()),
             ],
             remedies=[_remedy(context, folder, entry)],
         )
@@ -86,7 +83,7 @@ def _entries(context: Context) -> list[str]:
 def _remedy(context: Context, folder: str, entry: str | None) -> Remedy:
     if entry is not None:
         kept = [one for one in _entries(context) if one.rstrip("/") != folder]
-        return _origins.takes_off(context, VARIABLE, [entry], kept, f"Take {folder} off {VARIABLE}.")
+        return origins.takes_off(context, VARIABLE, [entry], kept, f"Take {folder} off {VARIABLE}.")
     python = value_of(context.facts.python)
     if folder.endswith("site-packages") and "/.local/" in folder and python is not None:
         return Remedy(
@@ -111,4 +108,6 @@ RULE = Rule(
     "Another TensorFlow stands before the one that would work",
     (Cause.SHADOWED_MODULE,),
     check,
+    needs=(needs.tensorflow,),
+    first=10,
 )

@@ -20,16 +20,18 @@ from __future__ import annotations
 
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import _health
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import conditions
+
+
+def _on_the_host(context: Context) -> NotApplicable | None:
+    if context.facts.machine.container or context.facts.machine.wsl:
+        return NotApplicable("the host decides over its cards' persistence")
+    return None
 
 
 def check(context: Context) -> Result:
-    if context.facts.machine.container or context.facts.machine.wsl:
-        return NotApplicable("the host decides over its cards' persistence")
-    cards, refused = _health.conditions(context)
-    if refused is not None:
-        return refused
+    cards = conditions.conditions(context)
     off = [
         gpu
         for gpu, health in cards
@@ -38,7 +40,7 @@ def check(context: Context) -> Result:
     if not off:
         return ()
     root = advice.sudo(context.target)
-    names = ", ".join(_health.label(gpu) for gpu in off)
+    names = ", ".join(conditions.label(gpu) for gpu in off)
     return [
         RULE.finding(
             Cause.INCONCLUSIVE,
@@ -47,7 +49,7 @@ def check(context: Context) -> Result:
             "time at each start and loses the card's settings.",
             title="The driver lets go of the card between programs",
             evidence=[
-                Evidence("nvidia-smi -q -x", f"{_health.label(gpu)}: persistence_mode Disabled")
+                Evidence("nvidia-smi -q -x", f"{conditions.label(gpu)}: persistence_mode Disabled")
                 for gpu in off
             ],
             remedies=[
@@ -67,4 +69,8 @@ RULE = Rule(
     "The driver lets go of the card between programs",
     (Cause.INCONCLUSIVE,),
     check,
+    needs=(
+        _on_the_host,
+        conditions.told,
+    ),
 )

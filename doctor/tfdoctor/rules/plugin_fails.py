@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict.imports import plugin_cause
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs
 from tfdoctor.steps import Remove
 
 if TYPE_CHECKING:
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 
 
 def check(context: Context) -> Result:
-    refused = unanswered(context.facts.tensorflow, "TensorFlow")
-    if refused is not None:
-        return refused
     if context.tensorflow is None or not context.tensorflow.plugins:
         return NotApplicable("there are no plugins of TensorFlow here")
     if context.loader is None:
@@ -67,4 +65,5 @@ RULE = Rule(
     "A plugin stops the import of TensorFlow",
     (Cause.DAMAGED_FILE, Cause.PACKAGE_CONFLICT),
     check,
+    needs=(needs.tensorflow,),
 )

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor.causes import MEANINGS
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 
@@ -94,7 +93,7 @@ def _import_failed(observed: Observation) -> Finding:
         cause,
         Severity.ERROR,
         f"TensorFlow was run, and its import failed, which was not predicted: {error.rstrip('.')}."
-        + (f" {MEANINGS[cause]}" if known else ""),
+        + (f" {cause.row.meaning}" if known else ""),
         title=f"import tensorflow failed: {error[:160]}",
         evidence=[Evidence("import tensorflow", error)],
         remedies=[remedy],

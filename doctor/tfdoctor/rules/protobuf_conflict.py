@@ -18,8 +18,9 @@ Install the protobuf that this TensorFlow works with.
 from __future__ import annotations
 
 from tfdoctor.findings import Cause
-from tfdoctor.rules._companions import companion_findings
 from tfdoctor.rules.base import Context, Result, Rule
+from tfdoctor.rules.shared import needs
+from tfdoctor.rules.shared.companions import companion_findings
 
 
 def check(context: Context) -> Result:
@@ -27,5 +28,14 @@ def check(context: Context) -> Result:
 
 
 RULE = Rule(
-    "TFD307", "protobuf-conflict", "protobuf does not fit this TensorFlow", (Cause.PROTOBUF_CONFLICT,), check
+    "TFD307",
+    "protobuf-conflict",
+    "protobuf does not fit this TensorFlow",
+    (Cause.PROTOBUF_CONFLICT,),
+    check,
+    needs=(
+        needs.tensorflow,
+        needs.distributions,
+    ),
+    first=20,
 )

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.facts.python import Unusable
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules._pythons import examine_others, how, others_evidence
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
 from tfdoctor.rules.environment_gone import remake
+from tfdoctor.rules.shared.pythons import examine_others, how, others_evidence
 
 if TYPE_CHECKING:
     from tfdoctor.facts.python import Trouble
@@ -149,4 +149,5 @@ RULE = Rule(
     "The Python that is to be examined does not work",
     (Cause.PYTHON_UNUSABLE,),
     check,
+    no_python=True,
 )

@@ -20,13 +20,11 @@ from __future__ import annotations
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict.rehearsing import unmet
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs
 
 
 def check(context: Context) -> Result:
-    refused = unanswered(context.facts.tensorflow, "TensorFlow")
-    if refused is not None:
-        return refused
     if context.python is None:
         return CouldNotCheck("which distributions are installed is not known")
     if context.prediction.import_ok is False:
@@ -68,4 +66,5 @@ RULE = Rule(
     "A package is not in the version that TensorFlow asks for",
     (Cause.PACKAGE_CONFLICT,),
     check,
+    needs=(needs.tensorflow,),
 )

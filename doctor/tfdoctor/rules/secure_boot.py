@@ -23,31 +23,29 @@ from __future__ import annotations
 from tfdoctor import advice
 from tfdoctor.facts import Known, Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import _kernel
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, seen
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, given, seen
+from tfdoctor.rules.shared import kernels
 
 
 def check(context: Context) -> Result:
-    cause = _kernel.without_module(context)
-    if cause is None:
-        return NotApplicable("no driver is installed here that waits for its kernel module")
-    found = _kernel.files(context)
-    if found is None or not found.running or not _kernel.on_the_bus(context):
+    cause = given(kernels.without_module(context))
+    found = kernels.files(context)
+    if found is None or not found.running or not kernels.on_the_bus(context):
         return NotApplicable("there is no module for the running kernel that could be refused")
     fact = context.facts.kernel.secure_boot
     if isinstance(fact, Unknown):
         return CouldNotCheck(f"Secure Boot: {fact.why}")
     if not isinstance(fact, Known) or not fact.value:
         return ()
-    if _kernel.switched_off(context):
+    if kernels.switched_off(context):
         return NotApplicable("the card was switched off on purpose, which TFD119 explains")
-    if not _kernel.refused_by_secure_boot(context):
+    if not kernels.refused_by_secure_boot(context):
         if found.signed is None and isinstance(context.facts.kernel.log, Unknown):
             return CouldNotCheck(
                 "Secure Boot is on; neither modinfo nor the kernel's log tells whether it refuses"
             )
         return ()
-    refusals = _kernel.events(context, "unsigned")
+    refusals = kernels.events(context, "unsigned")
     unsigned = found.signed is False
     return [
         RULE.finding(
@@ -63,7 +61,7 @@ def check(context: Context) -> Result:
                 Evidence(
                     found.running[0], "is there and is not loaded" + (", not signed" if unsigned else "")
                 ),
-                *_kernel.evidence(context, refusals),
+                *kernels.evidence(context, refusals),
             ],
             remedies=_remedies(context),
         )
@@ -114,4 +112,5 @@ RULE = Rule(
     "Secure Boot keeps NVIDIA's kernel module out",
     (Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN, Cause.NO_DRIVER),
     check,
+    needs=(kernels.waits_for_module,),
 )

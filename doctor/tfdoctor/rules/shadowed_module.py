@@ -25,7 +25,8 @@ from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict.imports import shadows_tensorflow
 from tfdoctor.predict.rehearsing import failures
-from tfdoctor.rules.base import Context, Result, Rule, unanswered
+from tfdoctor.rules.base import Context, Result, Rule
+from tfdoctor.rules.shared import needs
 from tfdoctor.steps import Drop
 
 if TYPE_CHECKING:
@@ -33,14 +34,11 @@ if TYPE_CHECKING:
 
 
 def check(context: Context) -> Result:
-    refused = unanswered(context.facts.tensorflow, "TensorFlow")
-    if refused is not None:
-        return refused
     tensorflow = context.tensorflow
     found = []
     if tensorflow is not None and shadows_tensorflow(tensorflow) and tensorflow.shadowed_by:
         found.append(_finding(context, "tensorflow", tensorflow.shadowed_by, tensorflow.package_dir, ""))
-    for failed in failures(context.facts):
+    for failed in failures(context.facts, context.compat):
         if failed.shadow:
             one = failed.rehearsed
             name = failed.shadow.rpartition("/")[2].partition(".")[0]
@@ -110,4 +108,5 @@ RULE = Rule(
     "Another module hides one that TensorFlow's import takes",
     (Cause.SHADOWED_MODULE,),
     check,
+    needs=(needs.tensorflow,),
 )

@@ -24,17 +24,14 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Severity
 from tfdoctor.predict import in_wheels, library_version
-from tfdoctor.rules import _origins
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, linked_hard, without_libraries
+from tfdoctor.rules.base import LOADER, Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs, origins
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Resolution
 
 
 def check(context: Context) -> Result:
-    unanswerable = without_libraries(context) or linked_hard(context)
-    if unanswerable is not None:
-        return unanswerable
     loader, build, python = context.loader, context.build, context.python
     if loader is None or build is None or build.cuda is None or python is None:
         return NotApplicable("there is nothing to compare")
@@ -56,7 +53,7 @@ def check(context: Context) -> Result:
     if wrong:
         kept = [entry for entry in entries if entry not in wrong]
         text = f"Take {', '.join(wrong)} off LD_LIBRARY_PATH where TensorFlow runs."
-        remedy = _origins.takes_off(context, "LD_LIBRARY_PATH", wrong, kept, text)
+        remedy = origins.takes_off(context, "LD_LIBRARY_PATH", wrong, kept, text)
     return [
         RULE.finding(
             Cause.LIBS_WRONG_VERSION,
@@ -65,7 +62,7 @@ def check(context: Context) -> Result:
             title="LD_LIBRARY_PATH puts older CUDA libraries before TensorFlow's own wheels",
             evidence=[
                 Evidence("LD_LIBRARY_PATH", ":".join(loader.library_path)),
-                *(one for entry in wrong for one in _origins.evidence(context, "LD_LIBRARY_PATH", entry)),
+                *(one for entry in wrong for one in origins.evidence(context, "LD_LIBRARY_PATH", entry)),
                 *(Evidence(r.path or "", f"{has}; the wheel has {wants}") for r, has, wants in older),
             ],
             remedies=[remedy] if remedy is not None else [],
@@ -98,4 +95,7 @@ RULE = Rule(
     "LD_LIBRARY_PATH puts older CUDA libraries before TensorFlow's own",
     (Cause.LIBS_WRONG_VERSION,),
     check,
+    needs=(needs.cuda_libraries, needs.opened_late),
+    area=LOADER,
+    first=41,
 )

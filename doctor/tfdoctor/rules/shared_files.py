@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, versions
 from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules.base import Context, Result, Rule, unanswered
+from tfdoctor.rules.base import Context, Result, Rule
+from tfdoctor.rules.shared import needs
 from tfdoctor.steps import Install, Uninstall
 
 if TYPE_CHECKING:
@@ -39,11 +40,6 @@ MOST_NAMED = 4
 
 
 def check(context: Context) -> Result:
-    refused = unanswered(context.facts.tensorflow, "TensorFlow") or unanswered(
-        context.facts.python, "this Python"
-    )
-    if refused is not None:
-        return refused
     groups: dict[tuple[Owner, ...], list[SharedFile]] = {}
     for one in context.python.shared if context.python is not None else ():
         if not all(name in TENSORFLOW_DISTRIBUTIONS for name, _ in one.owners):  # those are TFD304's
@@ -162,7 +158,7 @@ def _needed_by(context: Context, projects: set[str]) -> list[str]:
     return [
         f"{one.name} {one.version}"
         for one in (python.distributions if python is not None else ())
-        if any(advice.project_of(pin) in projects and "extra" not in pin for pin in one.pins)
+        if any(versions.project_of(pin) in projects and "extra" not in pin for pin in one.pins)
     ]
 
 
@@ -179,4 +175,6 @@ RULE = Rule(
     "Two packages own the same library files",
     (Cause.PACKAGE_CONFLICT,),
     check,
+    needs=(needs.tensorflow, needs.python),
+    first=43,
 )

@@ -19,18 +19,19 @@ from __future__ import annotations
 
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, unanswered
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
 
 FAR = {"SYS": "through the link between two processors", "SOC": "through the link between two processors",
        "NODE": "through two host bridges of one processor"}  # fmt: skip
 NEAR = ("NV", "PIX", "PXB", "PSB", "C2C")
 
 
+def _joined(context: Context) -> NotApplicable | CouldNotCheck | None:
+    return unanswered(context.facts.kernel.links, "how the cards are joined")
+
+
 def check(context: Context) -> Result:
     fact = context.facts.kernel.links
-    refused = unanswered(fact, "how the cards are joined")
-    if refused is not None:
-        return refused
     answer = value_of(context.facts.driver.cuda)
     if answer is not None and len(answer.devices) < 2:
         return NotApplicable("one card is visible here")
@@ -66,5 +67,10 @@ def check(context: Context) -> Result:
 
 
 RULE = Rule(
-    "TFD125", "slow-links", "The cards reach each other only the long way round", (Cause.HEALTHY,), check
+    "TFD125",
+    "slow-links",
+    "The cards reach each other only the long way round",
+    (Cause.HEALTHY,),
+    check,
+    needs=(_joined,),
 )

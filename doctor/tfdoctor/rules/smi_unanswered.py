@@ -21,8 +21,8 @@ from __future__ import annotations
 from tfdoctor.facts import SmiFailure, value_of
 from tfdoctor.findings import Cause, Finding, Remedy, Severity
 from tfdoctor.predict import container_lost_nvml
-from tfdoctor.rules import _driver
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, unanswered
+from tfdoctor.rules.shared import drivers
 
 SAYINGS = {
     "timeout": "it does not answer in time: the driver is stuck, or many cards have to be woken up",
@@ -46,7 +46,7 @@ SAYINGS = {
 
 
 def check(context: Context) -> Result:
-    state = _driver.state(context)
+    state = drivers.state(context)
     if container_lost_nvml(context.facts):
         harmless = state.works and context.prediction.cause is not Cause.CONTAINER_NVML_LOST
         return [_cut_off(context, harmless=harmless)]
@@ -69,7 +69,7 @@ def check(context: Context) -> Result:
             Severity.INFO,
             f"nvidia-smi fails as well: {_saying(failed)}. It asks the same driver.",
             title="nvidia-smi fails, too",
-            evidence=_driver.smi_evidence(context),
+            evidence=drivers.smi_evidence(context),
         )
     ]
 
@@ -87,7 +87,7 @@ def _alone(context: Context, failed: SmiFailure) -> Finding:
     if failed.kind == "garbage":
         remedies = [Remedy("See which program goes by that name.", ("type -a nvidia-smi",))]
     elif not missing:
-        remedies.append(_driver.kernel_log(context))
+        remedies.append(drivers.kernel_log(context))
     return RULE.finding(
         Cause.NVML_MISSING if missing else Cause.INCONCLUSIVE,
         Severity.WARNING,
@@ -95,7 +95,7 @@ def _alone(context: Context, failed: SmiFailure) -> Finding:
         title="nvidia-smi does not answer as it should"
         if failed.kind != "timeout"
         else "nvidia-smi hangs, and the driver's library answers",
-        evidence=_driver.smi_evidence(context),
+        evidence=drivers.smi_evidence(context),
         remedies=remedies,
     )
 
@@ -108,7 +108,7 @@ def _cut_off(context: Context, *, harmless: bool) -> Finding:
         "its host has since taken the permission to open the device nodes away: `systemctl daemon-reload` "
         "does that to containers whose devices systemd was not told of.",
         title="The container was cut off from the GPUs while it ran",
-        evidence=_driver.smi_evidence(context),
+        evidence=drivers.smi_evidence(context),
         remedies=[
             Remedy("Start the container anew (on the host).", ("docker restart CONTAINER", "nvidia-smi")),
             Remedy(

@@ -21,15 +21,12 @@ from __future__ import annotations
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import own_driver_files
-from tfdoctor.rules import _driver, _hiding, _origins
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import drivers, hiders, needs, origins
 
 
 def check(context: Context) -> Result:
-    refused = _driver.unasked(context)
-    if refused is not None:
-        return refused
-    state = _driver.state(context)
+    state = drivers.state(context)
     answer = state.answer
     if answer is None or not answer.loaded:
         return NotApplicable("no libcuda.so.1 is loaded")
@@ -38,14 +35,14 @@ def check(context: Context) -> Result:
     path = answer.path or (state.resolution.path if state.resolution is not None else None) or "libcuda.so.1"
     via = state.resolution.via if state.resolution is not None else ""
     own = own_driver_files(context.facts)
-    hiding = _hiding.driver_hider(context, path)
+    hiding = hiders.driver_hider(context, path)
     evidence = [Evidence(path, state.why)]
     if hiding is not None:
-        via = _hiding.door(hiding)
+        via = hiders.door(hiding)
     if via:
         evidence.append(Evidence("the loader", f"finds it through {via}"))
     if hiding is not None:
-        evidence += _hiding.evidence(context, hiding)
+        evidence += hiders.evidence(context, hiding)
     evidence += [Evidence(file, "is the driver's own") for file in own if file != path][:2]
     return [
         RULE.finding(
@@ -60,19 +57,19 @@ def check(context: Context) -> Result:
     ]
 
 
-def _who(context: Context, hiding: _hiding.Hiding | None) -> str:
+def _who(context: Context, hiding: hiders.Hiding | None) -> str:
     if hiding is None:
         return ""
-    return "".join(_origins.said(context, hiding.without.variable, entry) for entry in hiding.without.entries)
+    return "".join(origins.said(context, hiding.without.variable, entry) for entry in hiding.without.entries)
 
 
 def _remedies(
-    context: Context, path: str, via: str, hiding: _hiding.Hiding | None, *, installed: bool
+    context: Context, path: str, via: str, hiding: hiders.Hiding | None, *, installed: bool
 ) -> list[Remedy]:
     root, remedies = advice.sudo(context.target), []
     off = advice.without_folder(context.target, "/stubs/", "Take the stubs folder from LD_LIBRARY_PATH.")
     if hiding is not None:
-        off = _hiding.remedy(context, hiding)
+        off = hiders.remedy(context, hiding)
     if off is not None:
         remedies.append(off)
     if "ld.so.cache" in via:
@@ -113,4 +110,6 @@ RULE = Rule(
     "The CUDA toolkit's stub is loaded in place of the driver",
     (Cause.STUB_LIBCUDA,),
     check,
+    needs=(needs.driver,),
+    first=30,
 )

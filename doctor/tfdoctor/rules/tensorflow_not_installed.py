@@ -22,9 +22,9 @@ from tfdoctor import advice, versions
 from tfdoctor.facts import Absent, Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import closed_package, registered_without_files
-from tfdoctor.rules._pythons import examine_others, how, others_evidence
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.no_matching_wheel import reason
+from tfdoctor.rules.shared.pythons import examine_others, how, others_evidence
 
 
 def check(context: Context) -> Result:

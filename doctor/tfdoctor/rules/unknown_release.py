@@ -17,13 +17,11 @@ Nothing, if all is well. A newer tfdoctor may know the release.
 from __future__ import annotations
 
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, unanswered
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs
 
 
 def check(context: Context) -> Result:
-    refused = unanswered(context.facts.tensorflow, "TensorFlow")
-    if refused is not None:
-        return refused
     build, tensorflow = context.build, context.tensorflow
     if build is None or tensorflow is None:
         return NotApplicable("there is no TensorFlow")
@@ -62,5 +60,10 @@ def _as_of(context: Context) -> str:
 
 
 RULE = Rule(
-    "TFD902", "unknown-release", "This TensorFlow is not in the release table", (Cause.INCONCLUSIVE,), check
+    "TFD902",
+    "unknown-release",
+    "This TensorFlow is not in the release table",
+    (Cause.INCONCLUSIVE,),
+    check,
+    needs=(needs.tensorflow,),
 )

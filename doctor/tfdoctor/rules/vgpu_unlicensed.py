@@ -18,14 +18,12 @@ from __future__ import annotations
 
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import _health
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import GPU, Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import conditions
 
 
 def check(context: Context) -> Result:
-    cards, refused = _health.conditions(context)
-    if refused is not None:
-        return refused
+    cards = conditions.conditions(context)
     virtual = [(gpu, health) for gpu, health in cards if health.licence]
     if not virtual:
         return NotApplicable("no card here is a virtual GPU that tells of a licence")
@@ -35,7 +33,7 @@ def check(context: Context) -> Result:
     if not without:
         return ()
     root = advice.sudo(context.target)
-    names = ", ".join(_health.label(gpu) for gpu, _ in without)
+    names = ", ".join(conditions.label(gpu) for gpu, _ in without)
     return [
         RULE.finding(
             Cause.INCONCLUSIVE,
@@ -43,7 +41,9 @@ def check(context: Context) -> Result:
             f"{names}: the virtual GPU has no licence. It is slowed down some time after the start, and CUDA programs "
             "may then fail.",
             title="The virtual GPU has no licence",
-            evidence=[Evidence("nvidia-smi -q -x", f"{_health.label(g)}: {h.licence}") for g, h in without],
+            evidence=[
+                Evidence("nvidia-smi -q -x", f"{conditions.label(g)}: {h.licence}") for g, h in without
+            ],
             remedies=[
                 Remedy(
                     "Put the client token of your licence server into /etc/nvidia/ClientConfigToken, then ask anew.",
@@ -59,4 +59,12 @@ def check(context: Context) -> Result:
     ]
 
 
-RULE = Rule("TFD123", "vgpu-unlicensed", "The virtual GPU has no licence", (Cause.INCONCLUSIVE,), check)
+RULE = Rule(
+    "TFD123",
+    "vgpu-unlicensed",
+    "The virtual GPU has no licence",
+    (Cause.INCONCLUSIVE,),
+    check,
+    needs=(conditions.told,),
+    area=GPU,
+)

@@ -22,16 +22,13 @@ from tfdoctor import advice
 from tfdoctor.facts import CudaDevice, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import registered_devices
-from tfdoctor.rules import _driver, _origins
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import GPU, Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs, origins
 
 VISIBLE, ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
 
 
 def check(context: Context) -> Result:
-    refused = _driver.unasked(context)
-    if refused is not None:
-        return refused
     answer = value_of(context.facts.driver.cuda)
     variables = context.facts.environment.variables
     if answer is None or not answer.devices:
@@ -67,7 +64,7 @@ def _evidence(context: Context, lines: list[str]) -> list[Evidence]:
     variables = context.facts.environment.variables
     return [
         *(Evidence(name, repr(variables[name])) for name in (VISIBLE, ORDER) if name in variables),
-        *(line for name in (VISIBLE, ORDER) for line in _origins.evidence(context, name)),
+        *(line for name in (VISIBLE, ORDER) for line in origins.evidence(context, name)),
         *(Evidence("the driver", line) for line in lines),
     ]
 
@@ -81,7 +78,7 @@ def _partly(context: Context, devices: tuple[CudaDevice, ...], ignored: list[str
     return RULE.finding(
         Cause.HIDDEN_BY_ENV,
         Severity.WARNING,
-        f"{VISIBLE} is {value!r}.{_origins.said(context, VISIBLE)} {ignored[0]!r} names no card; the driver stops "
+        f"{VISIBLE} is {value!r}.{origins.said(context, VISIBLE)} {ignored[0]!r} names no card; the driver stops "
         f"there and ignores it{rest}. "
         f"{'; '.join(lines)}.",
         title=f"{VISIBLE} is only partly heeded: {len(devices)} of {len(entries)} entries name a card",
@@ -126,4 +123,6 @@ RULE = Rule(
     "Which card is which for TensorFlow",
     (Cause.HEALTHY, Cause.HIDDEN_BY_ENV),
     check,
+    needs=(needs.driver,),
+    area=GPU,
 )

@@ -17,19 +17,28 @@ Run it in WSL 2, where the Linux wheels work with the Windows driver, or use 2.1
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, unanswered
+from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import needs
 
-LAST = "2.10.1"
+if TYPE_CHECKING:
+    from tfdoctor.compat import Compat, Release
+
+
+def _on_windows(context: Context) -> NotApplicable | None:
+    return None if context.facts.machine.system == "Windows" else NotApplicable("this is not Windows")
+
+
+def _last_with_gpu(compat: Compat) -> Release | None:
+    """The last final release whose Windows wheels have GPU code."""
+    rows = (row for row in reversed(compat.releases) if row.windows_pythons and row.has_gpu("windows"))
+    return next((row for row in rows if not row.is_prerelease and not row.yanked), None)
 
 
 def check(context: Context) -> Result:
-    if context.facts.machine.system != "Windows":
-        return NotApplicable("this is not Windows")
-    refused = unanswered(context.facts.tensorflow, "TensorFlow")
-    if refused is not None:
-        return refused
     build, python = context.build, context.python
     if build is None or build.gpu or build.minor < (2, 11):
         return ()
@@ -41,21 +50,25 @@ def check(context: Context) -> Result:
             changes_system=True,
         )
     ]
-    release = context.compat.release(LAST, "tensorflow")
+    newest = _last_with_gpu(context.compat)
+    last = f"; {newest.version} is the last with GPU code there" if newest is not None else ""
+    release = context.compat.release(newest.version, "tensorflow") if newest is not None else None
     if release is not None and python is not None:
         pythons = release.windows_pythons
         if versions.major_minor(python.version) in pythons:
             commands: tuple[str, ...] = (
-                advice.pip_install(context.target, [f"tensorflow=={LAST}", "numpy<2", "protobuf<3.20"]),
+                advice.pip_install(
+                    context.target, [f"tensorflow=={release.version}", "numpy<2", "protobuf<3.20"]
+                ),
             )
         else:
             commands = (
                 f"py -{pythons[-1]} -m venv tf-env" if pythons else "py -3.10 -m venv tf-env",
-                f'tf-env\\Scripts\\python -m pip install "tensorflow=={LAST}" "numpy<2" "protobuf<3.20"',
+                f'tf-env\\Scripts\\python -m pip install "tensorflow=={release.version}" "numpy<2" "protobuf<3.20"',
             )
         remedies.append(
             Remedy(
-                f"Use {LAST}, the last with GPU code on Windows, with CUDA 11.2 and cuDNN 8.1 from NVIDIA's "
+                f"Use {release.version}, the last with GPU code on Windows, with CUDA 11.2 and cuDNN 8.1 from NVIDIA's "
                 "archive.",
                 commands,
             )
@@ -64,8 +77,7 @@ def check(context: Context) -> Result:
         RULE.finding(
             Cause.WINDOWS_NATIVE_UNSUPPORTED,
             Severity.ERROR,
-            f"TensorFlow {build.version} for Windows is built for the CPU; {LAST} is the last with GPU code "
-            "there.",
+            f"TensorFlow {build.version} for Windows is built for the CPU{last}.",
             evidence=[
                 Evidence("the operating system", "Windows"),
                 Evidence("TensorFlow", build.version or ""),
@@ -81,4 +93,8 @@ RULE = Rule(
     "TensorFlow 2.11 and newer have no GPU code on native Windows",
     (Cause.WINDOWS_NATIVE_UNSUPPORTED,),
     check,
+    needs=(
+        _on_windows,
+        needs.tensorflow,
+    ),
 )

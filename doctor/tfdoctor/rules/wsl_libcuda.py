@@ -20,19 +20,18 @@ from __future__ import annotations
 
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules import _driver
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import drivers, needs
 
 FOLDER = "/usr/lib/wsl/lib"
 
 
+def _under_wsl(context: Context) -> NotApplicable | None:
+    return None if context.facts.machine.wsl else NotApplicable("this is not WSL")
+
+
 def check(context: Context) -> Result:
-    if not context.facts.machine.wsl:
-        return NotApplicable("this is not WSL")
-    refused = _driver.unasked(context)
-    if refused is not None:
-        return refused
-    state = _driver.state(context)
+    state = drivers.state(context)
     if state.cause is not Cause.WSL_LIBCUDA:
         return ()
     files = [path for path in context.facts.driver.driver_files if path.startswith(f"{FOLDER}/")]
@@ -115,5 +114,13 @@ def _foreign(context: Context, path: str, evidence: list[Evidence]) -> Finding:
 
 
 RULE = Rule(
-    "TFD108", "wsl-libcuda", "Under WSL, another libcuda than WSL's is found", (Cause.WSL_LIBCUDA,), check
+    "TFD108",
+    "wsl-libcuda",
+    "Under WSL, another libcuda than WSL's is found",
+    (Cause.WSL_LIBCUDA,),
+    check,
+    needs=(
+        _under_wsl,
+        needs.driver,
+    ),
 )

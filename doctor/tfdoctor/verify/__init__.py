@@ -11,21 +11,17 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor import versions
-from tfdoctor.causes import MEANINGS
 from tfdoctor.engine import GpuAccess, RunRequest
 from tfdoctor.engine.system import ContainerSystem, StartError
-from tfdoctor.examine.observe import SHOW_LOADER
-from tfdoctor.examine.survey import survey
+from tfdoctor.examine import examine, judge
+from tfdoctor.examine.observe import SHOW_LOADER, Said, cause_in_log, observation, opened
 from tfdoctor.facts import value_of
-from tfdoctor.findings import Cause, Evidence, Finding, Observation, Remedy, Severity, Stage, Verification
-from tfdoctor.logs.advice import CODES
-from tfdoctor.logs.dso import failed_opens
+from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity, Stage, Verification
 from tfdoctor.logs.report import diagnose_log
-from tfdoctor.predict import build_of
-from tfdoctor.probes.payload import run_payload
-from tfdoctor.report.diagnose import diagnose
+from tfdoctor.rules import compute_fails
 from tfdoctor.system import Failure
+from tfdoctor.system.payloads import run_payload
+from tfdoctor.system.signals import stopping
 from tfdoctor.text import clean_line
 from tfdoctor.verify.stages import STAGES, Answer, Limits, read_answer
 
@@ -33,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tfdoctor.compat import Compat
+    from tfdoctor.compat.cards import Cards
     from tfdoctor.engine import Engine
     from tfdoctor.facts import Facts
     from tfdoctor.findings import Report
@@ -44,20 +41,6 @@ LOOKING = 30.0
 """Seconds that looking into a container or environment may take."""
 OF_TENSORFLOW = ("import", "visible", "compute", "cudnn", "nccl")
 """The stages that the payload goes through, in its order."""
-FP32_PER_CLOCK = {
-    (3, -1): 192,
-    (5, -1): 128,
-    (6, 0): 64,
-    (6, -1): 128,
-    (7, -1): 64,
-    (8, 0): 64,
-    (8, -1): 128,
-    (9, -1): 128,
-    (10, -1): 128,
-    (12, -1): 128,
-}
-"""Compute capability (minor -1: every other one of that major) → multiply-adds in float32 of one multiprocessor in a
-clock. Source: CUDA C++ Programming Guide, throughput of native arithmetic instructions."""
 DRIVERS = frozenset({"libcuda.so.1", "libnvidia-ml.so.1"})
 """What comes from the driver: the stage of that name judges them."""
 _PYTHONS = ("python", "python3", "python2")
@@ -217,9 +200,9 @@ def verify_image(
     with system:
         started = time.monotonic() - began
         python = wish.python or _python_with_tensorflow(system)
-        facts = survey(system, compat, requested_python=python, timeout=LOOKING)
-        _runtime(run, facts, access, started)
-        _inside(run, system, compat, facts)
+        report = examine(system, compat, python=python, timeout=LOOKING)
+        _runtime(run, report.facts, access, started)
+        _inside(run, system, compat, report)
         if system.state().get("OOMKilled") and run.stopped:
             run.findings.append(_killed_for_memory(wish))
     return run.result()
@@ -276,9 +259,9 @@ def _refused(compat: Compat, refused: Sequence[tuple[GpuAccess, str]], host: Fac
         for trouble in troubles(containers):
             if trouble.cause is cause:
                 remedies = [*trouble.remedies, *remedies]
-    title = report.summary if report.root is not None else MEANINGS[cause]
+    title = report.summary if report.root is not None else cause.row.meaning
     return Finding(
-        code=CODES[cause],
+        code=cause.row.code,
         cause=cause,
         severity=Severity.ERROR,
         title=clean_line(report.root.title if report.root is not None else title, limit=200),
@@ -339,12 +322,12 @@ def verify_python(
 ) -> Verification:
     """Verify the TensorFlow of a Python on this machine. Raises UsageError where there is no such Python."""
     wish = _completed(replace(wish, stages=tuple(name for name in wish.stages if name != "runtime")))
-    facts = survey(system, compat, requested_python=python, timeout=LOOKING)
-    interpreter = value_of(facts.python)
+    report = examine(system, compat, python=python, timeout=LOOKING)
+    interpreter = value_of(report.facts.python)
     run = _Run(interpreter.executable if interpreter is not None else str(python), wish, on_stage)
     if run.expected is None:
-        run.expected = expected_gpus(facts, wish.gpus)
-    _inside(run, system, compat, facts)
+        run.expected = expected_gpus(report.facts, wish.gpus)
+    _inside(run, system, compat, report)
     return run.result()
 
 
@@ -364,10 +347,9 @@ def expected_gpus(facts: Facts, gpus: str | None) -> int | None:
 # ---------------------------------------------------------------- what both share
 
 
-def _inside(run: _Run, system: System, compat: Compat, facts: Facts) -> None:
+def _inside(run: _Run, system: System, compat: Compat, report: Report) -> None:
     """driver, libraries, and what TensorFlow itself does."""
-    report = diagnose(facts, compat)
-    run.report = report
+    facts, run.report = report.facts, report
     if not run.stopped and run.wish.device == "GPU":
         _driver(run, facts, report)
     if not run.stopped:
@@ -380,10 +362,9 @@ def _inside(run: _Run, system: System, compat: Compat, facts: Facts) -> None:
         run.fail("import", "there is no TensorFlow in it", Cause.INCONCLUSIVE)
         run.findings += list(report.findings)
         return
-    wanted = set(build_of(tensorflow, compat).required)
-    answer, result = _compute(run, system, interpreter.executable, facts)
-    observed = _observation(answer, result, wanted)
-    report = diagnose(facts, compat, observed)
+    answer, result = _compute(run, system, interpreter.executable, expected_speed(facts, compat.cards))
+    observed = observation(_said(answer, result), result, opened(tensorflow, compat), compat)
+    report = judge(facts, compat, observed)
     run.report = report
     _told(run, answer, result, report, compat)
     run.findings += [f for f in report.findings if f.severity is not Severity.INFO]
@@ -425,56 +406,46 @@ def _libraries(run: _Run, facts: Facts, report: Report) -> None:
     run.add("libraries", "passed", f"the loader gives all {count} that TensorFlow opens")
 
 
-def expected_speed(facts: Facts) -> dict[str, float]:
+def expected_speed(facts: Facts, cards: Cards) -> dict[str, float]:
     """GPU → GFLOP/s in float32 that its multiprocessors can give at their highest clock; those that are known."""
     cuda = value_of(facts.driver.cuda)
     found = {}
     for device in cuda.devices if cuda is not None else ():
-        capability = (
-            versions.parse_capability(device.compute_capability) if device.compute_capability else (0, 0)
-        )
-        each = FP32_PER_CLOCK.get(capability, FP32_PER_CLOCK.get((capability[0], -1)))
+        each = cards.per_clock(device.compute_capability) if device.compute_capability else None
         if each and device.multiprocessors and device.clock_mhz:
             found[str(device.ordinal)] = 2.0 * each * device.multiprocessors * device.clock_mhz / 1000
     return found
 
 
-def _compute(run: _Run, system: System, python: str, facts: Facts) -> tuple[Answer, CommandResult]:
+def _compute(run: _Run, system: System, python: str, speed: dict[str, float]) -> tuple[Answer, CommandResult]:
     """Run the payload; it ends by itself at each stage's deadline, and is ended where it does not."""
     wish = run.wish
     names = [name for name in wish.stages if name in OF_TENSORFLOW]
     asked: dict[str, Any] = {"stages": names, "device": wish.device, "limits": wish.limits.as_json()}
     if wish.device == "GPU":
-        asked["expected"] = expected_speed(facts)
-    raw, result = run_payload(
-        system,
-        python,
-        "stages",
-        [json.dumps(asked)],
-        timeout=wish.limits.total(names) + 15,
-        env=SHOW_LOADER if wish.device == "GPU" else {**SHOW_LOADER, "CUDA_VISIBLE_DEVICES": "-1"},
-        unset=("TF_CPP_MAX_VLOG_LEVEL",),
-    )
-    del raw
+        asked["expected"] = speed
+    with stopping(system):
+        _, result = run_payload(
+            system,
+            python,
+            "stages",
+            [json.dumps(asked)],
+            timeout=wish.limits.total(names) + 15,
+            env=SHOW_LOADER if wish.device == "GPU" else {**SHOW_LOADER, "CUDA_VISIBLE_DEVICES": "-1"},
+            unset=("TF_CPP_MAX_VLOG_LEVEL",),
+        )
     return read_answer(result, wish.limits), result
 
 
-def _observation(answer: Answer, result: CommandResult, wanted: set[str]) -> Observation:
-    imported = answer.status("import") == "passed"
-    known = answer.status("visible") in ("passed", "failed")
-    devices = answer.devices if known else ()
-    timed_out = result.failure is Failure.TIMEOUT or answer.timed_out
-    failed = failed_opens(f"{result.stderr}\n{result.stdout}")
-    missing = {one.really_missing for one in failed if one.opened in wanted or not imported}
-    return Observation(
-        import_ok=imported,
-        gpu_registered=bool(devices) if known else (None if timed_out else False),
-        gpu_count=len(devices) if known else (None if timed_out else 0),
-        missing_libraries=tuple(sorted(missing)) if not devices else (),
-        seconds=round(result.seconds, 2),
-        devices=tuple(clean_line(name) for name in devices),
-        computed=tuple(clean_line(line) for line in answer.computed_lines()),
-        error=clean_line(answer.error, limit=600),
+def _said(answer: Answer, result: CommandResult) -> Said:
+    listed = answer.status("visible") in ("passed", "failed")
+    return Said(
+        imported=answer.status("import") == "passed",
+        devices=answer.devices if listed else None,
+        computed=tuple(answer.computed_lines()),
+        error=answer.error,
+        seconds=result.seconds,
+        timed_out=result.failure is Failure.TIMEOUT or answer.timed_out,
     )
 
 
@@ -513,22 +484,22 @@ def _cause_of(
     root = report.root
     if name in ("import", "visible") and root is not None:
         return root.cause
-    text = f"{result.stderr}\n{answer.error}"
-    said = diagnose_log([text.encode("utf-8", "replace")], compat, "the verification")
     for finding in report.findings:
-        if finding.code == "TFD115" and finding.cause is not Cause.INCONCLUSIVE and name == "compute":
+        if (
+            finding.code == compute_fails.RULE.code
+            and finding.cause is not Cause.INCONCLUSIVE
+            and name == "compute"
+        ):
             return finding.cause
     if name == "nccl":
         return Cause.NCCL_FAILURE
-    if said.cause not in (Cause.INCONCLUSIVE, Cause.HEALTHY):
-        return said.cause
-    return root.cause if root is not None else None
+    return cause_in_log(result, answer.error, compat) or (root.cause if root is not None else None)
 
 
 def _killed_for_memory(wish: Wish) -> Finding:
     limit = f" of {wish.memory / 1e9:.1f} GB" if wish.memory else ""
     return Finding(
-        code=CODES[Cause.OOM],
+        code=Cause.OOM.row.code,
         cause=Cause.OOM,
         severity=Severity.ERROR,
         title=f"The container reached its limit of memory{limit} and was killed",

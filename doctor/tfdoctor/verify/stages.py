@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.findings import Stage
-from tfdoctor.probes.payload import MARKER
 from tfdoctor.system import Failure
+from tfdoctor.system.payloads import MARKER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -24,45 +24,16 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from tfdoctor import versions
-from tfdoctor.compat.imports import companions
 from tfdoctor.dockerfile.checks.base import DockerfileRule
 from tfdoctor.findings import Cause, Remedy, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.compat.imports import Companion
+    from tfdoctor.compat.companions import Companion, Ladder
     from tfdoctor.dockerfile.checks.base import Context
     from tfdoctor.findings import Finding
 
-LADDER: dict[str, tuple[tuple[str, str], ...]] = {
-    "numpy": (
-        ("1.16.6", "2.7"),
-        ("1.18.5", "3.5"),
-        ("1.19.5", "3.6"),
-        ("1.20.3", "3.7"),
-        ("1.21.6", "3.7"),
-        ("1.23.5", "3.8"),
-        ("1.24.4", "3.8"),
-        ("1.26.4", "3.9"),
-        ("2.0.2", "3.9"),
-        ("2.2.6", "3.10"),
-        ("2.4.6", "3.11"),
-        ("2.5.5", "3.12"),
-    ),
-    "protobuf": (
-        ("3.17.3", "2.7"),
-        ("3.19.6", "3.5"),
-        ("3.20.3", "3.7"),
-        ("4.21.12", "3.7"),
-        ("4.24.4", "3.7"),
-        ("4.25.9", "3.8"),
-        ("5.29.6", "3.8"),
-        ("6.33.6", "3.9"),
-        ("7.36.2", "3.10"),
-    ),
-}
-"""Version → the oldest Python that takes it: what pip chose on 2026-11-21 for each Python, and the steps between."""
 PLAIN = frozenset({"pip", "setuptools", "wheel", "numpy", "protobuf"})
 """Packages that put no limit on others."""
 
@@ -72,9 +43,10 @@ def check(context: Context) -> Sequence[Finding]:
     if tensorflow.state != "there" or release is None or not release.gpu or context.subject.no_deps:
         return ()
     found: list[Finding] = []
-    for package in LADDER:
+    for ladder in context.compat.ladders:
+        package = ladder.package
         written = _written(context, package)
-        version = written or (_today(context, package) if tensorflow.installed is not None else None)
+        version = written or (_today(context, ladder) if tensorflow.installed is not None else None)
         if version is None:
             continue
         row = _breaking(context, package, version)
@@ -88,7 +60,7 @@ def _breaking(context: Context, package: str, version: str) -> Companion | None:
     environment = {name: one.value or "" for name, one in context.subject.environment.items()}
     rows = [
         row
-        for row in companions()
+        for row in context.compat.companions
         if row.package == package
         and row.breaks
         and release is not None
@@ -111,19 +83,19 @@ def _written(context: Context, package: str) -> str | None:
     return None
 
 
-def _today(context: Context, package: str) -> str | None:
+def _today(context: Context, ladder: Ladder) -> str | None:
     """The newest version that every known limit and the Python let through; None where the Python is not known."""
     python, release = context.tensorflow.python, context.tensorflow.release
     if python is None or release is None or not versions.is_version(python):
         return None
-    limits = [*context.subject.all_of(package), *_own(release.requires, package, python)]
+    limits = [*context.subject.all_of(ladder.package), *_own(release.requires, ladder.package, python)]
     try:
         wanted = SpecifierSet(",".join(limits))
     except InvalidSpecifier:
         return None
     fitting = [
         version
-        for version, least in LADDER[package]
+        for version, least in ladder.oldest_python.items()
         if versions.at_least(python, least) and wanted.contains(version)
     ]
     return fitting[-1] if fitting else None

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
 from tfdoctor.dockerfile.checks.base import DockerfileRule
 from tfdoctor.findings import Cause, Remedy, Severity
 
@@ -79,7 +78,8 @@ def _capabilities(context: Context, setting: Setting) -> list[Finding]:
     if "compute" not in given:
         why = "Without `compute` the container gets no libcuda.so.1, so that no GPU is registered."
         return [_finding(context, setting, Cause.CONTAINER_NO_GPU, Severity.ERROR, why, instead)]
-    if "utility" not in given and release is not None and versions.numbers(release.version) >= (2, 21):
+    wanted = context.compat.driver_libraries_for(release.version) if release is not None else ()
+    if "utility" not in given and "libnvidia-ml.so.1" in wanted:
         why = (
             "Without `utility` the container gets no libnvidia-ml.so.1 (NVML), and TensorFlow from 2.21 on registers "
             "no GPU without it, and says nothing."

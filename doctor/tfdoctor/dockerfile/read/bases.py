@@ -11,7 +11,7 @@ from tfdoctor import versions
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
     from tfdoctor.compat.images import ImageTag
-    from tfdoctor.compat.models import Release
+    from tfdoctor.compat.releases import Release
 
 __all__ = ["Base", "base_of", "deleted", "fitting_tag", "known_tags"]
 
@@ -25,20 +25,6 @@ _OFFICIAL_TAG = re.compile(
     r"(?P<rest>(?:-?(?:gpu|py3|jupyter|devel|custom-op|ubuntu\d{1,4}|lite))*)"
 )
 _PYTHON_TAG = re.compile(r"(\d\.\d{1,2})(?:\.\d{1,2}|-rc|rc\d)?(?:-(.*))?")
-_UBUNTU = {"xenial": "16.04", "bionic": "18.04", "focal": "20.04", "jammy": "22.04", "noble": "24.04"}
-_DEBIAN = {
-    "9": "3.5",
-    "stretch": "3.5",
-    "10": "3.7",
-    "buster": "3.7",
-    "11": "3.9",
-    "bullseye": "3.9",
-    "12": "3.11",
-    "bookworm": "3.11",
-    "13": "3.13",
-    "trixie": "3.13",
-}
-"""Debian release → its python3."""
 _CONDA = ("continuumio/", "condaforge/", "mambaorg/")
 
 
@@ -110,8 +96,7 @@ def _recognised(
     if short == "python":
         return _python(reference, line, tag, mirror=not hub, pinned=pinned)
     if short == "ubuntu":
-        number = _UBUNTU.get(tag.partition("-")[0], tag.partition("-")[0])
-        system = compat.pythons.system(number)
+        system = compat.pythons.system(tag.partition("-")[0])
         return Base(
             "plain",
             reference,
@@ -128,7 +113,7 @@ def _recognised(
             line,
             tag,
             pinned=pinned,
-            python=_DEBIAN.get(tag.partition("-")[0].split(".")[0]),
+            python=compat.pythons.default_of("debian", tag.partition("-")[0].split(".")[0]),
         )
     if short == "alpine":
         return Base("plain", reference, line, tag, pinned=pinned, musl=True)

@@ -30,8 +30,6 @@ _WHOLE = frozenset(
     {"cuda", "cuda-toolkit", "cuda-libraries", "cuda-runtime", "cuda-libraries-dev", "cuda-demo-suite"}
 )
 """Packages that bring every library of a toolkit."""
-NEWEST_CUDNN = "9"
-"""What NVIDIA's wheels of cuDNN give where nothing holds them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +120,7 @@ def _offers(soname: str, subject: Subject, compat: Compat) -> Iterator[tuple[str
         return
     stem = parts[0]
     if stem == "cudnn":
-        yield from _cudnn(subject)
+        yield from _cudnn(subject, str(compat.newest_cudnn_major))
         return
     for cuda, by in _toolkits(soname, stem, subject, compat):
         have = compat.soname_for(stem, cuda)
@@ -137,7 +135,7 @@ def _toolkits(soname: str, stem: str, subject: Subject, compat: Compat) -> Itera
         wheel = compat.wheel_for(soname, int(match[2])) if match is not None else None
         if match is not None and wheel is not None and wheel.project == project:
             # Only the major is in the name; the sonames of CUDA 11's wheels are those of 11.7 and newer.
-            yield ("11.8" if match[2] == "11" else f"{match[2]}.0"), project
+            yield compat.cuda_of_wheels.get(int(match[2]), f"{match[2]}.0"), project
     base = subject.base
     if base.cuda is not None and (base.flavour in ("runtime", "devel") or stem == "cudart"):
         yield base.cuda, base.reference
@@ -152,10 +150,10 @@ def _toolkits(soname: str, stem: str, subject: Subject, compat: Compat) -> Itera
             yield cuda, f"the package {name}"
 
 
-def _cudnn(subject: Subject) -> Iterator[tuple[str, str]]:
+def _cudnn(subject: Subject, newest: str) -> Iterator[tuple[str, str]]:
     for project, version in wheels_of(subject).items():
         if project.startswith("nvidia-cudnn-"):
-            yield f"libcudnn.so.{versions.major(version or NEWEST_CUDNN)}", project
+            yield f"libcudnn.so.{versions.major(version or newest)}", project
     for name in subject.apt:
         match = _CUDNN_PACKAGE.fullmatch(name)
         if match is not None:

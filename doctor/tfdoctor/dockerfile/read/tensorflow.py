@@ -13,13 +13,11 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Compat, Release
     from tfdoctor.dockerfile.read.subject import Installed, Subject
 
-__all__ = ["RETIRED", "TensorFlow", "tensorflow_of"]
+__all__ = ["TensorFlow", "tensorflow_of"]
 
 State = Literal["there", "unknown", "newer", "no-such", "no-wheel", "retired", "cpu", "none"]
 """A release of the table; not known which; newer than the table; no such release; none for that Python; the empty
 tensorflow-gpu 2.12.0; a package without GPU code; none at all."""
-RETIRED = "2.12.0"
-"""The version of tensorflow-gpu that only says that it is retired."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +87,7 @@ def _installed(one: Installed, subject: Subject, compat: Compat) -> TensorFlow:
         chosen = _matching(specifier, rows)
     except (InvalidSpecifier, versions.VersionSyntaxError, ValueError):
         return found("unknown")
-    if want.name == "tensorflow-gpu" and _takes(specifier, RETIRED):
+    if distribution is not None and distribution.retired and _takes(specifier, distribution.retired):
         return found("retired")
     if not chosen:
         beyond = not specifier or any(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from tfdoctor.environment.requirements.conda_names import FOREIGN, OTHER_NAMES, SAME_NAMES
+from tfdoctor.compat import Compat
 from tfdoctor.environment.requirements.files import take_rows
 from tfdoctor.environment.requirements.lines import MOST_LINES, checked
 from tfdoctor.environment.requirements.wish import Asked, Part
@@ -23,6 +23,8 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from tfdoctor.compat.conda_names import CondaNames
 
 __all__ = ["conda_specifier", "read_environment"]
 
@@ -41,24 +43,25 @@ def read_environment(text: str, path: Path, text_of: Callable[[Path], str]) -> P
     foreign: list[str] = []
     unknown: list[str] = []
     pips: list[tuple[str, str]] = []
+    names = Compat.load().conda_names
     entries = _entries(text, shown)
     for entry in entries:
         where = f"{shown}, line {entry.line}"
         if entry.inside == "pip":
             pips.append((where, entry.text))
             continue
-        name, specifier = _spec(entry.text, where)
+        name, specifier = _spec(entry.text, where, names)
         if name == "python":
             part.pythons.append(_python(specifier, where, part))
         elif _CUDA.fullmatch(name):
             cuda.append(name)
         elif name == "pip":
             continue
-        elif name in ("tensorflow", "tensorflow-gpu", "tensorflow-cpu") or name in SAME_NAMES:
+        elif name in ("tensorflow", "tensorflow-gpu", "tensorflow-cpu") or name in names.same:
             _add(part, f"{name}{specifier}", where)
-        elif name in OTHER_NAMES:
-            _add(part, f"{OTHER_NAMES[name]}{_fourth(OTHER_NAMES[name], specifier)}", where)
-        elif name in FOREIGN or _NONE_OF_PYTHONS.fullmatch(name):
+        elif name in names.other:
+            _add(part, f"{names.other[name]}{_fourth(names.other[name], specifier)}", where)
+        elif name in names.foreign or _NONE_OF_PYTHONS.fullmatch(name):
             foreign.append(name)
         else:
             unknown.append(name)
@@ -105,12 +108,12 @@ _SPEC = re.compile(r"(?:[A-Za-z0-9_.\-/]+::)?([A-Za-z0-9_][A-Za-z0-9_.\-]*)\s*(.
 _CLAUSE = re.compile(r"(==|!=|>=|<=|~=|=|<|>)?\s*([0-9][0-9A-Za-z.!+*]*)")
 
 
-def _spec(text: str, where: str) -> tuple[str, str]:
+def _spec(text: str, where: str, names: CondaNames) -> tuple[str, str]:
     match = _SPEC.fullmatch(text)
     if match is None or len(text) > 300:
         raise _not_understood(text, where)
     name = match[1].lower()
-    known = {name, canonicalize_name(name)} & (SAME_NAMES | {*OTHER_NAMES})
+    known = {name, canonicalize_name(name)} & (names.same | {*names.other})
     name = name if name in known or not known else known.pop()
     return name, conda_specifier(match[2].strip(), where)
 

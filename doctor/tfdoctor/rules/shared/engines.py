@@ -1,4 +1,8 @@
-"""What rules about container engines share. Not a rule."""
+"""What rules about container engines share: whether there is something to judge, and how it is told.
+
+What stands between an engine and the GPUs is judged in `advice.engine` and `advice.engine_state`: commands that build
+and run images ask there, too.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.advice.engine import silence
 from tfdoctor.facts import value_of
-from tfdoctor.rules import _driver
-from tfdoctor.rules.base import CouldNotCheck, NotApplicable, unanswered
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, given, unanswered
+from tfdoctor.rules.shared import drivers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,20 +22,25 @@ if TYPE_CHECKING:
     from tfdoctor.rules.base import Context, Rule
 
 
-def applicable(context: Context) -> ContainerFacts | NotApplicable | CouldNotCheck:
-    """The facts, where containers on this machine could have its GPUs; else why there is nothing to judge."""
+def applicable(context: Context) -> NotApplicable | CouldNotCheck | None:
+    """An engine whose containers could have this machine's GPUs."""
     facts = context.facts
     if facts.machine.container:
         return NotApplicable("this is a container: the engine stands outside of it")
     refused = unanswered(facts.containers, "container engines")
     if refused is not None:
         return refused
-    if not _driver.shown_devices(context):
+    if not drivers.shown_devices(context):
         return NotApplicable("the driver shows no GPU that a container could be given")
-    containers = value_of(facts.containers)
-    if containers is None or (not containers.tools and silence(containers) is None):
+    known = value_of(facts.containers)
+    if known is None or (not known.tools and silence(known) is None):
         return NotApplicable("there is no container engine")
-    return containers
+    return None
+
+
+def containers(context: Context) -> ContainerFacts:
+    """The facts, for a rule that needs `applicable`."""
+    return given(value_of(context.facts.containers))
 
 
 def findings(rule: Rule, troubles: Sequence[Trouble]) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""Which library an entry of LD_LIBRARY_PATH or LD_PRELOAD puts before a better one. Not a rule."""
+"""Which library an entry of LD_LIBRARY_PATH or LD_PRELOAD puts before a better one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Evidence, Remedy
 from tfdoctor.records import dataclass
-from tfdoctor.rules import _origins
+from tfdoctor.rules.shared import origins
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,7 +96,7 @@ def remedy(context: Context, hiding: Hiding) -> Remedy:
     other = _other(hiding)
     good = f": {other} is found then" if other else ""
     text = f"Take {', '.join(entries)} off {name} where TensorFlow runs{good}."
-    return _origins.takes_off(context, name, entries, kept, text)
+    return origins.takes_off(context, name, entries, kept, text)
 
 
 def evidence(context: Context, hiding: Hiding) -> list[Evidence]:
@@ -108,7 +108,7 @@ def evidence(context: Context, hiding: Hiding) -> list[Evidence]:
     ]
     return [
         *lines,
-        *(one for entry in hiding.without.entries for one in _origins.evidence(context, name, entry)),
+        *(one for entry in hiding.without.entries for one in origins.evidence(context, name, entry)),
     ]
 
 
@@ -121,7 +121,7 @@ def amended(context: Context, finding: Finding, sonames: Sequence[str] = (), *, 
     if hiding is None:
         return finding
     name, first = hiding.without.variable, hiding.chief[0] if hiding.chief else None
-    who = "".join(_origins.said(context, name, entry) for entry in hiding.without.entries)
+    who = "".join(origins.said(context, name, entry) for entry in hiding.without.entries)
     if first is None:
         return finding
     other = _other(hiding)

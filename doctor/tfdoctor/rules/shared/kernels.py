@@ -1,4 +1,4 @@
-"""What rules about the kernel around the driver share: why a driver that is installed does not run. Not a rule.
+"""What rules about the kernel around the driver share: why a driver that is installed does not run.
 
 A driver's libraries without its kernel module give the same few answers (CUDA_ERROR_NO_DEVICE, UNKNOWN, 303),
 whatever the reason. Where the reason is known, its own rule (TFD117, TFD118, TFD119) tells it, and the general
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.facts import Absent, Known, ModuleFiles, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy
-from tfdoctor.rules import _driver, _xids
+from tfdoctor.rules.base import NotApplicable
+from tfdoctor.rules.shared import drivers, xids
 
 if TYPE_CHECKING:
     from tfdoctor.facts import KernelEvent
@@ -34,10 +35,17 @@ def without_module(context: Context) -> Cause | None:
         return None
     if not isinstance(facts.driver.kernel_module, Absent):
         return None
-    state = _driver.state(context)
+    state = drivers.state(context)
     if state.answer is None or not state.answer.loaded or state.answer.init in (None, 0, 34, 35, 36):
         return None
     return state.cause if state.cause in SUBJECT else None
+
+
+def waits_for_module(context: Context) -> NotApplicable | None:
+    """A driver that is installed and does not run for want of its kernel module."""
+    if without_module(context) is None:
+        return NotApplicable("no driver is installed here that waits for its kernel module")
+    return None
 
 
 def on_the_bus(context: Context) -> bool:
@@ -121,20 +129,20 @@ def logged(context: Context) -> Said | None:
     ):
         found = events(context, kind)
         if kind == "xid":
-            found = [e for e in found if _xids.meaning(e.xid or 0).kind is _xids.Kind.LOST]
+            found = [e for e in found if xids.meaning(e.xid or 0).kind is xids.Kind.LOST]
         if found:
             return say(context, found[-1])
     return None
 
 
 def _lost(context: Context, event: KernelEvent) -> Said:
-    number = event.xid if event.xid is not None else _xids.BUS_LOST
-    if number != _xids.BUS_LOST:
-        said = _xids.meaning(number).meaning
+    number = event.xid if event.xid is not None else xids.BUS_LOST
+    if number != xids.BUS_LOST:
+        said = xids.meaning(number).meaning
         return (
             f"The card is unusable until it is reset (Xid {number})",
             f"The kernel's log says Xid {number}: {said}.",
-            [_driver.reboot(context, "Restart the machine; where it recurs, the card is faulty.")],
+            [drivers.reboot(context, "Restart the machine; where it recurs, the card is faulty.")],
         )
     return (
         "The card has fallen off the bus (Xid 79)",
@@ -236,7 +244,7 @@ def _init_failed(context: Context, event: KernelEvent) -> Said:
         ),
         [
             Remedy("Shut the machine down, wait, and start it again (not a restart only)."),
-            _driver.kernel_log(context),
+            drivers.kernel_log(context),
         ],
     )
 

@@ -1,4 +1,4 @@
-"""Who set an environment variable, and how it goes again where it was set. Not a rule."""
+"""Who set an environment variable, and how it goes again where it was set."""
 
 from __future__ import annotations
 

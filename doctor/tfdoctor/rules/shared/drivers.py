@@ -1,4 +1,4 @@
-"""What rules about cards and their driver share: pure questions to the facts. Not a rule."""
+"""What rules about cards and their driver share: pure questions to the facts."""
 
 from __future__ import annotations
 
@@ -19,19 +19,14 @@ from tfdoctor.facts import (
 from tfdoctor.findings import Evidence, Remedy
 from tfdoctor.predict import driver_gate, driver_missing_cause
 from tfdoctor.records import dataclass
-from tfdoctor.rules.base import CouldNotCheck, NotApplicable, seen, unanswered
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, seen
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Gpu
     from tfdoctor.facts import PciGpu
     from tfdoctor.findings import Cause
-    from tfdoctor.predict import Build
     from tfdoctor.rules.base import Context
 
-OPEN_MODULE_FROM = "7.5"
-"""The open kernel module drives Turing and newer (its README)."""
-OPEN_MODULE_ONLY = "10.0"
-"""Blackwell and newer are driven by the open kernel module alone."""
 NO_ANSWER = "did not answer within"
 """How probes/driver.py says that the child which asks the driver hung."""
 
@@ -69,19 +64,6 @@ def state(context: Context) -> DriverState:
     if isinstance(gate, tuple):
         return DriverState(gate[0], gate[1], resolution, answer)
     return DriverState(None, "", resolution, answer)
-
-
-def unasked(context: Context) -> NotApplicable | CouldNotCheck | None:
-    """The outcome of rules that need the driver's answer where there is none; None where there is one."""
-    facts = context.facts
-    if facts.machine.system == "Darwin":
-        return NotApplicable("there is no CUDA on macOS")
-    fact = facts.driver.cuda
-    if isinstance(fact, Unknown):
-        return CouldNotCheck(f"the driver: {fact.why}")
-    if isinstance(fact, Absent):
-        return NotApplicable(fact.why or "the driver was not asked")
-    return None
 
 
 def hangs(context: Context) -> str:
@@ -270,17 +252,15 @@ def reboot(context: Context, text: str = "Restart the machine.") -> Remedy:
     return Remedy(text, (f"{advice.sudo(context.target)}reboot",), changes_system=True)
 
 
-def build_and_cards(context: Context) -> tuple[Build, list[CudaDevice]] | NotApplicable | CouldNotCheck:
-    """This CUDA build and the cards whose compute capability is known; else why they cannot be compared."""
-    refused = unanswered(context.facts.tensorflow, "TensorFlow")
-    if refused is not None:
-        return refused
-    build = context.build
-    if build is None or build.gpu is False or build.rocm:
-        return NotApplicable("this TensorFlow has no CUDA code")
-    devices = [d for d in known_devices(context) if d.compute_capability]
-    if not devices:
-        if isinstance(context.facts.driver.cuda, Unknown):
-            return CouldNotCheck("the compute capability is not known: the driver did not answer")
-        return NotApplicable("no card whose compute capability is known")
-    return build, devices
+def capable_devices(context: Context) -> list[CudaDevice]:
+    """The cards whose compute capability is known."""
+    return [device for device in known_devices(context) if device.compute_capability]
+
+
+def capability_known(context: Context) -> NotApplicable | CouldNotCheck | None:
+    """A card whose compute capability is known."""
+    if capable_devices(context):
+        return None
+    if isinstance(context.facts.driver.cuda, Unknown):
+        return CouldNotCheck("the compute capability is not known: the driver did not answer")
+    return NotApplicable("no card whose compute capability is known")

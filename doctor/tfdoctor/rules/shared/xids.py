@@ -1,4 +1,4 @@
-"""What NVIDIA's Xid numbers mean, and how much each matters. Not a rule.
+"""What NVIDIA's Xid numbers mean, and how much each matters.
 
 From NVIDIA's "Xid Errors" (docs.nvidia.com/deploy/xid-errors: the listing with its columns for hardware, driver
 and application, and the catalog with its resolution buckets), the names in nverror.h of NVIDIA's open kernel

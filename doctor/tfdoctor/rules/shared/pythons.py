@@ -1,4 +1,4 @@
-"""What rules about the choice of the Python share: pure questions to the facts. Not a rule."""
+"""What rules about the choice of the Python share: pure questions to the facts."""
 
 from __future__ import annotations
 

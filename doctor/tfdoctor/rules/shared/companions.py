@@ -1,4 +1,4 @@
-"""What the rules about TensorFlow's companions (NumPy, protobuf, …) share. No rule itself."""
+"""What the rules about TensorFlow's companions (NumPy, protobuf, …) share."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ import re
 from typing import TYPE_CHECKING
 
 from tfdoctor import advice
-from tfdoctor.compat.imports import breaking, companions
 from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS, value_of
 from tfdoctor.facts.imports import FileDifference
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict.rehearsing import cause_of, good_version, unmet
-from tfdoctor.rules import _origins
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
+from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.shared import origins
 from tfdoctor.steps import Install
-from tfdoctor.versions import satisfies
+from tfdoctor.versions import project_of, requirement, satisfies
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.compat.imports import Companion
+    from tfdoctor.compat.companions import Companion
     from tfdoctor.findings import Finding
     from tfdoctor.predict.rehearsing import Failure
 
@@ -30,7 +29,7 @@ def broken_companions(context: Context) -> tuple[Companion, ...]:
     conda = context.tensorflow is not None and context.tensorflow.conda_build
     if context.build is None or context.python is None or not context.python.distributions or conda:
         return ()
-    return breaking(
+    return context.compat.breaking(
         context.build.version,
         context.python.versions_installed(),
         context.facts.environment.variables,
@@ -39,12 +38,7 @@ def broken_companions(context: Context) -> tuple[Companion, ...]:
 
 
 def companion_findings(context: Context, rule: Rule, *packages: str) -> Result:
-    """The outcome of a rule about these packages; the errors first."""
-    refused = unanswered(context.facts.tensorflow, "TensorFlow")
-    if refused is not None:
-        return refused
-    if context.python is None or not context.python.distributions:
-        return CouldNotCheck("which distributions are installed is not known")
+    """The outcome of a rule about these packages, which needs TensorFlow and the distributions; the errors first."""
     if context.build is None or context.build.version is None:
         return CouldNotCheck("the version of this TensorFlow is not known")
     if context.tensorflow is not None and context.tensorflow.conda_build:
@@ -98,13 +92,14 @@ def _requirement(context: Context, row: Companion) -> str:
     if row.breaks or context.build is None or context.build.version is None:
         return row.requirement
     version = context.build.version
-    others = [o for o in companions() if o.package == row.package and o.breaks and o.effect == "import"]
+    others = [
+        o for o in context.compat.companions if o.package == row.package and o.breaks and o.effect == "import"
+    ]
     there = context.python.distributions if context.python is not None else ()
     own = [d for d in there if d.name in TENSORFLOW_DISTRIBUTIONS]
-    asked = [
-        line.partition(";")[0] for d in own for line in d.requires if advice.project_of(line) == row.package
-    ]
-    wanted = "".join(asked[0].split()).replace("(", "").replace(")", "") if asked else row.requirement
+    lines = (requirement(line) for d in own for line in d.requires if project_of(line) == row.package)
+    asked = next((one for one in lines if one is not None), None)
+    wanted = f"{row.package}{asked.specifier}" if asked is not None else row.requirement
     return next((o.requirement for o in others if satisfies(version, o.tensorflow)), wanted)
 
 
@@ -236,7 +231,7 @@ def _off(context: Context, library: str) -> Remedy:
     gone = [one for one in entries if one.rstrip("/") in (folder, library)]
     kept = [one for one in entries if one not in gone]
     text = f"Take {', '.join(gone) or library} off {name} where TensorFlow runs."
-    return _origins.takes_off(context, name, tuple(gone), kept, text)
+    return origins.takes_off(context, name, tuple(gone), kept, text)
 
 
 _NONE = (FileDifference("", "missing"),)
@@ -253,7 +248,9 @@ def requirement_of(context: Context, package: str, *, again: bool = False) -> st
     if again and there is not None:
         return f"{package}=={there.version}"
     known = (
-        good_version(python, tensorflow, package) if python is not None and tensorflow is not None else None
+        good_version(python, tensorflow, package, context.compat)
+        if python is not None and tensorflow is not None
+        else None
     )
     if known is not None and (there is None or known != there.version):
         return f"{package}=={known}"

@@ -1,0 +1,570 @@
+"""The root causes: one row each, and the one vocabulary of every command.
+
+A row has all that is known of a cause in itself: its word, what it means, how a log that shows it is titled, under
+which code, what it lets TensorFlow do, what follows from it, and what is to be done where a log is all there is. A new
+cause is a row here (see CONTRIBUTING.md); what a check knows of its own findings stands in the check.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Any
+
+from tfdoctor.causes.row import Do, Row, Severity
+from tfdoctor.steps import Remedy
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["HARMLESS", "MISREAD", "Cause", "Do", "Row", "Severity"]
+
+HARMLESS, MISREAD = "TFD820", "TFD821"
+"""Codes of what `diagnose` tells beside the cause: messages that look bad and are harmless, and what is misread."""
+_NODES = "--device /dev/nvidia0 --device /dev/nvidiactl --device /dev/nvidia-uvm"
+
+
+class Cause(str, enum.Enum):
+    """One word for one root cause, the same in every command. Extend only with a reason."""
+
+    _value_: str
+    row: Row
+
+    def __new__(cls, row: Any) -> Self:
+        """The member of a row. `Cause("oom")` gives the one that is there; a word that is none, a ValueError."""
+        cause = str.__new__(cls, row.word)
+        cause._value_ = row.word
+        cause.row = row
+        return cause
+
+    @property
+    def brings(self) -> frozenset[Cause]:
+        """Causes whose findings merely follow from this one, or are fixed with it."""
+        return frozenset(Cause(word) for word in self.row.brings)
+
+    HEALTHY = Row(
+        "healthy",
+        "Nothing was found that stands between TensorFlow and the GPU.",
+        title="TensorFlow registered the GPU, and nothing in this log speaks against it",
+        code="TFD815",
+        severity=Severity.INFO,
+        remedies=(),
+    )
+    INCONCLUSIVE = Row(
+        "inconclusive",
+        "What could be looked at does not say what is wrong.",
+        title="This log does not say whether TensorFlow can use a GPU",
+        code="TFD814",
+        severity=Severity.WARNING,
+    )
+    NO_DRIVER = Row(
+        "no-driver",
+        "The driver's library (libcuda.so.1, on Windows nvcuda.dll) cannot be opened, or no kernel driver stands "
+        "behind it (CUDA error 303).",
+        title="There is no NVIDIA driver where this ran",
+        code="TFD101",
+        registers=False,
+        refusal=1,
+        brings=("no-device", "nvml-missing", "gpu-too-old", "gpu-too-new"),
+        remedies=(
+            Remedy(
+                "Install NVIDIA's driver with the system's package manager, then restart.",
+                changes_system=True,
+            ),
+            Remedy(
+                "In a container, start it with GPUs; on a cluster, run on a node that has some.",
+                ("docker run --rm --gpus all IMAGE nvidia-smi",),
+            ),
+        ),
+    )
+    NO_DEVICE = Row(
+        "no-device",
+        "The driver answers, and has no GPU to show.",
+        title="The driver answers and shows no GPU",
+        code="TFD102",
+        registers=False,
+        remedies=(Remedy("See whether the driver shows a card at all.", ("nvidia-smi -L",)), Do.CHECK),
+    )
+    HIDDEN_BY_ENV = Row(
+        "hidden-by-env",
+        "CUDA_VISIBLE_DEVICES, or a scheduler that sets it, hides the GPUs from the program.",
+        title="CUDA_VISIBLE_DEVICES hides the GPUs from this process",
+        code="TFD601",
+        registers=False,
+        remedies=Remedy(
+            "Remove the variable, or ask the scheduler (Ray: num_gpus) for a GPU.",
+            ("unset CUDA_VISIBLE_DEVICES",),
+        ),
+    )
+    DRIVER_TOO_OLD = Row(
+        "driver-too-old",
+        "The driver is older than the CUDA that this TensorFlow was built with can work with.",
+        title="The NVIDIA driver is too old for this TensorFlow's CUDA or cuDNN",
+        code="TFD103",
+        refusal=5,
+        remedies=Remedy(
+            "Install a newer NVIDIA driver; `matrix` shows which one.",
+            ("tfdoctor matrix --tf latest",),
+            True,
+        ),
+    )
+    DRIVER_LIB_MISMATCH = Row(
+        "driver-lib-mismatch",
+        "The kernel module and the driver's libraries are of two versions: an update without a reboot (CUDA error "
+        "803).",
+        title="The NVIDIA kernel module and the driver's libraries are of two versions",
+        code="TFD104",
+        registers=False,
+        brings=("no-device", "driver-init-unknown", "nvml-missing"),
+        remedies=(
+            Do.RESTART,
+            Remedy("In a container or an image: remove the driver's libraries that it brings itself."),
+        ),
+    )
+    DRIVER_INIT_UNKNOWN = Row(
+        "driver-init-unknown",
+        "The driver's library opens, and starting it or asking a device fails with CUDA_ERROR_UNKNOWN (999).",
+        title="The driver is there and fails with an unknown error",
+        code="TFD105",
+        registers=False,
+        remedies=(
+            Remedy(
+                "Load the module that serves CUDA again (suspend and some updates lose it); else restart.",
+                ("sudo modprobe nvidia_uvm",),
+                changes_system=True,
+            ),
+            Do.CHECK,
+        ),
+    )
+    COMPAT_NOT_SUPPORTED = Row(
+        "compat-not-supported",
+        "A forward-compatibility libcuda is in use on a card or driver that does not take it (CUDA error 804).",
+        title="A forward-compatibility libcuda does not fit this card or driver",
+        code="TFD106",
+        registers=False,
+        remedies=(
+            Do.RESTART,
+            Remedy("Take the folder of the cuda-compat package off LD_LIBRARY_PATH, or remove the package."),
+        ),
+    )
+    STUB_LIBCUDA = Row(
+        "stub-libcuda",
+        "The CUDA toolkit's stub, which is for linking only, is found in place of the driver's libcuda (CUDA error "
+        "34).",
+        title="A stub stands in the place of the driver's libcuda",
+        code="TFD107",
+        registers=False,
+        brings=("no-driver", "driver-init-unknown", "nvml-missing"),
+        remedies=(
+            Remedy("Take the folder `stubs` off LD_LIBRARY_PATH; in a container, start it with GPUs."),
+            Do.CHECK,
+        ),
+    )
+    WSL_LIBCUDA = Row(
+        "wsl-libcuda",
+        "Under WSL the libcuda.so.1 that is found is not the one of /usr/lib/wsl/lib.",
+        title="Under WSL, cuDNN does not find the driver's libcuda.so",
+        code="TFD108",
+        brings=("no-driver", "nvml-missing"),
+        remedies=Remedy(
+            "Put WSL's own driver folder first.",
+            ('export LD_LIBRARY_PATH="/usr/lib/wsl/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"',),
+        ),
+    )
+    NVML_MISSING = Row(
+        "nvml-missing",
+        "libnvidia-ml.so.1 cannot be opened, and TensorFlow from 2.21 on registers no GPU without it.",
+        title="libnvidia-ml.so.1 cannot be opened",
+        code="TFD109",
+        registers=False,
+    )
+    LIBS_WRONG_VERSION = Row(
+        "libs-wrong-version",
+        "CUDA or cuDNN is installed, in another version than the one whose file names this TensorFlow opens.",
+        title="CUDA is there in another version than this TensorFlow opens",
+        code="TFD202",
+        registers=False,
+        brings=("libs-not-installed", "cudnn-missing", "cudnn-version-mismatch"),
+        remedies=(Do.LIBRARIES, Do.CHECK),
+    )
+    LIBS_NOT_INSTALLED = Row(
+        "libs-not-installed",
+        "A CUDA library that this TensorFlow opens is nowhere on the machine.",
+        title="The CUDA libraries that this TensorFlow opens are not there",
+        code="TFD201",
+        registers=False,
+        brings=("libs-transitive", "cudnn-missing"),
+        remedies=(Do.LIBRARIES, Do.CHECK),
+    )
+    LIBS_NOT_ON_PATH = Row(
+        "libs-not-on-path",
+        "The CUDA libraries are on the machine, and the loader does not look where they are.",
+        title="The loader does not look where the CUDA libraries are",
+        code="TFD203",
+        registers=False,
+        brings=("libs-transitive", "cudnn-missing"),
+        remedies=(Do.LIBRARIES, Do.CHECK),
+    )
+    LIBS_TRANSITIVE = Row(
+        "libs-transitive",
+        "A library that TensorFlow opens is found, and another one that this library needs itself is not.",
+        title="A library that another library needs is missing",
+        code="TFD204",
+        registers=False,
+        remedies=(Do.LIBRARIES, Do.CHECK),
+    )
+    LIBS_UNLISTED = Row(
+        "libs-unlisted",
+        "TensorFlow 2.12 or newer says that some libraries could not be opened, and does not say which.",
+        title="CUDA libraries are missing, and this TensorFlow does not say which",
+        code="TFD801",
+        registers=False,
+        remedies=(Do.LIBRARIES, Do.NAME_LIBRARIES),
+    )
+    CUDNN_MISSING = Row(
+        "cudnn-missing",
+        "cuDNN, in the major version that this TensorFlow opens, cannot be found by the loader.",
+        title="cuDNN, in the version that this TensorFlow opens, cannot be found",
+        code="TFD205",
+        registers=False,
+        remedies=(Do.LIBRARIES, Do.CHECK),
+    )
+    CUDNN_VERSION_MISMATCH = Row(
+        "cudnn-version-mismatch",
+        "The cuDNN that is loaded is older than the one TensorFlow was built with, or its parts are of several "
+        "versions.",
+        title="The cuDNN that is loaded does not fit this TensorFlow",
+        code="TFD206",
+        remedies=(Do.LIBRARIES, Do.CHECK),
+    )
+    CUDNN_INIT_FAILED = Row(
+        "cudnn-init-failed",
+        "cuDNN is loaded and cannot make its handle: most often the GPU's memory is full, or the driver is too old "
+        "for it.",
+        title="cuDNN is there and does not start",
+        code="TFD802",
+        remedies=(Do.MEMORY, Do.CHECK),
+    )
+    CUBLAS_INIT_FAILED = Row(
+        "cublas-init-failed",
+        "cuBLAS is loaded and cannot make its handle: most often the GPU's memory is full, or the card is not one "
+        "it has code for.",
+        title="cuBLAS is there and does not start, or cannot run",
+        code="TFD803",
+        remedies=(Do.MEMORY, Do.CHECK),
+    )
+    IMPORT_MISSING_CUDA_LIB = Row(
+        "import-missing-cuda-lib",
+        "`import tensorflow` itself fails for want of a CUDA library: 1.13 and older, and Windows, link them hard.",
+        title="`import tensorflow` fails for want of a CUDA library",
+        code="TFD207",
+        registers=False,
+        remedies=(Do.LIBRARIES, Do.CHECK),
+    )
+    LIBDEVICE_OR_PTXAS_MISSING = Row(
+        "libdevice-or-ptxas-missing",
+        "XLA compiles for the GPU and finds no libdevice.10.bc, or no ptxas that it can use.",
+        title="XLA does not find libdevice or ptxas",
+        code="TFD208",
+        remedies=Remedy(
+            "Name the folder of a CUDA toolkit that has nvvm/libdevice and bin/ptxas.",
+            ("export XLA_FLAGS=--xla_gpu_cuda_data_dir=/usr/local/cuda",),
+        ),
+    )
+    CUPTI_MISSING = Row(
+        "cupti-missing",
+        "libcupti, which only the profiler needs, cannot be opened.",
+        title="The profiler does not find CUPTI; nothing else needs it",
+        code="TFD812",
+        severity=Severity.WARNING,
+        remedies=Remedy(
+            "Put extras/CUPTI/lib64 of the CUDA toolkit on LD_LIBRARY_PATH, or do without the profiler."
+        ),
+    )
+    CPU_ONLY_BUILD = Row(
+        "cpu-only-build",
+        "This TensorFlow was built without GPU code; no driver and no library can change that.",
+        title="This TensorFlow seems to be built without GPU code",
+        code="TFD303",
+        registers=False,
+        refusal=2,
+        brings=("both-packages",),
+        remedies=(Do.LIBRARIES, Do.CHECK),
+    )
+    WINDOWS_NATIVE_UNSUPPORTED = Row(
+        "windows-native-unsupported",
+        "TensorFlow from 2.11 on has no GPU code for native Windows; WSL2 or a container is the way.",
+        title="TensorFlow from 2.11 on has no GPU support on native Windows",
+        code="TFD305",
+        registers=False,
+        remedies=Remedy("Use WSL2 or a container; TensorFlow 2.10 is the last for native Windows."),
+    )
+    BOTH_PACKAGES = Row(
+        "both-packages",
+        "Two TensorFlow distributions (tensorflow and tensorflow-gpu, or two builds) are installed over each other.",
+        title="Two TensorFlow packages lie over each other",
+        code="TFD304",
+        brings=("cpu-only-build",),
+    )
+    NO_MATCHING_WHEEL = Row(
+        "no-matching-wheel",
+        "There is no wheel of that TensorFlow for this Python or platform.",
+        title="There is no package of that version for this Python and platform",
+        code="TFD302",
+        refusal=6,
+        remedies=(Do.RELEASE, Do.LIBRARY, Do.CHECK),
+    )
+    ILLEGAL_INSTRUCTION_AVX = Row(
+        "illegal-instruction-avx",
+        "The processor lacks an instruction set (AVX, AVX2, …) that this build uses: the process ends with SIGILL.",
+        title="The processor lacks an instruction set (AVX) that this build uses",
+        code="TFD310",
+        registers=False,
+        remedies=Remedy(
+            "Use a build made for this processor (conda-forge's, or TensorFlow 1.5, the last without AVX).",
+            ("grep -c avx /proc/cpuinfo",),
+        ),
+    )
+    GLIBC_TOO_OLD = Row(
+        "glibc-too-old",
+        "The C library of this system is older than what TensorFlow's shared objects ask for.",
+        title="The system's C library is too old for this TensorFlow",
+        code="TFD308",
+        registers=False,
+        remedies=(Do.RELEASE, Do.LIBRARY, Do.CHECK),
+    )
+    LIBSTDCXX_TOO_OLD = Row(
+        "libstdcxx-too-old",
+        "The libstdc++ that is loaded first (the system's or conda's) lacks a symbol version that TensorFlow asks for.",
+        title="The libstdc++ that is loaded is too old for this TensorFlow",
+        code="TFD309",
+        registers=False,
+        remedies=Remedy("In conda, update its libstdc++.", ("conda install -c conda-forge libstdcxx-ng",)),
+    )
+    NUMPY_ABI = Row(
+        "numpy-abi",
+        "The installed numpy is of another binary interface than the one TensorFlow was compiled for.",
+        title="numpy is of another binary interface than TensorFlow was compiled for",
+        code="TFD306",
+        remedies=Remedy(
+            "Install the numpy that this TensorFlow was made for.", ("python3 -m pip install 'numpy<2'",)
+        ),
+    )
+    PROTOBUF_CONFLICT = Row(
+        "protobuf-conflict",
+        "The installed protobuf is one with which this TensorFlow's generated code cannot work.",
+        title="protobuf is of a version with which this TensorFlow cannot work",
+        code="TFD307",
+        registers=False,
+        remedies=Remedy(
+            "Install the protobuf that this TensorFlow was made for.",
+            ("python3 -m pip install 'protobuf<3.21'",),
+        ),
+    )
+    MSVC_RUNTIME_MISSING = Row(
+        "msvc-runtime-missing",
+        "On Windows, the Microsoft Visual C++ runtime that TensorFlow links against is missing.",
+        title="A DLL is missing on Windows: most often the Visual C++ runtime",
+        code="TFD813",
+        registers=False,
+        remedies=Remedy(
+            "Install the Microsoft Visual C++ Redistributable (x64, 2015 or newer).", changes_system=True
+        ),
+    )
+    GPU_TOO_OLD = Row(
+        "gpu-too-old",
+        "The card's compute capability is below what TensorFlow takes, or what the wheel or its cuDNN has code for.",
+        title="The card is older than this TensorFlow has code for",
+        code="TFD110",
+        refusal=4,
+        remedies=(Do.RELEASE, Do.LIBRARY, Do.CHECK),
+    )
+    GPU_TOO_NEW = Row(
+        "gpu-too-new",
+        "The wheel has no machine code for this card: its PTX is compiled at first use, is refused, or is not there.",
+        title="The card is newer than this TensorFlow has code for",
+        code="TFD111",
+        refusal=3,
+        remedies=(Do.RELEASE, Do.LIBRARY, Do.CHECK),
+    )
+    OOM = Row(
+        "oom",
+        "The GPU's memory is not enough for what was asked of it.",
+        title="The GPU's memory did not suffice",
+        code="TFD804",
+        remedies=(
+            Remedy(
+                "Use a smaller batch or model, or mixed precision; close what else uses the GPU.",
+                ("nvidia-smi",),
+            ),
+            Do.MEMORY,
+        ),
+    )
+    GPU_BUSY_OTHER_PROCESS = Row(
+        "gpu-busy-other-process",
+        "Another process holds the GPU's memory, or the GPU itself in exclusive mode.",
+        title="Another process holds the GPU's memory",
+        code="TFD603",
+        remedies=(
+            Remedy("See who holds the memory, and end it or choose another GPU.", ("nvidia-smi",)),
+            Do.MEMORY,
+        ),
+    )
+    NCCL_FAILURE = Row(
+        "nccl-failure",
+        "NCCL, through which several GPUs speak with each other, fails.",
+        title="NCCL, through which several GPUs speak with each other, failed",
+        code="TFD805",
+        remedies=(Remedy("Let NCCL say more.", ("export NCCL_DEBUG=INFO",)), Do.CHECK),
+    )
+    XLA_GPU_ONLY = Row(
+        "xla-gpu-only",
+        "XLA_GPU devices are listed and no GPU is registered: ordinary operations run on the CPU.",
+        title="Only XLA_GPU devices are listed: no GPU is registered",
+        code="TFD806",
+        registers=False,
+        remedies=(Do.LIBRARIES, Do.CHECK),
+    )
+    PLACEMENT_ERROR = Row(
+        "placement-error",
+        "A program asks for a device that does not exist, or that cannot run that operation.",
+        title="The program asks for a device that is not there, or that cannot run this operation",
+        code="TFD807",
+        remedies=Remedy(
+            "Let TensorFlow choose another device where needed: tf.config.set_soft_device_placement(True)."
+        ),
+    )
+    NO_NVIDIA_RUNTIME = Row(
+        "no-nvidia-runtime",
+        "The container engine has nothing with which it could give GPUs to a container.",
+        title="The container engine cannot give GPUs to containers",
+        code="TFD808",
+        registers=False,
+        remedies=(Do.TOOLKIT,),
+    )
+    CONTAINER_NO_GPU = Row(
+        "container-no-gpu",
+        "The container was started without GPUs.",
+        title="The container was started without GPUs",
+        code="TFD401",
+        registers=False,
+        brings=("no-driver", "no-device", "nvml-missing"),
+        remedies=(Do.GPUS, Do.TOOLKIT),
+    )
+    CONTAINER_CUDA_REQUIREMENT = Row(
+        "container-cuda-requirement",
+        "The image demands a newer driver than the host has.",
+        title="The image demands a newer driver than the host has",
+        code="TFD809",
+        registers=False,
+        remedies=Remedy("Update the host's driver, or use an image with an older CUDA.", changes_system=True),
+    )
+    CONTAINER_DRIVER_LIBS = Row(
+        "container-driver-libs",
+        "The NVIDIA container tools cannot load or find the driver's libraries on the host.",
+        title="The NVIDIA container tools cannot use the driver's libraries on the host",
+        code="TFD810",
+        registers=False,
+        remedies=Remedy(
+            "See whether the driver works on the host; reinstall it and the container toolkit where it does not.",
+            ("nvidia-smi", "nvidia-container-cli -k -d /dev/stderr info"),
+        ),
+    )
+    CONTAINER_NVML_LOST = Row(
+        "container-nvml-lost",
+        'A running container has lost its GPUs: "Failed to initialize NVML: Unknown Error".',
+        title="The running container has lost its GPUs",
+        code="TFD811",
+        registers=False,
+        remedies=Remedy(
+            "Start the container again. To keep it from happening, name the device nodes or use the cgroupfs "
+            "driver.",
+            (f"docker run --gpus all {_NODES} IMAGE",),
+        ),
+    )
+    PACKAGE_CONFLICT = Row(
+        "package-conflict",
+        "A package that TensorFlow imports, or one that such a package imports, is of a version, or built in a "
+        "way, with which the import fails.",
+        title="A package that TensorFlow imports does not fit it",
+        code="TFD312",
+        registers=False,
+        remedies=(
+            Remedy(
+                "Install the packages that this TensorFlow asks for, in its environment.",
+                ("python3 -m pip check",),
+            ),
+            Do.CHECK,
+        ),
+    )
+    # What the TensorFlow that is imported lacks goes with it, once the other one is imported.
+    SHADOWED_MODULE = Row(
+        "shadowed-module",
+        "Python finds another module or installation under that name first: in the working folder, on PYTHONPATH, "
+        "in the user's site-packages, through a .pth file.",
+        title="Another module is imported in place of the one that is meant",
+        code="TFD701",
+        registers=False,
+        brings=(
+            "libs-wrong-version",
+            "libs-not-installed",
+            "libs-not-on-path",
+            "libs-transitive",
+            "cudnn-missing",
+            "cudnn-version-mismatch",
+            "both-packages",
+            "numpy-abi",
+            "protobuf-conflict",
+        ),
+        remedies=(
+            Remedy("Rename the file that has a module's name, or start from another folder."),
+            Do.CHECK,
+        ),
+    )
+    DAMAGED_FILE = Row(
+        "damaged-file",
+        "A file of TensorFlow, of CUDA or of a plugin is cut off, of the wrong class, or not what its name says.",
+        title="A file of TensorFlow or CUDA is damaged",
+        code="TFD209",
+        registers=False,
+        brings=("libs-transitive", "cudnn-missing"),
+        remedies=(
+            Remedy("Install the package of that file again, without what pip keeps of it (--no-cache-dir)."),
+            Do.CHECK,
+        ),
+    )
+    NOT_PERMITTED = Row(
+        "not-permitted",
+        "It is there, and this user or this file system (its mode, noexec) does not let it be read or run.",
+        title="A file that TensorFlow needs may not be read or run",
+        code="TFD319",
+        registers=False,
+        remedies=(
+            Remedy(
+                "See which user may read and run that file, and whether its file system is mounted noexec."
+            ),
+            Do.CHECK,
+        ),
+    )
+    PYTHON_UNUSABLE = Row(
+        "python-unusable",
+        "The Python that is to be examined does not start, does not answer, or is gone.",
+        title="Python does not start",
+        code="TFD317",
+        registers=False,
+        brings=("tensorflow-missing",),
+        remedies=(Remedy("Make the environment anew: the Python that it was made with is gone."), Do.CHECK),
+    )
+    TENSORFLOW_MISSING = Row(
+        "tensorflow-missing",
+        "There is no TensorFlow in this Python.",
+        title="There is no TensorFlow in this Python",
+        code="TFD301",
+        registers=False,
+        remedies=(
+            Remedy(
+                "See which TensorFlow fits, and install it into the Python that runs the program.",
+                ("tfdoctor recommend",),
+            ),
+            Do.CHECK,
+        ),
+    )

@@ -1,0 +1,101 @@
+"""What follows from a compute capability: compat/cards.toml, authored, and asked."""
+
+# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from tfdoctor import versions
+from tfdoctor.compat.decode import Capability, Made, Sources, read
+from tfdoctor.records import dataclass
+
+__all__ = ["Cards", "EndedCards", "Float32", "OpenModule", "Reserve", "load_cards"]
+
+
+def _numbers(pairs: Mapping[str, int]) -> dict[int, int]:
+    return {int(major): mib for major, mib in pairs.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedCards:
+    """Cards that new drivers do not drive any more (`[[ended]]`)."""
+
+    NAMED: ClassVar = ("name",)
+    below: Capability
+    """All below this one that no earlier row has."""
+    name: str
+    last: str
+    """The last branch of the driver for them."""
+    first_without: str
+    sources: Sources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenModule:
+    """Which cards NVIDIA's open kernel module drives (`[open_module]`)."""
+
+    drives_from: Capability
+    alone_from: Capability
+    """From this one on the other module does not."""
+    sources: Sources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Float32:
+    """How much one multiprocessor computes (`[[float32]]`)."""
+
+    NAMED: ClassVar = ("capability",)
+    capability: str
+    """`"8.0"`, or `"8"` for every other one of that major."""
+    per_clock: int
+    """Multiply-adds in a clock."""
+    sources: Sources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserve:
+    """What TensorFlow leaves of a card's free memory (`[reserve]`); all in MiB."""
+
+    since: str
+    """The first minor of TensorFlow for which it is known."""
+    small: int
+    """Left where less than `small_below` is free."""
+    small_below: int
+    upto: Annotated[Mapping[int, int], Made(Mapping[str, int], _numbers)]
+    """Up to this major of the capability → MiB, lowest first."""
+    above: int
+    sources: Sources
+
+    def of(self, capability: str, free: int) -> int:
+        """What is left of `free` MiB on a card of this capability."""
+        if free < self.small_below:
+            return self.small
+        major = versions.parse_capability(capability)[0]
+        return next((mib for newest, mib in self.upto.items() if major <= newest), self.above)
+
+
+@dataclass(frozen=True, slots=True)
+class Cards:
+    """The whole table."""
+
+    as_of: str
+    ended: tuple[EndedCards, ...]
+    """The oldest first."""
+    open_module: OpenModule
+    float32: tuple[Float32, ...]
+    reserve: Reserve
+
+    def ended_with(self, capability: str) -> EndedCards | None:
+        """The row of a capability that new drivers do not drive any more; None for all others."""
+        return next((row for row in self.ended if not versions.at_least(capability, row.below)), None)
+
+    def per_clock(self, capability: str) -> int | None:
+        """Multiply-adds in float32 of one multiprocessor in a clock, or None where it is not known."""
+        known = {row.capability: row.per_clock for row in self.float32}
+        return known.get(capability, known.get(capability.partition(".")[0]))
+
+
+def load_cards(folder: Path) -> Cards:
+    """compat/cards.toml. Raises DataError."""
+    return read(Cards, folder / "cards.toml")

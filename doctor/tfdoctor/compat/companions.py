@@ -1,0 +1,113 @@
+"""What stands beside TensorFlow and breaks its import: compat/imports.toml, read strictly, and asked.
+
+Each row was run: real wheels were imported with a version of the companion on either side of the bracket.
+"""
+
+# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
+
+from collections.abc import Collection, Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from tfdoctor import versions
+from tfdoctor.compat.decode import ReleaseSet, Sources, read
+from tfdoctor.records import dataclass
+
+__all__ = ["Companion", "CompanionTable", "Ladder", "load_companions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Companion:
+    """One companion package in versions that one set of TensorFlow releases does not stand."""
+
+    NAMED: ClassVar = ("id",)
+    id: str
+    package: str
+    """Its distribution's normalised name: "numpy"."""
+    tensorflow: ReleaseSet
+    """A PEP 440 set of TensorFlow versions."""
+    breaks: ReleaseSet = ""
+    """A PEP 440 set of the companion's versions; empty: where it is missing altogether."""
+    effect: Literal["import", "use"]
+    """Whether `import tensorflow` fails, or only something afterwards."""
+    cause: Literal["numpy-abi", "protobuf-conflict", "inconclusive"]
+    """One word of `findings.Cause`."""
+    error: str
+    """What Python prints."""
+    text: str
+    requirement: str
+    """What to install instead: "numpy<2"."""
+    unless: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables with which the import works all the same."""
+    evidence: Literal["run", "inferred"]
+    works: tuple[str, ...] = ()
+    """ "2.10.1 with 1.26.4": what was run and works."""
+    fails: tuple[str, ...] = ()
+    listed: bool = False
+    """A missing one is only known as such where TensorFlow's own requirements were compared."""
+
+    def __post_init__(self) -> None:
+        if self.evidence == "run" and not self.fails:
+            msg = "`evidence` is run, and `fails` names no run"
+            raise ValueError(msg)
+
+    def applies(self, tensorflow: str, have: str | None, environment: Mapping[str, str]) -> bool:
+        """Whether this TensorFlow does not stand the companion in this version (None: it is not there)."""
+        if not versions.satisfies(_public(tensorflow), self.tensorflow):
+            return False
+        if any(environment.get(name) == value for name, value in self.unless.items()):
+            return False
+        if have is None or not self.breaks:
+            return have is None and not self.breaks
+        return versions.is_version(have) and versions.satisfies(have, self.breaks)
+
+
+def _public(version: str) -> str:
+    """The version without what a builder adds: "1.15.5+nv23.03" → "1.15.5"."""
+    return version.partition("+")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ladder:
+    """What pip takes of a companion that nothing holds back (`[[ladder]]`)."""
+
+    NAMED: ClassVar = ("package",)
+    package: str
+    oldest_python: Mapping[str, str]
+    """Version, oldest first → the oldest Python that takes it."""
+    sources: Sources
+
+
+@dataclass(frozen=True, slots=True)
+class CompanionTable:
+    """The whole table, in the file's order."""
+
+    as_of: str
+    companions: tuple[Companion, ...] = field(metadata={"key": "companion"})
+    ladders: tuple[Ladder, ...] = field(metadata={"key": "ladder"})
+
+    def breaking(
+        self,
+        tensorflow: str | None,
+        distributions: Mapping[str, str],
+        environment: Mapping[str, str],
+        absent: Collection[str] = (),
+    ) -> tuple[Companion, ...]:
+        """The rows that apply. `distributions`: normalised name → installed version.
+
+        `absent`: what TensorFlow's own distribution requires and what was looked for and is not there.
+        """
+        if tensorflow is None or not versions.is_version(tensorflow):
+            return ()
+        return tuple(
+            row
+            for row in self.companions
+            if row.applies(tensorflow, distributions.get(row.package), environment)
+            and (not row.listed or row.package in absent)
+        )
+
+
+def load_companions(folder: Path) -> CompanionTable:
+    """compat/imports.toml. Raises DataError."""
+    return read(CompanionTable, folder / "imports.toml")

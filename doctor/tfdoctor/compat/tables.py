@@ -1,0 +1,440 @@
+"""What can be asked of the tables in `compat/`; pure, and each table is read only when something needs it.
+
+    compat = Compat.load()
+    compat.release("2.15.1").required_libraries
+
+`Compat` is the only door to the tables: nothing outside this package reads one by itself. What one table answers
+alone is written in its module; here stands what takes several. Unknown is answered with None, an empty tuple or
+the word `"unknown"`, never with a guess; where a neighbour's row stands in (`nearest`), the answer says so.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
+
+from tfdoctor.compat import releases
+from tfdoctor.compat.releases import code_for
+from tfdoctor.data import data_dir
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from pathlib import Path
+
+    from tfdoctor.compat.cards import Cards
+    from tfdoctor.compat.companions import Companion, CompanionTable, Ladder
+    from tfdoctor.compat.conda_names import CondaNames
+    from tfdoctor.compat.cuda import CudaRelease, CudaSeries, CudaTable, DriverMinimum, ForwardCompatibility
+    from tfdoctor.compat.cudnn import CudnnRange, CudnnSupport, CudnnTable
+    from tfdoctor.compat.gpus import Gpu, GpuMatch, GpuTable
+    from tfdoctor.compat.images import Flavour, Images, ImageTag, NgcImage, OfficialImage
+    from tfdoctor.compat.imported import Imported
+    from tfdoctor.compat.libraries import Distribution, LibraryFamily, LibraryTable, PypiWheel, Registration
+    from tfdoctor.compat.locks import Locks
+    from tfdoctor.compat.problems import Problem, ProblemTable
+    from tfdoctor.compat.prune import Leftover
+    from tfdoctor.compat.pythons import PythonBuild, Pythons
+    from tfdoctor.compat.releases import Code, Nearest, Platform, Release, Releases
+    from tfdoctor.compat.wheels import CudaSet, CudaSets
+
+__all__ = ["Compat"]
+
+
+class Compat:
+    """All tables of one `compat/` folder. Make it with `load`."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """`folder` is a compat/ folder; None finds the one that belongs to this tfdoctor."""
+        self._given = folder
+
+    @staticmethod
+    def load(folder: Path | None = None) -> Compat:
+        """The tables, read lazily and once per folder. Raises decode.DataError when a table is first
+        needed."""
+        return _load(folder)
+
+    @cached_property
+    def folder(self) -> Path:
+        """Where the tables are."""
+        return data_dir("compat") if self._given is None else self._given
+
+    # --- tables ---
+
+    @cached_property
+    def _releases(self) -> Releases:
+        return releases.load_releases(self.folder)
+
+    @cached_property
+    def _cuda(self) -> CudaTable:
+        from tfdoctor.compat.cuda import load_cuda
+
+        return load_cuda(self.folder)
+
+    @cached_property
+    def _cudnn(self) -> CudnnTable:
+        from tfdoctor.compat.cudnn import load_cudnn
+
+        return load_cudnn(self.folder)
+
+    @cached_property
+    def _libraries(self) -> LibraryTable:
+        from tfdoctor.compat.libraries import load_libraries
+
+        return load_libraries(self.folder)
+
+    @cached_property
+    def _problems(self) -> ProblemTable:
+        from tfdoctor.compat.problems import load_problems
+
+        return load_problems(self.folder)
+
+    @cached_property
+    def _gpus(self) -> GpuTable:
+        from tfdoctor.compat.gpus import load_gpus
+
+        return load_gpus(self.folder)
+
+    @cached_property
+    def _companions(self) -> CompanionTable:
+        from tfdoctor.compat.companions import load_companions
+
+        return load_companions(self.folder)
+
+    @cached_property
+    def cards(self) -> Cards:
+        """What follows from a compute capability."""
+        from tfdoctor.compat.cards import load_cards
+
+        return load_cards(self.folder)
+
+    @cached_property
+    def conda_names(self) -> CondaNames:
+        """Names of conda's packages beside those of the package index."""
+        from tfdoctor.compat.conda_names import load_conda_names
+
+        return load_conda_names(self.folder)
+
+    @cached_property
+    def images(self) -> Images:
+        """Container images: nvidia/cuda, tensorflow/tensorflow, NGC."""
+        from tfdoctor.compat.images import load_images
+
+        return load_images(self.folder)
+
+    @cached_property
+    def pythons(self) -> Pythons:
+        """Where Pythons come from."""
+        from tfdoctor.compat.pythons import load_pythons
+
+        return load_pythons(self.folder)
+
+    @cached_property
+    def cuda_sets(self) -> CudaSets:
+        """NVIDIA's wheels that go together."""
+        from tfdoctor.compat.wheels import load_cuda_wheels
+
+        return load_cuda_wheels(self.folder)
+
+    @cached_property
+    def locks(self) -> Locks:
+        """What pip installs, to the version and the hash."""
+        from tfdoctor.compat.locks import Locks
+
+        return Locks(self.folder)
+
+    @cached_property
+    def leftovers(self) -> tuple[Leftover, ...]:
+        """What an image can do without."""
+        from tfdoctor.compat.prune import load_prune
+
+        return load_prune(self.folder).leftovers
+
+    # --- TensorFlow releases ---
+
+    @property
+    def as_of(self) -> str:
+        """The date of the release table, ISO 8601."""
+        return self._releases.as_of
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """Every row: by version, then package; oldest first."""
+        return self._releases.releases
+
+    @property
+    def newest(self) -> Release:
+        """The newest final release."""
+        return self._releases.newest
+
+    def release(self, version: str, package: str | None = None) -> Release | None:
+        """The row of exactly this version, or None.
+
+        `package` may be any distribution of libraries.toml that another speaks for (`tf-nightly`). Without
+        it the row with GPU code is preferred, of those `tensorflow`. Local parts (`+nv23.03`) do not match.
+        """
+        return self._releases.of(version, self._canonical_package(package))
+
+    def _canonical_package(self, package: str | None) -> str | None:
+        if package is None:
+            return None
+        name = re.sub(r"[-_.]+", "-", package).lower()
+        if name in {"tensorflow", "tensorflow-gpu"}:
+            return name
+        known = self.distribution(name)
+        return known.same_as if known is not None and known.same_as else name
+
+    def nearest(self, version: str, package: str | None = None) -> Nearest:
+        """The row that says most about `version`, which need not be in the table (see releases.Releases.nearest)."""
+        return self._releases.nearest(version, self._canonical_package(package))
+
+    def select(self, spec: str, package: str | None = None) -> tuple[Release, ...]:
+        """The rows a person means by `spec`, newest first (see releases.Releases.select)."""
+        return self._releases.select(spec, package)
+
+    def nearest_versions(self, text: str, count: int = 3) -> tuple[str, ...]:
+        """Known final versions close to `text`, for "did you mean", newest first."""
+        return self._releases.nearest_versions(text, count)
+
+    def releases_for_python(
+        self, python: str, platform: Platform = "linux", *, gpu: bool | None = True
+    ) -> tuple[Release, ...]:
+        """Final releases with a wheel for this Python, newest first (see releases.Releases.for_python)."""
+        return self._releases.for_python(python, platform, gpu=gpu)
+
+    def code_for(self, release: Release, capability: str) -> Code:
+        """What the wheel has for a compute capability (see releases.code_for)."""
+        return code_for(release, capability)
+
+    def distribution(self, name: str) -> Distribution | None:
+        """What is known of a distribution called so (`tensorflow-intel`), or None."""
+        return self._libraries.distribution(name)
+
+    @property
+    def distributions(self) -> tuple[Distribution, ...]:
+        """Every distribution that is a TensorFlow or passes for one."""
+        return self._libraries.distributions
+
+    # --- libraries ---
+
+    def registration(self, version: str) -> Registration:
+        """How TensorFlow of this version reaches its libraries (see libraries.LibraryTable.registration)."""
+        return self._libraries.registration(version)
+
+    def required_libraries_for(
+        self, cuda_config: Mapping[str, str], release: Release | str
+    ) -> tuple[str, ...] | None:
+        """The sonames that *any* build needs for GPU registration, from its own cuda_config.h.
+
+        `cuda_config` holds the header's defines (`TF_CUDART_VERSION` or `CUDART`); `release` is the build's
+        version, or a row. In the order in which TF tries them, the driver's left out. A build without CUDA
+        gives `()`. None where the header does not say enough.
+        """
+        version = release if isinstance(release, str) else release.version
+        return self._libraries.required(cuda_config, version)
+
+    def driver_libraries_for(self, version: str) -> tuple[str, ...]:
+        """The driver's sonames that TF of this version needs for a GPU."""
+        return self.registration(version).driver
+
+    @property
+    def libraries(self) -> tuple[LibraryFamily, ...]:
+        """Every library family."""
+        return self._libraries.libraries
+
+    def library(self, name: str) -> LibraryFamily | None:
+        """The family of a soname (`libcusolver.so.11`) or stem (`cusolver`), or None."""
+        return self._libraries.library(name)
+
+    def soname_for(self, stem: str, cuda: str) -> str | None:
+        """The soname that a library has in a CUDA toolkit, or None."""
+        return self._libraries.soname_for(stem, cuda)
+
+    def cuda_of_soname(self, soname: str) -> tuple[str, ...]:
+        """The CUDA versions, as in libraries.toml, whose toolkit has this soname."""
+        return self._libraries.cuda_of_soname(soname)
+
+    def wheel_for(self, soname: str, cuda_major: int) -> PypiWheel | None:
+        """NVIDIA's wheel that brings a library for this CUDA major, and the folder it is put in, or None."""
+        return self._libraries.wheel_for(soname, cuda_major)
+
+    def debian_package_for(self, soname: str, cuda: str | None = None) -> str | None:
+        """The package of NVIDIA's own apt repository, or None."""
+        return self._libraries.debian_package_for(soname, cuda)
+
+    def distro_package_for(self, soname: str) -> str | None:
+        """Debian's or Ubuntu's own package of this very soname, or None."""
+        return self._libraries.distro_package_for(soname)
+
+    # --- CUDA, drivers, cuDNN ---
+
+    @property
+    def cuda_releases(self) -> tuple[CudaRelease, ...]:
+        """Every toolkit release, oldest first."""
+        return self._cuda.releases
+
+    @property
+    def forward_compatibility(self) -> ForwardCompatibility:
+        """When cuda-compat can stand in for a newer driver."""
+        return self._cuda.forward_compatibility
+
+    def cuda_series(self, cuda: str) -> CudaSeries | None:
+        """What the toolkit of this minor compiles for, or None where nobody looked."""
+        return self._cuda.series(cuda)
+
+    def cuda_release(self, cuda: str) -> CudaRelease | None:
+        """The toolkit release of this version (see cuda.CudaTable.release)."""
+        return self._cuda.release(cuda)
+
+    def driver_minimum(self, cuda: str, os: Platform = "linux") -> DriverMinimum:
+        """The driver that programs built with this CUDA need. Raises versions.VersionSyntaxError."""
+        return self._cuda.driver_minimum(cuda, os)
+
+    def newest_cuda_for_driver(self, driver: str, os: Platform = "linux") -> str | None:
+        """The newest CUDA minor whose own driver is not newer than `driver`, or None."""
+        return self._cuda.newest_for_driver(driver, os)
+
+    @property
+    def cuda_of_wheels(self) -> dict[int, str]:
+        """CUDA major → the toolkit whose sonames NVIDIA's wheels of it have."""
+        return self._cuda.wheels()
+
+    @property
+    def newest_cudnn_major(self) -> int:
+        """The major of the newest cuDNN that is known."""
+        return self._cudnn.newest_major
+
+    def cudnn_end(self, capability: str, major: int) -> str | None:
+        """The first minor of this cuDNN major without code for a capability that older ones have, or None."""
+        return self._cudnn.end_of(capability, major)
+
+    def conda_cudnn(self, cuda: str, built: str | None) -> str | None:
+        """The cuDNN that goes with conda's `cudatoolkit` (see cudnn.CudnnTable.of_conda)."""
+        return self._cudnn.of_conda(cuda, built)
+
+    @property
+    def cudnn_ranges(self) -> tuple[CudnnRange, ...]:
+        """Every known run of cuDNN versions, oldest first."""
+        return self._cudnn.ranges
+
+    def cudnn_range(self, version: str, cuda_major: int | None = None) -> CudnnRange | None:
+        """The run that a cuDNN version belongs to, or None where unknown."""
+        return self._cudnn.range(version, cuda_major)
+
+    def cudnn_support(self, version: str, capability: str) -> CudnnSupport:
+        """Whether this cuDNN has code for a compute capability. Raises versions.VersionSyntaxError."""
+        return self._cudnn.support(version, capability)
+
+    # --- GPUs ---
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """Every known GPU name, by capability, then name."""
+        return self._gpus.gpus
+
+    @property
+    def gpus_as_of(self) -> str:
+        """The date of the GPU table, ISO 8601."""
+        return self._gpus.as_of
+
+    def gpu_by_pci_id(self, pci_id: str) -> Gpu | None:
+        """The GPU with this PCI device id, or None."""
+        return self._gpus.by_pci_id(pci_id)
+
+    def gpus_named(self, name: str) -> GpuMatch | None:
+        """What a GPU's name can mean, or None."""
+        return self._gpus.named(name)
+
+    def nearest_gpu_names(self, name: str, count: int = 3) -> tuple[str, ...]:
+        """Known names that look like `name`, best first."""
+        return self._gpus.nearest_names(name, count)
+
+    # --- images, Pythons and packages ---
+
+    def image_tags(
+        self, cuda: str, cudnn_major: int | None = None, flavour: Flavour | None = None
+    ) -> tuple[ImageTag, ...]:
+        """Tags of nvidia/cuda that are known to exist (see images.Images.tags)."""
+        return self.images.tags(cuda, cudnn_major=cudnn_major, flavour=flavour)
+
+    def official_image(self, tf: str) -> OfficialImage | None:
+        """The tensorflow/tensorflow image of a release, whether it works or not; None: not known."""
+        return self.images.of_release(tf)
+
+    def ngc_images(self, tf: str | None = None, *, cuda: str | None = None) -> tuple[NgcImage, ...]:
+        """NVIDIA's own TensorFlow images, newest first (see images.Images.of_ngc)."""
+        return self.images.of_ngc(tf, cuda=cuda)
+
+    def python_builds(self, python: str, *, system: str | None = None) -> tuple[PythonBuild, ...]:
+        """Every known way to a Python (see pythons.Pythons.ways)."""
+        return self.pythons.ways(python, system=system)
+
+    def cuda_set(self, tensorflow: str) -> CudaSet | None:
+        """NVIDIA's wheels for a TensorFlow release, or None: none carry what it needs, or nobody looked."""
+        return self.cuda_sets.of_release(tensorflow)
+
+    @property
+    def companions(self) -> tuple[Companion, ...]:
+        """What stands beside TensorFlow and breaks it, in the file's order."""
+        return self._companions.companions
+
+    @property
+    def ladders(self) -> tuple[Ladder, ...]:
+        """What pip takes of NumPy and protobuf where nothing holds them back."""
+        return self._companions.ladders
+
+    def breaking(
+        self,
+        tensorflow: str | None,
+        distributions: Mapping[str, str],
+        environment: Mapping[str, str],
+        absent: Collection[str] = (),
+    ) -> tuple[Companion, ...]:
+        """The companions that apply (see companions.CompanionTable.breaking)."""
+        return self._companions.breaking(tensorflow, distributions, environment, absent)
+
+    def imported_by(self, version: str | None) -> Imported | None:
+        """What a TensorFlow takes at its import, or None where nobody looked (see imported.imported_by)."""
+        from tfdoctor.compat.imported import imported_by
+
+        return imported_by(self.folder, version)
+
+    # --- problems ---
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Every known problem."""
+        return self._problems.problems
+
+    def problem(self, problem_id: str) -> Problem | None:
+        """The problem with this id, or None."""
+        return next((row for row in self.problems if row.id == problem_id), None)
+
+    def problems_of(
+        self,
+        package: str,
+        version: str,
+        *,
+        capability: str | None = None,
+        area: str | None = None,
+    ) -> tuple[Problem, ...]:
+        """What is known to be wrong with this release.
+
+        With `capability` problems of other GPUs are left out; other conditions (`Problem.when`) are the
+        caller's to judge. `area` narrows to one of `libraries python gpu images packaging`.
+        """
+        from tfdoctor.compat.problems import capability_matches
+
+        name = self._canonical_package(package) or package
+        return tuple(
+            row
+            for row in self.problems
+            if row.applies(name, version)
+            and (area is None or row.area == area)
+            and (capability is None or capability_matches(capability, row.when.get("capability")))
+        )
+
+
+@lru_cache(maxsize=8)
+def _load(folder: Path | None) -> Compat:
+    return Compat(folder)

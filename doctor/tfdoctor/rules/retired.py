@@ -1,0 +1,55 @@
+"""Codes that no rule has any more. They are for ever: never used again, and whoever asks for one is led on.
+
+A rule that goes leaves a row here: other people's notes, scripts and bug reports name its code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["RETIRED", "Retired", "living"]
+
+
+@dataclass(frozen=True, slots=True)
+class Retired:
+    """A rule that is gone."""
+
+    code: str
+    name: str
+    title: str
+    since: str
+    """The first version of tfdoctor without it."""
+    by: tuple[str, ...]
+    """The codes that tell it now, of living or of retired rules; empty where nothing does."""
+    why: str
+    """A sentence: why it went."""
+
+
+RETIRED: tuple[Retired, ...] = ()
+"""In the order of their codes."""
+
+
+def living(code: str, retired: Sequence[Retired] = RETIRED) -> tuple[str, ...]:
+    """The codes that stand for this one today: itself where it is not retired; empty where nothing does.
+
+    Raises ValueError where retired rules name each other in a circle.
+    """
+    rows = {row.code: row for row in retired}
+    found: dict[str, None] = {}
+    _follow(code, rows, (), found)
+    return tuple(found)
+
+
+def _follow(code: str, rows: dict[str, Retired], way: tuple[str, ...], found: dict[str, None]) -> None:
+    if code in way:
+        msg = f"retired in a circle: {' → '.join((*way, code))}"
+        raise ValueError(msg)
+    if code not in rows:
+        found[code] = None
+        return
+    for other in rows[code].by:
+        _follow(other, rows, (*way, code), found)

@@ -1,0 +1,40 @@
+"""What rules about the cards' condition share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.facts import Absent, SmiFacts, Unknown, value_of
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable
+
+if TYPE_CHECKING:
+    from tfdoctor.facts import CardHealth, SmiGpu
+    from tfdoctor.rules.base import Context
+
+
+def told(context: Context) -> NotApplicable | CouldNotCheck | None:
+    """An nvidia-smi that tells the cards' condition."""
+    fact = context.facts.driver.smi
+    if isinstance(fact, Unknown):
+        return CouldNotCheck(f"nvidia-smi: {fact.why}")
+    if isinstance(fact, Absent):
+        return NotApplicable(fact.why or "there is no nvidia-smi to ask")
+    if not isinstance(fact.value, SmiFacts):
+        return NotApplicable("nvidia-smi does not answer, which TFD112 explains")
+    if not conditions(context):
+        return NotApplicable("this nvidia-smi does not tell the cards' condition")
+    return None
+
+
+def conditions(context: Context) -> list[tuple[SmiGpu, CardHealth]]:
+    """Each card with its condition; none where nothing tells it."""
+    answer = value_of(context.facts.driver.smi)
+    if not isinstance(answer, SmiFacts):
+        return []
+    return [(gpu, gpu.health) for gpu in answer.gpus if gpu.health is not None]
+
+
+def label(gpu: SmiGpu) -> str:
+    """ "NVIDIA A100 (0000:01:00.0)"."""
+    name = gpu.name or f"GPU {gpu.index}"
+    return f"{name} ({gpu.pci_bus_id})" if gpu.pci_bus_id else name

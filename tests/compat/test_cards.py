@@ -1,0 +1,106 @@
+"""What once stood in the code: drivers of old cards, their speed, what is left of memory, and other small tables."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tfdoctor import versions
+from tfdoctor.compat import Compat, DataError
+from tfdoctor.data import data_dir
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COMPAT = Compat.load()
+
+
+def test_the_last_driver_of_a_card() -> None:
+    rows = COMPAT.cards.ended
+    assert [row.below for row in rows] == sorted((row.below for row in rows), key=versions.parse_capability)
+    assert [versions.compare(row.last, row.first_without) for row in rows] == [-1] * len(rows)
+    for capability, last in (("2.1", "390"), ("3.5", "470"), ("5.0", "580"), ("7.0", "580")):
+        found = COMPAT.cards.ended_with(capability)
+        assert found is not None
+        assert found.last == last
+    assert COMPAT.cards.ended_with("7.5") is None
+    assert COMPAT.cards.ended_with("12.0") is None
+
+
+def test_speed_is_of_one_capability_or_of_its_major() -> None:
+    assert COMPAT.cards.per_clock("8.0") == 64
+    assert COMPAT.cards.per_clock("8.6") == 128
+    assert COMPAT.cards.per_clock("99.0") is None
+
+
+@pytest.mark.parametrize(
+    ("capability", "free", "left"),
+    [("6.1", 8000, 500), ("7.5", 8000, 1050), ("8.6", 8000, 1536), ("12.0", 8000, 1800), ("8.6", 2047, 225)],
+)
+def test_what_tensorflow_leaves_of_memory(capability: str, free: int, left: int) -> None:
+    assert COMPAT.cards.reserve.of(capability, free) == left
+
+
+def test_where_a_cudnn_drops_a_card() -> None:
+    assert COMPAT.cudnn_end("6.1", 9) == "9.11"
+    assert COMPAT.cudnn_end("3.7", 8) == "8.8"
+    assert COMPAT.cudnn_end("8.6", 9) is None
+    assert COMPAT.newest_cudnn_major == 9
+
+
+def test_the_cudnn_of_conda() -> None:
+    assert COMPAT.conda_cudnn("8.0", "5") == "5.1"
+    assert COMPAT.conda_cudnn("8.0", "6.0") == "6.0"
+    assert COMPAT.conda_cudnn("11.2", None) == "8.1"
+    assert COMPAT.conda_cudnn("11.8", "8.6") is None
+
+
+def test_a_ladder_ends_with_the_newest_python() -> None:
+    for ladder in COMPAT.ladders:
+        steps = list(ladder.oldest_python)
+        assert steps == sorted(steps, key=versions.numbers)
+        pythons = [versions.numbers(python) for python in ladder.oldest_python.values()]
+        assert pythons == sorted(pythons)
+    assert {ladder.package for ladder in COMPAT.ladders} == {"numpy", "protobuf"}
+
+
+def test_the_python_of_a_system() -> None:
+    assert COMPAT.pythons.default_of("debian", "bookworm") == "3.11"
+    assert COMPAT.pythons.default_of("debian", "12") == "3.11"
+    assert COMPAT.pythons.default_of("ubuntu", "22.04") == "3.10"
+    assert COMPAT.pythons.default_of("fedora", "40") is None
+
+
+def test_conda_names_are_each_in_one_list() -> None:
+    names = COMPAT.conda_names
+    assert not names.same & names.foreign
+    assert not names.same & names.other.keys()
+    assert not names.foreign & names.other.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "message"),
+    [
+        ("cards.toml", 'below = "3.0"', 'below = "three"', "ended Fermi: `below`: `three` is not a compute"),
+        (
+            "cards.toml",
+            "drives_from",
+            "drive_from",
+            "open_module: unknown key `drive_from`, did you mean `drives_from`",
+        ),
+        ("cards.toml", "7 = 1050", '7 = "1050"', "`7` must be a whole number, not text"),
+        ("cards.toml", 'capability = "5"', 'capability = "3"', "float32 3: it is there twice"),
+        ("conda_names.toml", 'sources = ["', 'sources = [] #["', "`sources` is empty"),
+    ],
+)
+def test_a_wrong_table_is_refused(tmp_path: Path, name: str, old: str, new: str, message: str) -> None:
+    text = (data_dir("compat") / name).read_text(encoding="utf-8")
+    assert old in text
+    shutil.copytree(data_dir("compat"), tmp_path / "compat")
+    (tmp_path / "compat" / name).write_text(text.replace(old, new, 1), encoding="utf-8")
+    compat = Compat(tmp_path / "compat")
+    with pytest.raises(DataError) as caught:
+        _ = compat.cards if name == "cards.toml" else compat.conda_names
+    assert message in str(caught.value)

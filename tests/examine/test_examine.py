@@ -1,0 +1,131 @@
+"""One room looks, runs TensorFlow if asked, and judges; a signal that asks us to end is heard while it does."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tfdoctor.compat import Compat
+from tfdoctor.examine import RUNNING, examine, judge, look, run_tensorflow
+from tfdoctor.facts import Absent
+from tfdoctor.findings import Observation
+from tfdoctor.system import RecordedSystem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tfdoctor.facts import Facts
+
+HOSTS = Path(__file__).resolve().parents[1] / "hosts"
+COMPAT = Compat.load()
+SEEN = Observation(
+    import_ok=True, gpu_registered=True, gpu_count=1, missing_libraries=(), seconds=2.0, devices=("GPU:0",)
+)
+
+
+def healthy() -> RecordedSystem:
+    return RecordedSystem(HOSTS / "healthy-one-gpu")
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """TensorFlow is not run; the deadlines with which it would have been."""
+    deadlines: list[float] = []
+
+    def observe(*_: Any, timeout: float) -> Observation:
+        deadlines.append(timeout)
+        return SEEN
+
+    monkeypatch.setattr("tfdoctor.examine.observe.observe", observe)
+    return deadlines
+
+
+def test_its_parts_make_the_whole(ran: list[float]) -> None:
+    report = examine(healthy(), COMPAT)
+    assert report.observed is None
+    facts = replace(look(healthy(), COMPAT), seconds=report.facts.seconds)
+    assert judge(facts, COMPAT) == report
+    assert not ran
+
+
+@pytest.mark.parametrize(
+    ("deep", "runs"),
+    [
+        (False, False),
+        (True, True),
+        (lambda facts: facts.machine.system == "Linux", True),
+        (lambda facts: facts.machine.system == "Windows", False),
+    ],
+)
+def test_tensorflow_is_run_where_that_is_asked_for(
+    deep: bool | Callable[[Facts], bool], runs: bool, ran: list[float]
+) -> None:
+    told: list[str] = []
+    report = examine(healthy(), COMPAT, timeout=500, deep=deep, tell=told.append)
+    assert (report.observed is SEEN) is runs
+    assert told == [RUNNING] * runs
+    assert ran == [500] * runs
+
+
+def test_nobody_runs_a_tensorflow_that_is_not_there(ran: list[float]) -> None:
+    told: list[str] = []
+    facts = look(RecordedSystem(HOSTS / "no-card-no-driver"), COMPAT)
+    without = replace(facts, tensorflow=Absent("x", "there is none"))
+    assert run_tensorflow(healthy(), COMPAT, without, tell=told.append) is None
+    assert not told
+    assert not ran
+
+
+SWALLOWED = """
+import os, signal, sys
+from types import SimpleNamespace
+
+import tfdoctor.examine as room
+import tfdoctor.verify as verify
+from tfdoctor.examine import observe, survey
+from tfdoctor.probes import python
+from tfdoctor.facts import Known
+from tfdoctor.system.signals import heard
+
+stopped = []
+system = SimpleNamespace(stop=lambda: stopped.append("stop"))
+
+
+def part(*_, **__):
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+    except KeyboardInterrupt:
+        pass  # as CPython does where it is within one of its own callbacks
+    return ("answer", "result")
+
+
+survey.survey = python.probe = observe.observe = verify.run_payload = part
+one, tensorflow = SimpleNamespace(executable="python"), SimpleNamespace()
+facts = SimpleNamespace(python=Known(one, "x"), tensorflow=Known(tensorflow, "x"))
+run = verify._Run("x", verify.Wish(device="CPU"), print)
+calls = {
+    "examine": lambda: room.examine(system, None),
+    "look": lambda: room.look(system, None),
+    "run_tensorflow": lambda: room.run_tensorflow(system, None, facts),
+    "ask_python": lambda: room.ask_python(system, None, named=False),
+    "verify": lambda: verify._compute(run, system, "python", facts),
+}
+try:
+    with heard():
+        calls[sys.argv[1]]()
+except KeyboardInterrupt:
+    print("heard", stopped)
+"""
+
+
+@pytest.mark.parametrize("name", ["examine", "look", "run_tensorflow", "ask_python", "verify"])
+def test_an_interrupt_that_cpython_drops_is_heard(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SWALLOWED, name], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout == "heard ['stop']\n", done.stderr
