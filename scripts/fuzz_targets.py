@@ -36,11 +36,9 @@ from tfdoctor.parse.kinds import PARSERS, detect
 from tfdoctor.privacy.redactor import Redactor
 from tfdoctor.probes.ldcache import ENTRY, EXTENSION_MAGIC, HEADER, MAGIC, parse_ldcache
 from tfdoctor.probes.python import parse_build_info, parse_cuda_config, parse_version_header
-from tfdoctor.render.console import render_report
-from tfdoctor.render.json import report_json
-from tfdoctor.render.log_console import render_log
-from tfdoctor.render.log_json import log_json
+from tfdoctor.render.log import log_json, render_log
 from tfdoctor.render.log_markdown import log_markdown
+from tfdoctor.render.report import render_report, report_json
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.running.streams import CHUNK, read_log
 from tfdoctor.system import RecordedSystem, archive, bundle

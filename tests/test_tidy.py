@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import typer.main
 
 import tfdoctor
-from tfdoctor.cli.main import app
+from tfdoctor.cli.main import command_line
 from tfdoctor.compat import Compat
 from tfdoctor.examine.survey import survey
 from tfdoctor.explain import HEADINGS, LOG_CODES, LOG_NOTES, catalogue, rule_entry
@@ -297,7 +296,7 @@ def commands_in(text: str) -> list[list[str]]:
 @pytest.mark.parametrize("name", PAGES)
 def test_commands_that_a_page_names_exist(name: str) -> None:
     found = commands_in((ROOT / name).read_text(encoding="utf-8"))
-    group: Any = typer.main.get_command(app)
+    group: Any = command_line()
     for program, *args in found:
         if program.endswith("tfdoctor"):
             words = [arg for arg in args if not arg.startswith("-")]

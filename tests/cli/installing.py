@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import tfdoctor.cli.install as command
 import tfdoctor.environment.install as core
-from tfdoctor.cli import choosing
 from tfdoctor.cli.start import run
+from tfdoctor.environment import choosing
 from tfdoctor.system import LiveSystem
 
 if TYPE_CHECKING:
@@ -185,7 +184,7 @@ def _main() -> None:
 
     core.links_for = no_links
     core.requires_of = lambda _: REQUIRES
-    for module in (core, command, choosing):
+    for module in (core, choosing):
         module.locks_of = lambda _: _locks(folder)  # type: ignore[attr-defined]
     changes: dict[str, Any] = json.loads(os.environ.get("TEST_CHANGES", "{}"))
     free = changes.get("free", 10**12)  # the plan is of gigabytes, the tiny wheels are not

@@ -16,7 +16,7 @@ from cli.planner import Tfdoctor, is_clean, validate
 from tfdoctor.compat import Compat
 from tfdoctor.fit import Host
 from tfdoctor.plan import Recipe, Request, recommend
-from tfdoctor.render.plan_json import build_json
+from tfdoctor.render.build import build_json
 
 PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 HERE = ("build", "--anywhere")

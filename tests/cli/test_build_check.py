@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from cli.dockerfile_cases import CASES, Case
 from tfdoctor.cli.build_check import LARGEST, beside
-from tfdoctor.cli.recommend import planned
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile import checks
 from tfdoctor.dockerfile.checks import DOCKERFILE_RULES
@@ -28,7 +27,8 @@ from tfdoctor.findings import Cause, Severity
 from tfdoctor.fit import Host
 from tfdoctor.images.build import context_of
 from tfdoctor.plan import Method, Recipe, Request
-from tfdoctor.render.dockerfile_console import judged_json, render_judged
+from tfdoctor.plan.asked import planned
+from tfdoctor.render.dockerfile import judged_json, render_judged
 from tfdoctor.rules import ALL_RULES
 
 if TYPE_CHECKING:

@@ -31,13 +31,13 @@ from cli.installing import (
 )
 from cli.planner import Tfdoctor, is_clean, validate
 from processes import processes_with
-from tfdoctor.cli import choosing
-from tfdoctor.cli import install as command
-from tfdoctor.cli.proof import is_right
 from tfdoctor.compat import Compat
+from tfdoctor.environment import choosing
 from tfdoctor.environment.interpreters import Interpreter
+from tfdoctor.environment.proof import is_right
 from tfdoctor.examine.survey import survey
 from tfdoctor.probes import machine as machine_probe
+from tfdoctor.render.install import render_installed
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import LiveSystem, RecordedSystem
 
@@ -325,7 +325,8 @@ def test_what_the_machine_lacks_is_not_the_environments_fault(host: str, right: 
     report = diagnose(survey(system, compat), compat)
     assert is_right(report) is right
     if right and report.verdict.gpu_usable is not True:
-        assert command._machine(report).startswith("What stands in the way here: ")
+        told = render_installed("env", report, right=True, verbose=False)
+        assert "What stands in the way here: " in told
 
 
 # ---------------------------------------------------------------- interrupted

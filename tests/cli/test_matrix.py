@@ -1,4 +1,4 @@
-"""`tfdoctor matrix`: the releases, one release's card, and every wrong request."""
+"""`tfdoctor matrix`: the releases, one release's sheet, and every wrong request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tfdoctor.cli.start import run
 from tfdoctor.compat import Compat
 from tfdoctor.fit.matrix import MatrixQuery, matrix
 from tfdoctor.plan.release_sheet import code_of, conditions, pythons, sheet
-from tfdoctor.render.matrix import markdown_card, markdown_rows, render_card, render_gpus, render_rows
+from tfdoctor.render.matrix import markdown_rows, markdown_sheet, render_gpus, render_rows, render_sheet
 from tfdoctor.rules import ALL_RULES, known_problem
 
 COMPAT = Compat.load()
@@ -201,7 +201,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
         assert all(len(line) <= width for line in text.splitlines())
     for version in ("1.0.1", "1.12.3", "1.15.2", "2.0.0", "2.10.1", "2.15.0", "2.21.0", "2.22.0rc0"):
         rows = matrix(COMPAT, MatrixQuery(tf=version))
-        text = render_card(sheet(COMPAT, rows), as_of=COMPAT.as_of, width=width)
+        text = render_sheet(sheet(COMPAT, rows), as_of=COMPAT.as_of, width=width)
         for line in text.splitlines():
             assert len(line) <= width or line.startswith("    "), "only commands are as long as they are"
     assert all(len(line) <= width for line in render_gpus(COMPAT.gpus, width=width).splitlines())
@@ -211,14 +211,14 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 def test_every_release_has_a_card(version: str) -> None:
     rows = matrix(COMPAT, MatrixQuery(tf=version))
     made = sheet(COMPAT, rows)
-    text = render_card(made, as_of=COMPAT.as_of)
+    text = render_sheet(made, as_of=COMPAT.as_of)
     assert text.startswith(f"{made.row.release.package} {version} ")
     assert f"=={version}" in text
     for problem in made.row.problems:
         assert problem.id in {known.id for known in COMPAT.problems}
         assert code_of(problem) in text
     assert made.row.release.gpu or "without GPU code" in text
-    markdown = markdown_card(made, as_of=COMPAT.as_of)
+    markdown = markdown_sheet(made, as_of=COMPAT.as_of)
     assert markdown.startswith(f"# {made.row.release.package} {version}\n")
     assert len(made.others) + 1 == len(rows)
 
@@ -226,8 +226,8 @@ def test_every_release_has_a_card(version: str) -> None:
 def test_colour_changes_nothing_but_colour() -> None:
     rows = matrix(COMPAT, MatrixQuery(tf="2.21"))
     made = sheet(COMPAT, rows)
-    coloured = render_card(made, as_of=COMPAT.as_of, colour=True)
-    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == render_card(made, as_of=COMPAT.as_of)
+    coloured = render_sheet(made, as_of=COMPAT.as_of, colour=True)
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == render_sheet(made, as_of=COMPAT.as_of)
 
 
 def test_ascii_terminals(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import subprocess
 import sys
 
 import pytest
-import typer
 
 from tfdoctor.cli import check
-from tfdoctor.cli.main import app
+from tfdoctor.cli.main import command_line
 from tfdoctor.cli.plain import FLAGS, VALUES, plain
 
-CHECK = typer.main.get_command(app).commands["check"]
+CHECK = command_line().commands["check"]
 SAMPLES = {
     "--python": ["p", "/a b/python", "é", "a\nb"],
     "--facts": ["bundle"],
@@ -30,8 +30,10 @@ WORDS = [
 def by_typer(words: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
     """What the command is called with."""
     found: dict[str, object] = {}
-    monkeypatch.setattr(check, "check", lambda **options: found.update(options) or 0)
-    assert app(["check", *words], standalone_mode=False) == 0
+    monkeypatch.setattr(
+        check, "check", functools.wraps(check.check)(lambda **options: found.update(options) or 0)
+    )
+    assert command_line()(["check", *words], standalone_mode=False) == 0
     return found
 
 

@@ -16,7 +16,7 @@ from tfdoctor.compat import Compat
 from tfdoctor.findings import Cause
 from tfdoctor.fit import Card, Host
 from tfdoctor.plan import Request, recommend
-from tfdoctor.render.plan_console import render_option, render_recommendation, size_text
+from tfdoctor.render.plan import render_option, render_recommendation, size_text
 
 HOSTS = Path(__file__).resolve().parents[1] / "hosts"
 ADA = ("--gpu", "RTX 4090", "--driver", "530.30.02")

@@ -18,7 +18,8 @@ from tfdoctor.compat import Compat
 from tfdoctor.errors import UsageError
 from tfdoctor.examine.survey import survey
 from tfdoctor.findings import Evidence, Report
-from tfdoctor.render.report_markdown import LIMIT, code, fenced, report_markdown, words
+from tfdoctor.render.markdown import code, fenced, words
+from tfdoctor.render.report_markdown import LIMIT, report_markdown
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import RecordedSystem
 

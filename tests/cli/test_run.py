@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfdoctor.cli import run as running
-from tfdoctor.cli.run import PLENTY, Analyst, loader_environment
+from tfdoctor.running import analyst as running
+from tfdoctor.running.analyst import PLENTY, Analyst
 from tfdoctor.running.passthrough import holding_signals
+from tfdoctor.running.starting import loader_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

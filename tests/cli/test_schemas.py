@@ -14,8 +14,8 @@ import pytest
 from tfdoctor.compat import Compat
 from tfdoctor.examine.survey import survey
 from tfdoctor.findings import Cause, OutcomeKind, Stage, Verification
-from tfdoctor.render.json import report_json
-from tfdoctor.render.verify_json import verification_json
+from tfdoctor.render.report import report_json
+from tfdoctor.render.verify import verification_json
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules import ALL_RULES
 from tfdoctor.system import RecordedSystem

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tfdoctor.cli.check import check
+from tfdoctor.cli.options import FailOn
 from tfdoctor.errors import UsageError
 from tfdoctor.probes import target
 from tfdoctor.system import LiveSystem
@@ -18,7 +19,7 @@ OPTIONS = {
     "facts": None,
     "against": None,
     "timeout": 100.0,
-    "fail_on": "never",
+    "fail_on": FailOn.never,
     "as_json": False,
     "verbose": False,
     "quiet": True,

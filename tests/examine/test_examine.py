@@ -86,7 +86,7 @@ import os, signal, sys
 from types import SimpleNamespace
 
 import tfdoctor.examine as room
-import tfdoctor.verify as verify
+from tfdoctor.verify import inside, verifying
 from tfdoctor.examine import observe, survey
 from tfdoctor.probes import python
 from tfdoctor.facts import Known
@@ -104,16 +104,16 @@ def part(*_, **__):
     return ("answer", "result")
 
 
-survey.survey = python.probe = observe.observe = verify.run_payload = part
+survey.survey = python.probe = observe.observe = inside.run_payload = part
 one, tensorflow = SimpleNamespace(executable="python"), SimpleNamespace()
 facts = SimpleNamespace(python=Known(one, "x"), tensorflow=Known(tensorflow, "x"))
-run = verify._Run("x", verify.Wish(device="CPU"), print)
+run = verifying.Verifying("x", verifying.Wish(device="CPU"), print)
 calls = {
     "examine": lambda: room.examine(system, None),
     "look": lambda: room.look(system, None),
     "run_tensorflow": lambda: room.run_tensorflow(system, None, facts),
     "ask_python": lambda: room.ask_python(system, None, named=False),
-    "verify": lambda: verify._compute(run, system, "python", facts),
+    "verify": lambda: inside._compute(run, system, "python", facts),
 }
 try:
     with heard():

@@ -13,7 +13,7 @@ from tfdoctor.examine.observe import Said, observation, read_deep
 from tfdoctor.findings import Cause
 from tfdoctor.logs.dso import failed_opens
 from tfdoctor.system import CommandResult, Failure
-from tfdoctor.verify import _said
+from tfdoctor.verify.inside import _said
 from tfdoctor.verify.stages import MARKER, Limits, read_answer
 
 if TYPE_CHECKING:

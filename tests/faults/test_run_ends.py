@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from faults.harness import alive, start, wait_for
-from tfdoctor.cli import run as running
-from tfdoctor.cli.run import PLENTY, Analyst
+from tfdoctor.running import analyst as running
+from tfdoctor.running.analyst import PLENTY, Analyst
 from tfdoctor.running.passthrough import holding_signals
 
 FAILED = (

@@ -12,10 +12,10 @@ import pytest
 from cli.planner import Tfdoctor
 from faults.harness import HOSTS
 from tfdoctor import versions
-from tfdoctor.cli.run import loader_environment
 from tfdoctor.compat import Compat
 from tfdoctor.examine.survey import survey
 from tfdoctor.report.diagnose import diagnose
+from tfdoctor.running.starting import loader_environment
 from tfdoctor.system import RecordedSystem
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.compat import Compat
 from tfdoctor.logs.report import diagnose_log
-from tfdoctor.render.log_json import log_json
+from tfdoctor.render.log import log_json
 
 from . import standins
 from .situations import Bench, Situation, Target, can_mount, situations

@@ -21,8 +21,7 @@ from tfdoctor.logs.processes import Splitter
 from tfdoctor.logs.reader import read_lines
 from tfdoctor.logs.report import diagnose_log
 from tfdoctor.logs.signatures import load_signatures
-from tfdoctor.render.log_console import render_log
-from tfdoctor.render.log_json import log_json
+from tfdoctor.render.log import log_json, render_log
 from tfdoctor.render.log_markdown import log_markdown
 
 if TYPE_CHECKING:

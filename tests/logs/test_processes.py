@@ -9,8 +9,7 @@ from tfdoctor.compat import Compat
 from tfdoctor.findings import Cause
 from tfdoctor.logs.processes import label_of
 from tfdoctor.logs.report import LogReport, diagnose_log
-from tfdoctor.render.log_console import render_log
-from tfdoctor.render.log_json import log_json
+from tfdoctor.render.log import log_json, render_log
 from tfdoctor.render.log_markdown import log_markdown
 
 COMPAT = Compat.load()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tfdoctor.compat import Compat
 from tfdoctor.logs.reader import is_binary, read_lines
 from tfdoctor.logs.report import diagnose_log
-from tfdoctor.render.log_console import render_log
+from tfdoctor.render.log import render_log
 from tfdoctor.render.log_markdown import log_markdown
 
 COMPAT = Compat.load()

@@ -15,7 +15,7 @@ from tfdoctor.parse.kinds import PARSERS, detect, parse
 from tfdoctor.parse.ldconfig import parse_ldconfig
 from tfdoctor.parse.lsmod import parse_lsmod
 from tfdoctor.parse.nvcc import parse_nvcc
-from tfdoctor.parse.pci import parse_lspci, parse_sysfs_device, summarise
+from tfdoctor.parse.pci import parse_lspci
 from tfdoctor.parse.pip_conda import parse_pip_conda
 from tfdoctor.parse.proc_version import parse_proc_version
 from tfdoctor.parse.tf_env import parse_tf_env
@@ -169,22 +169,6 @@ def test_lspci_forms() -> None:
         "nouveau",
         ("nvidiafb", "nouveau"),
     )
-
-
-def test_sysfs_devices() -> None:
-    gpu = parse_sysfs_device("0000:01:00.0", "0x10de\n", "0x1b80\n", "0x030000\n", driver="nvidia")
-    assert gpu is not None
-    assert (gpu.cls, gpu.nvidia, gpu.display, gpu.vendor_device_id) == (
-        "VGA compatible controller",
-        True,
-        True,
-        "10de:1b80",
-    )
-    other = parse_sysfs_device("0000:00:1f.3", "0x8086", "0xa170", "0x040300")
-    assert other is not None
-    assert parse_sysfs_device("0000:00:00.0", "", "0x1", "0x2") is None
-    summary = summarise([gpu, other])
-    assert (summary.devices, summary.n_nvidia_gpus, summary.drivers_in_use) == ((gpu,), 1, ("nvidia",))
 
 
 def test_lsmod_and_proc_modules() -> None:

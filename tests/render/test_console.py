@@ -10,7 +10,7 @@ import pytest
 from tfdoctor.compat import Compat
 from tfdoctor.examine.survey import survey
 from tfdoctor.findings import Observation, Report
-from tfdoctor.render.console import render_report
+from tfdoctor.render.report import render_report
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import RecordedSystem
 
@@ -78,3 +78,9 @@ def test_colour_is_only_on_request(host: str) -> None:
     report = report_of(host)
     assert "\x1b" not in render_report(report, width=80)
     assert "\x1b[" in render_report(report, width=80, colour=True)
+
+
+def test_verbose_does_not_send_to_itself() -> None:
+    report = report_of("driver-hangs")
+    assert "could not be run (see -v)" in " ".join(render_report(report).split())
+    assert "see -v" not in " ".join(render_report(report, verbose=True).split())

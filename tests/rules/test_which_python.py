@@ -11,7 +11,7 @@ import pytest
 from tfdoctor.compat import Compat
 from tfdoctor.examine.survey import survey
 from tfdoctor.findings import Cause, Severity
-from tfdoctor.render.console import render_report
+from tfdoctor.render.report import render_report
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import RecordedSystem
 

@@ -14,7 +14,7 @@ from tfdoctor.cli.capture import Captured, look
 from tfdoctor.compat import Compat
 from tfdoctor.examine.survey import survey
 from tfdoctor.probes.ldcache import parse_ldcache
-from tfdoctor.render.json import finding_json
+from tfdoctor.render.finding import finding_json
 from tfdoctor.render.report_markdown import report_markdown
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import RecordedSystem, RecordingSystem, archive, bundle

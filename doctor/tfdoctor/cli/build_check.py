@@ -9,6 +9,9 @@ from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.judge import judge_dockerfile
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.findings import Severity
+from tfdoctor.render.dockerfile import judged_json, render_judged
+from tfdoctor.render.json import write_json
+from tfdoctor.render.terminal import OUT
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -28,14 +31,9 @@ def check(path: Path, *, as_json: bool) -> int:
         msg = f"--check: {shown} has no FROM: it is no Dockerfile."
         raise UsageError(msg)
     if as_json:
-        from tfdoctor.render.dockerfile_console import judged_json
-        from tfdoctor.render.json import write_json
-
         write_json(judged_json(judged))
     else:
-        from tfdoctor.render.dockerfile_console import print_judged
-
-        print_judged(judged)
+        OUT.write(render_judged(judged, **OUT.looks))
     failed = any(finding.severity is Severity.ERROR for finding in judged.findings)
     return ExitCode.FOUND if failed else ExitCode.OK
 

@@ -7,27 +7,24 @@ import sys
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tfdoctor import __version__
+from tfdoctor.cli.options import Json, Python, Timeout, command, option
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode
 from tfdoctor.examine import examine
+from tfdoctor.render.capture import captured_json, render_captured
+from tfdoctor.render.json import write_json
+from tfdoctor.render.terminal import OUT
 from tfdoctor.system import LiveSystem, RecordedSystem, RecordingSystem, archive, bundle
 from tfdoctor.system.identity import redactor_for
-from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Facts
     from tfdoctor.findings import Report
     from tfdoctor.privacy.redactor import Redactor
     from tfdoctor.system import System
-
-KINDS = {
-    "address": "IP addresses", "email": "e-mail addresses", "host": "hosts and domains", "id": "identifiers",
-    "mac": "MAC addresses", "name": "accounts, jobs and pods", "process": "programs and command lines",
-    "secret": "tokens and passwords", "serial": "serial and part numbers", "user": "users", "uuid": "UUIDs",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +91,22 @@ def compared(machine: Report, recording: Report) -> tuple[str, ...]:
     return tuple(found)
 
 
+@command
 def capture(
-    *,
-    output: Path | None,
-    python: str | None,
-    timeout: float,
-    force: bool,
-    as_json: bool,
-    quiet: bool = False,
+    output: Annotated[
+        Path | None,
+        option("A folder, or a file that ends in .tar.gz.", "--output", "-o", metavar="BUNDLE"),
+    ] = None,
+    python: Python = None,
+    timeout: Timeout = 10.0,
+    force: Annotated[bool, option("Replace a bundle that is there already.", "--force")] = False,
+    as_json: Json = False,
 ) -> int:
-    """Look, redact, write, tell. Returns the exit status."""
+    """Look, redact, write, tell. Returns the exit status.
+
+    Users, hosts, addresses, tokens, serial numbers and UUIDs are replaced; equal values get the same placeholder.
+    Sends nothing.
+    """
     target = output
     if target is None:
         target = Path(f"tfdoctor-{datetime.now(timezone.utc).date().isoformat()}.tar.gz")
@@ -111,73 +114,12 @@ def capture(
     system = LiveSystem()
     captured = look(system, Compat.load(), python=python, timeout=timeout, local=True)
     size = archive.write(target, captured.files, force=force)
+    packed = archive.is_archive(target)
     if as_json:
-        from tfdoctor.render.json import write_json
-
-        write_json(answer(captured, target, size))
-    elif not quiet:
-        from tfdoctor.render import terminal
-
-        terminal.write(_told(captured, target, size))
+        write_json(captured_json(captured.manifest, str(target), size, len(captured.files), packed=packed))
+    else:
+        OUT.write(render_captured(captured.manifest, captured.differences, str(target), size, packed=packed))
     return ExitCode.OK
-
-
-def answer(captured: Captured, target: Path, size: int) -> dict[str, Any]:
-    """`capture --json`."""
-    return {
-        "schema_version": 1,
-        "tool": {"name": "tfdoctor", "version": __version__},
-        "bundle": {
-            "path": str(target),
-            "format": "tar.gz" if archive.is_archive(target) else "folder",
-            "bytes": size,
-            "files": len(captured.files),
-        },
-        "replaced": captured.manifest["replaced"],
-        "left_out": captured.manifest["left_out"],
-        "judged": captured.manifest["judged"],
-    }
-
-
-def _told(captured: Captured, target: Path, size: int) -> str:
-    looked = captured.manifest["looked_at"]
-    lines = [
-        f"{clean_line(str(target))}: {_size(size)}",
-        "",
-        (
-            f"In it: {len(looked['files'])} files, {len(looked['commands'])} commands' output, "
-            f"{len(looked['variables'])} variables, {len(looked['shared_objects'])} shared objects' headers, "
-            f"{len(looked['folders_listed'])} folders' names."
-        ),
-    ]
-    replaced = [
-        f"{entry['distinct']} {KINDS.get(kind, kind)}"
-        for kind, entry in captured.manifest["replaced"].items()
-    ]
-    lines.append(f"Replaced: {', '.join(replaced) or 'nothing'}.")
-    left = [f"{count} {what}" for what, count in captured.manifest["left_out"].items()]
-    if left:
-        lines.append(f"Left out: {', '.join(left)}.")
-    if captured.differences:
-        lines += [
-            "",
-            f"It is not judged as this machine is: {', '.join(captured.differences)} differ. Say so with it.",
-        ]
-    name = clean_line(str(target))
-    look_into = f"tar -xzOf {name} | less" if archive.is_archive(target) else f"less {name}/{archive.HOST}"
-    lines += [
-        "",
-        "Nothing was sent. Look into it before you send it: what is secret only here, nobody else can know.",
-        f"  {look_into}",
-        "Judge it anywhere:",
-        f"  tfdoctor check --facts {name}",
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def _size(count: int) -> str:
-    return f"{count / 1024:.0f} KiB" if count < 1 << 20 else f"{count / (1 << 20):.1f} MiB"
 
 
 def warn(captured: Captured) -> None:

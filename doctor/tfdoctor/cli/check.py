@@ -4,34 +4,60 @@ from __future__ import annotations
 
 import importlib
 import shlex
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
+from tfdoctor.cli.options import FailOn, Json, Quiet, Severe, Timeout, command, option, verbose_option
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.examine import begin, examine, judge, run_tensorflow
 from tfdoctor.system import LiveSystem
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tfdoctor.against import Comparison
     from tfdoctor.compat import Compat
     from tfdoctor.findings import Report
+    from tfdoctor.report.against import Comparison
     from tfdoctor.system import RecordedSystem, System
 
 
+@command
 def check(
-    *,
-    python: str | None,
-    deep: bool,
-    facts: Path | None,
-    against: Path | None,
-    timeout: float,
-    fail_on: str,
-    as_json: bool,
-    verbose: bool,
-    quiet: bool,
+    python: Annotated[
+        str | None,
+        option(
+            "The Python (or its environment's folder) to examine. Default: the active environment's, "
+            "else python3 on PATH.",
+            metavar="PATH",
+        ),
+    ] = None,
+    deep: Annotated[
+        bool,
+        option("Also run TensorFlow in a child process and compare (some seconds).", "--deep"),
+    ] = False,
+    facts: Annotated[
+        Path | None,
+        option("Judge a recorded machine (what `capture` wrote) instead of this one.", metavar="BUNDLE"),
+    ] = None,
+    against: Annotated[
+        Path | None,
+        option(
+            "Say what differs from a recorded machine: when it still worked, or another one.",
+            metavar="BUNDLE",
+        ),
+    ] = None,
+    timeout: Timeout = 10.0,
+    fail_on: Severe = FailOn.error,
+    as_json: Json = False,
+    verbose: Annotated[bool, verbose_option("Show the evidence and every check.")] = False,
+    quiet: Quiet = False,
 ) -> int:
-    """Look, judge, print. Returns the exit status. `against`: a recorded machine to compare with."""
+    """Look, judge, print. Returns the exit status.
+
+    Looks at the driver, the Python environment and the loader, and predicts what TensorFlow will do,
+    without importing it. Changes nothing, sends nothing.
+
+    Exit status: 0 nothing found, 1 found (--fail-on), 3 where the Python or its TensorFlow could not be looked at
+    and nothing else was found, so that nothing is known. With --fail-on never it is 0 in all three cases.
+    """
     if deep and facts is not None:
         raise UsageError("--deep runs TensorFlow here; it cannot be run on a recorded machine (--facts).")
     live = LiveSystem()
@@ -53,9 +79,9 @@ def check(
         if as_json:
             _write_json(report, comparison, against)
         else:
-            mend = mending(report, system) if facts is None else None
-            _write(report, comparison, against, verbose=verbose, quiet=quiet, mend=mend)
-        return exit_status(report, fail_on)
+            fix = fixing(report, system) if facts is None else None
+            _write(report, comparison, against, verbose=verbose, quiet=quiet, fix=fix)
+        return exit_status(report, fail_on.value)
     except BaseException:  # what was begun may not have been asked for yet
         system.stop()
         raise
@@ -65,10 +91,16 @@ def _seen(
     system: System, python: str | None, timeout: float, *, deep: bool, alike: bool, quiet: bool
 ) -> tuple[Report, Report | None, Compat]:
     """(the judgement, that of the machine redacted where it is needed (`alike`), the tables)."""
-    from tfdoctor.cli.progress import to_a_person
     from tfdoctor.compat import Compat
 
-    compat, tell = Compat.load(), to_a_person(quiet=quiet)
+    def tell(text: str) -> None:
+        from tfdoctor.render.progress import progress
+        from tfdoctor.render.terminal import ERR
+
+        with progress(quiet=quiet or not ERR.watched, moving=False) as told:
+            told.stage(text)
+
+    compat = Compat.load()
     if not alike:
         report = examine(
             system, compat, python=python, timeout=timeout, deep=deep, tell=tell, meanwhile=_load
@@ -83,18 +115,20 @@ def _seen(
 
 def _load() -> None:
     """What judges and tells is loaded while the probes look. Nothing that a probe may import: see `survey`."""
-    for name in ("report.diagnose", "render.console", "environment.candidates"):
+    for name in ("report.diagnose", "render.report", "environment.candidates"):
         importlib.import_module(f"tfdoctor.{name}")
 
 
 def _compared(then: RecordedSystem, report: Report, compat: Compat, timeout: float) -> Comparison:
-    from tfdoctor.against import compare
+    from tfdoctor.report.against import compare
 
     return compare(examine(then, compat, python=then.python, timeout=timeout), report)
 
 
 def _write_json(report: Report, comparison: Comparison | None, against: Path | None) -> None:
-    from tfdoctor.render.json import comparison_json, report_json, write_json
+    from tfdoctor.render.against import comparison_json
+    from tfdoctor.render.json import write_json
+    from tfdoctor.render.report import report_json
 
     answer = report_json(report)
     if comparison is not None:
@@ -109,15 +143,16 @@ def _write(
     *,
     verbose: bool,
     quiet: bool,
-    mend: str | None,
+    fix: str | None,
 ) -> None:
-    from tfdoctor.render.console import print_report
+    from tfdoctor.render.report import render_report
+    from tfdoctor.render.terminal import OUT
 
-    print_report(report, verbose=verbose, quiet=quiet, mend=mend)
+    OUT.write(render_report(report, verbose=verbose, quiet=quiet, fix=fix, **OUT.looks))
     if comparison is not None and not quiet:
-        from tfdoctor.render.against_console import print_comparison
+        from tfdoctor.render.against import render_comparison
 
-        print_comparison(comparison, str(against), verbose=verbose)
+        OUT.write(render_comparison(comparison, str(against), verbose=verbose, **OUT.looks))
 
 
 def _alike(system: System, compat: Compat, python: str | None, timeout: float) -> tuple[Report, Report]:
@@ -128,7 +163,7 @@ def _alike(system: System, compat: Compat, python: str | None, timeout: float) -
     return captured.machine, captured.report
 
 
-def mending(report: Report, system: System) -> str | None:
+def fixing(report: Report, system: System) -> str | None:
     """The command that fixes something of this; None where fix would find nothing to do."""
     from tfdoctor.environment.activation import inherited, kind_of
     from tfdoctor.environment.candidates import candidates, environment_of

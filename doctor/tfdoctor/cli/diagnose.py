@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import os
 import signal
 import sys
 import threading
-import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from tfdoctor.cli.options import FailOn, Json, Quiet, Severe, argument, command, option, verbose_option
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.findings import Severity
 from tfdoctor.logs.report import LogReport, diagnose_log, with_host
+from tfdoctor.render.log import log_json, render_log
+from tfdoctor.render.progress import meter
+from tfdoctor.render.terminal import ERR, OUT
 from tfdoctor.running import streams
 from tfdoctor.running.streams import STDIN, read_log
 from tfdoctor.text import clean, clean_line
@@ -22,23 +26,39 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
 
-PATIENCE = 0.8
-"""Seconds of reading one file before its progress is shown."""
+
+class Format(str, enum.Enum):
+    """How the answer is written."""
+
+    text = "text"
+    github = "github"
 
 
+@command
 def diagnose(
-    files: Sequence[str],
-    *,
-    follow: bool = False,
-    host: bool,
-    fail_on: str,
-    as_json: bool,
-    as_github: bool,
-    verbose: bool,
-    quiet: bool,
+    files: Annotated[
+        list[str] | None,
+        argument("Logs, also .gz, .bz2, .xz and .zst; - or nothing: standard input.", metavar="[FILE…|-]"),
+    ] = None,
+    follow: Annotated[
+        bool,
+        option("Read on as the log grows, until Ctrl-C or the end of the pipe.", "--follow", "-f"),
+    ] = False,
+    host: Annotated[
+        bool, option("The log is of this machine: look here where it leaves a question.", "--host")
+    ] = False,
+    output: Annotated[Format, option("github: Markdown for an issue, redacted.", "--format")] = Format.text,
+    fail_on: Severe = FailOn.error,
+    as_json: Json = False,
+    verbose: Annotated[bool, verbose_option("Show all evidence.")] = False,
+    quiet: Quiet = False,
 ) -> int:
-    """Read each log, judge it, print. Returns the exit status."""
-    names = list(files) or [STDIN]
+    """Read each log, judge it, print. Returns the exit status.
+
+    Reads any log, or what people paste of one, and names the one root cause. Sends nothing.
+    """
+    as_github = output is Format.github
+    names = files or [STDIN]
     if not files and sys.stdin is not None and sys.stdin.isatty():
         raise UsageError(
             "no log to read.", hint="Name a file, or pipe one: `python train.py 2>&1 | tfdoctor diagnose`."
@@ -53,35 +73,26 @@ def diagnose(
     if follow:
         reports = [_followed(names[0], compat, aloud=not (as_json or as_github))]
     else:
-        shown = sys.stderr.isatty() and not (as_json or quiet)
+        shown = ERR.watched and not (as_json or quiet)
         reports = [_judged(name, compat, progress=shown) for name in names]
     if host:
         reports = _on_this_machine(reports, compat)
     if as_json:
         from tfdoctor.render.json import write_json
-        from tfdoctor.render.log_json import log_json
 
         documents = [log_json(report) for report in reports]
         write_json(documents[0] if len(documents) == 1 else {"schema_version": 1, "logs": documents})
     elif as_github:
         from tfdoctor.render.log_markdown import log_markdown
-        from tfdoctor.render.terminal import write
         from tfdoctor.system.identity import redactor_for
 
         redactor = redactor_for(os.environ, local=True)
-        write("\n".join(log_markdown(report, redactor) for report in reports))
+        OUT.write("\n".join(log_markdown(report, redactor) for report in reports))
     else:
-        from tfdoctor.render.log_console import print_log
-
         for number, report in enumerate(reports):
-            print_log(
-                report,
-                verbose=verbose,
-                quiet=quiet,
-                heading=len(reports) > 1,
-                first=number == 0 and not follow,
-            )
-    return exit_status(reports, fail_on)
+            text = render_log(report, verbose=verbose, quiet=quiet, heading=len(reports) > 1, **OUT.looks)
+            OUT.write(text if number == 0 and not follow else f"\n{text}")
+    return exit_status(reports, fail_on.value)
 
 
 def _on_this_machine(reports: Sequence[LogReport], compat: Compat) -> list[LogReport]:
@@ -108,53 +119,12 @@ def exit_status(reports: Sequence[LogReport], fail_on: str) -> ExitCode:
 def _judged(name: str, compat: Compat, *, progress: bool) -> LogReport:
     """One whole log."""
     shown = clean(name, limit=300)
-    with _progress(shown) if progress else contextlib.nullcontext() as meter:
-        return diagnose_log(read_log(name, note=_note, meter=meter), compat, shown)
+    with meter(shown) if progress else contextlib.nullcontext() as told:
+        return diagnose_log(read_log(name, note=_note, meter=told), compat, shown)
 
 
 def _note(text: str) -> None:
     sys.stderr.write(f"tfdoctor: {text}\n")
-
-
-@contextlib.contextmanager
-def _progress(name: str) -> Iterator[Callable[[int, int], None]]:
-    """How much of a large file is read, for a person at a terminal, from the first second on; gone at the end."""
-    began = time.monotonic()
-    bars: list[Callable[[int, int], None]] = []
-    last = 0.0
-    with contextlib.ExitStack() as stack:
-
-        def meter(done: int, size: int) -> None:
-            nonlocal last
-            now = time.monotonic()
-            if now - began < PATIENCE or now - last < 0.1:
-                return
-            last = now
-            if not bars:
-                bars.append(stack.enter_context(_bar(name)))
-            bars[0](done, size)
-
-        yield meter
-
-
-@contextlib.contextmanager
-def _bar(name: str) -> Iterator[Callable[[int, int], None]]:
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TaskProgressColumn, TextColumn
-
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TaskProgressColumn(),
-        DownloadColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as progress:
-        task = progress.add_task(clean_line(name, limit=40), total=None)
-
-        def show(done: int, size: int) -> None:
-            progress.update(task, completed=done, total=size, refresh=True)
-
-        yield show
 
 
 def _followed(name: str, compat: Compat, *, aloud: bool) -> LogReport:
@@ -162,14 +132,12 @@ def _followed(name: str, compat: Compat, *, aloud: bool) -> LogReport:
     from tfdoctor.running.watch import Watch
 
     shown = clean(name, limit=300)
-    if aloud and sys.stderr.isatty():
+    if aloud and ERR.watched:
         _note(f"following {clean_line(shown, limit=80)}; Ctrl-C ends it and gives the whole answer.")
 
     def tell(report: LogReport) -> None:
-        from tfdoctor.render.log_console import print_log
-
-        print_log(report, quiet=True)
-        sys.stdout.flush()
+        OUT.write(render_log(report, quiet=True, **OUT.looks))
+        OUT.flush()
 
     watch = Watch(compat, shown, tell if aloud else lambda _: None)
     with _until_interrupted() as interrupted:

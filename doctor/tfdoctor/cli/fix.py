@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from tfdoctor.cli.options import (
+    Installers,
+    Json,
+    NoDeep,
+    Quiet,
+    Timeout,
+    argument,
+    command,
+    option,
+    verbose_option,
+)
 from tfdoctor.compat import Compat
 from tfdoctor.environment.fix import FixRequest, fix_environment, plan, prefix_of, undo
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.findings import Severity
+from tfdoctor.render.fix import fix_json, render_fix, render_undo, undo_json
+from tfdoctor.render.json import write_json
+from tfdoctor.render.progress import progress
+from tfdoctor.render.terminal import ERR, OUT
 from tfdoctor.rules import RULE_OF
 from tfdoctor.rules.retired import RETIRED, living
 from tfdoctor.system import LiveSystem
@@ -23,26 +37,6 @@ if TYPE_CHECKING:
     from tfdoctor.environment.models import FixResult
     from tfdoctor.rules.retired import Retired
     from tfdoctor.system import System
-
-__all__ = ["Options", "fix"]
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The command line."""
-
-    codes: list[str]
-    python: str | None
-    dry_run: bool
-    yes: bool
-    undo: bool
-    force: bool
-    installer: str | None
-    timeout: float
-    deep: bool
-    as_json: bool
-    verbose: bool
-    quiet: bool
 
 
 class _Machines:
@@ -60,63 +54,95 @@ class _Machines:
             system.stop()
 
 
-class _Teller:
-    """Tells a person, on standard error, what is being done."""
+@command
+def fix(
+    codes: Annotated[
+        list[str] | None,
+        argument("These findings alone: TFD203. Default: all that can be fixed.", metavar="[CODE…]"),
+    ] = None,
+    python: Annotated[str | None, option("The Python to fix, as for `check`.", metavar="PATH")] = None,
+    dry_run: Annotated[bool, option("Show what would be done; change nothing.", "--dry-run", "-n")] = False,
+    yes: Annotated[bool, option("Do not ask.", "--yes", "-y")] = False,
+    take_back: Annotated[bool, option("Take back everything that fix has done here.", "--undo")] = False,
+    force: Annotated[
+        bool,
+        option("With --undo: go ahead even if files have changed since; those are left alone.", "--force"),
+    ] = False,
+    installer: Installers = None,
+    timeout: Timeout = 10.0,
+    no_deep: NoDeep = False,
+    as_json: Json = False,
+    verbose: Annotated[bool, verbose_option("Show all output.")] = False,
+    quiet: Quiet = False,
+) -> int:
+    """Show, ask, do it, say what came of it. Returns the exit status: 1 where an error is left.
 
-    def __init__(self, *, quiet: bool, verbose: bool) -> None:
-        self._quiet, self._verbose = quiet, verbose
-
-    def stage(self, text: str) -> None:
-        if not self._quiet:
-            self._say(text)
-
-    def line(self, text: str) -> None:
-        if self._verbose and not self._quiet:
-            self._say(text, "    | ")
-
-    def _say(self, text: str, before: str = "") -> None:
-        sys.stderr.write(f"{before}{clean_line(text, limit=400)}\n")
-        sys.stderr.flush()
-
-
-def fix(options: Options) -> int:
-    """Returns the exit status: 1 where an error is left."""
-    _check(options)
-    machines, compat = _Machines(), Compat.load()
-    quiet = options.quiet or options.as_json
-    teller = _Teller(quiet=quiet, verbose=options.verbose)
+    No root, no drivers. What was changed is written down: --undo restores it. Exit status 1 where an error is left.
+    """
+    _check(codes or (), dry_run=dry_run, undo=take_back, force=force)
+    machines, compat, env = _Machines(), Compat.load(), dict(os.environ)
+    told_nothing = quiet or as_json
     request = FixRequest(
-        python=options.python,
-        codes=codes_of(options.codes),
-        installer=options.installer,
-        timeout=options.timeout,
-        deep=options.deep,
-        inherit=not quiet and sys.stderr.isatty(),
+        python=python,
+        codes=codes_of(codes or ()),
+        installer=installer.value if installer is not None else None,
+        timeout=timeout,
+        deep=not no_deep,
+        inherit=not told_nothing and ERR.watched,
     )
-    with stopping(machines):
-        if options.undo:
-            return _undo(machines, request, options, teller)
-        env = dict(os.environ)
-        if options.dry_run or not options.yes:
+
+    def show(result: FixResult, *, dry: bool, asking: bool = False) -> None:
+        if as_json:
+            write_json(fix_json(result))
+        else:
+            OUT.write(render_fix(result, dry=dry, asking=asking, verbose=verbose, quiet=quiet, **OUT.looks))
+
+    with stopping(machines), progress(quiet=told_nothing, verbose=verbose, moving=False) as told:
+        if take_back:
+            prefix = prefix_of(machines, request)
+            undone = undo(prefix, force=force, tell=told)
+            if as_json:
+                write_json(undo_json(prefix, undone))
+            else:
+                OUT.write(render_undo(prefix, undone, **OUT.looks))
+            return ExitCode.FOUND if undone.kept else ExitCode.OK
+        if dry_run or not yes:
             planned = plan(machines, compat, request, env)
-            if options.dry_run or not planned.attempts:
-                _show(planned, options, dry=True)
+            if dry_run or not planned.attempts:
+                show(planned, dry=True)
                 return _status(planned)
-            if not _agreed(planned, options):
+            if as_json or not sys.stdin.isatty():
+                raise UsageError(
+                    "there is something to fix, and nobody to ask.", hint="--yes does it, --dry-run shows it."
+                )
+            show(planned, dry=True, asking=True)
+            if not _agreed():
                 return ExitCode.FOUND
-        result = fix_environment(machines, compat, request, env, teller)
-    _show(result, options, dry=False)
+        result = fix_environment(machines, compat, request, env, told)
+    show(result, dry=False)
     return _status(result)
 
 
-def _check(options: Options) -> None:
-    codes_of(options.codes)
-    if options.undo and (options.codes or options.dry_run):
+def _check(codes: Sequence[str], *, dry_run: bool, undo: bool, force: bool) -> None:
+    """Raises UsageError."""
+    codes_of(codes)
+    if undo and (codes or dry_run):
         raise UsageError(
             "--undo takes back everything that fix has done here: it takes no CODE and no --dry-run."
         )
-    if options.force and not options.undo:
+    if force and not undo:
         raise UsageError("--force belongs to --undo.")
+
+
+def _agreed() -> bool:
+    """A person at a terminal is asked."""
+    OUT.flush()
+    ERR.write("Do this? [y/N] ")
+    ERR.flush()
+    if sys.stdin.readline().strip().lower() in ("y", "yes"):
+        return True
+    ERR.write("Nothing was changed.\n")
+    return False
 
 
 def codes_of(asked: Sequence[str], retired: Sequence[Retired] = RETIRED) -> tuple[str, ...]:
@@ -132,65 +158,8 @@ def codes_of(asked: Sequence[str], retired: Sequence[Retired] = RETIRED) -> tupl
 
 
 def _status(result: FixResult) -> int:
-    """As `check` ends: 1 where an error is left, whoever has to mend it."""
+    """As `check` ends: 1 where an error is left, whoever has to fix it."""
     errors = any(finding.severity >= Severity.ERROR for finding in result.after.findings)
     seen = result.observed
     errors |= seen is not None and seen.gpu_registered is False  # TensorFlow itself has the last word
     return ExitCode.FOUND if errors else ExitCode.OK
-
-
-def _agreed(planned: FixResult, options: Options) -> bool:
-    """What would be done is shown; a person at a terminal is asked."""
-    if options.as_json or not sys.stdin.isatty():
-        raise UsageError(
-            "there is something to fix, and nobody to ask.",
-            hint="--yes does it, --dry-run shows it.",
-        )
-    _show(planned, options, dry=True, asking=True)
-    sys.stdout.flush()
-    sys.stderr.write("Do this? [y/N] ")
-    sys.stderr.flush()
-    answer = sys.stdin.readline().strip().lower()
-    if answer in ("y", "yes"):
-        return True
-    sys.stderr.write("Nothing was changed.\n")
-    return False
-
-
-def _show(result: FixResult, options: Options, *, dry: bool, asking: bool = False) -> None:
-    if options.as_json:
-        from tfdoctor.render.fix_json import fix_json
-        from tfdoctor.render.json import write_json
-
-        write_json(fix_json(result))
-        return
-    from tfdoctor.render.fix_console import render_fix
-    from tfdoctor.render.terminal import colour, width, write
-
-    write(
-        render_fix(
-            result,
-            dry=dry,
-            asking=asking,
-            verbose=options.verbose,
-            quiet=options.quiet,
-            width=width(),
-            colour=colour(),
-        )
-    )
-
-
-def _undo(machines: _Machines, request: FixRequest, options: Options, teller: _Teller) -> int:
-    prefix = prefix_of(machines, request)
-    undone = undo(prefix, force=options.force, tell=teller)
-    if options.as_json:
-        from tfdoctor.render.fix_json import undo_json
-        from tfdoctor.render.json import write_json
-
-        write_json(undo_json(prefix, undone))
-    else:
-        from tfdoctor.render.fix_console import render_undo
-        from tfdoctor.render.terminal import colour, width, write
-
-        write(render_undo(prefix, undone, width=width(), colour=colour()))
-    return ExitCode.FOUND if undone.kept else ExitCode.OK

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 from tfdoctor import versions
+from tfdoctor.cli.options import Json, command, option
 from tfdoctor.compat import Compat, UnknownReleaseError
 from tfdoctor.errors import ExitCode, UsageError
-from tfdoctor.fit.matrix import MatrixQuery, matrix, refusals
+from tfdoctor.fit.matrix import MatrixQuery, refusals
+from tfdoctor.fit.matrix import matrix as fulfilling
+from tfdoctor.plan.release_sheet import sheet
+from tfdoctor.render import matrix as pages
+from tfdoctor.render.json import write_json
+from tfdoctor.render.terminal import OUT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,18 +35,54 @@ OPTIONS = {
 EXAMPLES = {"cuda": "12.5", "cudnn": "9.3", "python": "3.11", "capability": "8.6", "driver": "550.54.14"}
 
 
-def show_matrix(query: MatrixQuery, gpu: str | None, *, as_json: bool, as_markdown: bool) -> int:
-    """Print the releases that fulfil the query; the card where one version was asked for. Returns the exit
-    status."""
+@command
+def matrix(
+    tf: Annotated[
+        str | None,
+        option(
+            'Releases: 2.15 (its newest), 2.15.0, ">=2.10,<2.13", latest. One release: its whole card.',
+            metavar="SPEC",
+        ),
+    ] = None,
+    cuda: Annotated[str | None, option("Built with this CUDA: 12, 11.2.", metavar="V")] = None,
+    cudnn: Annotated[str | None, option("Built with this cuDNN: 9, 8.1.", metavar="V")] = None,
+    python: Annotated[str | None, option("With a wheel for this Python: 3.11.", metavar="V")] = None,
+    cc: Annotated[str | None, option("With code for this compute capability: 8.6.", metavar="CC")] = None,
+    gpu: Annotated[
+        str | None, option('With code for this card: "RTX 3060", or its PCI id.', metavar="NAME")
+    ] = None,
+    driver: Annotated[str | None, option("That run on this driver: 550.54.14.", metavar="V")] = None,
+    windows: Annotated[bool, option("Windows wheels and drivers.", "--windows")] = False,
+    package: Annotated[str | None, option("tensorflow or tensorflow-gpu alone.", metavar="NAME")] = None,
+    list_gpus: Annotated[bool, option("List the cards that --gpu knows.", "--list-gpus")] = False,
+    as_json: Json = False,
+    as_markdown: Annotated[bool, option("Print Markdown.", "--markdown")] = False,
+) -> int:
+    """Print the releases that fulfil the query; the sheet where one version was asked for. Returns the exit status.
+
+    Read from the wheels of every release. With conditions: the releases that fulfil all of them.
+    """
+    if list_gpus:
+        return _list_gpus(as_json=as_json)
     if as_json and as_markdown:
         raise UsageError("--json and --markdown are two answers; give one of them.")
     compat = Compat.load()
+    query = MatrixQuery(
+        tf=tf,
+        cuda=cuda,
+        cudnn=cudnn,
+        python=python,
+        capability=cc,
+        driver=driver,
+        os="windows" if windows else "linux",
+        package=package,
+    )
     _check(compat, query)
     note = ""
     if gpu is not None:
         query, note = _with_gpu(compat, query, gpu)
     try:
-        rows = matrix(compat, query)
+        rows = fulfilling(compat, query)
     except UnknownReleaseError as error:
         _no_release(compat, error.version, query.package)
     except versions.VersionSyntaxError as error:
@@ -50,17 +92,13 @@ def show_matrix(query: MatrixQuery, gpu: str | None, *, as_json: bool, as_markdo
     return ExitCode.OK
 
 
-def list_gpus(*, as_json: bool) -> int:
+def _list_gpus(*, as_json: bool) -> int:
     """Print every GPU that `--gpu` knows."""
-    from tfdoctor.render import matrix as pages
-    from tfdoctor.render import terminal
-    from tfdoctor.render.json import write_json
-
     compat = Compat.load()
     if as_json:
         write_json(pages.gpus_json(compat.gpus, compat.gpus_as_of))
     else:
-        terminal.write(pages.render_gpus(compat.gpus, width=terminal.width(), colour=terminal.colour()))
+        OUT.write(pages.render_gpus(compat.gpus, **OUT.looks))
     return ExitCode.OK
 
 
@@ -74,11 +112,6 @@ def _print(
     as_json: bool,
     as_markdown: bool,
 ) -> None:
-    from tfdoctor.plan.release_sheet import sheet
-    from tfdoctor.render import matrix as pages
-    from tfdoctor.render import terminal
-    from tfdoctor.render.json import write_json
-
     made = None
     if one:
         python = None if query.python is None else versions.major_minor(query.python)
@@ -88,19 +121,16 @@ def _print(
     if as_json:
         write_json(pages.matrix_json(rows, as_of, made))
     elif as_markdown and made is not None:
-        terminal.write(pages.markdown_card(made, as_of=as_of, note=note))
+        OUT.write(pages.markdown_sheet(made, as_of=as_of, note=note))
     elif as_markdown:
-        terminal.write(pages.markdown_rows(rows, note=note))
+        OUT.write(pages.markdown_rows(rows, note=note))
     elif not rows:
-        terminal.write(pages.render_nothing([*filter(None, [note]), *_reasons(compat, query)]))
+        OUT.write(pages.render_nothing([*filter(None, [note]), *_reasons(compat, query)]))
     else:
-        width, colour = terminal.width(), terminal.colour()
-        terminal.write(
-            pages.render_rows(
-                rows, as_of=as_of, note=note, windows=query.os == "windows", width=width, colour=colour
-            )
+        OUT.write(
+            pages.render_rows(rows, as_of=as_of, note=note, windows=query.os == "windows", **OUT.looks)
             if made is None
-            else pages.render_card(made, as_of=as_of, note=note, width=width, colour=colour)
+            else pages.render_sheet(made, as_of=as_of, note=note, **OUT.looks)
         )
 
 
@@ -199,18 +229,18 @@ def _without(query: MatrixQuery, field: str) -> MatrixQuery:
 def _reasons(compat: Compat, query: MatrixQuery) -> list[str]:
     """For each condition what there is in its place, or how many releases would fit without it."""
     reasons = []
-    given = {field: option for field, option in OPTIONS.items() if getattr(query, field) is not None}
-    for field, option in given.items():
+    given = {field: named for field, named in OPTIONS.items() if getattr(query, field) is not None}
+    for field, named in given.items():
         value = getattr(query, field)
-        if not matrix(compat, MatrixQuery(os=query.os, **{field: value})):
-            reasons.append(f"No release has {option} {value}. {_known(compat, field)}".rstrip())
+        if not fulfilling(compat, MatrixQuery(os=query.os, **{field: value})):
+            reasons.append(f"No release has {named} {value}. {_known(compat, field)}".rstrip())
             continue
-        rows = matrix(compat, _without(query, field))
+        rows = fulfilling(compat, _without(query, field))
         if rows:
             newest = f"{rows[0].release.package} {rows[0].release.version}"
             why = (
                 refusals(compat, rows[0].release, query, value.split(",")[0]) if field == "capability" else ()
             )
-            reasons.append(f"Without {option} {value}: {len(rows)}, the newest is {newest}.")
+            reasons.append(f"Without {named} {value}: {len(rows)}, the newest is {newest}.")
             reasons += [f"{newest}: {reason.text}." for reason in why]
     return reasons or [LISTS_ALL]

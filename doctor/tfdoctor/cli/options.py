@@ -1,25 +1,105 @@
-"""Options that several commands have alike."""
+"""Options that several commands share, each written once; a command's own options stand in its signature."""
 
 from __future__ import annotations
 
+import enum
 import math
-from typing import Annotated
+from typing import Annotated, Any, Literal, TypeVar
 
-import typer
+from tfdoctor.records import dataclass
 
-__all__ = ["Timeout", "finite"]
+__all__ = [
+    "Driver",
+    "FailOn",
+    "Gpus",
+    "Index",
+    "Installer",
+    "Installers",
+    "Json",
+    "NoDeep",
+    "OnlyErrors",
+    "Packages",
+    "Python",
+    "Quiet",
+    "Severe",
+    "Timeout",
+    "argument",
+    "command",
+    "finite",
+    "option",
+    "verbose_option",
+]
+
+Command = TypeVar("Command")
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """An option or an argument; `main` tells Typer of it. This module and the commands' load no Typer."""
+
+    kind: Literal["option", "argument"]
+    names: tuple[str, ...]
+    """As they are typed; none: the parameter's own."""
+    settings: dict[str, Any]
+    """Typer's."""
+
+
+def option(text: str, *names: str, **settings: Any) -> Spec:
+    """text: its help; settings: Typer's, such as `metavar`, `min`, `callback`."""
+    return Spec("option", names, {"help": text, **settings})
+
+
+def argument(text: str, **settings: Any) -> Spec:
+    """As `option`."""
+    return Spec("argument", (), {"help": text, **settings})
+
+
+def command(function: Command) -> Command:
+    """Marks a command: Typer reads the annotations of its signature when it runs (so does ruff, by pyproject.toml)."""
+    return function
 
 
 def finite(value: float | None) -> float | None:
     """No `nan`: it is neither below nor above a limit, and every look would have ended before it began."""
     if value is not None and not math.isfinite(value):
-        raise typer.BadParameter("a number of seconds is meant.")
+        import typer
+
+        raise typer.BadParameter("expected a number of seconds.")
     return value
 
 
+def verbose_option(text: str) -> Spec:
+    """`-v`, which shows something else of each command."""
+    return option(text, "--verbose", "-v")
+
+
+class FailOn(str, enum.Enum):
+    """From which severity on a finding makes the exit status 1."""
+
+    error = "error"
+    warning = "warning"
+    never = "never"
+
+
+class Installer(str, enum.Enum):
+    """What installs."""
+
+    uv = "uv"
+    pip = "pip"
+
+
+Json = Annotated[bool, option("Print JSON.", "--json")]
+Quiet = Annotated[bool, option("Print the verdict alone.", "--quiet", "-q")]
+OnlyErrors = Annotated[bool, option("Print nothing but errors.", "--quiet", "-q")]
+Severe = Annotated[FailOn, option("Exit with status 1 if any finding is at least this severe.")]
 Timeout = Annotated[
     float,
-    typer.Option(
-        min=1, max=3600, metavar="SECONDS", callback=finite, help="The longest that looking may take."
-    ),
+    option("Stop looking after this many seconds.", min=1, max=3600, metavar="SECONDS", callback=finite),
 ]
+Python = Annotated[str | None, option("The Python to examine, as for `check`.", metavar="PATH")]
+Packages = Annotated[list[str] | None, option('Install this, too: pandas, "scipy<1.12".', metavar="P")]
+Gpus = Annotated[list[str] | None, option("For this card instead of this machine's.", metavar="NAME|CC")]
+Driver = Annotated[str | None, option("For this driver.", metavar="V")]
+Index = Annotated[str | None, option("The package index, without a password.", metavar="URL")]
+Installers = Annotated[Installer | None, option("What installs. Default: uv where there is one.")]
+NoDeep = Annotated[bool, option("Do not run TensorFlow at the end, also where there is a GPU.", "--no-deep")]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import difflib
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from tfdoctor.cli.options import Json, argument, command
 from tfdoctor.errors import UsageError
 from tfdoctor.parse.kinds import PARSERS, detect
 from tfdoctor.parse.kinds import parse as parse_text
-from tfdoctor.render import terminal
 from tfdoctor.render.json import SCHEMA_VERSION, write_json
+from tfdoctor.render.terminal import OUT
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -22,8 +23,16 @@ LIMIT = 64 << 20
 BYTE_ORDER_MARKS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 
 
-def parse(kind: str, file: str, *, as_json: bool) -> int:
-    """Parse one output and print what it says. Raises UsageError."""
+@command
+def parse(
+    kind: Annotated[
+        str,
+        argument("What printed it: smi_table, nvcc, ldconfig …, or auto.", metavar="KIND|auto"),
+    ],
+    file: Annotated[str, argument("The output; - or nothing: standard input.", metavar="[FILE|-]")] = "-",
+    as_json: Json = False,
+) -> int:
+    """Parse one output and print what it says. Returns the exit status. Raises UsageError."""
     if kind != "auto" and kind not in PARSERS:
         near = difflib.get_close_matches(kind, PARSERS, n=2)
         hint = f"Did you mean {' or '.join(near)}?" if near else f"One of: auto {' '.join(PARSERS)}"
@@ -40,7 +49,7 @@ def parse(kind: str, file: str, *, as_json: bool) -> int:
         write_json({"schema_version": SCHEMA_VERSION, "kind": chosen, "data": data})
     else:
         lines = (f"{path}: {clean_line(str(value))}" for path, value in leaves(data))
-        terminal.write("\n".join((f"kind: {chosen}", *lines)) + "\n")
+        OUT.write("\n".join((f"kind: {chosen}", *lines)) + "\n")
     return 0
 
 

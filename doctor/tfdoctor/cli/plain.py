@@ -11,6 +11,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
+from tfdoctor.cli.options import FailOn
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -25,7 +27,7 @@ class Options(TypedDict):
     facts: Path | None
     against: Path | None
     timeout: float
-    fail_on: str
+    fail_on: FailOn
     as_json: bool
     verbose: bool
     quiet: bool
@@ -44,7 +46,7 @@ VALUES: dict[str, tuple[str, str, Callable[[str], Any]]] = {
     "--facts": ("facts", r"(?s:[^-].*)", Path),
     "--against": ("against", r"(?s:[^-].*)", Path),
     "--timeout": ("timeout", r"[1-9]\d{0,2}(?:\.\d{1,3})?", float),
-    "--fail-on": ("fail_on", "error|warning|never", str),
+    "--fail-on": ("fail_on", "error|warning|never", FailOn),
 }
 """Option → its parameter, what its value looks like where it is plain, and what is made of it."""
 
@@ -58,7 +60,7 @@ def plain(words: Sequence[str]) -> Options | None:
         "facts": None,
         "against": None,
         "timeout": 10.0,
-        "fail_on": "error",
+        "fail_on": FailOn.error,
         **dict.fromkeys(FLAGS.values(), False),
     }
     rest = iter(words[1:])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli.capture import look, warn
+from tfdoctor.cli.options import Python, Timeout, command, option
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode
 from tfdoctor.render.report_markdown import report_markdown
+from tfdoctor.render.terminal import OUT
 from tfdoctor.system import LiveSystem, RecordedSystem
 from tfdoctor.system.writing import check_file, write_file
 
@@ -18,10 +20,23 @@ if TYPE_CHECKING:
 STDOUT = Path("-")
 
 
+@command
 def report(
-    *, facts: Path | None, python: str | None, output: Path | None, timeout: float, force: bool
+    facts: Annotated[
+        Path | None, option("Of a recorded machine instead of this one.", metavar="BUNDLE")
+    ] = None,
+    python: Python = None,
+    output: Annotated[
+        Path | None,
+        option("Write it there, not to the terminal.", "--output", "-o", metavar="FILE"),
+    ] = None,
+    timeout: Timeout = 10.0,
+    force: Annotated[bool, option("Replace the file if it is there.", "--force")] = False,
 ) -> int:
-    """Look, redact, judge, write. Returns the exit status: 0 whatever was found."""
+    """Look, redact, judge, write. Returns the exit status: 0 whatever was found.
+
+    Versions, verdict, findings and what they rest on. Sends nothing.
+    """
     if output is not None and output != STDOUT:
         check_file(output, force=force)
     system: System = LiveSystem()
@@ -33,8 +48,6 @@ def report(
     if output is not None and output != STDOUT:
         write_file(output, text.encode("utf-8"), force=force)
     if output is None or output == STDOUT:
-        from tfdoctor.render import terminal
-
-        terminal.write(text)
+        OUT.write(text)
     warn(captured)
     return ExitCode.OK

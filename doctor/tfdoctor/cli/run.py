@@ -4,72 +4,72 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
-import re
-import select
-import shlex
 import shutil
-import signal
 import sys
-import textwrap
-import threading
-import time
-from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
+from tfdoctor.cli.options import FailOn, Quiet, argument, command, option, verbose_option
 from tfdoctor.errors import Error, UsageError
-from tfdoctor.findings import Cause, Severity
+from tfdoctor.findings import Severity
+from tfdoctor.running.starting import loader_environment, open_standard_streams
 from tfdoctor.system import signals
-from tfdoctor.text import clean, clean_line
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Sequence
 
-    from tfdoctor.logs.report import LogReport
+    from tfdoctor.running.analyst import Analyst
     from tfdoctor.running.passthrough import Passthrough
 
-SHOW_LOADER = "dso_loader=3"
-"""From 2.12 on TensorFlow names the libraries it could not open only with this in TF_CPP_VMODULE."""
-CHUNK = 1 << 20
-IN_THE_PIPE = 1 << 18
-"""Bytes that are given to the analyst ahead of what it does."""
-PLENTY = 16 << 20
-"""Bytes that wait to be read; of more, the oldest are not read."""
-OUR_LINE = re.compile(rb"I [\w/]{0,60}tsl/platform/default/dso_loader\.cc")
-"""What TensorFlow logs since 2.12 because of SHOW_LOADER; before, it logs such lines anyway."""
-FEEDING = 3.0
-"""Seconds after the program's end in which what still waits is read; then only the end of it is."""
-THE_END = 1 << 18
-"""Bytes of that end: why a program failed stands in its last lines."""
-PATIENCE = 15.0
-"""Seconds that the answer may take after the program has ended."""
-LONGEST = 1 << 16
-"""Bytes of an unfinished line that are held back until its end."""
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
 """What shells, `env` and `nohup` end with where the program could not be started."""
 
 
-def run(command: Sequence[str], *, verbose_loader: bool, fail_on: str, verbose: bool, quiet: bool) -> int:
-    """Run it, pass everything through, say what the log meant. Returns the exit status, or dies by its signal."""
-    if not command:
+@command
+def run(
+    words: Annotated[
+        list[str] | None, argument("The program and its arguments.", metavar="-- COMMAND…")
+    ] = None,
+    verbose_loader: Annotated[
+        bool,
+        option(
+            "Have TensorFlow name the libraries it cannot open (TF_CPP_VMODULE), or leave the environment alone.",
+            "--verbose-loader/--no-verbose-loader",
+        ),
+    ] = True,
+    fail_on: Annotated[
+        FailOn,
+        option(
+            "Exit with status 1 if the program itself ended with 0 and any finding is at least this severe."
+        ),
+    ] = FailOn.never,
+    verbose: Annotated[bool, verbose_option("Show all evidence.")] = False,
+    quiet: Quiet = False,
+) -> int:
+    """Run it, pass everything through, say what the log meant. Returns the exit status, or dies by its signal.
+
+    Input, output, signals and the exit status are the program's (126, 127: it could not be started; a signal
+    that ends it ends tfdoctor, too). The answer goes to standard error.
+    """
+    if not words:
         raise UsageError("no command to run.", hint="tfdoctor run -- python train.py")
     if os.name != "posix":
         raise Error(
             "run needs Linux or another POSIX system.", hint="python train.py 2>&1 | tfdoctor diagnose"
         )
+    from tfdoctor.running.analyst import Analyst
     from tfdoctor.running.passthrough import Passthrough, holding_signals
 
-    _open_standard_streams()
-    environment, notes = (loader_environment if verbose_loader else _as_it_is)(os.environ)
+    open_standard_streams()
+    environment, notes = loader_environment(os.environ) if verbose_loader else (dict(os.environ), [])
     with signals.as_ever(), holding_signals() as mask:
         analyst = Analyst()
-        program = Passthrough(command, environment, mask, analyst.take)
+        program = Passthrough(words, environment, mask, analyst.take)
         try:
             program.start()
         except OSError as error:
             analyst.dismiss()
-            return _cannot_start(command[0], error)
+            return _cannot_start(words[0], error)
 
         def heard() -> bool:
             message = analyst.hear()
@@ -80,7 +80,7 @@ def run(command: Sequence[str], *, verbose_loader: bool, fail_on: str, verbose: 
         status = program.wait({analyst.says: heard}, analyst.flush)
     found = False
     try:
-        found = _conclude(command, status, program, analyst, notes, fail_on, verbose=verbose, quiet=quiet)
+        found = _conclude(words, status, program, analyst, notes, fail_on, verbose=verbose, quiet=quiet)
     except signals.EndedError:
         raise
     except (KeyboardInterrupt, OSError):  # nobody wants to read it, or nobody can
@@ -93,43 +93,6 @@ def run(command: Sequence[str], *, verbose_loader: bool, fail_on: str, verbose: 
     if status < 0:
         signals.die(-status)
     return 1 if found and status == 0 else status
-
-
-def _as_it_is(env: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    return dict(env), []
-
-
-def loader_environment(env: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The environment in which TensorFlow names the libraries it cannot open, and what to tell of it.
-
-    The names are logged at the level INFO, which TF_CPP_MIN_LOG_LEVEL hides from 1 on: it is put down to 0.
-    """
-    changed, notes = dict(env), []
-    modules = [word for word in env.get("TF_CPP_VMODULE", "").split(",") if word.strip()]
-    if not any(word.split("=")[0].strip() == "dso_loader" for word in modules):
-        changed["TF_CPP_VMODULE"] = ",".join([*modules, SHOW_LOADER])
-        notes.append(
-            f"The lines of dso_loader in the output come from `tfdoctor run` (TF_CPP_VMODULE={SHOW_LOADER}): "
-            "they name libraries, and by themselves mean no harm."
-        )
-    level = env.get("TF_CPP_MIN_LOG_LEVEL", "").strip()
-    if level.isdecimal() and level.strip("0"):
-        changed["TF_CPP_MIN_LOG_LEVEL"] = "0"
-        notes.append(f"TF_CPP_MIN_LOG_LEVEL was 0 instead of {clean(level, limit=8)} for this run.")
-    if notes:
-        notes.append("--no-verbose-loader leaves the environment alone.")
-    return changed, notes
-
-
-def _open_standard_streams() -> None:
-    """The program gets streams that it can use in place of those that are closed (`ending.standard_streams`)."""
-    import fcntl
-
-    for number, unusable in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_RDONLY)):
-        if fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == unusable:
-            nothing = os.open(os.devnull, os.O_RDWR)
-            os.dup2(nothing, number, inheritable=True)
-            os.close(nothing)
 
 
 def _cannot_start(name: str, error: OSError) -> int:
@@ -146,318 +109,37 @@ def _cannot_start(name: str, error: OSError) -> int:
     return NOT_FOUND if missing else NOT_EXECUTABLE
 
 
-# ---------------------------------------------------------------- what is said
-
-
 def _conclude(
-    command: Sequence[str],
+    words: Sequence[str],
     status: int,
     program: Passthrough,
     analyst: Analyst,
     notes: Sequence[str],
-    fail_on: str,
+    fail_on: FailOn,
     *,
     verbose: bool,
     quiet: bool,
 ) -> bool:
     """Write the answer to standard error. Returns whether it has a finding at or above `fail_on`."""
+    from tfdoctor.render.run import render_run
+    from tfdoctor.render.terminal import ERR
+
     answer = analyst.answer()
-    lines: list[str] = [f"could not pass its output on: {failure}." for failure in program.failures]
-    if answer is None:
-        lines.append("its log could not be judged.")
-    if analyst.lost:
-        lines.append(
-            f"its output came faster than it can be judged: {analyst.lost / 1e6:.0f} MB of it were not looked at, "
-            "so line numbers may be too low."
-        )
-    text = "".join(f"tfdoctor: {line}\n" for line in lines)
-    if answer is not None:
-        text += _report(command, status, answer, notes if answer.loader_seen else (), verbose, quiet)
-    if program.in_a_line:
-        text = f"\n{text}"
-    _to_stderr(text)
-    if answer is None or fail_on == "never":
-        return False
-    return any(finding.severity >= Severity[fail_on.upper()] for finding in answer.report.findings)
-
-
-def _report(
-    command: Sequence[str],
-    status: int,
-    answer: Answer,
-    notes: Sequence[str],
-    verbose: bool,
-    quiet: bool,
-) -> str:
-    from tfdoctor.render.log_console import render_log
-
-    silent = answer.report.cause is Cause.INCONCLUSIVE and not answer.known
-    if silent:
-        return "" if quiet else "tfdoctor: nothing that TensorFlow says of GPUs was in the output.\n"
-    columns, coloured = _terminal()
-    body = render_log(answer.report, columns=columns, coloured=coloured, verbose=verbose, quiet=quiet)
-    if quiet:
-        return body
-    ended = f"exit status {status}" if status >= 0 else f"signal {-status} ({_signal_name(-status)})"
-    head = (
-        f"tfdoctor: {clean_line(shlex.join(command), limit=120)} ended with {ended}. What its output meant:"
+    text = render_run(
+        words,
+        status,
+        answer.report if answer is not None else None,
+        known=answer is not None and answer.known,
+        failures=program.failures,
+        lost=analyst.lost,
+        notes=notes if answer is not None and answer.loader_seen else (),
+        verbose=verbose,
+        quiet=quiet,
+        **ERR.looks,
     )
-    told = textwrap.fill(" ".join(notes), columns, break_long_words=False, break_on_hyphens=False)
-    return "\n".join(["", head, "", body.rstrip("\n"), *(["", told] if told else []), ""])
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return "unknown"
-
-
-def _terminal() -> tuple[int, bool]:
-    """Columns and colour of standard error."""
-    from tfdoctor.render.terminal import width
-
-    coloured = bool(os.environ.get("FORCE_COLOR"))
-    if sys.stderr.isatty():
-        coloured = coloured or os.environ.get("TERM", "") != "dumb"
-        if not os.environ.get("COLUMNS"):
-            with contextlib.suppress(OSError):
-                columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
-                return max(20, min(columns, 110)), coloured and not os.environ.get("NO_COLOR")
-    return width(), coloured and not os.environ.get("NO_COLOR")
-
-
-def _to_stderr(text: str) -> None:
-    from tfdoctor.render.terminal import PLAIN
-
-    encoding = sys.stderr.encoding or "ascii"
-    try:
-        text.encode(encoding)
-    except (UnicodeEncodeError, LookupError):
-        text = text.translate(PLAIN)
-    sys.stderr.write(text)
-    sys.stderr.flush()
-
-
-# ---------------------------------------------------------------- who reads the log
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What the analyst found."""
-
-    report: LogReport
-    known: bool
-    """Whether anything that is known was in the output."""
-    loader_seen: bool
-    """Whether lines were that TensorFlow logs at our wish alone."""
-
-
-class Analyst:
-    """Another process that reads the program's output: the one that passes it on never waits for it.
-
-    Its pipe never blocks us: what does not fit waits here, and where too much waits the oldest of it is left out.
-    """
-
-    def __init__(self) -> None:
-        """Fork it. There must be no threads yet."""
-        reading, self._feed = os.pipe()
-        self.says, saying = os.pipe()
-        self._lock = threading.Lock()
-        self._waiting: deque[bytes] = deque()
-        self._size = 0
-        self._skipped = 0
-        """Lines that were left out, and of which it is still to be told."""
-        self.lost = 0
-        """Bytes that were not looked at."""
-        self._partial = {1: b"", 2: b""}
-        self._deaf = False
-        self._done: Answer | None = None
-        self._received = b""
-        self._pid = os.fork()
-        if self._pid == 0:
-            _analyse(reading, saying, (self._feed, self.says))
-        os.close(reading)
-        os.close(saying)
-        os.set_blocking(self._feed, False)
-        with contextlib.suppress(OSError):
-            import fcntl
-
-            fcntl.fcntl(self._feed, getattr(fcntl, "F_SETPIPE_SZ", 1031), IN_THE_PIPE)
-
-    def take(self, stream: int, data: bytes) -> None:
-        """What one of the streams (1 or 2) said: passed on in whole lines, so that the two do not mix in one."""
-        cut = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
-        with self._lock:
-            held = self._partial[stream]
-            if not cut and len(held) + len(data) < LONGEST:
-                self._partial[stream] = held + data
-                return
-            cut = cut or len(data)
-            self._partial[stream] = data[cut:]
-            if held:
-                self._queue(held)
-            self._queue(data[:cut])
-            self._flush()
-
-    def _queue(self, data: bytes) -> None:
-        if self._deaf:
-            return
-        self._waiting.append(data)
-        self._size += len(data)
-        self._drop(PLENTY)  # the beginning is read by now, the end will be
-
-    def _drop(self, most: int) -> None:
-        """Leave out the oldest of what waits where that is more than `most` bytes."""
-        while self._size > most:
-            oldest = self._waiting.popleft()
-            cut = oldest.find(b"\n", max(len(oldest) - most, 0)) + 1 if not self._waiting else 0
-            left = oldest[cut:] if cut else b""  # of the last one its end, from the beginning of a line on
-            if left:
-                self._waiting.append(left)
-            gone = len(oldest) - len(left)
-            self._size -= gone
-            self.lost += gone
-            self._skipped += oldest.count(b"\n", 0, gone)
-
-    def flush(self) -> None:
-        """Give the analyst what it takes now."""
-        if self._waiting and self._lock.acquire(blocking=False):
-            try:
-                self._flush()
-            finally:
-                self._lock.release()
-
-    def _flush(self) -> None:
-        try:
-            while self._waiting or self._skipped:
-                if self._skipped:  # the lines keep their numbers
-                    self._skipped -= os.write(self._feed, b"\n" * min(self._skipped, CHUNK))
-                    continue
-                data = self._waiting[0]
-                count = os.write(self._feed, data)
-                self._size -= count
-                if count < len(data):
-                    self._waiting[0] = data[count:]
-                else:
-                    self._waiting.popleft()
-        except BlockingIOError:
-            pass
-        except OSError:  # it is gone: the program is none the wiser
-            self._deaf = True
-            self._waiting.clear()
-
-    def hear(self) -> str | Answer | None:
-        """Its next message: a line for the user at once, or the answer; None where it has left."""
-        while len(self._received) < 8 or len(self._received) < 8 + int.from_bytes(self._received[:8], "big"):
-            data = os.read(self.says, CHUNK)
-            if not data:
-                return None
-            self._received += data
-        end = 8 + int.from_bytes(self._received[:8], "big")
-        message, self._received = pickle.loads(self._received[8:end]), self._received[end:]  # noqa: S301 - our own
-        if isinstance(message, Answer):
-            self._done = message
-        return message  # type: ignore[no-any-return]
-
-    def answer(self) -> Answer | None:
-        """Wait for the end of its work. None where it died, or takes longer than anybody wants to wait."""
-        with self._lock:
-            for held in self._partial.values():
-                if held:
-                    self._queue(held)
-        began = time.monotonic()
-        while self._done is None and (left := began + PATIENCE - time.monotonic()) > 0:
-            if time.monotonic() > began + FEEDING:
-                self._drop(THE_END)
-                self._skipped = min(self._skipped, 1)  # millions of line ends take their time, too
-            left = min(left, FEEDING)
-            owed = [self._feed] if self._feed >= 0 else []
-            to_hear, to_feed, _ = select.select([self.says], owed, [], left)
-            if to_feed:
-                self._flush()
-                if self._deaf or not (self._waiting or self._skipped):
-                    os.close(self._feed)
-                    self._feed = -1
-            if to_hear and self.hear() is None:
-                return None
-        return self._done
-
-    def dismiss(self) -> None:
-        """It ends, whatever it does, and leaves no zombie."""
-        with contextlib.suppress(OSError):
-            os.kill(self._pid, signal.SIGKILL)
-            os.waitpid(self._pid, 0)
-
-
-def _analyse(reading: int, saying: int, others: Sequence[int]) -> NoReturn:
-    """The analyst's life. Nothing it does reaches the terminal, and no Ctrl-C reaches it: it ends with its input."""
-    status = 1
-    try:
-        os.nice(5)  # the program comes first
-        for descriptor in others:
-            os.close(descriptor)
-        parent = os.getppid()
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for descriptor in (0, 1, 2):
-            os.dup2(nothing, descriptor)
-        _send(saying, _read_all(reading, saying, parent))
-        status = 0
-    finally:
-        os._exit(status)
-
-
-def _send(descriptor: int, message: Any) -> None:
-    data = pickle.dumps(message)
-    rest = len(data).to_bytes(8, "big") + data
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
-
-
-def _read_all(reading: int, saying: int, parent: int) -> Answer:
-    from tfdoctor.compat import Compat
-    from tfdoctor.logs.report import diagnose_log
-    from tfdoctor.running.watch import Watch
-
-    told = False
-
-    def tell(report: LogReport) -> None:
-        nonlocal told
-        if report.gpu_registered is False and not told:
-            told = True
-            _send(
-                saying,
-                f"tfdoctor: TensorFlow gets no GPU ({report.cause.value}); the whole answer at the end.",
-            )
-
-    compat = Compat.load()
-    watch = Watch(compat, "output", tell)
-    seen = Seen()
-    report = diagnose_log(watch.passing(seen.looking(_pieces(reading, parent))), compat, "output")
-    known = report.tensorflow_version is not None or report.era is not None or bool(report.benign)
-    return Answer(report, known or seen.tensorflow, seen.loader)
-
-
-class Seen:
-    """What is looked for in passing."""
-
-    def __init__(self) -> None:
-        self.tensorflow = self.loader = False
-
-    def looking(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        for piece in pieces:
-            self.tensorflow = self.tensorflow or b"tensorflow/" in piece
-            self.loader = self.loader or OUR_LINE.search(piece) is not None
-            yield piece
-
-
-def _pieces(descriptor: int, parent: int) -> Iterator[bytes]:
-    """What comes, until its end, or until nobody is left to tell what it means."""
-    while os.getppid() == parent:
-        if not select.select([descriptor], [], [], 0.3)[0]:
-            yield b""
-            continue
-        piece = os.read(descriptor, CHUNK)
-        if not piece:
-            return
-        yield piece
+    ERR.write(f"\n{text}" if program.in_a_line else text)
+    ERR.flush()
+    if answer is None or fail_on is FailOn.never:
+        return False
+    least = Severity[fail_on.value.upper()]
+    return any(finding.severity >= least for finding in answer.report.findings)

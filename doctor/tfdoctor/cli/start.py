@@ -17,6 +17,8 @@ from tfdoctor.system import signals
 if TYPE_CHECKING:
     from tfdoctor.cli.plain import Options
 
+__all__ = ["run"]
+
 
 def run() -> NoReturn:
     """The entry point: run a command and turn every end into a documented exit status."""
@@ -35,9 +37,7 @@ def run() -> NoReturn:
     by_signal = [number for number in came if number != signal.SIGINT]
     if by_signal:
         signals.die(by_signal[0])
-    if (
-        came
-    ):  # CPython dies by SIGINT where the exception once left a text that `exec` ran: a dataclass's, say
+    if came:  # CPython dies by SIGINT where the exception left a text that `exec` ran: a dataclass's, say
         os._exit(int(status))
     sys.exit(int(status))
 
@@ -87,10 +87,10 @@ def _by_typer() -> int:
     """Whatever else was asked for."""
     import typer
 
-    from tfdoctor.cli.main import app
+    from tfdoctor.cli.main import command_line
 
     try:
-        code = app(standalone_mode=False)
+        code = command_line()(standalone_mode=False)
     except typer.Exit as end:
         return end.exit_code
     except typer.Abort:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import enum
 import re
-import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
+from tfdoctor.cli.options import Json, Quiet, argument, command, finite, option, verbose_option
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.write import check_reference
 from tfdoctor.errors import ExitCode, UsageError
+from tfdoctor.render.json import write_json
+from tfdoctor.render.terminal import OUT
+from tfdoctor.render.verify import junit, render_end, render_stage, verification_json
 from tfdoctor.system.writing import check_file, write_file
 from tfdoctor.text import clean_line
-from tfdoctor.verify import Wish, verify_image, verify_python
 from tfdoctor.verify.stages import STAGES, Limits
+from tfdoctor.verify.verifying import Wish, nobody
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
     from tfdoctor.engine import Engine
     from tfdoctor.facts import Facts
@@ -27,70 +32,107 @@ _GPUS = re.compile(r"all|none|[A-Za-z0-9_.:-]{1,80}(?:,[A-Za-z0-9_.:-]{1,80}){0,
 _MEMORY = re.compile(r"(\d{1,6})([kmg])b?", re.IGNORECASE)
 
 
+class Device(str, enum.Enum):
+    """What the computations are tried on."""
+
+    GPU = "GPU"
+    CPU = "CPU"
+
+
+@command
 def verify(
-    image: str | None,
-    *,
-    python: str | None,
-    expect: int | None,
-    gpus: str | None,
-    stages: str | None,
-    timeout: float | None,
-    memory: str | None,
-    device: str,
-    junit: Path | None,
-    as_json: bool,
-    verbose: bool,
-    quiet: bool,
+    image: Annotated[str | None, argument("An image of the local engine.", metavar="[IMAGE]")] = None,
+    python: Annotated[
+        str | None,
+        option("A Python of this machine instead of an image; with IMAGE: the one in it.", metavar="PATH"),
+    ] = None,
+    expect_gpus: Annotated[
+        int | None,
+        option("How many GPUs there must be. Default: the host's.", min=0, max=256, metavar="N"),
+    ] = None,
+    gpus: Annotated[
+        str | None,
+        option("Which GPUs the container gets: all, 0,1, a UUID, none.", metavar="SPEC"),
+    ] = None,
+    stages: Annotated[
+        str | None,
+        option(
+            "Up to this stage, or these: runtime, driver, libraries, import, visible, compute, cudnn, nccl.",
+            metavar="NAME|LIST",
+        ),
+    ] = None,
+    timeout: Annotated[
+        float | None,
+        option(
+            "The longest that one stage of TensorFlow's may take.",
+            min=1,
+            max=86400,
+            metavar="SECONDS",
+            callback=finite,
+        ),
+    ] = None,
+    memory: Annotated[str | None, option("What the container may take: 8g.", metavar="SIZE")] = None,
+    device: Annotated[
+        Device, option("CPU: the same computations without a GPU, to try the rest.")
+    ] = Device.GPU,
+    junit_file: Annotated[
+        Path | None,
+        option("Also write JUnit's XML, for continuous integration.", "--junit", metavar="FILE"),
+    ] = None,
+    as_json: Json = False,
+    verbose: Annotated[bool, verbose_option("Show the evidence.")] = False,
+    quiet: Quiet = False,
 ) -> int:
-    """Verify, tell, and return the exit status."""
+    """Verify, tell, and return the exit status.
+
+    Starts the image with the GPUs (or takes a Python of this machine) and goes through the stages in order; the first
+    that fails is named, with its root cause. The container is removed. Exit status 1 where a stage failed.
+    """
     if image is None and python is None:
-        raise UsageError("verify what?", hint="tfdoctor verify IMAGE, or tfdoctor verify --python PATH.")
+        raise UsageError(
+            "verify needs an IMAGE or --python PATH.",
+            hint="tfdoctor verify IMAGE, or tfdoctor verify --python PATH.",
+        )
     wish = Wish(
         stages=_stages(stages),
-        expected=expect,
+        expected=expect_gpus,
         gpus=_gpus(gpus),
         limits=Limits.all(timeout) if timeout is not None else Limits(),
         memory=_memory(memory),
         python=python if image is not None else None,
-        device=device,
+        device=device.value,
     )
-    if junit is not None:
-        check_file(junit, force=True, option="--junit")
-    compat = Compat.load()
-    teller = Teller(quiet=quiet or as_json)
+    if junit_file is not None:
+        check_file(junit_file, force=True, option="--junit")
+    compat, on_stage = Compat.load(), telling(quiet=quiet or as_json)
     if image is None:
-        done = _python(compat, python, wish, teller)
+        done = _python(compat, python, wish, on_stage)
     else:
-        done = verify_with(compat, check_reference(image), wish, teller)
+        done = _image(compat, check_reference(image), wish, on_stage)
     tell(done, as_json=as_json, verbose=verbose, quiet=quiet)
-    if junit is not None:
-        _write_junit(done, junit)
+    if junit_file is not None:
+        write_file(junit_file, junit(done).encode("utf-8"), force=True, option="--junit")
     return ExitCode.OK if done.ok else ExitCode.FOUND
 
 
-class Teller:
-    """Each stage's line as it ends."""
+def telling(*, quiet: bool) -> Callable[[Stage], None]:
+    """Who prints each stage's line as it ends."""
 
-    def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
+    def tell_stage(stage: Stage) -> None:
+        OUT.write(render_stage(stage, **OUT.looks))
+        OUT.flush()
 
-    def __call__(self, stage: Stage) -> None:
-        if self._quiet:
-            return
-        from tfdoctor.render.terminal import colour, width, write
-        from tfdoctor.render.verify_console import render_stage
-
-        write(render_stage(stage, width=width(), colour=colour()))
-        sys.stdout.flush()
+    return nobody if quiet else tell_stage
 
 
-def verify_with(compat: Compat, image: str, wish: Wish, on_stage: Teller | None = None) -> Verification:
-    """Verify an image with the engine that is to be found."""
+def _image(compat: Compat, image: str, wish: Wish, on_stage: Callable[[Stage], None]) -> Verification:
+    """With the engine that is to be found."""
     from tfdoctor.engine import connect
+    from tfdoctor.verify.image import verify_image
 
     engine = connect()
     host = host_of_engine(compat, engine)
-    return verify_image(engine, compat, image, wish, host=host, on_stage=on_stage or Teller(quiet=True))
+    return verify_image(engine, compat, image, wish, host=host, on_stage=on_stage)
 
 
 def host_of_engine(compat: Compat, engine: Engine) -> Facts | None:
@@ -103,30 +145,21 @@ def host_of_engine(compat: Compat, engine: Engine) -> Facts | None:
     return look(LiveSystem(), compat, timeout=LOOKING)
 
 
-def _python(compat: Compat, python: str | None, wish: Wish, teller: Teller) -> Verification:
+def _python(
+    compat: Compat, python: str | None, wish: Wish, on_stage: Callable[[Stage], None]
+) -> Verification:
     from tfdoctor.system import LiveSystem
+    from tfdoctor.verify.python import verify_python
 
-    return verify_python(LiveSystem(), compat, python, wish, on_stage=teller)
+    return verify_python(LiveSystem(), compat, python, wish, on_stage=on_stage)
 
 
 def tell(done: Verification, *, as_json: bool, verbose: bool, quiet: bool) -> None:
     """Print the answer."""
     if as_json:
-        from tfdoctor.render.json import write_json
-        from tfdoctor.render.verify_json import verification_json
-
         write_json(verification_json(done))
-        return
-    from tfdoctor.render.terminal import colour, width, write
-    from tfdoctor.render.verify_console import render_end
-
-    write(render_end(done, verbose=verbose, quiet=quiet, width=width(), colour=colour()))
-
-
-def _write_junit(done: Verification, path: Path) -> None:
-    from tfdoctor.render.verify_json import junit
-
-    write_file(path, junit(done).encode("utf-8"), force=True, option="--junit")
+    else:
+        OUT.write(render_end(done, verbose=verbose, quiet=quiet, **OUT.looks))
 
 
 def _stages(text: str | None) -> tuple[str, ...]:
@@ -146,7 +179,7 @@ def _stages(text: str | None) -> tuple[str, ...]:
 def _gpus(text: str | None) -> str | None:
     if text is None or _GPUS.fullmatch(text):
         return text
-    raise UsageError("--gpus: all, none, indexes or UUIDs are meant.", hint="For example --gpus 0,1")
+    raise UsageError("--gpus: expected all, none, indexes or UUIDs.", hint="For example --gpus 0,1")
 
 
 def _memory(text: str | None) -> int | None:
@@ -154,5 +187,5 @@ def _memory(text: str | None) -> int | None:
         return None
     match = _MEMORY.fullmatch(text.strip())
     if match is None:
-        raise UsageError("--memory: a size such as 8g or 500m is meant.")
+        raise UsageError("--memory: expected a size such as 8g or 500m.")
     return int(match[1]) * {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}[match[2].lower()]

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat.conda_names import CondaNames
     from tfdoctor.compat.cuda import CudaRelease, CudaSeries, CudaTable, DriverMinimum, ForwardCompatibility
     from tfdoctor.compat.cudnn import CudnnRange, CudnnSupport, CudnnTable
+    from tfdoctor.compat.flags import Flags
     from tfdoctor.compat.gpus import Gpu, GpuMatch, GpuTable
     from tfdoctor.compat.images import Flavour, Images, ImageTag, NgcImage, OfficialImage
     from tfdoctor.compat.imported import Imported
@@ -114,6 +115,13 @@ class Compat:
         from tfdoctor.compat.conda_names import load_conda_names
 
         return load_conda_names(self.folder)
+
+    @cached_property
+    def flags(self) -> Flags:
+        """Flags that TensorFlow reads from variables."""
+        from tfdoctor.compat.flags import load_flags
+
+        return load_flags(self.folder)
 
     @cached_property
     def images(self) -> Images:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tfdoctor.environment.actions import StepRunner, shown, touched
 from tfdoctor.environment.activation import activated, inherited, kind_of
@@ -31,27 +31,16 @@ if TYPE_CHECKING:
     from tfdoctor.environment.models import Candidate, Environment
     from tfdoctor.facts import Fact, PythonFacts
     from tfdoctor.findings import Report
+    from tfdoctor.progress import Progress
     from tfdoctor.system import System
 
-__all__ = ["FixRequest", "Teller", "fix_environment", "look", "plan", "prefix_of", "undo"]
+__all__ = ["FixRequest", "fix_environment", "look", "plan", "prefix_of", "undo"]
 
 MOST = 25
 """Candidates that are tried in one run: a finding has two or three, and fixing one may show another."""
 UNFINISHED = (
     "An earlier fix here was stopped half way, or one is at work: what it has done is taken back first."
 )
-
-
-class Teller(Protocol):
-    """Who is told what happens."""
-
-    def stage(self, text: str) -> None:
-        """Something begins."""
-        ...
-
-    def line(self, text: str) -> None:
-        """A line that an installer prints."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +154,7 @@ def fix_environment(
     compat: Compat,
     request: FixRequest,
     env: Mapping[str, str],
-    tell: Teller,
+    tell: Progress,
 ) -> FixResult:
     """Fix what can be fixed. Raises UsageError, JournalError; what one candidate fails with is in its `Attempt`."""
     known = Journal.read(Path(prefix_of(new_system, request)))
@@ -257,7 +246,7 @@ def prefix_of(new_system: Callable[[Mapping[str, str] | None], System], request:
     return _python(new_system(None), request).prefix
 
 
-def undo(prefix: str, *, force: bool, tell: Teller) -> Undone:
+def undo(prefix: str, *, force: bool, tell: Progress) -> Undone:
     """Take back everything that fix has done in an environment. Raises JournalError."""
     if not Path(prefix, OWN).exists():
         return Undone((), 0, ())  # nor is a journal made where nothing can be written

@@ -15,7 +15,7 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tfdoctor import versions
 from tfdoctor.advice import links_for
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat.locks import Lock
     from tfdoctor.plan import Option
+    from tfdoctor.progress import Progress
 
 __all__ = [
     "NO_LOCK",
@@ -48,7 +49,6 @@ __all__ = [
     "Locks",
     "Making",
     "NoLockError",
-    "Watcher",
     "commands_of",
     "in_words",
     "locked_lines",
@@ -62,19 +62,6 @@ NO_LOCK = "nobody has pinned and tried it"
 _TOOLS, _RESOLVE, _PACKAGES = "tools", "resolve", "packages"
 _LOCKED, _HASHED, _OTHERS = "locked.txt", "requirements.txt", "addresses.txt"
 """A resolution, kept in the environment's own folder for the steps that come after it."""
-
-
-class Watcher(Protocol):
-    """Who is told how it goes."""
-
-    def stage(self, text: str) -> None:
-        """Something that is worth a line."""
-
-    def step(self, number: int, total: int, text: str) -> None:
-        """A step begins."""
-
-    def output(self, line: str) -> None:
-        """A line that an installer printed."""
 
 
 class NoLockError(Error):
@@ -384,7 +371,7 @@ def _known(making: Making, place: Workplace) -> Making | None:
 # ---------------------------------------------------------------- making it
 
 
-def make(making: Making, watcher: Watcher) -> Installed:
+def make(making: Making, watcher: Progress) -> Installed:
     """Make the environment, or finish it; where it is there already, nothing is done.
 
     Raises WorkplaceError, UsageError, InstallFailedError. What is half-made stays, marked as such; where there was
@@ -399,11 +386,14 @@ def make(making: Making, watcher: Watcher) -> Installed:
     place = Workplace.take(making.folder, making.option.python, on_wait=waiting)
     try:
         return _make(making, place, watcher, began)
+    except InstallFailedError as error:
+        watcher.failed("", error.output)
+        raise
     finally:
         place.release()
 
 
-def _make(making: Making, place: Workplace, watcher: Watcher, began: float) -> Installed:
+def _make(making: Making, place: Workplace, watcher: Progress, began: float) -> Installed:
     known = place.record()
     shown = clean_line(str(making.folder))
     same = known is not None and dict(known.plan) == making.plan
@@ -442,6 +432,7 @@ def _make(making: Making, place: Workplace, watcher: Watcher, began: float) -> I
         if "venv" not in steps or (isinstance(error, NoSolutionError) and _PACKAGES not in steps):
             place.abandon()
         raise
+    watcher.done()
     place.finish(record)
     return Installed(time.monotonic() - began, resumed=bool(done), already=False, making=making)
 
@@ -456,7 +447,7 @@ def _done(making: Making, known: Record) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _all_steps(making: Making, place: Workplace, record: Record, watcher: Watcher) -> tuple[Record, Making]:
+def _all_steps(making: Making, place: Workplace, record: Record, watcher: Progress) -> tuple[Record, Making]:
     steps = _steps(making)
     env = {**child_environment(making.env), INSTALLING: "1"}
     env.setdefault("TMPDIR", str(place.space))
@@ -464,7 +455,7 @@ def _all_steps(making: Making, place: Workplace, record: Record, watcher: Watche
         env["PIP_NO_CACHE_DIR"] = "1"
 
     def run(*commands: Sequence[str]) -> None:
-        run_installers(commands, env=env, on_line=watcher.output, pass_fds=[place.descriptor])
+        run_installers(commands, env=env, on_line=watcher.line, pass_fds=[place.descriptor])
 
     place.block()
     if record.steps:

@@ -57,7 +57,7 @@ class MatrixRow:
     """What there is for the capability asked for; None where none was."""
 
     def as_dict(self, code_of: Callable[[Problem], str | None]) -> dict[str, Any]:
-        """The row as `tfdoctor matrix --json` writes it (contracts.md); `code_of` gives a problem's finding
+        """The row as `tfdoctor matrix --json` writes it (matrix.schema.json); `code_of` gives a problem's finding
         code.
 
         A release without GPU code has null for what only GPU builds have.

@@ -1,6 +1,6 @@
 """From a plan to an image: its base is found, pulled and looked into, the Dockerfile written, built and named.
 
-Nothing is printed here; what happens is told to a `Watcher`.
+Nothing is printed here; what happens is told to a `Progress`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from docker.errors import APIError, DockerException
 from requests.exceptions import RequestException
@@ -17,7 +17,7 @@ from urllib3.exceptions import HTTPError
 from tfdoctor import versions
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.write import Context, Extras, check_reference, render
-from tfdoctor.engine import BuildEvent, BuildRequest, EngineError, RunRequest, ask_registry, build, run
+from tfdoctor.engine import BuildFailedError, BuildRequest, EngineError, RunRequest, ask_registry, build, run
 from tfdoctor.engine.building import layer_event
 from tfdoctor.engine.connection import explain_api
 from tfdoctor.engine.registry import mirrored
@@ -25,14 +25,14 @@ from tfdoctor.errors import Error
 from tfdoctor.plan import Recipe
 
 if TYPE_CHECKING:
-    from tfdoctor.engine import Engine
+    from tfdoctor.engine import BuildEvent, Engine
     from tfdoctor.engine.connection import Image
     from tfdoctor.plan import Option
+    from tfdoctor.progress import Progress
 
 __all__ = [
     "BaseError",
     "Settings",
-    "Watcher",
     "build_image",
     "context_of",
     "look_into",
@@ -58,16 +58,6 @@ class BaseError(Error):
     """The image to build on cannot be had or used."""
 
     kind = "base-image"
-
-
-class Watcher(Protocol):
-    """Who is told what happens."""
-
-    def stage(self, text: str) -> None:
-        """A new stage begins."""
-
-    def event(self, event: BuildEvent) -> None:
-        """A step, a line of output, a layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +96,13 @@ def context_of(option: Option, extras: Extras) -> Context:
 
 
 def build_image(
-    engine: Engine, option: Option, extras: Extras, settings: Settings, watcher: Watcher, *, custom_base: bool
+    engine: Engine,
+    option: Option,
+    extras: Extras,
+    settings: Settings,
+    progress: Progress,
+    *,
+    custom_base: bool,
 ) -> tuple[Option, Context, Image]:
     """Have the base, look into it where the user brought it, build. Returns the option as it was built.
 
@@ -115,12 +111,12 @@ def build_image(
     """
     assert option.base is not None  # noqa: S101 - every container option has one
     reference = option.base.reference
-    _have(engine, reference, settings, watcher, platform=extras.platform)
+    _have(engine, reference, settings, progress, platform=extras.platform)
     if custom_base:
-        watcher.stage(f"Looking into {reference}")
+        progress.stage(f"Looking into {reference}")
         option = look_into(engine, option)
     context = context_of(option, extras)
-    watcher.stage(f"Building {settings.tag}")
+    progress.stage(f"Building {settings.tag}")
     request = BuildRequest(
         dockerfile=context.dockerfile,
         files=context.files,
@@ -131,16 +127,33 @@ def build_image(
         network=settings.network,
     )
     identity = ""
-    with contextlib.closing(build(engine, request)) as events:
-        for event in events:
-            watcher.event(event)
-            if event.kind == "image":
-                identity = event.text
+    try:
+        with contextlib.closing(build(engine, request)) as events:
+            for event in events:
+                _tell(progress, event)
+                if event.kind == "image":
+                    identity = event.text
+    except BuildFailedError as error:
+        progress.failed(error.step, error.output)
+        raise
     image = engine.image(identity)
     if image is None:
         msg = f"the engine built {identity[:19]} and does not have it any more."
         raise EngineError(msg)
     return option, context, image
+
+
+def _tell(progress: Progress, event: BuildEvent) -> None:
+    if event.kind == "step":
+        progress.step(event.number, event.total, event.text)
+    elif event.kind == "cached":
+        progress.cached()
+    elif event.kind == "output":
+        progress.line(event.text)
+    elif event.kind == "layer":
+        progress.layer(event.layer, event.text, event.current, event.size)
+    else:
+        progress.done()
 
 
 def _arguments(settings: Settings) -> dict[str, str]:
@@ -158,12 +171,12 @@ def _arguments(settings: Settings) -> dict[str, str]:
 
 
 def _have(
-    engine: Engine, reference: str, settings: Settings, watcher: Watcher, *, platform: str | None
+    engine: Engine, reference: str, settings: Settings, progress: Progress, *, platform: str | None
 ) -> None:
     """The base is here, or is pulled; the registry is asked first, so that what is wrong is said at once."""
     if engine.image(reference) is not None:
         return
-    watcher.stage(f"Asking the registry for {reference}")
+    progress.stage(f"Asking the registry for {reference}")
     proxies = {"http": settings.proxy, "https": settings.proxy} if settings.proxy else None
     answer = ask_registry(reference, ca_file=settings.ca_file, proxies=proxies)
     if answer.state in ("missing", "login", "limited"):
@@ -172,12 +185,12 @@ def _have(
             msg,
             hint="--base IMAGE builds on another one, --registry MIRROR pulls from elsewhere.",
         )
-    watcher.stage(f"Pulling {reference}")
+    progress.stage(f"Pulling {reference}")
     try:
         for message in engine.client.api.pull(reference, stream=True, decode=True, platform=platform):
             if "error" in message:
                 raise explain_api(RuntimeError(str(message["error"])), f"pulling {reference}")
-            watcher.event(layer_event(message))
+            _tell(progress, layer_event(message))
     except (APIError, DockerException, RequestException, HTTPError, OSError, ValueError) as error:
         # HTTPError is urllib3's: the SDK reads the stream without requests. ValueError: JSON that was cut off.
         failure = explain_api(error, f"pulling {reference}")
@@ -225,10 +238,3 @@ def look_into(engine: Engine, option: Option) -> Option:
     have = ", ".join(dict.fromkeys(match[1] for match in pythons)) or own or "none"
     msg = f"{base.image} ({system or 'of an unknown system'}) has no Python {wanted} to build with."
     raise BaseError(msg, hint=f"It has {have}: --python {have.split(', ')[0]}, or another --base.")
-
-
-def default_tag(option: Option) -> str:
-    """`"tfdoctor/tensorflow:1.14.0-cuda10.0-py3.6"`."""
-    return (
-        f"tfdoctor/tensorflow:{option.tensorflow}-cuda{versions.major_minor(option.cuda)}-py{option.python}"
-    )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 from tfdoctor.parse._text import Parsed, clean_lines, value_or_none
+from tfdoctor.parse.engine import info_document
 from tfdoctor.records import dataclass
 
 _LINE = r"(?m)^[^\w\n]{0,40}%s:[ \t]*(\S[^\n]*)"
@@ -61,14 +61,8 @@ def _go_map(text: str) -> tuple[str, ...]:
 
 def _from_json(text: str) -> DockerInfo | None:
     """``docker info --format '{{json .}}'``."""
-    start = text.find("{")
-    if start < 0 or '"' not in text:
-        return None
-    try:
-        document = json.JSONDecoder().raw_decode(text[start:])[0]
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(document, dict) or not isinstance(document.get("Runtimes"), dict):
+    document = info_document(text)
+    if document is None or not isinstance(document.get("Runtimes"), dict):
         return None
 
     def string(key: str) -> str | None:

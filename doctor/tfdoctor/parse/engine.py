@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from tfdoctor import toml
+from tfdoctor.parse import toml
 
 VERSION = re.compile(r"\b(\d{1,4}\.\d{1,4}(?:\.\d{1,6})?(?:[-~+.][0-9A-Za-z.+~-]{1,40})?)")
 _SILENCES = (

@@ -33,9 +33,14 @@ class Lsmod(Parsed):
     notes: tuple[str, ...] = ()
 
 
+def loaded_modules(text: str) -> list[KernelModule]:
+    """Every module of ``lsmod``, whole or through grep, or of ``/proc/modules``."""
+    return [module for line in clean_lines(text) if (module := _row(line)) is not None]
+
+
 def parse_lsmod(text: str) -> Lsmod:
-    """Read ``lsmod``, whole or through grep, or ``/proc/modules``."""
-    modules = [module for line in clean_lines(text) if (module := _row(line)) is not None]
+    """Read either: what matters of the modules."""
+    modules = loaded_modules(text)
     return Lsmod(
         n_modules=len(modules),
         nvidia_modules=tuple(module for module in modules if module.module.startswith("nvidia")),

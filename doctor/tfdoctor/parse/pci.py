@@ -1,4 +1,4 @@
-"""PCI devices: ``lspci`` in its usual forms, and the vendor, device and class files of sysfs."""
+"""PCI devices: ``lspci`` in its usual forms."""
 
 from __future__ import annotations
 
@@ -27,17 +27,6 @@ _DISPLAY_CLASSES = (
     "display controller",
     "xga compatible controller",
 )
-# The base classes that matter here, by sysfs's first byte (0x03 display) or two.
-_CLASS_NAMES = {
-    "0300": "VGA compatible controller",
-    "0301": "XGA compatible controller",
-    "0302": "3D controller",
-    "0380": "Display controller",
-    "0403": "Audio device",
-    "0680": "Bridge",
-    "0c03": "USB controller",
-    "0c80": "Serial bus controller",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,54 +76,14 @@ def parse_lspci(text: str) -> PciDevices:
         elif devices and (modules := _MODULES.search(line)):
             names = tuple(name for name in modules[1].replace(",", " ").split() if name)
             devices[-1] = replace(devices[-1], kernel_modules=names)
-    return summarise(devices, tuple(drivers))
-
-
-def summarise(devices: list[PciDevice], drivers_in_use: tuple[str, ...] | None = None) -> PciDevices:
-    """NVIDIA's and display devices of ``devices``, counted. Without ``drivers_in_use``: the devices' own."""
     kept = tuple(device for device in devices if device.nvidia or device.display)
-    if drivers_in_use is None:
-        drivers_in_use = tuple(device.driver for device in kept if device.driver is not None)
     return PciDevices(
         devices=kept,
         n_nvidia_gpus=sum(device.nvidia and device.display for device in kept),
         n_nvidia_functions=sum(device.nvidia for device in kept),
-        drivers_in_use=drivers_in_use,
+        drivers_in_use=tuple(drivers),
         notes=() if devices else ("no PCI device lines",),
     )
-
-
-def parse_sysfs_device(
-    slot: str, vendor: str, device: str, class_code: str, driver: str | None = None
-) -> PciDevice | None:
-    """A function of ``/sys/bus/pci/devices/SLOT`` from its ``vendor``, ``device`` and ``class`` files.
-
-    The files hold ``0x10de``, ``0x1b80`` and ``0x030000``. None if one of them is not hexadecimal.
-    """
-    numbers = [_hexadecimal(text) for text in (vendor, device, class_code)]
-    if any(number is None for number in numbers):
-        return None
-    vendor_id, device_id, code = (number or 0 for number in numbers)
-    class_id = f"{code >> 8 & 0xFFFF:04x}"
-    ids = f"{vendor_id & 0xFFFF:04x}:{device_id & 0xFFFF:04x}"
-    nvidia = ids.startswith(NVIDIA_VENDOR_ID)
-    maker = "NVIDIA Corporation" if nvidia else f"Vendor {ids[:4]}"
-    return PciDevice(
-        slot=slot.strip(),
-        cls=_CLASS_NAMES.get(class_id, f"Class {class_id}"),
-        device=f"{maker} Device {ids[5:]}",
-        nvidia=nvidia,
-        display=class_id.startswith("03"),
-        vendor_device_id=ids,
-        driver=driver,
-    )
-
-
-def _hexadecimal(text: str) -> int | None:
-    digits = text.strip().lower().removeprefix("0x")
-    if not digits or len(digits) > 8 or set(digits) - set("0123456789abcdef"):
-        return None
-    return int(digits, 16)
 
 
 def _device(slot: str, rest: str) -> PciDevice:

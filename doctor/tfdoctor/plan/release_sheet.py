@@ -1,4 +1,4 @@
-"""The card of one TensorFlow release: what it needs, what has gone wrong with it, how it is installed. Pure.
+"""The data sheet of one TensorFlow release: what it needs, what has gone wrong with it, how it is installed. Pure.
 
 It is about no machine: the commands make a fresh environment.
 """
@@ -45,7 +45,7 @@ def sheet(
     python: str | None = None,
     system: Platform = "linux",
 ) -> Sheet:
-    """The card of the rows of one version; the row with GPU code, of those `tensorflow`, speaks for it.
+    """The sheet of the rows of one version; the row with GPU code, of those `tensorflow`, speaks for it.
 
     `capabilities`: the cards it is to run on; `python`: the Python it is to be installed in; `system`: whose
     way to install it comes first.

@@ -35,6 +35,7 @@ from tfdoctor.predict.gates import (
     disabled_device_types,
     predict,
     registered_devices,
+    unknown_flags,
 )
 from tfdoctor.predict.imports import (
     foreign_libstdcxx,
@@ -110,5 +111,6 @@ __all__ = [
     "predict",
     "registered_devices",
     "registered_without_files",
+    "unknown_flags",
     "without_first",
 ]

@@ -85,6 +85,9 @@ def _through_the_gates(facts: Facts, compat: Compat) -> Prediction:
     if not_known:
         return unknown(not_known, None)
     reasons.append("import tensorflow: nothing stands in its way.")
+    flags = unknown_flags(build, facts.environment.variables, compat)
+    if flags:
+        return Prediction(False, 0, (), Cause.HIDDEN_BY_ENV, True, (*reasons, flags))
     if build.gpu is None or not build.required:
         return unknown("What this build needs of CUDA could not be learned from its files.")
     loader = value_of(facts.loader)
@@ -168,6 +171,20 @@ def _cpu_cause(facts: Facts, tensorflow: TensorFlowFacts, build: Build) -> Cause
         return Cause.BOTH_PACKAGES
     del tensorflow
     return Cause.CPU_ONLY_BUILD
+
+
+def unknown_flags(build: Build, variables: dict[str, str], compat: Compat) -> str:
+    """Why TF_XLA_FLAGS ends the process when devices are listed; empty where that is not known."""
+    value = variables.get("TF_XLA_FLAGS", "").strip()
+    if not value.startswith("-") or build.minor < versions.parse(compat.flags.since).release:
+        return ""
+    named = [word.lstrip("-").partition("=")[0] for word in value.split() if word.startswith("-")]
+    lost = [
+        name for name in named if name not in compat.flags.tf_xla and re.fullmatch(r"[a-z0-9_]{2,100}", name)
+    ]
+    return (
+        f"TF_XLA_FLAGS names {lost[0]!r}, which no release has: TensorFlow ends the process." if lost else ""
+    )
 
 
 def disabled_device_types(build: Build, variables: dict[str, str]) -> str:

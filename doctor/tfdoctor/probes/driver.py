@@ -29,6 +29,7 @@ from tfdoctor.facts import (
     SmiGpu,
     Unknown,
 )
+from tfdoctor.parse.lsmod import loaded_modules
 from tfdoctor.parse.proc_version import parse_proc_version
 from tfdoctor.parse.smi_failure import parse_smi_failure
 from tfdoctor.probes.processes import identify
@@ -144,7 +145,7 @@ def probe_modules(system: System) -> Fact[tuple[str, ...]]:
         text = system.read_text(path)
     except OSError as error:
         return Unknown(f"{path}: {error.strerror or error}", path)
-    loaded = {line.split(" ", 1)[0] for line in text.splitlines()}
+    loaded = {one.module for one in loaded_modules(text)}
     return Known(tuple(name for name in RELEVANT_MODULES if name in loaded), path)
 
 

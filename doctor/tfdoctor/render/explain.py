@@ -9,8 +9,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tfdoctor.render import terminal
 from tfdoctor.render.json import SCHEMA_VERSION
+from tfdoctor.render.terminal import page, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -51,16 +51,11 @@ def _rule_json(rule: RuleEntry) -> dict[str, Any]:
     }
 
 
-def print_explanation(found: Explanation) -> None:
-    """Write the explanation to standard output."""
-    terminal.write(render_explanation(found, width=terminal.width(), colour=terminal.colour()))
-
-
 def render_explanation(found: Explanation, *, width: int = 80, colour: bool = False) -> str:
     """The explanation as text, at most `width` columns wide."""
-    out = terminal.page(min(width, WIDEST), coloured=colour)
+    out = page(min(width, WIDEST), coloured=colour)
     out.print(Group(*(_list(found, out.width) if found.query is None else _details(found, out.width))))
-    return terminal.text_of(out)
+    return text_of(out)
 
 
 def _list(found: Explanation, width: int) -> Iterable[RenderableType]:

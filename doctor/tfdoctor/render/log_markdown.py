@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import __version__
 from tfdoctor.privacy.redactor import Redactor
+from tfdoctor.render.markdown import code, fenced, row, table, words
 from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
@@ -16,10 +17,10 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Finding
     from tfdoctor.logs.report import LogReport
 
+LONGEST = 3000
+"""Characters of a text that is shown."""
 SHOWN = 40
 """Processes in the table; all are in the JSON."""
-_SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\*_{}[]<>#|~@"})
-
 
 _NAMED = re.compile(r"(?=\D*[\d./_-])([A-Za-z][\w.-]{2,80})(?:/([\w.-]{2,80}))?")
 """A process that is called as a pod, a container or a machine is; not `rank 1`, and not `trainer`."""
@@ -50,7 +51,7 @@ def _changed(report: LogReport, change: Callable[[str], str]) -> LogReport:
     """The report with every text of it changed that Markdown shows; each is made safe to show before."""
 
     def line(text: str) -> str:
-        return change(clean_line(text, limit=3000))
+        return change(clean_line(text, limit=LONGEST))
 
     def block(text: str) -> str:
         return change(clean(text))
@@ -84,28 +85,25 @@ def _changed(report: LogReport, change: Callable[[str], str]) -> LogReport:
 def _markdown(report: LogReport) -> str:
     version = report.tensorflow_version or report.era or "not known"
     registered = {True: "yes", False: "no", None: "the log does not say"}[report.gpu_registered]
-    lines = [
-        f"**{_words(report.summary)}**",
-        "",
-        "| | |",
-        "|---|---|",
-        f"| cause | `{report.cause.value}` |",
-        f"| TensorFlow | {_words(version)} |",
-        f"| GPU registered | {registered} |",
+    rows = [
+        ("cause", code(report.cause.value)),
+        ("TensorFlow", words(version)),
+        ("GPU registered", registered),
     ]
     if report.missing_libraries:
-        lines.append(f"| missing | {', '.join(_code(name) for name in report.missing_libraries)} |")
+        rows.append(("missing", ", ".join(code(name) for name in report.missing_libraries)))
     for device in report.devices:
         capability = f" ({device.compute_capability})" if device.compute_capability else ""
-        lines.append(f"| GPU {device.index} | {_words(device.name.replace('`', ''))}{capability} |")
+        rows.append((f"GPU {device.index}", f"{words(device.name)}{capability}"))
+    lines = [f"**{words(report.summary, LONGEST)}**", "", *table(("", "")), *map(row, rows)]
     if report.processes:
-        lines += ["", "| process | | |", "|---|---|---|"]
+        lines += ["", *table(("process", "", ""))]
         for process in report.processes[:SHOWN]:
-            cause = f"`{process.cause.value}`" if process.cause is not None else "not judged"
-            lines.append(f"| {_words(process.label)} | {cause} | {_words(process.summary)} |")
+            cause = code(process.cause.value) if process.cause is not None else "not judged"
+            lines.append(row((words(process.label), cause, words(process.summary, LONGEST))))
         rest = len(report.processes) - SHOWN + report.more_processes
         if rest > 0:
-            lines.append(f"| and {rest} more | | |")
+            lines.append(row((f"and {rest} more", "", "")))
     for finding in report.findings:
         lines += ["", *_finding(finding)]
     lines += ["", f"<sub>tfdoctor {__version__} diagnose, {report.lines} lines</sub>", ""]
@@ -113,25 +111,15 @@ def _markdown(report: LogReport) -> str:
 
 
 def _finding(finding: Finding) -> list[str]:
-    lines = [f"### {finding.code} {_words(finding.title)}", "", _words(finding.explanation)]
+    title, explanation = words(finding.title, LONGEST), words(finding.explanation, LONGEST)
+    lines = [f"### {finding.code} {title}", "", explanation]
     if finding.evidence:
-        lines += ["", "```text"]
-        lines += [f"{e.line or ''}: {_fenced(e.text)}" for e in finding.evidence]
-        lines.append("```")
+        lines += [
+            "",
+            *fenced(f"{one.line or ''}: {clean(one.text)}".replace("\n", " ") for one in finding.evidence),
+        ]
     for remedy in finding.remedies:
-        lines += ["", f"- {_words(remedy.text)}"]
+        lines += ["", f"- {words(remedy.text, LONGEST)}"]
         if remedy.commands:
-            lines += ["  ```sh", *(f"  {_fenced(command)}" for command in remedy.commands), "  ```"]
+            lines += [f"  {line}" for line in fenced(remedy.commands, "sh")]
     return lines
-
-
-def _words(text: str) -> str:
-    return clean_line(text, limit=3000).translate(_SPECIAL)
-
-
-def _code(text: str) -> str:
-    return f"`{clean_line(text).replace('`', '')}`"
-
-
-def _fenced(text: str) -> str:
-    return clean(text).replace("```", "'''").replace("\n", " ")

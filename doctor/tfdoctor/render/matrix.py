@@ -10,9 +10,9 @@ from rich.text import Text
 
 from tfdoctor.fit.matrix import group
 from tfdoctor.plan.release_sheet import code_of, conditions, pythons
-from tfdoctor.render import terminal
+from tfdoctor.render import markdown
 from tfdoctor.render.json import SCHEMA_VERSION
-from tfdoctor.text import clean_line
+from tfdoctor.render.terminal import command_lines, page, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,15 +38,15 @@ ORDER = ("error", "warning", "info")
 CODES = {"native": "code", "jit": "PTX", "arch-specific": "partly", "unknown": "?", "none": "none"}
 
 
-def matrix_json(rows: Sequence[MatrixRow], as_of: str, card: Sheet | None) -> dict[str, Any]:
+def matrix_json(rows: Sequence[MatrixRow], as_of: str, sheet: Sheet | None) -> dict[str, Any]:
     """`matrix --json`; `install` only where one release was asked for."""
     answer: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "as_of": as_of,
         "rows": [row.as_dict(code_of) for row in rows],
     }
-    if card is not None:
-        answer["install"] = [{"text": step.text, "commands": list(step.commands)} for step in card.steps]
+    if sheet is not None:
+        answer["install"] = [{"text": step.text, "commands": list(step.commands)} for step in sheet.steps]
     return answer
 
 
@@ -71,7 +71,7 @@ def render_rows(
     colour: bool = False,
 ) -> str:
     """The rows for eyes: like neighbours in one line, newest first. `windows`: that system's wheels are meant."""
-    out = terminal.page(width, coloured=colour)
+    out = page(width, coloured=colour)
     groups = group(rows)
     with_gpu = [members for members in groups if _has_gpu(members, windows)]
     without = [members for members in groups if not _has_gpu(members, windows)]
@@ -94,7 +94,7 @@ def render_rows(
     _legend(out, with_gpu, asked=asked, wide=not NARROW <= width < WIDE)
     counted = f"{len(rows)} release{'s' if len(rows) != 1 else ''}, as of {as_of}."
     out.print(Text(f"{counted} `tfdoctor matrix --tf VERSION` shows one.", style="dim"))
-    return terminal.text_of(out)
+    return text_of(out)
 
 
 def render_nothing(reasons: Sequence[str]) -> str:
@@ -106,11 +106,11 @@ def render_nothing(reasons: Sequence[str]) -> str:
 
 def render_gpus(gpus: Sequence[Gpu], *, width: int = 80, colour: bool = False) -> str:
     """Every known GPU name by compute capability."""
-    out = terminal.page(width, coloured=colour)
+    out = page(width, coloured=colour)
     for capability in dict.fromkeys(gpu.capability for gpu in gpus):
         names = dict.fromkeys(gpu.name for gpu in gpus if gpu.capability == capability)
         _entry(out, Text(f"{capability:5}", style="bold"), ", ".join(names))
-    return terminal.text_of(out)
+    return text_of(out)
 
 
 def _columns(asked: bool, wide: bool) -> list[str]:
@@ -249,38 +249,37 @@ def _faults(row: MatrixRow) -> str:
 # ---------------------------------------------------------------- one release
 
 
-def render_card(card: Sheet, *, as_of: str, note: str = "", width: int = 80, colour: bool = False) -> str:
-    """The card of one release, at most `width` columns wide, its commands never wrapped."""
-    out = terminal.page(min(width, PROSE), coloured=colour)
-    release = card.row.release
-    out.print(Text(f"{release.package} {release.version}", style="bold").append(_about(card), style="dim"))
-    for other in card.others:
-        out.print(Text(_other(card.row, other)))
+def render_sheet(sheet: Sheet, *, as_of: str, note: str = "", width: int = 80, colour: bool = False) -> str:
+    """The sheet of one release, at most `width` columns wide, its commands never wrapped."""
+    out = page(min(width, PROSE), coloured=colour)
+    release = sheet.row.release
+    out.print(Text(f"{release.package} {release.version}", style="bold").append(_about(sheet), style="dim"))
+    for other in sheet.others:
+        out.print(Text(_other(sheet.row, other)))
     if note:
         out.print(Text(note))
-    if card.row.code is not None:
-        out.print(Text(_code(card.row)))
+    if sheet.row.code is not None:
+        out.print(Text(_code(sheet.row)))
     _heading(out, "What it needs")
-    widest = max(len(name) for name, _ in card.needs)
-    for name, text in card.needs:
+    widest = max(len(name) for name, _ in sheet.needs)
+    for name, text in sheet.needs:
         _entry(out, Text(name.ljust(widest + 2), style="dim"), text)
     _heading(out, "What has gone wrong with it")
-    if not card.row.problems:
+    if not sheet.row.problems:
         out.print(Text("Nothing is known."))
-    for problem in _sorted(card.row.problems):
+    for problem in _sorted(sheet.row.problems):
         _entry(out, MARKS[problem.severity][0] + Text(f"{code_of(problem)}  ", style="bold"), problem.title)
         for line in _details(problem):
             _entry(out, Text("          "), line)
     _heading(out, "How to install it")
-    for number, step in enumerate(card.steps):
+    for number, step in enumerate(sheet.steps):
         if number:
             out.print()
         out.print(Text(step.text))
-        for command in step.commands:
-            out.print(Text(f"    {command}", style="cyan"), no_wrap=True, overflow="ignore", crop=False)
+        command_lines(out, step.commands, 4)
     out.print()
-    out.print(Text(f"{_evidence(card)} As of {as_of}.", style="dim"))
-    return terminal.text_of(out)
+    out.print(Text(f"{_evidence(sheet)} As of {as_of}.", style="dim"))
+    return text_of(out)
 
 
 def _heading(out: Console, text: str) -> None:
@@ -303,8 +302,8 @@ def _entry(out: Console, first: Text, text: str) -> None:
     out.print(table)
 
 
-def _about(card: Sheet) -> str:
-    release = card.row.release
+def _about(sheet: Sheet) -> str:
+    release = sheet.row.release
     words = [f"released {release.released}", "for GPUs" if release.gpu else "without GPU code"]
     if release.yanked:
         words.append("withdrawn from the index")
@@ -341,8 +340,8 @@ def _details(problem: Problem) -> Iterable[str]:
     yield f"Do: {problem.remedy}"
 
 
-def _evidence(card: Sheet) -> str:
-    release = card.row.release
+def _evidence(sheet: Sheet) -> str:
+    release = sheet.row.release
     if release.evidence == "measured":
         return "Read from the wheel itself."
     if release.inferred_from:
@@ -356,7 +355,7 @@ def _evidence(card: Sheet) -> str:
 def markdown_rows(rows: Sequence[MatrixRow], *, note: str = "") -> str:
     """The rows as a Markdown table."""
     head = ("TensorFlow", "package", "Python", "CUDA", "cuDNN", "driver", "GPUs", "PTX", "glibc", "problems")
-    lines = [f"| {' | '.join(head)} |", f"|{'|'.join('---' for _ in head)}|"]
+    lines = markdown.table(head)
     for members in group(rows):
         row = members.first
         release = row.release
@@ -373,34 +372,30 @@ def markdown_rows(rows: Sequence[MatrixRow], *, note: str = "") -> str:
             release.glibc or "?",
             problems,
         )
-        lines.append(f"| {' | '.join(cells)} |")
-    return (f"{_escape(note)}\n\n" if note else "") + "\n".join(lines) + "\n"
+        lines.append(markdown.row(cells))
+    return (f"{markdown.own(note)}\n\n" if note else "") + "\n".join(lines) + "\n"
 
 
-def markdown_card(card: Sheet, *, as_of: str, note: str = "") -> str:
-    """The card as Markdown."""
-    release = card.row.release
-    lines = [f"# {release.package} {release.version}", "", _about(card).removeprefix(" · ") + "."]
-    lines += [_other(card.row, other) for other in card.others]
+def markdown_sheet(sheet: Sheet, *, as_of: str, note: str = "") -> str:
+    """The sheet as Markdown."""
+    release = sheet.row.release
+    lines = [f"# {release.package} {release.version}", "", _about(sheet).removeprefix(" · ") + "."]
+    lines += [_other(sheet.row, other) for other in sheet.others]
     if note:
-        lines.append(_escape(note))
-    if card.row.code is not None:
-        lines.append(_code(card.row))
+        lines.append(markdown.own(note))
+    if sheet.row.code is not None:
+        lines.append(_code(sheet.row))
     lines += ["", "## What it needs", ""]
-    lines += [f"* **{name}**: {_escape(text)}" for name, text in card.needs]
+    lines += [f"* **{name}**: {markdown.own(text)}" for name, text in sheet.needs]
     lines += ["", "## What has gone wrong with it", ""]
-    for problem in _sorted(card.row.problems):
+    for problem in _sorted(sheet.row.problems):
         lines.append(
-            f"* **{code_of(problem)} {_escape(problem.title)}.** {_escape(' '.join(_details(problem)))}"
+            f"* **{code_of(problem)} {markdown.own(problem.title)}.** {markdown.own(' '.join(_details(problem)))}"
         )
-    if not card.row.problems:
+    if not sheet.row.problems:
         lines.append("Nothing is known.")
     lines += ["", "## How to install it", ""]
-    for step in card.steps:
+    for step in sheet.steps:
         lines += [step.text, "", "```", *step.commands, "```", ""]
-    lines.append(f"{_evidence(card)} As of {as_of}.")
+    lines.append(f"{_evidence(sheet)} As of {as_of}.")
     return "\n".join(lines) + "\n"
-
-
-def _escape(text: str) -> str:
-    return clean_line(text, limit=2000).replace("|", r"\|").replace("<", "&lt;")

@@ -6,16 +6,16 @@ person. A comment on GitHub takes 65,536 characters: the longest sections are cu
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor import __version__
 from tfdoctor.facts import Known, SmiFacts, SmiFailure, Unknown, value_of
-from tfdoctor.text import clean, clean_line
+from tfdoctor.render.markdown import code, fenced, row, table, words
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from tfdoctor.facts import Fact, Facts
     from tfdoctor.findings import Finding, Report
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 LIMIT = 65_536
 """Characters that GitHub takes."""
 _ROOM = 400
-_SPECIAL = str.maketrans(
-    {char: f"\\{char}" for char in "\\*_{}[]|~`$"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
-)
-_NAMELY = re.compile(r"([@#])(?=\w)")
 
 
 @dataclass
@@ -78,43 +74,13 @@ def report_markdown(report: Report, *, differences: Sequence[str] = ()) -> str:
     return "\n".join(line for section in sections for line in section.lines())[:LIMIT]
 
 
-# ---------------------------------------------------------------- text that cannot break out
-
-
-def words(text: str, limit: int = 1500) -> str:
-    """Prose: no markup of its own, nobody is mentioned, no issue is linked."""
-    return _NAMELY.sub(r"\1<!-- -->", clean_line(text, limit=limit).translate(_SPECIAL))
-
-
-def code(text: str, limit: int = 400) -> str:
-    """A code span that ends where it should, in a table, too."""
-    inside = clean_line(text, limit=limit).replace("`", "'").replace("|", "\\|")
-    return f"`{inside}`" if inside else ""
-
-
-def fenced(lines: Iterable[str], language: str = "text") -> list[str]:
-    """Lines in a fence longer than any in them."""
-    inside = [line for text in lines for line in clean(text, limit=2000).split("\n")]
-    longest = max((len(run) for line in inside for run in re.findall(r"`+", line)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return [f"{fence}{language}", *inside, fence]
-
-
-def _row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _table(columns: Sequence[str]) -> list[str]:
-    return [_row(columns), f"|{'---|' * len(columns)}"]
-
-
 def _folded(title: str, columns: Sequence[str], rows: list[list[str]] | str) -> _Section:
     if not rows:
         return _Section([])
     head = [f"<details><summary>{title}</summary>", ""]
     if isinstance(rows, str):
         return _Section(head, fenced([rows]), ["", "</details>", ""])
-    return _Section([*head, *_table(columns)], [_row(row) for row in rows], ["", "</details>", ""])
+    return _Section([*head, *table(columns)], [row(cells) for cells in rows], ["", "</details>", ""])
 
 
 # ---------------------------------------------------------------- the sections
@@ -178,7 +144,7 @@ def _versions(report: Report) -> _Section:
             for card in value_of(facts.driver.pci) or ()
         ]
     rows += [(f"toolkit {kit.version or ''}".strip(), code(kit.path)) for kit in facts.toolkits]
-    return _Section(_table(("", "")), [_row((name, text)) for name, text in rows if text.strip()], [""])
+    return _Section(table(("", "")), [row(cells) for cells in rows if cells[1].strip()], [""])
 
 
 def _missing(fact: Fact[Any]) -> str:

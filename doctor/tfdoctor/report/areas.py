@@ -14,7 +14,7 @@ from tfdoctor.rules.base import CUDA, CUDNN, DRIVER, ENVIRONMENT, GPU, LOADER, T
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tfdoctor.facts import Facts
+    from tfdoctor.facts import CudaDevice, Facts
     from tfdoctor.findings import Finding
     from tfdoctor.predict import Build
 
@@ -55,12 +55,7 @@ def _status(found: Severity | None, seen: Status) -> Status:
 def _gpu(facts: Facts) -> tuple[Status, str]:
     driver = value_of(facts.driver.cuda)
     if driver is not None and driver.devices:
-        names = Counter(
-            f"{device.name or 'unnamed'}"
-            + (f" (compute capability {device.compute_capability}" if device.compute_capability else " (")
-            + (f", {device.memory_mib / 1024:.0f} GiB)" if device.memory_mib else ")")
-            for device in driver.devices
-        )
+        names = Counter(map(_card, driver.devices))
         return Status.GOOD, ", ".join(
             f"{count} × {name}" if count > 1 else name for name, count in names.items()
         )
@@ -70,13 +65,23 @@ def _gpu(facts: Facts) -> tuple[Status, str]:
     if cards:
         return (
             Status.BAD,
-            f"{len(cards)} NVIDIA card{'s' * (len(cards) > 1)} on the PCI bus, none given by the driver",
+            f"{len(cards)} NVIDIA card{'s' * (len(cards) > 1)} on the PCI bus; the driver reports none",
         )
     if facts.driver.dxcore:
         return Status.UNKNOWN, "WSL's /dev/dxg is there; the driver gives no card"
     if isinstance(facts.driver.pci, Absent):
         return Status.BAD, "no NVIDIA card on the PCI bus"
     return Status.UNKNOWN, "could not be looked for"
+
+
+def _card(device: CudaDevice) -> str:
+    """`"Tesla T4 (compute capability 7.5, 15 GiB)"`, with what is known of it."""
+    known = []
+    if device.compute_capability:
+        known.append(f"compute capability {device.compute_capability}")
+    if device.memory_mib:
+        known.append(f"{device.memory_mib / 1024:.0f} GiB")
+    return f"{device.name or 'unnamed'} ({', '.join(known)})" if known else device.name or "unnamed"
 
 
 def _driver(facts: Facts) -> tuple[Status, str]:

@@ -128,7 +128,7 @@ def _verdict(
         )
     plural = "" if count == 1 else "s"
     verb = "registers" if observed is not None else "will register"
-    rest = f" ({unchecked} check{'s' * (unchecked > 1)} could not be made)" if unchecked else ""
+    rest = f" ({unchecked} check{'s' * (unchecked > 1)} could not be run)" if unchecked else ""
     return Verdict(
         True, Cause.HEALTHY, f"{name} {verb} {count} GPU{plural}; nothing found that stands in its way{rest}."
     )

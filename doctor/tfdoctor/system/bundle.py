@@ -1,7 +1,7 @@
 """What a recording is made of, what of it is left out, and how it is redacted.
 
 A probe may read a file of which it needs one line. The rest of such a file says much of a machine and nothing of
-its GPU: accounts, other programs' log lines, a registry's password. `_shortened` knows these files and outputs, and
+its GPU: accounts, other programs' log lines, a registry's password. `shortened` knows these files and outputs, and
 keeps what is of use; everything else is kept whole and redacted. Whether the judgement is still the same is not
 assumed: `capture` judges the finished recording again.
 """

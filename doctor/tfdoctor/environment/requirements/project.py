@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from tfdoctor import toml
 from tfdoctor.environment.requirements.lines import MOST_LINES, checked
 from tfdoctor.environment.requirements.wish import Asked, Part
 from tfdoctor.errors import UsageError
+from tfdoctor.parse import toml
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:

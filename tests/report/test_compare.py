@@ -1,4 +1,4 @@
-"""What differs between two looks at a machine (doctor/tfdoctor/against)."""
+"""What differs between two looks at a machine (doctor/tfdoctor/report/against)."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from rules.make_facts import (
     with_python,
     with_tensorflow,
 )
-from tfdoctor.against import Matters, compare
-from tfdoctor.against.snapshot import AREAS, snapshot
 from tfdoctor.compat import Compat
 from tfdoctor.examine.survey import survey
 from tfdoctor.facts import Absent, Known, SmiFacts, Unknown, value_of
-from tfdoctor.render.against_console import render_comparison
+from tfdoctor.render.against import render_comparison
+from tfdoctor.report.against import Matters, compare
+from tfdoctor.report.against.snapshot import AREAS, snapshot
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import RecordedSystem
 
 if TYPE_CHECKING:
-    from tfdoctor.against import Comparison, Difference
     from tfdoctor.facts import Facts
     from tfdoctor.findings import Report
+    from tfdoctor.report.against import Comparison, Difference
 
 HOSTS = Path(__file__).parents[1] / "hosts"
 NAMES = sorted(path.parent.name for path in HOSTS.glob("*/host.json"))

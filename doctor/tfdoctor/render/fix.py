@@ -1,28 +1,28 @@
-"""What fix would do, did and left, in a terminal."""
+"""What fix would do, did and left, in a terminal and as JSON (docs/schemas/fix.schema.json)."""
 
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
 from tfdoctor.environment.models import Status
 from tfdoctor.findings import Severity
-from tfdoctor.render import terminal
-from tfdoctor.render.terminal import hanging
+from tfdoctor.render.finding import finding_json
+from tfdoctor.render.json import SCHEMA_VERSION
+from tfdoctor.render.report import report_json
+from tfdoctor.render.terminal import command_lines, hanging, page, text_of
 from tfdoctor.steps import SHELL_STEPS
 from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from rich.console import Console
 
     from tfdoctor.environment.history.journal import Undone
     from tfdoctor.environment.models import Attempt, FixResult, Unfixed
 
-__all__ = ["render_fix", "render_undo"]
+__all__ = ["fix_json", "render_fix", "render_undo", "undo_json"]
 
 MARKS = {
     Status.PLANNED: ("→", "bold"),
@@ -43,7 +43,7 @@ def render_fix(
     colour: bool = False,
 ) -> str:
     """`dry`: nothing was changed; `asking`: it may be as soon as somebody says so."""
-    out = terminal.page(width, coloured=colour)
+    out = page(width, coloured=colour)
     if not quiet:
         how = " (as activating it sets the variables)" if result.activated else ""
         hanging(out, Text("Environment "), clean_line(f"{result.environment.prefix}{how}"), style="dim")
@@ -56,7 +56,7 @@ def render_fix(
             _left(out, left, tried=(left.finding.code, left.finding.title) in tried, verbose=verbose)
         out.print()
     _end(out, result, dry=dry, asking=asking)
-    return terminal.text_of(out)
+    return text_of(out)
 
 
 def _done(out: Console, done: Attempt, *, verbose: bool) -> None:
@@ -66,7 +66,7 @@ def _done(out: Console, done: Attempt, *, verbose: bool) -> None:
     hanging(out, Text(f"{mark} {finding.code}  ", style=style), clean_line(finding.title), style="bold")
     hanging(out, Text("          "), clean_line(done.candidate.remedy.text, limit=1000))
     if verbose or done.status is not Status.FIXED:
-        _commands(out, done.commands)
+        command_lines(out, done.commands, 12)
     result = {
         Status.FIXED: f"Done: {done.changes} file{'s' * (done.changes != 1)} changed.",
         Status.ROLLED_BACK: f"{done.detail} It was taken back.",
@@ -90,13 +90,7 @@ def _left(out: Console, left: Unfixed, *, tried: bool, verbose: bool) -> None:
     hanging(out, Text("          "), clean_line(why, limit=1000))
     for remedy in remedies[: None if verbose else 1]:
         hanging(out, Text("          "), clean_line(remedy.text, limit=1000))
-        _commands(out, remedy.commands)
-
-
-def _commands(out: Console, commands: Iterable[str]) -> None:
-    for command in commands:
-        for line in clean(command).splitlines():
-            out.print(Text(f"            {line}", style="cyan"), no_wrap=True, overflow="ignore", crop=False)
+        command_lines(out, remedy.commands, 12)
 
 
 def _end(out: Console, result: FixResult, *, dry: bool, asking: bool) -> None:
@@ -150,10 +144,10 @@ def _command(out: Console, text: str, command: str) -> None:
 
 def render_undo(prefix: str, undone: Undone, *, width: int = 80, colour: bool = False) -> str:
     """What was taken back."""
-    out = terminal.page(width, coloured=colour)
+    out = page(width, coloured=colour)
     if not undone.entries:
         hanging(out, Text("– "), clean_line(f"fix has changed nothing in {prefix}."))
-        return terminal.text_of(out)
+        return text_of(out)
     for entry in undone.entries:
         codes = ", ".join(entry.codes)
         text = clean_line(f"{entry.title} ({entry.changes} changed, {entry.when})", limit=600)
@@ -164,4 +158,59 @@ def render_undo(prefix: str, undone: Undone, *, width: int = 80, colour: bool = 
         hanging(
             out, Text("! ", style="yellow"), clean_line(f"left alone, because it was changed since: {path}")
         )
-    return terminal.text_of(out)
+    return text_of(out)
+
+
+# ---------------------------------------------------------------- JSON
+
+
+def fix_json(result: FixResult) -> dict[str, Any]:
+    """A run of fix, or its plan."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "environment": result.environment.prefix,
+        "activated": result.activated,
+        "repairs": [
+            {
+                "code": done.candidate.finding.code,
+                "cause": done.candidate.finding.cause.value,
+                "title": done.candidate.finding.title,
+                "text": done.candidate.remedy.text,
+                "status": done.status.value,
+                "detail": done.detail,
+                "commands": list(done.commands),
+                "changes": done.changes,
+            }
+            for done in result.attempts
+        ],
+        "left": [{"why": left.why, "finding": finding_json(left.finding)} for left in result.unfixed],
+        "recovered": list(result.recovered),
+        "undone": None,
+        "check": report_json(result.after),
+    }
+
+
+def undo_json(prefix: str, undone: Undone) -> dict[str, Any]:
+    """A run of fix --undo."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "environment": prefix,
+        "activated": False,
+        "repairs": [],
+        "left": [],
+        "recovered": [],
+        "undone": {
+            "entries": [
+                {
+                    "codes": list(entry.codes),
+                    "title": entry.title,
+                    "when": entry.when,
+                    "changes": entry.changes,
+                }
+                for entry in undone.entries
+            ],
+            "restored": undone.restored,
+            "kept": list(undone.kept),
+        },
+        "check": None,
+    }

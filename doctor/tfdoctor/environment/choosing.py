@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor import versions
-from tfdoctor.cli.recommend import checked_python, planned
-from tfdoctor.environment.install import NoLockError, locks_of
+from tfdoctor.environment.install import Making, NoLockError, locks_of
 from tfdoctor.environment.installers import InstallFailedError
 from tfdoctor.environment.interpreters import ask, at_hand
+from tfdoctor.environment.requirements import without_cuda
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.plan import Method, Request
+from tfdoctor.plan.asked import checked_python, planned
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from tfdoctor.plan import Option, Recommendation
     from tfdoctor.system import System
 
-__all__ = ["Choice", "Wishes", "choose"]
+__all__ = ["Choice", "Wishes", "choose", "making_of"]
 
 _VERSION = re.compile(r"[0-9]{1,2}\.[0-9]{1,3}(?:\.[0-9]{1,3})?")
 
@@ -152,6 +153,29 @@ def choose(
         note = f"No Python {wanted} is here: uv fetches one."
         return Choice(option, wanted, wanted, (note,))
     raise _no_python(option, version, machine)
+
+
+def making_of(
+    choice: Choice, wishes: Wishes, folder: Path, *, uv: str | None, index: str | None, env: dict[str, str]
+) -> tuple[Making, tuple[str, ...]]:
+    """(what is to be made, what is to be said of it)."""
+    wanted = wishes.wish.on(choice.version)
+    wheels = {wheel.name: wheel.version for wheel in choice.option.wheels}
+    lines, left = without_cuda(wanted.lines, wheels)
+    limits, _ = without_cuda(wanted.constraints, wheels)
+    making = Making(
+        option=choice.option,
+        folder=folder,
+        base=choice.base,
+        version=choice.version,
+        uv=uv,
+        locks=locks_of(choice.option),
+        requirements=(*lines, *wishes.packages),
+        constraints=limits,
+        index=index,
+        env=env,
+    )
+    return making, (*choice.notes, *wanted.notes, *left)
 
 
 def _check_python(wish: Wish, version: str) -> None:

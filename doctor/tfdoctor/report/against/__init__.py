@@ -6,6 +6,6 @@ of these explain a finding.
 
 from __future__ import annotations
 
-from tfdoctor.against.compare import Comparison, Difference, Matters, compare
+from tfdoctor.report.against.compare import Comparison, Difference, Matters, compare
 
 __all__ = ["Comparison", "Difference", "Matters", "compare"]

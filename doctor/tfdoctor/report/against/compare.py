@@ -7,9 +7,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdoctor.against.snapshot import AREAS, Entry, snapshot
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Severity
+from tfdoctor.report.against.snapshot import AREAS, Entry, snapshot
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Facts

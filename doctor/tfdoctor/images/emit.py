@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import enum
 import json
 from typing import TYPE_CHECKING
 
 from tfdoctor.dockerfile.write import VENV
-from tfdoctor.images.build import default_tag
+from tfdoctor.images.names import default_tag
 from tfdoctor.plan import Recipe
 
 if TYPE_CHECKING:
@@ -15,12 +16,21 @@ if TYPE_CHECKING:
     from tfdoctor.dockerfile.write import Context
     from tfdoctor.plan import Option
 
-__all__ = ["FORMS", "emit"]
+__all__ = ["Form", "emit"]
 
 
-def emit(form: str, option: Option, context: Context, tag: str | None = None) -> str:
-    """The plan in one of `FORMS`; `tag`: the image's name, where it was given."""
-    return FORMS[form](option, context, tag or default_tag(option))
+class Form(str, enum.Enum):
+    """What a plan can be written as."""
+
+    compose = "compose"
+    devcontainer = "devcontainer"
+    apptainer = "apptainer"
+    requirements = "requirements"
+
+
+def emit(form: Form, option: Option, context: Context, tag: str | None = None) -> str:
+    """The plan in another form; `tag`: the image's name, where it was given."""
+    return _FORMS[form](option, context, tag or default_tag(option))
 
 
 def _command(option: Option, tag: str) -> str:
@@ -93,9 +103,9 @@ def _requirements(option: Option, context: Context, tag: str) -> str:
     return head + "".join(parts)
 
 
-FORMS: dict[str, Callable[[Option, Context, str], str]] = {
-    "compose": _compose,
-    "devcontainer": _devcontainer,
-    "apptainer": _apptainer,
-    "requirements": _requirements,
+_FORMS: dict[Form, Callable[[Option, Context, str], str]] = {
+    Form.compose: _compose,
+    Form.devcontainer: _devcontainer,
+    Form.apptainer: _apptainer,
+    Form.requirements: _requirements,
 }

@@ -1,25 +1,24 @@
-"""What the planner answers, in a terminal."""
+"""What the planner answers, in a terminal and as JSON (docs/schemas/recommend.schema.json)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
 from tfdoctor.findings import Cause
-from tfdoctor.render import terminal
-from tfdoctor.render.terminal import hanging
-from tfdoctor.text import clean, clean_line
+from tfdoctor.render.terminal import command_lines, hanging, page, text_of
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.console import Console
 
-    from tfdoctor.fit import Host
-    from tfdoctor.plan import Option, Part, Recommendation, Rejected
+    from tfdoctor.fit import Caveat, Host, Reason
+    from tfdoctor.plan import Option, Part, Recommendation, Rejected, Request
 
-__all__ = ["render_option", "render_recommendation", "size_text"]
+__all__ = ["option_json", "recommendation_json", "render_option", "render_recommendation", "size_text"]
 
 _SHOWN = 3
 """Options shown whole without --verbose."""
@@ -29,7 +28,7 @@ def render_recommendation(
     answer: Recommendation, *, verbose: bool = False, width: int = 80, colour: bool = False
 ) -> str:
     """The recommendation as text. Commands are never wrapped."""
-    out = terminal.page(width, coloured=colour)
+    out = page(width, coloured=colour)
     out.print(Text(_for_whom(answer.host), style="dim"))
     out.print()
     if answer.conflict is not None:
@@ -45,14 +44,14 @@ def render_recommendation(
             out.print()
             out.print(Text(f"{rest} more with --verbose.", style="dim"))
     _rejected(out, answer, verbose=verbose)
-    return terminal.text_of(out)
+    return text_of(out)
 
 
-def render_option(option: Option, *, width: int = 80, colour: bool = False) -> str:
-    """One option, whole: what `build --dry-run` shows."""
-    out = terminal.page(width, coloured=colour)
-    _option(out, option, 0, verbose=True)
-    return terminal.text_of(out)
+def render_option(option: Option, *, commands: bool = True, width: int = 80, colour: bool = False) -> str:
+    """One option, whole, with or without its commands: what `--dry-run` shows."""
+    out = page(width, coloured=colour)
+    _option(out, option, 0, verbose=True, commands=commands)
+    return text_of(out)
 
 
 def _for_whom(host: Host) -> str:
@@ -63,7 +62,7 @@ def _for_whom(host: Host) -> str:
     return clean_line(f"For {cards or 'any card'}, {driver}")
 
 
-def _option(out: Console, option: Option, number: int, *, verbose: bool) -> None:
+def _option(out: Console, option: Option, number: int, *, verbose: bool, commands: bool = True) -> None:
     where = f"in {option.base.image}" if option.base is not None else "in a virtual environment"
     title = f"TensorFlow {option.tensorflow} on Python {option.python} {where}"
     mark = "!" if option.serious else "✓"
@@ -85,13 +84,7 @@ def _option(out: Console, option: Option, number: int, *, verbose: bool) -> None
             hanging(out, Text("  But   ", style="dim"), clean_line(caveat.text, limit=1000))
     if verbose:
         _parts(out, option.parts)
-    for command in option.commands:
-        out.print(
-            Text(f"          {clean(command, limit=8000)}", style="cyan"),
-            no_wrap=True,
-            overflow="ignore",
-            crop=False,
-        )
+    command_lines(out, option.commands if commands else ())
 
 
 def _parts(out: Console, parts: Sequence[Part]) -> None:
@@ -127,10 +120,7 @@ def _conflict(out: Console, answer: Recommendation) -> None:
         for caveat in one.option.caveats:
             if caveat.serious or caveat.cause is Cause.DRIVER_TOO_OLD:
                 hanging(out, Text("  But   ", style="dim"), clean_line(caveat.text, limit=1000))
-        for command in one.option.commands:
-            out.print(
-                Text(f"          {clean(command)}", style="cyan"), no_wrap=True, overflow="ignore", crop=False
-            )
+        command_lines(out, one.option.commands)
 
 
 def _newest_of_each(
@@ -163,3 +153,90 @@ def _rejected(out: Console, answer: Recommendation, *, verbose: bool) -> None:
         )
     if len(grouped) > len(shown):
         out.print(Text(f"  {len(grouped) - len(shown)} more reasons with --verbose.", style="dim"))
+
+
+# ---------------------------------------------------------------- JSON
+
+
+def recommendation_json(answer: Recommendation) -> dict[str, Any]:
+    """The document that `tfdoctor recommend --json` prints."""
+    return {
+        "schema_version": 1,
+        "request": _request(answer.request),
+        "host": _host(answer.host),
+        "options": [option_json(option, rank) for rank, option in enumerate(answer.options, 1)],
+        "rejected": [
+            {
+                "method": one.recipe.method.value,
+                "recipe": one.recipe.value,
+                "tensorflow": one.tensorflow,
+                "reasons": [_reason(reason) for reason in one.reasons],
+            }
+            for one in answer.rejected
+        ],
+        "conflict": None
+        if answer.conflict is None
+        else {
+            "reasons": [_reason(reason) for reason in answer.conflict.reasons],
+            "nearest": [
+                {"text": one.text, "option": option_json(one.option, rank)}
+                for rank, one in enumerate(answer.conflict.nearest, 1)
+            ],
+        },
+    }
+
+
+def option_json(option: Option, rank: int) -> dict[str, Any]:
+    """One option."""
+    return {
+        "rank": rank,
+        "method": option.method.value,
+        "recipe": option.recipe.value,
+        "tensorflow": option.tensorflow,
+        "python": option.python,
+        "cuda": option.cuda,
+        "cudnn": option.cudnn,
+        "base_image": option.base.reference if option.base is not None else None,
+        "packages": list(option.packages),
+        "size_bytes": option.size,
+        "parts": [{"name": part.name, "bytes": part.bytes, "why": part.why} for part in option.parts],
+        "commands": list(option.commands),
+        "reasons": list(option.reasons),
+        "caveats": [_caveat(caveat) for caveat in option.caveats],
+    }
+
+
+def _reason(reason: Reason) -> dict[str, Any]:
+    return {"cause": reason.cause.value, "text": reason.text, "source": reason.source}
+
+
+def _caveat(caveat: Caveat) -> dict[str, Any]:
+    return {
+        "cause": caveat.cause.value,
+        "text": caveat.text,
+        "source": caveat.source,
+        "serious": caveat.serious,
+    }
+
+
+def _request(request: Request) -> dict[str, Any]:
+    return {
+        "tensorflow": request.tensorflow,
+        "python": request.python,
+        "method": request.method.value if request.method is not None else None,
+        "recipe": request.recipe.value if request.recipe is not None else None,
+        "base": request.base,
+        "requirements": list(request.requirements),
+    }
+
+
+def _host(host: Host) -> dict[str, Any]:
+    return {
+        "gpus": [{"name": card.name, "compute_capability": card.capability} for card in host.cards],
+        "driver": host.driver,
+        "system": host.system,
+        "machine": host.machine,
+        "glibc": host.glibc,
+        "python": host.python,
+        "container_engine": host.engine,
+    }

@@ -1,4 +1,7 @@
-"""A verification for other programs: docs/schemas/verify.schema.json, and JUnit's XML for continuous integration."""
+"""A verification: a line for each stage as it ends, then the answer; as JSON, and as JUnit's XML.
+
+The shape of the JSON is docs/schemas/verify.schema.json; the XML is for the servers of continuous integration.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,54 @@ import re
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape, quoteattr
 
-from tfdoctor.render.json import finding_json
-from tfdoctor.text import clean
+from rich.text import Text
+
+from tfdoctor.render.finding import explained, finding_json
+from tfdoctor.render.terminal import hanging, page, text_of
+from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
-    from tfdoctor.findings import Verification
+    from tfdoctor.findings import Stage, Verification
 
-__all__ = ["junit", "verification_json"]
+__all__ = ["junit", "render_end", "render_stage", "verification_json"]
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+MARKS = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "skipped": ("–", "dim")}
+
+
+def render_stage(stage: Stage, *, width: int = 80, colour: bool = False) -> str:
+    """One stage's line."""
+    out = page(width, coloured=colour)
+    mark, style = MARKS[stage.status]
+    seconds = f" ({stage.seconds:.1f} s)" if stage.seconds >= 0.05 else ""
+    hanging(
+        out,
+        Text(f"{mark} ", style=style) + Text(stage.name.ljust(11), style="bold"),
+        clean_line(stage.detail, limit=1000) + seconds,
+    )
+    return text_of(out)
+
+
+def render_end(
+    done: Verification, *, verbose: bool = False, quiet: bool = False, width: int = 80, colour: bool = False
+) -> str:
+    """The verdict, why, and what to do."""
+    out = page(width, coloured=colour)
+    status = {True: "passed", False: "failed", None: "skipped"}[done.ok]
+    mark, style = MARKS[status]
+    cause = f" [{done.cause.value}]" if done.cause is not None and done.ok is False else ""
+    if not quiet:
+        out.print()
+    hanging(out, Text(f"{mark} ", style=style), clean_line(done.summary, limit=1000) + cause, style="bold")
+    if not quiet and done.findings:
+        explained(out, done.findings[0], verbose=verbose)
+        for finding in done.findings[1 : None if verbose else 3]:
+            hanging(out, Text("  Also  ", style="dim"), clean_line(f"{finding.title} [{finding.code}]"))
+    return text_of(out)
+
+
+# ---------------------------------------------------------------- for other programs
 
 
 def verification_json(done: Verification) -> dict[str, Any]:

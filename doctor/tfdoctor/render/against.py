@@ -1,20 +1,19 @@
-"""`check --against` in a terminal: what differs from the recorded machine."""
+"""`check --against`: what differs from the recorded machine, in a terminal and as JSON."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from tfdoctor.against import Matters
-from tfdoctor.render import terminal
-from tfdoctor.render.terminal import hanging
+from tfdoctor.render.terminal import hanging, page, text_of
+from tfdoctor.report.against import Matters
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tfdoctor.against import Comparison, Difference
+    from tfdoctor.report.against import Comparison, Difference
 
 MARKS = {Matters.EXPLAINS: "✗", Matters.MATTERS: "!", Matters.LITTLE: "–"}
 STYLES = {Matters.EXPLAINS: "bold red", Matters.MATTERS: "yellow", Matters.LITTLE: "dim"}
@@ -22,18 +21,11 @@ MOST = 25
 LONGEST = 240
 
 
-def print_comparison(comparison: Comparison, name: str, *, verbose: bool) -> None:
-    """Write it to standard output."""
-    terminal.write(
-        render_comparison(comparison, name, verbose=verbose, width=terminal.width(), colour=terminal.colour())
-    )
-
-
 def render_comparison(
     comparison: Comparison, name: str, *, verbose: bool = False, width: int = 80, colour: bool = False
 ) -> str:
     """The comparison as text. `name`: what was compared with, as the user named it."""
-    out = terminal.page(width, coloured=colour)
+    out = page(width, coloured=colour)
     out.print()
     hanging(out, Text(""), f"Compared with {clean_line(name)}: {clean_line(comparison.then)}", style="bold")
     for text in _notes(comparison):
@@ -54,7 +46,7 @@ def render_comparison(
     if hidden:
         few = f"{hidden} more difference{'s' * (hidden > 1)}, which seldom matter{'s' * (hidden == 1)}, with -v."
         out.print(Text(f"  {few}", style="dim"))
-    return terminal.text_of(out)
+    return text_of(out)
 
 
 def _notes(comparison: Comparison) -> list[str]:
@@ -81,3 +73,30 @@ def _line(out: Console, difference: Difference, *, whole: bool) -> None:
         )
     why = f"  (explains {', '.join(difference.findings)})" if difference.findings else ""
     hanging(out, mark, f"{clean_line(difference.name)}: {text}{why}")
+
+
+def comparison_json(comparison: Comparison, name: str) -> dict[str, Any]:
+    """What `check --against --json` has beside the report's."""
+    return {
+        "against": {
+            "bundle": name,
+            "summary": comparison.then,
+            "another_machine": list(comparison.elsewhere),
+            "environment": dict(zip(("was", "is"), comparison.environment, strict=True))
+            if comparison.environment is not None
+            else None,
+            "found_then_only": list(comparison.gone),
+            "found_now_only": list(comparison.fresh),
+        },
+        "differences": [
+            {
+                "name": one.name,
+                "area": one.area,
+                "was": one.was,
+                "is": one.is_,
+                "matters": one.matters.value,
+                "explains": list(one.findings),
+            }
+            for one in comparison.differences
+        ],
+    }

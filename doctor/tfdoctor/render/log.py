@@ -1,19 +1,25 @@
-"""What `diagnose` says, in a terminal: readable without colour, in a pipe and in any locale."""
+"""What `diagnose` says of a log, in a terminal (readable without colour, in a pipe and in any locale) and as JSON.
+
+The shape of the JSON is docs/schemas/diagnose.schema.json.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
 from tfdoctor.findings import Cause, Severity
-from tfdoctor.render.terminal import colour, hanging, page, text_of, width, write
-from tfdoctor.text import clean, clean_line
+from tfdoctor.render.finding import do, finding_json, why
+from tfdoctor.render.json import SCHEMA_VERSION
+from tfdoctor.render.terminal import hanging, page, text_of
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from tfdoctor.findings import Finding
+    from tfdoctor.logs.deduce import Device
     from tfdoctor.logs.report import LogReport
 
 FEW = 4
@@ -22,32 +28,17 @@ MANY = 8
 """Processes that are shown without --verbose."""
 
 
-def print_log(
-    report: LogReport,
-    *,
-    verbose: bool = False,
-    quiet: bool = False,
-    heading: bool = False,
-    first: bool = True,
-) -> None:
-    """Write one log's report to standard output."""
-    text = render_log(
-        report, columns=width(), coloured=colour(), verbose=verbose, quiet=quiet, heading=heading
-    )
-    write(text if first else f"\n{text}")
-
-
 def render_log(
     report: LogReport,
     *,
-    columns: int = 80,
-    coloured: bool = False,
     verbose: bool = False,
     quiet: bool = False,
     heading: bool = False,
+    width: int = 80,
+    colour: bool = False,
 ) -> str:
     """The report as text. Commands are never wrapped: they are there to be copied."""
-    out = page(columns, coloured=coloured)
+    out = page(width, coloured=colour)
     if heading:
         out.print(Text(f"{clean_line(report.name)}:", style="bold"))
     _verdict(out, report)
@@ -109,29 +100,18 @@ def _processes(out: Console, report: LogReport, *, verbose: bool) -> None:
 
 def _explained(out: Console, finding: Finding, *, verbose: bool) -> None:
     out.print()
-    hanging(out, Text("  Why   ", style="dim"), clean_line(finding.explanation, limit=3000))
+    why(out, finding)
     if finding.evidence:
         out.print()
     shown = finding.evidence if verbose else finding.evidence[:FEW]
     for evidence in shown:
-        hanging(
-            out,
-            Text("  Seen  ", style="dim"),
-            f"line {evidence.line}: {clean_line(evidence.text, limit=400 if verbose else 240)}",
-        )
+        text = clean_line(evidence.text, limit=400 if verbose else 240)
+        hanging(out, Text("  Seen  ", style="dim"), f"line {evidence.line}: {text}")
     if len(shown) < len(finding.evidence):
         hanging(out, Text("        "), f"and {len(finding.evidence) - len(shown)} more (-v)", style="dim")
     for number, remedy in enumerate(finding.remedies):
         out.print()
-        hanging(
-            out,
-            Text("  Do    " if number == 0 else "  Or    ", style="dim"),
-            clean_line(remedy.text, limit=1000),
-        )
-        for command in remedy.commands:
-            out.print(
-                Text(f"          {clean(command)}", style="cyan"), no_wrap=True, overflow="ignore", crop=False
-            )
+        do(out, remedy, first=number == 0)
 
 
 def _note(out: Console, finding: Finding, *, verbose: bool) -> None:
@@ -162,3 +142,51 @@ def _last(out: Console, report: LogReport) -> None:
             overflow="ignore",
             crop=False,
         )
+
+
+# ---------------------------------------------------------------- JSON
+
+
+def log_json(report: LogReport) -> dict[str, Any]:
+    """One log's report."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "file": report.name,
+        "tensorflow_version": report.tensorflow_version,
+        "era": report.era,
+        "gpu_registered": report.gpu_registered,
+        "devices": [_device(device) for device in report.devices],
+        "missing_libraries": list(report.missing_libraries),
+        "benign": list(report.benign),
+        "verdict": {
+            "cause": report.cause.value,
+            "summary": report.summary,
+            "undecided": [cause.value for cause in report.undecided],
+        },
+        "findings": [finding_json(finding) for finding in report.findings],
+        "lines": report.lines,
+        "bytes": report.bytes,
+        "processes": [
+            {
+                "label": process.label,
+                "framework": process.framework,
+                "line": process.line,
+                "gpu_registered": process.gpu_registered,
+                "cause": process.cause.value if process.cause is not None else None,
+                "summary": process.summary,
+                "devices": [_device(device) for device in process.devices],
+            }
+            for process in report.processes
+        ],
+        "more_processes": report.more_processes,
+    }
+
+
+def _device(device: Device) -> dict[str, Any]:
+    return {
+        "index": device.index,
+        "name": device.name,
+        "compute_capability": device.compute_capability,
+        "memory_mib": device.memory_mib,
+        "pci_bus_id": device.pci_bus_id,
+    }

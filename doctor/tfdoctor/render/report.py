@@ -1,42 +1,27 @@
-"""The report in a terminal: readable without colour, in 40 columns, in a pipe and in any locale."""
+"""The report in a terminal, readable without colour, in 40 columns, in a pipe and in any locale; and as JSON."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
 from tfdoctor import __version__
 from tfdoctor.facts import value_of
 from tfdoctor.findings import OutcomeKind, Severity, Status
-from tfdoctor.render import terminal
-from tfdoctor.render.terminal import hanging
-from tfdoctor.text import clean, clean_line
+from tfdoctor.render.finding import SEVERITY_STATUS, explained, finding_json, mark
+from tfdoctor.render.json import SCHEMA_VERSION, plain
+from tfdoctor.render.terminal import hanging, page, text_of
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import enum
 
     from rich.console import Console
 
-    from tfdoctor.findings import Finding, Remedy, Report
+    from tfdoctor.findings import Observation, Prediction, Report
 
-MARKS = {Status.GOOD: "✓", Status.WARNING: "!", Status.BAD: "✗", Status.UNKNOWN: "–"}
-STYLES = {Status.GOOD: "green", Status.WARNING: "yellow", Status.BAD: "bold red", Status.UNKNOWN: "dim"}
-SEVERITY_STATUS = {
-    Severity.ERROR: Status.BAD,
-    Severity.WARNING: Status.WARNING,
-    Severity.INFO: Status.UNKNOWN,
-}
-
-
-def print_report(
-    report: Report, *, verbose: bool = False, quiet: bool = False, mend: str | None = None
-) -> None:
-    """Write the report to standard output. `mend`: the command that mends something of it."""
-    columns, coloured = terminal.width(), terminal.colour()
-    terminal.write(
-        render_report(report, verbose=verbose, quiet=quiet, width=columns, colour=coloured, mend=mend)
-    )
+__all__ = ["render_report", "report_json"]
 
 
 def render_report(
@@ -46,10 +31,10 @@ def render_report(
     quiet: bool = False,
     width: int = 80,
     colour: bool = False,
-    mend: str | None = None,
+    fix: str | None = None,
 ) -> str:
     """The report as text, `width` columns wide. Commands are never wrapped: they are there to be copied."""
-    out = terminal.page(width, coloured=colour)
+    out = page(width, coloured=colour)
     if quiet:
         _verdict(out, report)
     else:
@@ -61,15 +46,15 @@ def render_report(
         _others(out, report, verbose=verbose)
         if verbose:
             _reasons(out, report)
-        if verbose or report.verdict.gpu_usable:  # "could not be made" under a good word needs its reason
+        if verbose or report.verdict.gpu_usable:  # "could not be run" under a good word needs its reason
             _rules(out, report)
         _compared(out, report)
-        _last(out, report)
-        if mend is not None:
+        _last(out, report, verbose=verbose)
+        if fix is not None:
             out.print(
-                Text("Mend: ", style="dim") + Text(f"{mend}  (shows what it does, and asks)", style="cyan")
+                Text("Fix:  ", style="dim") + Text(f"{fix}  (shows what it does, and asks)", style="cyan")
             )
-    return terminal.text_of(out)
+    return text_of(out)
 
 
 def _heading(out: Console, report: Report) -> None:
@@ -88,8 +73,7 @@ def _heading(out: Console, report: Report) -> None:
 def _areas(out: Console, report: Report) -> None:
     wide = max(len(area.name) for area in report.areas)
     for area in report.areas:
-        mark = Text(f"{MARKS[area.status]} ", style=STYLES[area.status])
-        hanging(out, mark + Text(area.name.ljust(wide + 2), style="bold"), clean_line(area.text))
+        hanging(out, mark(area.status) + Text(area.name.ljust(wide + 2), style="bold"), clean_line(area.text))
     out.print()
 
 
@@ -97,46 +81,7 @@ def _verdict(out: Console, report: Report) -> None:
     usable = report.verdict.gpu_usable
     status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[usable]
     code = f" [{report.root.code}]" if report.root is not None else ""
-    mark = Text(f"{MARKS[status]} ", style=STYLES[status])
-    hanging(out, mark, clean_line(report.verdict.summary) + code, style="bold")
-
-
-def explained(out: Console, finding: Finding, *, verbose: bool) -> None:
-    """Why, what to do, and where it was seen."""
-    out.print()
-    hanging(out, Text("  Why   ", style="dim"), clean_line(finding.explanation, limit=2000))
-    _remedies(out, finding.remedies)
-    if verbose:
-        _evidence(out, finding)
-
-
-def _remedies(out: Console, remedies: Sequence[Remedy]) -> None:
-    for number, remedy in enumerate(remedies):
-        out.print()
-        label = "  Do    " if number == 0 else "  Or    "
-        text = clean_line(remedy.text, limit=1000)
-        if text.startswith("Or "):
-            text = text[3:4].upper() + text[4:]
-        hanging(out, Text(label, style="dim"), text)
-        for command in remedy.commands:
-            for line in clean(command).splitlines():
-                out.print(
-                    Text(f"          {line}", style="cyan"), no_wrap=True, overflow="ignore", crop=False
-                )
-
-
-def _evidence(out: Console, finding: Finding) -> None:
-    if not finding.evidence:
-        return
-    out.print()
-    for evidence in finding.evidence:
-        where = f"{evidence.source}:{evidence.line}" if evidence.line else evidence.source
-        hanging(
-            out,
-            Text("  Seen  ", style="dim"),
-            f"{clean_line(where)}: {clean_line(evidence.text)}",
-            style="dim",
-        )
+    hanging(out, mark(status), clean_line(report.verdict.summary) + code, style="bold")
 
 
 def _others(out: Console, report: Report, *, verbose: bool) -> None:
@@ -144,15 +89,14 @@ def _others(out: Console, report: Report, *, verbose: bool) -> None:
     rest = [f for f in report.findings if f is not report.root and f not in follows]
     if not verbose:
         rest = [f for f in rest if f.severity > Severity.INFO]
-    for title, findings in (("Follows from it, or is mended with it:", follows), ("Also found:", rest)):
+    for title, findings in (("Follows from it, or is fixed with it:", follows), ("Also found:", rest)):
         if not findings:
             continue
         out.print()
         out.print(Text(title, style="bold"))
         for finding in findings:
             status = SEVERITY_STATUS[finding.severity]
-            mark = Text(f"{MARKS[status]} {finding.code}  ", style=STYLES[status])
-            hanging(out, mark, clean_line(finding.title))
+            hanging(out, mark(status, f"{finding.code}  "), clean_line(finding.title))
             if verbose:
                 explained(out, finding, verbose=True)
                 out.print()
@@ -170,12 +114,12 @@ def _rules(out: Console, report: Report) -> None:
     if not unmade:
         return
     out.print()
-    out.print(Text("Checks that could not be made:", style="bold"))
+    out.print(Text("Checks that could not be run:", style="bold"))
     for outcome in unmade:
         crashed = "crashed (a defect of tfdoctor): " if outcome.kind is OutcomeKind.CRASHED else ""
         hanging(
             out,
-            Text(f"{MARKS[Status.UNKNOWN]} {outcome.code}  ", style="dim"),
+            mark(Status.UNKNOWN, f"{outcome.code}  "),
             crashed + clean_line(outcome.why),
         )
 
@@ -198,18 +142,16 @@ def _compared(out: Console, report: Report) -> None:
     )
     for name, said, was in rows:
         same = Status.GOOD if said == was else Status.WARNING
-        text = _word(said) if said == was else f"predicted {_word(said)}, was {_word(was)}"
-        hanging(out, Text(f"{MARKS[same]} ", style=STYLES[same]) + Text(f"{name:17}"), text)
+        text = _said(said) if said == was else f"predicted {_said(said)}, was {_said(was)}"
+        hanging(out, mark(same) + Text(f"{name:17}"), text)
     for line in observed.computed:
         status = Status.BAD if "failed" in line else Status.GOOD
-        hanging(
-            out, Text(f"{MARKS[status]} ", style=STYLES[status]) + Text(f"{'a product':17}"), clean_line(line)
-        )
+        hanging(out, mark(status) + Text(f"{'a product':17}"), clean_line(line))
     if observed.error:
         hanging(out, Text("  "), clean_line(observed.error))
 
 
-def _word(value: object) -> str:
+def _said(value: object) -> str:
     return (
         {True: "yes", False: "no", None: "not known"}[value]
         if isinstance(value, bool) or value is None
@@ -217,7 +159,7 @@ def _word(value: object) -> str:
     )
 
 
-def _last(out: Console, report: Report) -> None:
+def _last(out: Console, report: Report, *, verbose: bool) -> None:
     counts = report.counts()
     out.print()
     parts = [
@@ -226,7 +168,7 @@ def _last(out: Console, report: Report) -> None:
         f"{counts['not_applicable']} not applicable",
     ]
     if counts["could_not_check"]:
-        parts.append(f"{counts['could_not_check']} could not be made (see -v)")
+        parts.append(f"{counts['could_not_check']} could not be run{'' if verbose else ' (see -v)'}")
     if counts["crashed"]:
         parts.append(f"{counts['crashed']} crashed")
     out.print(Text(f"{sum(counts.values())} checks: {', '.join(parts)}.", style="dim"))
@@ -239,3 +181,56 @@ def _next(report: Report) -> str:
     if report.observed is None and report.verdict.gpu_usable:
         return "tfdoctor check --deep"
     return "tfdoctor check -v" if report.verdict.gpu_usable is None else "tfdoctor explain"
+
+
+# ---------------------------------------------------------------- JSON
+
+
+def report_json(report: Report) -> dict[str, Any]:
+    """`check --json`."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "tool": {"name": "tfdoctor", "version": __version__},
+        "verdict": {
+            "gpu_usable": report.verdict.gpu_usable,
+            "cause": _word(report.verdict.cause),
+            "summary": report.verdict.summary,
+        },
+        "prediction": _prediction(report.prediction),
+        "observed": _observation(report.observed) if report.observed is not None else None,
+        "facts": plain(report.facts),
+        "outcomes": report.counts(),
+        "rules": [
+            {"code": outcome.code, "outcome": outcome.kind.value, "why": outcome.why}
+            for outcome in report.outcomes
+        ],
+        "findings": [finding_json(finding) for finding in report.findings],
+    }
+
+
+def _word(value: enum.Enum | None) -> str | None:
+    return None if value is None else str(value.value)
+
+
+def _prediction(prediction: Prediction) -> dict[str, Any]:
+    return {
+        "gpu_registered": prediction.gpu_registered,
+        "gpu_count": prediction.gpu_count,
+        "missing_libraries": list(prediction.missing_libraries),
+        "cause": _word(prediction.cause),
+        "import_ok": prediction.import_ok,
+        "reasons": list(prediction.reasons),
+    }
+
+
+def _observation(observed: Observation) -> dict[str, Any]:
+    return {
+        "import_ok": observed.import_ok,
+        "gpu_registered": observed.gpu_registered,
+        "gpu_count": observed.gpu_count,
+        "missing_libraries": list(observed.missing_libraries),
+        "seconds": observed.seconds,
+        "devices": list(observed.devices),
+        "computed": list(observed.computed),
+        "error": observed.error,
+    }

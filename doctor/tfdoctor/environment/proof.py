@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor.cli.progress import to_a_person
 from tfdoctor.compat import Compat
 from tfdoctor.environment.workplace import INSTALLING
 from tfdoctor.examine import examine
@@ -19,8 +18,9 @@ if TYPE_CHECKING:
     from tfdoctor.environment.install import Making
     from tfdoctor.facts import Facts
     from tfdoctor.findings import Finding, Report
+    from tfdoctor.progress import Progress
 
-__all__ = ["is_right", "prove"]
+__all__ = ["gpu_is_missing", "is_right", "prove"]
 
 OWN = frozenset({CUDA, CUDNN, LOADER, TENSORFLOW})
 """The areas of what an environment has itself."""
@@ -28,7 +28,7 @@ LOOKING = 20.0
 """Seconds that checking what was made may take."""
 
 
-def prove(making: Making, compat: Compat, *, deep: bool, quiet: bool) -> Report:
+def prove(making: Making, compat: Compat, told: Progress, *, deep: bool) -> Report:
     """Examine what was made as `check` does; with `deep` run its TensorFlow where the driver shows a GPU."""
     away = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX", INSTALLING}
     env = {name: text for name, text in making.env.items() if name not in away}
@@ -39,8 +39,7 @@ def prove(making: Making, compat: Compat, *, deep: bool, quiet: bool) -> Report:
         cuda = value_of(seen.driver.cuda)
         return deep and cuda is not None and bool(cuda.devices)
 
-    tell = to_a_person(quiet=quiet)
-    return examine(system, compat, python=python, timeout=LOOKING, deep=with_a_card, tell=tell)
+    return examine(system, compat, python=python, timeout=LOOKING, deep=with_a_card, tell=told.stage)
 
 
 def _own_errors(report: Report) -> list[Finding]:
@@ -61,3 +60,12 @@ def is_right(report: Report) -> bool:
     if set(prediction.missing_libraries) - set(drivers):
         return False
     return report.observed is None or report.observed.import_ok
+
+
+def gpu_is_missing(report: Report) -> bool:
+    """Whether TensorFlow was run and does not register the GPUs that it must.
+
+    What the machine lacks, or a card that registers and does not compute, is no fault of the environment.
+    """
+    seen = report.observed
+    return seen is not None and seen.gpu_registered is False and report.prediction.gpu_registered is True

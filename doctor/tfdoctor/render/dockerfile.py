@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from tfdoctor.findings import Severity, Status
-from tfdoctor.render import terminal
-from tfdoctor.render.console import MARKS, SEVERITY_STATUS, STYLES
-from tfdoctor.render.json import SCHEMA_VERSION, finding_json
-from tfdoctor.render.terminal import hanging
-from tfdoctor.text import clean, clean_line
+from tfdoctor.render.finding import SEVERITY_STATUS, do, finding_json, mark, seen, why
+from tfdoctor.render.json import SCHEMA_VERSION
+from tfdoctor.render.terminal import hanging, page, text_of
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from tfdoctor.dockerfile.judge import Judged
     from tfdoctor.findings import Finding
 
-__all__ = ["judged_json", "print_judged", "render_judged"]
+__all__ = ["judged_json", "render_judged"]
 
 
 def judged_json(judged: Judged) -> dict[str, Any]:
@@ -65,21 +64,14 @@ def judged_json(judged: Judged) -> dict[str, Any]:
     }
 
 
-def print_judged(judged: Judged) -> None:
-    """Write the answer to standard output."""
-    terminal.write(render_judged(judged, width=terminal.width(), colour=terminal.colour()))
-
-
 def render_judged(judged: Judged, *, width: int = 80, colour: bool = False) -> str:
     """The answer as text, `width` columns wide. Commands are never wrapped."""
-    out = terminal.page(width, coloured=colour)
+    out = page(width, coloured=colour)
     for label, text in _rows(judged):
         hanging(out, Text(f"{label:12}", style="bold"), clean_line(text))
     out.print()
     status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[judged.verdict.gpu_usable]
-    hanging(
-        out, Text(f"{MARKS[status]} ", style=STYLES[status]), clean_line(judged.verdict.summary), style="bold"
-    )
+    hanging(out, mark(status), clean_line(judged.verdict.summary), style="bold")
     said: set[tuple[str, ...]] = set()
     for finding in judged.findings:
         _finding(out, finding, said)
@@ -87,7 +79,7 @@ def render_judged(judged: Judged, *, width: int = 80, colour: bool = False) -> s
         out.print()
         code = judged.findings[0].code
         out.print(Text("Next: ", style="dim") + Text(f"tfdoctor explain {code}", style="cyan"))
-    return terminal.text_of(out)
+    return text_of(out)
 
 
 def _rows(judged: Judged) -> list[tuple[str, str]]:
@@ -116,31 +108,13 @@ def _rows(judged: Judged) -> list[tuple[str, str]]:
 def _finding(out: Console, finding: Finding, said: set[tuple[str, ...]]) -> None:
     """One finding; a command that stands below an earlier one already is left out beside another remedy."""
     out.print()
-    status = SEVERITY_STATUS[finding.severity]
     place = next((f" (line {one.line})" for one in finding.evidence if one.line), "")
-    hanging(
-        out,
-        Text(f"{MARKS[status]} {finding.code}  ", style=STYLES[status]),
-        clean_line(finding.title) + place,
-        style="bold",
-    )
-    hanging(out, Text("  Why   ", style="dim"), clean_line(finding.explanation, limit=2000))
+    first = mark(SEVERITY_STATUS[finding.severity], f"{finding.code}  ")
+    hanging(out, first, clean_line(finding.title) + place, style="bold")
+    why(out, finding)
     for evidence in finding.evidence:
-        where = f"{evidence.source}:{evidence.line}" if evidence.line else evidence.source
-        hanging(
-            out,
-            Text("  Seen  ", style="dim"),
-            f"{clean_line(where)}: {clean_line(evidence.text)}",
-            style="dim",
-        )
+        seen(out, evidence)
     remedies = [one for one in finding.remedies if one.commands not in said] or list(finding.remedies)
     said.update(one.commands for one in remedies if one.commands)
     for number, remedy in enumerate(remedies):
-        text = clean_line(remedy.text, limit=1000)
-        if text.startswith("Or "):
-            text = text[3:4].upper() + text[4:]
-        hanging(out, Text("  Do    " if number == 0 else "  Or    ", style="dim"), text)
-        for command in remedy.commands:
-            out.print(
-                Text(f"          {clean(command)}", style="cyan"), no_wrap=True, overflow="ignore", crop=False
-            )
+        do(out, remedy, first=number == 0)

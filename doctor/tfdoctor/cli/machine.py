@@ -1,0 +1,42 @@
+"""Which machine a plan is for: the one that options describe, a recorded one, or this one."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from tfdoctor.errors import UsageError
+from tfdoctor.fit import Host, host_of
+from tfdoctor.plan.asked import checked_driver, named_cards
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tfdoctor.compat import Compat
+    from tfdoctor.facts import Facts
+
+__all__ = ["host_for"]
+
+LOOKING = 10.0
+"""Seconds that looking at this machine may take."""
+
+
+def host_for(compat: Compat, *, gpus: Sequence[str], driver: str | None, facts: Path | None) -> Host:
+    """The machine that is meant: the cards that are named, a recorded machine, or this one. Raises UsageError."""
+    if gpus and facts is not None:
+        raise UsageError("--gpu names cards, --facts a recorded machine that has its own; give one of them.")
+    driver = checked_driver(driver)
+    if gpus:
+        cards = tuple(card for name in gpus for card in named_cards(compat, name))
+        return Host(cards=cards, driver=driver)
+    host = host_of(_survey(compat, facts), compat)
+    return dataclasses.replace(host, driver=driver) if driver is not None else host
+
+
+def _survey(compat: Compat, facts: Path | None) -> Facts:
+    from tfdoctor.examine import look
+    from tfdoctor.system import LiveSystem, RecordedSystem
+
+    system = LiveSystem() if facts is None else RecordedSystem(facts)
+    return look(system, compat, timeout=LOOKING)

@@ -1,0 +1,27 @@
+"""Flags that TensorFlow reads from variables: compat/flags.toml."""
+
+# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
+
+from pathlib import Path
+
+from tfdoctor.compat.decode import Sources, read
+from tfdoctor.records import dataclass
+
+__all__ = ["Flags", "load_flags"]
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """The whole table."""
+
+    as_of: str
+    sources: Sources
+    since: str
+    """The first release that was seen to end the process for a flag that it does not know."""
+    tf_xla: frozenset[str]
+    """Whatever may be a flag of TF_XLA_FLAGS in some release; what is not here is none."""
+
+
+def load_flags(folder: Path) -> Flags:
+    """compat/flags.toml. Raises DataError."""
+    return read(Flags, folder / "flags.toml")

@@ -1,0 +1,81 @@
+"""A finding: what it means, what to do and where it was seen, in a terminal; and as JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from tfdoctor.findings import Severity, Status
+from tfdoctor.render.terminal import command_lines, hanging
+from tfdoctor.text import clean_line
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tfdoctor.findings import Evidence, Finding, Remedy
+
+__all__ = ["SEVERITY_STATUS", "do", "explained", "finding_json", "mark", "seen", "why"]
+
+MARKS = {Status.GOOD: "✓", Status.WARNING: "!", Status.BAD: "✗", Status.UNKNOWN: "–"}
+STYLES = {Status.GOOD: "green", Status.WARNING: "yellow", Status.BAD: "bold red", Status.UNKNOWN: "dim"}
+SEVERITY_STATUS = {
+    Severity.ERROR: Status.BAD,
+    Severity.WARNING: Status.WARNING,
+    Severity.INFO: Status.UNKNOWN,
+}
+
+
+def explained(out: Console, finding: Finding, *, verbose: bool) -> None:
+    """Why, what to do, and with `verbose` where it was seen."""
+    out.print()
+    why(out, finding)
+    for number, remedy in enumerate(finding.remedies):
+        out.print()
+        do(out, remedy, first=number == 0)
+    if verbose and finding.evidence:
+        out.print()
+        for evidence in finding.evidence:
+            seen(out, evidence)
+
+
+def why(out: Console, finding: Finding) -> None:
+    """What it means."""
+    hanging(out, Text("  Why   ", style="dim"), clean_line(finding.explanation, limit=3000))
+
+
+def do(out: Console, remedy: Remedy, *, first: bool) -> None:
+    """What to do, and what to type for it."""
+    text = clean_line(remedy.text, limit=1000)
+    if text.startswith("Or "):
+        text = text[3:4].upper() + text[4:]
+    hanging(out, Text("  Do    " if first else "  Or    ", style="dim"), text)
+    command_lines(out, remedy.commands)
+
+
+def seen(out: Console, evidence: Evidence) -> None:
+    """Where it was seen."""
+    where = f"{evidence.source}:{evidence.line}" if evidence.line else evidence.source
+    text = f"{clean_line(where)}: {clean_line(evidence.text)}"
+    hanging(out, Text("  Seen  ", style="dim"), text, style="dim")
+
+
+def mark(status: Status, label: str = "") -> Text:
+    """Its sign and colour, before a text."""
+    return Text(f"{MARKS[status]} {label}", style=STYLES[status])
+
+
+def finding_json(finding: Finding) -> dict[str, Any]:
+    """One finding, by the contract."""
+    return {
+        "code": finding.code,
+        "cause": finding.cause.value,
+        "severity": finding.severity.word,
+        "title": finding.title,
+        "explanation": finding.explanation,
+        "evidence": [{"source": e.source, "line": e.line, "text": e.text} for e in finding.evidence],
+        "remedies": [
+            {"text": r.text, "commands": list(r.commands), "changes_system": r.changes_system}
+            for r in finding.remedies
+        ],
+    }

@@ -1,0 +1,119 @@
+"""What `install` would make and has made, in a terminal and as JSON (docs/schemas/install.schema.json)."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from tfdoctor.findings import Severity
+from tfdoctor.render.plan import option_json, render_option
+from tfdoctor.render.report import render_report, report_json
+from tfdoctor.text import clean_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tfdoctor.findings import Report
+    from tfdoctor.plan import Option
+
+__all__ = ["environment_json", "install_json", "render_dry_run", "render_installed", "resolution_json"]
+
+
+def render_dry_run(
+    option: Option,
+    folder: str,
+    notes: Sequence[str],
+    commands: Sequence[tuple[str, Sequence[str]]],
+    *,
+    width: int = 80,
+    colour: bool = False,
+) -> str:
+    """The plan and what it would take. commands: (what it is for, its words) of each; never wrapped."""
+    shown = render_option(option, commands=False, width=width, colour=colour)
+    lines = [shown, *(clean_line(note, limit=4000) for note in notes)]
+    lines += [f"Nothing was changed. This would be {clean_line(folder)}, made with:", ""]
+    last = ""
+    for what, words in commands:
+        if what != last:
+            lines.append(f"# {clean_line(what)}")
+        last = what
+        lines.append(clean_line(shlex.join(words), limit=8000))
+    return "\n".join([*lines, ""])
+
+
+def render_installed(
+    folder: str, report: Report, *, right: bool, verbose: bool, width: int = 80, colour: bool = False
+) -> str:
+    """How the environment is used and removed, and what the look at it found. right: it is as it must be."""
+    quoted, usable = shlex.quote(clean_line(folder)), report.verdict.gpu_usable is True
+    text = f"Use it:     . {quoted}/bin/activate\nRemove it:  rm -r {quoted}\n\n"
+    if right and not usable and report.observed is None and not verbose:
+        return f"{text}The environment is right. {_machine(report)}\nMore:       tfdoctor check --python {quoted}\n"
+    short = right and usable and not verbose
+    text += render_report(report, verbose=verbose, quiet=short, width=width, colour=colour)
+    warnings = [one for one in report.findings if one.severity is Severity.WARNING]
+    if short and warnings:
+        text += "".join(f"Note:       {clean_line(one.title)} [{one.code}]\n" for one in warnings)
+        text += f"More:       tfdoctor check --python {quoted}    tfdoctor fix --python {quoted} --dry-run\n"
+    return text
+
+
+def _machine(report: Report) -> str:
+    """What keeps this machine from using it."""
+    if report.root is None:
+        return clean_line(report.verdict.summary)
+    return f"What stands in the way here: {clean_line(report.root.title)}."
+
+
+# ---------------------------------------------------------------- JSON
+
+
+def install_json(
+    option: Option,
+    commands: Sequence[Sequence[str]],
+    *,
+    environment: dict[str, Any] | None,
+    report: Report | None,
+    notes: Sequence[str],
+    resolution: dict[str, Any] | None,
+    room: Sequence[tuple[str, Sequence[str], int, int]] | None,
+) -> dict[str, Any]:
+    """The document that `tfdoctor install --json` prints. `environment`: None where nothing was made (--dry-run).
+
+    room: (a folder, what is written to its disk, bytes needed, bytes free).
+    """
+    return {
+        "schema_version": 1,
+        "plan": option_json(option, 1),
+        "commands": [list(words) for words in commands],
+        "environment": environment,
+        "check": report_json(report) if report is not None else None,
+        "notes": list(notes),
+        "resolution": resolution,
+        "room": None
+        if room is None
+        else [
+            {"path": path, "for": list(what), "needed_bytes": size, "free_bytes": free}
+            for path, what, size, free in room
+        ],
+    }
+
+
+def environment_json(folder: Path, installer: str, seconds: float, *, resumed: bool) -> dict[str, Any]:
+    """What was made."""
+    return {
+        "path": str(folder),
+        "python": str(folder / "bin" / "python"),
+        "installer": installer,
+        "seconds": round(seconds, 2),
+        "resumed": resumed,
+    }
+
+
+def resolution_json(
+    changes: Sequence[tuple[str, str | None, str | None]], *, tried: bool, why: str | None
+) -> dict[str, Any]:
+    """What a user's requirements come to. changes: (name, version in the lock, chosen version)."""
+    rows = [{"name": name, "locked": locked, "chosen": chosen} for name, locked, chosen in changes]
+    return {"tried": tried, "why": why, "changes": rows}

@@ -1,0 +1,205 @@
+"""Progress on standard error: a line that moves in a terminal, plain lines elsewhere, nothing where asked so."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING
+
+from tfdoctor.progress import Progress
+from tfdoctor.render.terminal import ERR
+from tfdoctor.text import clean_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+__all__ = ["meter", "progress"]
+
+REDRAWN = 0.1
+"""Seconds between two pictures of what moves."""
+PATIENCE = 0.8
+"""Seconds of reading one file before its progress is shown."""
+LAST = 20
+"""Lines of a failed step that are shown."""
+
+
+class _Shown(Progress):
+    """Says what a failed step printed, and no more: that belongs to the error."""
+
+    def __init__(self, *, verbose: bool) -> None:
+        self._verbose = verbose
+
+    def failed(self, step: str, lines: Sequence[str]) -> None:
+        self._crossed(step)
+        self.close()
+        if self._verbose or not lines:  # or they stand above
+            return
+        self._say("  its last lines:")
+        for line in lines[-LAST:]:
+            self._say(f"    | {clean_line(line)}")
+
+    def close(self) -> None:
+        """Nothing moves any more."""
+
+    def _crossed(self, step: str) -> None:
+        """Show that this step failed, "": the running one."""
+
+    def _say(self, text: str) -> None:
+        ERR.write(f"{text}\n")
+        ERR.flush()
+
+
+class _Lines(_Shown):
+    """A line for each stage and step; with `verbose` all output."""
+
+    def stage(self, text: str) -> None:
+        self._say(clean_line(text))
+
+    def step(self, number: int, total: int, text: str) -> None:
+        self._say(f"  [{number}/{total}] {clean_line(text, limit=100)}")
+
+    def cached(self) -> None:
+        self._say("        from the cache")
+
+    def line(self, text: str) -> None:
+        if self._verbose:
+            self._say(f"        {clean_line(text)}")
+
+
+class _Moving(_Lines):
+    """Finished steps as lines with their seconds; the running one moves below them, with its newest output."""
+
+    def __init__(self, *, verbose: bool) -> None:
+        super().__init__(verbose=verbose)
+        from rich.live import Live
+
+        self._console = ERR.console()
+        self._live = Live(console=self._console, refresh_per_second=8, transient=True)
+        self._live.start()
+        self._step = ""
+        self._began = time.monotonic()
+        self._cached = False
+        self._layers: dict[str, tuple[int, int]] = {}
+        self._drawn = 0.0
+
+    def stage(self, text: str) -> None:
+        self.done()
+        self._print(clean_line(text), "bold")
+
+    def step(self, number: int, total: int, text: str) -> None:
+        self.done()
+        self._step, self._began = f"[{number}/{total}] {clean_line(text, limit=80)}", time.monotonic()
+        self._cached, self._layers = False, {}
+        self._draw("")
+
+    def cached(self) -> None:
+        self._cached = True
+
+    def line(self, text: str) -> None:
+        if self._verbose:
+            self._print(f"        {clean_line(text)}", "dim")
+        self._draw(clean_line(text))
+
+    def layer(self, name: str, text: str, current: int | None, size: int | None) -> None:
+        if name and size:
+            self._layers[name] = (current or 0, size)
+        done = sum(current for current, _ in self._layers.values())
+        total = sum(size for _, size in self._layers.values())
+        amount = f"  {done / 1e6:.0f} of {total / 1e6:.0f} MB" if total else ""
+        self._draw(f"{text}{amount}")
+
+    def done(self) -> None:
+        if self._step:
+            how = "cached" if self._cached else f"{time.monotonic() - self._began:.0f} s"
+            self._end(f"  ✓ {self._step}  {how}", "")
+
+    def close(self) -> None:
+        self._live.stop()
+
+    def _crossed(self, step: str) -> None:
+        if self._step:
+            number = self._step.partition(" ")[0]
+            self._end(f"  ✗ {number} {clean_line(step, limit=80)}" if step else f"  ✗ {self._step}", "red")
+
+    def _end(self, text: str, style: str) -> None:
+        self._print(text, style)
+        self._step = ""
+        self._live.update("")
+
+    def _print(self, text: str, style: str) -> None:
+        from rich.text import Text
+
+        self._console.print(Text(text, style=style), no_wrap=True, overflow="ellipsis")
+
+    def _draw(self, detail: str) -> None:
+        from rich.text import Text
+
+        now = time.monotonic()
+        if now - self._drawn < REDRAWN and detail:
+            return
+        self._drawn = now
+        seconds = int(now - self._began)
+        line = Text(f"  … {self._step} {seconds} s", style="cyan", no_wrap=True, overflow="ellipsis")
+        if detail:
+            line.append(f"\n      {detail}", style="dim")
+        self._live.update(line)
+
+
+@contextlib.contextmanager
+def progress(*, quiet: bool, verbose: bool = False, moving: bool = True) -> Iterator[Progress]:
+    """Whoever looks on: nobody, a person at a terminal, or a log. Not `moving`: somebody else may draw there, too."""
+    shown: _Shown
+    if quiet:
+        shown = _Shown(verbose=verbose)
+    elif moving and ERR.watched:
+        shown = _Moving(verbose=verbose)
+    else:
+        shown = _Lines(verbose=verbose)
+    try:
+        yield shown
+    finally:
+        shown.close()
+
+
+# ---------------------------------------------------------------- reading a file
+
+
+@contextlib.contextmanager
+def meter(name: str) -> Iterator[Callable[[int, int], None]]:
+    """Told (bytes read, bytes there are): how much of a large file is read, after `PATIENCE`; gone at the end."""
+    began = time.monotonic()
+    bars: list[Callable[[int, int], None]] = []
+    last = 0.0
+    with contextlib.ExitStack() as stack:
+
+        def told(done: int, size: int) -> None:
+            nonlocal last
+            now = time.monotonic()
+            if now - began < PATIENCE or now - last < REDRAWN:
+                return
+            last = now
+            if not bars:
+                bars.append(stack.enter_context(_bar(name)))
+            bars[0](done, size)
+
+        yield told
+
+
+@contextlib.contextmanager
+def _bar(name: str) -> Iterator[Callable[[int, int], None]]:
+    from rich.progress import BarColumn, DownloadColumn, TaskProgressColumn, TextColumn
+    from rich.progress import Progress as Bar
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        DownloadColumn(),
+    )
+    with Bar(*columns, console=ERR.console(), transient=True, auto_refresh=False) as bar:
+        task = bar.add_task(clean_line(name, limit=40), total=None)
+
+        def show(done: int, size: int) -> None:
+            bar.update(task, completed=done, total=size, refresh=True)
+
+        yield show

@@ -1,0 +1,68 @@
+"""What `run` says at the end of a program."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import textwrap
+from typing import TYPE_CHECKING
+
+from tfdoctor.findings import Cause
+from tfdoctor.render.log import render_log
+from tfdoctor.text import clean_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdoctor.logs.report import LogReport
+
+__all__ = ["render_run"]
+
+
+def render_run(
+    words: Sequence[str],
+    status: int,
+    report: LogReport | None,
+    *,
+    known: bool,
+    failures: Sequence[str],
+    lost: int,
+    notes: Sequence[str],
+    verbose: bool,
+    quiet: bool,
+    width: int = 80,
+    colour: bool = False,
+) -> str:
+    """What went wrong with us, then what the program's output meant.
+
+    words: the program and its arguments. status: its own, or minus the signal that ended it. report: None where its
+    output could not be judged. known: something of TensorFlow was in it. lost: bytes that were not looked at.
+    """
+    lines = [f"could not pass its output on: {failure}." for failure in failures]
+    if report is None:
+        lines.append("its log could not be judged.")
+    if lost:
+        lines.append(
+            f"its output came faster than it can be judged: {lost / 1e6:.0f} MB of it were not looked at, "
+            "so line numbers may be too low."
+        )
+    text = "".join(f"tfdoctor: {line}\n" for line in lines)
+    if report is None:
+        return text
+    if report.cause is Cause.INCONCLUSIVE and not known:
+        nothing = "tfdoctor: nothing that TensorFlow says of GPUs was in the output.\n"
+        return text if quiet else text + nothing
+    body = render_log(report, verbose=verbose, quiet=quiet, width=width, colour=colour)
+    if quiet:
+        return text + body
+    ended = f"exit status {status}" if status >= 0 else f"signal {-status} ({_signal_name(-status)})"
+    head = f"tfdoctor: {clean_line(shlex.join(words), limit=120)} ended with {ended}. What its output meant:"
+    told = textwrap.fill(" ".join(notes), width, break_long_words=False, break_on_hyphens=False)
+    return text + "\n".join(["", head, "", body.rstrip("\n"), *(["", told] if told else []), ""])
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"

@@ -1,0 +1,49 @@
+"""What a program is started with: streams that it can use, and variables with which TensorFlow says more in its log."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from tfdoctor.text import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["SHOW_LOADER", "loader_environment", "open_standard_streams"]
+
+SHOW_LOADER = "dso_loader=3"
+"""From 2.12 on TensorFlow names the libraries it could not open only with this in TF_CPP_VMODULE."""
+
+
+def loader_environment(env: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """The environment in which TensorFlow names the libraries it cannot open, and what to tell of it.
+
+    The names are logged at the level INFO, which TF_CPP_MIN_LOG_LEVEL hides from 1 on: it is put down to 0.
+    """
+    changed, notes = dict(env), []
+    modules = [word for word in env.get("TF_CPP_VMODULE", "").split(",") if word.strip()]
+    if not any(word.split("=")[0].strip() == "dso_loader" for word in modules):
+        changed["TF_CPP_VMODULE"] = ",".join([*modules, SHOW_LOADER])
+        notes.append(
+            f"The lines of dso_loader in the output come from `tfdoctor run` (TF_CPP_VMODULE={SHOW_LOADER}): "
+            "they name libraries, and by themselves mean no harm."
+        )
+    level = env.get("TF_CPP_MIN_LOG_LEVEL", "").strip()
+    if level.isdecimal() and level.strip("0"):
+        changed["TF_CPP_MIN_LOG_LEVEL"] = "0"
+        notes.append(f"TF_CPP_MIN_LOG_LEVEL was 0 instead of {clean(level, limit=8)} for this run.")
+    if notes:
+        notes.append("--no-verbose-loader leaves the environment alone.")
+    return changed, notes
+
+
+def open_standard_streams() -> None:
+    """The program gets streams that it can use in place of those that are closed (`ending.standard_streams`)."""
+    import fcntl
+
+    for number, unusable in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_RDONLY)):
+        if fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == unusable:
+            nothing = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nothing, number, inheritable=True)
+            os.close(nothing)

@@ -1,0 +1,184 @@
+"""What an image and an environment share: the driver, the libraries, and what TensorFlow itself does there."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tfdoctor.examine import judge
+from tfdoctor.examine.observe import SHOW_LOADER, Said, cause_in_log, observation, opened
+from tfdoctor.facts import value_of
+from tfdoctor.findings import Cause, Severity
+from tfdoctor.rules import compute_fails
+from tfdoctor.system import Failure
+from tfdoctor.system.payloads import run_payload
+from tfdoctor.system.signals import stopping
+from tfdoctor.verify.stages import PAYLOAD, read_answer
+
+if TYPE_CHECKING:
+    from tfdoctor.compat import Compat
+    from tfdoctor.compat.cards import Cards
+    from tfdoctor.facts import Facts
+    from tfdoctor.findings import Report, Stage
+    from tfdoctor.system import CommandResult, System
+    from tfdoctor.verify.stages import Answer
+    from tfdoctor.verify.verifying import Verifying
+
+__all__ = ["LOOKING", "look_inside"]
+
+LOOKING = 30.0
+"""Seconds that looking into a container or environment may take."""
+DRIVERS = frozenset({"libcuda.so.1", "libnvidia-ml.so.1"})
+"""What comes from the driver: the stage of that name judges them."""
+
+
+def look_inside(run: Verifying, system: System, compat: Compat, report: Report) -> None:
+    """driver, libraries, and what TensorFlow itself does."""
+    facts, run.report = report.facts, report
+    if not run.stopped and run.wish.device == "GPU":
+        _driver(run, facts, report)
+    if not run.stopped:
+        _libraries(run, facts, report)
+    interpreter, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
+    if run.stopped and run.wish.device == "GPU":
+        run.findings += [finding for finding in report.findings if finding.severity is Severity.ERROR]
+        return
+    if interpreter is None or tensorflow is None:
+        run.fail("import", "there is no TensorFlow in it", Cause.INCONCLUSIVE)
+        run.findings += list(report.findings)
+        return
+    answer, result = _compute(run, system, interpreter.executable, expected_speed(facts, compat.cards))
+    observed = observation(_said(answer, result), result, opened(tensorflow, compat), compat)
+    report = judge(facts, compat, observed)
+    run.report = report
+    _told(run, answer, result, report, compat)
+    run.findings += [f for f in report.findings if f.severity is not Severity.INFO]
+
+
+def _driver(run: Verifying, facts: Facts, report: Report) -> None:
+    cuda = value_of(facts.driver.cuda)
+    without = [name for name in report.prediction.missing_libraries if name in DRIVERS]
+    if cuda is not None and cuda.loaded and cuda.init == 0 and cuda.count and not without:
+        run.add(
+            "driver",
+            "passed",
+            f"libcuda answers: CUDA {cuda.version}, {cuda.count} device{'s' * (cuda.count != 1)}",
+        )
+        return
+    root = report.root
+    if cuda is None:
+        run.add("driver", "skipped", "the driver could not be asked")
+        return
+    detail = root.title if root is not None else (cuda.load_error or cuda.init_name or "no device")
+    run.fail("driver", detail, root.cause if root is not None else report.prediction.cause)
+
+
+def _libraries(run: Verifying, facts: Facts, report: Report) -> None:
+    tensorflow = value_of(facts.tensorflow)
+    if tensorflow is None:
+        return
+    missing = [name for name in report.prediction.missing_libraries if name not in DRIVERS]
+    if missing:
+        cause = report.root.cause if report.root is not None else report.prediction.cause
+        run.fail("libraries", f"the loader cannot give {', '.join(missing)}", cause)
+        return
+    loader = value_of(facts.loader)
+    opened = [one for one in (loader.resolutions if loader is not None else ()) if one.soname not in DRIVERS]
+    count = sum(resolution.ok for resolution in opened)
+    if not count:
+        run.add("libraries", "skipped", "which libraries this TensorFlow opens is not known")
+        return
+    run.add("libraries", "passed", f"the loader gives all {count} that TensorFlow opens")
+
+
+def expected_speed(facts: Facts, cards: Cards) -> dict[str, float]:
+    """GPU → GFLOP/s in float32 that its multiprocessors can give at their highest clock; those that are known."""
+    cuda = value_of(facts.driver.cuda)
+    found = {}
+    for device in cuda.devices if cuda is not None else ():
+        each = cards.per_clock(device.compute_capability) if device.compute_capability else None
+        if each and device.multiprocessors and device.clock_mhz:
+            found[str(device.ordinal)] = 2.0 * each * device.multiprocessors * device.clock_mhz / 1000
+    return found
+
+
+def _compute(
+    run: Verifying, system: System, python: str, speed: dict[str, float]
+) -> tuple[Answer, CommandResult]:
+    """Run the payload; it ends by itself at each stage's deadline, and is ended where it does not."""
+    wish = run.wish
+    names = [name for name in wish.stages if name in PAYLOAD]
+    asked: dict[str, Any] = {"stages": names, "device": wish.device, "limits": wish.limits.as_json()}
+    if wish.device == "GPU":
+        asked["expected"] = speed
+    with stopping(system):
+        _, result = run_payload(
+            system,
+            python,
+            "stages",
+            [json.dumps(asked)],
+            timeout=wish.limits.total(names) + 15,
+            env=SHOW_LOADER if wish.device == "GPU" else {**SHOW_LOADER, "CUDA_VISIBLE_DEVICES": "-1"},
+            unset=("TF_CPP_MAX_VLOG_LEVEL",),
+        )
+    return read_answer(result, wish.limits), result
+
+
+def _said(answer: Answer, result: CommandResult) -> Said:
+    listed = answer.status("visible") in ("passed", "failed")
+    return Said(
+        imported=answer.status("import") == "passed",
+        devices=answer.devices if listed else None,
+        computed=tuple(answer.computed_lines()),
+        error=answer.error,
+        seconds=result.seconds,
+        timed_out=result.failure is Failure.TIMEOUT or answer.timed_out,
+    )
+
+
+def _told(run: Verifying, answer: Answer, result: CommandResult, report: Report, compat: Compat) -> None:
+    """The payload's stages, with the root cause of the first that failed."""
+    for name in PAYLOAD:
+        if name not in run.wish.stages:
+            continue
+        stage = answer.stage(name)
+        if stage is None or run.stopped:
+            continue
+        if name == "visible" and stage.status == "passed" and run.wish.device == "GPU":
+            stage = _count(run, stage, len(answer.devices))
+        if stage.status == "failed":
+            run.fail(name, stage.detail, _cause_of(name, answer, result, report, compat), stage.seconds)
+        else:
+            run.add(name, stage.status, stage.detail, stage.seconds)
+    if answer.topology and run.stages and run.stages[-1].name == "nccl":
+        run.stages[-1] = replace(run.stages[-1], detail=f"{run.stages[-1].detail} ({answer.topology})")
+    run.visible = len(answer.devices) if answer.status("visible") in ("passed", "failed") else None
+    if answer.status("compute") in ("passed", "failed"):
+        run.computed = answer.computed_count()
+
+
+def _count(run: Verifying, stage: Stage, visible: int) -> Stage:
+    """As many as expected, or a failure that says how many."""
+    if run.expected is None or visible == run.expected:
+        return stage
+    return replace(stage, status="failed", detail=f"TensorFlow lists {visible} of {run.expected} GPUs")
+
+
+def _cause_of(
+    name: str, answer: Answer, result: CommandResult, report: Report, compat: Compat
+) -> Cause | None:
+    """What the rules say of it; else what its log says."""
+    root = report.root
+    if name in ("import", "visible") and root is not None:
+        return root.cause
+    for finding in report.findings:
+        if (
+            finding.code == compute_fails.RULE.code
+            and finding.cause is not Cause.INCONCLUSIVE
+            and name == "compute"
+        ):
+            return finding.cause
+    if name == "nccl":
+        return Cause.NCCL_FAILURE
+    return cause_in_log(result, answer.error, compat) or (root.cause if root is not None else None)

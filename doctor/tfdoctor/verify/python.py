@@ -1,0 +1,40 @@
+"""Verifying the TensorFlow of a Python on this machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tfdoctor.examine import examine
+from tfdoctor.facts import value_of
+from tfdoctor.verify.inside import LOOKING, look_inside
+from tfdoctor.verify.verifying import Verifying, completed, expected_gpus, nobody
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tfdoctor.compat import Compat
+    from tfdoctor.findings import Stage, Verification
+    from tfdoctor.system import System
+    from tfdoctor.verify.verifying import Wish
+
+__all__ = ["verify_python"]
+
+
+def verify_python(
+    system: System,
+    compat: Compat,
+    python: str | None,
+    wish: Wish,
+    *,
+    on_stage: Callable[[Stage], None] = nobody,
+) -> Verification:
+    """Verify the TensorFlow of a Python on this machine. Raises UsageError where there is no such Python."""
+    wish = completed(replace(wish, stages=tuple(name for name in wish.stages if name != "runtime")))
+    report = examine(system, compat, python=python, timeout=LOOKING)
+    interpreter = value_of(report.facts.python)
+    run = Verifying(interpreter.executable if interpreter is not None else str(python), wish, on_stage)
+    if run.expected is None:
+        run.expected = expected_gpus(report.facts, wish.gpus)
+    look_inside(run, system, compat, report)
+    return run.result()

@@ -1,0 +1,149 @@
+"""What is to be verified, and the stages of a verification as they come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from tfdoctor.facts import value_of
+from tfdoctor.findings import Cause, Stage, Verification
+from tfdoctor.text import clean_line
+from tfdoctor.verify.stages import PAYLOAD, STAGES, Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tfdoctor.facts import Facts
+    from tfdoctor.findings import Finding, Report
+
+__all__ = ["Verifying", "Wish", "completed", "expected_gpus", "nobody"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is to be verified."""
+
+    stages: tuple[str, ...] = STAGES
+    expected: int | None = None
+    """How many GPUs there have to be; None: as many as the host has."""
+    gpus: str | None = None
+    """"all", "0,1", UUIDs, "none"; None: all."""
+    limits: Limits = field(default_factory=Limits)
+    memory: int | None = None
+    """Bytes that the container may take."""
+    python: str | None = None
+    """The Python in the image."""
+    device: str = "GPU"
+    """"CPU": the same computations on the CPU, where there is no GPU to be had (a test of the test)."""
+
+
+def completed(wish: Wish) -> Wish:
+    """Nothing computes without the import; on the CPU nothing of a GPU is asked for."""
+    stages = wish.stages
+    last = max((PAYLOAD.index(name) for name in stages if name in PAYLOAD), default=-1)
+    needed = PAYLOAD[: min(last, 1) + 1]
+    stages = tuple(name for name in STAGES if name in stages or name in needed)
+    if wish.device == "GPU":
+        return replace(wish, stages=stages)
+    stages = tuple(name for name in stages if name not in ("driver", "nccl"))
+    return replace(wish, stages=stages, gpus="none", expected=None)
+
+
+def expected_gpus(facts: Facts, gpus: str | None) -> int | None:
+    """How many CUDA devices the host can give: what its driver shows unhidden, or the chosen ones; None: not known."""
+    if gpus == "none":
+        return 0
+    if gpus not in (None, "", "all"):
+        return len(str(gpus).split(","))
+    for fact in (facts.driver.cuda_unhidden, facts.driver.cuda):
+        answer = value_of(fact) if fact is not None else None
+        if answer is not None and answer.loaded and answer.init == 0 and answer.count is not None:
+            return answer.count
+    return None
+
+
+def nobody(stage: Stage) -> None:
+    """Nobody is told."""
+
+
+class Verifying:
+    """The stages as they come, and what is found."""
+
+    def __init__(self, target: str, wish: Wish, on_stage: Callable[[Stage], None]) -> None:
+        self.target, self.wish, self._tell = target, wish, on_stage
+        self.stages: list[Stage] = []
+        self.findings: list[Finding] = []
+        self.cause: Cause | None = None
+        self.visible: int | None = None
+        self.computed: int | None = None
+        self.expected = wish.expected
+        self.report: Report | None = None
+        self.access = ""
+
+    def add(self, name: str, status: str, detail: str, seconds: float = 0.0) -> None:
+        if name not in self.wish.stages:
+            return
+        stage = Stage(name, status, clean_line(detail, limit=1000), round(seconds, 2))
+        self.stages.append(stage)
+        self._tell(stage)
+
+    def fail(self, name: str, detail: str, cause: Cause | None, seconds: float = 0.0) -> None:
+        self.add(name, "failed", detail, seconds)
+        if self.cause is None and any(stage.status == "failed" for stage in self.stages):
+            self.cause = cause or Cause.INCONCLUSIVE
+
+    @property
+    def stopped(self) -> bool:
+        return any(stage.status == "failed" for stage in self.stages)
+
+    def result(self) -> Verification:
+        done = {stage.name for stage in self.stages}
+        failed = next((stage for stage in self.stages if stage.status == "failed"), None)
+        for name in self.wish.stages:
+            if name not in done:
+                why = f"not tried: {failed.name} failed" if failed is not None else "not tried"
+                self.add(name, "skipped", why)
+        self.stages.sort(key=lambda stage: STAGES.index(stage.name))
+        return Verification(
+            target=self.target,
+            stages=tuple(self.stages),
+            expected=self.expected,
+            visible=self.visible,
+            computed=self.computed,
+            cause=self.cause if failed is not None else Cause.HEALTHY,
+            summary=self._summary(failed),
+            findings=tuple(_for_target(finding, self.target) for finding in self._worth_telling(failed)),
+            access=self.access,
+            report=self.report,
+        )
+
+    def _worth_telling(self, failed: Stage | None) -> list[Finding]:
+        """What was found; where all passed without a look at the driver, what is said of that is beside the point."""
+        return self.findings if failed is not None or "driver" in self.wish.stages else []
+
+    def _summary(self, failed: Stage | None) -> str:
+        if failed is not None:
+            return f"{failed.name} failed: {failed.detail}"
+        listed = self.visible if "visible" in self.wish.stages else None
+        count = self.computed if self.computed is not None else listed
+        if count is None:
+            return "nothing that was tried failed"
+        if self.wish.device != "GPU":
+            return f"TensorFlow computes right on {count} {self.wish.device}{'s' * (count != 1)}"
+        verb = "lists" if self.computed is None else "sees and computes on"
+        return f"TensorFlow {verb} {count} GPU{'s' * (count != 1)}"
+
+
+def _for_target(finding: Finding, target: str) -> Finding:
+    """Its remedies end with looking again: at an image, that is another command."""
+    if target.startswith("/"):
+        return finding
+    again = f"tfdoctor verify {target}"
+    remedies = tuple(
+        replace(
+            remedy,
+            commands=tuple(again if line.startswith("tfdoctor check") else line for line in remedy.commands),
+        )
+        for remedy in finding.remedies
+    )
+    return replace(finding, remedies=remedies)

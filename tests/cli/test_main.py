@@ -1,0 +1,57 @@
+"""The command line itself: what it lists, and that it loads a command only when it is called."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+from tfdoctor.cli.main import COMMANDS, command_line
+
+LOADED = (
+    "import sys; from tfdoctor.cli.start import run; sys.argv = ['tfdoctor', *{words!r}]\n"
+    "try: run()\n"
+    "finally: print(' '.join(name.removeprefix('tfdoctor.') for name in sys.modules))"
+)
+
+
+def loaded(*words: str) -> set[str]:
+    """The modules of tfdoctor, without its name before them, that a command line loads."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED.format(words=words)], capture_output=True, text=True, check=False
+    )
+    return set(done.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_is_a_module_with_a_signature_of_its_own(name: str) -> None:
+    made = command_line().commands[name]
+    assert made.name == name
+    assert made.help.partition("\n")[0] == COMMANDS[name]
+    function = inspect.unwrap(made.callback)
+    assert (function.__module__, function.__name__) == (f"tfdoctor.cli.{name}", name)
+    wanted = {param.name for param in made.params} - {"help"}
+    assert wanted == set(inspect.signature(function).parameters)
+
+
+def test_help_lists_all_and_loads_none() -> None:
+    found = loaded("--help")
+    assert not found & {f"cli.{name}" for name in COMMANDS}
+    assert not found & {"compat", "engine", "plan", "render", "rules"}
+
+
+@pytest.mark.parametrize("name", ["check", "explain", "matrix", "parse"])
+def test_a_command_loads_no_other(name: str) -> None:
+    found = loaded(name, "--help")
+    assert {one for one in COMMANDS if f"cli.{one}" in found} == {name}
+    assert "engine" not in found
+
+
+def test_an_unknown_command_has_near_ones() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tfdoctor", "chek"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "'check'" in done.stderr

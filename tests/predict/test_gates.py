@@ -1,0 +1,32 @@
+"""Gates that nothing but facts decides."""
+
+from __future__ import annotations
+
+import pytest
+
+from rules.make_facts import COMPAT, context, finding, healthy, with_environment
+from tfdoctor.findings import Cause
+from tfdoctor.predict import predict
+from tfdoctor.rules import hidden_by_env
+
+
+@pytest.mark.parametrize(
+    ("version", "value", "ends"),
+    [
+        ("2.20.0", "--tf_xla_no_such_flag", True),
+        ("2.10.1", "--tf_xla_auto_jit=2 --tf_xla_enable_xla_device", True),
+        ("2.18.1", "--xla_gpu_cuda_data_dir=/usr/local/cuda", True),
+        ("2.18.1", "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit", False),
+        ("2.18.1", "", False),
+        ("2.18.1", "flags.txt", False),
+        ("1.15.5", "--tf_xla_no_such_flag", False),
+    ],
+)
+def test_a_flag_that_there_is_not_ends_the_process(version: str, value: str, ends: bool) -> None:
+    facts = with_environment(healthy(version), TF_XLA_FLAGS=value)
+    found = predict(facts, COMPAT)
+    assert (found.cause is Cause.HIDDEN_BY_ENV) is ends
+    assert found.gpu_registered is not ends or version == "1.15.5"
+    if ends:
+        assert "TF_XLA_FLAGS" in finding(hidden_by_env.RULE, facts).title
+        assert context(facts).prediction.import_ok

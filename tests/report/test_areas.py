@@ -1,0 +1,36 @@
+"""The report's summary lines."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from tfdoctor.compat import Compat
+from tfdoctor.examine.survey import survey
+from tfdoctor.facts import Known, value_of
+from tfdoctor.report.areas import areas
+from tfdoctor.system import RecordedSystem
+
+HOSTS = Path(__file__).resolve().parents[1] / "hosts"
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"compute_capability": "7.5", "memory_mib": 15360}, "Foo (compute capability 7.5, 15 GiB)"),
+        ({"compute_capability": "7.5", "memory_mib": None}, "Foo (compute capability 7.5)"),
+        ({"compute_capability": None, "memory_mib": 24576}, "Foo (24 GiB)"),
+        ({"compute_capability": None, "memory_mib": None}, "Foo"),
+    ],
+)
+def test_a_card_is_told_with_what_is_known_of_it(fields: dict[str, object], told: str) -> None:
+    facts = survey(RecordedSystem(HOSTS / "healthy-one-gpu"), Compat.load())
+    cuda = value_of(facts.driver.cuda)
+    assert cuda is not None
+    device = dataclasses.replace(cuda.devices[0], name="Foo", **fields)
+    fact = Known(dataclasses.replace(cuda, devices=(device,)), "cuInit")
+    facts = dataclasses.replace(facts, driver=dataclasses.replace(facts.driver, cuda=fact))
+    (line,) = (area.text for area in areas(facts, None, ()) if area.name == "GPU")
+    assert line == told
