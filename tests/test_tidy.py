@@ -394,7 +394,7 @@ def private_imports(root: Path) -> list[str]:
 
 
 def test_nobody_imports_what_is_private_to_a_package() -> None:
-    """`rules._driver` is the rules' own: what others need of it belongs to a room below."""
+    """A `_private` module is its package's own: what others need of it belongs to a room below."""
     assert not private_imports(ROOT / "doctor" / "tfdoctor")
 
 
