@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import sys
-from typing import NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # the first moments are short: nothing is loaded that Python has not loaded by itself
+    from typing import NoReturn
 
 
 def run() -> NoReturn:
@@ -63,8 +65,10 @@ def _without_loader_variables() -> None:
         return
     env = {name: text for name, text in os.environ.items() if name not in kept}
     env["TFDOCTOR_LOADER"] = "\n".join(f"{name}={text}" for name, text in kept.items())
-    with contextlib.suppress(OSError):
+    try:
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], env)  # noqa: S606 - itself, once more
+    except OSError:
+        return
 
 
 if __name__ == "__main__":
