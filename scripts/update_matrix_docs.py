@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.compat import Compat
-from tfdoctor.compat.matrix import MatrixGroup, MatrixQuery, group, matrix
+from tfdoctor.fit.matrix import MatrixGroup, MatrixQuery, group, matrix
 from tfdoctor.plan.release_sheet import pythons
 
 if TYPE_CHECKING:

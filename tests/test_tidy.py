@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 RULES = ROOT / "doctor" / "tfdoctor" / "rules"
 HOSTS = sorted(path.parent for path in (ROOT / "tests" / "hosts").glob("*/host.json"))
-NO_RULES = frozenset({"__init__.py", "base.py", "advice.py", "retired.py"})
+NO_RULES = frozenset({"__init__.py", "base.py", "retired.py"})
 """Modules of rules/ that hold what several rules share; so do those whose name begins with `_`."""
 
 LONGEST = 600
@@ -45,7 +45,6 @@ LONG_MODULES = frozenset(
     {
         "doctor/tfdoctor/payload/stages.py",
         "doctor/tfdoctor/payload/target.py",
-        "doctor/tfdoctor/rules/advice.py",
         "scripts/update_tensorflow.py",
         "tests/hosts/make.py",
         "tests/lab/situations.py",
@@ -371,3 +370,40 @@ def test_no_machine_and_no_registry_in_any_file() -> None:
         for pattern in (HOME, REGISTRY):
             found += [f"{relative(path)}: {match[0]}" for match in pattern.finditer(text)]
     assert not found
+
+
+def private_imports(root: Path) -> list[str]:
+    """Imports of a `_private` module, or of a name of one, from outside the package that it is in."""
+    found = []
+    for path in sorted(root.rglob("*.py")):
+        own = ".".join(path.relative_to(root.parent).with_suffix("").parts)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names: list[str] = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module is not None:
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            for name in names:
+                parts = name.split(".")
+                private = next((i for i, part in enumerate(parts) if re.match(r"_[^_]", part)), None)
+                if parts[0] == root.name and private is not None:
+                    package = ".".join(parts[:private])
+                    if not f"{own}.".startswith(f"{package}."):
+                        found.append(f"{own}: {name}")
+    return found
+
+
+def test_nobody_imports_what_is_private_to_a_package() -> None:
+    """A `_private` module is its package's own: what others need of it belongs to a room below."""
+    assert not private_imports(ROOT / "doctor" / "tfdoctor")
+
+
+def test_private_imports_are_noticed(tmp_path: Path) -> None:
+    rules = tmp_path / "tfdoctor" / "rules"
+    rules.mkdir(parents=True)
+    (rules / "one.py").write_text("from tfdoctor.rules import _driver\n", encoding="utf-8")
+    (tmp_path / "tfdoctor" / "plan.py").write_text(
+        "def f():\n    from tfdoctor.rules._driver import last\n    import tfdoctor.rules.one\n",
+        encoding="utf-8",
+    )
+    assert private_imports(tmp_path / "tfdoctor") == ["tfdoctor.plan: tfdoctor.rules._driver.last"]

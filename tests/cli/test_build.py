@@ -14,7 +14,8 @@ import pytest
 
 from cli.planner import Tfdoctor, is_clean, validate
 from tfdoctor.compat import Compat
-from tfdoctor.plan import Host, Recipe, Request, recommend
+from tfdoctor.fit import Host
+from tfdoctor.plan import Recipe, Request, recommend
 from tfdoctor.render.build import build_json
 
 PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"

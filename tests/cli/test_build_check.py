@@ -24,8 +24,9 @@ from tfdoctor.dockerfile.judge import judge_dockerfile
 from tfdoctor.dockerfile.write import Extras
 from tfdoctor.explain import HEADINGS, lookup, rule_entry
 from tfdoctor.findings import Cause, Severity
+from tfdoctor.fit import Host
 from tfdoctor.images.build import context_of
-from tfdoctor.plan import Host, Method, Recipe, Request
+from tfdoctor.plan import Method, Recipe, Request
 from tfdoctor.plan.asked import planned
 from tfdoctor.render.dockerfile import judged_json, render_judged
 from tfdoctor.rules import ALL_RULES

@@ -14,7 +14,7 @@ import pytest
 
 from tfdoctor.cli.start import run
 from tfdoctor.compat import Compat
-from tfdoctor.compat.matrix import MatrixQuery, matrix
+from tfdoctor.fit.matrix import MatrixQuery, matrix
 from tfdoctor.plan.release_sheet import code_of, conditions, pythons, sheet
 from tfdoctor.render.matrix import markdown_rows, markdown_sheet, render_gpus, render_rows, render_sheet
 from tfdoctor.rules import ALL_RULES, known_problem

@@ -14,7 +14,8 @@ import pytest
 from cli.planner import Tfdoctor, is_clean, validate
 from tfdoctor.compat import Compat
 from tfdoctor.findings import Cause
-from tfdoctor.plan import Card, Host, Request, recommend
+from tfdoctor.fit import Card, Host
+from tfdoctor.plan import Request, recommend
 from tfdoctor.render.plan import render_option, render_recommendation, size_text
 
 HOSTS = Path(__file__).resolve().parents[1] / "hosts"

@@ -154,30 +154,6 @@ def test_releases_for_python() -> None:
 
 
 @pytest.mark.parametrize(
-    ("conditions", "expected"),
-    [
-        ({}, COMPAT.newest.version),
-        ({"python": "3.8"}, "2.13.1"),
-        ({"platform": "windows"}, "2.10.1"),
-        ({"capability": "5.0"}, "2.16.2"),
-        ({"capability": "3.5"}, "2.14.1"),
-        ({"capability": "3.0"}, "1.4.1"),
-        ({"capability": "2.1"}, None),
-        ({"driver": "470.82.01"}, "2.14.1"),
-        ({"driver": "440.33"}, "2.3.4"),
-        ({"driver": "384.81"}, "1.12.3"),
-        ({"driver": "340.1"}, None),
-        ({"glibc": "2.17"}, "2.20.0"),
-        ({"cuda": "11.2"}, "2.11.1"),
-        ({"cuda": "10.2"}, None),
-    ],
-)
-def test_newest_release_for(conditions: dict[str, str], expected: str | None) -> None:
-    row = COMPAT.newest_release_for(**conditions)  # type: ignore[arg-type]
-    assert (None if row is None else row.version) == expected
-
-
-@pytest.mark.parametrize(
     ("version", "capability", "expected"),
     [
         ("2.21.0", "8.6", "native"),

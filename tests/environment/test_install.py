@@ -20,12 +20,13 @@ import pytest
 
 import tfdoctor.environment.install as core
 from lab import environments
+from tfdoctor.advice import links_for
 from tfdoctor.compat import Compat
 from tfdoctor.environment.install import Making, NoLockError, locks_of, make
-from tfdoctor.environment.links import links_for
 from tfdoctor.environment.workplace import GUARD, INSTALLING, MARK, Record, Workplace, read_record
 from tfdoctor.errors import UsageError
-from tfdoctor.plan import Host, Method, Request, recommend
+from tfdoctor.fit import Host
+from tfdoctor.plan import Method, Request, recommend
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

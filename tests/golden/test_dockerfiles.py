@@ -21,8 +21,16 @@ from tfdoctor.dockerfile.write import Context, Extras, check_index, check_refere
 from tfdoctor.engine.building import context_archive
 from tfdoctor.environment.requirements import parse_packages
 from tfdoctor.errors import UsageError
+from tfdoctor.fit import Host
 from tfdoctor.images.build import context_of, with_mirror
-from tfdoctor.plan import Base, Host, Method, Option, Recipe, Request, recommend
+from tfdoctor.plan import (
+    Base,
+    Method,
+    Option,
+    Recipe,
+    Request,
+    recommend,
+)
 
 HERE = Path(__file__).parent
 CERTIFICATE = b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"

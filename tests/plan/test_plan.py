@@ -14,16 +14,14 @@ from tfdoctor import versions
 from tfdoctor.compat import Compat, UnknownReleaseError
 from tfdoctor.data import data_dir
 from tfdoctor.findings import Cause, Severity
+from tfdoctor.fit import Card, Host, judge
 from tfdoctor.plan import (
-    Card,
-    Host,
     Method,
     Option,
     Recipe,
     Recommendation,
     Rejected,
     Request,
-    judge,
     predicted_facts,
     recommend,
 )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rules.make_facts import COMPAT, healthy
+from tfdoctor.advice import engine, engine_state
 from tfdoctor.examine.survey import survey
 from tfdoctor.facts import Absent, Known, Unknown
 from tfdoctor.facts.containers import (
@@ -25,7 +26,6 @@ from tfdoctor.facts.containers import (
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.report.diagnose import BESIDE, diagnose
 from tfdoctor.rules import ALL_RULES
-from tfdoctor.rules.shared import engine_state
 from tfdoctor.rules.shared import engines as shared
 from tfdoctor.system import RecordedSystem
 
@@ -54,7 +54,7 @@ def docker(**changes: Any) -> Known[DockerEngine]:
     return Known(replace(ENGINE, **changes), "docker info")
 
 
-HOOK = toolkit("nvidia-ctk", shared.HOOK)
+HOOK = toolkit("nvidia-ctk", engine.HOOK)
 BASE = toolkit("nvidia-ctk", "nvidia-cdi-hook", "nvidia-container-runtime")
 
 
@@ -62,24 +62,24 @@ BASE = toolkit("nvidia-ctk", "nvidia-cdi-hook", "nvidia-container-runtime")
     ("facts", "ways"),
     [
         (engines(), ()),
-        (engines(toolkit=HOOK), (shared.GPUS,)),
+        (engines(toolkit=HOOK), (engine.GPUS,)),
         (engines(toolkit=BASE), ()),
-        (engines(toolkit=BASE, docker=docker(runtimes=(RUNC, NVIDIA))), (shared.RUNTIME,)),
+        (engines(toolkit=BASE, docker=docker(runtimes=(RUNC, NVIDIA))), (engine.RUNTIME,)),
         (engines(docker=docker(runtimes=(RUNC, replace(NVIDIA, found=False)))), ()),
         (engines(toolkit=BASE, cdi=(FRESH,)), ()),  # CDI is off
-        (engines(toolkit=BASE, cdi=(FRESH,), docker=docker(cdi_folders=("/etc/cdi",))), (shared.DEVICE,)),
+        (engines(toolkit=BASE, cdi=(FRESH,), docker=docker(cdi_folders=("/etc/cdi",))), (engine.DEVICE,)),
         (
             engines(toolkit=BASE, cdi=(FRESH,), docker=docker(cdi_folders=("/etc/cdi",), version="29.0.1")),
-            (shared.GPUS, shared.DEVICE),
+            (engine.GPUS, engine.DEVICE),
         ),
         (engines(toolkit=HOOK, docker=docker(desktop=True)), ()),
         (engines(toolkit=HOOK, docker=docker(snap=True)), ()),
-        (engines(docker=docker(snap=True, runtimes=(NVIDIA,))), (shared.GPUS, shared.RUNTIME)),
+        (engines(docker=docker(snap=True, runtimes=(NVIDIA,))), (engine.GPUS, engine.RUNTIME)),
         (engines(docker=NOTHING), ()),
     ],
 )
 def test_the_ways_to_ask_docker_for_gpus(facts: ContainerFacts, ways: tuple[str, ...]) -> None:
-    assert shared.docker_ways(facts) == ways
+    assert engine.docker_ways(facts) == ways
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_the_ways_to_ask_docker_for_gpus(facts: ContainerFacts, ways: tuple[str,
     ],
 )
 def test_podman_needs_a_specification_or_a_hook(changes: dict[str, Any], way: bool | None) -> None:
-    assert shared.podman_way(engines(**{"tools": (PODMAN,), "docker": NOTHING, **changes})) is way
+    assert engine.podman_way(engines(**{"tools": (PODMAN,), "docker": NOTHING, **changes})) is way
 
 
 def kinds(facts: ContainerFacts, driver: str | None = "570.1") -> list[str]:
@@ -114,33 +114,33 @@ def kinds(facts: ContainerFacts, driver: str | None = "570.1") -> list[str]:
         (
             engines(
                 docker=docker(rootless=True),
-                toolkit=toolkit(shared.HOOK, config=Known(ToolkitConfig("c", no_cgroups=True), "c")),
+                toolkit=toolkit(engine.HOOK, config=Known(ToolkitConfig("c", no_cgroups=True), "c")),
             ),
             [],
         ),
-        (engines(docker=docker(rootless=True), toolkit=toolkit(shared.HOOK, config=Unknown("closed"))), []),
+        (engines(docker=docker(rootless=True), toolkit=toolkit(engine.HOOK, config=Unknown("closed"))), []),
         (
-            engines(toolkit=toolkit(shared.HOOK, config=Known(ToolkitConfig("c", no_cgroups=True), "c"))),
+            engines(toolkit=toolkit(engine.HOOK, config=Known(ToolkitConfig("c", no_cgroups=True), "c"))),
             ["no-cgroups"],
         ),
         (engines(docker=docker(cgroup_driver="systemd"), toolkit=HOOK), ["systemd-cgroups"]),
         (engines(docker=docker(cgroup_driver="systemd"), toolkit=BASE, cdi=(FRESH,)), ["not-registered"]),
         (
             engines(
-                toolkit=toolkit(shared.HOOK, config=Known(ToolkitConfig("c", mode="cdi"), "c")),
+                toolkit=toolkit(engine.HOOK, config=Known(ToolkitConfig("c", mode="cdi"), "c")),
             ),
             ["hook-refuses"],
         ),
         (
             engines(
                 toolkit=toolkit(
-                    shared.HOOK, config=Known(ToolkitConfig("c", mode="cdi", skip_mode_detection=True), "c")
+                    engine.HOOK, config=Known(ToolkitConfig("c", mode="cdi", skip_mode_detection=True), "c")
                 ),
             ),
             [],
         ),
         (
-            engines(toolkit=toolkit(shared.HOOK, config=Known(ToolkitConfig("c", "line 3"), "c"))),
+            engines(toolkit=toolkit(engine.HOOK, config=Known(ToolkitConfig("c", "line 3"), "c"))),
             ["toolkit-config"],
         ),
         (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rules.make_facts import at, commands, finding, healthy, with_loader, without_libraries
+from rules.make_facts import at, commands, finding, healthy, with_cards, with_loader, without_libraries
 from tfdoctor.facts import CudaToolkit
 from tfdoctor.rules import libs_wrong_version
 
@@ -55,7 +55,7 @@ def below(folder: str, names: tuple[str, ...]) -> list[str]:
 def test_the_libraries_on_the_path_are_named_and_not_the_toolkit_elsewhere() -> None:
     folder = "/opt/cuda-old/lib64"
     facts = machine(
-        healthy("2.0.4", python="3.7.16", distribution="tensorflow-gpu"),
+        with_cards(healthy("2.0.4", python="3.7.16", distribution="tensorflow-gpu"), "7.0"),
         *below(folder, TEN_ONE),
         path=(f"{folder}/../lib64/",),
     )

@@ -42,7 +42,7 @@ from tfdoctor.rules import (
     tensorflow_not_installed,
     windows_native_unsupported,
 )
-from tfdoctor.steps import Install
+from tfdoctor.steps import Drop, Install
 
 ABOUT_PYTHON = (
     tensorflow_not_installed,
@@ -94,10 +94,13 @@ def test_partial_facts_never_crash(module):
 # ---------------------------------------------------------------- TFD301, TFD302
 
 
-def test_nothing_installed_names_a_release_that_finds_its_libraries():
+def test_nothing_installed_names_the_best_release_and_what_it_needs_to_find_its_libraries():
     one = finding(tensorflow_not_installed.RULE, absent(healthy()))
     assert one.severity is Severity.ERROR
-    assert "/env/bin/python -m pip install 'tensorflow[and-cuda]==2.20.0'" in commands(one)
+    said = commands(one)
+    assert "/env/bin/python -m pip install 'tensorflow[and-cuda]==2.21.0'" in said
+    site = "/env/lib/python3.11/site-packages/nvidia"  # 2.21.0 leaves cuSOLVER's folder out of its RUNPATH
+    assert f"ln -sf ../../cusolver/lib/libcusolver.so.11 {site}/cusparse/lib/libcusolver.so.11" in said
     assert run(no_matching_wheel.RULE, absent(healthy())).kind is OutcomeKind.CLEAN
 
 
@@ -137,10 +140,10 @@ def test_no_wheel(changes, words):
     assert finding(tensorflow_not_installed.RULE, facts).severity is Severity.WARNING
 
 
-def test_the_nearest_python_is_named():
+def test_the_python_of_the_best_release_is_named():
     one = finding(no_matching_wheel.RULE, with_python(absent(healthy()), version="3.14.0"))
     assert commands(one)[0] == "uv venv --python 3.13 tf-env"
-    assert "'tensorflow[and-cuda]==2.20.0'" in commands(one)[1]
+    assert "'tensorflow[and-cuda]==2.21.0'" in commands(one)[1]
 
 
 def test_an_installed_tensorflow_has_a_wheel():
@@ -166,12 +169,23 @@ def cpu(version, distribution="tensorflow", **changes):
 )
 def test_cpu_builds(version, distribution, words, command):
     python = "3.7.5" if version < "2.1" else "3.11.7"
-    facts = with_python(cpu(version, distribution), version=python)
+    facts = with_cards(with_python(cpu(version, distribution), version=python), "7.0")
     one = finding(cpu_only_build.RULE, facts)
     assert words in one.explanation
     assert any(command in c for c in commands(one))
     assert commands(one)[0].endswith(f"pip uninstall -y {distribution}")
     assert context(facts).prediction.cause is Cause.CPU_ONLY_BUILD
+
+
+def test_a_card_that_this_version_does_not_serve_gets_another_one():
+    facts = with_python(cpu("1.15.5"), version="3.7.5")  # with an H100, which no CUDA 10 knows
+    said = commands(finding(cpu_only_build.RULE, facts))
+    assert any("'tensorflow==2.11.0'" in line or "tensorflow==2.11.0" in line for line in said)
+    assert not any("1.15" in line for line in said)
+    managed = with_python(facts, virtual=False, externally_managed=True)
+    assert not any("uninstall" in line for line in commands(finding(cpu_only_build.RULE, managed)))
+    old = with_cards(facts, "12.0", "3.5")
+    assert commands(finding(cpu_only_build.RULE, old)) == ["tfdoctor recommend"]
 
 
 def test_conda_builds():
@@ -295,7 +309,8 @@ def test_glibc():
     facts = with_python(with_loader(healthy("2.21.0"), import_needs=(failed_import(error),)), glibc="2.24")
     one = finding(glibc_too_old.RULE, facts)
     assert one.title == "TensorFlow needs glibc 2.27, and this system has 2.24"
-    assert any("tensorflow[and-cuda]==2.20.0" in command for command in commands(one))
+    # cuDNN's wheels for 2.20 need glibc 2.27.
+    assert any("tensorflow[and-cuda]==2.19.1" in command for command in commands(one))
     assert context(facts).prediction.cause is Cause.GLIBC_TOO_OLD
     assert run(import_fails.RULE, facts).kind is OutcomeKind.CLEAN
 
@@ -303,7 +318,9 @@ def test_glibc():
 def test_libstdcxx_from_the_library_path():
     error = f"/old/lib/libstdc++.so.6: version `GLIBCXX_3.4.29' not found (required by {SITE}/x)"
     facts = with_loader(healthy(), import_needs=(failed_import(error),), library_path=("/old/lib", "/b"))
-    assert commands(finding(libstdcxx_too_old.RULE, facts))[0] == "export LD_LIBRARY_PATH=/b"
+    one = finding(libstdcxx_too_old.RULE, facts)
+    assert commands(one)[0] == "export LD_LIBRARY_PATH=/b"
+    assert one.remedies[0].steps == (Drop("LD_LIBRARY_PATH", ("/old/lib",)),)  # what `fix` does
     assert context(facts).prediction.cause is Cause.LIBSTDCXX_TOO_OLD
 
 
@@ -322,6 +339,11 @@ def test_avx():
     unknown = with_machine(healthy(), cpu_flags=frozenset())
     assert run(illegal_instruction_avx.RULE, unknown).kind is OutcomeKind.COULD_NOT_CHECK
     assert context(unknown).prediction.import_ok
+    old = with_cards(with_python(without, version="3.6.9"), "6.1")
+    said = [
+        line for remedy in finding(illegal_instruction_avx.RULE, old).remedies for line in remedy.commands
+    ]
+    assert any("tensorflow-gpu==1.5." in line for line in said), said
     conda = with_tensorflow(without, conda_build="cuda112py39")
     assert run(illegal_instruction_avx.RULE, conda).kind is OutcomeKind.NOT_APPLICABLE
 

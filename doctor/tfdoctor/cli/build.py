@@ -26,10 +26,11 @@ from tfdoctor.cli.options import (
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.write import Extras, check_index, check_reference
 from tfdoctor.errors import ExitCode, UsageError
+from tfdoctor.fit import Host
 from tfdoctor.images.emit import Form
 from tfdoctor.images.emit import emit as emitted
 from tfdoctor.images.names import default_tag
-from tfdoctor.plan import Host, Method, Recipe, Request
+from tfdoctor.plan import Method, Recipe, Request
 from tfdoctor.plan.asked import checked_driver, checked_python, planned
 from tfdoctor.render.build import build_json, render_built, render_dry_run
 from tfdoctor.render.json import write_json

@@ -45,9 +45,8 @@ from tfdoctor.environment.room import needs, refuse, used
 from tfdoctor.environment.workplace import is_free, read_record
 from tfdoctor.errors import Error, ExitCode, UsageError
 from tfdoctor.examine import look
-from tfdoctor.plan import Host
+from tfdoctor.fit import Host, host_of
 from tfdoctor.plan.asked import checked_driver
-from tfdoctor.plan.host import host_of
 from tfdoctor.render.install import (
     environment_json,
     install_json,

@@ -6,9 +6,8 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from tfdoctor.errors import UsageError
-from tfdoctor.plan import Host
+from tfdoctor.fit import Host, host_of
 from tfdoctor.plan.asked import checked_driver, named_cards
-from tfdoctor.plan.host import host_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 from tfdoctor import versions
 from tfdoctor.cli.options import Json, command, option
 from tfdoctor.compat import Compat, UnknownReleaseError
-from tfdoctor.compat.matrix import MatrixQuery
-from tfdoctor.compat.matrix import matrix as fulfilling
 from tfdoctor.errors import ExitCode, UsageError
+from tfdoctor.fit.matrix import MatrixQuery, refusals
+from tfdoctor.fit.matrix import matrix as fulfilling
 from tfdoctor.plan.release_sheet import sheet
 from tfdoctor.render import matrix as pages
 from tfdoctor.render.json import write_json
@@ -19,7 +19,7 @@ from tfdoctor.render.terminal import OUT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.compat.matrix import MatrixRow
+    from tfdoctor.fit.matrix import MatrixRow
 
 LISTS_ALL = "`tfdoctor matrix` lists every release."
 LISTS_GPUS = "`tfdoctor matrix --list-gpus` lists every GPU; --cc takes its compute capability."
@@ -238,5 +238,9 @@ def _reasons(compat: Compat, query: MatrixQuery) -> list[str]:
         rows = fulfilling(compat, _without(query, field))
         if rows:
             newest = f"{rows[0].release.package} {rows[0].release.version}"
+            why = (
+                refusals(compat, rows[0].release, query, value.split(",")[0]) if field == "capability" else ()
+            )
             reasons.append(f"Without {named} {value}: {len(rows)}, the newest is {newest}.")
+            reasons += [f"{newest}: {reason.text}." for reason in why]
     return reasons or [LISTS_ALL]

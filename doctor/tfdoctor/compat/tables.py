@@ -14,7 +14,6 @@ import re
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
 from tfdoctor.compat import releases
 from tfdoctor.compat.releases import code_for
 from tfdoctor.data import data_dir
@@ -210,42 +209,6 @@ class Compat:
     ) -> tuple[Release, ...]:
         """Final releases with a wheel for this Python, newest first (see releases.Releases.for_python)."""
         return self._releases.for_python(python, platform, gpu=gpu)
-
-    def newest_release_for(
-        self,
-        *,
-        python: str | None = None,
-        platform: Platform = "linux",
-        gpu: bool | None = True,
-        capability: str | None = None,
-        driver: str | None = None,
-        glibc: str | None = None,
-        cuda: str | None = None,
-    ) -> Release | None:
-        """The newest final release that fits every given condition, or None.
-
-        `capability`: has machine code or usable PTX for it; `driver`: meets the CUDA minimum; `glibc`: the
-        system's; `cuda`: built with this toolkit (`"11.2"`, `"12"`).
-        """
-        for row in reversed(self.releases):
-            if row.is_prerelease or row.yanked or not row.pythons(platform):
-                continue
-            if python is not None and versions.major_minor(python) not in row.pythons(platform):
-                continue
-            if gpu is not None and row.has_gpu(platform) is not gpu:
-                continue
-            if capability is not None and code_for(row, capability) == "none":
-                continue
-            if cuda is not None and not (row.cuda and versions.has_prefix(row.cuda, cuda)):
-                continue
-            if glibc is not None and row.glibc is not None and not versions.at_least(glibc, row.glibc):
-                continue
-            if driver is not None and row.cuda is not None:
-                minimum = self.driver_minimum(row.cuda, platform).minimum
-                if minimum is not None and not versions.at_least(driver, minimum):
-                    continue
-            return row
-        return None
 
     def code_for(self, release: Release, capability: str) -> Code:
         """What the wheel has for a compute capability (see releases.code_for)."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfdoctor.advice import link_commands
 from tfdoctor.compat import Compat
 from tfdoctor.environment.activation import (
     NOTHING,
@@ -22,7 +23,6 @@ from tfdoctor.environment.candidates import changes_packages
 from tfdoctor.environment.folder import remove, unwritten, write
 from tfdoctor.environment.installers import find_installer, run_installer
 from tfdoctor.errors import Error
-from tfdoctor.rules._links import link_commands
 from tfdoctor.steps import SHELL_STEPS, Install, Link, LinkParts, Remove, TakeOut, Uninstall, without_line
 from tfdoctor.text import clean_line
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from tfdoctor.environment.interpreters import Interpreter
     from tfdoctor.environment.requirements import Asked, Wish
     from tfdoctor.facts import MachineFacts
-    from tfdoctor.plan import Host, Option, Recommendation
+    from tfdoctor.fit import Host
+    from tfdoctor.plan import Option, Recommendation
     from tfdoctor.system import System
 
 __all__ = ["Choice", "Wishes", "choose", "making_of"]
@@ -310,10 +311,9 @@ def _system_python(machine: MachineFacts) -> str | None:
 
 
 def _manager(machine: MachineFacts) -> str | None:
-    from tfdoctor.rules.advice import MANAGERS
+    from tfdoctor.advice import manager_of
 
-    names = [machine.distribution_id, *machine.distribution_like]
-    return next((MANAGERS[name] for name in names if name in MANAGERS), None)
+    return manager_of(machine.distribution_id, *machine.distribution_like)
 
 
 def _sudo(machine: MachineFacts) -> str:

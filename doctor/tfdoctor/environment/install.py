@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor import versions
+from tfdoctor.advice import links_for
 from tfdoctor.compat import Compat
 from tfdoctor.environment.actions import make_link
 from tfdoctor.environment.folder import OWN, remove, write
@@ -28,7 +29,6 @@ from tfdoctor.environment.installers import (
     run_installers,
     uv_options,
 )
-from tfdoctor.environment.links import links_for
 from tfdoctor.environment.resolution import NoSolutionError, Question, Resolution, command, resolve
 from tfdoctor.environment.room import Writing, needs, refuse, room_for_pips_cache, said, used
 from tfdoctor.environment.workplace import INSTALLING, Record, Workplace

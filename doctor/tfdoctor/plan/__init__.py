@@ -2,14 +2,10 @@
 
 from tfdoctor.plan.models import (
     Base,
-    Card,
-    Caveat,
     Conflict,
-    Host,
     Method,
     Option,
     Part,
-    Reason,
     Recipe,
     Recommendation,
     Rejected,
@@ -21,14 +17,10 @@ from tfdoctor.plan.recommend import recommend
 
 __all__ = [
     "Base",
-    "Card",
-    "Caveat",
     "Conflict",
-    "Host",
     "Method",
     "Option",
     "Part",
-    "Reason",
     "Recipe",
     "Recommendation",
     "Rejected",

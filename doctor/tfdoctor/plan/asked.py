@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.compat import UnknownReleaseError
 from tfdoctor.errors import UsageError
-from tfdoctor.plan import Card, recommend
+from tfdoctor.fit import Card
+from tfdoctor.plan import recommend
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
-    from tfdoctor.plan import Host, Recommendation, Request
+    from tfdoctor.fit import Host
+    from tfdoctor.plan import Recommendation, Request
 
 __all__ = ["checked_driver", "checked_python", "named_cards", "planned"]
 

@@ -9,18 +9,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tfdoctor.compat import Release
     from tfdoctor.compat.wheels import CudaSet, CudaWheel
-    from tfdoctor.findings import Cause
+    from tfdoctor.fit import Caveat, Host, Reason
 
 __all__ = [
     "Base",
-    "Card",
-    "Caveat",
     "Conflict",
-    "Host",
     "Method",
     "Option",
     "Part",
-    "Reason",
     "Recipe",
     "Recommendation",
     "Rejected",
@@ -57,15 +53,6 @@ class Recipe(str, enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
-    """A GPU that has to be served."""
-
-    name: str
-    """As the user or the driver names it; "compute capability 8.6" where only that was given."""
-    capability: str
-
-
-@dataclass(frozen=True, slots=True)
 class Request:
     """What somebody wants. None: anything."""
 
@@ -79,44 +66,6 @@ class Request:
     """An image to build on instead of the recipe's own."""
     requirements: tuple[str, ...] = ()
     """What has to be installed besides TensorFlow."""
-
-
-@dataclass(frozen=True, slots=True)
-class Host:
-    """The machine it is for; None and empty: not known, and nothing is concluded from it."""
-
-    cards: tuple[Card, ...] = ()
-    driver: str | None = None
-    system: str = "Linux"
-    machine: str = "x86_64"
-    glibc: str | None = None
-    python: str | None = None
-    """The Python that was examined, `"3.11"`."""
-    cpu_flags: frozenset[str] = frozenset()
-    wsl: bool = False
-    engine: bool | None = None
-    """Whether a container engine was seen."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """Why something is out of the question."""
-
-    cause: Cause
-    text: str
-    source: str
-    """The row of compat/ it rests on: `"tensorflow.json: 2.15.1"`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Caveat:
-    """What to know of something that works."""
-
-    cause: Cause
-    text: str
-    source: str
-    serious: bool = True
-    """False: worth knowing, and no ground for preferring another option."""
 
 
 @dataclass(frozen=True, slots=True)

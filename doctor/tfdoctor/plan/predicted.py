@@ -28,12 +28,14 @@ from tfdoctor.facts import (
     TensorFlowFacts,
     Unknown,
 )
-from tfdoctor.plan.models import Card, Method, Recipe
+from tfdoctor.fit import Card
+from tfdoctor.plan.models import Method, Recipe
 from tfdoctor.predict import build_of, opened_sonames
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
-    from tfdoctor.plan.models import Host, Option
+    from tfdoctor.fit import Host
+    from tfdoctor.plan.models import Option
 
 __all__ = ["predicted_facts"]
 

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.compat import split_soname
 from tfdoctor.findings import Cause
-from tfdoctor.plan import judge
-from tfdoctor.plan.judge import Judgement
+from tfdoctor.fit import Judgement, environment, judge
+from tfdoctor.fit.serve import is_locked, newest_python, of_python, of_wheels
 from tfdoctor.plan.models import Base, Option, Part, Recipe, Rejected
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tfdoctor.compat import Compat, Release
     from tfdoctor.compat.images import ImageTag
     from tfdoctor.compat.pythons import PythonBuild
     from tfdoctor.compat.wheels import CudaSet, CudaWheel
-    from tfdoctor.plan.models import Host, Reason, Request
+    from tfdoctor.fit import Host, Reason
+    from tfdoctor.plan.models import Request
 
     Way = Callable[[Compat, Release, Request, Host], "Option | Rejected"]
 
@@ -49,22 +50,8 @@ def install_command(release: Release, python: str, request: Request) -> str:
     return f"tfdoctor install --tf {release.version}{chosen}"
 
 
-def _rejected(recipe: Recipe, release: Release, reasons: list[Reason]) -> Rejected:
+def _rejected(recipe: Recipe, release: Release, reasons: Sequence[Reason]) -> Rejected:
     return Rejected(recipe, release.version, tuple(reasons))
-
-
-def _no_wheel(found: Judgement, release: Release, python: str | None) -> None:
-    have = ", ".join(release.linux_pythons) or "none"
-    asked = f"Python {python}" if python is not None else "any Python that is to be had"
-    found.refuse(
-        Cause.NO_MATCHING_WHEEL,
-        f"TensorFlow {release.version} has no wheel for {asked} (it has them for {have})",
-        judge.row(release),
-    )
-
-
-def _newest_python(release: Release, usable: Callable[[str], bool]) -> str | None:
-    return next((python for python in reversed(release.linux_pythons) if usable(python)), None)
 
 
 def _tensorflow_part(release: Release, python: str) -> Part:
@@ -97,63 +84,9 @@ def _what_for(compat: Compat, wheel: CudaWheel) -> str:
 # ---------------------------------------------------------------- CUDA from wheels
 
 
-def _wheels(found: Judgement, compat: Compat, release: Release, host: Host) -> CudaSet | None:
-    """NVIDIA's wheels for a release, judged for the machine's cards and driver."""
-    chosen = compat.cuda_set(release.version)
-    if chosen is None:
-        needs = ", ".join(name for name in release.required_libraries if not _in_wheels(compat, name))
-        found.refuse(
-            Cause.LIBS_NOT_INSTALLED,
-            f"TensorFlow {release.version} opens {needs or 'libraries'} of CUDA "
-            f"{release.cuda or 'unknown'}, which no wheel of NVIDIA's has",
-            judge.row(release),
-        )
-        return None
-    judge.of_cards(found, compat, release, host, chosen.cuda, chosen.cudnn)
-    judge.of_driver(found, compat, release, host, chosen.cuda)
-    return chosen
-
-
-def _in_wheels(compat: Compat, soname: str) -> bool:
-    """Whether NVIDIA's wheels of some CUDA major have a library of just this soname."""
-    parts, family = split_soname(soname), compat.library(soname)
-    if parts is None or family is None:
-        return False
-    if parts[0] == "cudnn":
-        return parts[1] in ("8", "9")
-    return any(
-        compat.soname_for(parts[0], cuda) == soname
-        for major, cuda in compat.cuda_of_wheels.items()
-        if major in family.wheels
-    )
-
-
 def _venv(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
-    found = Judgement()
-    judge.of_machine(found, release, host, container=False)
-    python = request.python
-    if (
-        python is None
-        and host.python in release.linux_pythons
-        and _locked(compat, release, host.python or "")
-    ):
-        python = host.python
-    if python is None:
-        python = _newest_python(
-            release, lambda one: bool(compat.python_builds(one)) and _locked(compat, release, one)
-        )
-    if python is None or python not in release.linux_pythons:
-        _no_wheel(found, release, python)
-    elif not _locked(compat, release, python):
-        _no_lock(found, release, python)
-    chosen = _wheels(found, compat, release, host)
-    glibc = compat.cudnn_range(chosen.cudnn) if chosen is not None else None
-    if host.glibc and glibc is not None and glibc.glibc and not versions.at_least(host.glibc, glibc.glibc):
-        found.refuse(
-            Cause.GLIBC_TOO_OLD,
-            f"the wheels of cuDNN {chosen.cudnn if chosen else ''} need glibc {glibc.glibc}; here is {host.glibc}",
-            f"cudnn.toml: [[range]] {glibc.first}",
-        )
+    found = environment(compat, release, host, request.python)
+    python, chosen = found.python, found.cuda
     if found.reasons or python is None or chosen is None:
         return _rejected(Recipe.VENV, release, found.reasons)
     return Option(
@@ -169,7 +102,7 @@ def _venv(compat: Compat, release: Release, request: Request, host: Host) -> Opt
         parts=(_tensorflow_part(release, python), *_cuda_parts(compat, chosen)),
         commands=(install_command(release, python, request),),
         reasons=(_from_the_index(chosen), *_linked(release)),
-        caveats=tuple(found.caveats),
+        caveats=found.caveats,
     )
 
 
@@ -184,18 +117,15 @@ def _linked(release: Release) -> tuple[str, ...]:
 def _pip_cuda(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
     found = Judgement()
     judge.of_machine(found, release, host, container=True)
-    python = request.python or _newest_python(
+    python = request.python or newest_python(
         release,
         lambda one: (
             (request.base is not None or compat.images.of_python(one) is not None)
-            and _locked(compat, release, one)
+            and is_locked(compat, release, one)
         ),
     )
-    if python is None or python not in release.linux_pythons:
-        _no_wheel(found, release, python)
-    elif not _locked(compat, release, python):
-        _no_lock(found, release, python)
-    chosen = _wheels(found, compat, release, host)
+    of_python(found, compat, release, python)
+    chosen = of_wheels(found, compat, release, host)
     image = compat.images.of_python(python) if python is not None else None
     if python is not None and image is None and request.base is None:
         found.refuse(
@@ -229,19 +159,7 @@ def _pip_cuda(compat: Compat, release: Release, request: Request, host: Host) ->
             f"Python {python}: "
             + ("as asked" if request.python else f"the newest that {release.version} has a wheel for"),
         ),
-        caveats=tuple(found.caveats),
-    )
-
-
-def _locked(compat: Compat, release: Release, python: str) -> bool:
-    return compat.locks.path(release.package, release.version, python).is_file()
-
-
-def _no_lock(found: Judgement, release: Release, python: str) -> None:
-    found.refuse(
-        Cause.NO_MATCHING_WHEEL,
-        f"nobody has pinned and tried TensorFlow {release.version} on Python {python}",
-        f"locks: {release.package}-{release.version}",
+        caveats=(*found.caveats, *judge.of_release(release)),
     )
 
 
@@ -318,19 +236,17 @@ def _on_tag(
     found: Judgement, compat: Compat, release: Release, request: Request, host: Host, tag: ImageTag
 ) -> Option | None:
     offers = {build.python: build for build in _system_pythons(compat, tag.system)}
-    python = request.python or _newest_python(
-        release, lambda one: one in offers and _locked(compat, release, one)
+    python = request.python or newest_python(
+        release, lambda one: one in offers and is_locked(compat, release, one)
     )
-    if python is None or python not in release.linux_pythons:
-        _no_wheel(found, release, python)
-    elif python not in offers and request.base is None:
+    if python in release.linux_pythons and python not in offers and request.base is None:
         found.refuse(
             Cause.NO_MATCHING_WHEEL,
             f"Ubuntu {tag.system} of {tag.name} has no Python {python} (it has {', '.join(offers) or 'none'})",
             f"pythons.toml: [[system]] {tag.system}",
         )
-    elif not _locked(compat, release, python):
-        _no_lock(found, release, python)
+    else:
+        of_python(found, compat, release, python)
     system = compat.pythons.system(tag.system)
     if (
         system is not None
@@ -378,7 +294,7 @@ def _on_tag(
         reasons=(
             f"{tag.name} is known to exist and has every library that TensorFlow {release.version} opens",
         ),
-        caveats=tuple(found.caveats),
+        caveats=(*found.caveats, *judge.of_release(release)),
     )
 
 
@@ -423,10 +339,7 @@ def _official(compat: Compat, release: Release, request: Request, host: Host) ->
     if request.python not in (None, python) and request.base is None:
         found.refuse(Cause.NO_MATCHING_WHEEL, f"{name} has Python {python}, and not {request.python}", source)
     python = request.python or python
-    if python not in release.linux_pythons:
-        _no_wheel(found, release, python)
-    elif not _locked(compat, release, python):
-        _no_lock(found, release, python)
+    of_python(found, compat, release, python)
     judge.of_cards(found, compat, release, host, image.recipe.cuda, image.recipe.cudnn)
     judge.of_driver(found, compat, release, host, image.recipe.cuda)
     if found.reasons:
@@ -469,7 +382,7 @@ def _official(compat: Compat, release: Release, request: Request, host: Host) ->
             if versions.numbers(image.recipe.cuda) < (11,)
             else f"{name} has CUDA {image.recipe.cuda}, {how}",
         ),
-        caveats=tuple(found.caveats),
+        caveats=(*found.caveats, *judge.of_release(release)),
     )
 
 
@@ -521,7 +434,7 @@ def _ngc(compat: Compat, release: Release, request: Request, host: Host) -> Opti
             parts=(Part(image.name, None, "NVIDIA's own image and build of TensorFlow"),),
             commands=(build_command(release, image.python, Recipe.NGC, request),),
             reasons=(image.note or f"{image.name} is NVIDIA's own build for CUDA {image.cuda}",),
-            caveats=tuple(tried.caveats),
+            caveats=(*tried.caveats, *judge.of_release(release)),
         )
     return _rejected(Recipe.NGC, release, first)
 

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.findings import Cause
-from tfdoctor.plan.judge import row
+from tfdoctor.fit import Reason, candidates, preferred
 from tfdoctor.plan.models import (
-    Caveat,
     Conflict,
     Method,
     Option,
-    Reason,
     Recipe,
     Recommendation,
     Rejected,
@@ -26,14 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tfdoctor.compat import Compat, Release
-    from tfdoctor.plan.models import Host, Request
+    from tfdoctor.fit import Host
+    from tfdoctor.plan.models import Request
 
 __all__ = ["MOST_OPTIONS", "recommend"]
 
 MOST_OPTIONS = 6
 """Options that are shown: of each way the best."""
-_CONSIDERED = 400
-"""Releases that are looked at for one request; there are fewer."""
 
 
 def recommend(compat: Compat, request: Request, host: Host) -> Recommendation:
@@ -60,27 +57,36 @@ def recommend(compat: Compat, request: Request, host: Host) -> Recommendation:
 
 def _search(compat: Compat, request: Request, host: Host) -> tuple[list[Option], list[Rejected]]:
     """The best option of each recipe, ranked, and what was turned down on the way to it."""
-    releases = list(_releases(compat, request))
+    releases = list(candidates(compat, request.tensorflow))
     best: dict[Recipe, Option] = {}
     rejected: list[Rejected] = []
     for recipe in _recipes(request):
         turned_down: list[Rejected] = []
-        for release in releases:
-            answer = tries(compat, release, request, host, recipe)
-            if isinstance(answer, Rejected):
-                turned_down.append(answer)
-                continue
-            option = _with_release_caveats(answer)
-            known = best.get(recipe)
-            if known is None or option.serious < known.serious:
-                best[recipe] = option
-            if not best[recipe].serious:
-                break
-        rejected += turned_down if recipe not in best else _above(turned_down, best[recipe])
+        option = preferred(_options(compat, releases, request, host, recipe, turned_down))
+        if option is not None:
+            best[recipe] = option
+        rejected += turned_down if option is None else _above(turned_down, option)
     order = versions.sort_key
     newest_first = sorted({option.tensorflow for option in best.values()}, key=order, reverse=True)
     options = sorted(best.values(), key=lambda option: _rank(request, host, option, newest_first))
     return options[:MOST_OPTIONS], rejected
+
+
+def _options(
+    compat: Compat,
+    releases: Sequence[Release],
+    request: Request,
+    host: Host,
+    recipe: Recipe,
+    turned_down: list[Rejected],
+) -> Iterator[Option]:
+    """What a recipe makes of the releases, as far as they are asked for; the others go to `turned_down`."""
+    for release in releases:
+        answer = tries(compat, release, request, host, recipe)
+        if isinstance(answer, Rejected):
+            turned_down.append(answer)
+        else:
+            yield answer
 
 
 def _above(rejected: Sequence[Rejected], option: Option) -> list[Rejected]:
@@ -96,34 +102,6 @@ def _recipes(request: Request) -> tuple[Recipe, ...]:
     if request.base is not None:
         return (Recipe.PIP_CUDA, Recipe.OFFICIAL)
     return tuple(recipe for recipe in RECIPES if request.method in (None, recipe.method))
-
-
-def _releases(compat: Compat, request: Request) -> Iterator[Release]:
-    """Releases with GPU code that the request means, newest first, one row per version."""
-    if request.tensorflow is None:
-        rows: Sequence[Release] = [
-            r for r in reversed(compat.releases) if not r.is_prerelease and not r.yanked
-        ]
-    else:
-        rows = compat.select(request.tensorflow)
-    seen: set[str] = set()
-    count = 0
-    for release in rows:
-        if not release.gpu or release.version in seen or count >= _CONSIDERED:
-            continue
-        seen.add(release.version)
-        count += 1
-        yield release
-
-
-def _with_release_caveats(option: Option) -> Option:
-    release = option.release
-    more: list[Caveat] = []
-    if release.is_prerelease:
-        more.append(Caveat(Cause.INCONCLUSIVE, f"{release.version} is not a final release", row(release)))
-    if release.yanked:
-        more.append(Caveat(Cause.INCONCLUSIVE, f"{release.version} was withdrawn (yanked)", row(release)))
-    return replace(option, caveats=(*option.caveats, *more)) if more else option
 
 
 def _rank(request: Request, host: Host, option: Option, newest_first: Sequence[str]) -> tuple[object, ...]:

@@ -8,26 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts import (
-    Absent,
-    CudaDevice,
-    CudaDriver,
-    DriverFacts,
-    EnvironmentFacts,
-    Facts,
-    Known,
-    MachineFacts,
-)
-from tfdoctor.findings import Prediction, Remedy
-from tfdoctor.rules import ALL_RULES, advice, known_problem
-from tfdoctor.rules.base import Context
+from tfdoctor import advice
+from tfdoctor.advice import Target
+from tfdoctor.findings import Remedy
+from tfdoctor.fit import Card, Host
+from tfdoctor.rules import ALL_RULES, known_problem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdoctor.compat import Compat, Problem, Release
-    from tfdoctor.compat.matrix import MatrixRow
     from tfdoctor.compat.releases import Platform
+    from tfdoctor.fit.matrix import MatrixRow
 
 __all__ = ["Sheet", "code_of", "conditions", "pythons", "sheet"]
 
@@ -158,15 +150,15 @@ def _system(release: Release) -> list[tuple[str, str]]:
 
 
 def _steps(compat: Compat, release: Release, capabilities: Sequence[str], python: str | None) -> list[Remedy]:
-    context = _nobody(compat, capabilities)
+    target = _nobody(compat, capabilities)
     if not release.gpu or not release.required_libraries:
-        return _without_gpu(context, release, python)
-    steps = [_with_pip(context, release, python)]
+        return _without_gpu(target, release, python)
+    steps = [_with_pip(target, release, python)]
     image = _in_a_container(compat, release)
     if image is not None:
         steps.append(image)
     if release.windows_gpu:
-        steps.append(_on_windows(release, python))
+        steps.append(_on_windows(target, release, python))
     return steps
 
 
@@ -198,20 +190,21 @@ def _where_from(compat: Compat, python: str) -> str:
     return f" Python {python} is old: {have}{named} gives it."
 
 
-def _with_pip(context: Context, release: Release, python: str | None) -> Remedy:
-    chosen = python or _newest_python(context, release)
-    extra = advice.extra_installs(context, release, chosen)
-    wheels = extra or bool(advice.wheels_for(context, release, release.required_libraries))
+def _with_pip(target: Target, release: Release, python: str | None) -> Remedy:
+    chosen = python or _newest_python(target, release)
+    extra = advice.extra_installs(target, release, chosen)
+    wheels = extra or bool(advice.wheels_for(target, release, release.required_libraries))
     where = "NVIDIA's wheels" if wheels else "conda (Miniforge)"
     text = f"On Linux, with Python {chosen} and the CUDA libraries from {where}."
-    text += _where_from(context.compat, chosen)
-    return advice.install_release(context, release, text, chosen)
+    text += _where_from(target.compat, chosen)
+    return advice.install_release(target, release, text, chosen)
 
 
-def _on_windows(release: Release, python: str | None) -> Remedy:
+def _on_windows(target: Target, release: Release, python: str | None) -> Remedy:
     chosen = python if python in release.windows_pythons else release.windows_pythons[-1]
     wanted = " ".join(
-        f'"{text}"' for text in (f"{release.package}=={release.version}", *advice.companion_pins(release))
+        f'"{text}"'
+        for text in (f"{release.package}=={release.version}", *advice.companion_pins(target.compat, release))
     )
     return Remedy(
         f"On Windows, after NVIDIA's installer of CUDA {release.cuda} and cuDNN {release.cudnn}, whose bin "
@@ -224,51 +217,24 @@ def _on_windows(release: Release, python: str | None) -> Remedy:
     )
 
 
-def _without_gpu(context: Context, release: Release, python: str | None) -> list[Remedy]:
+def _without_gpu(target: Target, release: Release, python: str | None) -> list[Remedy]:
     chosen = python or release.linux_pythons[-1]
-    wanted = (f"{release.package}=={release.version}", *advice.companion_pins(release))
-    commands = advice.venv_with(context, wanted, f"python{chosen}")[:-1]
+    wanted = (f"{release.package}=={release.version}", *advice.companion_pins(target.compat, release))
+    commands = advice.venv_with(target, wanted, f"python{chosen}")[:-1]
     return [Remedy(f"Without a GPU, with Python {chosen}.", commands)]
 
 
-def _newest_python(context: Context, release: Release) -> str:
+def _newest_python(target: Target, release: Release) -> str:
     newest_first = tuple(reversed(release.linux_pythons))
     if release.pip_extra is not None:
         for text in newest_first:
-            if advice.extra_installs(context, release, text):
+            if advice.extra_installs(target, release, text):
                 return text
     return newest_first[0]
 
 
-def _nobody(compat: Compat, capabilities: Sequence[str]) -> Context:
-    """A context of no machine: remedies come out general, for cards of these capabilities."""
-    machine = MachineFacts("Linux", "x86_64", "", None, None, (), None, frozenset(), None, None, None)
-    nothing = Absent("no machine was asked about")
-    devices = tuple(
-        CudaDevice(index, None, None, None, compute_capability=text, memory_mib=None, multiprocessors=None)
-        for index, text in enumerate(capabilities)
-    )
-    driver = CudaDriver(True, "", None, 0, "", None, len(devices), devices)
-    return Context(
-        facts=Facts(
-            machine=machine,
-            environment=EnvironmentFacts({}, (), None),
-            driver=DriverFacts(
-                pci=nothing,
-                kernel_module=nothing,
-                modules=nothing,
-                nodes=nothing,
-                smi=nothing,
-                cuda=Known(driver, "asked for") if devices else nothing,
-                cuda_unhidden=None,
-                nvml=nothing,
-            ),
-            python=nothing,
-            tensorflow=nothing,
-            loader=nothing,
-            toolkits=(),
-            nvcc=nothing,
-        ),
-        compat=compat,
-        prediction=Prediction(None, None, (), None),
+def _nobody(compat: Compat, capabilities: Sequence[str]) -> Target:
+    """No machine: remedies come out general, for cards of these capabilities."""
+    return Target(
+        compat, Host(cards=tuple(Card(f"compute capability {text}", text) for text in capabilities))
     )

@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tfdoctor.compat.matrix import group
+from tfdoctor.fit.matrix import group
 from tfdoctor.plan.release_sheet import code_of, conditions, pythons
 from tfdoctor.render import markdown
 from tfdoctor.render.json import SCHEMA_VERSION
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tfdoctor.compat import Gpu, Problem
-    from tfdoctor.compat.matrix import MatrixGroup, MatrixRow
+    from tfdoctor.fit.matrix import MatrixGroup, MatrixRow
     from tfdoctor.plan.release_sheet import Sheet
 
 NARROW = 70

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from tfdoctor.plan import Caveat, Host, Option, Part, Reason, Recommendation, Rejected, Request
+    from tfdoctor.fit import Caveat, Host, Reason
+    from tfdoctor.plan import Option, Part, Recommendation, Rejected, Request
 
 __all__ = ["option_json", "recommendation_json", "render_option", "render_recommendation", "size_text"]
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tfdoctor.advice import for_person
 from tfdoctor.facts import Absent, value_of
 from tfdoctor.findings import Cause, Finding, OutcomeKind, Prediction, Report, Severity, Verdict
 from tfdoctor.predict import predict
 from tfdoctor.report.areas import area_of, areas
 from tfdoctor.rules import ALL_RULES, RULE_OF
-from tfdoctor.rules._commands import for_person
 from tfdoctor.rules.base import TENSORFLOW, Context
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def diagnose(
     outcomes = tuple(rule.run(context) for rule in rules)
     findings = [finding for outcome in outcomes for finding in outcome.findings]
     root = _root(findings, prediction)
-    told = for_person(context, root, findings, BESIDE)
+    told = for_person(context.target, root, findings, BESIDE)
     outcomes = tuple(replace(o, findings=tuple(told[id(f)] for f in o.findings)) for o in outcomes)
     findings = [told[id(finding)] for finding in findings]
     root = told[id(root)] if root is not None else None

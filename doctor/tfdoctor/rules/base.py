@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, Union
 
+from tfdoctor.advice import target_of
 from tfdoctor.facts import Absent, Known, Unknown, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Outcome, OutcomeKind, Remedy, Severity
 from tfdoctor.predict import Build, MissingLibrary, build_of, explain_missing
 
 if TYPE_CHECKING:
+    from tfdoctor.advice import Target
     from tfdoctor.compat import Compat
     from tfdoctor.facts import Facts, LoaderFacts, PythonFacts, TensorFlowFacts
     from tfdoctor.findings import Observation, Prediction
@@ -65,6 +67,11 @@ class Context:
     def build(self) -> Build | None:
         """The installed TensorFlow build; None where there is none or it could not be examined."""
         return build_of(self.tensorflow, self.compat) if self.tensorflow is not None else None
+
+    @cached_property
+    def target(self) -> Target:
+        """What remedies are made for."""
+        return target_of(self.facts, self.compat)
 
     @cached_property
     def missing(self) -> tuple[MissingLibrary, ...]:

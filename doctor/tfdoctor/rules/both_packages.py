@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import builds_installed
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule
 from tfdoctor.rules.shared import needs
 from tfdoctor.steps import Install, Remove, Uninstall
@@ -79,10 +79,15 @@ def _clean(context: Context, names: list[str], *, harmless: bool) -> list[Remedy
     if build is not None and build.version is not None:
         choices = [context.compat.release(build.version, p) for p in ("tensorflow", "tensorflow-gpu")]
         release = next((row for row in choices if row is not None and row.gpu), None)
-    release = release or advice.best_release(context)
+    best = advice.best_release(context.target) if release is None else None
+    if best is not None:
+        text = f"Remove all of them, then install TensorFlow {best.version}, the best for this machine and Python."
+        return [advice.in_place_of(context.target, tuple(names), best, text)]
     if release is None:
-        return [Remedy("Remove all of them, then install one.", (advice.pip_uninstall(context, names),))]
-    wanted = (f"{release.package}=={release.version}", *advice.companion_pins(release))
+        return [
+            Remedy("Remove all of them, then install one.", (advice.pip_uninstall(context.target, names),))
+        ]
+    wanted = (f"{release.package}=={release.version}", *advice.companion_pins(context.compat, release))
     text = (
         "To have only one: remove both, then install one."
         if harmless
@@ -92,9 +97,9 @@ def _clean(context: Context, names: list[str], *, harmless: bool) -> list[Remedy
         Remedy(
             text,
             (
-                advice.pip_uninstall(context, names),
-                advice.pip_install(context, wanted),
-                advice.check_again(context),
+                advice.pip_uninstall(context.target, names),
+                advice.pip_install(context.target, wanted),
+                advice.check_again(context.target),
             ),
             steps=(Uninstall(tuple(names)), Install(wanted)),
         )

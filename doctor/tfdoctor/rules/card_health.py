@@ -20,8 +20,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import GPU, Context, Result, Rule
 from tfdoctor.rules.shared import conditions, drivers
 
@@ -60,7 +60,7 @@ def _pending(health: CardHealth) -> list[str]:
 
 
 def _finding(context: Context, gpu: SmiGpu, grave: list[str], pending: list[str]) -> Finding:
-    root, name = advice.sudo(context), conditions.label(gpu)
+    root, name = advice.sudo(context.target), conditions.label(gpu)
     said = [*grave, *pending]
     remedies = []
     if context.facts.machine.container or context.facts.machine.wsl:

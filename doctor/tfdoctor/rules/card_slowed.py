@@ -20,8 +20,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import GPU, Context, Result, Rule
 from tfdoctor.rules.shared import conditions
 
@@ -86,7 +86,7 @@ def _low_limit(context: Context, gpu: SmiGpu, limit: float, default: float) -> F
         remedies=[
             Remedy(
                 "Set it back, where it is not meant so.",
-                (f"{advice.sudo(context)}nvidia-smi -i {gpu.index or 0} -pl {default:g}",),
+                (f"{advice.sudo(context.target)}nvidia-smi -i {gpu.index or 0} -pl {default:g}",),
                 changes_system=True,
             )
         ],

@@ -18,9 +18,9 @@ Switch the card on with the tool that switched it off, then restart.
 
 from __future__ import annotations
 
+from tfdoctor import advice
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, Result, Rule, given
 from tfdoctor.rules.shared import drivers, kernels
 
@@ -29,7 +29,7 @@ def check(context: Context) -> Result:
     cause = given(kernels.without_module(context))
     if not kernels.switched_off(context):
         return ()
-    root = advice.sudo(context)
+    root = advice.sudo(context.target)
     found = kernels.files(context)
     blocked = found.blocked if found is not None else ()
     prime = value_of(context.facts.kernel.prime) == "off"

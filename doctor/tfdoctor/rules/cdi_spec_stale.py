@@ -22,20 +22,23 @@ from __future__ import annotations
 
 import re
 
+from tfdoctor import advice
+from tfdoctor.advice import engine, engine_state
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
-from tfdoctor.rules.shared import engine_state, engines
+from tfdoctor.rules.shared import engines
 
 OWN_VERSION = re.compile(r"libcuda\.so\.(\d{3}\.[\d.]{2,16})\Z")
 
 
 def check(context: Context) -> Result:
     containers = engines.containers(context)
-    if not engines.gpu_specs(containers):
+    if not engine.gpu_specs(containers):
         return NotApplicable("there is no CDI specification of NVIDIA's GPUs")
-    return engines.findings(RULE, engine_state.stale(containers, _driver(context), advice.sudo(context)))
+    return engines.findings(
+        RULE, engine_state.stale(containers, _driver(context), advice.sudo(context.target))
+    )
 
 
 def _driver(context: Context) -> str | None:

@@ -24,10 +24,9 @@ import fnmatch
 import posixpath
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
+from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict.rehearsing import own_damage
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import LOADER, Context, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs
 from tfdoctor.steps import Install
@@ -160,8 +159,8 @@ def _again(context: Context, owner: Distribution) -> Remedy:
     return Remedy(
         f"Install {owner.name} again.",
         (
-            advice.pip_install(context, (pin,), options="--force-reinstall --no-deps"),
-            advice.check_again(context),
+            advice.pip_install(context.target, (pin,), options="--force-reinstall --no-deps"),
+            advice.check_again(context.target),
         ),
         steps=(Install((pin,), again=True, dependencies=False),),
     )

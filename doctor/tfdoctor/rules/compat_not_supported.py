@@ -21,9 +21,9 @@ from __future__ import annotations
 
 import re
 
+from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import is_compat, own_driver_files
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import drivers, hiders, needs
 
@@ -68,7 +68,7 @@ def check(context: Context) -> Result:
 
 
 def _remedies(context: Context, path: str, *, found: bool) -> list[Remedy]:
-    root = advice.sudo(context)
+    root = advice.sudo(context.target)
     if not found:
         return [
             drivers.reboot(
@@ -79,7 +79,7 @@ def _remedies(context: Context, path: str, *, found: bool) -> list[Remedy]:
         ]
     remedies = []
     text = "Take the compat folder from LD_LIBRARY_PATH; the driver's own libcuda is found without it."
-    off = advice.without_folder(context, "/compat/", text)
+    off = advice.without_folder(context.target, "/compat/", text)
     hiding = hiders.driver_hider(context, path)
     if hiding is not None:
         off = hiders.remedy(context, hiding)
@@ -92,7 +92,7 @@ def _remedies(context: Context, path: str, *, found: bool) -> list[Remedy]:
             advice.APT: f"{root}apt-get remove {package}",
             advice.DNF: f"{root}dnf remove {package}",
             advice.ZYPPER: f"{root}zypper remove {package}",
-        }.get(advice.package_manager(context) or "")
+        }.get(advice.package_manager(context.target) or "")
         if remove is not None:
             remedies.append(Remedy("Remove the package.", (remove, f"{root}ldconfig"), changes_system=True))
     own = own_driver_files(context.facts)
@@ -100,7 +100,7 @@ def _remedies(context: Context, path: str, *, found: bool) -> list[Remedy]:
         remedies.append(
             Remedy(
                 "Put the driver's own folder first, for this shell.",
-                (advice.export_path([own[0].rpartition("/")[0]]), advice.check_again(context)),
+                (advice.export_path([own[0].rpartition("/")[0]]), advice.check_again(context.target)),
             )
         )
     return [*remedies, *_update(context)]

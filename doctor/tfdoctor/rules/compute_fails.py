@@ -16,10 +16,9 @@ The error of the first failing card says which way to look; the other findings o
 
 from __future__ import annotations
 
-from tfdoctor import versions
+from tfdoctor import advice, versions
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import GPU, Context, NotApplicable, Result, Rule
 
 SIGNS = (
@@ -50,7 +49,7 @@ def check(context: Context) -> Result:
             remedies=[
                 Remedy(
                     "Look at what the driver says while it happens: NVRM and Xid lines name a fault of card or driver.",
-                    ("sudo dmesg | grep -i -E 'nvrm|xid' | tail -n 20", advice.check_again(context)),
+                    ("sudo dmesg | grep -i -E 'nvrm|xid' | tail -n 20", advice.check_again(context.target)),
                 )
             ],
         )

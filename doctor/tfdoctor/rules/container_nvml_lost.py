@@ -19,17 +19,18 @@ Ask for GPUs through CDI, or let Docker manage cgroups itself; set no-cgroups to
 
 from __future__ import annotations
 
+from tfdoctor import advice
+from tfdoctor.advice import engine, engine_state
 from tfdoctor.findings import Cause
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
-from tfdoctor.rules.shared import engine_state, engines
+from tfdoctor.rules.shared import engines
 
 
 def check(context: Context) -> Result:
     containers = engines.containers(context)
-    if engines.engine(containers) is None:
+    if engine.engine(containers) is None:
         return NotApplicable("no engine of Docker that answers")
-    return engines.findings(RULE, engine_state.losing(containers, advice.sudo(context)))
+    return engines.findings(RULE, engine_state.losing(containers, advice.sudo(context.target)))
 
 
 RULE = Rule(

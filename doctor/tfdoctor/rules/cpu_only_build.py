@@ -18,15 +18,14 @@ Install the package with GPU code in its place.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
+from tfdoctor import advice, fit
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import builds_installed
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs
-from tfdoctor.steps import Install, Uninstall
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Release
@@ -115,7 +114,7 @@ def _remedies(context: Context, build: Build, tensorflow: TensorFlowFacts) -> li
                 "Its container images for Jetson are the other way.",
                 (
                     "cat /etc/nv_tegra_release",
-                    advice.pip_uninstall(context, [tensorflow.distribution or "tensorflow"]),
+                    advice.pip_uninstall(context.target, [tensorflow.distribution or "tensorflow"]),
                 ),
             )
         ]
@@ -129,53 +128,38 @@ def _remedies(context: Context, build: Build, tensorflow: TensorFlowFacts) -> li
                 "does not see one).",
                 (
                     f"CONDA_OVERRIDE_CUDA=12.0 conda install --prefix {prefix} -c conda-forge {BUILDS}",
-                    advice.check_again(context),
+                    advice.check_again(context.target),
                 ),
             )
         ]
-    name = tensorflow.distribution or "tensorflow"
-    remedies = []
+    own = tensorflow.distribution or "tensorflow"
     same = _same_version(context, build)
     if same is not None:
-        requirements = advice.gpu_requirement(context, same)
-        remedies.append(
-            Remedy(
-                f"Install {same.package} {same.version}, which has GPU code, in its place.",
-                (
-                    advice.pip_uninstall(context, [name]),
-                    advice.pip_install(context, requirements),
-                    advice.check_again(context),
-                ),
-                steps=(Uninstall((name,)), Install(requirements)),
-            )
-        )
-    newest = advice.best_release(context)
-    if newest is not None and (same is None or newest.version != same.version):
-        wanted = advice.gpu_requirement(context, newest)
-        remedies.append(
-            Remedy(
-                f"Install TensorFlow {newest.version}, the newest with GPU code that finds its libraries on "
-                "this "
-                "Python.",
-                (
-                    advice.pip_uninstall(context, [name]),
-                    advice.pip_install(context, wanted),
-                    advice.check_again(context),
-                ),
-            )
-        )
-    return remedies
+        text = f"Install {same.package} {same.version}, which has GPU code, in its place."
+        return [advice.in_place_of(context.target, (own,), same, text)]
+    best = advice.best_release(context.target)
+    if best is None:
+        return [advice.ask_recommend()]
+    name = f"TensorFlow {best.version}"
+    if advice.needs_another(context.target):
+        text = f"Make an environment of your own with {name}, the best for this machine and Python."
+        return [advice.install_release(context.target, best, text)]
+    text = f"Install {name} in its place, the best with GPU code for this machine and Python."
+    return [replace(advice.in_place_of(context.target, (own,), best, text), steps=())]
 
 
 def _same_version(context: Context, build: Build) -> Release | None:
-    """The release of this very version that has GPU code and a wheel for this Python."""
+    """The release of this very version that has GPU code and serves this machine on this Python."""
     python = context.python
     if build.version is None or python is None:
         return None
-    minor = versions.major_minor(python.version)
     for package in ("tensorflow", "tensorflow-gpu"):
         release = context.compat.release(build.version, package)
-        if release is not None and release.gpu and minor in release.linux_pythons:
+        if (
+            release is not None
+            and release.gpu
+            and fit.serves(context.compat, release, context.target.host, python.version)
+        ):
             return release
     return None
 

@@ -22,9 +22,9 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
+from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import owners
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import CUDNN, Context, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs
 from tfdoctor.steps import Install
@@ -45,13 +45,16 @@ def check(context: Context) -> Result:
             "cuDNN is missing with the other CUDA libraries: that finding tells how it comes"
         )
     name = lost[0].soname
-    remedies = advice.bring_libraries(context, [name])
+    remedies = advice.bring_libraries(context.target, [name])
     package = context.compat.debian_package_for(name, build.cuda)
     if package is not None and _from_nvidia_repository(context):
         remedies.append(
             Remedy(
                 "Install NVIDIA's package, where its apt repository (the one CUDA came from) is set up.",
-                (f"{advice.sudo(context)}apt-get install {package}", advice.check_again(context)),
+                (
+                    f"{advice.sudo(context.target)}apt-get install {package}",
+                    advice.check_again(context.target),
+                ),
                 changes_system=True,
             )
         )
@@ -80,7 +83,7 @@ def _parts(context: Context) -> list[Finding]:
         return []
     names = ", ".join(posixpath.basename(path) for path in owner.lost)
     pin = f"{owner.name}=={owner.version}"
-    command = advice.pip_install(context, [pin], options="--force-reinstall --no-deps")
+    command = advice.pip_install(context.target, [pin], options="--force-reinstall --no-deps")
     return [
         RULE.finding(
             Cause.CUDNN_MISSING,
@@ -92,7 +95,7 @@ def _parts(context: Context) -> list[Finding]:
             remedies=[
                 Remedy(
                     "Reinstall cuDNN's wheel.",
-                    (command, advice.check_again(context)),
+                    (command, advice.check_again(context.target)),
                     steps=(Install((pin,), again=True, dependencies=False),),
                 )
             ],
@@ -102,7 +105,7 @@ def _parts(context: Context) -> list[Finding]:
 
 def _from_nvidia_repository(context: Context) -> bool:
     """Whether CUDA came as packages of the system: then its repository is there."""
-    if advice.package_manager(context) != advice.APT or context.loader is None:
+    if advice.package_manager(context.target) != advice.APT or context.loader is None:
         return False
     used = [r.path or "" for r in context.loader.resolutions if r.ok and r.soname.startswith("libcublas.")]
     return any(path.startswith("/usr/local/cuda") for path in used)

@@ -19,10 +19,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
+from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import cudnn_version
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import CUDNN, Context, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs
 
@@ -107,11 +106,11 @@ def _remedies(
 ) -> list[Remedy]:
     build = context.build
     release = build.release if build is not None and build.exact else None
-    fresh = advice.gpu_requirement(context, release) if release is not None else ("tensorflow",)
+    fresh = advice.gpu_requirement(context.target, release) if release is not None else ("tensorflow",)
     remedies = [
         Remedy(
             "Give TensorFlow an environment of its own.",
-            advice.venv_with(context, fresh, advice.interpreter(context)),
+            advice.venv_with(context.target, fresh, advice.interpreter(context.target)),
         )
     ]
     if same_major:
@@ -122,7 +121,7 @@ def _remedies(
                 f"Keep the newer cuDNN for both. NVIDIA keeps the minor versions of cuDNN {major} compatible upwards; "
                 f"pip says that {other.name} asks for another one, and the next installation of {other.name} brings "
                 "the older one back: do this last.",
-                (advice.pip_install(context, (pin,)), advice.check_again(context)),
+                (advice.pip_install(context.target, (pin,)), advice.check_again(context.target)),
             )
         )
     remedies.append(

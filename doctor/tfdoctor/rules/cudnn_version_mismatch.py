@@ -22,10 +22,9 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
+from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Severity
 from tfdoctor.predict import library_version
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import CUDNN, Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import hiders, needs
 
@@ -81,7 +80,7 @@ def _other_major(context: Context) -> Finding:
             Evidence("the loader", lost.resolution.error),
             *(Evidence(found.path, "is there") for found in lost.other_versions),
         ],
-        remedies=advice.bring_libraries(context, [lost.soname]),
+        remedies=advice.bring_libraries(context.target, [lost.soname]),
     )
 
 
@@ -98,7 +97,7 @@ def _lower_minor(context: Context, path: str, version: str, built: str) -> Findi
         f'layer fails: "Loaded runtime CuDNN library: {version} but source was compiled with: {built}".',
         title=f"cuDNN {version} is older than the {built} that TensorFlow was built with",
         evidence=[Evidence(path, f"cuDNN {version}")],
-        remedies=advice.bring_libraries(context, [name]),
+        remedies=advice.bring_libraries(context.target, [name]),
     )
 
 

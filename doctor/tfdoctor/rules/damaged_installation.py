@@ -20,11 +20,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdoctor import advice
 from tfdoctor.facts import Absent, Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import closed_package, registered_without_files
 from tfdoctor.predict.rehearsing import own_damage
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.shared.companions import WHAT
 from tfdoctor.steps import Install
@@ -142,8 +142,8 @@ def _again(context: Context, requirements: list[str]) -> Remedy:
     return Remedy(
         "Install it again.",
         (
-            advice.pip_install(context, requirements, options="--force-reinstall --no-deps"),
-            advice.check_again(context),
+            advice.pip_install(context.target, requirements, options="--force-reinstall --no-deps"),
+            advice.check_again(context.target),
         ),
         steps=(Install(tuple(requirements), again=True, dependencies=False),),
     )

@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdoctor import advice
 from tfdoctor.facts import CLOSED, DENIED
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import in_wheels
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import LOADER, Context, Result, Rule
 from tfdoctor.rules.shared import hiders, needs
 from tfdoctor.steps import Install, Remove
@@ -73,19 +73,19 @@ def _stopped(missing: MissingLibrary) -> Tried:
 
 def _remedies(context: Context, lost: list[MissingLibrary], bad: list[Tried]) -> list[Remedy]:
     paths = [tried.path for tried in bad]
-    through = advice.drop_folders(context, bad)
+    through = advice.drop_folders(context.target, bad)
     if through is not None and all(missing.elsewhere for missing in lost):
         return [through]
     wheels = [path for path in paths if context.python is not None and in_wheels(context.python, path)]
     names = [missing.soname for missing in lost]
-    requirements = advice.cuda_requirements(context, names)
+    requirements = advice.cuda_requirements(context.target, names)
     if len(wheels) == len(paths) and requirements:
-        wanted = tuple(advice.registered_wheel(context, one) or one for one in requirements)
-        command = advice.pip_install(context, wanted, options="--force-reinstall --no-deps")
+        wanted = tuple(advice.registered_wheel(context.target, one) or one for one in requirements)
+        command = advice.pip_install(context.target, wanted, options="--force-reinstall --no-deps")
         return [
             Remedy(
                 "Reinstall the wheel that it belongs to.",
-                (command, advice.check_again(context)),
+                (command, advice.check_again(context.target)),
                 steps=(Install(wanted, again=True, dependencies=False),),
             )
         ]
@@ -95,14 +95,14 @@ def _remedies(context: Context, lost: list[MissingLibrary], bad: list[Tried]) ->
     remedies = [
         Remedy(
             "Put the damaged file aside.",
-            (*aside, advice.check_again(context)),
+            (*aside, advice.check_again(context.target)),
             changes_system=any(path.startswith(("/usr/", "/lib", "/opt/")) for path in paths),
             steps=tuple(Remove(path) for path in paths) if _inside(context, paths) else (),
         )
     ]
     without_good = [missing.soname for missing in lost if not missing.elsewhere]
     if without_good:
-        remedies += advice.bring_libraries(context, without_good)
+        remedies += advice.bring_libraries(context.target, without_good)
     return remedies
 
 
@@ -113,7 +113,7 @@ def _inside(context: Context, paths: list[str]) -> bool:
 
 
 def _root(context: Context, path: str) -> str:
-    return advice.sudo(context) if path.startswith(("/usr/", "/lib", "/opt/")) else ""
+    return advice.sudo(context.target) if path.startswith(("/usr/", "/lib", "/opt/")) else ""
 
 
 RULE = Rule(

@@ -19,9 +19,9 @@ Have the nodes made by nvidia-modprobe; join the group that owns them; ask the b
 
 from __future__ import annotations
 
+from tfdoctor import advice
 from tfdoctor.facts import Known, Unknown, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import drivers, needs
 
@@ -107,7 +107,7 @@ def _refused(context: Context) -> list[Remedy]:
 
 
 def _remedies(context: Context, closed: tuple[str, ...]) -> list[Remedy]:
-    root = advice.sudo(context)
+    root = advice.sudo(context.target)
     look = Remedy("See who owns the nodes.", ("ls -l /dev/nvidia*",))
     if context.facts.machine.container:
         return [
@@ -129,7 +129,7 @@ def _remedies(context: Context, closed: tuple[str, ...]) -> list[Remedy]:
     return [
         Remedy(
             "Make them; nvidia-modprobe comes with the driver.",
-            (f"{root}nvidia-modprobe -c 0 -u", advice.check_again(context)),
+            (f"{root}nvidia-modprobe -c 0 -u", advice.check_again(context.target)),
             changes_system=True,
         ),
         look,

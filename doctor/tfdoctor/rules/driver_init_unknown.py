@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdoctor import advice
 from tfdoctor.facts import Absent, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import drivers, kernels, needs
 
@@ -97,10 +97,13 @@ def _crashed(context: Context, answer: CudaDriver) -> Said | None:
     preload = context.facts.environment.variables.get("LD_PRELOAD")
     if preload:
         remedies.insert(
-            0, Remedy("LD_PRELOAD is set: try without it.", ("unset LD_PRELOAD", advice.check_again(context)))
+            0,
+            Remedy(
+                "LD_PRELOAD is set: try without it.", ("unset LD_PRELOAD", advice.check_again(context.target))
+            ),
         )
     if not context.facts.machine.container:
-        install = advice.driver_install(context)
+        install = advice.driver_install(context.target)
         remedies.append(
             Remedy(f"Reinstall the driver. {install.text}", install.commands, changes_system=True)
         )
@@ -134,7 +137,7 @@ def _failed(context: Context, answer: CudaDriver) -> Said:
 
 def _unknown(context: Context, answer: CudaDriver) -> Said:
     """999, 3, 101 and whatever has no name: what the machine shows tells more than the number."""
-    driver, root = context.facts.driver, advice.sudo(context)
+    driver, root = context.facts.driver, advice.sudo(context.target)
     name = f"{answer.init_name} ({answer.init})"
     modules = value_of(driver.modules)
     machine = context.facts.machine
@@ -191,7 +194,7 @@ def _unknown(context: Context, answer: CudaDriver) -> Said:
         [
             Remedy(
                 "Load nvidia_uvm anew (end programs that use the card first).",
-                (f"{root}rmmod nvidia_uvm", f"{root}modprobe nvidia-uvm", advice.check_again(context)),
+                (f"{root}rmmod nvidia_uvm", f"{root}modprobe nvidia-uvm", advice.check_again(context.target)),
                 changes_system=True,
             ),
             drivers.kernel_log(context),
@@ -261,12 +264,12 @@ def _system_call(context: Context) -> Said:
 
 
 def _not_ready(context: Context) -> Said:
-    root, manager = advice.sudo(context), advice.package_manager(context)
+    root, manager = advice.sudo(context.target), advice.package_manager(context.target)
     version = drivers.driver_version(context)
     exact = f" It must be of the driver's very version, {version[0]}." if version is not None else ""
     branch = version[0].split(".")[0] if version is not None else ""
     machine = context.facts.machine
-    start = (f"{root}systemctl enable --now nvidia-fabricmanager", advice.check_again(context))
+    start = (f"{root}systemctl enable --now nvidia-fabricmanager", advice.check_again(context.target))
     remedies = [Remedy("Start NVIDIA's Fabric Manager.", start, changes_system=True)]
     if machine.container:
         remedies = [
@@ -308,7 +311,7 @@ def _mps(context: Context, answer: CudaDriver) -> Said:
         remedies.append(
             Remedy(
                 "Do without MPS in this shell.",
-                ("unset CUDA_MPS_PIPE_DIRECTORY", advice.check_again(context)),
+                ("unset CUDA_MPS_PIPE_DIRECTORY", advice.check_again(context.target)),
             )
         )
     remedies.append(

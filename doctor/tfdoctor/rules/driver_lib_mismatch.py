@@ -19,10 +19,10 @@ Restart, or unload the old module and load the new one.
 
 from __future__ import annotations
 
+from tfdoctor import advice
 from tfdoctor.facts import Known, SmiFailure, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import kernel_mismatch
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import drivers, needs
 
@@ -95,7 +95,7 @@ def _remedies(context: Context) -> list[Remedy]:
                 ("dpkg -l 'libnvidia-compute-*' 'libcuda1' 'nvidia-utils-*'",),
             ),
         ]
-    root = advice.sudo(context)
+    root = advice.sudo(context.target)
     loaded = value_of(facts.driver.modules) if isinstance(facts.driver.modules, Known) else None
     modules = [name for name in UNLOAD_ORDER if loaded is None or name in loaded]
     return [
@@ -107,7 +107,7 @@ def _remedies(context: Context) -> list[Remedy]:
                 f"{root}lsof /dev/nvidia*",
                 f"{root}rmmod {' '.join(modules or ['nvidia'])}",
                 f"{root}modprobe nvidia",
-                advice.check_again(context),
+                advice.check_again(context.target),
             ),
             changes_system=True,
         ),

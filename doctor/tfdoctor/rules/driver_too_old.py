@@ -22,10 +22,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
+from tfdoctor import advice, versions
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import drivers
 
@@ -181,35 +180,20 @@ def _remedies(context: Context, minimum: DriverMinimum | None) -> list[Remedy]:
             changes_system=True,
         )
     else:
-        install = advice.driver_install(context)
+        install = advice.driver_install(context.target)
         update = Remedy(f"Update the driver{least}. {install.text}", install.commands, changes_system=True)
     return [update, *_older_tensorflow(context)]
 
 
 def _older_tensorflow(context: Context) -> list[Remedy]:
-    """A release for this Python that the driver can run."""
+    """The best release for this Python with the driver that is there."""
     build, python = context.build, context.python
     version, answer = drivers.driver_version(context), value_of(context.facts.driver.cuda)
     if build is None or python is None or version is None or context.facts.machine.wsl:
         return []
     if answer is not None and answer.init in (35, 36):
         return []
-    cards = [d.compute_capability for d in drivers.known_devices(context) if d.compute_capability]
-    release = context.compat.newest_release_for(
-        python=python.version,
-        capability=min(cards, key=versions.parse_capability) if cards else None,
-        driver=version[0],
-        glibc=python.glibc,
-    )
-    if release is None or release.version == build.version:
-        return []
-    return [
-        advice.install_release(
-            context,
-            release,
-            f"Use TensorFlow {release.version} (CUDA {release.cuda}), which this driver can run.",
-        )
-    ]
+    return advice.another_release(context.target, "Use {release}, which this driver can run.")
 
 
 RULE = Rule(

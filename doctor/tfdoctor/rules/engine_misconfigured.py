@@ -19,17 +19,18 @@ Each finding names the line and the command.
 
 from __future__ import annotations
 
+from tfdoctor import advice
+from tfdoctor.advice import engine, engine_state
 from tfdoctor.findings import Cause
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
-from tfdoctor.rules.shared import engine_state, engines
+from tfdoctor.rules.shared import engines
 
 
 def check(context: Context) -> Result:
     containers = engines.containers(context)
-    if containers.tool("docker") is None and engines.engine(containers) is None:
+    if containers.tool("docker") is None and engine.engine(containers) is None:
         return NotApplicable("there is no Docker")
-    return engines.findings(RULE, engine_state.misconfigured(containers, advice.sudo(context)))
+    return engines.findings(RULE, engine_state.misconfigured(containers, advice.sudo(context.target)))
 
 
 RULE = Rule(

@@ -18,20 +18,21 @@ Start the engine, or join the group that its socket belongs to.
 
 from __future__ import annotations
 
+from tfdoctor import advice
+from tfdoctor.advice import engine
 from tfdoctor.findings import Cause
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import engines
 
 
 def check(context: Context) -> Result:
     containers = engines.containers(context)
-    silent = engines.silence(containers)
+    silent = engine.silence(containers)
     if silent is not None and silent.kind == "remote":
         return NotApplicable("Docker's client is set to another machine's engine, which is not asked")
-    if silent is None and engines.engine(containers) is None:
+    if silent is None and engine.engine(containers) is None:
         return NotApplicable("there is no Docker")
-    return engines.findings(RULE, engines.unreachable(containers, advice.sudo(context)))
+    return engines.findings(RULE, engine.unreachable(containers, advice.sudo(context.target)))
 
 
 RULE = Rule(

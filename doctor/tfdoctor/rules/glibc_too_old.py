@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import re
 
+from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule, unanswered
 from tfdoctor.rules.shared import needs
 
@@ -38,7 +38,7 @@ def check(context: Context) -> Result:
     python, build = context.python, context.build
     have = python.glibc if python is not None and python.glibc else "an older one"
     remedies = advice.another_release(
-        context, "Install {release}, the newest that this system and this Python can load."
+        context.target, "Install {release}, the best that this system and this Python can load."
     )
     remedies.append(Remedy(f"Run it in a container, or on a system, with glibc {wanted} or newer."))
     return [

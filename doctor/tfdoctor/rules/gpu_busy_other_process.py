@@ -19,11 +19,10 @@ End the other process, choose another card, or let TensorFlow take memory only a
 
 from __future__ import annotations
 
-from tfdoctor import versions
+from tfdoctor import advice, versions
 from tfdoctor.facts import NOTEBOOK, Absent, SmiFacts, SmiProcess, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.records import dataclass
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import GPU, Context, CouldNotCheck, NotApplicable, Result, Rule
 
 MOST_NAMED = 6
@@ -202,7 +201,7 @@ def _holder(process: SmiProcess) -> str:
 
 def _end_them(context: Context, busy: list[Card]) -> list[Remedy]:
     """How those are ended who hold the memory."""
-    root = advice.sudo(context)
+    root = advice.sudo(context.target)
     listed = [p for card in busy for p in card.processes if p.kind != "G"]
     own = [p for p in listed if p.own and p.pid is not None and p.state is None]
     others = sorted({p.user for p in listed if p.own is False and p.user and p.state is None})
@@ -256,7 +255,10 @@ def _remedies(context: Context, busy: list[Card], cards: list[Card], *, full: bo
         remedies.append(
             Remedy(
                 f"Use the free card ({best.label}).",
-                (f"export CUDA_VISIBLE_DEVICES={advice.quote(best.uuid or '')}", advice.check_again(context)),
+                (
+                    f"export CUDA_VISIBLE_DEVICES={advice.quote(best.uuid or '')}",
+                    advice.check_again(context.target),
+                ),
             )
         )
     if not full:
@@ -270,7 +272,7 @@ def _remedies(context: Context, busy: list[Card], cards: list[Card], *, full: bo
 
 
 def _prohibited(context: Context, closed: list[Card], visible: list[Card]) -> Finding:
-    root = advice.sudo(context)
+    root = advice.sudo(context.target)
     names = ", ".join(card.label for card in closed)
     return RULE.finding(
         Cause.GPU_BUSY_OTHER_PROCESS,

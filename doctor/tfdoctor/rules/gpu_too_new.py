@@ -21,10 +21,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
+from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import cudnn_version
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import GPU, Context, Result, Rule, given
 from tfdoctor.rules.shared import drivers, needs, origins
 
@@ -119,7 +118,7 @@ def _arch_specific(context: Context, build: Build, capability: str, devices: lis
         f"{capability})",
         explanation=f"{_newer_than(build, devices)}. {said} TensorFlow registers the card, and operations "
         "fail with CUDA_ERROR_INVALID_PTX.",
-        remedies=[*_newer(context), *(Remedy(p.remedy) for p in problems)],
+        remedies=_newer(context) or [*(Remedy(p.remedy) for p in problems), advice.ask_recommend()],
     )
 
 
@@ -196,7 +195,10 @@ def _cudnn(context: Context, build: Build, capability: str, devices: list[CudaDe
         remedies.append(
             Remedy(
                 "Install the newest cuDNN of the same major version.",
-                (advice.pip_install(context, (wanted,), options="--upgrade"), advice.check_again(context)),
+                (
+                    advice.pip_install(context.target, (wanted,), options="--upgrade"),
+                    advice.check_again(context.target),
+                ),
             )
         )
     return _finding(
@@ -211,19 +213,15 @@ def _cudnn(context: Context, build: Build, capability: str, devices: list[CudaDe
 
 
 def _newer(context: Context) -> list[Remedy]:
-    return advice.another_release(context, "Install {release}, which has code that this card can run.")
+    return advice.another_release(context.target, "Install {release}, which has code that this card can run.")
 
 
 def _native(context: Context, capability: str) -> list[Remedy]:
-    """A release with machine code for the card, where one exists for this Python."""
-    python = context.python
-    if python is None:
+    """The best release for this Python, where it has machine code for the card."""
+    best = advice.best_release(context.target)
+    if best is None or context.compat.code_for(best, capability) != "native":
         return []
-    for release in context.compat.releases_for_python(python.version, "linux", gpu=True):
-        if context.compat.code_for(release, capability) == "native":
-            text = f"Install TensorFlow {release.version}, which has machine code for the card."
-            return [advice.install_release(context, release, text)]
-    return []
+    return advice.another_release(context.target, "Install {release}, which has machine code for the card.")
 
 
 RULE = Rule(

@@ -20,12 +20,12 @@ Install the newest TensorFlow that has code for the card, or an older cuDNN.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
+from tfdoctor import advice, fit, versions
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import cudnn_version, registered_devices
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import GPU, Context, Result, Rule, given
 from tfdoctor.rules.shared import drivers, needs
 from tfdoctor.steps import Install
@@ -68,7 +68,7 @@ def _below_floor(context: Context, build: Build, devices: list[CudaDevice]) -> l
             f"{_names(devices)}.",
             title=f"The card is too old: TensorFlow {build.version} needs compute capability {build.floor}",
             evidence=_evidence(context, devices),
-            remedies=_older_release(context, devices),
+            remedies=_older_release(context),
         )
     ]
 
@@ -99,7 +99,7 @@ def _without_code(context: Context, build: Build, devices: list[CudaDevice]) -> 
             title=f"TensorFlow {build.version} has no code for this card (compute capability "
             f"{bad[0].compute_capability})",
             evidence=_evidence(context, bad),
-            remedies=_older_release(context, bad),
+            remedies=_older_release(context),
         )
     ]
 
@@ -110,32 +110,28 @@ def _inside(context: Context, build: Build) -> str:
     return f" (it has {', '.join(code)})" if code else ""
 
 
-def _older_release(context: Context, devices: list[CudaDevice]) -> list[Remedy]:
-    """The newest release that runs these cards: on this Python, else on the newest Python that it has "
-    "wheels for."""
-    capability = min((d.compute_capability or "0" for d in devices), key=versions.parse_capability)
-    branch, version = context.compat.cards.ended_with(capability), drivers.driver_version(context)
-    driver = version[0] if version is not None else None
-    if branch is not None and (driver is None or not versions.at_least(driver, branch.last)):
-        driver = f"{branch.last}.999"  # what the card can have at most
-    python = context.python
-    release = None
-    if python is not None:
-        release = context.compat.newest_release_for(
-            python=python.version, capability=capability, driver=driver, glibc=python.glibc
-        )
-    if release is not None:
-        text = f"Install TensorFlow {release.version}, the newest for this Python with code for the card."
-        return [advice.install_release(context, release, text)]
-    release = context.compat.newest_release_for(capability=capability, driver=driver)
-    if release is None:
-        return [Remedy("No published TensorFlow with code for this card is known; it has to run on the CPU.")]
-    other = release.pythons()[-1]
-    text = (
-        f"The newest TensorFlow with code for the card is {release.version}, which needs Python {other} "
-        f"(Python {release.pythons()[0]} to {other})."
-    )
-    return [advice.install_release(context, release, text, python=other)]
+def _older_release(context: Context) -> list[Remedy]:
+    """The best release for this machine: on this Python, else on another; where the driver is in its way, with a newer
+    one."""
+    target, python = context.target, context.python
+    for host, first in (
+        (target.host, ""),
+        (replace(target.host, driver=None), "After an update of the driver: "),
+    ):
+        own = fit.best(target.compat, host, python=python.version) if python is not None else None
+        if own is not None:
+            name = f"TensorFlow {own.release.version}"
+            text = f"{first}Install {name}, the best for this Python that has code for the card."
+            return [advice.install_release(target, own.release, text)]
+        other = fit.best(target.compat, host)
+        if other is not None and other.python is not None:
+            pythons = other.release.pythons()
+            text = (
+                f"{first}The best TensorFlow that has code for the card is {other.release.version}, which needs Python "
+                f"{other.python} (it has wheels for {pythons[0]} to {pythons[-1]})."
+            )
+            return [advice.install_release(target, other.release, text, python=other.python)]
+    return [Remedy("No published TensorFlow with code for this card is known; it has to run on the CPU.")]
 
 
 # ---------------------------------------------------------------- cuDNN
@@ -175,11 +171,11 @@ def _older_cudnn(context: Context, project: str) -> list[Remedy]:
     build = context.build
     if build is None or build.cudnn is None or project in ("", "cudnn"):
         return [Remedy("Install an older cuDNN of the same major version.")]
-    wanted = advice.cudnn_requirement(context, project, project, build.cudnn)
+    wanted = advice.cudnn_requirement(context.target, project, project, build.cudnn)
     return [
         Remedy(
             "Install the last cuDNN that has code for it.",
-            (advice.pip_install(context, (wanted,)), advice.check_again(context)),
+            (advice.pip_install(context.target, (wanted,)), advice.check_again(context.target)),
             steps=(Install((wanted,)),),
         )
     ]

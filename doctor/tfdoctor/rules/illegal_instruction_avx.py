@@ -17,6 +17,7 @@ In a virtual machine pass the host's processor through. Else use 1.5, or conda-f
 
 from __future__ import annotations
 
+from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import lacks_avx
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
@@ -36,9 +37,12 @@ def check(context: Context) -> Result:
     if not lacks_avx(context.facts, tensorflow, build):
         return ()
     virtual = "hypervisor" in machine.cpu_flags
-    remedies = [
-        Remedy("Use TensorFlow 1.5, a build without AVX (compiled by yourself), or another machine."),
-    ]
+    best = advice.best_release(context.target)
+    text = "Use a build without AVX (conda-forge's, or compiled by yourself), or another machine."
+    remedies = [Remedy(text)]
+    if best is not None:
+        text = f"Install TensorFlow {best.version}, the best for this machine that does without AVX."
+        remedies.insert(0, advice.install_release(context.target, best, text))
     if virtual:
         remedies.insert(
             0,

@@ -20,12 +20,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdoctor import advice
 from tfdoctor.facts import Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import foreign_libstdcxx, not_permitted
 from tfdoctor.predict.imports import own_object_cause
 from tfdoctor.predict.rehearsing import failures
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule
 from tfdoctor.rules.shared import hiders, needs
 from tfdoctor.rules.shared.companions import broken_companions, companion_finding, package_finding
@@ -87,12 +87,12 @@ def _packages(context: Context) -> list[Finding]:
 def _library(context: Context, failed: Resolution) -> Finding:
     lost = [name for name in failed.really_missing if "/" not in name]
     packages = [PACKAGES.get(name) for name in lost]
-    if lost and all(packages) and advice.package_manager(context) == advice.APT:
+    if lost and all(packages) and advice.package_manager(context.target) == advice.APT:
         remedy = Remedy(
             f"Install what brings {', '.join(lost)}.",
             (
-                f"{advice.sudo(context)}apt-get install {' '.join(str(package) for package in packages)}",
-                advice.check_again(context),
+                f"{advice.sudo(context.target)}apt-get install {' '.join(str(package) for package in packages)}",
+                advice.check_again(context.target),
             ),
             changes_system=True,
         )
@@ -103,8 +103,8 @@ def _library(context: Context, failed: Resolution) -> Finding:
         remedy = Remedy(
             "Install TensorFlow again.",
             (
-                advice.pip_install(context, [wanted], options="--force-reinstall --no-deps"),
-                advice.check_again(context),
+                advice.pip_install(context.target, [wanted], options="--force-reinstall --no-deps"),
+                advice.check_again(context.target),
             ),
             steps=(Install((wanted,), again=True, dependencies=False),),
         )

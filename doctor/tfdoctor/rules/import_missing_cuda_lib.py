@@ -21,8 +21,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 from tfdoctor.rules.libs_not_on_path import best_of, connect
 from tfdoctor.rules.shared import hiders, needs
@@ -72,15 +72,15 @@ def _remedies(context: Context, build: Build, cuda: list[str]) -> list[Remedy]:
     if off_path:
         remedies += connect(context, [best_of(missing.elsewhere) for missing in off_path])
     if len(off_path) < len(cuda):
-        remedies += advice.bring_libraries(context, cuda)
+        remedies += advice.bring_libraries(context.target, cuda)
     name = "tensorflow" if build.version else ""
     if name and not off_path:
         remedies.append(
             Remedy(
                 "Use the CPU: the plain package of the same version has no CUDA in it.",
                 (
-                    advice.pip_uninstall(context, ["tensorflow-gpu"]),
-                    advice.pip_install(context, [f"tensorflow=={build.version}"]),
+                    advice.pip_uninstall(context.target, ["tensorflow-gpu"]),
+                    advice.pip_install(context.target, [f"tensorflow=={build.version}"]),
                 ),
             )
         )

@@ -20,10 +20,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
+from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict.rehearsing import failures
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs
 from tfdoctor.rules.shared.companions import package_finding, requirement_of
@@ -86,7 +85,7 @@ def _wrong(context: Context, title: str, error: str) -> Finding:
         remedies=[
             Remedy(
                 "Install the Keras that this TensorFlow asks for.",
-                (advice.pip_install(context, [wanted]), advice.check_again(context)),
+                (advice.pip_install(context.target, [wanted]), advice.check_again(context.target)),
                 steps=(Install((wanted,)),),
             )
         ],
@@ -104,7 +103,7 @@ def _hidden(context: Context, shadow: Shadow) -> Finding:
         remedies=[
             Remedy(
                 "Give it another name, or start Python from another folder.",
-                ("cd ~", advice.check_again(context)),
+                ("cd ~", advice.check_again(context.target)),
             )
         ],
     )
@@ -124,7 +123,7 @@ def _legacy(context: Context) -> Finding:
         remedies=[
             Remedy(
                 "Install tf-keras.",
-                (advice.pip_install(context, [wanted]), advice.check_again(context)),
+                (advice.pip_install(context.target, [wanted]), advice.check_again(context.target)),
                 steps=(Install((wanted,)),),
             ),
             Remedy("Or use Keras 3.", (f"unset {LEGACY}",), steps=(Unset(LEGACY),)),

@@ -19,11 +19,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
+from tfdoctor import advice, versions
 from tfdoctor.facts import Known
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import cudnn_version
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs
 from tfdoctor.steps import Install
@@ -57,7 +56,7 @@ def applies(context: Context, problem: Problem) -> bool:
     """Whether all conditions are known to hold here."""
     for condition, wanted in problem.when.items():
         if condition == "capability":
-            cards = advice.capabilities(context)
+            cards = [card.capability for card in context.target.host.cards]
             if not any(matches(card, wanted) for card in cards):
                 return False
         elif condition == "python":
@@ -104,8 +103,10 @@ def _still_wrong(context: Context, problem: Problem) -> bool:
 def _remedy(context: Context, problem: Problem) -> Remedy:
     only = [pin for pin in problem.pins if pin.startswith("nvidia-")]
     if only:
-        command = advice.pip_install(context, only)
-        return Remedy(problem.remedy, (command, advice.check_again(context)), steps=(Install(tuple(only)),))
+        command = advice.pip_install(context.target, only)
+        return Remedy(
+            problem.remedy, (command, advice.check_again(context.target)), steps=(Install(tuple(only)),)
+        )
     return Remedy(problem.remedy)
 
 

@@ -20,9 +20,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
+from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs
 from tfdoctor.steps import Export, Install
@@ -92,7 +91,7 @@ def _remedies(context: Context, build: Build, project: str, good: list[CudaToolk
         remedies.append(
             Remedy(
                 "Install NVIDIA's wheel with the compiler.",
-                (advice.pip_install(context, [requirement]), advice.check_again(context)),
+                (advice.pip_install(context.target, [requirement]), advice.check_again(context.target)),
                 steps=(Install((requirement,)),),
             )
         )
@@ -101,12 +100,12 @@ def _remedies(context: Context, build: Build, project: str, good: list[CudaToolk
         name = Export("XLA_FLAGS", FLAG + good[0].path)
         remedies.append(Remedy(f"Name the toolkit that is there ({good[0].path}).", (line,), steps=(name,)))
     elif project in {"nvidia-cuda-nvcc-cu11", "nvidia-cuda-nvcc-cu12"} and build.minor < (2, 14):
-        folder = f"{advice.site_packages(context)}/nvidia/cuda_nvcc"
+        folder = f"{advice.site_packages(context.target)}/nvidia/cuda_nvcc"
         line = f"export XLA_FLAGS={advice.quote(FLAG + folder)}"
         remedies.append(
             Remedy(
                 "Install NVIDIA's wheel with the compiler and name its folder.",
-                (advice.pip_install(context, [project]), line),
+                (advice.pip_install(context.target, [project]), line),
                 steps=(Install((project,)), Export("XLA_FLAGS", FLAG + folder)),
             )
         )

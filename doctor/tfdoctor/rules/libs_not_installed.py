@@ -23,9 +23,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Severity
 from tfdoctor.predict import libraries_cause
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs
 
@@ -87,7 +87,7 @@ def check(context: Context) -> Result:
             explanation,
             title=title,
             evidence=evidence,
-            remedies=advice.bring_libraries(context, names),
+            remedies=advice.bring_libraries(context.target, names),
         )
     ]
 

@@ -22,8 +22,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdoctor import advice, fit
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import LOADER, Context, Result, Rule
 from tfdoctor.rules.shared import needs
 
@@ -94,7 +94,7 @@ def connect(context: Context, found: Sequence[FoundElsewhere], *, at_fault: bool
     """How the loader comes to look where these files are."""
     folders = folders_of(found)
     remedies: list[Remedy] = []
-    link = advice.link_into_runpath(context, found)
+    link = advice.link_into_runpath(context.target, found)
     mended = _mended_release(context) if at_fault else None
     if mended is not None:
         remedies.append(mended)
@@ -102,9 +102,9 @@ def connect(context: Context, found: Sequence[FoundElsewhere], *, at_fault: bool
         remedies.append(link)
     if not any(set(folder) & set(":;") for folder in folders):
         text = "Name the folder before Python starts (os.environ inside the program is too late)."
-        remedies.append(advice.name_folders(context, folders, text))
+        remedies.append(advice.name_folders(context.target, folders, text))
     if all(folder.startswith(SYSTEM_CUDA) and "-packages/" not in folder for folder in folders):
-        remedies.append(advice.ldconfig(context, folders))
+        remedies.append(advice.ldconfig(context.target, folders))
     return remedies
 
 
@@ -115,12 +115,13 @@ def _mended_release(context: Context) -> Remedy | None:
         return None
     for release in context.compat.releases_for_python(python.version, "linux", gpu=True):
         same = release.package == build.release.package and release.minor == build.release.minor
-        if same and release.parsed > build.release.parsed and not release.runpath_misses:
+        later = same and release.parsed > build.release.parsed and not release.runpath_misses
+        if later and fit.serves(context.compat, release, context.target.host, python.version):
             return Remedy(
                 f"Install {release.version}, where this is mended.",
                 (
-                    advice.pip_install(context, advice.gpu_requirement(context, release)),
-                    advice.check_again(context),
+                    advice.pip_install(context.target, advice.gpu_requirement(context.target, release)),
+                    advice.check_again(context.target),
                 ),
             )
     return None

@@ -21,9 +21,9 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
+from tfdoctor import advice
+from tfdoctor.advice import link_commands, link_to
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import advice
-from tfdoctor.rules._links import link_commands, link_to
 from tfdoctor.rules.base import LOADER, Context, Result, Rule
 from tfdoctor.rules.shared import hiders, needs
 from tfdoctor.steps import Install
@@ -73,14 +73,14 @@ def _remedies(context: Context, absent: tuple[str, ...], lost: tuple[MissingLibr
             Remedy(
                 "A library in a folder on LD_LIBRARY_PATH may stand before the one that has it. Look without that "
                 "variable before anything is installed again; where that helps, take the folder off it.",
-                (f"env -u LD_LIBRARY_PATH {advice.check_again(context)}",),
+                (f"env -u LD_LIBRARY_PATH {advice.check_again(context.target)}",),
             )
         ]
     there = _elsewhere(context, absent)
     if absent and len(there) == len(absent):
         folders = tuple(dict.fromkeys(found.path.rpartition("/")[0] for found in there))
         text = f"It is in {', '.join(folders)}: name the folder before Python starts."
-        return [*_beside(context, there, lost), advice.name_folders(context, folders, text)]
+        return [*_beside(context, there, lost), advice.name_folders(context.target, folders, text)]
     if any("version `GLIBC_" in missing.resolution.error for missing in lost):
         return [
             _reinstall(
@@ -91,19 +91,24 @@ def _remedies(context: Context, absent: tuple[str, ...], lost: tuple[MissingLibr
             )
         ]
     build = context.build
-    projects = [advice.wheel_project(context, n, build.cuda) for n in absent] if build and build.cuda else []
-    wheels = advice.cuda_requirements(context, absent)
+    projects = (
+        [advice.wheel_project(context.target, n, build.cuda) for n in absent] if build and build.cuda else []
+    )
+    wheels = advice.cuda_requirements(context.target, absent)
     if wheels and projects:
-        steps, commands = advice.bring_wheels(context, wheels)
+        steps, commands = advice.bring_wheels(context.target, wheels)
         text = f"Install what brings {', '.join(absent)}."
-        return [Remedy(text, (*commands, advice.check_again(context)), steps=steps)]
+        return [Remedy(text, (*commands, advice.check_again(context.target)), steps=steps)]
     system = {name: SYSTEM.get(name) for name in absent}
-    if absent and all(system.values()) and advice.package_manager(context) == advice.APT:
+    if absent and all(system.values()) and advice.package_manager(context.target) == advice.APT:
         packages = " ".join(dict.fromkeys(str(package) for package in system.values()))
         return [
             Remedy(
                 f"Install what brings {', '.join(absent)}.",
-                (f"{advice.sudo(context)}apt-get install {packages}", advice.check_again(context)),
+                (
+                    f"{advice.sudo(context.target)}apt-get install {packages}",
+                    advice.check_again(context.target),
+                ),
                 changes_system=True,
             )
         ]
@@ -132,7 +137,7 @@ def _past(context: Context, lost: tuple[MissingLibrary, ...]) -> Remedy | None:
         if folder not in loader.library_path or not behind:
             return None
         folders.append(folder)
-    return advice.off_the_path(context, tuple(dict.fromkeys(folders)))
+    return advice.off_the_path(context.target, tuple(dict.fromkeys(folders)))
 
 
 def _elsewhere(context: Context, absent: tuple[str, ...]) -> list[FoundElsewhere]:
@@ -143,7 +148,7 @@ def _elsewhere(context: Context, absent: tuple[str, ...]) -> list[FoundElsewhere
 
 def _beside(context: Context, there: list[FoundElsewhere], lost: tuple[MissingLibrary, ...]) -> list[Remedy]:
     """A link beside the library that needs it, where both are in the environment's own wheels."""
-    site = advice.site_packages(context)
+    site = advice.site_packages(context.target)
     needing = lost[0].resolution.needed_by or lost[0].resolution.path or ""
     folder = posixpath.dirname(needing)
     if (
@@ -156,7 +161,7 @@ def _beside(context: Context, there: list[FoundElsewhere], lost: tuple[MissingLi
     return [
         Remedy(
             f"Link it beside {posixpath.basename(needing)}, which needs it.",
-            (*link_commands(steps), advice.check_again(context)),
+            (*link_commands(steps), advice.check_again(context.target)),
             steps=tuple(steps),
         )
     ]
@@ -164,11 +169,11 @@ def _beside(context: Context, there: list[FoundElsewhere], lost: tuple[MissingLi
 
 def _reinstall(context: Context, lost: tuple[MissingLibrary, ...], text: str) -> Remedy:
     """The wheels of these libraries once more; the sentence alone where they are in none."""
-    wheels = advice.cuda_requirements(context, [missing.soname for missing in lost])
+    wheels = advice.cuda_requirements(context.target, [missing.soname for missing in lost])
     if not wheels:
         return Remedy(text)
-    command = advice.pip_install(context, wheels, options="--force-reinstall")
-    return Remedy(text, (command, advice.check_again(context)), steps=(Install(wheels, again=True),))
+    command = advice.pip_install(context.target, wheels, options="--force-reinstall")
+    return Remedy(text, (command, advice.check_again(context.target)), steps=(Install(wheels, again=True),))
 
 
 RULE = Rule(

@@ -26,11 +26,10 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
+from tfdoctor import advice, fit, versions
 from tfdoctor.facts import Known, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.records import dataclass
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 from tfdoctor.rules.libs_not_installed import to_bring
 from tfdoctor.rules.shared import hiders, needs
@@ -82,7 +81,7 @@ def check(context: Context) -> Result:
         explanation,
         title=title,
         evidence=_evidence(context, lost),
-        remedies=[*advice.bring_libraries(context, names), *_other_tensorflow(context, lost, cudas)],
+        remedies=[*advice.bring_libraries(context.target, names), *_other_tensorflow(context, lost, cudas)],
     )
     return [hiders.amended(context, finding, names)]
 
@@ -194,8 +193,8 @@ def _evidence(context: Context, lost: tuple[MissingLibrary, ...]) -> list[Eviden
 def _other_tensorflow(
     context: Context, lost: tuple[MissingLibrary, ...], cudas: list[OtherCuda]
 ) -> list[Remedy]:
-    """The newest TensorFlow for this Python that opens what is there and was built with that CUDA or, from 11 on, an
-    older minor of it: a newer one may ask for functions that it has not."""
+    """The newest TensorFlow for this machine and Python that opens what is there and was built with that CUDA or, from
+    11 on, an older minor of it: a newer one may ask for functions that it has not."""
     python = value_of(context.facts.python)
     if python is None:
         return []
@@ -205,6 +204,7 @@ def _other_tensorflow(
             release
             for release in context.compat.releases_for_python(python.version, "linux", gpu=True)
             if _opens(release, cuda, stems)
+            and fit.serves(context.compat, release, context.target.host, python.version)
         ]
         if fitting and cuda.version is not None and "." not in cuda.version:  # of its minor nothing is known
             least = min((r.cuda or "" for r in fitting), key=versions.numbers)
@@ -220,10 +220,13 @@ def _other_tensorflow(
                 "is the newest for this Python.",
                 (
                     advice.pip_install(
-                        context,
-                        [f"{release.package}=={release.version}", *advice.companion_pins(release)],
+                        context.target,
+                        [
+                            f"{release.package}=={release.version}",
+                            *advice.companion_pins(context.compat, release),
+                        ],
                     ),
-                    advice.check_again(context),
+                    advice.check_again(context.target),
                 ),
             )
         ]

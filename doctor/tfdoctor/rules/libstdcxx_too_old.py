@@ -19,16 +19,12 @@ Take the older library out of the way, or install a newer one.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
+from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import foreign_libstdcxx
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule, unanswered
 from tfdoctor.rules.shared import hiders, needs
-
-if TYPE_CHECKING:
-    from tfdoctor.facts import Resolution
 
 WANTED = re.compile(r"^(?P<path>[^:]+): version `(?P<version>(?:GLIBCXX|CXXABI)_[\w.]+)'")
 
@@ -56,37 +52,29 @@ def check(context: Context) -> Result:
             f"{'it' if match is not None else 'them'}.",
             title=title,
             evidence=[Evidence("the loader", resolution.error)],
-            remedies=_remedies(context, resolution, path),
+            remedies=_remedies(context, path),
         )
         return [hiders.amended(context, finding, title=title)]
     return ()
 
 
-def _remedies(context: Context, resolution: Resolution, path: str) -> list[Remedy]:
-    del resolution
-    loader, python = context.loader, context.python
-    folder = path.rpartition("/")[0]
-    if loader is not None and folder in loader.library_path:
-        kept = [entry for entry in loader.library_path if entry != folder]
-        command = (
-            f"export LD_LIBRARY_PATH={advice.quote(':'.join(kept))}" if kept else "unset LD_LIBRARY_PATH"
-        )
-        return [
-            Remedy(
-                f"{folder} comes from LD_LIBRARY_PATH: take it off there.",
-                (command, advice.check_again(context)),
-            )
-        ]
+def _remedies(context: Context, path: str) -> list[Remedy]:
+    python = context.python
+    off = advice.off_the_path(context.target, (path.rpartition("/")[0],))
+    if off is not None:
+        return [off]
     if python is not None and python.conda_prefix is not None:
         prefix = advice.quote(python.conda_prefix)
         return [
             Remedy(
                 "Install a newer one into the conda environment.",
-                (f"conda install --prefix {prefix} -c conda-forge libstdcxx-ng", advice.check_again(context)),
+                (
+                    f"conda install --prefix {prefix} -c conda-forge libstdcxx-ng",
+                    advice.check_again(context.target),
+                ),
             )
         ]
-    remedies = advice.another_release(context, "Install {release}.")
-    return [*remedies, Remedy("Run it on a newer system, or in a container with one.")]
+    return [Remedy("Run it on a newer system, or in a container with one.")]
 
 
 RULE = Rule(

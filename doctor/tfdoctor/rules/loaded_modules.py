@@ -19,9 +19,8 @@ from __future__ import annotations
 
 import re
 
-from tfdoctor import versions
+from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 
 VARIABLE = "LOADEDMODULES"

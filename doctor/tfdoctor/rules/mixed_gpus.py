@@ -20,11 +20,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
+from tfdoctor import advice, versions
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import registered_devices
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import GPU, Context, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import drivers, needs, origins
 
@@ -71,7 +70,7 @@ def _some_dropped(context: Context, build: Build, dropped: list[CudaDevice], kep
         least = min(device.multiprocessors or 0 for device in small)
         line = f"export {VARIABLE}={least}"
         remedies.append(
-            Remedy("To have TensorFlow take the small card too:", (line, advice.check_again(context)))
+            Remedy("To have TensorFlow take the small card too:", (line, advice.check_again(context.target)))
         )
     set_to = f" {VARIABLE} is set to {asked!r}." if asked is not None else ""
     return RULE.finding(

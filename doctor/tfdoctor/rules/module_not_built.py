@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdoctor import advice
 from tfdoctor.facts import Known, Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, given, seen
 from tfdoctor.rules.shared import drivers, kernels
 
@@ -88,7 +88,7 @@ def _remedies(context: Context, found: ModuleFiles) -> list[Remedy]:
     if found.dkms or akmods:
         remedies.append(kernels.rebuild(context))
     else:
-        install = advice.driver_install(context)
+        install = advice.driver_install(context.target)
         needed = kernels.headers(context) if not found.headers else ""
         remedies.append(
             Remedy(
@@ -101,7 +101,7 @@ def _remedies(context: Context, found: ModuleFiles) -> list[Remedy]:
         remedies.append(
             Remedy(
                 f"Or restart, and choose kernel {found.other_kernels[-1]} in the start menu.",
-                (f"{advice.sudo(context)}reboot",),
+                (f"{advice.sudo(context.target)}reboot",),
                 changes_system=True,
             )
         )

@@ -23,10 +23,9 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
+from tfdoctor import advice, versions
 from tfdoctor.facts import Absent, SmiFacts, SmiFailure, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import GPU, Context, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import drivers, kernels, needs
 
@@ -120,7 +119,7 @@ def _no_card(context: Context) -> Said | None:
             [
                 Remedy(
                     "Switch to the NVIDIA card (Ubuntu's tool), then restart.",
-                    (f"{advice.sudo(context)}prime-select nvidia",),
+                    (f"{advice.sudo(context.target)}prime-select nvidia",),
                     changes_system=True,
                 )
             ],
@@ -163,11 +162,11 @@ def _taken(context: Context) -> Said | None:
                         "Switch it off for the next start.",
                         (
                             (
-                                f"echo 'blacklist {card.driver}' | {advice.sudo(context)}tee "
+                                f"echo 'blacklist {card.driver}' | {advice.sudo(context.target)}tee "
                                 f"/etc/modprobe.d/blacklist-{card.driver}.conf"
                             ),
                             _initramfs(context),
-                            f"{advice.sudo(context)}reboot",
+                            f"{advice.sudo(context.target)}reboot",
                         ),
                         changes_system=True,
                     )
@@ -177,7 +176,7 @@ def _taken(context: Context) -> Said | None:
 
 
 def _rebind(context: Context, card: PciGpu) -> Remedy:
-    root, address = advice.sudo(context), advice.quote(card.address)
+    root, address = advice.sudo(context.target), advice.quote(card.address)
     return Remedy(
         "Where no virtual machine uses it, give it back for now (after the next start the configuration that "
         "reserves it acts again: `vfio-pci.ids` on the kernel's command line or in /etc/modprobe.d).",
@@ -191,8 +190,8 @@ def _rebind(context: Context, card: PciGpu) -> Remedy:
 
 
 def _initramfs(context: Context) -> str:
-    root = advice.sudo(context)
-    manager = advice.package_manager(context)
+    root = advice.sudo(context.target)
+    manager = advice.package_manager(context.target)
     if manager == advice.APT:
         return f"{root}update-initramfs -u"
     return f"{root}mkinitcpio -P" if manager == advice.PACMAN else f"{root}dracut --force"
@@ -205,7 +204,7 @@ def _mig(context: Context) -> Said | None:
         return None
     parent = parents[0]
     index = parent.index or 0
-    root = advice.sudo(context)
+    root = advice.sudo(context.target)
     return (
         "MIG is on and the card has no instance",
         (
@@ -271,12 +270,12 @@ def _module_missing(context: Context) -> Said | None:
     """The user-space libraries are there; the kernel's part is not loaded."""
     if not isinstance(context.facts.driver.kernel_module, Absent) or context.facts.machine.jetson:
         return None
-    root = advice.sudo(context)
+    root = advice.sudo(context.target)
     headers = {
         advice.APT: f"{root}apt-get install --reinstall linux-headers-$(uname -r)",
         advice.DNF: f"{root}dnf install kernel-devel-$(uname -r)",
         advice.PACMAN: f"{root}pacman -S linux-headers",
-    }.get(advice.package_manager(context) or "")
+    }.get(advice.package_manager(context.target) or "")
     rebuild = (*((headers,) if headers else ()), f"{root}dkms autoinstall", f"{root}modprobe nvidia")
     return (
         "NVIDIA's kernel module is not loaded",
@@ -286,7 +285,7 @@ def _module_missing(context: Context) -> Said | None:
         [
             Remedy(
                 "Load it; where that fails, the message names the reason.",
-                (f"{root}modprobe nvidia", advice.check_again(context)),
+                (f"{root}modprobe nvidia", advice.check_again(context.target)),
                 changes_system=True,
             ),
             Remedy(
@@ -351,7 +350,7 @@ def _not_driven(context: Context) -> Said | None:
 
 def _flavour(context: Context, version: str, *, opened: bool) -> Remedy:
     """The other flavour of the same driver branch."""
-    root, manager = advice.sudo(context), advice.package_manager(context)
+    root, manager = advice.sudo(context.target), advice.package_manager(context.target)
     name = "the open" if opened else "the proprietary"
     text = f"Install {name} kernel module of the same branch, then restart."
     machine = context.facts.machine

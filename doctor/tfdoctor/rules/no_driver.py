@@ -22,10 +22,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdoctor import advice
 from tfdoctor.facts import Absent, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import own_driver_files
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, seen
 from tfdoctor.rules.shared import drivers, hiders, kernels
 
@@ -126,9 +126,9 @@ def _damaged(context: Context, failed: Resolution, evidence: list[Evidence]) -> 
 
 def _not_found(context: Context, files: tuple[str, ...], evidence: list[Evidence]) -> Finding:
     folder = files[0].rpartition("/")[0]
-    root = advice.sudo(context)
+    root = advice.sudo(context.target)
     known = folder in DEFAULT_FOLDERS or folder.endswith("-linux-gnu")
-    tell: tuple[str, ...] = (f"{root}ldconfig", advice.check_again(context))
+    tell: tuple[str, ...] = (f"{root}ldconfig", advice.check_again(context.target))
     if not known:
         line = f"echo {advice.quote(folder)} | {root}tee /etc/ld.so.conf.d/nvidia-driver.conf"
         tell = (line, *tell)
@@ -178,7 +178,7 @@ def _nothing_there(context: Context, evidence: list[Evidence]) -> Finding:
             "The card is driven by nouveau, the kernel's free driver, which has no CUDA. NVIDIA's driver "
             "replaces it.",
             evidence,
-            [*_legacy(context), advice.driver_install(context)],
+            [*_legacy(context), advice.driver_install(context.target)],
         )
     if driver.driver_files:
         return _error(
@@ -186,13 +186,13 @@ def _nothing_there(context: Context, evidence: list[Evidence]) -> Finding:
             f"{driver.driver_files[0]} is not a driver: the toolkit's stub is for linking, and cuda-compat "
             "works only on top of a driver.",
             [*evidence, *(Evidence(path, "is there") for path in driver.driver_files[:4])],
-            [*_legacy(context), advice.driver_install(context)],
+            [*_legacy(context), advice.driver_install(context.target)],
         )
     return _error(
         "NVIDIA's driver is not installed",
         "libcuda.so.1 comes with NVIDIA's driver and with nothing else; it is nowhere on this machine.",
         evidence,
-        [*_legacy(context), advice.driver_install(context)],
+        [*_legacy(context), advice.driver_install(context.target)],
     )
 
 
@@ -251,7 +251,7 @@ def _surroundings(context: Context) -> list[Evidence]:
 def _reinstall(context: Context) -> Remedy:
     if context.facts.machine.container:
         return Remedy("Start the container anew; the driver's libraries come from the host.")
-    install = advice.driver_install(context)
+    install = advice.driver_install(context.target)
     return Remedy(f"Reinstall the driver. {install.text}", install.commands, changes_system=True)
 
 

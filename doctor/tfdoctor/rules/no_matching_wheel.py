@@ -13,16 +13,14 @@ index.
 
 What to do
 ----------
-Make an environment with a Python that has wheels; the nearest one is named.
+Make an environment with a Python that has wheels; one is named.
 """
 
 from __future__ import annotations
 
-from tfdoctor import versions
+from tfdoctor import advice, fit, versions
 from tfdoctor.facts import Known
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import _person as person
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 
 X86_64 = ("x86_64", "amd64")
@@ -104,29 +102,6 @@ def _version_reason(context: Context, python: str, glibc: str) -> str:
     return ""
 
 
-def nearest_python(context: Context) -> str | None:
-    """The Python nearest to this one that has a GPU wheel which this glibc can load."""
-    python = context.python
-    if python is None:
-        return None
-    usable = {
-        p
-        for row in context.compat.releases
-        if row.gpu and not row.is_prerelease and (row.glibc is None or _loads(python.glibc, row.glibc))
-        for p in row.linux_pythons
-    }
-    here = versions.numbers(python.version)[:2]
-    return min(usable, key=lambda p: (_distance(versions.numbers(p), here), p), default=None)
-
-
-def _loads(have: str | None, want: str) -> bool:
-    return have is None or versions.at_least(have, want)
-
-
-def _distance(one: tuple[int, ...], other: tuple[int, ...]) -> int:
-    return abs((one[0] - other[0]) * 100 + (one[1] - other[1] if len(one) > 1 and len(other) > 1 else 0))
-
-
 def _remedies(context: Context) -> list[Remedy]:
     machine, python = context.facts.machine, context.python
     if python is None:
@@ -137,25 +112,28 @@ def _remedies(context: Context) -> list[Remedy]:
         ]
     if machine.system == "Darwin" or python.machine.lower() not in X86_64:
         return [
-            Remedy("On this machine TensorFlow uses the CPU.", (advice.pip_install(context, ["tensorflow"]),))
+            Remedy(
+                "On this machine TensorFlow uses the CPU.",
+                (advice.pip_install(context.target, ["tensorflow"]),),
+            )
         ]
     if python.glibc is None:
         return [Remedy("Use a container or a system with glibc (Debian, Ubuntu, Fedora).")]
-    nearest = nearest_python(context)
-    release = advice.best_release(context, python=nearest) if nearest is not None else None
-    if nearest is None or release is None:
+    best = fit.best(context.compat, context.target.host)
+    if best is None or best.python is None:
         return []
-    requirements = " ".join(advice.quote(r) for r in advice.gpu_requirement(context, release, nearest))
-    before, uv = person.uv(context)
+    other, release = best.python, best.release
+    requirements = " ".join(advice.quote(r) for r in advice.gpu_requirement(context.target, release, other))
+    before, uv = advice.uv(context.target)
     return [
         Remedy(
-            f"Make an environment with Python {nearest} (uv fetches it where it is not there) and TensorFlow "
+            f"Make an environment with Python {other} (uv fetches it where it is not there) and TensorFlow "
             f"{release.version}.",
             (
                 *before,
-                f"{uv} venv --python {nearest} tf-env",
+                f"{uv} venv --python {other} tf-env",
                 f"{uv} pip install --python tf-env/bin/python {requirements}",
-                *advice.connecting(context, release, f"$PWD/tf-env/lib/python{nearest}/site-packages"),
+                *advice.connecting(context.target, release, f"$PWD/tf-env/lib/python{other}/site-packages"),
                 "tfdoctor check --python tf-env",
             ),
         )

@@ -20,20 +20,21 @@ does not need it.
 
 from __future__ import annotations
 
+from tfdoctor import advice
+from tfdoctor.advice import engine
 from tfdoctor.findings import Cause
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import engines
 
 
 def check(context: Context) -> Result:
     containers = engines.containers(context)
-    docker = engines.engine(containers)
-    if docker is None and engines.podman_way(containers) is None:
+    docker = engine.engine(containers)
+    if docker is None and engine.podman_way(containers) is None:
         return NotApplicable("no engine that could be asked; TFD402 says why")
     if docker is not None and docker.desktop and context.facts.machine.wsl:
         return NotApplicable("Docker Desktop under WSL brings NVIDIA's toolkit itself")
-    return engines.findings(RULE, engines.without_gpus(containers, advice.sudo(context)))
+    return engines.findings(RULE, engine.without_gpus(containers, advice.sudo(context.target)))
 
 
 RULE = Rule(

@@ -16,10 +16,10 @@ Run TensorFlow itself with --deep, or give the probes more time.
 
 from __future__ import annotations
 
+from tfdoctor import advice
 from tfdoctor.facts import Absent, Unknown
 from tfdoctor.facts.python import Unusable
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 
 

@@ -24,10 +24,10 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
+from tfdoctor import advice
 from tfdoctor.facts.python import Denied, Unusable
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import closed_package, not_permitted
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def _owners(denied: list[Denied]) -> str:
 def _open_up(context: Context, denied: list[Denied]) -> list[Remedy]:
     roots = _roots(context, denied)
     paths = " ".join(advice.quote(root) for root in roots)
-    again = advice.check_again(context)
+    again = advice.check_again(context.target)
     own = Remedy("Or make an environment of your own.", ("tfdoctor install",))
     owners = sorted({one.owner for one in denied if one.owner is not None and not one.own})
     if not owners:
@@ -188,7 +188,10 @@ def _open_up(context: Context, denied: list[Denied]) -> list[Remedy]:
         text = "As root, let every user read them."
     else:
         text = f"Let every user read them: {' and '.join(owners)}, whose they are, may do it, and root."
-    return [Remedy(text, (f"{advice.sudo(context)}chmod -R a+rX {paths}", again), changes_system=True), own]
+    return [
+        Remedy(text, (f"{advice.sudo(context.target)}chmod -R a+rX {paths}", again), changes_system=True),
+        own,
+    ]
 
 
 def _roots(context: Context, denied: list[Denied]) -> list[str]:
@@ -228,8 +231,8 @@ def _off_noexec(context: Context, mount: str) -> list[Remedy]:
         Remedy(
             "Or let programs run from this one, where whoever set it up agrees (a line in /etc/fstab keeps it).",
             (
-                f"{advice.sudo(context)}mount -o remount,exec {advice.quote(mount)}",
-                advice.check_again(context),
+                f"{advice.sudo(context.target)}mount -o remount,exec {advice.quote(mount)}",
+                advice.check_again(context.target),
             ),
             changes_system=True,
         ),

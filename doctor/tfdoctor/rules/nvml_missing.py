@@ -18,10 +18,10 @@ Install the driver's package that has it; start the container with NVIDIA_DRIVER
 
 from __future__ import annotations
 
+from tfdoctor import advice
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import NVML_ERROR_UNKNOWN, container_lost_nvml
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import drivers, needs
 
@@ -85,8 +85,8 @@ def _missing(context: Context, error: str) -> Finding:
 
 
 def _remedies(context: Context) -> list[Remedy]:
-    machine, manager = context.facts.machine, advice.package_manager(context)
-    root = advice.sudo(context)
+    machine, manager = context.facts.machine, advice.package_manager(context.target)
+    root = advice.sudo(context.target)
     if machine.container:
         return [
             Remedy(
@@ -107,11 +107,11 @@ def _remedies(context: Context) -> list[Remedy]:
         return [
             Remedy(
                 "Install it.",
-                (f"{root}apt-get install libnvidia-ml1", advice.check_again(context)),
+                (f"{root}apt-get install libnvidia-ml1", advice.check_again(context.target)),
                 changes_system=True,
             )
         ]
-    install = advice.driver_install(context)
+    install = advice.driver_install(context.target)
     return [
         Remedy(
             f"It comes with the driver: install the driver whole. {install.text}",

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import re
 
+from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, Result, Rule
 from tfdoctor.rules.shared import origins
 from tfdoctor.steps import Drop, Export, Unset
@@ -195,7 +195,7 @@ def _library_path(context: Context, variables: dict[str, str]) -> list[Finding]:
                 "A colon at the beginning, at the end, or two in a row make the loader look for libraries in "
                 "whatever folder the program was started from.",
                 seen=(name, value),
-                remedies=[Remedy("Without it:", (line, advice.check_again(context)))],
+                remedies=[Remedy("Without it:", (line, advice.check_again(context.target)))],
             )
         )
     return findings

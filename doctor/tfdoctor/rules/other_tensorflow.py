@@ -20,10 +20,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdoctor import advice
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import folder_of, without_first
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs, origins
 
@@ -88,7 +88,7 @@ def _remedy(context: Context, folder: str, entry: str | None) -> Remedy:
     if folder.endswith("site-packages") and "/.local/" in folder and python is not None:
         return Remedy(
             "It is in your own site-packages, which every Python of this version reads. Keep Python from it:",
-            ("export PYTHONNOUSERSITE=1", advice.check_again(context)),
+            ("export PYTHONNOUSERSITE=1", advice.check_again(context.target)),
         )
     sites = " ".join(advice.quote(path) for path in (python.site_packages if python is not None else ()))
     look = (f"grep -Fn {advice.quote(folder)} {sites}/*.pth",) if sites and " " not in sites else ()

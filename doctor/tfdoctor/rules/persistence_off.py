@@ -18,8 +18,8 @@ Let NVIDIA's persistence daemon run.
 
 from __future__ import annotations
 
+from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import conditions
 
@@ -39,7 +39,7 @@ def check(context: Context) -> Result:
     ]
     if not off:
         return ()
-    root = advice.sudo(context)
+    root = advice.sudo(context.target)
     names = ", ".join(conditions.label(gpu) for gpu in off)
     return [
         RULE.finding(

@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict.imports import plugin_cause
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs
 from tfdoctor.steps import Remove
@@ -52,7 +52,7 @@ def _finding(context: Context, failed: Resolution) -> Finding:
         remedies=[
             Remedy(
                 "Put the plugin aside; or uninstall the package that it belongs to.",
-                (f"mv {advice.quote(path)} {advice.quote(aside)}", advice.check_again(context)),
+                (f"mv {advice.quote(path)} {advice.quote(aside)}", advice.check_again(context.target)),
                 steps=(Remove(path),),
             )
         ],

@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdoctor import advice
 from tfdoctor.facts.python import Unusable
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
 from tfdoctor.rules.environment_gone import remake
 from tfdoctor.rules.shared.pythons import examine_others, how, others_evidence
@@ -117,7 +117,7 @@ def _remedies(context: Context, trouble: Trouble) -> list[Remedy]:
                 0,
                 Remedy(
                     "Look into the file that it stands at, and put it aside where it is the reason.",
-                    (f"cat {path}", f"mv {path} {path}.aside", advice.check_again(context)),
+                    (f"cat {path}", f"mv {path} {path}.aside", advice.check_again(context.target)),
                 ),
             )
         return remedies
@@ -132,7 +132,7 @@ def _remedies(context: Context, trouble: Trouble) -> list[Remedy]:
             Remedy(
                 "It is a shim of pyenv or the like, which starts the version that is chosen here. See which are there, "
                 "and choose one.",
-                ("pyenv versions", "pyenv local VERSION", advice.check_again(context)),
+                ("pyenv versions", "pyenv local VERSION", advice.check_again(context.target)),
             )
         ]
     return [

@@ -17,9 +17,9 @@ Nothing, as long as your program works. Else install the version that is asked f
 
 from __future__ import annotations
 
+from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict.rehearsing import unmet
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs
 
@@ -50,7 +50,10 @@ def check(context: Context) -> Result:
             remedies=[
                 Remedy(
                     "If your program fails with it: install what is asked for.",
-                    (advice.pip_install(context, list(dict.fromkeys(wanted))), advice.check_again(context)),
+                    (
+                        advice.pip_install(context.target, list(dict.fromkeys(wanted))),
+                        advice.check_again(context.target),
+                    ),
                 )
             ],
         )

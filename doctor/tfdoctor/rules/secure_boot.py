@@ -20,9 +20,9 @@ own signed module; or switch Secure Boot off in the firmware.
 
 from __future__ import annotations
 
+from tfdoctor import advice
 from tfdoctor.facts import Known, Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, given, seen
 from tfdoctor.rules.shared import kernels
 
@@ -69,7 +69,7 @@ def check(context: Context) -> Result:
 
 
 def _remedies(context: Context) -> list[Remedy]:
-    root, manager = advice.sudo(context), advice.package_manager(context)
+    root, manager = advice.sudo(context.target), advice.package_manager(context.target)
     machine = context.facts.machine
     remedies = []
     if manager == advice.APT and machine.distribution_id == "ubuntu":

@@ -20,10 +20,10 @@ from __future__ import annotations
 
 import re
 
+from tfdoctor import advice
 from tfdoctor.facts import DriverPackage, Unknown, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import own_driver_files
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 
 FILE = re.compile(r"/libcuda\.so\.([0-9]{2,4}\.[0-9.]{1,12})\Z")
@@ -92,7 +92,7 @@ def _mixed(
     *,
     both: bool,
 ) -> Finding:
-    root = advice.sudo(context)
+    root = advice.sudo(context.target)
     versions = {upstream(p.version) for p in packages} | set(files) | ({runfile} if runfile else set())
     several = len(versions) > 1
     what = "NVIDIA's own installer and packages" if both else "several versions"
@@ -101,7 +101,7 @@ def _mixed(
         remedies.append(
             Remedy(
                 "Remove what NVIDIA's installer put there, install the package anew, and restart.",
-                (f"{root}nvidia-uninstall", *advice.driver_install(context).commands),
+                (f"{root}nvidia-uninstall", *advice.driver_install(context.target).commands),
                 changes_system=True,
             )
         )
@@ -110,7 +110,7 @@ def _mixed(
         advice.DNF: "rpm -qa '*nvidia*'",
         advice.ZYPPER: "rpm -qa '*nvidia*'",
         advice.PACMAN: "pacman -Qs nvidia",
-    }.get(advice.package_manager(context) or "")
+    }.get(advice.package_manager(context.target) or "")
     if owner is not None:
         remedies.append(Remedy("See which package each comes from, and remove all but one.", (owner,)))
     return RULE.finding(
@@ -146,12 +146,12 @@ def _in_container(context: Context, files: dict[str, list[str]]) -> Result:
 
 
 def _inside_wsl(context: Context, packages: tuple[DriverPackage, ...]) -> Finding:
-    root = advice.sudo(context)
+    root = advice.sudo(context.target)
     names = " ".join(advice.quote(package.name) for package in packages)
     commands = {
         advice.APT: (f"{root}apt-get purge {names}", f"{root}ldconfig"),
         advice.DNF: (f"{root}dnf remove {names}", f"{root}ldconfig"),
-    }.get(advice.package_manager(context) or "", ())
+    }.get(advice.package_manager(context.target) or "", ())
     return RULE.finding(
         Cause.WSL_LIBCUDA,
         Severity.WARNING,

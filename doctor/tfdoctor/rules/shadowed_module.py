@@ -21,10 +21,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict.imports import shadows_tensorflow
 from tfdoctor.predict.rehearsing import failures
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, Result, Rule
 from tfdoctor.rules.shared import needs
 from tfdoctor.steps import Drop
@@ -86,7 +86,7 @@ def _door(context: Context, path: str) -> str:
 
 def _remedies(context: Context, path: str, through: str, *, is_file: bool) -> list[Remedy]:
     folder, _, name = path.rpartition("/")
-    again = advice.check_again(context)
+    again = advice.check_again(context.target)
     if through == "PYTHONPATH":
         listed = context.facts.environment.variables.get("PYTHONPATH", "").split(":")
         rest = ":".join(one for one in listed if one and one.rstrip("/") != folder)

@@ -21,10 +21,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
+from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Severity
 from tfdoctor.predict import in_wheels, library_version
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import LOADER, Context, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs, origins
 
@@ -50,7 +49,7 @@ def check(context: Context) -> Result:
     value = context.facts.environment.variables.get("LD_LIBRARY_PATH", "").replace(";", ":")
     entries = [entry for entry in value.split(":") if entry]
     wrong = [entry for entry in entries if (entry.rstrip("/") or "/") in folders]
-    remedy = advice.off_the_path(context, folders)
+    remedy = advice.off_the_path(context.target, folders)
     if wrong:
         kept = [entry for entry in entries if entry not in wrong]
         text = f"Take {', '.join(wrong)} off LD_LIBRARY_PATH where TensorFlow runs."
@@ -80,7 +79,7 @@ def _older(context: Context, resolution: Resolution) -> tuple[str, str] | None:
         python, resolution.path, resolution.real
     ):
         return None
-    wheel = advice.wheel_project(context, resolution.soname, build.cuda)
+    wheel = advice.wheel_project(context.target, resolution.soname, build.cuda)
     installed = python.distribution(wheel[0]) if wheel is not None else None
     known = library_version(context.facts, resolution)
     if installed is None or known is None or not installed.version[:1].isdigit():

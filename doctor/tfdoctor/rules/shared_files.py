@@ -24,10 +24,9 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
+from tfdoctor import advice, versions
 from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, Result, Rule
 from tfdoctor.rules.shared import needs
 from tfdoctor.steps import Install, Uninstall
@@ -125,9 +124,9 @@ def _remedies(context: Context, owners: tuple[Owner, ...], *, same: bool) -> lis
     foreign = [owner for owner in owners if owner[0] != own[0][0]]
     needed_by = _needed_by(context, {name for name, _ in foreign})
     pin = f"{own[0][0]}=={own[0][1]}"
-    again = advice.pip_install(context, (pin,), options="--force-reinstall --no-deps")
-    removal = (advice.pip_uninstall(context, [name for name, _ in foreign]),) if foreign else ()
-    commands = (*removal, again, advice.check_again(context))
+    again = advice.pip_install(context.target, (pin,), options="--force-reinstall --no-deps")
+    removal = (advice.pip_uninstall(context.target, [name for name, _ in foreign]),) if foreign else ()
+    commands = (*removal, again, advice.check_again(context.target))
     if not needed_by:
         steps = (
             *((Uninstall(tuple(name for name, _ in foreign)),) if foreign else ()),
@@ -144,7 +143,7 @@ def _remedies(context: Context, owners: tuple[Owner, ...], *, same: bool) -> lis
     return [
         Remedy(
             f"Leave {who}, which asks for it, and give TensorFlow an environment of its own.",
-            advice.venv_with(context, _wanted(context), advice.interpreter(context)),
+            advice.venv_with(context.target, _wanted(context), advice.interpreter(context.target)),
         ),
         Remedy(
             f"Keep TensorFlow's alone, where a build of {who} for the same CUDA takes the place of this one: without "
@@ -166,7 +165,7 @@ def _needed_by(context: Context, projects: set[str]) -> list[str]:
 def _wanted(context: Context) -> tuple[str, ...]:
     build = context.build
     if build is not None and build.release is not None and build.exact:
-        return advice.gpu_requirement(context, build.release)
+        return advice.gpu_requirement(context.target, build.release)
     return ("tensorflow",)
 
 

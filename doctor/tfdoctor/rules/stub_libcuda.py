@@ -18,9 +18,9 @@ install one.
 
 from __future__ import annotations
 
+from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import own_driver_files
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import drivers, hiders, needs, origins
 
@@ -66,8 +66,8 @@ def _who(context: Context, hiding: hiders.Hiding | None) -> str:
 def _remedies(
     context: Context, path: str, via: str, hiding: hiders.Hiding | None, *, installed: bool
 ) -> list[Remedy]:
-    root, remedies = advice.sudo(context), []
-    off = advice.without_folder(context, "/stubs/", "Take the stubs folder from LD_LIBRARY_PATH.")
+    root, remedies = advice.sudo(context.target), []
+    off = advice.without_folder(context.target, "/stubs/", "Take the stubs folder from LD_LIBRARY_PATH.")
     if hiding is not None:
         off = hiders.remedy(context, hiding)
     if off is not None:
@@ -97,7 +97,7 @@ def _remedies(
                 "Then start the container with GPUs (Docker: `--gpus all`): the driver comes from the host."
             ),
         ]
-    install = advice.driver_install(context)
+    install = advice.driver_install(context.target)
     return [
         *remedies,
         Remedy(f"No driver is to be seen beside it. {install.text}", install.commands, changes_system=True),

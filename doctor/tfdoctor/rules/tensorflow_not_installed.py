@@ -18,11 +18,10 @@ Examine the Python that runs your program, or install a TensorFlow with its CUDA
 
 from __future__ import annotations
 
-from tfdoctor import versions
+from tfdoctor import advice, versions
 from tfdoctor.facts import Absent, Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import closed_package, registered_without_files
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.no_matching_wheel import reason
 from tfdoctor.rules.shared.pythons import examine_others, how, others_evidence
@@ -63,12 +62,16 @@ def _remedies(context: Context, *, no_wheel: bool, meant: bool) -> list[Remedy]:
     remedies = examine_others(context)
     if not meant:  # nobody chose this Python: nothing is to be installed into it
         return remedies
-    release = None if no_wheel else advice.best_release(context)
-    if release is not None and context.facts.machine.system == "Linux":
+    if no_wheel or context.facts.machine.system != "Linux":
+        return remedies
+    release = advice.best_release(context.target)
+    if release is None:
+        remedies.append(advice.ask_recommend())
+    else:
         python = versions.major_minor(context.python.version) if context.python is not None else ""
         remedies.append(
             advice.install_release(
-                context,
+                context.target,
                 release,
                 f"Install TensorFlow {release.version} with its CUDA libraries, which suits this Python"
                 f" {python}, and the cards and driver as far as they are known.",

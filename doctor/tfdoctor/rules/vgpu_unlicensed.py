@@ -16,8 +16,8 @@ Give the machine its client token and restart the licensing service; look whethe
 
 from __future__ import annotations
 
+from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import GPU, Context, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import conditions
 
@@ -32,7 +32,7 @@ def check(context: Context) -> Result:
     ]
     if not without:
         return ()
-    root = advice.sudo(context)
+    root = advice.sudo(context.target)
     names = ", ".join(conditions.label(gpu) for gpu, _ in without)
     return [
         RULE.finding(

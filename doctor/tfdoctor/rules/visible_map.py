@@ -18,10 +18,10 @@ Nothing, where this is what was meant. Else name the cards by their identifiers,
 
 from __future__ import annotations
 
+from tfdoctor import advice
 from tfdoctor.facts import CudaDevice, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import registered_devices
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import GPU, Context, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs, origins
 
@@ -86,7 +86,7 @@ def _partly(context: Context, devices: tuple[CudaDevice, ...], ignored: list[str
         remedies=[
             Remedy(
                 "Name only cards that are there (`nvidia-smi -L` lists them).",
-                (f"export {VISIBLE}={advice.quote(good)}", advice.check_again(context)),
+                (f"export {VISIBLE}={advice.quote(good)}", advice.check_again(context.target)),
             )
         ],
     )
@@ -104,7 +104,7 @@ def _map(context: Context, devices: tuple[CudaDevice, ...]) -> Finding:
         remedies.append(
             Remedy(
                 "To have nvidia-smi's numbers everywhere:",
-                ("export CUDA_DEVICE_ORDER=PCI_BUS_ID", advice.check_again(context)),
+                ("export CUDA_DEVICE_ORDER=PCI_BUS_ID", advice.check_again(context.target)),
             )
         )
     return RULE.finding(

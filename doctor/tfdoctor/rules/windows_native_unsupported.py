@@ -17,15 +17,25 @@ Run it in WSL 2, where the Linux wheels work with the Windows driver, or use 2.1
 
 from __future__ import annotations
 
-from tfdoctor import versions
+from typing import TYPE_CHECKING
+
+from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs
+
+if TYPE_CHECKING:
+    from tfdoctor.compat import Compat, Release
 
 
 def _on_windows(context: Context) -> NotApplicable | None:
     return None if context.facts.machine.system == "Windows" else NotApplicable("this is not Windows")
+
+
+def _last_with_gpu(compat: Compat) -> Release | None:
+    """The last final release whose Windows wheels have GPU code."""
+    rows = (row for row in reversed(compat.releases) if row.windows_pythons and row.has_gpu("windows"))
+    return next((row for row in rows if not row.is_prerelease and not row.yanked), None)
 
 
 def check(context: Context) -> Result:
@@ -40,14 +50,16 @@ def check(context: Context) -> Result:
             changes_system=True,
         )
     ]
-    newest = context.compat.newest_release_for(platform="windows")
+    newest = _last_with_gpu(context.compat)
     last = f"; {newest.version} is the last with GPU code there" if newest is not None else ""
     release = context.compat.release(newest.version, "tensorflow") if newest is not None else None
     if release is not None and python is not None:
         pythons = release.windows_pythons
         if versions.major_minor(python.version) in pythons:
             commands: tuple[str, ...] = (
-                advice.pip_install(context, [f"tensorflow=={release.version}", "numpy<2", "protobuf<3.20"]),
+                advice.pip_install(
+                    context.target, [f"tensorflow=={release.version}", "numpy<2", "protobuf<3.20"]
+                ),
             )
         else:
             commands = (

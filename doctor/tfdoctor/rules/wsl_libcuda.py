@@ -18,8 +18,8 @@ Tell the loader of /usr/lib/wsl/lib; remove Linux driver packages from WSL.
 
 from __future__ import annotations
 
+from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import drivers, needs
 
@@ -49,11 +49,11 @@ def _error(title: str, explanation: str, evidence: list[Evidence], remedies: lis
 
 
 def _line(context: Context) -> Remedy:
-    return Remedy("For this shell only:", (advice.export_path([FOLDER]), advice.check_again(context)))
+    return Remedy("For this shell only:", (advice.export_path([FOLDER]), advice.check_again(context.target)))
 
 
 def _not_found(context: Context, evidence: list[Evidence]) -> Finding:
-    root = advice.sudo(context)
+    root = advice.sudo(context.target)
     return _error(
         "WSL's libcuda is there and the loader does not look there",
         f"WSL's driver library is in {FOLDER}, and the loader does not know this folder: the file "
@@ -65,7 +65,7 @@ def _not_found(context: Context, evidence: list[Evidence]) -> Finding:
                 (
                     f"echo {FOLDER} | {root}tee /etc/ld.so.conf.d/ld.wsl.conf",
                     f"{root}ldconfig",
-                    advice.check_again(context),
+                    advice.check_again(context.target),
                 ),
                 changes_system=True,
             ),
@@ -92,9 +92,9 @@ def _gone(evidence: list[Evidence]) -> Finding:
 
 
 def _foreign(context: Context, path: str, evidence: list[Evidence]) -> Finding:
-    root = advice.sudo(context)
+    root = advice.sudo(context.target)
     remove: tuple[str, ...] = ()
-    if advice.package_manager(context) == advice.APT:
+    if advice.package_manager(context.target) == advice.APT:
         remove = (
             f"dpkg -S {advice.quote(path)}",
             f"{root}apt-get purge 'libnvidia-compute-*' 'nvidia-driver-*' 'libcuda1'",

@@ -118,7 +118,7 @@ def _refused(compat: Compat, refused: Sequence[tuple[GpuAccess, str]], host: Fac
     remedies: list[Remedy] = list(report.root.remedies) if report.root is not None else []
     containers = value_of(host.containers) if host is not None else None
     if containers is not None:
-        from tfdoctor.rules.shared.engine_state import troubles
+        from tfdoctor.advice.engine_state import troubles
 
         for trouble in troubles(containers):
             if trouble.cause is cause:

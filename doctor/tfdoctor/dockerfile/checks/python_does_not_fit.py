@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.dockerfile.checks.base import DockerfileRule
 from tfdoctor.findings import Cause, Remedy, Severity
+from tfdoctor.fit import Host
+from tfdoctor.plan import Method, Request, recommend
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,13 +50,15 @@ def check(context: Context) -> Sequence[Finding]:
     if tensorflow.state != "no-wheel" or release is None or tensorflow.python is None:
         return ()
     have = ", ".join(release.linux_pythons)
-    newest = context.compat.newest_release_for(python=tensorflow.python)
     instead = [Remedy(f"Take one of the Pythons that it has wheels for: {have}.")]
-    if newest is not None:
+    best = recommend(
+        context.compat, Request(python=tensorflow.python, method=Method.CONTAINER), Host()
+    ).options
+    if best:
         instead.append(
             Remedy(
-                f"The newest release for Python {tensorflow.python} is {newest.version}.",
-                (f"tfdoctor build --tf {newest.version} --python {tensorflow.python}",),
+                f"The best release for Python {tensorflow.python} is {best[0].tensorflow}.",
+                (f"tfdoctor build --tf {best[0].tensorflow} --python {tensorflow.python}",),
             )
         )
     return [

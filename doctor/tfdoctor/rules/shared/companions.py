@@ -6,11 +6,11 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
+from tfdoctor import advice
 from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS, value_of
 from tfdoctor.facts.imports import FileDifference
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict.rehearsing import cause_of, good_version, unmet
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import origins
 from tfdoctor.steps import Install
@@ -77,7 +77,10 @@ def companion_finding(context: Context, rule: Rule, row: Companion) -> Finding:
         remedies=[
             Remedy(
                 "Install a version that this TensorFlow works with.",
-                (advice.pip_install(context, [_requirement(context, row)]), advice.check_again(context)),
+                (
+                    advice.pip_install(context.target, [_requirement(context, row)]),
+                    advice.check_again(context.target),
+                ),
                 steps=(Install((_requirement(context, row),)),),
             )
         ],
@@ -210,7 +213,7 @@ def _remedy(context: Context, failed: Sequence[Failure]) -> Remedy:
     options = "--force-reinstall --no-deps" if again else ""
     return Remedy(
         "Install it again." if again else "Install versions that this TensorFlow works with.",
-        (advice.pip_install(context, wanted, options=options), advice.check_again(context)),
+        (advice.pip_install(context.target, wanted, options=options), advice.check_again(context.target)),
         steps=(Install(wanted, again=again, dependencies=not again),),
     )
 

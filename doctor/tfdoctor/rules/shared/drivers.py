@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
+from tfdoctor import advice, fit, versions
 from tfdoctor.facts import (
     Absent,
     CudaDevice,
     CudaDriver,
     Known,
     Resolution,
-    SmiFacts,
     SmiFailure,
     Unknown,
     value_of,
@@ -20,7 +19,6 @@ from tfdoctor.facts import (
 from tfdoctor.findings import Evidence, Remedy
 from tfdoctor.predict import driver_gate, driver_missing_cause
 from tfdoctor.records import dataclass
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, seen
 
 if TYPE_CHECKING:
@@ -152,15 +150,7 @@ def module_evidence(context: Context) -> list[Evidence]:
 
 def driver_version(context: Context) -> tuple[str, str] | None:
     """(the driver's version, where it was seen): the kernel module's, NVML's, else nvidia-smi's."""
-    driver = context.facts.driver
-    module, nvml, smi = value_of(driver.kernel_module), value_of(driver.nvml), value_of(driver.smi)
-    if module is not None and versions.is_version(module.version):
-        return module.version, getattr(driver.kernel_module, "source", "")
-    if nvml is not None and nvml.driver_version and versions.is_version(nvml.driver_version):
-        return nvml.driver_version, "nvmlSystemGetDriverVersion"
-    if isinstance(smi, SmiFacts) and smi.driver_version and versions.is_version(smi.driver_version):
-        return smi.driver_version, getattr(driver.smi, "source", "nvidia-smi")
-    return None
+    return fit.driver_version(context.facts)
 
 
 def code_for(context: Context, capability: str) -> str:
@@ -243,23 +233,23 @@ def kernel_log(context: Context) -> Remedy:
     """Where the driver itself says what is wrong."""
     return Remedy(
         "Read what the kernel module says: its lines begin with NVRM, and an Xid number names the fault.",
-        (f"{advice.sudo(context)}dmesg | grep -i -E 'nvrm|nvidia|xid' | tail -n 40",),
+        (f"{advice.sudo(context.target)}dmesg | grep -i -E 'nvrm|nvidia|xid' | tail -n 40",),
     )
 
 
 def load_module(context: Context, module: str = "nvidia") -> Remedy:
     """modprobe, and that it comes back with the next start."""
-    root = advice.sudo(context)
+    root = advice.sudo(context.target)
     return Remedy(
         f"Load the kernel module {module.replace('-', '_')}.",
-        (f"{root}modprobe {module}", advice.check_again(context)),
+        (f"{root}modprobe {module}", advice.check_again(context.target)),
         changes_system=True,
     )
 
 
 def reboot(context: Context, text: str = "Restart the machine.") -> Remedy:
     """A restart, from where it can be done."""
-    return Remedy(text, (f"{advice.sudo(context)}reboot",), changes_system=True)
+    return Remedy(text, (f"{advice.sudo(context.target)}reboot",), changes_system=True)
 
 
 def capable_devices(context: Context) -> list[CudaDevice]:

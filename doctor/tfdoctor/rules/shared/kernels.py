@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdoctor import advice
 from tfdoctor.facts import Absent, Known, ModuleFiles, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy
-from tfdoctor.rules import advice
 from tfdoctor.rules.base import NotApplicable
 from tfdoctor.rules.shared import drivers, xids
 
@@ -166,14 +166,16 @@ def _bad_bar(context: Context, event: KernelEvent) -> Said:
         ),
         [
             Remedy('In the firmware\'s settings, switch "Above 4G Decoding" on.'),
-            Remedy("See what the kernel says of it.", (f"{advice.sudo(context)}dmesg | grep -i 'BAR '",)),
+            Remedy(
+                "See what the kernel says of it.", (f"{advice.sudo(context.target)}dmesg | grep -i 'BAR '",)
+            ),
         ],
     )
 
 
 def _firmware(context: Context, event: KernelEvent) -> Said:
     del event
-    install = advice.driver_install(context)
+    install = advice.driver_install(context.target)
     return (
         "The driver's firmware files are missing",
         (
@@ -204,7 +206,7 @@ def _not_supported(context: Context, event: KernelEvent) -> Said:
         ),
         [
             Remedy("See which card it is, and choose a driver that lists it.", ("lspci -nn -d 10de:",)),
-            advice.driver_install(context),
+            advice.driver_install(context.target),
         ],
     )
 
@@ -252,18 +254,18 @@ def _init_failed(context: Context, event: KernelEvent) -> Said:
 
 def headers(context: Context) -> str:
     """The command that installs the headers of the kernel that runs; empty where it is not known."""
-    root = advice.sudo(context)
+    root = advice.sudo(context.target)
     return {
         advice.APT: f"{root}apt-get install linux-headers-$(uname -r)",
         advice.DNF: f"{root}dnf install kernel-devel-$(uname -r)",
         advice.ZYPPER: f"{root}zypper install kernel-default-devel",
         advice.PACMAN: f"{root}pacman -S linux-headers",
-    }.get(advice.package_manager(context) or "", "")
+    }.get(advice.package_manager(context.target) or "", "")
 
 
 def rebuild(context: Context) -> Remedy:
     """How this distribution builds the module for the kernel that runs."""
-    root = advice.sudo(context)
+    root = advice.sudo(context.target)
     found = files(context)
     needed = headers(context) if found is None or not found.headers else ""
     build = f"{root}dkms autoinstall"
@@ -271,6 +273,6 @@ def rebuild(context: Context) -> Remedy:
         build = f"{root}akmods --force"
     return Remedy(
         "Build the module for the kernel that runs, and load it.",
-        (*((needed,) if needed else ()), build, f"{root}modprobe nvidia", advice.check_again(context)),
+        (*((needed,) if needed else ()), build, f"{root}modprobe nvidia", advice.check_again(context.target)),
         changes_system=True,
     )

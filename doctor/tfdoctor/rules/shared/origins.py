@@ -7,8 +7,8 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
+from tfdoctor import advice
 from tfdoctor.findings import Evidence, Remedy
-from tfdoctor.rules import advice
 from tfdoctor.steps import Drop, TakeOut, Unset
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def takes_away(context: Context, name: str, text: str, *, steps: bool = True) ->
     `steps` false: only a person may decide it.
     """
     origin = context.facts.environment.origin(name)
-    again = advice.check_again(context)
+    again = advice.check_again(context.target)
     if origin is not None and origin.by in ("start", "wrapper"):
         return _not_by_the_shell(context, origin, text, steps=steps)
     commands = (f"unset {name}", *lasting(context, name), again)
@@ -87,7 +87,7 @@ def takes_off(
     where = "".join(dict.fromkeys(_where(context, origin) for origin in origins))
     return Remedy(
         f"{text}{where}",
-        (line, *dict.fromkeys(last), advice.check_again(context)),
+        (line, *dict.fromkeys(last), advice.check_again(context.target)),
         steps=(Drop(name, tuple(dict.fromkeys(entries))),),
     )
 
@@ -134,7 +134,7 @@ def _edit(origin: Origin, mark: str) -> str:
 
 
 def _not_by_the_shell(context: Context, origin: Origin, text: str, *, steps: bool) -> Remedy:
-    again = advice.check_again(context)
+    again = advice.check_again(context.target)
     if not origin.path:
         sites = " ".join(advice.quote(folder) for folder in _sites(context))
         look = f"grep -rn --include='*.pth' --include='*customize.py' {origin.name} {sites}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdoctor import advice
 from tfdoctor.findings import Evidence, Remedy
-from tfdoctor.rules import advice
 
 if TYPE_CHECKING:
     from tfdoctor.rules.base import Context

@@ -6,6 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor import versions
+from tfdoctor.fit.models import Card, Host
+from tfdoctor.fit.serve import on_cards
 from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
@@ -14,8 +16,9 @@ if TYPE_CHECKING:
     from tfdoctor.compat.problems import Problem
     from tfdoctor.compat.releases import Code, Platform, Release
     from tfdoctor.compat.tables import Compat
+    from tfdoctor.fit.models import Reason
 
-__all__ = ["MatrixGroup", "MatrixQuery", "MatrixRow", "group", "matrix"]
+__all__ = ["MatrixGroup", "MatrixQuery", "MatrixRow", "group", "matrix", "refusals"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ class MatrixQuery:
     python: str | None = None
     """A Python with a wheel: `"3.8"`, `"3.8.18"`."""
     capability: str | None = None
-    """A compute capability for which there is machine code or PTX, or several with commas: one is enough."""
+    """A compute capability on which it runs (`fit.on_cards`), or several with commas: one is enough."""
     driver: str | None = None
     """A driver version that meets the CUDA minimum of `os`."""
     os: Platform = "linux"
@@ -138,7 +141,7 @@ def matrix(compat: Compat, query: MatrixQuery | None = None) -> tuple[MatrixRow,
             continue
         if not _fits(compat, release, asked):
             continue
-        code = _best_code(compat, release, capabilities)
+        code = _best_code(compat, release, asked, capabilities)
         if code == "none":
             continue
         rows.append(_row(compat, release, capabilities, code))
@@ -181,10 +184,26 @@ def _capabilities(text: str | None) -> tuple[str, ...]:
 _ORDER: tuple[Code, ...] = ("native", "jit", "arch-specific", "unknown", "none")
 
 
-def _best_code(compat: Compat, release: Release, capabilities: tuple[str, ...]) -> Code | None:
+def _best_code(
+    compat: Compat, release: Release, asked: MatrixQuery, capabilities: tuple[str, ...]
+) -> Code | None:
     if not capabilities:
         return None
-    return min((compat.code_for(release, text) for text in capabilities), key=_ORDER.index)
+    return min((_code(compat, release, asked, text) for text in capabilities), key=_ORDER.index)
+
+
+def _code(compat: Compat, release: Release, asked: MatrixQuery, capability: str) -> Code:
+    """What there is for a card; "none", too, where its CUDA, its cuDNN or its driver say that it cannot run."""
+    code = compat.code_for(release, capability)
+    runs = code in ("none", "arch-specific") or not refusals(compat, release, asked, capability)
+    return code if runs else "none"
+
+
+def refusals(compat: Compat, release: Release, asked: MatrixQuery, capability: str) -> tuple[Reason, ...]:
+    """What speaks against a release on a card of this compute capability, with the driver that is asked for."""
+    card = Card(f"compute capability {capability}", capability)
+    system = "Windows" if asked.os == "windows" else "Linux"
+    return on_cards(compat, release, Host(cards=(card,), driver=asked.driver, system=system))
 
 
 def _row(compat: Compat, release: Release, capabilities: tuple[str, ...], code: Code | None) -> MatrixRow:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfdoctor.compat import Compat, UnknownReleaseError
-from tfdoctor.compat.matrix import MatrixQuery, group, matrix
+from tfdoctor.fit.matrix import MatrixQuery, group, matrix
 from tfdoctor.versions import VersionSyntaxError
 
 if TYPE_CHECKING:

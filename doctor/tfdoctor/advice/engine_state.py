@@ -1,15 +1,11 @@
-"""What of container engines is set up wrongly, stale, or will not last: pure, as `engines` is."""
+"""What of container engines is set up wrongly, stale, or will not last: pure, as `engine` is."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.facts import Unknown, value_of
-from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules import advice
-from tfdoctor.rules.base import seen
-from tfdoctor.rules.shared.engines import (
+from tfdoctor.advice.engine import (
     DEVICE,
     GUIDE,
     HOOK,
@@ -25,6 +21,9 @@ from tfdoctor.rules.shared.engines import (
     unreachable,
     without_gpus,
 )
+from tfdoctor.advice.pip import quote
+from tfdoctor.facts import Unknown, value_of
+from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 
 if TYPE_CHECKING:
     from tfdoctor.facts.containers import CdiSpec, ContainerFacts, ToolkitConfig
@@ -81,7 +80,7 @@ def misconfigured(containers: ContainerFacts, sudo: str = "sudo ") -> list[Troub
                 "and then the container does not start (bpf_prog_query or devices.allow: not permitted).",
                 [
                     Evidence("docker info", "Security Options: rootless"),
-                    seen(toolkit.config, f"no-cgroups = {_said(config)}"),
+                    Evidence(getattr(toolkit.config, "source", "") or "", f"no-cgroups = {_said(config)}"),
                 ],
                 [
                     Remedy(
@@ -258,9 +257,9 @@ def stale(containers: ContainerFacts, driver: str | None, sudo: str = "sudo ") -
                     Remedy(
                         "Write it anew; toolkits from 1.18 on do so themselves for /var/run/cdi.",
                         (
-                            f"{sudo}nvidia-ctk cdi generate --output={advice.quote(spec.path)}",
+                            f"{sudo}nvidia-ctk cdi generate --output={quote(spec.path)}",
                             *(
-                                (f"{sudo}chmod a+r {advice.quote(spec.path)}",)
+                                (f"{sudo}chmod a+r {quote(spec.path)}",)
                                 if "ermission" in spec.problem
                                 else ()
                             ),

@@ -1,4 +1,4 @@
-"""What a plan has to know of a machine, from its facts. Pure."""
+"""What a release has to fit of a machine, from its facts. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.facts import Known, SmiFacts, Unknown, value_of
 from tfdoctor.facts.containers import DockerEngine
-from tfdoctor.plan.models import Card, Host
+from tfdoctor.fit.drivers import driver_version
+from tfdoctor.fit.models import Card, Host
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
@@ -20,9 +21,10 @@ def host_of(facts: Facts, compat: Compat) -> Host:
     """The cards, the driver and the system of an examined machine; what could not be seen stays unknown."""
     python = value_of(facts.python)
     machine = facts.machine
+    seen = driver_version(facts)
     return Host(
         cards=_cards(facts, compat),
-        driver=_driver(facts),
+        driver=seen[0] if seen is not None else None,
         system=machine.system,
         machine=machine.machine,
         glibc=python.glibc if python is not None else None,
@@ -34,8 +36,8 @@ def host_of(facts: Facts, compat: Compat) -> Host:
 
 
 def _cards(facts: Facts, compat: Compat) -> tuple[Card, ...]:
-    """Those that the driver shows, hidden ones too; else those on the PCI bus that the table knows."""
-    for fact in (facts.driver.cuda_unhidden, facts.driver.cuda):
+    """Those that the driver shows, also where a variable hides all; else those on the PCI bus that the table knows."""
+    for fact in (facts.driver.cuda, facts.driver.cuda_unhidden):
         answer = value_of(fact) if fact is not None else None
         if answer is not None and answer.devices:
             return tuple(
@@ -57,25 +59,6 @@ def _cards(facts: Facts, compat: Compat) -> tuple[Card, ...]:
             if match is not None and not match.ambiguous:
                 cards.append(Card(shown.name or "", match.capabilities[0]))
     return tuple(cards)
-
-
-def _driver(facts: Facts) -> str | None:
-    driver = facts.driver
-    module, nvml, smi = value_of(driver.kernel_module), value_of(driver.nvml), value_of(driver.smi)
-    seen = (
-        module.version if module is not None else None,
-        nvml.driver_version if nvml is not None else None,
-        smi.driver_version if isinstance(smi, SmiFacts) else None,
-    )
-    return next((text for text in seen if text and _is_driver(text)), None)
-
-
-def _is_driver(text: str) -> bool:
-    """A number that can be compared: kernels print words here, too."""
-    try:
-        return bool(versions.numbers(text))
-    except versions.VersionSyntaxError:
-        return False
 
 
 def _engine(facts: Facts) -> bool | None:

@@ -1,4 +1,4 @@
-"""What this person can type at this machine, and where that puts things. Pure; no rule itself.
+"""What this person can type at this machine, and where that puts things. Pure.
 
 A command that is right somewhere else is wrong here: where there is no uv, no sudo, where a folder is a colleague's,
 where the system forbids pip (PEP 668), or where TensorFlow lies in another folder than the one pip takes.
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from tfdoctor.advice.target import Target
     from tfdoctor.facts import PythonFacts
-    from tfdoctor.rules.base import Context
 
 TOOLS = "$HOME/pip-for-tensorflow"
 """A virtual environment for nothing but its pip, where the examined Python has none and takes none."""
@@ -31,14 +31,14 @@ class Place(enum.Enum):
     MANAGED = "the system's Python (PEP 668)"
 
 
-def place(context: Context) -> Place:
+def place(target: Target) -> Place:
     """Where that is here. OWN also where nobody looked."""
-    python = context.python
+    python = target.python
     if python is None:
         return Place.OWN
     if python.externally_managed and not python.virtual:
         return Place.MANAGED
-    folder = _tensorflow_folder(context)
+    folder = _tensorflow_folder(target)
     if folder and folder == python.user_site:
         return Place.USER
     closed = {path for path, _ in python.unwritable}
@@ -48,51 +48,49 @@ def place(context: Context) -> Place:
     return Place.CLOSED if closed & {folder, *python.site_packages} else Place.OWN
 
 
-def _tensorflow_folder(context: Context) -> str:
-    return posixpath.dirname(context.tensorflow.package_dir) if context.tensorflow is not None else ""
+def _tensorflow_folder(target: Target) -> str:
+    return posixpath.dirname(target.tensorflow.package_dir) if target.tensorflow is not None else ""
 
 
-def owner(context: Context) -> str:
+def owner(target: Target) -> str:
     """Who owns the folder in which this person may not write; empty where that is not known."""
     return (
-        next((name for _, name in context.python.unwritable if name), "")
-        if context.python is not None
-        else ""
+        next((name for _, name in target.python.unwritable if name), "") if target.python is not None else ""
     )
 
 
-def has(context: Context, program: str) -> bool | None:
+def has(target: Target, program: str) -> bool | None:
     """Whether a program is on this person's PATH; None where nobody looked."""
-    programs = context.facts.environment.programs
+    programs = target.programs
     return None if programs is None else program in programs
 
 
-def sudo(context: Context) -> str:
+def sudo(target: Target) -> str:
     """ "sudo ", or nothing where this already runs as root."""
-    return "" if context.facts.machine.root else "sudo "
+    return "" if target.root else "sudo "
 
 
-def without_sudo(context: Context) -> bool:
+def without_sudo(target: Target) -> bool:
     """Whether this person is known to have no way to become root."""
-    return context.facts.machine.root is False and has(context, "sudo") is False
+    return target.root is False and has(target, "sudo") is False
 
 
 # ---------------------------------------------------------------- pip and uv
 
 
-def install(context: Context, requirements: Iterable[str], options: str = "") -> str:
+def install(target: Target, requirements: Iterable[str], options: str = "") -> str:
     """The command that installs into the examined Python, with what has to come before it."""
-    return _command(context, "install", options, requirements)
+    return _command(target, "install", options, requirements)
 
 
-def uninstall(context: Context, names: Iterable[str]) -> str:
+def uninstall(target: Target, names: Iterable[str]) -> str:
     """The command that removes distributions from the examined Python."""
-    return _command(context, "uninstall", "", names)
+    return _command(target, "uninstall", "", names)
 
 
-def install_to(context: Context, folder: str, requirements: Iterable[str]) -> str:
+def install_to(target: Target, folder: str, requirements: Iterable[str]) -> str:
     """The command that puts wheels alone into a new folder of this person's (it may begin with "$HOME/")."""
-    return _command(context, "install", f"--no-deps --target {in_home(folder)}", requirements)
+    return _command(target, "install", f"--no-deps --target {in_home(folder)}", requirements)
 
 
 def in_home(path: str) -> str:
@@ -100,73 +98,73 @@ def in_home(path: str) -> str:
     return f'"{path}"' if path.startswith("$HOME/") else shlex.quote(path)
 
 
-def _command(context: Context, verb: str, options: str, words: Iterable[str]) -> str:
+def _command(target: Target, verb: str, options: str, words: Iterable[str]) -> str:
     wanted = " ".join(shlex.quote(word) for word in words)
-    python = context.python
+    python = target.python
     if python is None:
         yes = "-y " if verb == "uninstall" else ""
         return f"python3 -m pip {verb} {yes}{f'{options} ' if options else ''}{wanted}"
     apart = "--target" in options
-    before, program = _program(context, python, apart=apart)
+    before, program = _program(target, python, apart=apart)
     flags = [options] if options else []
     uv = program.startswith("uv ")
     if verb == "uninstall" and not uv:
         flags.insert(0, "-y")
     if uv:
         flags.insert(0, f"--python {shlex.quote(python.executable)}")
-    where = place(context)
+    where = place(target)
     if not apart and where is Place.USER and verb == "install" and not uv:
         flags.insert(0, "--user")
     if not apart and where is Place.MANAGED:
-        inside = context.tensorflow is not None and _tensorflow_folder(context) == python.user_site
+        inside = target.tensorflow is not None and _tensorflow_folder(target) == python.user_site
         flags.insert(0, "--user" if inside and verb == "install" and not uv else "")
         flags.insert(0, "--break-system-packages")
     joined = " ".join(flag for flag in flags if flag)
     return f"{before}{program} {verb} {joined}{' ' if joined else ''}{wanted}"
 
 
-def _program(context: Context, python: PythonFacts, *, apart: bool) -> tuple[str, str]:
+def _program(target: Target, python: PythonFacts, *, apart: bool) -> tuple[str, str]:
     """(what has to be typed before, "uv pip" or the words for a pip that serves this Python).
 
     The one that has installed what is there comes first: it knows this person's index. `apart`: nothing goes into the
     Python itself, so that it need not be open.
     """
-    uv, own = has(context, "uv"), f"{shlex.quote(python.executable)} -m pip"
+    uv, own = has(target, "uv"), f"{shlex.quote(python.executable)} -m pip"
     installers = {distribution.installer for distribution in python.distributions}
     by_uv = "uv" in installers and "pip" not in installers
-    uv_serves = apart or not _only_pip(context)
+    uv_serves = apart or not _only_pip(target)
     if uv_serves and uv is not False and by_uv and (uv or not python.pip):
         return "", "uv pip"
     if python.pip is not False:
         return "", own
     if uv and uv_serves:
         return "", "uv pip"
-    if python.ensurepip and not apart and place(context) in (Place.OWN, Place.USER, Place.ELSEWHERE):
-        user = " --user" if place(context) is Place.USER else ""
+    if python.ensurepip and not apart and place(target) in (Place.OWN, Place.USER, Place.ELSEWHERE):
+        user = " --user" if place(target) is Place.USER else ""
         return f"{shlex.quote(python.executable)} -m ensurepip{user} && ", own
     if python.ensurepip:
         tools = f'"{TOOLS}/bin/python"'
         other = "" if apart else f" --python {shlex.quote(python.executable)}"
         return f'{shlex.quote(python.executable)} -m venv "{TOOLS}" && ', f"{tools} -m pip{other}"
     for name in ("pip3", "pip"):
-        if has(context, name):
+        if has(target, name):
             return "", f"{name} --python {shlex.quote(python.executable)}"
-    if has(context, "apt-get"):
+    if has(target, "apt-get"):
         return (
-            f"{sudo(context)}apt-get install python3-pip && ",
+            f"{sudo(target)}apt-get install python3-pip && ",
             f"python3 -m pip --python {shlex.quote(python.executable)}",
         )
     return "", own
 
 
-def needs_another(context: Context) -> bool:
+def needs_another(target: Target) -> bool:
     """Whether TensorFlow is best installed into a new environment: this Python is the system's, or somebody else's."""
-    return place(context) in (Place.MANAGED, Place.CLOSED)
+    return place(target) in (Place.MANAGED, Place.CLOSED)
 
 
-def new_environment(context: Context, python: str, folder: str, wanted: str) -> tuple[str, ...]:
+def new_environment(target: Target, python: str, folder: str, wanted: str) -> tuple[str, ...]:
     """Commands that make a virtual environment and install into it. `wanted`: requirements, as words of a shell."""
-    own, name = context.python, shlex.quote(python)
+    own, name = target.python, shlex.quote(python)
     inside = f"{folder}/bin/python"
     usual = (
         f"{name} -m venv {folder}",
@@ -176,7 +174,7 @@ def new_environment(context: Context, python: str, folder: str, wanted: str) -> 
     if own is None or python != own.executable or own.ensurepip is not False:
         return usual
     # Debian without python3-venv
-    if has(context, "uv"):
+    if has(target, "uv"):
         return (
             f"uv venv --python {name} {folder}",
             f"uv pip install --python {inside} {wanted}",
@@ -186,32 +184,32 @@ def new_environment(context: Context, python: str, folder: str, wanted: str) -> 
             f"{name} -m venv --without-pip {folder}",
             f"{name} -m pip --python {inside} install {wanted}",
         )
-    if has(context, "apt-get") and not without_sudo(context):
+    if has(target, "apt-get") and not without_sudo(target):
         package = f"python{'.'.join(own.version.split('.')[:2])}-venv"
-        return (f"{sudo(context)}apt-get install {package}", *usual)
+        return (f"{sudo(target)}apt-get install {package}", *usual)
     return usual
 
 
-def uv(context: Context) -> tuple[tuple[str, ...], str]:
+def uv(target: Target) -> tuple[tuple[str, ...], str]:
     """(what has to be typed to have uv, the word for it)."""
-    if has(context, "uv") is not False or context.python is None:
+    if has(target, "uv") is not False or target.python is None:
         return (), "uv"
-    return new_environment(context, context.python.executable, "tf-uv", "uv"), "tf-uv/bin/uv"
+    return new_environment(target, target.python.executable, "tf-uv", "uv"), "tf-uv/bin/uv"
 
 
-def conda(context: Context) -> str:
+def conda(target: Target) -> str:
     """The word for conda: another program of its kind where that is what there is."""
-    if has(context, "conda") is not False:
+    if has(target, "conda") is not False:
         return "conda"
-    return next((name for name in ("mamba", "micromamba") if has(context, name)), "conda")
+    return next((name for name in ("mamba", "micromamba") if has(target, name)), "conda")
 
 
-def _only_pip(context: Context) -> bool:
+def _only_pip(target: Target) -> bool:
     """Whether this cannot be done with uv, which knows no `--user`."""
-    python = context.python
-    return place(context) is Place.USER or (
-        place(context) is Place.MANAGED
+    python = target.python
+    return place(target) is Place.USER or (
+        place(target) is Place.MANAGED
         and python is not None
         and python.user_site is not None
-        and _tensorflow_folder(context) == python.user_site
+        and _tensorflow_folder(target) == python.user_site
     )

@@ -1,4 +1,4 @@
-"""Relative links that put NVIDIA's libraries where TensorFlow itself looks. Pure; no rule itself.
+"""Relative links that put NVIDIA's libraries where TensorFlow itself looks. Pure.
 
 The loader searches the RUNPATH (up to 2.8: RPATH) of the object that opens a library. From 2.14 on that has the
 folders of NVIDIA's wheels, with gaps; before, it has `$ORIGIN/`, TensorFlow's own folder, and a link there is found
@@ -8,6 +8,7 @@ found through a link finds its own needs relative to the link, so what a wheel h
 
 from __future__ import annotations
 
+import fnmatch
 import posixpath
 import shlex
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from tfdoctor.compat import Release
+    from tfdoctor.compat.wheels import CudaSet
     from tfdoctor.steps import Step
 
 OWN_FOLDER = "2.5"
@@ -88,3 +90,19 @@ def link_commands(steps: Iterable[Step]) -> tuple[str, ...]:
 
 def _place(path: str) -> str:
     return shlex.quote(path.removeprefix("$PWD/"))
+
+
+def links_for(release: Release, cuda_set: CudaSet, site: str) -> tuple[Link, ...]:
+    """What a release and its wheels in `site` need so that it finds them, file by file; often nothing."""
+    files = [library for library in cuda_set.files.values() if library.folder.endswith("/lib")]
+    links: dict[Link, None] = {}
+    for step in connecting_steps(release, site, {library.file: library.folder for library in files}):
+        if isinstance(step, Link):
+            links[step] = None
+        elif isinstance(step, LinkParts):
+            for library in files:
+                if step.source == f"{site}/{library.folder}" and fnmatch.fnmatchcase(
+                    library.file, step.pattern
+                ):
+                    links[link_to(f"{site}/{library.path}", step.folder)] = None
+    return tuple(links)

@@ -1,4 +1,4 @@
-"""Remedies as this person can type them, the first one with all that is needed. Pure; no rule itself.
+"""Remedies as this person can type them, the first one with all that is needed. Pure.
 
 Rules write remedies for the owner of an environment, each for its own finding. Here they are told to who reads them:
 where the environment is somebody else's or the system's, what is missing goes into a folder of one's own that is named
@@ -14,12 +14,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
+from tfdoctor.advice import person
+from tfdoctor.advice.links import link_commands
+from tfdoctor.advice.person import Place
+from tfdoctor.advice.pip import check_again, pip_install, pip_uninstall, quote
+from tfdoctor.advice.releases import best_release, extra_installs, gpu_requirement, install_release
+from tfdoctor.advice.search_path import export_path, keep_line
+from tfdoctor.advice.wheels import site_packages
 from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS
 from tfdoctor.findings import Remedy, Severity
-from tfdoctor.rules import _person as person
-from tfdoctor.rules import advice
-from tfdoctor.rules._links import link_commands
-from tfdoctor.rules._person import Place
 from tfdoctor.steps import (
     SHELL_STEPS,
     Drop,
@@ -38,9 +41,9 @@ from tfdoctor.steps import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from tfdoctor.advice.target import Target
     from tfdoctor.compat import Release
     from tfdoctor.findings import Finding
-    from tfdoctor.rules.base import Context
     from tfdoctor.steps import Step
 
 FOLDER = "$HOME/for-tensorflow"
@@ -50,7 +53,7 @@ ORDER = (TakeOut, Drop, Unset, Export, Rename, Remove, Uninstall, Install, Link,
 
 
 def for_person(
-    context: Context, root: Finding | None, findings: Sequence[Finding], beside: Iterable[str] = ()
+    target: Target, root: Finding | None, findings: Sequence[Finding], beside: Iterable[str] = ()
 ) -> dict[int, Finding]:
     """`id` of a finding → the finding with the remedies that this person can type.
 
@@ -62,8 +65,8 @@ def for_person(
         remedies = finding.remedies
         if finding is root:
             others = [f for f in findings if f is not root and f.code not in skipped]
-            remedies = _with_others(context, root, others)
-        adapted = [new for remedy in remedies for new in _adapted(context, remedy)]
+            remedies = _with_others(target, root, others)
+        adapted = [new for remedy in remedies for new in _adapted(target, remedy)]
         if finding is root and root.remedies:
             # `fix` takes one finding after the other by itself, and may have been asked for one alone.
             own, joined = root.remedies[0].steps, remedies[0].steps
@@ -83,7 +86,7 @@ def _each_once(remedies: Sequence[Remedy]) -> list[Remedy]:
 # ---------------------------------------------------------------- all at once
 
 
-def _with_others(context: Context, root: Finding, others: Sequence[Finding]) -> tuple[Remedy, ...]:
+def _with_others(target: Target, root: Finding, others: Sequence[Finding]) -> tuple[Remedy, ...]:
     """The remedies of the finding that leads, the first one with what the other errors need besides."""
     if not root.remedies or not root.remedies[0].steps or root.severity is not Severity.ERROR:
         return root.remedies
@@ -99,7 +102,7 @@ def _with_others(context: Context, root: Finding, others: Sequence[Finding]) -> 
     if len(steps) == len(first.steps):
         return root.remedies
     steps.sort(key=lambda step: ORDER.index(type(step)))
-    commands = (*typed(context, steps), advice.check_again(context))
+    commands = (*typed(target, steps), check_again(target))
     text = " Then: ".join(dict.fromkeys(texts))
     return (replace(first, text=text, commands=commands, steps=tuple(steps)), *root.remedies[1:])
 
@@ -123,62 +126,62 @@ def _missing(steps: Iterable[Step], there: Sequence[Step]) -> list[Step]:
     return found
 
 
-def typed(context: Context, steps: Iterable[Step]) -> tuple[str, ...]:
+def typed(target: Target, steps: Iterable[Step]) -> tuple[str, ...]:
     """Steps as the owner of the environment types them, each in its place, the lines that keep a variable last."""
     lines: list[str] = []
     keep: list[str] = []
     for step in steps:
         if isinstance(step, Install):
-            lines.append(_install(context, step))
+            lines.append(_install(target, step))
         elif isinstance(step, Uninstall):
-            lines.append(advice.pip_uninstall(context, step.names))
+            lines.append(pip_uninstall(target, step.names))
         elif isinstance(step, (Link, LinkParts)):
             lines += link_commands((step,))
         elif isinstance(step, Remove):
             folder, _, name = step.path.rpartition("/")
-            lines.append(f"rm -rf {advice.quote(folder)}/{name if '*' in name else advice.quote(name)}")
+            lines.append(f"rm -rf {quote(folder)}/{name if '*' in name else quote(name)}")
         elif isinstance(step, Prepend):
-            line = advice.export_path(step.folders, step.name)
+            line = export_path(step.folders, step.name)
             lines.append(line)
-            keep += advice.keep_line(context, line)[1]
+            keep += keep_line(target, line)[1]
         else:
-            lines.append(_line(context, step))
+            lines.append(_line(target, step))
     return (*lines, *keep)
 
 
-def _install(context: Context, step: Install) -> str:
-    build = context.build
+def _install(target: Target, step: Install) -> str:
+    build = target.build
     release = build.release if build is not None and build.exact else None
-    if step.lock is not None and release is not None and advice.extra_installs(context, release):
-        return advice.pip_install(context, advice.gpu_requirement(context, release))
+    if step.lock is not None and release is not None and extra_installs(target, release):
+        return pip_install(target, gpu_requirement(target, release))
     options = ("--force-reinstall " if step.again else "") + ("" if step.dependencies else "--no-deps")
-    return advice.pip_install(context, step.requirements, options=options.strip())
+    return pip_install(target, step.requirements, options=options.strip())
 
 
-def _line(context: Context, step: Drop | Unset | Export | Rename | TakeOut) -> str:
+def _line(target: Target, step: Drop | Unset | Export | Rename | TakeOut) -> str:
     """What a variable becomes in this shell; or the line that sets it, in a file that Python reads."""
     if isinstance(step, TakeOut):
         mark = "pass  # " if step.path.endswith(".py") else "# "
-        return f"sed -i '{step.line}s/[^ \\t]/{mark}&/' {advice.quote(step.path)}"
+        return f"sed -i '{step.line}s/[^ \\t]/{mark}&/' {quote(step.path)}"
     if isinstance(step, Unset):
         return f"unset {step.name}"
     if isinstance(step, Export):
-        return f"export {step.name}={advice.quote(step.value)}"
+        return f"export {step.name}={quote(step.value)}"
     if isinstance(step, Rename):
         return f'export {step.right}="${step.wrong}"; unset {step.wrong}'
-    value = context.facts.environment.variables.get(step.name, "")
+    value = target.variables.get(step.name, "")
     kept = [entry for entry in value.split(":") if entry and entry not in step.entries]
-    return f"export {step.name}={advice.quote(':'.join(kept))}" if kept else f"unset {step.name}"
+    return f"export {step.name}={quote(':'.join(kept))}" if kept else f"unset {step.name}"
 
 
 # ---------------------------------------------------------------- for who is not the owner
 
 
-def _adapted(context: Context, remedy: Remedy) -> list[Remedy]:
-    remedy = _by_conda(context, _for_root(context, remedy))
-    where = person.place(context)
+def _adapted(target: Target, remedy: Remedy) -> list[Remedy]:
+    remedy = _by_conda(target, _for_root(target, remedy))
+    where = person.place(target)
     if where is Place.ELSEWHERE and _changes_tensorflow(remedy):
-        off = _off_pythonpath(context)
+        off = _off_pythonpath(target)
         return [off if off is not None else remedy]
     if where in (Place.OWN, Place.USER) or not remedy.steps:
         return [remedy]
@@ -186,27 +189,27 @@ def _adapted(context: Context, remedy: Remedy) -> list[Remedy]:
         return [replace(remedy, steps=()) if where is Place.CLOSED else remedy]
     if where is Place.ELSEWHERE and not any(isinstance(step, Install) for step in remedy.steps):
         return [remedy]
-    found, why = [], WHY[where].format(owner=_owner(context))
-    apart = _apart(context, remedy.steps)
+    found, why = [], WHY[where].format(owner=_owner(target))
+    apart = _apart(target, remedy.steps)
     if apart:
         text = "Put it into a folder of your own, and name that before Python starts."
         found.append(Remedy(f"{why} {text}", apart))
-    release = _same_release(context)
+    release = _same_release(target)
     if not apart and where in OTHERS and release is not None:
         text = f"Make an environment of your own with TensorFlow {release.version}."
-        found.append(advice.install_release(context, release, f"{why} {text}"))
+        found.append(install_release(target, release, f"{why} {text}"))
     if where in OTHERS:
         # `fix` is run by this person, too, and would fail half way: what is left to others is no step of its own.
-        text = OTHERS[where].format(owner=_owner(context), text=remedy.text)
+        text = OTHERS[where].format(owner=_owner(target), text=remedy.text)
         found.append(replace(remedy, text=text, steps=()))
     return found or [remedy]
 
 
-def _same_release(context: Context) -> Release | None:
+def _same_release(target: Target) -> Release | None:
     """The installed release, or the best one where that is not known or is of no use on a GPU."""
-    build = context.build
+    build = target.build
     own = build.release if build is not None and build.exact else None
-    return own if own is not None and own.gpu else advice.best_release(context)
+    return own if own is not None and own.gpu else best_release(target)
 
 
 WHY = {
@@ -222,16 +225,16 @@ OTHERS = {
 }
 
 
-def _owner(context: Context) -> str:
-    return person.owner(context) or "its owner"
+def _owner(target: Target) -> str:
+    return person.owner(target) or "its owner"
 
 
-def _for_root(context: Context, remedy: Remedy) -> Remedy:
+def _for_root(target: Target, remedy: Remedy) -> Remedy:
     """Without sudo where there is none: root needs none, and who cannot become root asks."""
     if not any("sudo " in command for command in remedy.commands):
         return remedy
-    root = context.facts.machine.root
-    if root is not True and not person.without_sudo(context):
+    root = target.root
+    if root is not True and not person.without_sudo(target):
         return remedy
     commands = tuple(command.replace("sudo ", "") for command in remedy.commands)
     text = (
@@ -242,8 +245,8 @@ def _for_root(context: Context, remedy: Remedy) -> Remedy:
     return replace(remedy, text=text, commands=commands)
 
 
-def _by_conda(context: Context, remedy: Remedy) -> Remedy:
-    word = person.conda(context)
+def _by_conda(target: Target, remedy: Remedy) -> Remedy:
+    word = person.conda(target)
     if word == "conda":
         return remedy
     commands = (f"{word}{line[5:]}" if line.startswith("conda ") else line for line in remedy.commands)
@@ -255,10 +258,10 @@ def _changes_tensorflow(remedy: Remedy) -> bool:
     return any(versions.project_of(one) in TENSORFLOW_DISTRIBUTIONS for one in wanted)
 
 
-def _off_pythonpath(context: Context) -> Remedy | None:
+def _off_pythonpath(target: Target) -> Remedy | None:
     """Where PYTHONPATH leads to another TensorFlow than this Python's own: its own is good, and is not replaced."""
-    python, entries = context.python, context.facts.environment.variables.get("PYTHONPATH", "").split(":")
-    folder = advice.site_packages(context)
+    python, entries = target.python, target.variables.get("PYTHONPATH", "").split(":")
+    folder = site_packages(target)
     if python is None or folder not in [posixpath.normpath(entry) for entry in entries if entry]:
         return None
     own = [
@@ -273,12 +276,12 @@ def _off_pythonpath(context: Context) -> Remedy | None:
     )
     return Remedy(
         f"Take {folder} off PYTHONPATH: this Python has {own[0].name} {own[0].version} of its own.",
-        (_line(context, step), advice.check_again(context)),
+        (_line(target, step), check_again(target)),
         steps=(step,),
     )
 
 
-def _apart(context: Context, steps: Iterable[Step]) -> tuple[str, ...]:
+def _apart(target: Target, steps: Iterable[Step]) -> tuple[str, ...]:
     """What brings the same to a TensorFlow whose folder cannot be written to; empty where that is not the way."""
     wheels: list[str] = []
     modules: list[str] = []
@@ -298,37 +301,37 @@ def _apart(context: Context, steps: Iterable[Step]) -> tuple[str, ...]:
         elif isinstance(step, (Uninstall, Remove)):
             return ()
         else:
-            lines.append(_line(context, step))
+            lines.append(_line(target, step))
     if any(versions.project_of(one) in TENSORFLOW_DISTRIBUTIONS for one in modules):
         return ()
     if wheels:
-        command, folders = _wheels_apart(context, wheels, folders)
+        command, folders = _wheels_apart(target, wheels, folders)
         lines.append(command)
-    exports = [advice.export_path(dict.fromkeys(folders))] if folders else []
+    exports = [export_path(dict.fromkeys(folders))] if folders else []
     if modules:
         own = _folder(modules)
-        lines.append(person.install_to(context, own, modules))
-        exports.append(advice.export_path([own], "PYTHONPATH"))
-    kept = [line for one in exports for line in advice.keep_line(context, one)[1]]
-    return (*lines, *exports, advice.check_again(context), *kept)
+        lines.append(person.install_to(target, own, modules))
+        exports.append(export_path([own], "PYTHONPATH"))
+    kept = [line for one in exports for line in keep_line(target, one)[1]]
+    return (*lines, *exports, check_again(target), *kept)
 
 
-def _wheels_apart(context: Context, wheels: list[str], folders: list[str]) -> tuple[str, list[str]]:
+def _wheels_apart(target: Target, wheels: list[str], folders: list[str]) -> tuple[str, list[str]]:
     """(the command that puts NVIDIA's wheels into a folder of their own, all folders that must be named then).
 
     A library looks for what it needs beside itself: that is installed with it where it is nowhere, and named where it
     lies with TensorFlow.
     """
-    places, site = _places(context), advice.site_packages(context)
+    places, site = _places(target), site_packages(target)
     named = {versions.project_of(one) for one in wheels}
-    python = context.python
+    python = target.python
     there = {d.name for d in python.distributions if d.location == site} if python is not None else set()
     partners = {project for project in places if _part(project) in PARTNERS}
     more = [project for project in places if project in partners - there - named and _part(project) in NEEDED]
     own = _folder(wheels)
     named |= set(more)
     replaced = {f"{site}/{places[project]}" for project in named if project in places}
-    return person.install_to(context, own, [*wheels, *more]), [
+    return person.install_to(target, own, [*wheels, *more]), [
         *(f"{own}/{place}" for project, place in places.items() if project in named),
         *(folder for folder in folders if folder not in replaced),
         *(f"{site}/{place}" for project, place in places.items() if project in (partners & there) - named),
@@ -351,11 +354,11 @@ def _folder(requirements: Sequence[str]) -> str:
     return f"{FOLDER}/{names[0]}{f'-and-{len(names) - 1}-more' if len(names) > 1 else ''}"
 
 
-def _places(context: Context) -> dict[str, str]:
+def _places(target: Target) -> dict[str, str]:
     """Project of each of NVIDIA's wheels for this CUDA → its folder below site-packages."""
-    build = context.build
+    build = target.build
     if build is None or build.cuda is None:
         return {}
     major = versions.major(build.cuda)
-    families = (family.wheels.get(major) for family in context.compat.libraries)
+    families = (family.wheels.get(major) for family in target.compat.libraries)
     return {wheel.project: wheel.folder for wheel in families if wheel is not None}

@@ -22,15 +22,14 @@ from rules.make_facts import (
     with_python,
     with_tensorflow,
 )
-from tfdoctor import versions
+from tfdoctor import advice, versions
+from tfdoctor.advice import commands, person
+from tfdoctor.advice.person import Place
 from tfdoctor.environment.actions import shown
 from tfdoctor.environment.models import Environment
 from tfdoctor.facts import Absent, Known, Resolution, value_of
 from tfdoctor.findings import Finding, Severity
 from tfdoctor.report.diagnose import diagnose
-from tfdoctor.rules import _commands, advice
-from tfdoctor.rules import _person as person
-from tfdoctor.rules._person import Place
 from tfdoctor.steps import Prepend
 
 if TYPE_CHECKING:
@@ -112,9 +111,9 @@ def test_what_pip_has_installed_pip_installs_also_where_uv_is() -> None:
 
 def test_uninstalling_takes_the_same_program() -> None:
     facts = with_programs(by_uv(healthy()), "uv")
-    assert advice.pip_uninstall(context(facts), ["a"]) == "uv pip uninstall --python /env/bin/python a"
+    assert advice.pip_uninstall(context(facts).target, ["a"]) == "uv pip uninstall --python /env/bin/python a"
     facts = with_python(with_programs(by_uv(healthy())), pip=True)
-    assert advice.pip_uninstall(context(facts), ["a"]) == "/env/bin/python -m pip uninstall -y a"
+    assert advice.pip_uninstall(context(facts).target, ["a"]) == "/env/bin/python -m pip uninstall -y a"
 
 
 # -- Where it goes
@@ -131,7 +130,7 @@ def in_user_site(facts: Facts, **more: Any) -> Facts:
 
 def test_the_users_folder_gets_what_the_tensorflow_in_it_needs() -> None:
     facts = with_programs(in_user_site(without_cufft(healthy())), "uv")
-    assert person.place(context(facts)) is Place.USER
+    assert person.place(context(facts).target) is Place.USER
     assert first(facts)[0].startswith("/usr/bin/python3 -m pip install --user ")
 
 
@@ -159,7 +158,7 @@ def closed(facts: Facts) -> Facts:
 
 def test_nothing_is_installed_into_a_colleagues_environment() -> None:
     facts = with_programs(closed(without_cufft(healthy())))
-    assert person.place(context(facts)) is Place.CLOSED
+    assert person.place(context(facts).target) is Place.CLOSED
     remedies = root(facts).remedies
     assert "alice" in remedies[0].text
     assert "--target" in remedies[0].commands[0]
@@ -204,7 +203,7 @@ def test_tensorflow_outside_of_the_folder_that_pip_takes() -> None:
         without_cufft(healthy()), package_dir=f"{there}/tensorflow", core_dir=f"{there}/tensorflow"
     )
     facts = with_programs(with_python(facts, pip=True))
-    assert person.place(context(facts)) is Place.ELSEWHERE
+    assert person.place(context(facts).target) is Place.ELSEWHERE
     assert "--target" in first(facts)[0]
 
 
@@ -375,7 +374,7 @@ def test_steps_of_fix_and_commands_are_of_one_mind() -> None:
                 if not remedy.steps or finding.severity < Severity.WARNING:
                     continue
                 checked += 1
-                typed = _commands.typed(context(facts), remedy.steps)
+                typed = commands.typed(context(facts).target, remedy.steps)
                 assert set(typed) <= set(remedy.commands), (finding.code, remedy)
                 by_fix = " ".join(
                     shown([s for s in remedy.steps if hasattr(s, "requirements")], environment, None)
@@ -408,6 +407,6 @@ def test_a_search_path_keeps_what_was_on_it(folders: list[str], name: str) -> No
 def test_a_conda_environment_keeps_every_line() -> None:
     facts = with_python(healthy("2.10.1", python="3.10.1"), conda_prefix="/opt/conda/envs/tf")
     steps = (Prepend("LD_LIBRARY_PATH", ("/a",)), Prepend("PYTHONPATH", ("/b",)))
-    kept = [line for line in _commands.typed(context(facts), steps) if line.startswith("echo ")]
+    kept = [line for line in commands.typed(context(facts).target, steps) if line.startswith("echo ")]
     assert len(kept) == 2
     assert all(">> /opt/conda/envs/tf/etc/conda/activate.d/" in line for line in kept)

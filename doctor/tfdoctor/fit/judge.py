@@ -1,4 +1,4 @@
-"""What speaks against serving a machine with a release: pure judgement, each reason with its row of compat/."""
+"""What speaks against a release: the machine, the cards, the driver; each reason with its row of compat/. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.findings import Cause
-from tfdoctor.plan.models import Caveat, Reason
+from tfdoctor.fit.models import Caveat, Reason
 from tfdoctor.predict import DEFAULT_FLOOR
 
 if TYPE_CHECKING:
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat import Compat, Platform, Release
     from tfdoctor.compat.images import NgcImage
-    from tfdoctor.plan.models import Card, Host
+    from tfdoctor.fit.models import Card, Host
 
-__all__ = ["Judgement", "of_cards", "of_driver", "of_machine", "of_ngc"]
+__all__ = ["Judgement", "of_cards", "of_driver", "of_machine", "of_ngc", "of_release"]
 
 
 class Judgement:
@@ -43,6 +43,16 @@ def floor_of(release: Release) -> str:
     if release.registration_floor is None and release.linkage == "needed" and release.cubin:
         return min(release.cubin, key=versions.parse_capability)
     return release.registration_floor or DEFAULT_FLOOR
+
+
+def of_release(release: Release) -> tuple[Caveat, ...]:
+    """What speaks against a release wherever it runs."""
+    found = Judgement()
+    if release.is_prerelease:
+        found.warn(Cause.INCONCLUSIVE, f"{release.version} is not a final release", row(release))
+    if release.yanked:
+        found.warn(Cause.INCONCLUSIVE, f"{release.version} was withdrawn (yanked)", row(release))
+    return tuple(found.caveats)
 
 
 # ---------------------------------------------------------------- the machine

@@ -1,0 +1,104 @@
+"""What is typed, and what `fix` does, for one Python or container engine. Pure; nothing here asks what is wrong.
+
+Below the rules, whose remedies it makes: a function takes a `Target`, which an examined machine gives (`target_of`) and
+which can as well be made for no machine at all.
+"""
+
+from tfdoctor.advice.commands import for_person
+from tfdoctor.advice.libraries import bring_libraries
+from tfdoctor.advice.links import link_commands, link_to, links_for
+from tfdoctor.advice.person import needs_another, sudo, uv
+from tfdoctor.advice.pip import (
+    CHECK_AGAIN,
+    check_again,
+    install_commands,
+    interpreter,
+    pip_install,
+    pip_uninstall,
+    quote,
+    venv_with,
+)
+from tfdoctor.advice.releases import (
+    another_release,
+    ask_recommend,
+    best_release,
+    companion_pins,
+    connecting,
+    extra_installs,
+    gpu_requirement,
+    in_place_of,
+    install_release,
+)
+from tfdoctor.advice.search_path import (
+    drop_folders,
+    export_path,
+    keep_line,
+    ldconfig,
+    link_into_runpath,
+    name_folders,
+    off_the_path,
+    without_folder,
+)
+from tfdoctor.advice.system import APT, DNF, PACMAN, ZYPPER, driver_install, manager_of, package_manager
+from tfdoctor.advice.target import Target, target_of
+from tfdoctor.advice.wheels import (
+    bring_wheels,
+    cuda_requirements,
+    cudnn_requirement,
+    registered_wheel,
+    site_packages,
+    wheel_project,
+    wheels_for,
+)
+
+__all__ = [
+    "APT",
+    "CHECK_AGAIN",
+    "DNF",
+    "PACMAN",
+    "ZYPPER",
+    "Target",
+    "another_release",
+    "ask_recommend",
+    "best_release",
+    "bring_libraries",
+    "bring_wheels",
+    "check_again",
+    "companion_pins",
+    "connecting",
+    "cuda_requirements",
+    "cudnn_requirement",
+    "driver_install",
+    "drop_folders",
+    "export_path",
+    "extra_installs",
+    "for_person",
+    "gpu_requirement",
+    "in_place_of",
+    "install_commands",
+    "install_release",
+    "interpreter",
+    "keep_line",
+    "ldconfig",
+    "link_commands",
+    "link_into_runpath",
+    "link_to",
+    "links_for",
+    "manager_of",
+    "name_folders",
+    "needs_another",
+    "off_the_path",
+    "package_manager",
+    "pip_install",
+    "pip_uninstall",
+    "quote",
+    "registered_wheel",
+    "site_packages",
+    "sudo",
+    "target_of",
+    "uv",
+    "venv_with",
+    "wheel_project",
+    "wheels_for",
+    "without_folder",
+]

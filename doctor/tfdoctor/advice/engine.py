@@ -1,0 +1,357 @@
+"""What stands between this machine's GPUs and its containers: pure questions to `ContainerFacts`.
+
+`check` tells it beside its verdict, which is about TensorFlow in a Python on this machine; commands that build
+and run images ask the same functions for the reason of a failure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor import versions
+from tfdoctor.advice.pip import quote
+from tfdoctor.facts import value_of
+from tfdoctor.facts.containers import ContainerFacts, ContainerToolkit, DockerEngine, EngineSilence
+from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.records import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdoctor.facts.containers import CdiSpec, Runtime, ToolkitConfig
+
+HOOK = "nvidia-container-runtime-hook"
+KIND = "nvidia.com/gpu"
+GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
+GPUS, RUNTIME, DEVICE = (
+    "--gpus all",
+    "--runtime=nvidia -e NVIDIA_VISIBLE_DEVICES=all",
+    f"--device {KIND}=all",
+)
+"""How `docker run` asks for GPUs: through NVIDIA's hook, its runtime, a CDI specification."""
+GPUS_BY_CDI_FROM = "29"
+"""The first Docker that serves `--gpus` through CDI where NVIDIA's hook is not there (moby pull request 50228)."""
+PODMAN_CDI_FROM = "4.1"
+"""The first Podman that takes CDI devices."""
+STOCK_RUNTIMES = frozenset({"", "runc", "crun", "io.containerd.runc.v2", "io.containerd.runtime.v1.linux"})
+LEGACY_MODES = frozenset({"", "auto", "legacy"})
+"""Modes of the toolkit in which its hook serves `--gpus`; in any other it refuses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """One thing that keeps GPUs from containers, or will."""
+
+    kind: str
+    """A word for programs: "no-toolkit", "daemon-json", …"""
+    cause: Cause
+    severity: Severity
+    title: str
+    explanation: str
+    evidence: tuple[Evidence, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
+
+
+# ---------------------------------------------------------------- questions
+
+
+def engine(containers: ContainerFacts) -> DockerEngine | None:
+    """Docker's engine, where it answered."""
+    answer = value_of(containers.docker)
+    return answer if isinstance(answer, DockerEngine) else None
+
+
+def silence(containers: ContainerFacts) -> EngineSilence | None:
+    """Why Docker's engine did not answer, where it is there."""
+    answer = value_of(containers.docker)
+    return answer if isinstance(answer, EngineSilence) else None
+
+
+def toolkit_config(containers: ContainerFacts) -> ToolkitConfig | None:
+    toolkit = value_of(containers.toolkit)
+    return value_of(toolkit.config) if toolkit is not None else None
+
+
+def gpu_specs(containers: ContainerFacts) -> tuple[CdiSpec, ...]:
+    """CDI specifications of NVIDIA's GPUs; an unreadable one may be one."""
+    return tuple(spec for spec in containers.cdi if spec.problem or spec.kind == KIND)
+
+
+def docker_ways(containers: ContainerFacts) -> tuple[str, ...]:
+    """The options of `docker run` through which this engine can give GPUs; empty: none, or it did not answer."""
+    docker, toolkit = engine(containers), value_of(containers.toolkit)
+    if docker is None or docker.desktop:
+        return ()
+    nvidia = docker.runtime("nvidia")
+    if docker.snap:  # it brings its own toolkit, and registers the runtime where that could be set up
+        return (GPUS, RUNTIME) if nvidia is not None else ()
+    cdi = bool(docker.cdi_folders and gpu_specs(containers))
+    ways = []
+    hook = toolkit is not None and toolkit.has(HOOK)
+    by_cdi = (
+        cdi and toolkit is not None and toolkit.has("nvidia-cdi-hook") and _from(docker, GPUS_BY_CDI_FROM)
+    )
+    if hook or by_cdi:
+        ways.append(GPUS)
+    if nvidia is not None and nvidia.found is not False:
+        ways.append(RUNTIME)
+    if cdi:
+        ways.append(DEVICE)
+    return tuple(ways)
+
+
+def _from(docker: DockerEngine, version: str) -> bool:
+    number = (docker.version or "").partition("+")[0].partition("-")[0]
+    return versions.is_version(number) and versions.at_least(number, version)
+
+
+def podman_way(containers: ContainerFacts) -> bool | None:
+    """Whether Podman can give GPUs; None without Podman, or where it hangs on a version that is not known."""
+    podman, toolkit = containers.tool("podman"), value_of(containers.toolkit)
+    if podman is None:
+        return None
+    if toolkit is not None and toolkit.hooks:
+        return True
+    if not gpu_specs(containers):
+        return False
+    if podman.version is None or not versions.is_version(podman.version):
+        return None
+    return versions.at_least(podman.version, PODMAN_CDI_FROM)
+
+
+# ---------------------------------------------------------------- the engine does not answer
+
+
+def unreachable(containers: ContainerFacts, sudo: str = "sudo ") -> list[Trouble]:
+    """Docker is there and its engine does not answer. A remote engine was not asked: that is no trouble."""
+    silent = silence(containers)
+    if silent is None or silent.kind == "remote":
+        return []
+    start = (
+        "systemctl --user start docker"
+        if containers.endpoint.startswith("unix:///run/user/")
+        else f"{sudo}systemctl start docker"
+    )
+    remedies: tuple[Remedy, ...] = ()
+    title, why = "Docker's engine does not answer", "Docker's client is here."
+    starts = (Remedy("Start the engine.", (start, "docker info"), changes_system=True),)
+    if silent.kind == "permission":
+        group = silent.group
+        title = "This user may not speak with Docker's engine"
+        why = f"The socket of the engine belongs to the group {group or '(not known)'}, and this process is not in it."
+        join = Remedy(
+            "Join that group, then log in again; whoever is in it can become root through Docker.",
+            (f'sudo usermod -aG {quote(group)} "$USER"', "newgrp " + quote(group)) if group else (),
+            changes_system=True,
+        )
+        own = Remedy("Or run Docker's commands as root.", ("sudo docker info",))
+        remedies = (own,) if group in (None, "root") else (join, own)
+    elif silent.kind in ("not-running", "no-socket"):
+        title, why = "Docker's engine is not running", "Docker is installed."
+        remedies = starts
+    elif silent.kind == "no-client":
+        title = "Docker's engine has a socket, and there is no docker command"
+        why = "Its client is not on PATH, so that it was not asked."
+    elif silent.kind == "context":
+        title = "Docker's chosen context leads nowhere"
+        name = f" {containers.context!r}" if containers.context else ""
+        why = f"The context{name} is not there, or cannot be read."
+        remedies = (
+            Remedy(
+                "See which there are, and choose one.", ("docker context ls", "docker context use default")
+            ),
+        )
+    elif silent.kind == "timeout":
+        why = "It listens and does not answer."
+        remedies = (Remedy("See what it says.", (f"{sudo}journalctl -u docker -n 50 --no-pager",)),)
+    return [
+        Trouble(
+            f"engine-{silent.kind}",
+            Cause.INCONCLUSIVE,
+            Severity.INFO,
+            title,
+            f"{why} Whether it can give GPUs to containers could not be seen. TensorFlow outside of containers "
+            "does not need it.",
+            (Evidence("docker info", silent.text),),
+            remedies,
+        )
+    ]
+
+
+# ---------------------------------------------------------------- nothing to give GPUs with
+
+
+def without_gpus(containers: ContainerFacts, sudo: str = "sudo ") -> list[Trouble]:
+    """The engines that have no way to give GPUs to a container."""
+    docker, toolkit = engine(containers), value_of(containers.toolkit)
+    found = []
+    lacking = []
+    if docker is not None and docker.desktop:
+        found.append(_desktop(containers))
+    elif docker is not None and docker.snap and not docker_ways(containers):
+        found.append(_snap(sudo))
+    elif docker is not None and not docker_ways(containers):
+        lacking.append("Docker")
+    if podman_way(containers) is False:
+        lacking.append("Podman")
+    if not lacking:
+        return found
+    if toolkit is None:
+        return [*found, _no_toolkit(containers, lacking, sudo)]
+    if "Docker" in lacking and docker is not None:
+        found.append(_not_known_to_docker(containers, docker, toolkit, sudo))
+    if "Podman" in lacking:
+        found.append(_no_spec(containers, sudo))
+    return found
+
+
+def no_runtime(
+    kind: str,
+    title: str,
+    explanation: str,
+    evidence: Sequence[Evidence],
+    remedies: Sequence[Remedy],
+    severity: Severity = Severity.INFO,
+) -> Trouble:
+    """A trouble of the cause no-nvidia-runtime."""
+    return Trouble(
+        kind, Cause.NO_NVIDIA_RUNTIME, severity, title, explanation, tuple(evidence), tuple(remedies)
+    )
+
+
+def _no_toolkit(containers: ContainerFacts, lacking: list[str], sudo: str) -> Trouble:
+    docker = engine(containers)
+    evidence = [Evidence("PATH", "none of nvidia-ctk, nvidia-container-runtime and its hook is there")]
+    if docker is not None:
+        evidence.append(Evidence("docker info", f"Runtimes: {names(docker.runtimes)}"))
+    setup = [f"{sudo}nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"] if "Podman" in lacking else []
+    if "Docker" in lacking and docker is not None:
+        setup += configure(docker, sudo)
+    remedies = [
+        Remedy(
+            f"Install the package nvidia-container-toolkit from NVIDIA's repository ({GUIDE}), then let it set "
+            "the engine up.",
+            tuple(setup),
+            changes_system=True,
+        )
+    ]
+    apptainer = containers.tool("apptainer", "singularity")
+    if apptainer is not None:
+        remedies.append(
+            Remedy(
+                f"{apptainer.name.capitalize()}, which is here as well, needs no toolkit.",
+                (f"{apptainer.name} exec --nv IMAGE.sif python3 SCRIPT.py",),
+            )
+        )
+    return no_runtime(
+        "no-toolkit",
+        f"{' and '.join(lacking)} cannot give GPUs to containers: NVIDIA's container toolkit is not here",
+        "The driver works, and containers get nothing of it: an engine lends them its device nodes and libraries "
+        "through NVIDIA's container toolkit. TensorFlow outside of containers does not need it.",
+        evidence,
+        remedies,
+    )
+
+
+def configure(docker: DockerEngine, sudo: str) -> list[str]:
+    """The commands that register the toolkit with this engine."""
+    if docker.rootless:
+        return [
+            'nvidia-ctk runtime configure --runtime=docker --config="$HOME/.config/docker/daemon.json"',
+            f"{sudo}nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place",
+            "systemctl --user restart docker",
+        ]
+    return [f"{sudo}nvidia-ctk runtime configure --runtime=docker", f"{sudo}systemctl restart docker"]
+
+
+def _not_known_to_docker(
+    containers: ContainerFacts, docker: DockerEngine, toolkit: ContainerToolkit, sudo: str
+) -> Trouble:
+    evidence = [
+        Evidence("PATH", f"there: {', '.join(path for _, path in toolkit.executables) or 'only OCI hooks'}"),
+        Evidence("PATH", f"not there: {HOOK}"),
+        Evidence("docker info", f"Runtimes: {names(docker.runtimes)}"),
+    ]
+    if gpu_specs(containers) and not docker.cdi_folders:
+        evidence.append(Evidence("docker info", "CDI is off"))
+    if toolkit.has("nvidia-container-runtime"):
+        fix = Remedy("Register the runtime, then restart the engine.", tuple(configure(docker, sudo)), True)
+    else:
+        fix = Remedy(
+            f"Install the whole package nvidia-container-toolkit from NVIDIA's repository ({GUIDE}), then "
+            "register it.",
+            tuple(configure(docker, sudo)),
+            changes_system=True,
+        )
+    return no_runtime(
+        "not-registered",
+        "Docker does not know of NVIDIA's container toolkit",
+        f"The toolkit is here in part. `--gpus` needs {HOOK} in the engine's PATH, `--runtime=nvidia` a runtime of "
+        "that name, `--device` CDI; this engine has none of the three.",
+        evidence,
+        [fix],
+    )
+
+
+def _no_spec(containers: ContainerFacts, sudo: str) -> Trouble:
+    podman = containers.tool("podman")
+    version = podman.version if podman is not None else None
+    return no_runtime(
+        "podman-no-cdi",
+        "Podman cannot give GPUs to containers: there is no CDI specification",
+        f"Podman from {PODMAN_CDI_FROM} on is given GPUs through a CDI specification in /etc/cdi or /var/run/cdi; "
+        "there is none for NVIDIA, and no OCI hook either.",
+        [
+            Evidence("podman --version", version or "not known"),
+            Evidence("/etc/cdi, /var/run/cdi", f"no {KIND}"),
+        ],
+        [
+            Remedy(
+                "Write it; again after each update of the driver.",
+                (
+                    f"{sudo}nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+                    f"podman run --rm --device {KIND}=all IMAGE nvidia-smi",
+                ),
+                changes_system=True,
+            )
+        ],
+    )
+
+
+def _desktop(containers: ContainerFacts) -> Trouble:
+    return no_runtime(
+        "docker-desktop",
+        "Docker Desktop for Linux gives no GPU to containers",
+        "Its engine runs in a virtual machine, which has neither the card nor NVIDIA's toolkit. Docker Engine, "
+        "which can be installed beside it, has no such wall.",
+        [
+            Evidence("docker info", "Operating System: Docker Desktop"),
+            Evidence("docker", containers.endpoint),
+        ],
+        [
+            Remedy(
+                "Install Docker Engine, and choose it.", ("docker context use default",), changes_system=True
+            )
+        ],
+    )
+
+
+def _snap(sudo: str) -> Trouble:
+    return no_runtime(
+        "snap",
+        "The snap of Docker has not set its NVIDIA support up",
+        "It sees nothing of the toolkit installed on this machine, brings its own, and registers the runtime "
+        "`nvidia` where it could set that up; its engine has none.",
+        [Evidence("docker info", "Docker Root Dir is below /var/snap; no runtime `nvidia`")],
+        [
+            Remedy("See why.", (f"{sudo}snap logs -n 100 docker.nvidia-container-toolkit",)),
+            Remedy(
+                "Or replace it by Docker Engine from Docker's own packages; images of the snap are lost with it.",
+                changes_system=True,
+            ),
+        ],
+    )
+
+
+def names(runtimes: Sequence[Runtime]) -> str:
+    return ", ".join(runtime.name for runtime in runtimes) or "none"

@@ -1,0 +1,99 @@
+"""How CUDA's libraries come to an installed TensorFlow, and what then connects them. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor import versions
+from tfdoctor.advice.conda import conda_folder, conda_packages
+from tfdoctor.advice.links import connecting_steps, link_commands
+from tfdoctor.advice.pip import check_again, pip_install, quote
+from tfdoctor.advice.releases import another_release, extra_installs, gpu_requirement
+from tfdoctor.advice.search_path import name_folders
+from tfdoctor.advice.wheels import bring_wheels, cuda_requirements, site_packages, wheel_places
+from tfdoctor.findings import Remedy
+from tfdoctor.steps import Install
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdoctor.advice.target import Target
+
+
+def bring_libraries(target: Target, sonames: Sequence[str]) -> list[Remedy]:
+    """How these libraries come to this TensorFlow, and what then connects them."""
+    build = target.build
+    if build is None:
+        return []
+    if target.tensorflow is not None and target.tensorflow.conda_build and _from_conda(target):
+        return _conda_libraries(target)
+    requirements = cuda_requirements(target, sonames)
+    if not requirements:
+        return [
+            *_conda_libraries(target),
+            *another_release(target, "Use {release}, whose CUDA libraries come as wheels."),
+        ]
+    release = build.release if build.exact else None
+    steps, install = bring_wheels(target, requirements)
+    if set(sonames) >= set(build.required) and release is not None:
+        if extra_installs(target, release):
+            install = (pip_install(target, gpu_requirement(target, release)),)
+        chosen = target.compat.cuda_set(release.version)
+        if chosen is not None and not any(step.again for step in steps):
+            steps = (Install(chosen.pins, dependencies=False, lock=chosen.id),)
+    places = wheel_places(target, build.cuda or "", sonames)
+    site = site_packages(target)
+    links = connecting_steps(release, site, places) if release is not None and site else ()
+    remedies = [
+        Remedy(
+            "Install NVIDIA's wheels; this TensorFlow looks into them by itself."
+            if not links
+            else f"Install NVIDIA's wheels, and link what TensorFlow {build.version} does not find of them into a "
+            "folder where it looks.",
+            (*install, *link_commands(links), check_again(target)),
+            steps=(*steps, *links),
+        )
+    ]
+    if links or release is None:
+        missed = places if release is None or not release.runpath_misses else release.runpath_misses
+        folders = dict.fromkeys(f"{site}/{places[name]}" for name in missed if name in places)
+        text = "Instead of the links, name the folders before Python starts."
+        if release is None:
+            remedies, text = [], "Install NVIDIA's wheels and name their folders before Python starts."
+        remedies.append(name_folders(target, folders, text, first=install, steps=steps))
+    return remedies
+
+
+def _from_conda(target: Target) -> bool:
+    python, tensorflow = target.python, target.tensorflow
+    if python is None or tensorflow is None or python.conda_prefix is None:
+        return False
+    owner = python.distribution(tensorflow.distribution or "")
+    return owner is None or owner.installer != "pip"
+
+
+def _conda_libraries(target: Target) -> list[Remedy]:
+    """CUDA of 11.0 and older comes as conda packages; newer for a TensorFlow that conda itself installed."""
+    build, python = target.build, target.python
+    if build is None or build.cuda is None:
+        return []
+    cuda = versions.major_minor(build.cuda)
+    if python is not None and python.conda_prefix is not None:
+        prefix = python.conda_prefix
+        channel, wanted = conda_packages(target.compat, cuda, build.cudnn)
+        return [
+            name_folders(
+                target,
+                [f"{prefix}/lib"],
+                f"Install CUDA {cuda} and its cuDNN from conda, and name the folder before Python starts.",
+                first=(f"conda install --prefix {quote(prefix)} -c {channel} {wanted}",),
+                steps=None,
+            )
+        ]
+    return [
+        Remedy(
+            f"CUDA {cuda} has no wheels; conda (Miniforge) has it. Make a folder with its libraries and "
+            "name it before Python starts.",
+            (*conda_folder(target.compat, cuda, build.cudnn), check_again(target)),
+        )
+    ]

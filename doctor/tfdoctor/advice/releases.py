@@ -1,0 +1,151 @@
+"""Which TensorFlow to install, and how it comes with all that it needs for a GPU. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor import fit, versions
+from tfdoctor.advice import person
+from tfdoctor.advice.conda import conda_folder
+from tfdoctor.advice.links import connecting_steps, link_commands
+from tfdoctor.advice.pip import (
+    check_again,
+    install_commands,
+    pip_install,
+    pip_uninstall,
+    venv_with,
+)
+from tfdoctor.advice.wheels import cudnn_requirement, site_packages, wheel_places, wheels_for
+from tfdoctor.findings import Remedy
+from tfdoctor.steps import Install, Uninstall
+
+if TYPE_CHECKING:
+    from tfdoctor.advice.target import Target
+    from tfdoctor.compat import Compat, Release
+    from tfdoctor.steps import Step
+
+
+def extra_installs(target: Target, release: Release, python: str | None = None) -> bool:
+    """Whether this release has a CUDA extra and pip can install it on this Python."""
+    if release.pip_extra is None:
+        return False
+    version = python or (target.python.version if target.python is not None else None)
+    for problem in target.compat.problems_of(release.package, release.version, area="packaging"):
+        wanted = problem.when.get("python")
+        if problem.when.get("extra") != release.pip_extra or problem.cause != "no-matching-wheel":
+            continue
+        if wanted is None or (version is not None and versions.satisfies(version, wanted)):
+            return False
+    return True
+
+
+def gpu_requirement(target: Target, release: Release, python: str | None = None) -> tuple[str, ...]:
+    """What pip installs to have this release with its CUDA libraries, where they come as wheels."""
+    if extra_installs(target, release, python):
+        wanted = [f"{release.package}[{release.pip_extra}]=={release.version}"]
+        projects = [pin for pin in release.extra_pins if versions.project_of(pin).startswith("nvidia-cudnn-")]
+        for pin in projects:
+            kept = cudnn_requirement(target, versions.project_of(pin), pin, release.cudnn)
+            if kept != pin:
+                wanted.append(kept)
+        return (*wanted, *companion_pins(target.compat, release))
+    return (
+        f"{release.package}=={release.version}",
+        *wheels_for(target, release, release.required_libraries),
+        *companion_pins(target.compat, release),
+    )
+
+
+def companion_pins(compat: Compat, release: Release) -> tuple[str, ...]:
+    """Upper limits for NumPy and protobuf that this release needs and does not ask for itself.
+
+    Without them pip installs today's: `pip install tensorflow==2.10.1` cannot even be imported.
+    """
+    own = [one for text in release.requires if (one := versions.requirement(text)) is not None]
+    pins: dict[str, str] = {}
+    for row in compat.companions:
+        first = row.breaks.removeprefix(">=").partition(",")[0]
+        if not row.breaks.startswith(">=") or not versions.satisfies(release.version, row.tensorflow):
+            continue
+        asked = [one.specifier for one in own if one.name.lower() == row.package]
+        if asked and not any(one.contains(first, prereleases=True) for one in asked):
+            continue
+        known, limit = versions.upper_limit(pins.get(row.package, "")), versions.upper_limit(row.requirement)
+        if known is None or (limit is not None and versions.compare(limit, known) < 0):
+            pins[row.package] = row.requirement
+    return tuple(pins.values())
+
+
+def best_release(target: Target, *, python: str | None = None) -> Release | None:
+    """The release that serves this machine best on the examined Python, or on `python`: `fit`'s answer, as `recommend`
+    gives it; None where none does, or no Python is known."""
+    version = python or (target.python.version if target.python is not None else None)
+    found = fit.best(target.compat, target.host, python=version) if version is not None else None
+    return found.release if found is not None else None
+
+
+def ask_recommend() -> Remedy:
+    """Where no release serves this machine with this Python."""
+    return Remedy(
+        "No TensorFlow with GPU code serves this machine and Python as they are: this says why, and what would.",
+        ("tfdoctor recommend",),
+    )
+
+
+def install_release(target: Target, release: Release, text: str, python: str | None = None) -> Remedy:
+    """How this release is installed with everything that it needs for a GPU, and that connected.
+
+    `python`: a version other than the examined one's, for which an environment is made.
+    """
+    requirements = gpu_requirement(target, release, python)
+    own = target.python
+    if python is None and not person.needs_another(target):
+        site = own.site_packages[0] if own is not None and own.site_packages else ""
+        commands = install_commands(target, requirements)
+    else:
+        version = versions.major_minor(python or (own.version if own is not None else "3"))
+        site = f"$PWD/tf-env/lib/python{version}/site-packages"
+        interpreter = own.executable if python is None and own is not None else f"python{version}"
+        commands = venv_with(target, requirements, interpreter)
+    return Remedy(text, (*commands[:-1], *connecting(target, release, site), commands[-1]))
+
+
+def in_place_of(target: Target, names: tuple[str, ...], release: Release, text: str) -> Remedy:
+    """These distributions removed, and a release installed into the examined Python with all that it needs."""
+    requirements, site = gpu_requirement(target, release), site_packages(target)
+    commands = (
+        pip_uninstall(target, names),
+        pip_install(target, requirements),
+        *connecting(target, release, site),
+        check_again(target),
+    )
+    links = _links(target, release, site) if site else ()
+    return Remedy(text, commands, steps=(Uninstall(names), Install(requirements), *links))
+
+
+def connecting(target: Target, release: Release, site: str) -> tuple[str, ...]:
+    """What a fresh installation of this release in `site` still needs so that the loader finds its CUDA.
+
+    Links where it does not look into NVIDIA's wheels, conda's libraries below 2.5; `site` may start with "$PWD".
+    """
+    needed = release.required_libraries
+    if not site or release.cuda is None or not needed:
+        return ()
+    if not wheels_for(target, release, needed):
+        return conda_folder(target.compat, release.cuda, release.cudnn)
+    return link_commands(_links(target, release, site))
+
+
+def _links(target: Target, release: Release, site: str) -> tuple[Step, ...]:
+    """What links NVIDIA's wheels into where this release looks; nothing where it looks there itself."""
+    if release.cuda is None:
+        return ()
+    return connecting_steps(release, site, wheel_places(target, release.cuda, release.required_libraries))
+
+
+def another_release(target: Target, text: str) -> list[Remedy]:
+    """The best release for this machine and Python, where it is another one than the installed."""
+    release, build = best_release(target), target.build
+    if release is None or (build is not None and build.version == release.version):
+        return []
+    return [install_release(target, release, text.format(release=f"TensorFlow {release.version}"))]

@@ -1,0 +1,59 @@
+"""A machine as far as a release must fit it, and what speaks for and against a release, as frozen dataclasses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.records import dataclass
+
+if TYPE_CHECKING:
+    from tfdoctor.findings import Cause
+
+__all__ = ["Card", "Caveat", "Host", "Reason"]
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A GPU that has to be served."""
+
+    name: str
+    """As the user or the driver names it; "compute capability 8.6" where only that was given."""
+    capability: str
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The machine it is for; None and empty: not known, and nothing is concluded from it."""
+
+    cards: tuple[Card, ...] = ()
+    driver: str | None = None
+    system: str = "Linux"
+    machine: str = "x86_64"
+    glibc: str | None = None
+    python: str | None = None
+    """The Python that was examined, `"3.11"`."""
+    cpu_flags: frozenset[str] = frozenset()
+    wsl: bool = False
+    engine: bool | None = None
+    """Whether a container engine was seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why something is out of the question."""
+
+    cause: Cause
+    text: str
+    source: str
+    """The row of compat/ it rests on: `"tensorflow.json: 2.15.1"`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caveat:
+    """What to know of something that works."""
+
+    cause: Cause
+    text: str
+    source: str
+    serious: bool = True
+    """False: worth knowing, and no ground for preferring another option."""
