@@ -27,6 +27,7 @@ from tfdoctor.environment.workplace import GUARD, INSTALLING, MARK, Record, Work
 from tfdoctor.errors import UsageError
 from tfdoctor.fit import Host
 from tfdoctor.plan import Method, Request, recommend
+from tfdoctor.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -35,19 +36,6 @@ MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"
 CHANGES = frozenset(
     {"os.chmod", "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink", "shutil.rmtree"}
 )
-
-
-class Quiet:
-    """Nobody watches."""
-
-    def stage(self, text: str) -> None:
-        """Nothing."""
-
-    def step(self, number: int, total: int, text: str) -> None:
-        """Nothing."""
-
-    def output(self, line: str) -> None:
-        """Nothing."""
 
 
 @functools.cache
@@ -203,15 +191,15 @@ def test_killed_at_every_change(tmp_path: Path, twice: bool) -> None:
         point += step
         folder = tmp_path / f"env{point}"
         this = making(folder, requirements=("pandas",))
-        lived = forked(lambda this=this: make(this, Quiet()), point, folder)  # type: ignore[misc]
+        lived = forked(lambda this=this: make(this, Progress()), point, folder)  # type: ignore[misc]
         if twice and not lived:
-            forked(lambda this=this: make(this, Quiet()), point // 2 + 1, folder)  # type: ignore[misc]
+            forked(lambda this=this: make(this, Progress()), point // 2 + 1, folder)  # type: ignore[misc]
         record = read_record(folder) if folder.exists() else None
         starts = runs(folder)
         looked.add(starts)
         # It starts only where everything is in it.
         assert not starts or (record is not None and record.finished), point
-        made = make(this, Quiet())
+        made = make(this, Progress())
         assert made.already == (record is not None and record.finished), point
         assert_whole(folder, ["tools", "tensorflow", "cuda", "requirements"])
         shutil.rmtree(folder)
@@ -233,14 +221,14 @@ def test_an_unfinished_one_of_another_plan_is_made_anew(
 
     monkeypatch.setattr(core, "run_installers", failing)
     with pytest.raises(core.InstallFailedError, match="no network"):
-        make(making(folder), Quiet())
+        make(making(folder), Progress())
     assert runs(folder) is False
     (folder / "left").write_text("")
-    make(making(folder, "2.19.1"), Quiet())
+    make(making(folder, "2.19.1"), Progress())
     assert runs(folder) is True
     assert not (folder / "left").exists()
     with pytest.raises(UsageError, match=r"TensorFlow 2\.19\.1 on Python"):
-        make(making(folder), Quiet())
+        make(making(folder), Progress())
     assert runs(folder) is True
 
 
@@ -253,11 +241,11 @@ def test_what_fails_before_there_is_a_python_leaves_nothing(
 
     monkeypatch.setattr(core, "run_installers", failing)
     with pytest.raises(KeyboardInterrupt):
-        make(making(tmp_path / "env"), Quiet())
+        make(making(tmp_path / "env"), Progress())
     assert not list(tmp_path.iterdir())
     (tmp_path / "mine").mkdir()
     with pytest.raises(KeyboardInterrupt):
-        make(making(tmp_path / "mine"), Quiet())
+        make(making(tmp_path / "mine"), Progress())
     assert list(tmp_path.iterdir()) == [tmp_path / "mine"], "what was there before stays"
     assert not list((tmp_path / "mine").iterdir())
 
@@ -265,15 +253,15 @@ def test_what_fails_before_there_is_a_python_leaves_nothing(
 @pytest.mark.usefixtures("_pretended")
 def test_a_python_that_is_gone_is_made_anew(tmp_path: Path) -> None:
     folder = tmp_path / "env"
-    make(making(folder), Quiet())
+    make(making(folder), Progress())
     record = read_record(folder)
     assert record is not None
     place = Workplace.take(folder, MINOR, on_wait=lambda: None)
     place.write(Record(record.plan, "unfinished", record.steps[:-1]))
-    place.hold()
+    place.block()
     place.release()
     (folder / "bin" / "python").unlink()
-    assert make(making(folder), Quiet()).resumed is False
+    assert make(making(folder), Progress()).resumed is False
     assert runs(folder) is True
 
 
@@ -297,8 +285,8 @@ def test_the_guard_speaks_in_every_shell(tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "env", place.folder, symlinks=True, dirs_exist_ok=True)
     before = {path.name: path.read_text() for path in place.folder.glob("bin/[aA]ctivate*")}
     assert before
-    place.hold()
-    place.hold()  # may be done again
+    place.block()
+    place.block()  # may be done again
     env = {name: text for name, text in os.environ.items() if name != "VIRTUAL_ENV"}
     for shell, flag in (("sh", "."), ("bash", "source"), ("csh", "source"), ("fish", "source")):
         if shutil.which(shell) is None:
@@ -314,7 +302,7 @@ def test_the_guard_speaks_in_every_shell(tmp_path: Path) -> None:
         assert (told.returncode, MARK in told.stderr) == (3, True)
     ours = {**os.environ, INSTALLING: "1"}
     assert subprocess.run([python, "-I", "-c", "0"], env=ours, check=False).returncode == 0
-    place.let_go(Record({}, "unfinished", ()))
+    place.finish(Record({}, "unfinished", ()))
     assert {path.name: path.read_text() for path in place.folder.glob("bin/[aA]ctivate*")} == before
     assert subprocess.run([python, "-c", "0"], check=False).returncode == 0
     place.release()
