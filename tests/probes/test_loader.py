@@ -434,3 +434,18 @@ def test_who_lacks_a_symbol_is_named(tmp_path: Path, standin_cache: Path) -> Non
     process = Process(LiveSystem(env=env), os.path.realpath(sys.executable), env)
     for name in ("libcusparse.so.12", "libnvJitLink.so.12"):
         assert process.dlopen(name, process.python_library).really_missing == ("libnvJitLink.so.12",)
+
+
+@pytest.mark.parametrize("visible", [False, True])
+def test_what_is_loaded_locally_lends_its_symbols_to_nobody(
+    tmp_path: Path, standin_cache: Path, visible: bool
+) -> None:
+    """TensorFlow has functions of cuSPARSE's names; cuSOLVER does not find them there where they are not shown."""
+    standins.library(tmp_path / "libtensorflow.so.2", standin_cache, symbols=("cusparseCreate",))
+    standins.library(tmp_path / "libcusolver.so.11", standin_cache, imports=("cusparseCreate",))
+    env = {"LD_LIBRARY_PATH": str(tmp_path)}
+    process = Process(LiveSystem(env=env), os.path.realpath(sys.executable), env)
+    own = process.load(str(tmp_path / "libtensorflow.so.2"), bind_now=True, visible=visible)
+    assert own.ok
+    found = process.dlopen("libcusolver.so.11", process.python_library)
+    assert found.ok is visible, found.error

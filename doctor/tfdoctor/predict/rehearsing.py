@@ -46,6 +46,8 @@ GENERATED = "core/framework/versions_pb2.py"
 BREAKING = frozenset({"missing", "empty", "syntax", "unreadable"})
 """What a source cannot be and be imported."""
 REAL_DIFFERENCES = BREAKING | {"cut", "altered"}
+ODD_DIFFERENCES = REAL_DIFFERENCES | {"changed"}
+"""What makes a package worth rehearsing: a changed file may be somebody's own work, and good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +167,7 @@ def _oddities(
             continue
         if known.get(name) != one.version:
             yield Oddity(name, f"{name} {one.version} is not a version that its import was seen with")
-        elif any(difference.what in REAL_DIFFERENCES for difference in one.differs):
+        elif any(difference.what in ODD_DIFFERENCES for difference in one.differs):
             yield Oddity(name, f"files of {name} {one.version} are not as it was installed with")
     for missing in unmet(python):
         if missing.package in {*relevant, *taken}:
@@ -387,7 +389,7 @@ def _failure(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed, *, 
         )
         shadow = f"{distribution.location}/{module.partition('.')[0]}"  # installed into the working folder
     damage = (
-        tuple(d for d in distribution.differs if d.what in REAL_DIFFERENCES)
+        tuple(d for d in distribution.differs if d.what in ODD_DIFFERENCES)
         if distribution is not None
         else ()
     )

@@ -147,6 +147,8 @@ class Process:
         self._hardware: dict[str, tuple[str, ...]] = {}
         self._run_paths: dict[tuple[str, str], tuple[str, ...]] = {}
         self.loaded: list[LinkMap] = []
+        self._local: set[int] = set()
+        """`id`s of objects whose symbols only those see that need them: loaded with RTLD_LOCAL."""
         self.notes: list[str] = []
         self._main = self._main_program(executable)
         self.library_entries = tuple(
@@ -192,10 +194,13 @@ class Process:
 
     # ------------------------------------------------------------ dlopen
 
-    def dlopen(self, name: str, caller: LinkMap | None, *, bind_now: bool = True) -> Resolution:
+    def dlopen(
+        self, name: str, caller: LinkMap | None, *, bind_now: bool = True, visible: bool = False
+    ) -> Resolution:
         """What `dlopen(name, RTLD_NOW)` in `caller` gives. What it loads stays loaded, as in the real process.
 
-        `bind_now` compares symbols, too; without it only files and their versions.
+        `bind_now` compares symbols, too; without it only files and their versions. `visible` is RTLD_GLOBAL: what is
+        loaded later finds symbols in it.
         """
         tried: list[Tried] = []
         before = list(self.loaded)
@@ -216,16 +221,18 @@ class Process:
                 tried=tuple(tried),
                 crash=failed.crash,
             )
+        if not visible:
+            self._local |= {id(link) for link in self.loaded} - {id(link) for link in before}
         via = _via(tried) or ("LD_PRELOAD" if found.via == "LD_PRELOAD" else "already in the process")
         return Resolution(name, found.path, via, "", tried=tuple(tried))
 
-    def load(self, path: str, *, bind_now: bool) -> Resolution:
+    def load(self, path: str, *, bind_now: bool, visible: bool = False) -> Resolution:
         """Load an object by its path, as Python does with an extension module.
 
         Python binds at once, too; `bind_now` false leaves that out, because TensorFlow's own objects have tens of
         thousands of symbols, which are all each other's unless CUDA is linked in.
         """
-        return self.dlopen(path, self.python_library, bind_now=bind_now)
+        return self.dlopen(path, self.python_library, bind_now=bind_now, visible=visible)
 
     def assume(self, path: str, loader: LinkMap | None = None) -> LinkMap | None:
         """Take an object as loaded without what it needs: to ask what it *would* find, had its import not failed."""
@@ -286,11 +293,23 @@ class Process:
                     raise
                 if len(self.loaded) > before:
                     queue.append(found)
+        scope = self._scope(start)
         for current in queue:
-            self._check_versions(current)
+            self._check_versions(current, scope)
         if bind_now and len(self.loaded) <= MAX_BOUND:
             for current in queue:
-                self._check_symbols(current)
+                self._check_symbols(current, scope)
+
+    def _scope(self, start: LinkMap) -> list[LinkMap]:
+        """Where symbols are looked up for what is loaded with `start`: what everybody sees, and all that it needs."""
+        needed, queue = {id(start)}, [start]
+        for current in queue:
+            for name in current.elf.needed:
+                found = self._already(self._expand_needed(name, current))
+                if found is not None and id(found) not in needed:
+                    needed.add(id(found))
+                    queue.append(found)
+        return [link for link in self.loaded if id(link) not in self._local or id(link) in needed]
 
     def _all_missing(self, opened: LinkMap) -> tuple[str, ...]:
         """Every soname in the closure of `opened` that cannot be had, not only the first that dlerror names."""
@@ -309,17 +328,16 @@ class Process:
                     queue.append(found)
         return tuple(missing)
 
-    def _check_symbols(self, current: LinkMap) -> None:
-        """RTLD_NOW's relocation. Any object in the process counts as a provider, which may find too many
-        symbols, never too few: a library is not called broken on a guess about scopes."""
+    def _check_symbols(self, current: LinkMap, scope: Sequence[LinkMap]) -> None:
+        """RTLD_NOW's relocation: each object of the scope counts as a provider."""
         if _folder(current.path) in self.default_folders:
             return  # the system's own libraries fit each other
-        providers = [current.path, *(m.path for m in self.loaded if m is not current)]
+        providers = [current.path, *(m.path for m in scope if m is not current)]
         lost = self._system.unresolved_symbols(current.path, providers)
         if lost:
             raise _LoadError(current.path, f"undefined symbol: {lost[0]}", needed_by=current.path)
 
-    def _check_versions(self, current: LinkMap) -> None:
+    def _check_versions(self, current: LinkMap, scope: Sequence[LinkMap]) -> None:
         for library, versions in current.elf.verneed:
             provider = self._already(library)
             if provider is None:
@@ -328,7 +346,7 @@ class Process:
             # What is not in it at all is missed when the symbols are bound.
             if not provider.elf.verdef:
                 if versions:
-                    self._check_symbols(current)
+                    self._check_symbols(current, scope)
                 continue
             for version in versions:
                 if version not in provider.elf.verdef:

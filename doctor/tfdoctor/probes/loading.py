@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tfdoctor import versions
 from tfdoctor.facts import Fact, FoundElsewhere, Instead, Known, LoaderFacts, Resolution, Unknown, Without
 from tfdoctor.parse.cudnn_header import parse_cudnn_header
 from tfdoctor.probes.loader import LinkMap, Process
@@ -165,7 +166,9 @@ def _run(
             process.assume(path)
     failures: tuple[Resolution, ...] = ()
     if tensorflow.pywrap:
-        imported = process.load(tensorflow.pywrap, bind_now=bind_now)
+        # From then on (seen in 2.20 and 2.21) TensorFlow's own libraries show their symbols to all others.
+        visible = not tensorflow.version or versions.at_least(tensorflow.version, "2.19")
+        imported = process.load(tensorflow.pywrap, bind_now=bind_now, visible=visible)
         if not imported.ok:
             failures = (imported,)
     opener = _caller(process, tensorflow, caller)
