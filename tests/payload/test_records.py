@@ -160,3 +160,18 @@ def test_a_file_that_was_written_into_later_is_compared_with_its_hash(version: s
     numpy = facts(version, tmp_path).distribution("numpy")
     assert numpy is not None
     assert [(one.path, one.what) for one in numpy.differs] == [("numpy/linalg/damaged.so", "altered")]
+
+
+@on_every_python
+def test_a_tensorflow_py_earlier_on_the_path_is_found(version: str, tmp_path: Path) -> None:
+    """Python takes it, not the package: it hides TensorFlow wherever it lies before it."""
+    install(tmp_path / "site", "tensorflow", "2.15.1", {"tensorflow/__init__.py": b""})
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "tensorflow.py").write_bytes(b"")
+    for folders, hides in (("code:site", True), ("site:code", False)):
+        listed = ":".join(str(tmp_path / name) for name in folders.split(":"))
+        system = LiveSystem(env={**os.environ, "PYTHONPATH": listed})
+        choice = Choice(PYTHONS[version], PYTHONS[version])
+        found = value_of(python.probe(system, choice, asked=True, timeout=60)[1])
+        assert found is not None
+        assert found.shadowed_by == (str(tmp_path / "code" / "tensorflow.py") if hides else None)

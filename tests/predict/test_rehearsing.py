@@ -106,7 +106,7 @@ def test_files_that_are_not_as_installed_are_rehearsed():
     damage = {"differs": (FileDifference("h5py/_errors.so", "cut"),)}
     assert "h5py" in asked(installed({"h5py": "3.14.0"}, h5py=damage))[0]
     touched = {"differs": (FileDifference("h5py/__init__.py", "changed"),)}
-    assert asked(installed(h5py=touched)) == (set(), set())
+    assert asked(installed(h5py=touched))[1] == {"h5py"}  # somebody's own work, maybe: it is tried
 
 
 def test_an_unmeasured_release_is_rehearsed_by_its_modules_alone():
@@ -397,3 +397,21 @@ def test_a_hidden_module_of_pythons_own_is_rehearsed_with_all_that_may_need_it()
     )
     facts = rehearsed(with_python(installed(), shadows=(shadow,)), failed)
     assert diagnose(facts, COMPAT).verdict.cause == Cause.SHADOWED_MODULE
+
+
+def test_a_package_that_is_gone_is_rehearsed_with_who_asks_for_it():
+    """TensorFlow asks for certifi nowhere: requests does, and TensorFlow takes requests."""
+    requires = {"requests": {"requires": ("certifi>=2023.5.7",)}, "tensorflow": {"requires": ("requests",)}}
+    modules, odd = asked(installed({"certifi": None}, **requires))
+    assert odd == {"certifi"}
+    assert "requests" in modules
+
+
+def test_a_changed_file_of_a_package_is_tried():
+    changed = {"urllib3": {"differs": (FileDifference("urllib3/_version.py", "changed"),)}}
+    _, odd = asked(
+        installed(
+            **{"requests": {"requires": ("urllib3",)}, "tensorflow": {"requires": ("requests",)}, **changed}
+        )
+    )
+    assert odd == {"urllib3"}

@@ -134,7 +134,7 @@ def _python(version: str, tensorflow: TensorFlowFacts) -> PythonFacts:
         ),
         Distribution("nvidia-cuda-nvcc-cu12", "12.5.82", SITE, "pip"),
         *(
-            Distribution(name, "1.0", SITE, "pip")
+            Distribution(name, "1.16.0" if name == "six" else "1.0", SITE, "pip")
             for name in ("absl-py", "wrapt", "six", "gast", "flatbuffers", "opt-einsum", "ml-dtypes")
         ),
     )

@@ -678,6 +678,12 @@ def main():
     safe = getattr(sys.flags, "safe_path", False) or getattr(sys.flags, "isolated", False)
     installed, doubly = distributions(path if safe else [cwd] + path)  # as for programs that are started there
     found = tensorflow(path)
+    for folder in path if found and not shadow else []:
+        if os.path.isdir(os.path.join(folder, "tensorflow")):
+            break  # within one folder the package comes first
+        if os.path.isfile(os.path.join(folder, "tensorflow.py")):
+            shadow = os.path.join(folder, "tensorflow.py")
+            break
     answer = {
         "version": platform.python_version(),
         "implementation": platform.python_implementation(),

@@ -170,7 +170,7 @@ def _oddities(
         elif any(difference.what in ODD_DIFFERENCES for difference in one.differs):
             yield Oddity(name, f"files of {name} {one.version} are not as it was installed with")
     for missing in unmet(python):
-        if missing.package in {*relevant, *taken}:
+        if missing.package in {*relevant, *taken} or missing.by in relevant:
             yield Oddity(
                 missing.package,
                 f"{missing.by} asks for {missing.requirement}, and {missing.have or 'nothing'} is there",
