@@ -370,7 +370,7 @@ def make(
     for project, wheel in (COMPANIONS_2_10 if old else COMPANIONS).items():
         env.place(project, wheel)
     for project in MODULES:
-        env.place(project, "1.0")
+        env.place(project, "1.16.0" if project == "six" else "1.0")
     can_be_imported(env, version)
     return env
 

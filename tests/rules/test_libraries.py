@@ -537,3 +537,18 @@ def test_partial_facts_never_crash_a_rule():
 def test_tried_is_what_the_loader_stopped_at():
     assert Tried("/a", "x", "y").problem == "x"
     assert isinstance(healthy().python, Known)
+
+
+def test_an_older_library_of_the_same_soname_is_named_with_its_wheel() -> None:
+    """nvjitlink of an older torch: libcusparse is there, and looks for a function in it that came later."""
+    path = f"{SITE}/nvidia/nvjitlink/lib/libnvJitLink.so.12"
+    error = f"{SITE}/nvidia/cusparse/lib/libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_5"
+    failed = replace(
+        found("libcusparse.so.12", f"{SITE}/nvidia/cusparse/lib/libcusparse.so.12"),
+        error=error,
+        really_missing=("libcusparse.so.12",),
+        tried=(Tried(path, "", "RUNPATH of libcusparse.so.12"),),
+    )
+    one = finding(libs_transitive.RULE, with_loader(healthy(), failed))
+    assert one.title == "libcusparse.so.12 needs another libnvJitLink.so.12 than is there"
+    assert "nvidia-nvjitlink-cu12==" in commands(one)[0]

@@ -39,17 +39,32 @@ def check(context: Context) -> Result:
         return ()
     absent = tuple(dict.fromkeys(n for m in lost for n in m.resolution.really_missing if n != m.soname))
     opened = ", ".join(missing.soname for missing in lost)
+    stale = _stale(lost)
+    if stale:
+        absent = ()
     what = ", ".join(absent) or "something that it needs"
     title = f"{opened} needs {what}, which the loader cannot give it"
     if any("version `" in missing.resolution.error for missing in lost):
         title = f"{opened} needs a newer version of something than is there"
+    explanation = (
+        f"The loader finds {opened}, and not {what}. TensorFlow's log only names the library that it opened."
+    )
+    if stale:
+        names = ", ".join(path.rpartition("/")[2] for path in stale)
+        title = f"{opened} needs another {names} than is there"
+        symbol = next(m.resolution.error for m in lost if UNDEFINED in m.resolution.error).partition(
+            UNDEFINED
+        )[2]
+        explanation = (
+            f"The function {symbol} is not in {', '.join(stale)}: it is of another version than its users."
+        )
     finding = RULE.finding(
         Cause.LIBS_TRANSITIVE,
         Severity.ERROR,
-        f"The loader finds {opened}, and not {what}. TensorFlow's log only names the library that it opened.",
+        explanation,
         title=title,
         evidence=[line for missing in lost for line in _chain(missing)],
-        remedies=_remedies(context, absent, lost),
+        remedies=_remedies(context, absent, lost, stale),
     )
     return [hiders.amended(context, finding, [missing.soname for missing in lost])]
 
@@ -63,10 +78,31 @@ def _chain(missing: MissingLibrary) -> list[Evidence]:
     return lines
 
 
-def _remedies(context: Context, absent: tuple[str, ...], lost: tuple[MissingLibrary, ...]) -> list[Remedy]:
+def _stale(lost: tuple[MissingLibrary, ...]) -> tuple[str, ...]:
+    """The libraries that lack a function which others look for in them, by the function's name."""
+    found: dict[str, None] = {}
+    for missing in lost:
+        symbol = missing.resolution.error.partition(UNDEFINED)[2].lstrip("_").lower()
+        for tried in missing.resolution.tried:
+            name = tried.path.rpartition("/")[2]
+            stem = name.split(".so")[0].removeprefix("lib").lower()
+            if symbol and not tried.problem and stem and symbol.startswith(stem) and name != missing.soname:
+                found.setdefault(posixpath.normpath(tried.path))
+    return tuple(found)
+
+
+def _remedies(
+    context: Context, absent: tuple[str, ...], lost: tuple[MissingLibrary, ...], stale: tuple[str, ...]
+) -> list[Remedy]:
     through = _past(context, lost)
     if through is not None:
         return [through]
+    wheels = advice.cuda_requirements(context.target, [path.rpartition("/")[2] for path in stale])
+    if wheels and all("/nvidia/" in path for path in stale):
+        command = advice.pip_install(context.target, wheels)
+        again = advice.check_again(context.target)
+        text = "Install it in the version that goes with the other libraries."
+        return [Remedy(text, (command, again), steps=(Install(wheels),))]
     loader = context.loader
     if loader is not None and loader.library_path and all(UNDEFINED in m.resolution.error for m in lost):
         return [
