@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tfdoctor.errors import UsageError
-from tfdoctor.probes.choice import choose, other_pythons
+from tfdoctor.examine import live_machine
+from tfdoctor.probes.choice import choose, kernel_variables, other_pythons
 from tfdoctor.system import LiveSystem
 
 if TYPE_CHECKING:
@@ -234,3 +236,16 @@ def test_a_closed_environment_is_not_gone(tmp_path: Path, shell: Path) -> None:
         assert choose(here(tmp_path, shell, VIRTUAL_ENV=str(env)), None).lost[0].problem == "closed"
     finally:
         env.parent.chmod(0o755)
+
+
+def test_the_variables_that_a_kernel_sets(tmp_path: Path) -> None:
+    """They are the Python's that it starts: CUDA_VISIBLE_DEVICES=-1 there hides every card."""
+    folder = tmp_path / "kernels" / "tf"
+    folder.mkdir(parents=True)
+    said = {"argv": [sys.executable], "env": {"CUDA_VISIBLE_DEVICES": "-1", "A=B": "x", "N": 3, "Z": "a\0b"}}
+    (folder / "kernel.json").write_text(json.dumps(said), encoding="utf-8")
+    for named in (folder, folder / "kernel.json"):
+        assert live_machine(str(named)).env["CUDA_VISIBLE_DEVICES"] == "-1"
+        assert kernel_variables(LiveSystem(), str(named)) == {"CUDA_VISIBLE_DEVICES": "-1"}
+    for other in (str(tmp_path), sys.executable, "/nowhere", "x\0y"):
+        assert kernel_variables(LiveSystem(), other) == {}

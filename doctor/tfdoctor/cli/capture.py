@@ -13,11 +13,11 @@ from tfdoctor import __version__
 from tfdoctor.cli.options import Json, Python, Timeout, command, option
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode
-from tfdoctor.examine import examine
+from tfdoctor.examine import examine, live_machine
 from tfdoctor.render.capture import captured_json, render_captured
 from tfdoctor.render.json import write_json
 from tfdoctor.render.terminal import OUT
-from tfdoctor.system import LiveSystem, RecordedSystem, RecordingSystem, archive, bundle
+from tfdoctor.system import RecordedSystem, RecordingSystem, archive, bundle
 from tfdoctor.system.identity import redactor_for
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def capture(
     if target is None:
         target = Path(f"tfdoctor-{datetime.now(timezone.utc).date().isoformat()}.tar.gz")
     archive.check_target(target, force=force)
-    system = LiveSystem()
+    system = live_machine(python)
     captured = look(system, Compat.load(), python=python, timeout=timeout, local=True)
     size = archive.write(target, captured.files, force=force)
     packed = archive.is_archive(target)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli.options import FailOn, Json, Quiet, Severe, Timeout, command, option, verbose_option
 from tfdoctor.errors import ExitCode, UsageError
-from tfdoctor.examine import begin, examine, judge, run_tensorflow
-from tfdoctor.system import LiveSystem
+from tfdoctor.examine import begin, examine, judge, live_machine, run_tensorflow
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
@@ -60,7 +59,7 @@ def check(
     """
     if deep and facts is not None:
         raise UsageError("--deep runs TensorFlow here; it cannot be run on a recorded machine (--facts).")
-    live = LiveSystem()
+    live = live_machine(python if facts is None else None)
     system: System = live
     then: RecordedSystem | None = None
     if facts is not None or against is not None:

@@ -9,9 +9,10 @@ from tfdoctor.cli.capture import look, warn
 from tfdoctor.cli.options import Python, Timeout, command, option
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode
+from tfdoctor.examine import live_machine
 from tfdoctor.render.report_markdown import report_markdown
 from tfdoctor.render.terminal import OUT
-from tfdoctor.system import LiveSystem, RecordedSystem
+from tfdoctor.system import RecordedSystem
 from tfdoctor.system.writing import check_file, write_file
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def report(
     """
     if output is not None and output != STDOUT:
         check_file(output, force=force)
-    system: System = LiveSystem()
+    system: System = live_machine(python if facts is None else None)
     if facts is not None:
         recorded = RecordedSystem(facts)
         system, python = recorded, python or recorded.python

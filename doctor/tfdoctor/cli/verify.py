@@ -148,10 +148,10 @@ def host_of_engine(compat: Compat, engine: Engine) -> Facts | None:
 def _python(
     compat: Compat, python: str | None, wish: Wish, on_stage: Callable[[Stage], None]
 ) -> Verification:
-    from tfdoctor.system import LiveSystem
+    from tfdoctor.examine import live_machine
     from tfdoctor.verify.python import verify_python
 
-    return verify_python(LiveSystem(), compat, python, wish, on_stage=on_stage)
+    return verify_python(live_machine(python), compat, python, wish, on_stage=on_stage)
 
 
 def tell(done: Verification, *, as_json: bool, verbose: bool, quiet: bool) -> None:

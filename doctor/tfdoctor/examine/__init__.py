@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.facts import value_of
-from tfdoctor.probes.choice import choose, state_of
+from tfdoctor.probes.choice import choose, kernel_variables, state_of
 from tfdoctor.probes.target import begin
+from tfdoctor.system import LiveSystem
 from tfdoctor.system.signals import stopping
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ __all__ = [
     "choose",
     "examine",
     "judge",
+    "live_machine",
     "look",
     "run_tensorflow",
     "state_of",
@@ -39,6 +41,13 @@ __all__ = [
 LOOKING = 10.0
 """Seconds that looking may take."""
 RUNNING = "Running TensorFlow in a child process; this takes some seconds …"
+
+
+def live_machine(python: str | None) -> LiveSystem:
+    """This machine as the Python that is meant sees it: with the variables that its Jupyter kernel sets."""
+    system = LiveSystem()
+    more = kernel_variables(system, python) if python else {}
+    return LiveSystem(env={**system.env, **more}) if more else system
 
 
 def _nobody(text: str) -> None:

@@ -199,6 +199,22 @@ def _kernel_command(system: System, path: str) -> tuple[str, tuple[str, ...]] | 
     return argv[0].replace("\0", ""), names[:10]
 
 
+def kernel_variables(system: System, requested: str) -> dict[str, str]:
+    """The variables that a kernel.json sets for its Python; none where `--python` names something else."""
+    path = requested if requested.endswith("kernel.json") else f"{requested.rstrip('/')}/kernel.json"
+    try:
+        value = json.loads(system.read_text(path, limit=1 << 16))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    variables = value.get("env") if isinstance(value, dict) else None
+    pairs = variables.items() if isinstance(variables, dict) else ()
+    return {
+        name: text
+        for name, text in pairs
+        if isinstance(text, str) and name and not {"=", "\0"} & {*name} and "\0" not in text
+    }
+
+
 # ---------------------------------------------------------------- what an environment has become
 
 
