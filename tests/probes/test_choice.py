@@ -249,3 +249,17 @@ def test_the_variables_that_a_kernel_sets(tmp_path: Path) -> None:
         assert kernel_variables(LiveSystem(), str(named)) == {"CUDA_VISIBLE_DEVICES": "-1"}
     for other in (str(tmp_path), sys.executable, "/nowhere", "x\0y"):
         assert kernel_variables(LiveSystem(), other) == {}
+
+
+def test_a_folder_with_a_python_of_its_own_is_no_kernel(tmp_path: Path) -> None:
+    """What is examined and whose variables hold is decided in one place; a kernel may have any name."""
+    said = json.dumps({"argv": [sys.executable], "env": {"CUDA_VISIBLE_DEVICES": "-1"}})
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").symlink_to(sys.executable)
+    (tmp_path / "kernel.json").write_text(said, encoding="utf-8")
+    (tmp_path / "mine.json").write_text(said, encoding="utf-8")
+    system = LiveSystem(cwd=str(tmp_path))
+    assert choose(system, str(tmp_path)).path == f"{tmp_path}/bin/python"
+    assert kernel_variables(system, str(tmp_path)) == {}
+    assert choose(system, "./mine.json").path == sys.executable
+    assert kernel_variables(system, "./mine.json") == {"CUDA_VISIBLE_DEVICES": "-1"}

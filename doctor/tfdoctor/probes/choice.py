@@ -9,7 +9,7 @@ import errno
 import json
 import posixpath
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfdoctor.errors import UsageError
 from tfdoctor.facts.python import ASKED, Choice, LostEnvironment, OtherPython
@@ -118,10 +118,11 @@ def _requested(system: System, requested: str) -> Choice:
             raise UsageError(message)
         return Choice(found, requested, f"as asked: {clean_line(requested)} on PATH")
     path = _absolute(system, requested)
+    kernel = _kernel_at(system, path)
+    if kernel is not None:
+        return _kernel(system, requested, kernel)
     if system.is_dir(path):
         return _folder(system, requested, path.rstrip("/") or "/")
-    if path.endswith(".json") and system.exists(path):
-        return _kernel(system, requested, path)
     if system.exists(path):
         return Choice(path, requested, "as asked")
     if _error(system, path) == errno.EACCES:
@@ -143,8 +144,6 @@ def _folder(system: System, requested: str, path: str) -> Choice:
     found = _python_in(system, path)
     if found is not None:
         return Choice(found, requested, "as asked")
-    if system.exists(f"{path}/kernel.json"):
-        return _kernel(system, requested, f"{path}/kernel.json")
     lost = lost_environment(system, ASKED, path)
     if lost.problem == "closed":
         message = f"--python: {clean_line(requested)} may not be looked into by this user."
@@ -159,9 +158,17 @@ def _folder(system: System, requested: str, path: str) -> Choice:
     raise UsageError(message, hint=hint)
 
 
+def _kernel_at(system: System, path: str) -> str | None:
+    """The kernel.json that an absolute path means: itself, or the one in a folder that has no Python of its own."""
+    if system.is_dir(path):
+        inside = f"{path.rstrip('/')}/kernel.json"
+        return inside if _python_in(system, path) is None and system.exists(inside) else None
+    return path if path.endswith(".json") and system.exists(path) else None
+
+
 def _kernel(system: System, requested: str, path: str) -> Choice:
     """The Python that a Jupyter kernel starts."""
-    said = _kernel_command(system, path)
+    said = _kernel_said(system, path)
     name = clean_line(requested)
     if said is None:
         message = f"--python: {name} is no kernel.json of Jupyter: it names no command."
@@ -179,14 +186,15 @@ def _kernel(system: System, requested: str, path: str) -> Choice:
     if found is None or not (system.exists(found) or _is_environment(system, _prefix_of(found))):
         message = f"--python: the kernel {name} starts {clean_line(program)}, which does not exist."
         raise UsageError(message)
-    also = f" (which also sets {', '.join(variables)})" if variables else ""
+    names = ", ".join(clean_line(variable, limit=60) for variable in list(variables)[:10])
+    also = f" (which also sets {names})" if names else ""
     why = f"the Jupyter kernel {name}{also}"
     lost = () if system.exists(found) else (lost_environment(system, ASKED, _prefix_of(found)),)
     return Choice(found, requested, why, lost)
 
 
-def _kernel_command(system: System, path: str) -> tuple[str, tuple[str, ...]] | None:
-    """(program, names of the variables that it sets) of a kernel.json; None where it is none."""
+def _kernel_said(system: System, path: str) -> tuple[str, dict[str, Any]] | None:
+    """(program, the variables that it sets, as written) of a kernel.json; None where it is none."""
     try:
         value = json.loads(system.read_text(path, limit=1 << 16))
     except (OSError, ValueError, RecursionError):
@@ -195,22 +203,16 @@ def _kernel_command(system: System, path: str) -> tuple[str, tuple[str, ...]] | 
     if not isinstance(argv, list) or not argv or not isinstance(argv[0], str) or not argv[0].strip("\0 "):
         return None
     variables = value.get("env")
-    names = tuple(clean_line(str(n), limit=60) for n in variables) if isinstance(variables, dict) else ()
-    return argv[0].replace("\0", ""), names[:10]
+    return argv[0].replace("\0", ""), variables if isinstance(variables, dict) else {}
 
 
 def kernel_variables(system: System, requested: str) -> dict[str, str]:
     """The variables that a kernel.json sets for its Python; none where `--python` names something else."""
-    path = requested if requested.endswith("kernel.json") else f"{requested.rstrip('/')}/kernel.json"
-    try:
-        value = json.loads(system.read_text(path, limit=1 << 16))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    variables = value.get("env") if isinstance(value, dict) else None
-    pairs = variables.items() if isinstance(variables, dict) else ()
+    path = _kernel_at(system, _absolute(system, requested))
+    said = _kernel_said(system, path) if path is not None else None
     return {
         name: text
-        for name, text in pairs
+        for name, text in (said[1] if said is not None else {}).items()
         if isinstance(text, str) and name and not {"=", "\0"} & {*name} and "\0" not in text
     }
 
@@ -355,7 +357,7 @@ def _candidates(system: System, choice: Choice, examined: str) -> Iterator[tuple
         f"{examined}/share/jupyter/kernels",
     ):
         for name in _names(system, folder)[:MOST] if folder.startswith("/") else ():
-            said = _kernel_command(system, f"{folder}/{name}/kernel.json")
+            said = _kernel_said(system, f"{folder}/{name}/kernel.json")
             if said is not None and said[0].startswith("/") and _PYTHON.match(posixpath.basename(said[0])):
                 yield said[0], f"the Jupyter kernel `{clean_line(name, limit=60)}`"
     if not home:
