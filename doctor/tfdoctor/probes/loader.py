@@ -19,7 +19,7 @@ from __future__ import annotations
 import errno
 import posixpath
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from tfdoctor.facts import CLOSED, DENIED, NOEXEC, Resolution, Tried
@@ -27,7 +27,7 @@ from tfdoctor.probes.ldcache import parse_ldcache
 from tfdoctor.system.elf import SKIPPED, ElfError, ElfFile, ElfProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tfdoctor.system import System
 
@@ -293,7 +293,7 @@ class Process:
                     raise
                 if len(self.loaded) > before:
                     queue.append(found)
-        scope = self._scope(start)
+        scope = cache(lambda: self._scope(start))  # seldom asked for: most are not bound at once
         for current in queue:
             self._check_versions(current, scope)
         if bind_now and len(self.loaded) <= MAX_BOUND:
@@ -328,16 +328,16 @@ class Process:
                     queue.append(found)
         return tuple(missing)
 
-    def _check_symbols(self, current: LinkMap, scope: Sequence[LinkMap]) -> None:
+    def _check_symbols(self, current: LinkMap, scope: Callable[[], Sequence[LinkMap]]) -> None:
         """RTLD_NOW's relocation: each object of the scope counts as a provider."""
         if _folder(current.path) in self.default_folders:
             return  # the system's own libraries fit each other
-        providers = [current.path, *(m.path for m in scope if m is not current)]
+        providers = [current.path, *(m.path for m in scope() if m is not current)]
         lost = self._system.unresolved_symbols(current.path, providers)
         if lost:
             raise _LoadError(current.path, f"undefined symbol: {lost[0]}", needed_by=current.path)
 
-    def _check_versions(self, current: LinkMap, scope: Sequence[LinkMap]) -> None:
+    def _check_versions(self, current: LinkMap, scope: Callable[[], Sequence[LinkMap]]) -> None:
         for library, versions in current.elf.verneed:
             provider = self._already(library)
             if provider is None:
