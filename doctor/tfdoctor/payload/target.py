@@ -499,6 +499,19 @@ def is_package(folder, entry):
     return any(importable(one) == "__init__" for one in names(whole))
 
 
+def hiding(cwd, path):
+    """What a program that is started here takes for TensorFlow before any package on the path; None: nothing does."""
+    for candidate in ("tensorflow.py", os.path.join("tensorflow", "__init__.py")):
+        if os.path.isfile(os.path.join(cwd, candidate)):
+            return os.path.join(cwd, candidate)
+    for folder in path:
+        if os.path.isdir(os.path.join(folder, "tensorflow")):
+            break  # within one folder the package comes first
+        if os.path.isfile(os.path.join(folder, "tensorflow.py")):
+            return os.path.join(folder, "tensorflow.py")
+    return None
+
+
 def shadows(path, cwd):
     """Modules that are found twice: (name, the file or folder that Python takes, the folder that has it, too).
 
@@ -670,20 +683,9 @@ def main():
     except Exception:
         site, stdlib, plat = [], None, ""
     cwd = os.getcwd()
-    shadow = None
-    for candidate in ("tensorflow.py", os.path.join("tensorflow", "__init__.py")):
-        if os.path.isfile(os.path.join(cwd, candidate)):
-            shadow = os.path.join(cwd, candidate)
-            break
     safe = getattr(sys.flags, "safe_path", False) or getattr(sys.flags, "isolated", False)
     installed, doubly = distributions(path if safe else [cwd] + path)  # as for programs that are started there
     found = tensorflow(path)
-    for folder in path if found and not shadow else []:
-        if os.path.isdir(os.path.join(folder, "tensorflow")):
-            break  # within one folder the package comes first
-        if os.path.isfile(os.path.join(folder, "tensorflow.py")):
-            shadow = os.path.join(folder, "tensorflow.py")
-            break
     answer = {
         "version": platform.python_version(),
         "implementation": platform.python_implementation(),
@@ -706,7 +708,7 @@ def main():
         "conda_packages": conda_packages(sys.prefix),
         "tensorflow": found,
         "behind": behind(path, found) if found else None,
-        "shadow": shadow,
+        "shadow": hiding(cwd, path if found else []),
         "shadows": shadows(path, cwd),
         "mapped": mapped(stdlib),
         "modules": modules(path),

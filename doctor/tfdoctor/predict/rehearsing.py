@@ -105,18 +105,17 @@ def wanted(python: PythonFacts, tensorflow: TensorFlowFacts, compat: Compat) -> 
     oddities = tuple(_oddities(python, tensorflow, table, compat))
     if not oddities:
         return None
-    if any(oddity.module in python.carried for oddity in oddities):
+    named = {oddity.module for oddity in oddities}
+    if not named.isdisjoint(python.carried):
         return Wanted(tuple(_everything(python, table).items()), (), oddities)
-    if any(oddity.module in table.shadowable for oddity in oddities):
+    hidden = sorted(named & table.shadowable)
+    if hidden:
         # Anything may need what the one of Python's own library has, and the other has not.
         every = {**table.standard, **_everything(python, table)}
-        for oddity in oddities:
-            if oddity.module in table.shadowable:
-                every.setdefault(oddity.module, ())
+        every |= {name: () for name in hidden if name not in every}
         return Wanted(tuple(every.items()), (), oddities)
-    odd = _dependents(python, {oddity.module for oddity in oddities})
-    standard = {oddity.module for oddity in oddities}
-    modules = {name: chains for name, chains in table.standard.items() if name.partition(".")[0] in standard}
+    odd = _dependents(python, named)
+    modules = {name: chains for name, chains in table.standard.items() if name.partition(".")[0] in named}
     for name, chains in table.needs.items():
         if distribution_of(name) in odd:
             modules[name] = chains if table.exact else ()

@@ -93,33 +93,31 @@ def check(context: Context) -> Result:
 
 
 def _types(context: Context, why: str) -> Finding:
-    """TF_ENABLED_DEVICE_TYPES, which TensorFlow itself reads."""
-    return RULE.finding(
-        Cause.HIDDEN_BY_ENV,
-        Severity.ERROR,
-        f"{why}{origins.said(context, TYPES)} TensorFlow then takes no GPU, whatever the driver shows.",
-        title=f"{TYPES} keeps TensorFlow from every GPU",
-        evidence=[
-            Evidence(TYPES, repr(context.facts.environment.variables[TYPES])),
-            *origins.evidence(context, TYPES),
-        ],
-        remedies=[origins.takes_away(context, TYPES, "Take the variable away.")],
-    )
+    """TF_ENABLED_DEVICE_TYPES without what it needs."""
+    then = "TensorFlow then takes no GPU, whatever the driver shows."
+    return _of_tensorflow(context, TYPES, why, then, f"{TYPES} keeps TensorFlow from every GPU")
 
 
 def _flags(context: Context, why: str) -> Finding:
     """TF_XLA_FLAGS with a flag that there is not."""
     meant = " XLA's own flags (`--xla_…`) belong into XLA_FLAGS." if "'xla_" in why else ""
+    then = f"That happens when it lists its devices, the CPU included.{meant}"
+    title = f"{FLAGS} has a flag that TensorFlow does not know: it ends the process"
+    return _of_tensorflow(context, FLAGS, why, then, title)
+
+
+def _of_tensorflow(context: Context, name: str, why: str, then: str, title: str) -> Finding:
+    """A variable that TensorFlow itself reads: `why` is what is wrong with it, `then` what comes of it."""
     return RULE.finding(
         Cause.HIDDEN_BY_ENV,
         Severity.ERROR,
-        f"{why}{origins.said(context, FLAGS)} That happens when it lists its devices, the CPU included.{meant}",
-        title=f"{FLAGS} has a flag that TensorFlow does not know: it ends the process",
+        f"{why}{origins.said(context, name)} {then}",
+        title=title,
         evidence=[
-            Evidence(FLAGS, repr(context.facts.environment.variables[FLAGS])),
-            *origins.evidence(context, FLAGS),
+            Evidence(name, repr(context.facts.environment.variables[name])),
+            *origins.evidence(context, name),
         ],
-        remedies=[origins.takes_away(context, FLAGS, "Take the variable away.")],
+        remedies=[origins.takes_away(context, name, "Take the variable away.")],
     )
 
 

@@ -37,27 +37,11 @@ def check(context: Context) -> Result:
     lost = context.missing_because(Cause.LIBS_TRANSITIVE)
     if not lost:
         return ()
-    absent = tuple(dict.fromkeys(n for m in lost for n in m.resolution.really_missing if n != m.soname))
-    opened = ", ".join(missing.soname for missing in lost)
     stale = _stale(lost)
-    if stale:
-        absent = ()
-    what = ", ".join(absent) or "something that it needs"
-    title = f"{opened} needs {what}, which the loader cannot give it"
-    if any("version `" in missing.resolution.error for missing in lost):
-        title = f"{opened} needs a newer version of something than is there"
-    explanation = (
-        f"The loader finds {opened}, and not {what}. TensorFlow's log only names the library that it opened."
-    )
-    if stale:
-        names = ", ".join(path.rpartition("/")[2] for path in stale)
-        title = f"{opened} needs another {names} than is there"
-        symbol = next(m.resolution.error for m in lost if UNDEFINED in m.resolution.error).partition(
-            UNDEFINED
-        )[2]
-        explanation = (
-            f"The function {symbol} is not in {', '.join(stale)}: it is of another version than its users."
-        )
+    absent: tuple[str, ...] = ()
+    if not stale:
+        absent = tuple(dict.fromkeys(n for m in lost for n in m.resolution.really_missing if n != m.soname))
+    title, explanation = _told(lost, absent, stale)
     finding = RULE.finding(
         Cause.LIBS_TRANSITIVE,
         Severity.ERROR,
@@ -67,6 +51,33 @@ def check(context: Context) -> Result:
         remedies=_remedies(context, absent, lost, stale),
     )
     return [hiders.amended(context, finding, [missing.soname for missing in lost])]
+
+
+def _told(
+    lost: tuple[MissingLibrary, ...], absent: tuple[str, ...], stale: tuple[str, ...]
+) -> tuple[str, str]:
+    """(title, explanation)."""
+    opened = ", ".join(missing.soname for missing in lost)
+    if stale:
+        names = ", ".join(path.rpartition("/")[2] for path in stale)
+        symbol = next(symbol for missing in lost if (symbol := _undefined(missing)))
+        return (
+            f"{opened} needs another {names} than is there",
+            f"The function {symbol} is not in {', '.join(stale)}: it is of another version than its users.",
+        )
+    what = ", ".join(absent) or "something that it needs"
+    title = f"{opened} needs {what}, which the loader cannot give it"
+    if any("version `" in missing.resolution.error for missing in lost):
+        title = f"{opened} needs a newer version of something than is there"
+    return (
+        title,
+        f"The loader finds {opened}, and not {what}. TensorFlow's log only names the library that it opened.",
+    )
+
+
+def _undefined(missing: MissingLibrary) -> str:
+    """The function that nothing defines; empty where the error is about something else."""
+    return missing.resolution.error.partition(UNDEFINED)[2]
 
 
 def _chain(missing: MissingLibrary) -> list[Evidence]:
@@ -82,7 +93,7 @@ def _stale(lost: tuple[MissingLibrary, ...]) -> tuple[str, ...]:
     """The libraries that lack a function which others look for in them, by the function's name."""
     found: dict[str, None] = {}
     for missing in lost:
-        symbol = missing.resolution.error.partition(UNDEFINED)[2].lstrip("_").lower()
+        symbol = _undefined(missing).lstrip("_").lower()
         for tried in missing.resolution.tried:
             name = tried.path.rpartition("/")[2]
             stem = name.split(".so")[0].removeprefix("lib").lower()
@@ -104,7 +115,7 @@ def _remedies(
         text = "Install it in the version that goes with the other libraries."
         return [Remedy(text, (command, again), steps=(Install(wheels),))]
     loader = context.loader
-    if loader is not None and loader.library_path and all(UNDEFINED in m.resolution.error for m in lost):
+    if loader is not None and loader.library_path and all(_undefined(m) for m in lost):
         return [
             Remedy(
                 "A library in a folder on LD_LIBRARY_PATH may stand before the one that has it. Look without that "
