@@ -59,6 +59,9 @@ def test_a_library_that_its_own_python_cannot_use(tmp_path: Path) -> None:
     library = tmp_path / "libz.so.1"
     words = ["cc", "-shared", "-fPIC", "-Wl,-soname,libz.so.1", "-o", str(library), str(source)]
     subprocess.run(words, check=True, capture_output=True)
+    env = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
+    if subprocess.run([sys.executable, "-c", ""], env=env, capture_output=True, check=False).returncode:
+        pytest.skip("Python itself is linked with libz, as Debian's is: it does not start")
     done = subprocess.run(
         [
             sys.executable,
@@ -71,7 +74,7 @@ def test_a_library_that_its_own_python_cannot_use(tmp_path: Path) -> None:
             "--python",
             sys.executable,
         ],
-        env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path)},
+        env=env,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

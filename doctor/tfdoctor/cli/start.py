@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+import threading
 from typing import TYPE_CHECKING, NoReturn
 
 from tfdoctor.cli import ending
@@ -37,7 +38,9 @@ def run() -> NoReturn:
     by_signal = [number for number in came if number != signal.SIGINT]
     if by_signal:
         signals.die(by_signal[0])
-    if came:  # CPython dies by SIGINT where the exception left a text that `exec` ran: a dataclass's, say
+    # CPython dies by SIGINT where the exception left a text that `exec` ran: a dataclass's, say. And a thread that is
+    # still at work ends with CPython in pthread_exit, which aborts where libgcc_s cannot be opened any more.
+    if came or threading.active_count() > 1:
         os._exit(int(status))
     sys.exit(int(status))
 
