@@ -7,7 +7,7 @@ import inspect
 import sys
 from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from typer.core import TyperGroup
@@ -67,7 +67,7 @@ class _Commands(Mapping[str, Any]):
 
 def _typed(function: Any) -> Any:
     """The function as Typer reads it: a `Spec` in its signature is the option or argument that it describes."""
-    hints = get_type_hints(function, include_extras=True)
+    hints = inspect.get_annotations(function, eval_str=True)  # get_type_hints of Python 3.10 adds `Optional`
     signature = inspect.signature(function)
     parameters = [
         one.replace(annotation=_annotated(hints[one.name])) for one in signature.parameters.values()
