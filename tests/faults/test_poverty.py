@@ -77,7 +77,7 @@ def test_a_read_only_root() -> None:
     assert "known" in facts["facts"]["python"]
 
 
-@pytest.mark.parametrize("limit", [20000, 40000, 60000])
+@pytest.mark.parametrize("limit", [20000, 40000, 60000, 100000, 400000])
 def test_little_memory(limit: int) -> None:
     done = shell(f"ulimit -v {limit}; DOCTOR check --fail-on never")
     if b"tfdoctor" not in done.stderr + done.stdout:

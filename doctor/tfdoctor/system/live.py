@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import platform
+import resource
 import shutil
 import stat
 import sys
@@ -28,6 +29,8 @@ T = TypeVar("T")
 _NO_MORE = (errno.EMFILE, errno.ENFILE)
 _PATIENCE = 2.0
 """Seconds that other threads have to close a file of theirs."""
+_ADDRESS_SPACE = 512 << 20
+"""Bytes. With less some thread of ours cannot start, and threading waits for one for ever that failed as it began."""
 
 
 def _patiently(look: Callable[[], T]) -> T:
@@ -45,6 +48,16 @@ def _patiently(look: Callable[[], T]) -> T:
                     hint="See `ulimit -n`; 64 are enough.",
                 ) from error
         time.sleep(0.02)
+
+
+def _enough_address_space() -> None:
+    """Raises Error where this process may have too little of it to look at a machine."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < _ADDRESS_SPACE:
+        raise Error(
+            f"this process may use {limit >> 20} MiB of address space: too little to look at this machine.",
+            hint="See `ulimit -v`; 1 GiB is enough for tfdoctor, and TensorFlow needs far more.",
+        )
 
 
 def _by_own_start() -> dict[str, tuple[str | None, str | None]]:
@@ -122,6 +135,8 @@ class LiveSystem:
     """The machine that tfdoctor runs on; with `root`, the one whose file system is mounted there."""
 
     def __init__(self, root: str = "/", env: Mapping[str, str] | None = None, cwd: str | None = None) -> None:
+        """Raises Error where this process has too little address space to look at anything."""
+        _enough_address_space()
         self._root = root.rstrip("/")
         self._env = started_with() if env is None else dict(env)
         self._cwd = cwd or _current_directory()
