@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 SHORT = 1 << 16
 """Files below this many bytes that lie in these folders are copied: a program may write into them in place."""
 REWRITTEN = ("bin", "etc", "conda-meta")
+CERTIFICATES = "cacert.pem"
+"""Where a machine has a certificate authority of its own, something may add it to these files, in place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +74,7 @@ class Snapshot:
             if entry.kind == "file":
                 kept = store / path
                 kept.parent.mkdir(parents=True, exist_ok=True)
-                if entry.size < SHORT and path.startswith(
-                    (*(f"{name}/" for name in REWRITTEN), "pyvenv.cfg")
-                ):
+                if _may_be_written_into(path, entry.size):
                     shutil.copy2(root / path, kept)
                 else:
                     os.link(root / path, kept)
@@ -131,6 +131,11 @@ class Snapshot:
     def drop(self) -> None:
         """Forget it."""
         shutil.rmtree(self.store)
+
+
+def _may_be_written_into(path: str, size: int) -> bool:
+    rewritten = path.startswith((*(f"{name}/" for name in REWRITTEN), "pyvenv.cfg"))
+    return (rewritten and size < SHORT) or path.endswith(f"/{CERTIFICATES}")
 
 
 def _remove(path: Path) -> None:
