@@ -39,9 +39,9 @@ REQUIRES = {
 }
 
 
-def installed(changes=(), *, version: str = VERSION, **fields):
+def installed(changes=(), *, version: str = VERSION, python: str = "3.11", **fields):
     """TensorFlow's lock as distributions, with the requirements that matter here; `changes`: name → version or None."""
-    locked = COMPAT.locks.of("tensorflow", version, "3.11")
+    locked = COMPAT.locks.of("tensorflow", version, python)
     assert locked is not None
     versions = {**locked.versions, **dict(changes)}
     distributions = tuple(
@@ -49,7 +49,7 @@ def installed(changes=(), *, version: str = VERSION, **fields):
         for name, one in versions.items()
         if one is not None
     )
-    return with_python(healthy(version), distributions=distributions)
+    return with_python(healthy(version), distributions=distributions, version=f"{python}.4")
 
 
 def rehearsed(facts, *answers, source=None, oddities=()):
@@ -68,17 +68,43 @@ def test_what_is_as_its_lock_is_not_rehearsed():
     assert asked(installed()) == (set(), set())
 
 
-def test_another_version_is_rehearsed_with_what_depends_on_it():
-    modules, odd = asked(installed({"numpy": "1.26.1"}))
-    assert odd == {"numpy"}
-    assert {"numpy", "h5py", "ml_dtypes"} <= modules
-    assert "absl" not in modules
-    assert "wrapt" not in modules
+@pytest.mark.parametrize(("package", "version"), [("numpy", "1.26.1"), ("wrapt", "1.10.11")])
+def test_with_another_version_all_that_the_import_needs_is_rehearsed(package, version):
+    """Packages use one another without a word of it in their metadata."""
+    modules, odd = asked(installed({package: version}))
+    assert odd == {package}
+    assert {"numpy", "ml_dtypes", "absl", "wrapt"} <= modules
+    assert ("h5py" in modules) is (
+        package == "numpy"
+    )  # it is only tried, and says itself that it needs NumPy
 
 
-def test_only_the_odd_one_where_nothing_depends_on_it():
-    modules, odd = asked(installed({"wrapt": "1.10.11"}))
-    assert (modules, odd) == ({"wrapt"}, {"wrapt"})
+ASKS_NOTHING = {"tensorflow": {"requires": ()}}
+
+
+def test_setuptools_brings_the_distutils_that_python_has_no_more():
+    modules, odd = asked(installed({"packaging": "15.1"}, version="2.18.1", python="3.12", **ASKS_NOTHING))
+    assert odd == {"packaging"}
+    assert "distutils" in modules
+    assert "distutils" not in asked(installed({"packaging": "15.1"}))[0]  # Python 3.11 has it
+
+
+def test_what_setuptools_uses_is_to_blame_for_distutils():
+    requires = {"setuptools": {"requires": ('packaging>=24.2; extra == "core"',)}, **ASKS_NOTHING}
+    error = Rehearsed(
+        "distutils",
+        "No module named 'distutils'",
+        "ModuleNotFoundError",
+        import_error=True,
+        not_found="distutils",
+    )
+    odd = [Oddity("packaging", "…")]
+    facts = installed({"packaging": "15.1"}, version="2.18.1", python="3.12", **requires)
+    one = finding(import_fails.RULE, rehearsed(facts, error, oddities=odd))
+    assert "packaging 15.1" in one.title
+    gone = installed({"setuptools": None}, version="2.18.1", python="3.12")
+    one = finding(import_fails.RULE, rehearsed(gone, error, oddities=[Oddity("setuptools", "…")]))
+    assert "setuptools is not installed" in one.title
 
 
 def test_what_is_missing_is_rehearsed():
@@ -195,7 +221,9 @@ def test_the_version_that_nobody_asked_for_is_to_blame():
         frames=(f"{SITE}/ml_dtypes/__init__.py", f"{SITE}/numpy/__init__.py"),
     )
     facts = rehearsed(
-        installed({"numpy": "1.24.4"}, version="2.18.1"), error, oddities=[Oddity("numpy", "…")]
+        installed({"numpy": "1.24.4"}, version="2.18.1", python="3.12"),
+        error,
+        oddities=[Oddity("numpy", "…")],
     )
     assert "numpy 1.24.4" in finding(import_fails.RULE, facts).title
 

@@ -437,6 +437,7 @@ MODULE_DISTRIBUTIONS = {
     "pasta": "google-pasta",
     "yaml": "pyyaml",
     "dateutil": "python-dateutil",
+    "distutils": "setuptools",
 }
 """Modules whose distribution has another name."""
 

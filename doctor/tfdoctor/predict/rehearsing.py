@@ -2,7 +2,8 @@
 
 An import is known to work where every package that it takes is there in the version of one environment in which
 it was seen to work (compat/imports, compat/locks), with the files that its RECORD lists, and no other module is found
-first under a name that it takes. What is unlike that, and what depends on it, is imported by a child. Pure: no I/O.
+first under a name that it takes. Where anything is unlike that, a child imports all that TensorFlow needs: packages use
+one another without a word of it in their metadata. Pure: no I/O.
 """
 
 from __future__ import annotations
@@ -106,38 +107,38 @@ def wanted(python: PythonFacts, tensorflow: TensorFlowFacts, compat: Compat) -> 
     if not oddities:
         return None
     named = {oddity.module for oddity in oddities}
-    if not named.isdisjoint(python.carried):
-        return Wanted(tuple(_everything(python, table).items()), (), oddities)
+    modules = _needed(python, table)
     hidden = sorted(named & table.shadowable)
     if hidden:
         # Anything may need what the one of Python's own library has, and the other has not.
-        every = {**table.standard, **_everything(python, table)}
-        every |= {name: () for name in hidden if name not in every}
-        return Wanted(tuple(every.items()), (), oddities)
-    odd = _dependents(python, named)
-    modules = {name: chains for name, chains in table.standard.items() if name.partition(".")[0] in named}
-    for name, chains in table.needs.items():
-        if distribution_of(name) in odd:
-            modules[name] = chains if table.exact else ()
+        modules = {**table.standard, **modules, **{n: () for n in hidden if n not in table.standard}}
+    modules |= {name: chains for name, chains in table.standard.items() if name.partition(".")[0] in named}
+    carried = not named.isdisjoint(python.carried)
+    odd = {one.name for one in python.distributions} if hidden or carried else _dependents(python, named)
     for name in (*table.tried, *(module for taken in table.family.values() for module in taken)):
         if distribution_of(name) in odd and python.distribution(distribution_of(name)) is not None:
             modules.setdefault(name, ())
-    sources = (f"{tensorflow.core_dir}/{GENERATED}",) if "protobuf" in odd else ()
-    return Wanted(tuple(modules.items()), sources, oddities)
+    return Wanted(tuple(modules.items()), (f"{tensorflow.core_dir}/{GENERATED}",), oddities)
 
 
 COMPILED = ("zlib", "binascii", "ssl", "ctypes", "bz2", "lzma", "hashlib", "uuid")
 """Modules of Python's own library that load libraries of the system."""
 
 
-def _everything(python: PythonFacts, table: Imported) -> dict[str, tuple[str, ...]]:
-    """All that the import takes: where libraries of the system are other ones, any module may be hit."""
-    found: dict[str, tuple[str, ...]] = dict.fromkeys((m for m in COMPILED if m in table.shadowable), ())
-    found |= {name: chains if table.exact else () for name, chains in table.needs.items()}
-    for name in (*table.tried, *(module for taken in table.family.values() for module in taken)):
-        if python.distribution(distribution_of(name)) is not None:
-            found.setdefault(name, ())
-    return found
+def _needed(python: PythonFacts, table: Imported) -> dict[str, tuple[str, ...]]:
+    """All that the import takes of other packages: packages use one another without a word of it in their metadata."""
+    found: dict[str, tuple[str, ...]] = {}
+    if python.carried:  # where libraries of the system are other ones, any module may be hit
+        found = dict.fromkeys((m for m in COMPILED if m in table.shadowable), ())
+    found |= {name: table.standard[name] for name in _no_longer_standard(python, table)}
+    return found | {name: chains if table.exact else () for name, chains in table.needs.items()}
+
+
+def _no_longer_standard(python: PythonFacts, table: Imported) -> tuple[str, ...]:
+    """What the import takes of Python's own library, as it was, and setuptools brings where Python has it no more."""
+    if not versions.at_least(python.version, "3.12"):
+        return ()
+    return tuple(name for name in table.standard if name.partition(".")[0] == "distutils")
 
 
 def distribution_of(module: str) -> str:
@@ -153,7 +154,7 @@ def _oddities(
 ) -> Iterator[Oddity]:
     """Everything that is unlike what is known to work, each once or more."""
     installed = _first(python)
-    taken = {distribution_of(name) for name in table.needs}
+    taken = {distribution_of(name) for name in (*table.needs, *_no_longer_standard(python, table))}
     maybe = {distribution_of(name) for name in (*table.tried, *(m for f in table.family.values() for m in f))}
     family = {normal(name) for name in (*table.family, *table.must)}
     relevant = _closure(installed, {*taken, *family, *(maybe & installed.keys())})
@@ -206,9 +207,9 @@ def _closure(installed: Mapping[str, Distribution], start: set[str]) -> set[str]
 
 
 @lru_cache(maxsize=4096)
-def _required(line: str) -> str | None:
-    """The name in a requirement that no extra asks for."""
-    if "extra" in line.partition(";")[2]:
+def _required(line: str, *, extras: bool = False) -> str | None:
+    """The name in a requirement; None where only an extra asks for it, and extras are not asked for."""
+    if not extras and "extra" in line.partition(";")[2]:
         return None
     match = re.match(r"[A-Za-z0-9._-]{1,100}", line.strip())
     return normal(match[0]) if match is not None else None
@@ -360,9 +361,15 @@ def _failure(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed, *, 
     missing = bool(one.not_found)
     if missing:
         package = distribution_of(one.not_found)
+        there = python.distribution(package)
         # A part of a package that is there: the package is to blame, or who asks for that part of it.
-        if python.distribution(package) is not None and "." in one.not_found:
+        if there is not None and "." in one.not_found:
             missing = False
+        elif there is not None and one.not_found.partition(".")[0] == "distutils":
+            missing = False  # setuptools brings it by importing its own, and says nothing where that fails
+            suspects = _suspects(python, rehearsal)
+            used = (name for line in there.requires if (name := _required(line, extras=True)) in suspects)
+            package = package if package in suspects else next(used, package)
     else:
         package = _raised_by(python, rehearsal, one)
     shadow = next(
@@ -437,13 +444,22 @@ def _raised_by(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed) -
         if name is not None and name not in through:
             through.append(name)
     through.append(distribution_of(one.name))
-    refused = {missing.package for missing in unmet(python) if missing.have is not None}
+    refused = _refused(python)
     odd = {oddity.module for oddity in rehearsal.oddities}
     for suspects in (refused, odd, {*through} - {"numpy"}):
         blamed = next((name for name in through if name in suspects), None)
         if blamed is not None:
             return _beneath(python, blamed, refused or odd)
     return through[-1]
+
+
+def _refused(python: PythonFacts) -> set[str]:
+    """The packages whose version somebody does not want."""
+    return {missing.package for missing in unmet(python) if missing.have is not None}
+
+
+def _suspects(python: PythonFacts, rehearsal: RehearsalFacts) -> set[str]:
+    return _refused(python) or {oddity.module for oddity in rehearsal.oddities}
 
 
 def _beneath(python: PythonFacts, name: str, suspects: set[str]) -> str:

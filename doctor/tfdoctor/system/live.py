@@ -54,10 +54,8 @@ def _enough_address_space() -> None:
     """Raises Error where this process may have too little of it to look at a machine."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY and limit < _ADDRESS_SPACE:
-        raise Error(
-            f"this process may use {limit >> 20} MiB of address space: too little to look at this machine.",
-            hint="See `ulimit -v`; 1 GiB is enough for tfdoctor, and TensorFlow needs far more.",
-        )
+        msg = f"this process may use {limit >> 20} MiB of address space: too little to look at this machine."
+        raise Error(msg, hint="See `ulimit -v`; 1 GiB is enough for tfdoctor, and TensorFlow needs far more.")
 
 
 def _by_own_start() -> dict[str, tuple[str | None, str | None]]:

@@ -208,7 +208,7 @@ def _remedy(context: Context, failed: Sequence[Failure]) -> Remedy:
         ]
         command = f"chmod a+r {' '.join(advice.quote(path) for path in paths)}"
         return Remedy("Have the files' owner let everybody read them.", (command,), changes_system=True)
-    again = any(failure.damage or (not failure.missing and failure.rehearsed.not_found) for failure in failed)
+    again = any(failure.damage or _lost_a_part(context, failure) for failure in failed)
     wanted = tuple(dict.fromkeys(requirement_of(context, failure.package, again=again) for failure in failed))
     options = "--force-reinstall --no-deps" if again else ""
     return Remedy(
@@ -216,6 +216,18 @@ def _remedy(context: Context, failed: Sequence[Failure]) -> Remedy:
         (advice.pip_install(context.target, wanted, options=options), advice.check_again(context.target)),
         steps=(Install(wanted, again=again, dependencies=not again),),
     )
+
+
+def _lost_a_part(context: Context, failure: Failure) -> bool:
+    """Whether a module of a package is not there, and nobody knows a version that has it and is not this one."""
+    if failure.missing or not failure.rehearsed.not_found:
+        return False
+    python, tensorflow = context.python, context.tensorflow
+    there = python.distribution(failure.package) if python is not None else None
+    if python is None or tensorflow is None or there is None:
+        return True
+    known = good_version(python, tensorflow, failure.package, context.compat)
+    return known is None or known == there.version
 
 
 def _off(context: Context, library: str) -> Remedy:
