@@ -86,6 +86,14 @@ def test_the_working_folder_comes_first_as_for_a_program_there(tmp_path: Path) -
         assert safe.ok
 
 
+@pytest.mark.parametrize("name", ["types", "token", "traceback", "json"])
+def test_what_the_rehearsal_itself_uses_is_looked_for_as_in_a_program(tmp_path: Path, name: str) -> None:
+    write(tmp_path, **{name: "x = 1"})
+    answer = rehearse(tmp_path, (name, ()), ("traceback", ())).value.modules
+    assert answer[0].file == str(tmp_path / f"{name}.py")
+    assert answer[1].ok is (name not in ("types", "token"))
+
+
 @pytest.mark.parametrize("ending", ["import os; os.abort()", "import os; os._exit(3)"])
 def test_a_crash_names_the_module(tmp_path: Path, ending: str) -> None:
     write(tmp_path, bad=ending, good="")

@@ -427,6 +427,22 @@ def test_a_hidden_module_of_pythons_own_is_rehearsed_with_all_that_may_need_it()
     assert diagnose(facts, COMPAT).verdict.cause == Cause.SHADOWED_MODULE
 
 
+def test_a_file_that_hides_a_module_is_told_once_and_nothing_that_fails_by_it():
+    shadow = Shadow("inspect", "/home/user/code/inspect.py", "/usr/lib/python3.11")
+    error = "module 'inspect' has no attribute 'signature'"
+    failed = [
+        Rehearsed(name, error, "AttributeError", attribute_error=True, frames=(f"{SITE}/{name}/__init__.py",))
+        for name in ("numpy", "wrapt")
+    ]
+    failed.append(Rehearsed("ml_dtypes", "numpy was not imported", "ImportError", import_error=True))
+    odd = [Oddity("inspect", "…")]
+    facts = rehearsed(with_python(installed(), shadows=(shadow,)), *failed, oddities=odd)
+    found = diagnose(facts, COMPAT).findings
+    assert [one.title for one in found if one.severity is Severity.ERROR] == [
+        "The file /home/user/code/inspect.py hides inspect from programs started here"
+    ]
+
+
 def test_a_package_that_is_gone_is_rehearsed_with_who_asks_for_it():
     """TensorFlow asks for certifi nowhere: requests does, and TensorFlow takes requests."""
     requires = {"requests": {"requires": ("certifi>=2023.5.7",)}, "tensorflow": {"requires": ("requests",)}}

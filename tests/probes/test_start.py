@@ -120,6 +120,20 @@ def test_the_file_at_which_its_start_stands_is_named(
         assert fact.trouble.files == (str(site / name),)
 
 
+@needs_sitecustomize
+def test_a_compiled_one_is_named_by_its_source(environment: tuple[str, Path]) -> None:
+    path, site = environment
+    site = site.parent / "my site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text("import os\nos._exit(3)\n")
+    (site.parent / "site-packages/aaa.pth").write_text(f"{site}\n")
+    subprocess.run([path, "-S", "-m", "py_compile", str(site / "sitecustomize.py")], check=True)
+    fact, _ = python.probe(LiveSystem(), Choice(path, path), asked=False, timeout=PATIENT)
+    assert isinstance(fact, Unusable), fact
+    assert fact.trouble is not None
+    assert fact.trouble.files == (str(site / "sitecustomize.py"),)
+
+
 def test_a_slow_start_is_waited_for(environment: tuple[str, Path]) -> None:
     path, site = environment
     mark = site / "started"

@@ -319,10 +319,16 @@ def failures(facts: Facts, compat: Compat) -> tuple[Failure, ...]:
     found = list(_absent_family(python, table))
     if rehearsal is not None:
         found += _of_rehearsal(python, table, rehearsal)
-    # The same package may be taken through several modules: once is enough.
-    told: set[str] = set()
-    first = [one for one in found if not (one.package in told or told.add(one.package))]  # type: ignore[func-returns-value]
-    return tuple(sorted(first, key=lambda one: not one.fatal))
+    # The same package may be taken through several modules, and the same file hide from many of them: once is enough.
+    first: dict[str, Failure] = {}
+    for one in sorted(found, key=lambda one: not one.fatal):
+        first.setdefault(one.shadow or one.package, one)
+    told = list(first.values())
+    if rehearsal is not None and any(one.shadow for one in told):
+        # What hides one module lets others fail that are as they work.
+        odd = {oddity.module for oddity in rehearsal.oddities}
+        told = [one for one in told if one.shadow or one.package in odd]
+    return tuple(told)
 
 
 def _absent_family(python: PythonFacts, table: Imported) -> Iterator[Failure]:

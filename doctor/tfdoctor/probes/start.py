@@ -20,7 +20,9 @@ _HELLO = f"import sys; sys.stdout.write('{BARE}%d.%d' % sys.version_info[:2]); s
 PROMPT = 1.5
 """Seconds within which a Python that is neither slow nor far away starts without its site-packages."""
 _PTH = re.compile(r"^Processing .pth file: '([^'\n]{1,1000}\.pth)'", re.MULTILINE)
-_CUSTOM = re.compile(r"(/[^'\"\n]{0,1000}/(?:sitecustomize|usercustomize)(?:/__init__)?\.py)\b")
+_CUSTOM = re.compile(
+    r"(?:from|matches|File) ['\"]?(/[^'\"\n]{0,1000}/(?:sitecustomize|usercustomize)(?:/__init__)?\.py)\b"
+)
 _LOADER = re.compile(rb"/[\w./+-]{1,200}/ld[\w.-]{0,60}\.so[\w.]{0,10}\0")
 
 
