@@ -7,6 +7,7 @@ import hashlib
 import os
 import struct
 import time
+import zipfile
 from typing import TYPE_CHECKING
 
 from payload.test_pythons import PYTHONS, on_every_python
@@ -175,3 +176,39 @@ def test_a_tensorflow_py_earlier_on_the_path_is_found(version: str, tmp_path: Pa
         found = value_of(python.probe(system, choice, asked=True, timeout=60)[1])
         assert found is not None
         assert found.shadowed_by == (str(tmp_path / "code" / "tensorflow.py") if hides else None)
+
+
+@on_every_python
+def test_what_is_no_object_in_its_place_has_other_content(version: str, tmp_path: Path) -> None:
+    """Zeros, or a page of text, shorter and longer; one that is stripped, or another build, is only changed."""
+    install(
+        tmp_path,
+        "tensorflow",
+        "2.15.1",
+        {f"tensorflow/{name}.so": elf(5000) for name in ("zeros", "text", "stripped", "whole")},
+    )
+    (tmp_path / "tensorflow/zeros.so").write_bytes(bytes(3000))
+    (tmp_path / "tensorflow/text.so").write_bytes(b"<html>" * 2000)
+    (tmp_path / "tensorflow/stripped.so").write_bytes(elf(4000))
+    found = facts(version, tmp_path).distribution("tensorflow")
+    assert found is not None
+    assert {one.path.partition("/")[2]: one.what for one in found.differs} == {
+        "zeros.so": "altered",
+        "text.so": "altered",
+        "stripped.so": "changed",
+    }
+
+
+@on_every_python
+def test_a_module_in_an_archive_on_the_path_hides_one_that_comes_after(version: str, tmp_path: Path) -> None:
+    install(tmp_path / "site", "six", "1.17.0", {"six.py": b""})
+    archive, text = tmp_path / "old.zip", tmp_path / "text.zip"
+    with zipfile.ZipFile(archive, "w") as stream:
+        stream.writestr("six.py", "")
+    text.write_bytes(b"no archive")
+    path = f"{text}:{archive}:{tmp_path / 'site'}"
+    system = LiveSystem(env={**os.environ, "PYTHONPATH": path})
+    choice = Choice(PYTHONS[version], PYTHONS[version])
+    found = value_of(python.probe(system, choice, asked=True, timeout=60)[0])
+    assert found is not None
+    assert {one.taken for one in found.shadows if one.name == "six"} == {f"{archive}/six.py"}

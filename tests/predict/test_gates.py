@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rules.make_facts import COMPAT, context, finding, healthy, with_environment
+from rules.make_facts import COMPAT, context, finding, healthy, with_environment, with_python
 from tfdoctor.findings import Cause
 from tfdoctor.predict import predict
 from tfdoctor.rules import hidden_by_env
@@ -30,3 +30,32 @@ def test_a_flag_that_there_is_not_ends_the_process(version: str, value: str, end
     if ends:
         assert "TF_XLA_FLAGS" in finding(hidden_by_env.RULE, facts).title
         assert context(facts).prediction.import_ok
+
+
+@pytest.mark.parametrize(
+    ("version", "python", "name", "value", "stops"),
+    [
+        ("2.20.0", "3.11.4", "PYTHONOPTIMIZE", "2", True),
+        ("2.20.0", "3.11.4", "PYTHONOPTIMIZE", "1", False),
+        ("2.20.0", "3.11.4", "PYTHONOPTIMIZE", "yes", False),
+        ("2.21.0", "3.11.4", "PYTHONOPTIMIZE", "2", False),
+        ("2.4.4", "3.8.4", "PYTHONWARNINGS", "default,error", True),
+        ("2.4.4", "3.8.4", "PYTHONWARNINGS", "ignore", False),
+        ("2.20.0", "3.11.4", "PYTHONWARNINGS", "error", False),
+        ("2.18.1", "3.12.4", "SETUPTOOLS_USE_DISTUTILS", "stdlib", True),
+        ("2.18.1", "3.12.4", "SETUPTOOLS_USE_DISTUTILS", "local", False),
+        ("2.18.1", "3.11.4", "SETUPTOOLS_USE_DISTUTILS", "stdlib", False),
+        ("2.20.0", "3.12.4", "SETUPTOOLS_USE_DISTUTILS", "stdlib", False),
+    ],
+)
+def test_a_variable_of_pythons_that_stops_the_import(
+    version: str, python: str, name: str, value: str, stops: bool
+) -> None:
+    facts = with_environment(with_python(healthy(version), version=python), **{name: value})
+    found = predict(facts, COMPAT)
+    assert (found.cause is Cause.HIDDEN_BY_ENV) is stops
+    if stops:
+        assert not found.import_ok
+        one = finding(hidden_by_env.RULE, facts)
+        assert name in one.title
+        assert one.remedies[0].commands[0] == f"unset {name}"

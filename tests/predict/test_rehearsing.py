@@ -58,7 +58,7 @@ def rehearsed(facts, *answers, source=None, oddities=()):
 
 def asked(facts):
     """What would be rehearsed: (modules, the oddities' modules)."""
-    found = wanted(facts.python.value, facts.tensorflow.value, COMPAT)
+    found = wanted(facts.python.value, facts.tensorflow.value, facts.environment.variables, COMPAT)
     if found is None:
         return set(), set()
     return {name for name, _ in found.modules}, {oddity.module for oddity in found.oddities}
@@ -139,7 +139,7 @@ def test_an_unmeasured_release_is_rehearsed_by_its_modules_alone():
     facts = with_python(healthy("2.18.1"), distributions=())
     newer = replace(facts, tensorflow=Known(replace(facts.tensorflow.value, version="2.99.0"), "x"))
     newer = with_python(newer, distributions=(Distribution("numpy", "9.0", SITE),))
-    found = wanted(newer.python.value, newer.tensorflow.value, COMPAT)
+    found = wanted(newer.python.value, newer.tensorflow.value, {}, COMPAT)
     assert found is not None
     assert dict(found.modules)["numpy"] == ()
     assert COMPAT.imported_by("1.4.0") is None
@@ -402,6 +402,7 @@ def test_a_package_that_was_installed_into_the_working_folder():
     source = Rehearsed("x/versions_pb2.py", "unexpected keyword argument 'serialized_options'", "TypeError")
     facts = rehearsed(facts, source=source, oddities=[Oddity("protobuf", "…")])
     assert "/here/google" in finding(shadowed_module.RULE, facts).title
+    assert diagnose(facts, COMPAT).verdict.cause == Cause.SHADOWED_MODULE  # whatever its version is known for
 
 
 def test_what_a_package_requires_is_to_blame_where_the_package_is_as_it_works():

@@ -1,10 +1,10 @@
-"""Flags that TensorFlow reads from variables: compat/flags.toml."""
+"""Flags and variables that end TensorFlow: compat/flags.toml."""
 
 # The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
 
 from pathlib import Path
 
-from tfdoctor.compat.decode import Sources, read
+from tfdoctor.compat.decode import ReleaseSet, Sources, read
 from tfdoctor.records import dataclass
 
 __all__ = ["Flags", "load_flags"]
@@ -18,6 +18,10 @@ class Flags:
     sources: Sources
     since: str
     """The first release that was seen to end the process for a flag that it does not know."""
+    docstrings: ReleaseSet
+    """The releases that cannot be imported without docstrings."""
+    warnings: ReleaseSet
+    """The releases that cannot be imported where warnings are errors."""
     tf_xla: frozenset[str]
     """Whatever may be a flag of TF_XLA_FLAGS in some release; what is not here is none."""
 

@@ -209,7 +209,10 @@ def _survey(
         ),
     )
     rehearsed = start(
-        "rehearsal", lambda: _rehearsal(system, compat, python_fact, tensorflow_fact, timeout=probes.left)
+        "rehearsal",
+        lambda: _rehearsal(
+            system, compat, python_fact, tensorflow_fact, seen().variables, timeout=probes.left
+        ),
     )
     loader_fact = value(followed, "the loader", _itself)
     if not isinstance(tensorflow_fact, Known):
@@ -307,12 +310,13 @@ def _rehearsal(
     compat: Compat,
     python_fact: Fact[PythonFacts],
     tensorflow_fact: Fact[TensorFlowFacts],
+    variables: Mapping[str, str],
     *,
     timeout: float,
 ) -> Fact[RehearsalFacts]:
     interpreter, tensorflow = value_of(python_fact), value_of(tensorflow_fact)
     request = (
-        wanted(interpreter, tensorflow, compat)
+        wanted(interpreter, tensorflow, variables, compat)
         if interpreter is not None and tensorflow is not None
         else None
     )

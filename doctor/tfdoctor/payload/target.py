@@ -150,6 +150,15 @@ def cut(path, size):
     return max(ends) > size
 
 
+def foreign(path):
+    """Whether a file that is to be an object of this kind of machine does not begin as one."""
+    try:
+        with open(path, "rb") as stream:
+            return not stream.read(6).startswith((b"\x7fELF\x02\x01", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe"))
+    except (IOError, OSError):
+        return False
+
+
 def compare(folder, files):
     """Of a wheel's files: those that are not there, and those of another size with what is known of them."""
     lost, changed = [], []
@@ -225,8 +234,9 @@ def differences(folder, info, own):
                 what = "unreadable"
             elif size is not None and status.st_size != size:
                 what = "empty" if not status.st_size else "cut" if status.st_size < size else "changed"
-                if what == "cut" and not path.endswith(".py"):
-                    what = "cut" if cut(path, status.st_size) else "changed"  # stripped of its symbols, it is shorter, too
+                if what in ("cut", "changed") and not path.endswith(".py"):
+                    # Stripped of its symbols, it is shorter, too.
+                    what = "altered" if foreign(path) else "cut" if cut(path, status.st_size) else "changed"
                 elif own and path.endswith(".py") and what != "empty":
                     what = "syntax" if broken(path) else what
             elif not own and status.st_mtime > installed + 2 and digest.startswith("sha256=") and status.st_size <= HASHED[0]:
@@ -499,6 +509,20 @@ def is_package(folder, entry):
     return any(importable(one) == "__init__" for one in names(whole))
 
 
+def zipped(path):
+    """The names in the top folder of a ZIP archive (an egg, say); none where the file is something else."""
+    if not os.path.isfile(path):
+        return []
+    import zipfile
+
+    try:
+        with zipfile.ZipFile(path) as archive:
+            inside = archive.namelist()
+    except (OSError, ValueError, RuntimeError, NotImplementedError, zipfile.BadZipfile):
+        return []
+    return sorted(set(one.partition("/")[0] for one in inside))
+
+
 def hiding(cwd, path):
     """What a program that is started here takes for TensorFlow before any package on the path; None: nothing does."""
     for candidate in ("tensorflow.py", os.path.join("tensorflow", "__init__.py")):
@@ -524,11 +548,11 @@ def shadows(path, cwd):
     seen = set()
     for folder in ([] if safe else [cwd]) + path:
         real = os.path.realpath(folder or ".")
-        if real in seen or not os.path.isdir(real):
+        if real in seen:
             continue
         seen.add(real)
         here = {}
-        for entry in names(folder)[:20000]:
+        for entry in (names(folder) if os.path.isdir(real) else zipped(real))[:20000]:
             name = importable(entry)
             if name and name not in here:
                 here[name] = entry

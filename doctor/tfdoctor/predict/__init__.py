@@ -38,10 +38,12 @@ from tfdoctor.predict.gates import (
     unknown_flags,
 )
 from tfdoctor.predict.imports import (
+    broken_companions,
     foreign_libstdcxx,
     import_failure,
     is_damaged,
     lacks_avx,
+    stopped_by,
 )
 from tfdoctor.predict.libraries import (
     MissingLibrary,
@@ -72,6 +74,7 @@ __all__ = [
     "Build",
     "LibraryVersion",
     "MissingLibrary",
+    "broken_companions",
     "build_of",
     "builds_installed",
     "closed_package",
@@ -111,6 +114,7 @@ __all__ = [
     "predict",
     "registered_devices",
     "registered_without_files",
+    "stopped_by",
     "unknown_flags",
     "without_first",
 ]

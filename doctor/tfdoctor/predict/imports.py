@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+from tfdoctor import versions
 from tfdoctor.facts import Resolution, Unknown, value_of
 from tfdoctor.findings import Cause
 from tfdoctor.predict.driver import driver_missing_cause
 from tfdoctor.predict.libraries import not_permitted
-from tfdoctor.predict.rehearsing import BREAKING, cause_of, failures, own_damage
+from tfdoctor.predict.rehearsing import BREAKING, cause_of, failures, no_longer_standard, own_damage
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tfdoctor.compat import Compat
-    from tfdoctor.facts import Facts, Instead, TensorFlowFacts
+    from tfdoctor.compat.companions import Companion
+    from tfdoctor.facts import Facts, Instead, PythonFacts, TensorFlowFacts
     from tfdoctor.predict.build import Build
     from tfdoctor.predict.rehearsing import Failure
 
@@ -42,6 +47,9 @@ def import_failure(
         return _load_failure(facts, build, loader.import_needs[0])
     if lacks_avx(facts, tensorflow, build):
         return Cause.ILLEGAL_INSTRUCTION_AVX, "The processor has no AVX, with which this build is compiled."
+    stopped = stopped_by(python, build, facts.environment.variables, compat)
+    if stopped is not None:
+        return Cause.HIDDEN_BY_ENV, stopped[1]
     return _companion_failure(facts, tensorflow, build, compat) or _plugin_failure(facts)
 
 
@@ -87,23 +95,62 @@ def lacks_avx(facts: Facts, tensorflow: TensorFlowFacts, build: Build) -> bool:
     return with_avx and bool(machine.cpu_flags) and "avx" not in machine.cpu_flags
 
 
+def stopped_by(
+    python: PythonFacts | None, build: Build, variables: Mapping[str, str], compat: Compat
+) -> tuple[str, str] | None:
+    """(the variable with which Python does not get through this release's import, why); None where none is known."""
+    if build.version is None:
+        return None
+    optimize, warnings = variables.get("PYTHONOPTIMIZE", ""), variables.get("PYTHONWARNINGS", "")
+    dropped = re.fullmatch(r"[0-9]{1,9}", optimize) is not None and int(optimize) >= 2
+    if dropped and versions.satisfies(build.version, compat.flags.docstrings):
+        return "PYTHONOPTIMIZE", f"PYTHONOPTIMIZE={optimize} drops docstrings, which the import takes apart."
+    strict = any(entry.strip() == "error" for entry in warnings.split(","))
+    if strict and versions.satisfies(build.version, compat.flags.warnings):
+        return "PYTHONWARNINGS", "PYTHONWARNINGS makes errors of warnings, and the import warns."
+    table = compat.imported_by(build.version)
+    without = python is not None and table is not None and bool(no_longer_standard(python, table))
+    if without and variables.get("SETUPTOOLS_USE_DISTUTILS") == "stdlib":
+        why = "SETUPTOOLS_USE_DISTUTILS=stdlib asks for Python's own distutils, and this Python has none."
+        return "SETUPTOOLS_USE_DISTUTILS", why
+    return None
+
+
+def broken_companions(
+    facts: Facts, tensorflow: TensorFlowFacts, build: Build, compat: Compat
+) -> tuple[Companion, ...]:
+    """What of compat/imports.toml applies to this Python: NumPy, protobuf and the like.
+
+    Nothing for conda's builds, which differ, and nothing about what lies in the working folder: that hides a module,
+    whatever its version, and is rehearsed.
+    """
+    python = value_of(facts.python)
+    if python is None or not python.distributions or tensorflow.conda_build:
+        return ()
+    rows = compat.breaking(
+        build.version, python.versions_installed(), facts.environment.variables, absent=python.absent
+    )
+    return tuple(row for row in rows if not _in_working_folder(python, row.package))
+
+
+def _in_working_folder(python: PythonFacts, package: str) -> bool:
+    there = python.distribution(package)
+    return there is not None and bool(python.sys_path) and there.location not in python.sys_path
+
+
 def _companion_failure(
     facts: Facts, tensorflow: TensorFlowFacts, build: Build, compat: Compat
 ) -> tuple[Cause, str] | None:
-    """NumPy, protobuf and the like, as compat/imports.toml knows them; conda's builds differ and are left out."""
+    """A package with which the import fails: one that is known to, or one that failed in the rehearsal."""
     python = value_of(facts.python)
     if python is None or not python.distributions:
         return None
-    failed = next((one for one in failures(facts, compat) if one.fatal), None)
-    if tensorflow.conda_build:
-        return _rehearsed_failure(failed)
-    installed = python.versions_installed()
-    for row in compat.breaking(build.version, installed, facts.environment.variables, absent=python.absent):
+    for row in broken_companions(facts, tensorflow, build, compat):
         if row.effect == "import":
-            have = installed.get(row.package)
+            have = python.versions_installed().get(row.package)
             named = f"{row.package} {have}" if have is not None else f"no {row.package}"
             return Cause(row.cause), f"import tensorflow fails with {named}: {row.error}"
-    return _rehearsed_failure(failed)
+    return _rehearsed_failure(next((one for one in failures(facts, compat) if one.fatal), None))
 
 
 def _rehearsed_failure(failed: Failure | None) -> tuple[Cause, str] | None:

@@ -36,6 +36,7 @@ __all__ = [
     "cause_of",
     "failures",
     "good_version",
+    "no_longer_standard",
     "own_damage",
     "table_of",
     "unmet",
@@ -98,12 +99,14 @@ def table_of(tensorflow: TensorFlowFacts, compat: Compat) -> Imported | None:
     return compat.imported_by(tensorflow.version)
 
 
-def wanted(python: PythonFacts, tensorflow: TensorFlowFacts, compat: Compat) -> Wanted | None:
+def wanted(
+    python: PythonFacts, tensorflow: TensorFlowFacts, variables: Mapping[str, str], compat: Compat
+) -> Wanted | None:
     """What is to be rehearsed; None where all is as it is known to work, or nothing is known of this release."""
     table = table_of(tensorflow, compat)
     if table is None or not python.distributions:
         return None
-    oddities = tuple(_oddities(python, tensorflow, table, compat))
+    oddities = (*_oddities(python, tensorflow, table, compat), *_by_variables(variables))
     if not oddities:
         return None
     named = {oddity.module for oddity in oddities}
@@ -130,11 +133,11 @@ def _needed(python: PythonFacts, table: Imported) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     if python.carried:  # where libraries of the system are other ones, any module may be hit
         found = dict.fromkeys((m for m in COMPILED if m in table.shadowable), ())
-    found |= {name: table.standard[name] for name in _no_longer_standard(python, table)}
+    found |= {name: table.standard[name] for name in no_longer_standard(python, table)}
     return found | {name: chains if table.exact else () for name, chains in table.needs.items()}
 
 
-def _no_longer_standard(python: PythonFacts, table: Imported) -> tuple[str, ...]:
+def no_longer_standard(python: PythonFacts, table: Imported) -> tuple[str, ...]:
     """What the import takes of Python's own library, as it was, and setuptools brings where Python has it no more."""
     if not versions.at_least(python.version, "3.12"):
         return ()
@@ -154,7 +157,7 @@ def _oddities(
 ) -> Iterator[Oddity]:
     """Everything that is unlike what is known to work, each once or more."""
     installed = _first(python)
-    taken = {distribution_of(name) for name in (*table.needs, *_no_longer_standard(python, table))}
+    taken = {distribution_of(name) for name in (*table.needs, *no_longer_standard(python, table))}
     maybe = {distribution_of(name) for name in (*table.tried, *(m for f in table.family.values() for m in f))}
     family = {normal(name) for name in (*table.family, *table.must)}
     relevant = _closure(installed, {*taken, *family, *(maybe & installed.keys())})
@@ -185,6 +188,17 @@ def _oddities(
             module = shadow.name if shadow.name in table.shadowable else distribution_of(shadow.name)
             module = "protobuf" if shadow.name == "google" else module
             yield Oddity(module, f"{shadow.taken} is found before the {shadow.name} in {shadow.hidden}")
+
+
+def _by_variables(variables: Mapping[str, str]) -> Iterator[Oddity]:
+    """What packages of the import, or Python itself, read as they are imported, and take another way for."""
+    for name, module in READ.items():
+        if variables.get(name):
+            yield Oddity(module, f"{name} is set to {variables[name]!r}")
+
+
+READ = {"PYTHONWARNINGS": "warnings"}
+"""Variable → the module that reads it."""
 
 
 def _first(python: PythonFacts) -> dict[str, Distribution]:

@@ -6,7 +6,8 @@ The driver shows a program only the cards that CUDA_VISIBLE_DEVICES names, and s
 it does not know. An empty value, -1, or a name that is no card hides all of them, and TensorFlow then says
 that there is no device. Schedulers (Slurm, Ray, Kubernetes) set the variable for a job that was given no
 GPU. TF_ENABLED_DEVICE_TYPES without GPU keeps TensorFlow from all of them, and a flag in TF_XLA_FLAGS that it does
-not know ends it.
+not know ends it. PYTHONOPTIMIZE=2 drops docstrings, without which no release before 2.21 can be imported;
+PYTHONWARNINGS=error stops the old ones.
 
 How it is seen
 --------------
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.facts import Absent, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import disabled_device_types, hidden_by_environment, unknown_flags
+from tfdoctor.predict import disabled_device_types, hidden_by_environment, stopped_by, unknown_flags
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import drivers, needs, origins
 
@@ -55,6 +56,13 @@ def check(context: Context) -> Result:
     flags = unknown_flags(context.build, variables, context.compat) if context.build is not None else ""
     if flags and context.prediction.cause is Cause.HIDDEN_BY_ENV:
         return [_flags(context, flags)]
+    stopped = (
+        stopped_by(context.python, context.build, variables, context.compat)
+        if context.build is not None
+        else None
+    )
+    if stopped is not None and context.prediction.cause is Cause.HIDDEN_BY_ENV:
+        return [_stopped(context, *stopped)]
     if VARIABLE not in variables:
         return NotApplicable(f"{VARIABLE} is not set")
     refused = needs.driver(context)
@@ -104,6 +112,17 @@ def _flags(context: Context, why: str) -> Finding:
     then = f"That happens when it lists its devices, the CPU included.{meant}"
     title = f"{FLAGS} has a flag that TensorFlow does not know: it ends the process"
     return _of_tensorflow(context, FLAGS, why, then, title)
+
+
+def _stopped(context: Context, name: str, why: str) -> Finding:
+    """A variable of Python's that stops this release's import."""
+    return _of_tensorflow(
+        context,
+        name,
+        why,
+        "Other programs may need it: take it away for TensorFlow.",
+        f"{name} stops import tensorflow",
+    )
 
 
 def _of_tensorflow(context: Context, name: str, why: str, then: str, title: str) -> Finding:

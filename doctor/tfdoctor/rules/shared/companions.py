@@ -6,7 +6,7 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice
+from tfdoctor import advice, predict
 from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS, value_of
 from tfdoctor.facts.imports import FileDifference
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
@@ -26,15 +26,9 @@ if TYPE_CHECKING:
 
 def broken_companions(context: Context) -> tuple[Companion, ...]:
     """What of the table applies to this Python."""
-    conda = context.tensorflow is not None and context.tensorflow.conda_build
-    if context.build is None or context.python is None or not context.python.distributions or conda:
+    if context.build is None or context.tensorflow is None:
         return ()
-    return context.compat.breaking(
-        context.build.version,
-        context.python.versions_installed(),
-        context.facts.environment.variables,
-        absent=context.python.absent,
-    )
+    return predict.broken_companions(context.facts, context.tensorflow, context.build, context.compat)
 
 
 def companion_findings(context: Context, rule: Rule, *packages: str) -> Result:
