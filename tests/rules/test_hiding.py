@@ -19,6 +19,7 @@ from tfdoctor.facts import (
     Without,
     value_of,
 )
+from tfdoctor.facts.imports import RehearsalFacts, Rehearsed
 from tfdoctor.findings import Cause
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules import other_tensorflow
@@ -223,6 +224,19 @@ def test_a_tensorflow_from_pythonpath_hides_the_environments_own() -> None:
     assert f"{ACTIVATE}, line 9" in one.explanation
     commands = [c for finding in report.findings for r in finding.remedies for c in r.commands]
     assert not any("install" in command for command in commands)
+
+
+def test_what_the_first_one_cannot_import_is_no_fault_of_the_one_behind() -> None:
+    """The packages beside it are tried for the TensorFlow that Python takes: an older one, which they do not fit."""
+    facts = two(origin="start")
+    error = "Descriptors cannot be created directly."
+    broken = Rehearsed(
+        "google.protobuf.descriptor", error, "TypeError", file=f"{SITE}/google/protobuf/descriptor.py"
+    )
+    tried = RehearsalFacts((), (broken,), replace(broken, name="google.protobuf"))
+    report, one = first(replace(facts, rehearsal=Known(tried, "a child")))
+    assert report.prediction.import_ok is False
+    assert (one.code, report.verdict.cause) == (other_tensorflow.RULE.code, Cause.SHADOWED_MODULE)
 
 
 def test_the_first_one_stays_where_the_one_behind_is_no_better() -> None:

@@ -34,6 +34,8 @@ def without_first(facts: Facts) -> Facts | None:
         tensorflow=Known(replace(other, behind=None), other.package_dir),
         loader=facts.loader_behind,
         loader_behind=Absent("the loader", "there is no other TensorFlow behind this one"),
+        # What was tried is what the first one imports, on a path that its folder leads; versions are still compared.
+        rehearsal=Absent("the packages that TensorFlow imports", "they were tried for the first one"),
     )
 
 
