@@ -22,7 +22,7 @@ from tfdoctor.advice.releases import best_release, extra_installs, gpu_requireme
 from tfdoctor.advice.search_path import export_path, keep_line
 from tfdoctor.advice.wheels import site_packages
 from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS
-from tfdoctor.findings import Remedy, Severity
+from tfdoctor.findings import Cause, Remedy, Severity
 from tfdoctor.steps import (
     SHELL_STEPS,
     Drop,
@@ -119,6 +119,8 @@ def _with_others(target: Target, root: Finding, others: Sequence[Finding]) -> Re
     first = root.remedies[0]
     if root.severity is not Severity.ERROR or not (first.steps or _by_hand(target, first)):
         return None
+    if root.cause is Cause.SHADOWED_MODULE and _not_the_one_meant(target):
+        return None
     steps, texts = list(first.steps), [first.text] if first.steps else []
     for finding in others:
         if finding.severity is not Severity.ERROR or not finding.remedies or not finding.remedies[0].steps:
@@ -138,9 +140,13 @@ def _with_others(target: Target, root: Finding, others: Sequence[Finding]) -> Re
 def _by_hand(target: Target, remedy: Remedy) -> bool:
     """Whether its commands are no steps of `fix`, and after them the same TensorFlow is looked at again: what else it
     lacks is still to be done."""
-    tensorflow = target.tensorflow
-    alike = tensorflow is not None and tensorflow.behind is None and not remedy.replaces
+    alike = target.tensorflow is not None and not remedy.replaces
     return alike and remedy.commands[-1:] == (check_again(target),)
+
+
+def _not_the_one_meant(target: Target) -> bool:
+    """Whether what was found is wrong with another TensorFlow than the one that will be taken."""
+    return target.tensorflow is not None and target.tensorflow.behind is not None
 
 
 def _missing(steps: Iterable[Step], there: Sequence[Step]) -> list[Step]:

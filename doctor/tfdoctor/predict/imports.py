@@ -9,6 +9,7 @@ from tfdoctor.findings import Cause
 from tfdoctor.predict.driver import driver_missing_cause
 from tfdoctor.predict.libraries import not_permitted
 from tfdoctor.predict.rehearsing import BREAKING, cause_of, failures, own_damage
+from tfdoctor.predict.shadows import on_pythonpath
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
@@ -102,6 +103,10 @@ def _companion_failure(
         if row.effect == "import":
             have = installed.get(row.package)
             named = f"{row.package} {have}" if have is not None else f"no {row.package}"
+            led = on_pythonpath(facts, row.package)
+            if led is not None:
+                why = f"PYTHONPATH puts {named} of {led.location} first, and import tensorflow fails with it"
+                return Cause.SHADOWED_MODULE, f"{why}: {row.error}"
             return Cause(row.cause), f"import tensorflow fails with {named}: {row.error}"
     return _rehearsed_failure(failed)
 
