@@ -53,6 +53,8 @@ class Choice:
     lost: tuple[LostEnvironment, ...] = ()
     others: tuple[OtherPython, ...] = ()
     """Looked for where this one has no TensorFlow or does not answer."""
+    on_path: str = ""
+    """What `python` is in this shell, where an environment is called active and that is none of its Pythons."""
 
 
 @dataclass(frozen=True, slots=True)
