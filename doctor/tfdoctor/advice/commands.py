@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.advice import person
+from tfdoctor.advice.kernel import by_kernel
 from tfdoctor.advice.links import link_commands
 from tfdoctor.advice.person import Place
 from tfdoctor.advice.pip import check_again, pip_install, pip_uninstall, quote
@@ -91,8 +92,8 @@ def _of_root(target: Target, root: Finding, others: Sequence[Finding]) -> list[R
         return [*_adapted(target, first), *rest]
     # `fix` takes one finding after the other by itself, and may have been asked for one alone.
     adapted = [
-        replace(new, steps=first.steps) if new.steps == joined.steps else new
-        for new in _adapted(target, joined)
+        by_kernel(target, replace(new, steps=first.steps) if new.steps == joined.steps else new)
+        for new in _placed(target, joined)
     ]
     if first.steps:
         return [*adapted, *rest]
@@ -220,6 +221,11 @@ def _line(target: Target, step: Drop | Unset | Export | Rename | TakeOut) -> str
 
 
 def _adapted(target: Target, remedy: Remedy) -> list[Remedy]:
+    return [by_kernel(target, new) for new in _placed(target, remedy)]
+
+
+def _placed(target: Target, remedy: Remedy) -> list[Remedy]:
+    """Where this person may change things, and with the programs that are there."""
     remedy = _by_conda(target, _for_root(target, remedy))
     where = person.place(target)
     if where is Place.ELSEWHERE and _changes_tensorflow(remedy):

@@ -178,7 +178,8 @@ def fixing(report: Report, system: System) -> str | None:
     if environment is None or not candidates(report, environment):
         return None
     asked = python.requested.startswith(("$", "python3 on", "python on"))
-    return "tfdoctor fix" if asked else f"tfdoctor fix --python {shlex.quote(clean_line(python.executable))}"
+    named = choice.kernel if choice is not None and choice.kernel is not None else python.executable
+    return "tfdoctor fix" if asked else f"tfdoctor fix --python {shlex.quote(clean_line(named))}"
 
 
 def exit_status(report: Report, fail_on: str) -> ExitCode:

@@ -53,6 +53,9 @@ def environment_of(
             )
         elif python.prefix in SYSTEM_PREFIXES:
             refusal = f"This is the system's own Python ({python.executable})."
+    choice = report.facts.choice
+    if choice is not None and choice.kernel is not None:  # Jupyter starts it, and activates nothing
+        kind = None
     return Environment(python.prefix, python.executable, kind, refusal, inherited)
 
 

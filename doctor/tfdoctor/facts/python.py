@@ -53,6 +53,10 @@ class Choice:
     lost: tuple[LostEnvironment, ...] = ()
     others: tuple[OtherPython, ...] = ()
     """Looked for where this one has no TensorFlow or does not answer."""
+    kernel: str | None = None
+    """The kernel.json that was asked for, of which this is the Python."""
+    kernel_sets: tuple[str, ...] = ()
+    """The names of the variables that it sets; their values may be secret."""
     on_path: str = ""
     """What `python` is in this shell, where an environment is called active and that is none of its Pythons."""
 

@@ -202,7 +202,7 @@ def _kernel(system: System, requested: str, path: str) -> Choice:
     also = f" (which also sets {names})" if names else ""
     why = f"the Jupyter kernel {name}{also}"
     lost = () if system.exists(found) else (lost_environment(system, ASKED, _prefix_of(found)),)
-    return Choice(found, requested, why, lost)
+    return Choice(found, requested, why, lost, kernel=path, kernel_sets=tuple(_texts(variables)))
 
 
 def _kernel_said(system: System, path: str) -> tuple[str, dict[str, Any]] | None:
@@ -222,9 +222,14 @@ def kernel_variables(system: System, requested: str) -> dict[str, str]:
     """The variables that a kernel.json sets for its Python; none where `--python` names something else."""
     path = _kernel_at(system, _absolute(system, requested))
     said = _kernel_said(system, path) if path is not None else None
+    return _texts(said[1]) if said is not None else {}
+
+
+def _texts(variables: dict[str, Any]) -> dict[str, str]:
+    """Those that a process can be given."""
     return {
         name: text
-        for name, text in (said[1] if said is not None else {}).items()
+        for name, text in variables.items()
         if isinstance(text, str) and name and not {"=", "\0"} & {*name} and "\0" not in text
     }
 

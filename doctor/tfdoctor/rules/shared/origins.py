@@ -102,7 +102,7 @@ def off_pythonpath(context: Context, entry: str) -> Remedy:
 
 def _where(context: Context, origin: Origin | None) -> str:
     """Where it has to be changed for good."""
-    if origin is None or not origin.path:
+    if origin is None or not origin.path or origin.by == "kernel":  # `advice.kernel` says how that is changed
         return ""
     place = who(context, origin.name, origin.entry)
     if _own(context, origin.path):
