@@ -26,10 +26,6 @@ from environment.fake import (
 )
 from lab import standins
 from startup import HAS_ITS_OWN
-from tfdoctor.compat import Compat
-from tfdoctor.environment.fix import FixRequest, plan
-from tfdoctor.steps import SHELL_STEPS
-from tfdoctor.system import LiveSystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -314,30 +310,6 @@ def test_cards_that_the_caller_hides_are_left_to_the_caller(new: Callable[..., F
     assert run.status == 1
     assert "CUDA_VISIBLE_DEVICES comes from the shell that tfdoctor was started in" in run.said
     assert "unset CUDA_VISIBLE_DEVICES" in run.said
-    assert difference(before, env.list()) == {}
-
-
-def test_what_a_kernel_sets_is_changed_in_its_kernel_json(new: Callable[..., Fake]) -> None:
-    """It sets its variables whatever a shell has: nothing that could be written into `activate` has an effect."""
-    env = new()
-    hidden = {"CUDA_VISIBLE_DEVICES": "-1", "TF_FORCE_GPU_ALLOW_GROWHT": "true", "LD_LIBRARY_PATH": ""}
-    kernel = env.folder("kernels/tf") / "kernel.json"
-    said = {"argv": [str(env.python), "-m", "ipykernel_launcher"], "env": {**env.environment(), **hidden}}
-    said["env"]["LD_LIBRARY_PATH"] = env.environment().get("LD_LIBRARY_PATH", "")
-    kernel.write_text(json.dumps(said, indent=1), encoding="utf-8")
-    before = env.list()
-    machine = env.environment()
-    found = plan(
-        lambda variables: LiveSystem(env=machine if variables is None else variables),
-        Compat.load(),
-        FixRequest(python=str(kernel), timeout=60),
-        machine,
-    )
-    assert "TFD601" not in [one.candidate.finding.code for one in found.attempts]
-    left = next(one.finding for one in found.unfixed if one.finding.code == "TFD601")
-    assert str(kernel) in left.title
-    assert f'In {kernel}, below "env": take "CUDA_VISIBLE_DEVICES" out.' in left.remedies[0].text
-    assert not any(isinstance(step, SHELL_STEPS) for one in found.attempts for step in one.candidate.steps)
     assert difference(before, env.list()) == {}
 
 

@@ -16,7 +16,7 @@ from tfdoctor.environment.candidates import (
     unfixed,
     worse,
 )
-from tfdoctor.environment.folder import OWN
+from tfdoctor.environment.folder import OWN, leading_out
 from tfdoctor.environment.history.journal import Journal, Undone, pending
 from tfdoctor.environment.models import Attempt, FixResult, Status
 from tfdoctor.errors import Error, UsageError
@@ -89,6 +89,8 @@ def look(
     environment = environment_of(report, kind, from_outside)
     if environment is None:
         raise _unexamined(report.facts.python)
+    if not environment.refusal:
+        environment = replace(environment, leading_out=leading_out(python.prefix, python.site_packages))
     return Look(report, environment, activated=variables is not None)
 
 
