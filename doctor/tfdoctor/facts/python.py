@@ -66,7 +66,7 @@ class Trouble:
     """How a Python behaved that did not answer."""
 
     kind: str
-    """"base-gone", "not-started", "denied", "exited", "killed", "site", "silent", "rubbish"."""
+    """"base-gone", "not-started", "denied", "exited", "killed", "home", "site", "silent", "rubbish"."""
     path: str
     how: str
     """Half a sentence: "exited with status 1"."""
