@@ -143,6 +143,8 @@ class Remedy:
     """True where a command changes more than the target Python's environment (needs root, a reboot, a driver)."""
     steps: tuple[Step, ...] = ()
     """The same as `tfdoctor fix` does it; empty where only a person can."""
+    replaces: bool = False
+    """Another TensorFlow comes with all that it needs: what else this one lacks does not matter then."""
 
 
 def without_line(step: TakeOut, text: str) -> str | None:

@@ -17,6 +17,7 @@ from rules.make_facts import (
     healthy,
     in_wheel,
     lost,
+    with_cards,
     with_loader,
     with_machine,
     with_python,
@@ -30,7 +31,7 @@ from tfdoctor.environment.models import Environment
 from tfdoctor.facts import Absent, Known, Resolution, value_of
 from tfdoctor.findings import Finding, Severity
 from tfdoctor.report.diagnose import diagnose
-from tfdoctor.steps import Prepend
+from tfdoctor.steps import Prepend, Remedy
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Facts
@@ -304,6 +305,46 @@ def test_also_where_the_environment_is_somebody_elses() -> None:
     assert "--target" in commands
     assert "nvidia-cufft-cu12" in commands
     assert f"{SITE}/nvidia/cusolver/lib" in commands
+
+
+def hidden_by_a_file(facts: Facts) -> Facts:
+    return with_tensorflow(facts, shadowed_by="/work/tensorflow.py")
+
+
+def test_what_is_typed_by_hand_is_typed_with_what_the_others_need() -> None:
+    """A remedy without steps: a file beside the program is renamed, and cuFFT is to be installed all the same."""
+    remedy = root(hidden_by_a_file(without_cufft(healthy("2.20.0")))).remedies[0]
+    assert remedy.commands[0] == "mv /work/tensorflow.py /work/my_tensorflow.py"
+    assert "nvidia-cufft-cu12" in remedy.commands[1]
+    assert remedy.commands[2] == "tfdoctor check --python /env/bin/python"
+    assert " Then: " in remedy.text
+    assert not remedy.steps  # `fix` cannot do the first half
+
+
+def test_so_it_is_in_somebody_elses_environment() -> None:
+    commands = first(hidden_by_a_file(with_programs(closed(without_cufft(healthy("2.20.0"))))))
+    assert commands[0].startswith("mv /work/tensorflow.py ")
+    assert "--target" in commands[1]
+
+
+def test_nothing_is_added_to_another_tensorflow() -> None:
+    """The release that the card needs comes with all that it needs: this one's libraries are of no use then."""
+    facts = with_cards(without_cufft(healthy("2.20.0")), "3.5")
+    found = list(diagnose(facts, COMPAT).findings)
+    old = next(one for one in found if one.code == "TFD110")
+    assert {one.code for one in found} >= {"TFD110", "TFD201"}
+    told = advice.for_person(context(facts).target, old, found)[id(old)]
+    assert told.remedies[0].commands == old.remedies[0].commands
+
+
+def test_what_the_administrator_types_stands_alone() -> None:
+    """He is asked for his part; the rest is a remedy of its own."""
+    facts = with_programs(with_machine(hidden_by_a_file(without_cufft(healthy("2.20.0"))), root=False))
+    by_root = Remedy("Do it.", ("sudo modprobe x", advice.check_again(context(facts).target)))
+    found = [replace(root(facts), remedies=(by_root,)), *diagnose(facts, COMPAT).findings[1:]]
+    told = advice.for_person(context(facts).target, found[0], found)[id(found[0])].remedies
+    assert told[0].commands == ("modprobe x", by_root.commands[1])
+    assert "nvidia-cufft-cu12" in told[1].commands[0]
 
 
 def test_fix_is_told_of_one_finding_at_a_time() -> None:

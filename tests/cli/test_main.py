@@ -49,6 +49,19 @@ def test_a_command_loads_no_other(name: str) -> None:
     assert "engine" not in found
 
 
+def test_without_a_command_it_is_the_whole_help() -> None:
+    asked, alone = (
+        subprocess.run(
+            [sys.executable, "-m", "tfdoctor", *words], capture_output=True, text=True, check=False
+        )
+        for words in (["--help"], [])
+    )
+    assert alone.stdout == asked.stdout
+    assert "Exit status: 0" in alone.stdout
+    assert not alone.stderr
+    assert (asked.returncode, alone.returncode) == (0, 2)
+
+
 def test_an_unknown_command_has_near_ones() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tfdoctor", "chek"], capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""Where nothing could be known, `check` does not end as where all is well."""
+"""Where the answer could not be known, `check` does not end as where all is well."""
 
 from __future__ import annotations
 
@@ -36,6 +36,17 @@ def test_a_python_that_says_nothing_is_3(silent: tuple[str, ...]) -> None:
     assert exit_status(report, "error") == 3
     assert exit_status(report, "never") == 0
     assert exit_status(report, "warning") == 1  # TFD903 is one
+
+
+@pytest.mark.parametrize("silent", ["driver", "loader", "rehearsal"])
+def test_a_look_that_ran_out_of_time_is_3(silent: str) -> None:
+    """The Python and its TensorFlow answered; what stands between them and the GPU did not."""
+    late = Unknown("no time was left", "the look")
+    changed = dataclasses.replace(healthy().driver, cuda=late) if silent == "driver" else late
+    report = judged(**{silent: changed})
+    assert [finding.code for finding in report.findings] == ["TFD903"]
+    assert exit_status(report, "error") == 3
+    assert exit_status(report, "never") == 0
 
 
 def test_what_is_found_counts_more() -> None:

@@ -47,6 +47,10 @@ def opened(*names: str) -> str:
     return "".join(f"{T}I {DSO}Successfully opened dynamic library {name}\n" for name in names)
 
 
+NO_NAME = (
+    'Traceback (most recent call last):\n  File "/w/train.py", line 4, in <module>\n    tf.x\n'
+    "AttributeError: module 'tensorflow' has no attribute '{0}'\n"
+)
 CUDA101 = ("libcudart.so.10.1", "libcublas.so.10", "libcufft.so.10", "libcusolver.so.10", "libcusparse.so.10")
 
 CASES: list[tuple[str, str, str]] = [
@@ -72,6 +76,40 @@ CASES: list[tuple[str, str, str]] = [
         GPU + "Initialize GrpcChannelCache for job ps -> {0 -> h:1}\n" + INIT + "CUDA_ERROR_NO_DEVICE\n",
     ),
     ("nothing", "inconclusive", "hello\n"),
+    ("a folder that an uninstall left", "damaged-file", NO_NAME.format("__version__")),
+    ("the same, asked for its devices", "damaged-file", NO_NAME.format("config")),
+    (
+        "a program that is called tensorflow.py",
+        "shadowed-module",
+        (
+            'Traceback (most recent call last):\n  File "/w/tensorflow.py", line 1, in <module>\n    import tensorflow as tf\n'
+            '  File "/w/tensorflow.py", line 2, in <module>\n    s = tf.constant(1)\n        ^^^^^^^^^^^\n'
+            "AttributeError: partially initialized module 'tensorflow' has no attribute 'constant' (most likely due to a "
+            "circular import)\n"
+        ),
+    ),
+    (
+        "half of TensorFlow, asked by its own import",
+        "shadowed-module",
+        "AttributeError: partially initialized module 'tensorflow' has no attribute 'compat' (most likely due to a circular import)\n",
+    ),
+    ("a program for TensorFlow 1", "inconclusive", NO_NAME.format("Session")),
+    (
+        "a program for TensorFlow 1 without a driver",
+        "no-driver",
+        INIT + "UNKNOWN ERROR (303)\n" + NO_NAME.format("placeholder"),
+    ),
+    ("a program for TensorFlow 1 on a GPU", "healthy", GPU + NO_NAME.format("contrib")),
+    (
+        "a program for TensorFlow 2 under 1.13",
+        "inconclusive",
+        "tensorflow version: 1.13.2\n" + NO_NAME.format("config"),
+    ),
+    (
+        "two packages over each other lack names",
+        "both-packages",
+        "tensorflow==2.0.0\ntensorflow-gpu==2.0.0\n" + NO_NAME.format("compat"),
+    ),
     (
         "both packages, pip freeze",
         "both-packages",
@@ -477,3 +515,21 @@ def test_a_registered_gpu_whose_kernel_is_aborted_is_not_called_healthy(error: s
     assert report.root is not None
     assert "aborted" in report.summary
     assert diagnose_log([GPU.encode()], COMPAT).cause is Cause.HEALTHY
+
+
+@pytest.mark.parametrize(
+    ("log", "title"),
+    [
+        (NO_NAME.format("__version__"), "What is imported under the name tensorflow is no TensorFlow"),
+        (NO_NAME.format("Session"), "The program asks for a name that TensorFlow 2 does not have"),
+        (
+            "tensorflow version: 1.13.2\n" + NO_NAME.format("config"),
+            "The program asks for a name that this TensorFlow does not have yet",
+        ),
+    ],
+)
+def test_a_name_that_is_missing_is_told_for_what_it_is(log: str, title: str) -> None:
+    report = judged(log)
+    assert report.root is not None
+    assert report.root.title == title
+    assert report.root.evidence[0].text.startswith("AttributeError")

@@ -52,6 +52,24 @@ def test_the_active_environment(tmp_path: Path, shell: Path) -> None:
     assert found.why == "the active virtual environment"
 
 
+def test_an_environment_that_is_not_the_shells_is_said(tmp_path: Path, shell: Path) -> None:
+    """A variable that something left behind: the program will run in another Python than the one examined."""
+    env = environment(tmp_path / "env", shell / "python3")
+    assert choose(here(tmp_path, shell, VIRTUAL_ENV=str(env)), None).on_path == f"{shell}/python3"
+    linked = tmp_path / "linked"
+    linked.symlink_to(env)
+    for first in (env, linked):  # the same environment by another name is the same
+        found = choose(here(tmp_path, shell, VIRTUAL_ENV=str(env), PATH=f"{first}/bin:{shell}"), None)
+        assert found.on_path == ""
+    shims = program(tmp_path / "pyenv/shims/python").parent  # lead to the environments beside them
+    own = environment(tmp_path / "pyenv/versions/own", shell / "python3")
+    for one, said in ((env, f"{shims}/python"), (own, "")):
+        system = here(tmp_path, shell, VIRTUAL_ENV=str(one), PATH=f"{shims}:{shell}")
+        assert choose(system, None).on_path == said
+    nothing = program(tmp_path / "bin/ls").parent
+    assert choose(here(tmp_path, shell, VIRTUAL_ENV=str(env), PATH=str(nothing)), None).on_path == ""
+
+
 def test_condas_base_environment_is_told_from_one_of_ones_own(tmp_path: Path, shell: Path) -> None:
     env = environment(tmp_path / "conda", shell / "python3")
     system = here(tmp_path, shell, CONDA_PREFIX=str(env), CONDA_DEFAULT_ENV="base")

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from rules.make_facts import finding, healthy
 from startup import needs_sitecustomize
 from tfdoctor.compat import Compat
 from tfdoctor.errors import UsageError
 from tfdoctor.examine.survey import survey
-from tfdoctor.facts import Known, Unknown
-from tfdoctor.facts.python import Choice, Unusable
+from tfdoctor.facts import EnvironmentFacts, Known, Unknown
+from tfdoctor.facts.python import Choice, Trouble, Unusable
 from tfdoctor.findings import Cause
 from tfdoctor.probes import python
 from tfdoctor.report.diagnose import diagnose
+from tfdoctor.rules import python_unusable
 from tfdoctor.system import LiveSystem
 
 FAST = 3.0
@@ -44,6 +48,29 @@ def kind(path: str, timeout: float = PATIENT) -> str:
     assert isinstance(fact, Unusable)
     assert fact.trouble is not None
     return fact.trouble.kind
+
+
+def test_one_that_pythonhome_keeps_from_starting(tmp_path: Path) -> None:
+    """The variable is to blame, and only where it starts without."""
+    variables = {**os.environ, "PYTHONHOME": str(tmp_path)}
+    for path, expected in (
+        (sys.executable, "home"),
+        (program(tmp_path, "#!/bin/sh\nexit 7\n"), "exited"),
+    ):
+        system = LiveSystem(env=variables)
+        fact, _ = python.probe(system, Choice(path, path), asked=False, timeout=PATIENT)
+        assert isinstance(fact, Unusable)
+        assert fact.trouble is not None
+        assert fact.trouble.kind == expected
+    facts = replace(
+        healthy(),
+        python=Unusable("x", "x", Trouble("home", "/env/bin/python", "exited with status 1")),
+        environment=EnvironmentFacts({"PYTHONHOME": "/nowhere"}, (), None),
+    )
+    one = finding(python_unusable.RULE, facts)
+    assert one.title == "PYTHONHOME keeps this Python from starting: /env/bin/python"
+    assert "'/nowhere'" in one.explanation
+    assert one.remedies[0].commands[0] == "unset PYTHONHOME"
 
 
 def test_one_that_hangs(tmp_path: Path) -> None:

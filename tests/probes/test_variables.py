@@ -241,3 +241,25 @@ def test_a_shim_counts_where_the_chosen_version_has_the_program(tmp_path: Path) 
     assert "uv" not in seen
     other = LiveSystem(env={"PATH": f"{shims}:/bin", "PYENV_VERSION": "3.9.9"}, cwd=str(tmp_path))
     assert "pip" not in (environment.probe(other).programs or frozenset())
+
+
+def test_what_a_kernel_sets_is_set_by_its_kernel_json(env: Path, tmp_path: Path) -> None:
+    path = tmp_path / "kernel.json"
+    variables = {HIDE: "-1", "LD_LIBRARY_PATH": "/k:/both", "TOKEN": "secret"}
+    path.write_text(json.dumps({"argv": [str(env / "bin/python")], "env": variables}, indent=1))
+    given = {"PATH": "/usr/bin:/bin", **variables, "TF_CPP_MIN_LOG_LEVEL": "2"}
+    seen = environment.probe(LiveSystem(env=given), str(env / "bin/python"), kernel=str(path), timeout=30)
+    assert seen.origin(HIDE) == Origin(HIDE, "kernel", None, str(path), 6, f'"{HIDE}": "-1"')
+    of_list = seen.origin("LD_LIBRARY_PATH", "/both")
+    assert of_list is not None
+    assert (of_list.by, of_list.path) == ("kernel", str(path))
+    other = seen.origin("TF_CPP_MIN_LOG_LEVEL")
+    assert other is not None
+    assert other.by == "shell"
+    changed = environment.probe(
+        LiveSystem(env={**given, HIDE: "0"}), str(env / "bin/python"), kernel=str(path), timeout=30
+    )
+    origin = changed.origin(HIDE)
+    assert origin is not None
+    assert origin.by == "shell"
+    assert "secret" not in str(seen)

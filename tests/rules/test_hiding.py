@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rules.make_facts import COMPAT, SITE, healthy
+from rules.make_facts import COMPAT, SITE, healthy, without_libraries
 from tfdoctor.facts import (
+    Distribution,
     EnvironmentFacts,
     Facts,
     Instead,
@@ -19,11 +20,12 @@ from tfdoctor.facts import (
     Without,
     value_of,
 )
-from tfdoctor.findings import Cause
+from tfdoctor.facts.imports import RehearsalFacts, Rehearsed
+from tfdoctor.findings import Cause, Severity
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules import other_tensorflow
 from tfdoctor.rules.shared.origins import _sets_alone
-from tfdoctor.steps import Drop, TakeOut, Unset, without_line
+from tfdoctor.steps import Drop, Install, TakeOut, Unset, without_line
 
 if TYPE_CHECKING:
     from tfdoctor.findings import Finding, Report
@@ -225,6 +227,19 @@ def test_a_tensorflow_from_pythonpath_hides_the_environments_own() -> None:
     assert not any("install" in command for command in commands)
 
 
+def test_what_the_first_one_cannot_import_is_no_fault_of_the_one_behind() -> None:
+    """The packages beside it are tried for the TensorFlow that Python takes: an older one, which they do not fit."""
+    facts = two(origin="start")
+    error = "Descriptors cannot be created directly."
+    broken = Rehearsed(
+        "google.protobuf.descriptor", error, "TypeError", file=f"{SITE}/google/protobuf/descriptor.py"
+    )
+    tried = RehearsalFacts((), (broken,), replace(broken, name="google.protobuf"))
+    report, one = first(replace(facts, rehearsal=Known(tried, "a child")))
+    assert report.prediction.import_ok is False
+    assert (one.code, report.verdict.cause) == (other_tensorflow.RULE.code, Cause.SHADOWED_MODULE)
+
+
 def test_the_first_one_stays_where_the_one_behind_is_no_better() -> None:
     facts = two()
     first_one = value_of(facts.tensorflow)
@@ -232,6 +247,86 @@ def test_the_first_one_stays_where_the_one_behind_is_no_better() -> None:
     same = replace(first_one, behind=replace(first_one, package_dir=f"{SITE}/tensorflow", behind=None))
     report = diagnose(replace(facts, tensorflow=Known(same, "x")), COMPAT)
     assert report.verdict.cause is Cause.CPU_ONLY_BUILD
+
+
+# ---------------------------------------------------------------- a package on PYTHONPATH
+
+FOREIGN = "/old/lib/python3.10/site-packages"
+
+
+def foreign(*installed: Distribution, error: str = "", value: str = f"{FOREIGN}/:/mine") -> Facts:
+    """PYTHONPATH has a folder of Python 3.10, with a NumPy; this Python is 3.11."""
+    facts = healthy("2.20.0")
+    python = value_of(facts.python)
+    assert python is not None
+    taken = Distribution("numpy", "1.24.3" if not error else "2.4.6", FOREIGN, "pip")
+    python = replace(
+        python,
+        sys_path=(FOREIGN, *python.sys_path),
+        distributions=(taken, *installed, *(d for d in python.distributions if d.name != "numpy")),
+    )
+    seen = EnvironmentFacts({"PYTHONPATH": value}, (), None)
+    facts = replace(facts, python=Known(python, "x"), environment=seen)
+    if not error:
+        return facts
+    broken = Rehearsed("numpy", error, "ImportError", import_error=True, file=f"{FOREIGN}/numpy/__init__.py")
+    return replace(facts, rehearsal=Known(RehearsalFacts((), (broken,)), "a child"))
+
+
+OWN_NUMPY = Distribution("numpy", "2.4.6", SITE, "pip")
+
+
+@pytest.mark.parametrize("error", ["", "No module named 'numpy._core._multiarray_umath'"])
+def test_a_numpy_of_pythonpath_is_no_fault_of_numpy(error: str) -> None:
+    """Whether a table knows of its version, or a child of that Python stopped at it."""
+    report, one = first(foreign(OWN_NUMPY, error=error))
+    assert (one.code, report.verdict.cause) == ("TFD701", Cause.SHADOWED_MODULE)
+    assert [f.code for f in report.findings if f.severity is Severity.ERROR] == ["TFD701"]
+    assert "PYTHONPATH" in one.title
+    assert FOREIGN in one.title
+    assert "Python 3.10's" in one.explanation
+    (remedy,) = one.remedies
+    assert remedy.commands == ("export PYTHONPATH=/mine", "tfdoctor check --python /env/bin/python")
+    assert remedy.steps == (Drop("PYTHONPATH", (f"{FOREIGN}/",)),)
+
+
+def test_what_is_nowhere_else_is_installed_besides() -> None:
+    _, one = first(foreign(error="No module named 'numpy._core._multiarray_umath'"))
+    (remedy,) = one.remedies
+    assert remedy.commands[0] == "export PYTHONPATH=/mine"
+    assert " install " in remedy.commands[1]
+    assert "numpy" in remedy.commands[1]
+    assert remedy.steps[0] == Drop("PYTHONPATH", (f"{FOREIGN}/",))
+    assert isinstance(remedy.steps[1], Install)
+
+
+def test_a_numpy_of_the_environment_is_still_numpys_fault() -> None:
+    facts = foreign(value="/mine")
+    report, one = first(facts)
+    assert (one.code, report.verdict.cause) == ("TFD306", Cause.NUMPY_ABI)
+
+
+def test_a_whole_environment_on_pythonpath_is_one() -> None:
+    """TensorFlow lies there, too: what is wrong beside it is wrong with that environment."""
+    facts = foreign()
+    tensorflow = value_of(facts.tensorflow)
+    assert tensorflow is not None
+    moved = replace(tensorflow, package_dir=f"{FOREIGN}/tensorflow", core_dir=f"{FOREIGN}/tensorflow")
+    _, one = first(replace(facts, tensorflow=Known(moved, "x")))
+    assert one.code == "TFD306"
+
+
+def test_nothing_is_added_to_a_tensorflow_that_will_not_be_taken() -> None:
+    """The one of PYTHONPATH lacks a library; the environment's own, which is taken without it, does not."""
+    facts = without_libraries(two())
+    cpu = value_of(facts.tensorflow)
+    assert cpu is not None
+    assert cpu.behind is not None
+    same = replace(cpu, build_info=cpu.behind.build_info, cuda_config=cpu.behind.cuda_config)
+    report, one = first(replace(facts, tensorflow=Known(same, "x")))
+    assert one.code == other_tensorflow.RULE.code
+    assert any(f.cause is Cause.LIBS_NOT_INSTALLED for f in report.findings)
+    assert one.remedies[0].commands == ("unset PYTHONPATH", "tfdoctor check --python /env/bin/python")
 
 
 # ---------------------------------------------------------------- lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -105,6 +106,15 @@ def test_what_may_not_be_used_is_opened_up_and_not_installed(host: str, command:
 
 def test_the_header_says_which_python_and_why() -> None:
     assert "the active virtual environment" in " ".join(render_report(report("healthy-one-gpu")).split())
+    healthy = report("healthy-one-gpu")
+    assert healthy.facts.choice is not None
+    choice = replace(healthy.facts.choice, how="$CONDA_PREFIX", on_path="/usr/bin/python3")
+    shown = " ".join(
+        render_report(replace(healthy, facts=replace(healthy.facts, choice=choice)))
+        .partition("\n\n")[0]
+        .split()
+    )
+    assert shown.endswith("($CONDA_PREFIX), while the shell finds another Python: /usr/bin/python3")
     shown = " ".join(render_report(report("environment-deleted")).split())
     assert (
         "/usr/bin/python3 (Python 3.11.9), python3 on PATH; VIRTUAL_ENV (/srv/deleted) cannot be used"

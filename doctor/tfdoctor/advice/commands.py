@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.advice import person
+from tfdoctor.advice.kernel import by_kernel
 from tfdoctor.advice.links import link_commands
 from tfdoctor.advice.person import Place
 from tfdoctor.advice.pip import check_again, pip_install, pip_uninstall, quote
@@ -22,7 +23,7 @@ from tfdoctor.advice.releases import best_release, extra_installs, gpu_requireme
 from tfdoctor.advice.search_path import export_path, keep_line
 from tfdoctor.advice.wheels import site_packages
 from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS
-from tfdoctor.findings import Remedy, Severity
+from tfdoctor.findings import Cause, Remedy, Severity
 from tfdoctor.steps import (
     SHELL_STEPS,
     Drop,
@@ -62,15 +63,10 @@ def for_person(
     skipped = frozenset(beside)
     told = {}
     for finding in findings:
-        remedies = finding.remedies
         if finding is root:
-            others = [f for f in findings if f is not root and f.code not in skipped]
-            remedies = _with_others(target, root, others)
-        adapted = [new for remedy in remedies for new in _adapted(target, remedy)]
-        if finding is root and root.remedies:
-            # `fix` takes one finding after the other by itself, and may have been asked for one alone.
-            own, joined = root.remedies[0].steps, remedies[0].steps
-            adapted = [replace(new, steps=own) if new.steps == joined else new for new in adapted]
+            adapted = _of_root(target, root, [f for f in findings if f is not root and f.code not in skipped])
+        else:
+            adapted = [new for remedy in finding.remedies for new in _adapted(target, remedy)]
         told[id(finding)] = replace(finding, remedies=tuple(_each_once(adapted)))
     return told
 
@@ -86,12 +82,47 @@ def _each_once(remedies: Sequence[Remedy]) -> list[Remedy]:
 # ---------------------------------------------------------------- all at once
 
 
-def _with_others(target: Target, root: Finding, others: Sequence[Finding]) -> tuple[Remedy, ...]:
-    """The remedies of the finding that leads, the first one with what the other errors need besides."""
-    if not root.remedies or not root.remedies[0].steps or root.severity is not Severity.ERROR:
-        return root.remedies
+def _of_root(target: Target, root: Finding, others: Sequence[Finding]) -> list[Remedy]:
+    """The adapted remedies of the finding that leads, the first one with what the other errors need besides."""
+    if not root.remedies:
+        return []
+    first, rest = root.remedies[0], [new for one in root.remedies[1:] for new in _adapted(target, one)]
+    joined = _with_others(target, root, others)
+    if joined is None:
+        return [*_adapted(target, first), *rest]
+    # `fix` takes one finding after the other by itself, and may have been asked for one alone.
+    adapted = [
+        by_kernel(target, replace(new, steps=first.steps) if new.steps == joined.steps else new)
+        for new in _placed(target, joined)
+    ]
+    if first.steps:
+        return [*adapted, *rest]
+    own = _adapted(target, first)[0]
+    if own.text != first.text:  # it is left to somebody else, and the rest is not
+        return [own, *adapted, *rest]
+    return [
+        *(
+            replace(
+                own,
+                text=f"{own.text} Then: {new.text}",
+                commands=(*own.commands[:-1], *new.commands),
+                changes_system=own.changes_system or new.changes_system,
+            )
+            for new in adapted
+        ),
+        *rest,
+    ]
+
+
+def _with_others(target: Target, root: Finding, others: Sequence[Finding]) -> Remedy | None:
+    """The steps of the first remedy of the finding that leads and of those that the other errors need besides; None
+    where these need none, or where they are not to be thought of before that finding is gone."""
     first = root.remedies[0]
-    steps, texts = list(first.steps), [first.text]
+    if root.severity is not Severity.ERROR or not (first.steps or _by_hand(target, first)):
+        return None
+    if root.cause is Cause.SHADOWED_MODULE and _not_the_one_meant(target):
+        return None
+    steps, texts = list(first.steps), [first.text] if first.steps else []
     for finding in others:
         if finding.severity is not Severity.ERROR or not finding.remedies or not finding.remedies[0].steps:
             continue
@@ -100,11 +131,23 @@ def _with_others(target: Target, root: Finding, others: Sequence[Finding]) -> tu
             steps += more
             texts.append(finding.remedies[0].text)
     if len(steps) == len(first.steps):
-        return root.remedies
+        return None
     steps.sort(key=lambda step: ORDER.index(type(step)))
     commands = (*typed(target, steps), check_again(target))
     text = " Then: ".join(dict.fromkeys(texts))
-    return (replace(first, text=text, commands=commands, steps=tuple(steps)), *root.remedies[1:])
+    return Remedy(text, commands, first.changes_system and bool(first.steps), tuple(steps))
+
+
+def _by_hand(target: Target, remedy: Remedy) -> bool:
+    """Whether its commands are no steps of `fix`, and after them the same TensorFlow is looked at again: what else it
+    lacks is still to be done."""
+    alike = target.tensorflow is not None and not remedy.replaces
+    return alike and remedy.commands[-1:] == (check_again(target),)
+
+
+def _not_the_one_meant(target: Target) -> bool:
+    """Whether what was found is wrong with another TensorFlow than the one that will be taken."""
+    return target.tensorflow is not None and target.tensorflow.behind is not None
 
 
 def _missing(steps: Iterable[Step], there: Sequence[Step]) -> list[Step]:
@@ -178,6 +221,11 @@ def _line(target: Target, step: Drop | Unset | Export | Rename | TakeOut) -> str
 
 
 def _adapted(target: Target, remedy: Remedy) -> list[Remedy]:
+    return [by_kernel(target, new) for new in _placed(target, remedy)]
+
+
+def _placed(target: Target, remedy: Remedy) -> list[Remedy]:
+    """Where this person may change things, and with the programs that are there."""
     remedy = _by_conda(target, _for_root(target, remedy))
     where = person.place(target)
     if where is Place.ELSEWHERE and _changes_tensorflow(remedy):

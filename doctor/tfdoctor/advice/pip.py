@@ -56,6 +56,8 @@ def install_commands(target: Target, requirements: Sequence[str]) -> tuple[str, 
 def check_again(target: Target) -> str:
     """The command that looks at the same Python once more."""
     python, choice = target.python, target.choice
+    if choice is not None and choice.kernel is not None:
+        return f"{CHECK_AGAIN} --python {quote(choice.kernel)}"
     if python is None and choice is not None and not choice.how.startswith(FOUND):
         return f"{CHECK_AGAIN} --python {quote(choice.path)}"
     if python is None or python.requested.startswith(FOUND):

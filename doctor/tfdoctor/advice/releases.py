@@ -107,7 +107,8 @@ def install_release(target: Target, release: Release, text: str, python: str | N
         site = f"$PWD/tf-env/lib/python{version}/site-packages"
         interpreter = own.executable if python is None and own is not None else f"python{version}"
         commands = venv_with(target, requirements, interpreter)
-    return Remedy(text, (*commands[:-1], *connecting(target, release, site), commands[-1]))
+    commands = (*commands[:-1], *connecting(target, release, site), commands[-1])
+    return Remedy(text, commands, replaces=True)
 
 
 def in_place_of(target: Target, names: tuple[str, ...], release: Release, text: str) -> Remedy:

@@ -514,6 +514,7 @@ class Cause(str, enum.Enum):
             "both-packages",
             "numpy-abi",
             "protobuf-conflict",
+            "package-conflict",
         ),
         remedies=(
             Remedy("Rename the file that has a module's name, or start from another folder."),

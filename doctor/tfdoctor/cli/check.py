@@ -54,8 +54,8 @@ def check(
     Looks at the driver, the Python environment and the loader, and predicts what TensorFlow will do,
     without importing it. Changes nothing, sends nothing.
 
-    Exit status: 0 nothing found, 1 found (--fail-on), 3 where the Python or its TensorFlow could not be looked at
-    and nothing else was found, so that nothing is known. With --fail-on never it is 0 in all three cases.
+    Exit status: 0 nothing found, 1 found (--fail-on), 3 where whether TensorFlow will use a GPU could not be known
+    and nothing else was found. With --fail-on never it is 0 in all three cases.
     """
     if deep and facts is not None:
         raise UsageError("--deep runs TensorFlow here; it cannot be run on a recorded machine (--facts).")
@@ -178,11 +178,12 @@ def fixing(report: Report, system: System) -> str | None:
     if environment is None or not candidates(report, environment):
         return None
     asked = python.requested.startswith(("$", "python3 on", "python on"))
-    return "tfdoctor fix" if asked else f"tfdoctor fix --python {shlex.quote(clean_line(python.executable))}"
+    named = choice.kernel if choice is not None and choice.kernel is not None else python.executable
+    return "tfdoctor fix" if asked else f"tfdoctor fix --python {shlex.quote(clean_line(named))}"
 
 
 def exit_status(report: Report, fail_on: str) -> ExitCode:
-    """1 where a finding is at or above `fail_on`; 3 where there is none, and nothing could be known either."""
+    """1 where a finding is at or above `fail_on`; 3 where there is none, and the answer could not be known either."""
     from tfdoctor.findings import Severity
 
     if fail_on == "never":
@@ -190,15 +191,14 @@ def exit_status(report: Report, fail_on: str) -> ExitCode:
     least = Severity[fail_on.upper()]
     if any(finding.severity >= least for finding in report.findings):
         return ExitCode.FOUND
-    return ExitCode.IMPOSSIBLE if _nothing_known(report) else ExitCode.OK
+    return ExitCode.IMPOSSIBLE if _not_known(report) else ExitCode.OK
 
 
-def _nothing_known(report: Report) -> bool:
-    """Whether the Python or its TensorFlow could not be looked at: then no finding says nothing.
+def _not_known(report: Report) -> bool:
+    """Whether something on the way could not be judged: then no finding says nothing.
 
     That there is no TensorFlow is known; so is a verdict that lacks a smaller thing, which a finding names.
     """
-    from tfdoctor.facts import Unknown
+    from tfdoctor.facts import Absent
 
-    looked_at = (report.facts.python, report.facts.tensorflow)
-    return report.observed is None and any(isinstance(fact, Unknown) for fact in looked_at)
+    return report.verdict.gpu_usable is None and not isinstance(report.facts.tensorflow, Absent)

@@ -119,7 +119,6 @@ def command_line() -> Any:
         name="tfdoctor",
         cls=_Group,
         add_completion=False,
-        no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         epilog="Exit status: 0 nothing found, 1 found, 2 wrong request, 3 could not be done, 130 interrupted.",

@@ -92,12 +92,15 @@ def _by_typer() -> int:
 
     from tfdoctor.cli.main import command_line
 
+    words = sys.argv[1:]
     try:
-        code = command_line()(standalone_mode=False)
+        code = command_line()(words or ["--help"], standalone_mode=False)
     except typer.Exit as end:
         return end.exit_code
     except typer.Abort:
         raise KeyboardInterrupt from None
+    if not words:  # the whole help, where its reader looks; but nothing was asked for, let alone done
+        return ExitCode.USAGE
     return code if isinstance(code, int) else ExitCode.OK
 
 

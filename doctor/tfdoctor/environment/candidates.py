@@ -53,6 +53,9 @@ def environment_of(
             )
         elif python.prefix in SYSTEM_PREFIXES:
             refusal = f"This is the system's own Python ({python.executable})."
+    choice = report.facts.choice
+    if choice is not None and choice.kernel is not None:  # Jupyter starts it, and activates nothing
+        kind = None
     return Environment(python.prefix, python.executable, kind, refusal, inherited)
 
 
@@ -96,6 +99,10 @@ def why_not(steps: Sequence[Step], environment: Environment, report: Report) -> 
             return "This Python is in no environment that is activated: its variables come from elsewhere."
         if isinstance(step, SHELL_STEPS) and not _writable(step):
             return "A name or a path in it has signs that no script of a shell should hold."
+    places = [place for step in steps if (place := _place(step)) is not None]
+    for link, target in environment.leading_out:
+        if changes_packages(steps) or any(_inside(place, link) for place in places):
+            return f"{link} is a link to {target}, outside the environment: what changes there could not be taken back."
     tensorflow = value_of(report.facts.tensorflow)
     if (
         changes_packages(steps)

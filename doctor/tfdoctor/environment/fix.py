@@ -16,11 +16,11 @@ from tfdoctor.environment.candidates import (
     unfixed,
     worse,
 )
-from tfdoctor.environment.folder import OWN
+from tfdoctor.environment.folder import OWN, leading_out
 from tfdoctor.environment.history.journal import Journal, Undone, pending
 from tfdoctor.environment.models import Attempt, FixResult, Status
 from tfdoctor.errors import Error, UsageError
-from tfdoctor.examine import ask_python, choose, examine, run_tensorflow, state_of
+from tfdoctor.examine import ask_python, choose, examine, kernel_variables, run_tensorflow, state_of
 from tfdoctor.facts import value_of
 from tfdoctor.text import clean_line
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Compat
     from tfdoctor.environment.models import Candidate, Environment
     from tfdoctor.facts import Fact, PythonFacts
+    from tfdoctor.facts.python import Choice
     from tfdoctor.findings import Report
     from tfdoctor.progress import Progress
     from tfdoctor.system import System
@@ -75,21 +76,31 @@ def look(
     `new_system`: this machine with other environment variables (None: those of this process).
     """
     system = new_system(None)
-    python = _python(system, request)
-    kind = kind_of(python.prefix)
+    chosen, python = _python(system, request)
+    kind = kind_of(python.prefix) if chosen.kernel is None else None  # Jupyter activates nothing
     variables = activated(system, python.prefix) if kind is not None else None
     from_outside = inherited(system, python.prefix)
     asked = request.python
+    if chosen.kernel is not None:
+        system = _by_kernel(new_system, chosen.kernel)
     if variables is not None:
         system, asked = new_system(variables), python.executable
     report = examine(system, compat, python=asked, timeout=request.timeout)
     environment = environment_of(report, kind, from_outside)
     if environment is None:
         raise _unexamined(report.facts.python)
+    if not environment.refusal:
+        environment = replace(environment, leading_out=leading_out(python.prefix, python.site_packages))
     return Look(report, environment, activated=variables is not None)
 
 
-def _python(system: System, request: FixRequest) -> PythonFacts:
+def _by_kernel(new_system: Callable[[Mapping[str, str] | None], System], path: str) -> System:
+    """The machine as a Jupyter kernel sets the variables."""
+    system = new_system(None)
+    return new_system({**system.env, **kernel_variables(system, path)})
+
+
+def _python(system: System, request: FixRequest) -> tuple[Choice, PythonFacts]:
     choice = choose(system, request.python)
     if choice.lost and request.python is None:  # the Python that is left is none that anybody meant
         lost = choice.lost[0]
@@ -101,7 +112,7 @@ def _python(system: System, request: FixRequest) -> PythonFacts:
     python = value_of(fact)
     if python is None:
         raise _unexamined(fact)
-    return python
+    return choice, python
 
 
 def _unexamined(fact: Fact[PythonFacts]) -> UsageError:
@@ -235,7 +246,10 @@ def _attempt(
 
 
 def _inside(new_system: Callable[[Mapping[str, str] | None], System], seen: Look) -> System:
-    """The machine as the environment's activation sets the variables."""
+    """The machine as the environment's activation, or the kernel that was asked for, sets the variables."""
+    choice = seen.report.facts.choice
+    if choice is not None and choice.kernel is not None:
+        return _by_kernel(new_system, choice.kernel)
     system = new_system(None)
     variables = activated(system, seen.environment.prefix) if seen.activated else None
     return new_system(variables) if variables is not None else system
@@ -243,7 +257,7 @@ def _inside(new_system: Callable[[Mapping[str, str] | None], System], seen: Look
 
 def prefix_of(new_system: Callable[[Mapping[str, str] | None], System], request: FixRequest) -> str:
     """The environment that `--python` means. Raises UsageError."""
-    return _python(new_system(None), request).prefix
+    return _python(new_system(None), request)[1].prefix
 
 
 def undo(prefix: str, *, force: bool, tell: Progress) -> Undone:

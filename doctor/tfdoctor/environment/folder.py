@@ -22,7 +22,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
 
-__all__ = ["OWN", "UNWRITTEN", "fsync", "is_folder", "lock", "remove", "sync", "unwritten", "write"]
+__all__ = [
+    "OWN",
+    "UNWRITTEN",
+    "fsync",
+    "is_folder",
+    "leading_out",
+    "lock",
+    "remove",
+    "sync",
+    "unwritten",
+    "write",
+]
 
 OWN = ".tfdoctor"
 """The folder in an environment that is tfdoctor's own: install.json of `install`, the history of `fix`."""
@@ -36,6 +47,34 @@ def is_folder(path: str) -> bool:
         return stat.S_ISDIR(os.lstat(path).st_mode)
     except (FileNotFoundError, NotADirectoryError):
         return False
+
+
+def leading_out(prefix: str, sites: Collection[str]) -> tuple[tuple[str, str], ...]:
+    """(link, where it leads) of links to folders outside of an environment, below its folders for packages and above
+    these: what is changed behind them is none of its history. Folders that cannot be read are passed over."""
+    home = os.path.realpath(prefix)
+    found = {}
+
+    def look(path: str) -> bool:
+        """Whether it is a folder to go on in; a link out of here is noted."""
+        if is_folder(path):
+            return True
+        real = os.path.realpath(path)
+        if is_folder(real) and real != home and not real.startswith(f"{home}/"):
+            found[path] = real
+        return False
+
+    todo = []
+    for site in sites:
+        below = os.path.relpath(site, prefix)
+        parts = below.split("/") if not below.startswith("..") else []
+        above = ["/".join((prefix.rstrip("/"), *parts[:depth])) for depth in range(1, len(parts) + 1)]
+        if all(look(path) for path in above):
+            todo.append(site)
+    while todo:
+        with contextlib.suppress(OSError), os.scandir(todo.pop()) as entries:
+            todo += [one.path for one in entries if one.is_dir() and look(one.path)]
+    return tuple(found.items())
 
 
 def fsync(path: str) -> None:

@@ -27,6 +27,8 @@ class Environment:
     """Why nothing here is changed, as a sentence; empty where it may be."""
     inherited: frozenset[str] = frozenset()
     """Variables that come from the caller's shell: no script of the environment's activation names them."""
+    leading_out: tuple[tuple[str, str], ...] = ()
+    """(link, where it leads) of links to folders outside: what is changed behind them could not be taken back."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ __all__ = [
     "choose",
     "examine",
     "judge",
+    "kernel_variables",
     "live_machine",
     "look",
     "run_tensorflow",

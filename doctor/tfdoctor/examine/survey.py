@@ -151,7 +151,9 @@ def _survey(
 
     start, value = probes.start, probes.value
     target = start("python", lambda: python.probe(system, chosen, asked=asked, timeout=limit))
-    variables = start("variables", lambda: environment.probe(system, interpreter, timeout=limit / 2))
+    variables = start(
+        "variables", lambda: environment.probe(system, interpreter, kernel=chosen.kernel, timeout=limit / 2)
+    )
 
     def seen() -> EnvironmentFacts:
         return value(variables, "that Python's variables", lambda _: environment.probe(system))

@@ -22,8 +22,8 @@ class Origin:
     name: str
     by: str
     """"start": what Python itself runs when it starts (sitecustomize, a .pth file); "wrapper": the interpreter is a
-    script that sets it; "activation": a script that activating the environment runs; "machine": /etc/environment;
-    "shell": what tfdoctor was started from, of which no file is known."""
+    script that sets it; "activation": a script that activating the environment runs; "kernel": the kernel.json that
+    was asked for; "machine": /etc/environment; "shell": what tfdoctor was started from, of which no file is known."""
     entry: str | None = None
     """The entry of a list; None: the whole variable."""
     path: str = ""

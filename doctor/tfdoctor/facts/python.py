@@ -53,6 +53,12 @@ class Choice:
     lost: tuple[LostEnvironment, ...] = ()
     others: tuple[OtherPython, ...] = ()
     """Looked for where this one has no TensorFlow or does not answer."""
+    kernel: str | None = None
+    """The kernel.json that was asked for, of which this is the Python."""
+    kernel_sets: tuple[str, ...] = ()
+    """The names of the variables that it sets; their values may be secret."""
+    on_path: str = ""
+    """What `python` is in this shell, where an environment is called active and that is none of its Pythons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +66,7 @@ class Trouble:
     """How a Python behaved that did not answer."""
 
     kind: str
-    """"base-gone", "not-started", "denied", "exited", "killed", "site", "silent", "rubbish"."""
+    """"base-gone", "not-started", "denied", "exited", "killed", "home", "site", "silent", "rubbish"."""
     path: str
     how: str
     """Half a sentence: "exited with status 1"."""

@@ -114,6 +114,18 @@ class Case:
                 return event
         return None
 
+    @cached_property
+    def both_listed(self) -> bool:
+        """Whether pip lists two TensorFlows. conda's packages of these names are parts of one and belong together."""
+        if self.log.has("both-installed"):
+            return True
+        names = {
+            (event.get("name") or event.get("shown")).replace("_", "-")
+            for event in self.log.of("package-listed")
+            if event.get("build") in ("", "pypi_0")
+        }
+        return len({"gpu" if name.endswith(("-gpu", "-rocm")) else "other" for name in names}) > 1
+
     def answers(self, question: str, answer: str) -> bool:
         """Whether a question to TensorFlow is followed by this answer, on one of the next lines."""
         lines = {event.line for event in self.log.of("answer-line") if event.get("answer") == answer}

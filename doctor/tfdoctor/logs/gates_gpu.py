@@ -295,24 +295,12 @@ def tools(case: Case) -> Decision | None:
 def both_packages(case: Case) -> Decision | None:
     """Two packages of TensorFlow are installed over each other, and what is imported has no GPU or is broken."""
     log = case.log
-    if case.created is not None or not _both_listed(case):
+    if case.created is not None or not case.both_listed:
         return None
     if not (log.has("attribute-missing", "native-runtime-failed") or none_listed(case) or _cpu_build(case)):
         return None
     evidence = case.says("both-installed", "package-listed", "attribute-missing", "gpu-none-listed")
     return Decision(Cause.BOTH_PACKAGES, evidence, (Cause.CPU_ONLY_BUILD,))
-
-
-def _both_listed(case: Case) -> bool:
-    """Whether pip lists two. conda's packages of these names are parts of one and belong together."""
-    if case.log.has("both-installed"):
-        return True
-    names = {
-        (event.get("name") or event.get("shown")).replace("_", "-")
-        for event in case.log.of("package-listed")
-        if event.get("build") in ("", "pypi_0")
-    }
-    return len({"gpu" if name.endswith(("-gpu", "-rocm")) else "other" for name in names}) > 1
 
 
 def placement(case: Case) -> Decision | None:

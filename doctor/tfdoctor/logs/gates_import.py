@@ -88,7 +88,7 @@ def imports(case: Case) -> Decision | None:
         return Decision(cause, case.says("python-broken"))
     if case.created is not None or case.ready >= 0 or log.has(*_SAYS_MORE):
         return None
-    return _named(case) or _shadowed(case) or _in_tracebacks(case) or _absent(case)
+    return _named(case) or _shadowed(case) or _in_tracebacks(case) or _lacks_names(case) or _absent(case)
 
 
 def _named(case: Case) -> Decision | None:
@@ -150,6 +150,72 @@ def _in_tracebacks(case: Case) -> Decision | None:
             continue  # said better there
         return Decision(Cause.PACKAGE_CONFLICT, evidence, (Cause.SHADOWED_MODULE,))
     return None
+
+
+def _lacks_names(case: Case) -> Decision | None:
+    """What was imported as TensorFlow is not it: every release has most names, and those that came or went with
+    TensorFlow 2 are judged last (`other_api`)."""
+    event = case.log.first("tensorflow-attribute")
+    if event is None or event.get("second") or case.both_listed:
+        return None
+    frames = _frames(case, event)
+    own = next((frame for frame in reversed(frames) if _NAMED.search(_path(frame))), None)
+    if own is not None and _INSTALLED.search(_path(own)) is None:
+        return Decision(Cause.SHADOWED_MODULE, (own, event), (), _rename(_path(own)))
+    if event.get("partial"):
+        return Decision(Cause.SHADOWED_MODULE, (event,), (Cause.DAMAGED_FILE,), PARTIAL)
+    if _imports_tensorflow(frames) or _spoke(case) or _of_other_api(case, event):
+        return None
+    maybe = (Cause.SHADOWED_MODULE, Cause.INCONCLUSIVE) if event.get("newer") else (Cause.SHADOWED_MODULE,)
+    who = "Every TensorFlow from 2.0 on" if event.get("newer") else "Every TensorFlow"
+    title = "What is imported under the name tensorflow is no TensorFlow"
+    return Decision(Cause.DAMAGED_FILE, (event,), maybe, f"{who} {HOLLOW}", title)
+
+
+def _spoke(case: Case) -> bool:
+    """Whether anything in the log is said by a TensorFlow: then it was imported."""
+    said = any(case.log.of(name)[0].signature.benign is not None for name in case.log.events)
+    return said or case.log.has("format-classic", "format-absl")
+
+
+def _of_other_api(case: Case, event: Event) -> bool:
+    """Whether the name is missing because the program is written for another TensorFlow than this."""
+    if event.get("second") or (event.get("removed") and not case.until("1.15")):
+        return True
+    return bool(event.get("newer")) and case.until("1.15")
+
+
+def other_api(case: Case) -> Decision | None:
+    """The program fails for a name, and nothing else in the log is wrong: that is no matter of the GPU."""
+    event = case.log.first("tensorflow-attribute")
+    if event is None or not _of_other_api(case, event):
+        return None
+    if event.get("newer"):
+        title = "The program asks for a name that this TensorFlow does not have yet"
+        return Decision(Cause.INCONCLUSIVE, (event,), (), NEWER, title)
+    sure = event.get("second") or _spoke(case)
+    maybe = () if sure else (Cause.DAMAGED_FILE, Cause.SHADOWED_MODULE)
+    title = "The program asks for a name that TensorFlow 2 does not have"
+    return Decision(Cause.INCONCLUSIVE, (event,), maybe, REMOVED, title)
+
+
+PARTIAL = (
+    "While `tensorflow` was being imported, something that it imports asked for this name: a file of the program's own "
+    "that is called tensorflow.py, or as a module that TensorFlow imports, is in the way most often."
+)
+HOLLOW = (
+    "has this name, so this is none: most often a folder `tensorflow` without its __init__.py, which an interrupted "
+    "installation or removal has left, else a file or folder of that name beside the program. "
+    '`python3 -c "import tensorflow; print(tensorflow.__path__)"` shows where it lies.'
+)
+REMOVED = (
+    "It was taken out of TensorFlow 2, or moved to tf.compat.v1 (`import tensorflow.compat.v1 as tf`): the program is "
+    "written for TensorFlow 1. This is no fault of the GPU, nor of the installation."
+)
+NEWER = (
+    "It came with a later release: the program is written for that one. This is no fault of the GPU, nor of the "
+    "installation."
+)
 
 
 def _absent(case: Case) -> Decision | None:

@@ -63,6 +63,7 @@ _OF_NOBODY = frozenset(
             "gfx-name",
             "import-frame",
             "import-error",
+            "tensorflow-attribute",
             "file-refused",
             "file-damaged",
             "python-broken",

@@ -50,6 +50,7 @@ GATES: tuple[Callable[[Case], Decision | None], ...] = (
     gates_gpu.nothing_registered,
     gates_gpu.fault,
     gates_gpu.healthy,
+    gates_import.other_api,
 )
 
 AT_THE_DRIVER = frozenset({Cause.GPU_BUSY_OTHER_PROCESS, Cause.DRIVER_TOO_OLD})

@@ -63,7 +63,7 @@ from tfdoctor.predict.owners import (
     owners,
     places,
 )
-from tfdoctor.predict.shadows import folder_of, without_first
+from tfdoctor.predict.shadows import folder_of, on_pythonpath, pythonpath_entry, without_first
 
 __all__ = [
     "DEFAULT_FLOOR",
@@ -105,6 +105,7 @@ __all__ = [
     "missing_libraries",
     "no_device_cause",
     "not_permitted",
+    "on_pythonpath",
     "opened_sonames",
     "other_installations",
     "own_driver_files",
@@ -112,6 +113,7 @@ __all__ = [
     "owners",
     "places",
     "predict",
+    "pythonpath_entry",
     "registered_devices",
     "registered_without_files",
     "stopped_by",

@@ -11,6 +11,7 @@ from tfdoctor.findings import Cause
 from tfdoctor.predict.driver import driver_missing_cause
 from tfdoctor.predict.libraries import not_permitted
 from tfdoctor.predict.rehearsing import BREAKING, cause_of, failures, no_longer_standard, own_damage
+from tfdoctor.predict.shadows import on_pythonpath
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -149,6 +150,10 @@ def _companion_failure(
         if row.effect == "import":
             have = python.versions_installed().get(row.package)
             named = f"{row.package} {have}" if have is not None else f"no {row.package}"
+            led = on_pythonpath(facts, row.package)
+            if led is not None:
+                why = f"PYTHONPATH puts {named} of {led.location} first, and import tensorflow fails with it"
+                return Cause.SHADOWED_MODULE, f"{why}: {row.error}"
             return Cause(row.cause), f"import tensorflow fails with {named}: {row.error}"
     return _rehearsed_failure(next((one for one in failures(facts, compat) if one.fatal), None))
 

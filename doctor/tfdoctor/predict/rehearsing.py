@@ -19,6 +19,7 @@ from tfdoctor.facts import MODULE_DISTRIBUTIONS, TENSORFLOW_DISTRIBUTIONS, value
 from tfdoctor.facts.imports import Oddity, Rehearsed
 from tfdoctor.findings import Cause
 from tfdoctor.predict.requirements import asked, met, normal, shown
+from tfdoctor.predict.shadows import on_pythonpath
 from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
@@ -332,7 +333,7 @@ def failures(facts: Facts, compat: Compat) -> tuple[Failure, ...]:
         return ()
     found = list(_absent_family(python, table))
     if rehearsal is not None:
-        found += _of_rehearsal(python, table, rehearsal)
+        found += (_led_away(facts, one) for one in _of_rehearsal(python, table, rehearsal))
     # The same package may be taken through several modules, and the same file hide from many of them: once is enough.
     first: dict[str, Failure] = {}
     for one in sorted(found, key=lambda one: not one.fatal):
@@ -343,6 +344,14 @@ def failures(facts: Facts, compat: Compat) -> tuple[Failure, ...]:
         odd = {oddity.module for oddity in rehearsal.oddities}
         told = [one for one in told if one.shadow or one.package in odd]
     return tuple(told)
+
+
+def _led_away(facts: Facts, failure: Failure) -> Failure:
+    """The failure, of a package that PYTHONPATH puts first: nothing that is installed changes it."""
+    taken = on_pythonpath(facts, failure.package) if not failure.shadow and not failure.missing else None
+    if taken is None:
+        return failure
+    return dataclasses.replace(failure, shadow=f"{taken.location}/{_top_module(taken.name)}")
 
 
 def _absent_family(python: PythonFacts, table: Imported) -> Iterator[Failure]:
@@ -410,16 +419,19 @@ def _failure(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed, *, 
         and python.sys_path
         and distribution.location not in python.sys_path
     ):
-        module = next(
-            (m for m, name in MODULE_DISTRIBUTIONS.items() if name == package), package.replace("-", "_")
-        )
-        shadow = f"{distribution.location}/{module.partition('.')[0]}"  # installed into the working folder
+        shadow = f"{distribution.location}/{_top_module(package)}"  # installed into the working folder
     damage = (
         tuple(d for d in distribution.differs if d.what in ODD_DIFFERENCES)
         if distribution is not None
         else ()
     )
     return Failure(one, package, missing, shadow, library, damage, fatal)
+
+
+def _top_module(package: str) -> str:
+    """The file or folder that a distribution's module is: "protobuf" → "google"."""
+    named = (module for module, name in MODULE_DISTRIBUTIONS.items() if name == package)
+    return next(named, package.replace("-", "_")).partition(".")[0]
 
 
 def cause_of(failure: Failure) -> Cause:

@@ -1,7 +1,9 @@
-"""Another TensorFlow behind the one that Python takes: what it would do, and whether it is the better one."""
+"""What stands before the examined Python's own packages: another TensorFlow, and whether the one behind it is the
+better one; a package on PYTHONPATH."""
 
 from __future__ import annotations
 
+import posixpath
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfdoctor.compat import Compat
-    from tfdoctor.facts import Facts
+    from tfdoctor.facts import Distribution, Facts
     from tfdoctor.findings import Prediction
 
 
@@ -34,12 +36,34 @@ def without_first(facts: Facts) -> Facts | None:
         tensorflow=Known(replace(other, behind=None), other.package_dir),
         loader=facts.loader_behind,
         loader_behind=Absent("the loader", "there is no other TensorFlow behind this one"),
+        # What was tried is what the first one imports, on a path that its folder leads; versions are still compared.
+        rehearsal=Absent("the packages that TensorFlow imports", "they were tried for the first one"),
     )
 
 
 def folder_of(package_dir: str) -> str:
     """The folder on Python's path that has this package."""
     return package_dir.rstrip("/").rpartition("/")[0]
+
+
+def on_pythonpath(facts: Facts, package: str) -> Distribution | None:
+    """A package as Python takes it from a folder of PYTHONPATH, whatever is installed; None where it is found
+    elsewhere, or where TensorFlow lies in that folder, too: then that is the environment."""
+    python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
+    taken = python.distribution(package) if python is not None else None
+    if taken is None or tensorflow is None:
+        return None
+    folder = posixpath.normpath(taken.location)
+    if folder == posixpath.normpath(folder_of(tensorflow.package_dir)):
+        return None
+    return taken if pythonpath_entry(facts, folder) is not None else None
+
+
+def pythonpath_entry(facts: Facts, folder: str) -> str | None:
+    """The entry of PYTHONPATH that is this folder, as it is written there."""
+    entries = facts.environment.variables.get("PYTHONPATH", "").split(":")
+    same = posixpath.normpath(folder)
+    return next((entry for entry in entries if entry and posixpath.normpath(entry) == same), None)
 
 
 def better_behind(

@@ -50,7 +50,7 @@ def choose(system: System, requested: str | None) -> Choice:
         if found is not None:
             base = variable == "CONDA_PREFIX" and system.env.get("CONDA_DEFAULT_ENV") == "base"
             why = "conda's base environment, which is active" if base else ACTIVE[variable]
-            return Choice(found, f"${variable}", why, tuple(lost))
+            return Choice(found, f"${variable}", why, tuple(lost), on_path=_another_on_path(system, prefix))
         lost.append(lost_environment(system, variable, prefix))
     for name in ("python3", "python"):
         found = _on_path(system, name)
@@ -85,6 +85,18 @@ def _by_place_on_path(system: System) -> list[str]:
         first = system.which("python") or system.which("python3") or ""
         named.sort(key=lambda name: not first.startswith(f"{system.env[name].rstrip('/')}/"))
     return named
+
+
+def _another_on_path(system: System, prefix: str) -> str:
+    """The Python that the shell finds, where it is not of this environment: a variable that something left behind.
+
+    Empty also where it is a shim that may lead there: to one of the environments beside it.
+    """
+    found, own = _on_path(system, "python") or _on_path(system, "python3") or "", system.realpath(prefix)
+    root, shim, _ = found.partition("/shims/")
+    if not found.startswith("/") or (shim and own.startswith(f"{system.realpath(root)}/")):
+        return ""
+    return found if shim or system.realpath(_prefix_of(found)) != own else ""
 
 
 def _on_path(system: System, name: str) -> str | None:
@@ -190,7 +202,7 @@ def _kernel(system: System, requested: str, path: str) -> Choice:
     also = f" (which also sets {names})" if names else ""
     why = f"the Jupyter kernel {name}{also}"
     lost = () if system.exists(found) else (lost_environment(system, ASKED, _prefix_of(found)),)
-    return Choice(found, requested, why, lost)
+    return Choice(found, requested, why, lost, kernel=path, kernel_sets=tuple(_texts(variables)))
 
 
 def _kernel_said(system: System, path: str) -> tuple[str, dict[str, Any]] | None:
@@ -210,9 +222,14 @@ def kernel_variables(system: System, requested: str) -> dict[str, str]:
     """The variables that a kernel.json sets for its Python; none where `--python` names something else."""
     path = _kernel_at(system, _absolute(system, requested))
     said = _kernel_said(system, path) if path is not None else None
+    return _texts(said[1]) if said is not None else {}
+
+
+def _texts(variables: dict[str, Any]) -> dict[str, str]:
+    """Those that a process can be given."""
     return {
         name: text
-        for name, text in (said[1] if said is not None else {}).items()
+        for name, text in variables.items()
         if isinstance(text, str) and name and not {"=", "\0"} & {*name} and "\0" not in text
     }
 
@@ -350,6 +367,8 @@ def _candidates(system: System, choice: Choice, examined: str) -> Iterator[tuple
     for lost in choice.lost:
         for place in lost.moved_to:
             yield f"{place}/bin/python", f"made as {lost.prefix}"
+    if choice.on_path:
+        yield choice.on_path, "what the shell finds"
     for name in BESIDE:
         yield f"{cwd}/{name}/bin/python", f"{name} in the working folder"
     for folder in (

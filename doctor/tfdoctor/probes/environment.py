@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.facts import PATHS, EnvironmentFacts, Origin
+from tfdoctor.probes.choice import kernel_variables
 from tfdoctor.system.payloads import run_payload
 from tfdoctor.text import clean
 
@@ -81,10 +82,13 @@ AT_START = ("LD_", "PYTHON")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{3,60}\Z")
 
 
-def probe(system: System, python: str | None = None, *, timeout: float = 5.0) -> EnvironmentFacts:
+def probe(
+    system: System, python: str | None = None, *, kernel: str | None = None, timeout: float = 5.0
+) -> EnvironmentFacts:
     """What of the environment matters, as `python` has it once its own start is over, and who set it.
 
-    Without a Python, and where it does not answer: the variables that this process was started with.
+    `kernel`: the kernel.json whose variables `system` has, too. Without a Python, and where it does not answer: the
+    variables that this process was started with.
     """
     programs = frozenset(name for name in PROGRAMS if _runs(system, name))
     there = programs if "sh" in programs else None
@@ -107,6 +111,7 @@ def probe(system: System, python: str | None = None, *, timeout: float = 5.0) ->
     variables = dict(sorted(_relevant(variables).items()))
     added = [str(name) for name in answer.get("added") or () if isinstance(name, str)]
     places = [place for place in answer.get("places") or () if isinstance(place, dict)]
+    places += _of_kernel(system, kernel) if kernel is not None else ()
     return EnvironmentFacts(
         variables=variables,
         misspelt=find_misspelt({*system.env, *now, *added}),
@@ -198,13 +203,29 @@ def _origins(
                 origin = next(
                     (
                         one
-                        for kind in ("activation", "machine")
+                        for kind in ("kernel", "activation", "machine")
                         if (one := _found(name, kind, places, env, entry=entry, value=value)) is not None
                     ),
                     None,
                 )
             found.append(origin or Origin(name, known if known != "outside" else "shell", entry))
     return tuple(found)
+
+
+def _of_kernel(system: System, path: str) -> list[dict[str, Any]]:
+    """The lines of a kernel.json that set variables, as the child answers those of scripts."""
+    try:
+        lines = system.read_text(path, limit=1 << 16).split("\n")
+    except OSError:
+        return []
+    found = []
+    for name, value in _relevant(kernel_variables(system, path)).items():
+        numbers = (number for number, line in enumerate(lines, 1) if json.dumps(name) in line)
+        text = f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}"
+        found.append(
+            {"name": name, "kind": "kernel", "path": path, "line": next(numbers, None), "text": text}
+        )
+    return found
 
 
 def _entries(name: str, value: str) -> tuple[str, ...]:

@@ -48,6 +48,8 @@ def behaviour(
             return Trouble("site", python, how, clean_line(first.stderr, limit=300), "", at, ended=False), how
         how = f"did not answer within {first.seconds + timeout:.0f} s"
         return Trouble("silent", python, how, _said(first), ended=False), how
+    if system.env.get("PYTHONHOME") and _starts_without_home(system, python, timeout):
+        return Trouble("home", python, first.why(), _said(first)), first.why()
     if starts and traced.returncode:
         return Trouble(
             "site", python, f"ends in its own start (site): it {first.why()}", _said(first), "", at
@@ -73,6 +75,14 @@ def _together(system: System, python: str, timeout: float) -> tuple[CommandResul
     for one in tries:
         one.join()
     return results["python:bare"], results["python:traced"]
+
+
+def _starts_without_home(system: System, python: str, timeout: float) -> bool:
+    """Whether only PYTHONHOME, which tells it where its own library is, keeps it from starting."""
+    result = system.run(
+        [python, "-c", _HELLO], timeout=timeout, env=QUIET, unset=("PYTHONHOME",), key="python:without-home"
+    )
+    return result.stdout.startswith(BARE)
 
 
 def _last_at(account: str) -> tuple[str, ...]:

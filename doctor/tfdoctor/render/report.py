@@ -64,6 +64,8 @@ def _heading(out: Console, report: Report) -> None:
         where = f"{choice.path} (no answer)"
     if choice is not None and choice.why:
         where = f"{where}, {choice.why}"
+    if choice is not None and choice.on_path:
+        where += f" ({choice.how}), while the shell finds another Python: {choice.on_path}"
     for lost in choice.lost if choice is not None else ():
         where += f"; {lost.variable} ({lost.prefix}) cannot be used"
     out.print(Text(clean_line(f"tfdoctor {__version__} · {where}"), style="dim"))

@@ -130,6 +130,7 @@ def _remedies(context: Context, build: Build, tensorflow: TensorFlowFacts) -> li
                     f"CONDA_OVERRIDE_CUDA=12.0 conda install --prefix {prefix} -c conda-forge {BUILDS}",
                     advice.check_again(context.target),
                 ),
+                replaces=True,
             )
         ]
     own = tensorflow.distribution or "tensorflow"

@@ -18,13 +18,15 @@ Install the Keras that this TensorFlow asks for, or tf-keras, or take the variab
 
 from __future__ import annotations
 
+import posixpath
 from typing import TYPE_CHECKING
 
 from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.predict import pythonpath_entry
 from tfdoctor.predict.rehearsing import failures
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
-from tfdoctor.rules.shared import needs
+from tfdoctor.rules.shared import needs, origins
 from tfdoctor.rules.shared.companions import package_finding, requirement_of
 from tfdoctor.steps import Install, Unset
 
@@ -93,6 +95,20 @@ def _wrong(context: Context, title: str, error: str) -> Finding:
 
 
 def _hidden(context: Context, shadow: Shadow) -> Finding:
+    entry = pythonpath_entry(context.facts, posixpath.dirname(shadow.taken.removesuffix("/__init__.py")))
+    if entry is not None:
+        return RULE.finding(
+            Cause.SHADOWED_MODULE,
+            Severity.WARNING,
+            f"PYTHONPATH puts {entry} first: {shadow.name} is {shadow.taken}, not the one in {shadow.hidden}. tf.keras "
+            "is then that, or fails.",
+            title=f"PYTHONPATH leads to {shadow.taken} in the place of {shadow.name}",
+            evidence=[
+                Evidence(shadow.taken, "is found first, through PYTHONPATH"),
+                *origins.evidence(context, "PYTHONPATH", entry),
+            ],
+            remedies=[origins.off_pythonpath(context, entry)],
+        )
     return RULE.finding(
         Cause.SHADOWED_MODULE,
         Severity.WARNING,

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import folder_of, without_first
+from tfdoctor.predict import folder_of, pythonpath_entry, without_first
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs, origins
 
@@ -40,7 +40,7 @@ def check(context: Context) -> Result:
     if context.prediction.cause is not Cause.SHADOWED_MODULE:
         return ()
     folder, second = folder_of(first.package_dir), first.behind
-    entry = next((e for e in _entries(context) if e.rstrip("/") == folder), None)
+    entry = pythonpath_entry(context.facts, folder)
     by = (
         f"{VARIABLE} puts {folder} first on its path."
         if entry
@@ -75,15 +75,9 @@ def _name(context: Context, tensorflow: TensorFlowFacts) -> str:
     return f"{owner} {tensorflow.version or ''}".rstrip()
 
 
-def _entries(context: Context) -> list[str]:
-    value = context.facts.environment.variables.get(VARIABLE, "")
-    return [entry for entry in value.split(":") if entry]
-
-
 def _remedy(context: Context, folder: str, entry: str | None) -> Remedy:
     if entry is not None:
-        kept = [one for one in _entries(context) if one.rstrip("/") != folder]
-        return origins.takes_off(context, VARIABLE, [entry], kept, f"Take {folder} off {VARIABLE}.")
+        return origins.off_pythonpath(context, entry)
     python = value_of(context.facts.python)
     if folder.endswith("site-packages") and "/.local/" in folder and python is not None:
         return Remedy(

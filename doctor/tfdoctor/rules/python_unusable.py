@@ -8,7 +8,8 @@ TensorFlow cannot either. That is a matter of this Python alone and says nothing
 How it is seen
 --------------
 It is started with a small script, a second time with more patience, once without its site-packages (`-S`), and once
-with an account of its start (`-v`), which tells the file that it was at last. The driver is asked by another Python.
+with an account of its start (`-v`), which tells the file that it was at last; where PYTHONHOME is set also without it.
+The driver is asked by another Python.
 
 What to do
 ----------
@@ -25,16 +26,19 @@ from tfdoctor.facts.python import Unusable
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
 from tfdoctor.rules.environment_gone import remake
+from tfdoctor.rules.shared import origins
 from tfdoctor.rules.shared.pythons import examine_others, how, others_evidence
 
 if TYPE_CHECKING:
     from tfdoctor.facts.python import Trouble
 
+HOME = "PYTHONHOME"
 TITLES = {
     "base-gone": "The Python of this environment is gone",
     "not-started": "This Python does not start",
     "exited": "This Python ends at once",
     "killed": "This Python is killed when it starts",
+    "home": "PYTHONHOME keeps this Python from starting",
     "site": "This Python does not get through its own start",
     "silent": "This Python does not answer",
     "rubbish": "This is no Python that answers as one",
@@ -86,6 +90,12 @@ def _explained(context: Context, trouble: Trouble) -> str:
             f"{lost.prefix} is a virtual environment{made} whose bin/python is a link to {lost.target}, which is not "
             "there: that Python was removed or replaced. No program starts in it; its packages are still there."
         )
+    if trouble.kind == "home":
+        value = context.facts.environment.variables.get(HOME, "")
+        return (
+            f"{HOME} is {value!r}: Python then looks for its own library there, and {name} {trouble.how}. Without the "
+            f"variable it starts.{origins.said(context, HOME)}{said}"
+        )
     if trouble.kind == "site":
         at = f" It stands at {trouble.files[0]}." if trouble.files else ""
         return f"{name} starts without its site-packages (`python -S`), and with them it {trouble.how}.{at}{said}"
@@ -105,6 +115,10 @@ def _remedies(context: Context, trouble: Trouble) -> list[Remedy]:
     lost = next(iter(context.facts.choice.lost), None) if context.facts.choice is not None else None
     if trouble.kind == "base-gone" and lost is not None:
         return remake(lost)
+    if trouble.kind == "home":
+        return [
+            origins.takes_away(context, HOME, f"Take {HOME} away: hardly any Python needs it.", steps=False)
+        ]
     if trouble.kind == "site":
         remedies = [
             Remedy(

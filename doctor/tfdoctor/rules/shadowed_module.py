@@ -10,7 +10,9 @@ error in a file of your own.
 How it is seen
 --------------
 The examined Python lists what its path has twice, the working directory first, and imports nothing. Where the name
-is one that TensorFlow's import takes, a child rehearses the import of the packages that take it.
+is one that TensorFlow's import takes, a child rehearses the import of the packages that take it. A package that
+comes from a folder of PYTHONPATH is told of here, too, whether or not this Python has one of its own: what is installed
+in the environment has no effect then.
 
 What to do
 ----------
@@ -19,17 +21,23 @@ Give the file another name, start Python from another folder, or take the folder
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice
+from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.predict import folder_of, on_pythonpath, pythonpath_entry
 from tfdoctor.predict.imports import shadows_tensorflow
 from tfdoctor.predict.rehearsing import failures
 from tfdoctor.rules.base import Context, Result, Rule
-from tfdoctor.rules.shared import needs
-from tfdoctor.steps import Drop
+from tfdoctor.rules.shared import needs, origins
+from tfdoctor.rules.shared.companions import companions_led_away, own_requirement
+from tfdoctor.steps import Install
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tfdoctor.findings import Finding
 
 
@@ -38,12 +46,40 @@ def check(context: Context) -> Result:
     found = []
     if tensorflow is not None and shadows_tensorflow(tensorflow) and tensorflow.shadowed_by:
         found.append(_finding(context, "tensorflow", tensorflow.shadowed_by, tensorflow.package_dir, ""))
+    listed: dict[str, list[_Taken]] = {}
+    """Entry of PYTHONPATH → what is taken from there."""
     for failed in failures(context.facts, context.compat):
-        if failed.shadow:
-            one = failed.rehearsed
+        if not failed.shadow:
+            continue
+        one, folder = failed.rehearsed, failed.shadow.removesuffix("/__init__.py").rpartition("/")[0]
+        entry = pythonpath_entry(context.facts, folder)
+        error = f"{one.error_type}: {one.error}"
+        if entry is None:
             name = failed.shadow.rpartition("/")[2].partition(".")[0]
-            found.append(_finding(context, name, failed.shadow, "", f"{one.error_type}: {one.error}"))
-    return found
+            found.append(_finding(context, name, failed.shadow, "", error))
+        elif not _told_by_other_tensorflow(context, folder):
+            listed.setdefault(entry, []).append(_Taken(failed.package, error))
+    for row in companions_led_away(context):
+        led = on_pythonpath(context.facts, row.package)
+        entry = pythonpath_entry(context.facts, led.location) if led is not None else None
+        if entry is not None:
+            taken = listed.setdefault(entry, [])
+            if all(one.package != row.package for one in taken):
+                taken.append(_Taken(row.package, row.error))
+    return [*found, *(_led(context, entry, taken) for entry, taken in listed.items())]
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """A package that is taken from a folder of PYTHONPATH, and how the import fails with it."""
+
+    package: str
+    error: str
+
+
+def _told_by_other_tensorflow(context: Context, folder: str) -> bool:
+    first = context.tensorflow
+    return first is not None and first.behind is not None and folder_of(first.package_dir) == folder
 
 
 def _finding(context: Context, name: str, path: str, hidden: str, error: str) -> Finding:
@@ -66,7 +102,7 @@ def _finding(context: Context, name: str, path: str, hidden: str, error: str) ->
         title=f"{what[0].upper()}{what[1:]} hides {'TensorFlow' if name == 'tensorflow' else name}"
         f"{' from programs started here' if through == HERE else ''}",
         evidence=[Evidence(here, f"is found first, through {through}")],
-        remedies=_remedies(context, here, through, is_file=is_file),
+        remedies=_remedies(context, here, is_file=is_file),
     )
 
 
@@ -76,30 +112,91 @@ HERE = "the working directory"
 def _door(context: Context, path: str) -> str:
     """How Python comes to look there before it looks where packages are installed."""
     folder = path.rpartition("/")[0]
-    listed = context.facts.environment.variables.get("PYTHONPATH", "").split(":")
-    if folder in [one.rstrip("/") for one in listed if one]:
-        return "PYTHONPATH"
+    if pythonpath_entry(context.facts, folder) is not None:
+        return VARIABLE
     if context.python is not None and folder in context.python.sys_path:
         return "a folder of the examined Python's own path"
     return HERE
 
 
-def _remedies(context: Context, path: str, through: str, *, is_file: bool) -> list[Remedy]:
+def _remedies(context: Context, path: str, *, is_file: bool) -> list[Remedy]:
     folder, _, name = path.rpartition("/")
+    entry = pythonpath_entry(context.facts, folder)
+    if entry is not None:
+        return [origins.off_pythonpath(context, entry)]
     again = advice.check_again(context.target)
-    if through == "PYTHONPATH":
-        listed = context.facts.environment.variables.get("PYTHONPATH", "").split(":")
-        rest = ":".join(one for one in listed if one and one.rstrip("/") != folder)
-        command = f"export PYTHONPATH={advice.quote(rest)}" if rest else "unset PYTHONPATH"
-        return [
-            Remedy(f"Take {folder} off PYTHONPATH.", (command, again), steps=(Drop("PYTHONPATH", (folder,)),))
-        ]
     new = advice.quote(f"{folder}/my_{name}")
     what = "file" if is_file else "folder"
     return [
         Remedy(f"Give the {what} another name.", (f"mv {advice.quote(path)} {new}", again)),
         Remedy("Or start Python from another folder.", ("cd ~", again)),
     ]
+
+
+# ---------------------------------------------------------------- packages on PYTHONPATH
+
+
+def _led(context: Context, entry: str, taken: Sequence[_Taken]) -> Finding:
+    folder = entry.rstrip("/") or entry
+    names = " and ".join(_named(context, one.package) for one in taken)
+    python = context.python
+    version = versions.major_minor(python.version) if python is not None else ""
+    other = re.search(r"/python(\d\.\d{1,2})(?:/|$)", folder)
+    explanation = (
+        f"{VARIABLE} puts {folder} before the packages of this Python, which then takes {names} from there."
+    )
+    if other is not None and other[1] != version:
+        explanation += (
+            f" That folder is Python {other[1]}'s: what is compiled in it does not load in {version}."
+        )
+    explanation += (
+        f"{origins.said(context, VARIABLE, entry)} The import of TensorFlow stops ({_short(taken[0].error)})."
+    )
+    return RULE.finding(
+        Cause.SHADOWED_MODULE,
+        Severity.ERROR,
+        explanation,
+        title=f"{VARIABLE} leads to {names} in {folder}, with which import tensorflow fails",
+        evidence=[
+            *(Evidence(f"{folder}, {one.package}", "is found first, through PYTHONPATH") for one in taken),
+            *origins.evidence(context, VARIABLE, entry),
+        ],
+        remedies=[_without(context, entry, taken)],
+    )
+
+
+def _short(error: str) -> str:
+    """NumPy's has a page of advice."""
+    return error if len(error) <= 200 else f"{error[:200].rpartition(' ')[0]} …"
+
+
+def _named(context: Context, package: str) -> str:
+    there = context.python.distribution(package) if context.python is not None else None
+    return f"{package} {there.version}" if there is not None else package
+
+
+def _without(context: Context, entry: str, taken: Sequence[_Taken]) -> Remedy:
+    """The folder leaves PYTHONPATH; what this Python has nowhere else is installed."""
+    remedy = origins.off_pythonpath(context, entry)
+    there = context.python.distributions if context.python is not None else ()
+    elsewhere = {one.name for one in there if pythonpath_entry(context.facts, one.location) != entry}
+    lost = tuple(one.package for one in taken if one.package not in elsewhere)
+    if not lost or not remedy.commands:
+        return remedy
+    wanted = tuple(own_requirement(context, package) for package in lost)
+    return replace(
+        remedy,
+        text=f"{remedy.text} This Python has no {' and '.join(lost)} of its own: install it.",
+        commands=(
+            *remedy.commands[:-1],
+            advice.pip_install(context.target, wanted),
+            remedy.commands[-1],
+        ),
+        steps=(*remedy.steps, Install(wanted)),
+    )
+
+
+VARIABLE = "PYTHONPATH"
 
 
 RULE = Rule(

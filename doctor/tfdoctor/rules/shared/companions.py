@@ -25,7 +25,20 @@ if TYPE_CHECKING:
 
 
 def broken_companions(context: Context) -> tuple[Companion, ...]:
-    """What of the table applies to this Python."""
+    """What of the table applies to what is installed in this Python."""
+    return tuple(row for row in _broken(context) if not _led_away(context, row))
+
+
+def companions_led_away(context: Context) -> tuple[Companion, ...]:
+    """What of the table applies to what PYTHONPATH puts before that: installing something does not change it."""
+    return tuple(row for row in _broken(context) if _led_away(context, row))
+
+
+def _led_away(context: Context, row: Companion) -> bool:
+    return row.effect == "import" and predict.on_pythonpath(context.facts, row.package) is not None
+
+
+def _broken(context: Context) -> tuple[Companion, ...]:
     if context.build is None or context.tensorflow is None:
         return ()
     return predict.broken_companions(context.facts, context.tensorflow, context.build, context.compat)
@@ -249,18 +262,27 @@ def requirement_of(context: Context, package: str, *, again: bool = False) -> st
     Again what is there (`again`); else the version of the environment in which the import worked that is most like
     this one, what somebody asks for, or the newest.
     """
-    python, tensorflow = context.python, context.tensorflow
+    python = context.python
     there = python.distribution(package) if python is not None else None
     if again and there is not None:
         return f"{package}=={there.version}"
-    known = (
-        good_version(python, tensorflow, package, context.compat)
-        if python is not None and tensorflow is not None
-        else None
-    )
+    known = _known(context, package)
     if known is not None and (there is None or known != there.version):
         return f"{package}=={known}"
     asked = [one.requirement for one in unmet(python) if one.package == package] if python is not None else []
     if asked:
         return asked[0]
     return f"{package}!={there.version}" if there is not None else package
+
+
+def own_requirement(context: Context, package: str) -> str:
+    """The same of a package that is in this environment nowhere, whatever PYTHONPATH brings."""
+    known = _known(context, package)
+    return f"{package}=={known}" if known is not None else package
+
+
+def _known(context: Context, package: str) -> str | None:
+    python, tensorflow = context.python, context.tensorflow
+    if python is None or tensorflow is None:
+        return None
+    return good_version(python, tensorflow, package, context.compat)

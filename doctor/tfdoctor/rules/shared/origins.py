@@ -92,9 +92,17 @@ def takes_off(
     )
 
 
+def off_pythonpath(context: Context, entry: str) -> Remedy:
+    """How a folder goes from PYTHONPATH; `entry` is how it is written there."""
+    entries = [one for one in context.facts.environment.variables.get("PYTHONPATH", "").split(":") if one]
+    gone = [one for one in entries if posixpath.normpath(one) == posixpath.normpath(entry)]
+    kept = [one for one in entries if one not in gone]
+    return takes_off(context, "PYTHONPATH", gone, kept, f"Take {entry.rstrip('/')} off PYTHONPATH.")
+
+
 def _where(context: Context, origin: Origin | None) -> str:
     """Where it has to be changed for good."""
-    if origin is None or not origin.path:
+    if origin is None or not origin.path or origin.by == "kernel":  # `advice.kernel` says how that is changed
         return ""
     place = who(context, origin.name, origin.entry)
     if _own(context, origin.path):
