@@ -55,3 +55,24 @@ def test_an_unknown_command_has_near_ones() -> None:
     )
     assert done.returncode == 2
     assert "'check'" in done.stderr
+
+
+LEAVING = (
+    "import atexit, sys; from tfdoctor.__main__ import run\n"
+    "atexit.register(print, 'farewell'); sys.argv = ['tfdoctor', '--version']\n"
+    "{before}\n"
+    "run()"
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "farewell"),
+    [("", False), ("sys.setprofile(lambda *_: None)", True)],
+    ids=["plain", "profiled"],
+)
+def test_the_end_costs_nothing_but_what_a_profiler_needs(before: str, farewell: bool) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LEAVING.format(before=before)], capture_output=True, text=True, check=False
+    )
+    first, *rest = done.stdout.splitlines()
+    assert (done.returncode, first.split()[0], rest) == (0, "tfdoctor", ["farewell"] * farewell)
