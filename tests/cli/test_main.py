@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -47,6 +48,13 @@ def test_a_command_loads_no_other(name: str) -> None:
     found = loaded(name, "--help")
     assert {one for one in COMMANDS if f"cli.{one}" in found} == {name}
     assert "engine" not in found
+
+
+def test_check_loads_nothing_that_takes_long() -> None:
+    host = Path(__file__).parents[1] / "hosts" / "container-without-gpu"
+    found = loaded("check", "--facts", str(host))
+    assert {"rules", "render.report"} <= found
+    assert not found & {"rich", "typer"}
 
 
 def test_an_unknown_command_has_near_ones() -> None:
