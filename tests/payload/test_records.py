@@ -214,6 +214,7 @@ def test_a_module_in_an_archive_on_the_path_hides_one_that_comes_after(version: 
     assert {one.taken for one in found.shadows if one.name == "six"} == {f"{archive}/six.py"}
 
 
+@on_every_python
 def test_lines_of_a_record_are_found_wherever_they_stand(version: str, tmp_path: Path) -> None:
     install(tmp_path, "tensorflow", "2.20.0", {"tensorflow/__init__.py": b""})
     lines = (
