@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -10,11 +11,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # the first moments are short: nothing is loaded that Python has not loaded by itself
     from typing import NoReturn
 
+BETWEEN_COLLECTIONS = 100_000
+"""New objects between two searches for circles of garbage; `check` makes fewer."""
+
 
 def run() -> NoReturn:
     """Run the command line; what it is made of is loaded here."""
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # nothing was started yet
+    gc.set_threshold(BETWEEN_COLLECTIONS)
     _without_pythonpath()
     try:
         from tfdoctor.cli.start import run as command
@@ -27,12 +32,31 @@ def run() -> NoReturn:
         sys.exit(3)
     try:
         command()
+    except SystemExit as end:
+        _leave(end.code)
+        raise
     except MemoryError:  # too little even to say so in the usual way
         os.write(2, b"tfdoctor: there is not enough memory.\n")
         os._exit(3)
     except ImportError:  # of a part that is loaded late; only where the next start may do better
         _without_loader_variables()
         raise
+
+
+def _leave(status: object) -> None:
+    """End at once: CPython's farewell takes a tenth of `check`. All children have ended.
+
+    Where a profiler or a tracer listens, it wants the farewell: return.
+    """
+    if not isinstance(status, int) or sys.gettrace() is not None or sys.getprofile() is not None:
+        return
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+    except (OSError, ValueError):  # CPython says so
+        return
+    os._exit(status)
 
 
 def _without_pythonpath() -> None:

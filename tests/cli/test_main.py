@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -62,9 +63,37 @@ def test_without_a_command_it_is_the_whole_help() -> None:
     assert (asked.returncode, alone.returncode) == (0, 2)
 
 
+def test_check_loads_nothing_that_takes_long() -> None:
+    host = Path(__file__).parents[1] / "hosts" / "container-without-gpu"
+    found = loaded("check", "--facts", str(host))
+    assert {"rules", "render.report"} <= found
+    assert not found & {"rich", "typer", "hashlib", "platform"}
+
+
 def test_an_unknown_command_has_near_ones() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tfdoctor", "chek"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
     assert "'check'" in done.stderr
+
+
+LEAVING = (
+    "import atexit, sys; from tfdoctor.__main__ import run\n"
+    "atexit.register(print, 'farewell'); sys.argv = ['tfdoctor', '--version']\n"
+    "{before}\n"
+    "run()"
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "farewell"),
+    [("", False), ("sys.setprofile(lambda *_: None)", True)],
+    ids=["plain", "profiled"],
+)
+def test_the_end_costs_nothing_but_what_a_profiler_needs(before: str, farewell: bool) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LEAVING.format(before=before)], capture_output=True, text=True, check=False
+    )
+    first, *rest = done.stdout.splitlines()
+    assert (done.returncode, first.split()[0], rest) == (0, "tfdoctor", ["farewell"] * farewell)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -52,6 +53,16 @@ def test_import_reads_nothing_and_needs_no_network() -> None:
         "sys.exit(str(bad) if bad else 0)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_every_check_asks_is_read_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
+    compat = Compat()
+    compat.prepare()
+    monkeypatch.setattr(Path, "read_text", None)  # whoever reads now fails
+    assert compat.release("2.20.0") is not None
+    assert compat.required_libraries_for({"CUDA": "12.5.1", "CUDNN": "9"}, "2.20.0") is None
+    assert compat.breaking("2.20.0", {}, {})
+    assert compat.problems_of("tensorflow", "2.21.0")
 
 
 # --- releases ---

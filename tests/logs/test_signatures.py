@@ -12,7 +12,7 @@ import pytest
 
 from tfdoctor.compat.decode import DataError
 from tfdoctor.logs.reader import LONGEST
-from tfdoctor.logs.signatures import Signature, digitless, load_signatures
+from tfdoctor.logs.signatures import _REMEMBERED, Catalogue, Signature, digitless, load_signatures
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -174,3 +174,15 @@ def test_an_era_is_bracketed_by_minors(tmp_path: Path) -> None:
         "2.17",
         "",
     )
+
+
+def test_a_line_is_looked_at_once_however_many_came_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    monkeypatch.setattr(Catalogue, "_of_shape", lambda _, shape: looked.append(shape) or ())
+    catalogue = Catalogue(CATALOGUE.signatures)
+    letters = str.maketrans("0123456789", "abcdefghij")
+    lines = [f"line {number}".translate(letters) for number in range(_REMEMBERED + 100)]
+    for line in lines:
+        for _ in range(3):
+            catalogue.candidates(line)
+    assert looked == lines

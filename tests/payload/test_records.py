@@ -212,3 +212,26 @@ def test_a_module_in_an_archive_on_the_path_hides_one_that_comes_after(version: 
     found = value_of(python.probe(system, choice, asked=True, timeout=60)[0])
     assert found is not None
     assert {one.taken for one in found.shadows if one.name == "six"} == {f"{archive}/six.py"}
+
+
+@on_every_python
+def test_lines_of_a_record_are_found_wherever_they_stand(version: str, tmp_path: Path) -> None:
+    install(tmp_path, "tensorflow", "2.20.0", {"tensorflow/__init__.py": b""})
+    lines = (
+        "tensorflow/first.py,sha256=x,3",
+        f"{'long/' * 500}path.py,sha256=x,3",
+        "tensorflow/header.h,sha256=x,3",
+        "tensorflow/two.solid.py,,",
+        '"tensorflow/with,comma.py",sha256=x,3',
+        "../../bin/script.py,sha256=x,3",
+        "tensorflow/library.so.2,sha256=x,3",
+        "tensorflow/tests/left_out.py,sha256=x,3",
+        "tensorflow/last.py,sha256=x,3",
+    )
+    record = tmp_path / "tensorflow-2.20.0.dist-info" / "RECORD"
+    for end in ("\n", "\r\n"):
+        record.write_bytes(end.join(lines).encode())
+        one = next(one for one in facts(version, tmp_path).distributions if one.name == "tensorflow")
+        gone = [f"tensorflow/{name}" for name in ("first.py", "two.solid.py", "library.so.2", "last.py")]
+        assert [(each.path, each.what) for each in one.differs] == [(name, "missing") for name in gone]
+        assert one.lost == ("tensorflow/library.so.2",)

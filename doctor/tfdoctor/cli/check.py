@@ -102,7 +102,13 @@ def _seen(
     compat = Compat.load()
     if not alike:
         report = examine(
-            system, compat, python=python, timeout=timeout, deep=deep, tell=tell, meanwhile=_load
+            system,
+            compat,
+            python=python,
+            timeout=timeout,
+            deep=deep,
+            tell=tell,
+            meanwhile=lambda: _load(compat),
         )
         return report, None, compat
     report, redacted = _alike(system, compat, python, timeout)
@@ -112,8 +118,9 @@ def _seen(
     return report, redacted, compat
 
 
-def _load() -> None:
+def _load(compat: Compat) -> None:
     """What judges and tells is loaded while the probes look. Nothing that a probe may import: see `survey`."""
+    compat.prepare()
     for name in ("report.diagnose", "render.report", "environment.candidates"):
         importlib.import_module(f"tfdoctor.{name}")
 

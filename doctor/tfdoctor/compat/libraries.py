@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, Literal
 
 from tfdoctor import versions
 from tfdoctor.compat.decode import Made, Sources, read
+from tfdoctor.patterns import late
 from tfdoctor.records import dataclass
 
 __all__ = [
@@ -23,7 +24,7 @@ __all__ = [
     "split_soname",
 ]
 
-_SONAME = re.compile(r"lib(?P<stem>[A-Za-z0-9_+-]+?)\.so(?:\.(?P<version>[0-9.]+))?")
+_SONAME = late(r"lib(?P<stem>[A-Za-z0-9_+-]+?)\.so(?:\.(?P<version>[0-9.]+))?")
 _DEFINE_OF_STEM = {"cublasLt": "CUBLAS"}
 
 

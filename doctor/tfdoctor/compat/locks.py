@@ -7,14 +7,13 @@ are for CPython on Linux x86-64, and for `pip install --no-deps --require-hashes
 
 # The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
 
-import hashlib
-import re
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
 
 from tfdoctor import versions
 from tfdoctor.compat.decode import DataError, read
+from tfdoctor.patterns import late
 from tfdoctor.records import dataclass
 
 __all__ = [
@@ -28,10 +27,8 @@ __all__ = [
     "tools_name",
 ]
 
-_PIN = re.compile(
-    r"([a-z0-9]+(?:-[a-z0-9]+)*)==([0-9][0-9a-z.!+]*)((?: --hash=sha256:[0-9a-f]{64})+)(  # sdist)?"
-)
-_GLIBC = re.compile(r"# [^\n]{1,100}, Linux x86-64, glibc (2\.[0-9]{1,2})\n")
+_PIN = late(r"([a-z0-9]+(?:-[a-z0-9]+)*)==([0-9][0-9a-z.!+]*)((?: --hash=sha256:[0-9a-f]{64})+)(  # sdist)?")
+_GLIBC = late(r"# [^\n]{1,100}, Linux x86-64, glibc (2\.[0-9]{1,2})\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +63,8 @@ class Lock:
     @property
     def digest(self) -> str:
         """SHA-256 of the lines that pip reads: comments may change."""
+        import hashlib  # slow to load, and seldom asked for
+
         lines = [row for row in self.text.split("\n") if row and not row.startswith("#")]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 

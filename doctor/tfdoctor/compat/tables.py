@@ -55,6 +55,10 @@ class Compat:
         needed."""
         return _load(folder)
 
+    def prepare(self) -> None:
+        """Read now what is needed wherever there is a TensorFlow. Raises decode.DataError."""
+        _ = self._releases, self._libraries, self._companions, self._problems
+
     @cached_property
     def folder(self) -> Path:
         """Where the tables are."""

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfdoctor.patterns import late
 from tfdoctor.steps import Export, Prepend, Rename, Unset
 
 if TYPE_CHECKING:
@@ -121,8 +122,8 @@ def edited(text: str, name: str, steps: Sequence[ShellStep]) -> str:
 
 # One word of a shell, whole: its quotes end on its line, and no command stands in it or behind it.
 _WORD = r"""(?:[^\s;&|<>()`"'\\#]|"(?:[^"`\\$]|\\.|\$(?!\())*"|'[^']*'|\\.|(?<!\s)\#)"""
-_ONE_VALUE = re.compile(rf"{_WORD}*(?:\s+\#.*|\s*)")
-_VALUES = re.compile(rf"(?:\s+{_WORD}+)*(?:\s+\#.*|\s*)")
+_ONE_VALUE = late(rf"{_WORD}*(?:\s+\#.*|\s*)")
+_VALUES = late(rf"(?:\s+{_WORD}+)*(?:\s+\#.*|\s*)")
 
 
 def _assignment(name: str, variable: str) -> re.Pattern[str]:

@@ -324,7 +324,9 @@ class Catalogue:
         known = self._candidates.get(shape)
         if known is None:
             known = tuple(self._of_shape(shape))
-            if len(self._candidates) < _REMEMBERED and len(shape) < 1000:
+            if len(shape) < 1000:
+                if len(self._candidates) >= _REMEMBERED:
+                    self._candidates.clear()  # a line is asked about several times, and soon never again
                 self._candidates[shape] = known
         return known
 

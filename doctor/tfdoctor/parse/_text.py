@@ -8,26 +8,29 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tfdoctor.patterns import late
 from tfdoctor.records import dataclass
 
+if TYPE_CHECKING:
+    import re
+
 # CSI sequences (colour, cursor), OSC sequences (window titles), and the two-character escapes.
-_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]?|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
+_ANSI = late(r"\x1b(?:\[[0-?]*[ -/]*[@-~]?|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
 # C0 and C1 controls but tab and newline, zero-width characters, directional marks, the byte order mark.
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u200b-\u200f\u202a-\u202e\u2060\ufeff]")
-_NEWLINES = re.compile(r"\r+\n?")
-_EXOTIC_SPACES = re.compile(r"[\u00a0\u2002-\u200a\u202f\u3000]")
+_CONTROL = late(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u200b-\u200f\u202a-\u202e\u2060\ufeff]")
+_NEWLINES = late(r"\r+\n?")
+_EXOTIC_SPACES = late(r"[\u00a0\u2002-\u200a\u202f\u3000]")
 
 #: A version as NVIDIA prints drivers, toolkits and libraries: two to five groups of digits.
 VERSION = r"[0-9]{1,9}(?:\.[0-9]{1,9}){1,4}"
 #: A PCI address as printed: optional domain of 4 or 8 digits, bus, device, function.
 PCI_ADDRESS = r"(?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]"
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
-_MEBIBYTES = re.compile(r"([0-9]{1,15}) {0,20}(?:MiB|MB)?")
+_INTEGER = late(r"[+-]?[0-9]{1,18}")
+_MEBIBYTES = late(r"([0-9]{1,15}) {0,20}(?:MiB|MB)?")
 # What tools print where a value is not to be had.
 _NOTHING = frozenset({
     "", "-", "n/a", "[n/a]", "na", "none", "(null)", "null", "err!", "not found", "[not found]",
@@ -38,7 +41,7 @@ _NOTHING = frozenset({
 # What a quote, a box, a comment, a pod, docker compose, or a time stamp puts before each line.
 # Not the "host: " of pdsh and srun: nothing tells it from a key.
 _MARGINS = tuple(
-    re.compile(pattern)
+    late(pattern)
     for pattern in (
         r"[>│┃#|`＃] ?",
         r"\[(?:pod|container)/[^\]\s]{1,200}\] ?",

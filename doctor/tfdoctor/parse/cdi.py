@@ -7,13 +7,14 @@ their line, and so is what is too long or too deep.
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from tfdoctor.patterns import late
+
 MAX_DEPTH = 24
 MAX_LINES = 50_000
-_DRIVER = re.compile(r"/libcuda\.so\.(\d{3}\.\d{1,4}(?:\.\d{1,4})?)\Z")
+_DRIVER = late(r"/libcuda\.so\.(\d{3}\.\d{1,4}(?:\.\d{1,4})?)\Z")
 
 
 class CdiError(ValueError):

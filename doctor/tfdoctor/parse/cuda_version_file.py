@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from tfdoctor.parse._text import VERSION, Parsed, clean
+from tfdoctor.patterns import late
 from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
@@ -14,9 +15,9 @@ if TYPE_CHECKING:
 
 # In the file there is no colon; with one it is nvidia-smi's header or a bug report's label, still an honest
 # answer.
-_TXT = re.compile(rf"\bCUDA Version:? +({VERSION})", re.IGNORECASE)
-_COMPONENT = re.compile(r'"([A-Za-z0-9_.-]{1,80})"\s{0,40}:\s{0,40}\{')
-_COMPONENT_VERSION = re.compile(r'"version"\s{0,40}:\s{0,40}"([^"\n]{1,80})"')
+_TXT = late(rf"\bCUDA Version:? +({VERSION})", re.IGNORECASE)
+_COMPONENT = late(r'"([A-Za-z0-9_.-]{1,80})"\s{0,40}:\s{0,40}\{')
+_COMPONENT_VERSION = late(r'"version"\s{0,40}:\s{0,40}"([^"\n]{1,80})"')
 # A component is a name and a version: what lies further away belongs to something else.
 _COMPONENT_SPAN = 600
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 from tfdoctor.parse import toml
+from tfdoctor.patterns import late
 
-VERSION = re.compile(r"\b(\d{1,4}\.\d{1,4}(?:\.\d{1,6})?(?:[-~+.][0-9A-Za-z.+~-]{1,40})?)")
+VERSION = late(r"\b(\d{1,4}\.\d{1,4}(?:\.\d{1,6})?(?:[-~+.][0-9A-Za-z.+~-]{1,40})?)")
 _SILENCES = (
     ("permission", ("permission denied",)),
     ("context", ("context not found", "unable to resolve docker endpoint")),

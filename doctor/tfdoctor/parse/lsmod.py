@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from tfdoctor.parse._text import Parsed, clean_lines, unquoted
+from tfdoctor.patterns import late
 from tfdoctor.records import dataclass
 
 # lsmod: "nvidia 39059456 115 nvidia_uvm,nvidia_modeset"; /proc/modules adds "Live 0x…" and a trailing comma.
-_ROW = re.compile(
+_ROW = late(
     r"([A-Za-z0-9_.+-]+)[ \t]+([0-9]{3,12})[ \t]+(-?[0-9]{1,9})(?:[ \t]+([A-Za-z0-9_,.\[\]+-]+))?(?:[ \t]|$)"
 )
 

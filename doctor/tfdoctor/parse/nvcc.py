@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
-
 from tfdoctor.parse._text import VERSION, Parsed, clean
 from tfdoctor.parse.smi_failure import says_not_found
+from tfdoctor.patterns import late
 from tfdoctor.records import dataclass
 
-_RELEASE = re.compile(r"\brelease ([0-9]{1,3}\.[0-9]{1,3})\b")
-_VERSION = re.compile(rf"\bV({VERSION})\b")
+_RELEASE = late(r"\brelease ([0-9]{1,3}\.[0-9]{1,3})\b")
+_VERSION = late(rf"\bV({VERSION})\b")
 # No such line up to 10.2; "cuda_11.0_bu.TC445_37.…" in 11.0, "cuda_X.Y.rX.Y/compiler.N" since 11.2.
-_BUILD = re.compile(r"\bBuild (cuda_[^\s`\"'”]+)")
-_BUILT_ON = re.compile(r"\bBuilt on +([^\n]+)")
+_BUILD = late(r"\bBuild (cuda_[^\s`\"'”]+)")
+_BUILT_ON = late(r"\bBuilt on +([^\n]+)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 
 from tfdoctor.parse._text import VERSION, Parsed, clean
+from tfdoctor.patterns import late
 from tfdoctor.records import dataclass
 
-_NVRM = re.compile(r"NVRM version:[ \t]*([^\n]*)", re.IGNORECASE)
-_GCC = re.compile(r"GCC version:[ \t]*([^\n]*)", re.IGNORECASE)
+_NVRM = late(r"NVRM version:[ \t]*([^\n]*)", re.IGNORECASE)
+_GCC = late(r"GCC version:[ \t]*([^\n]*)", re.IGNORECASE)
 # Not part of x86_64 or aarch64: a driver version starts after white space.
-_VERSION = re.compile(rf"(?<![\w.])({VERSION})(?![\w.])")
+_VERSION = late(rf"(?<![\w.])({VERSION})(?![\w.])")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import field
 from typing import TYPE_CHECKING
 
 from tfdoctor.parse._text import Parsed, clean_lines, has_ansi
+from tfdoctor.patterns import late
 from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _AFFINITY_COLUMNS = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
-_GPU = re.compile(r"GPU[0-9]{1,4}")
+_GPU = late(r"GPU[0-9]{1,4}")
 # What stands between two devices; SOC was renamed to SYS.
-_LINK = re.compile(r"X|SYS|SOC|NODE|PHB|PXB|PIX|PSB|NV[0-9]{1,3}|C2C|N/A|OK|NS|CNS|GNS|TNS|U|DR|--")
+_LINK = late(r"X|SYS|SOC|NODE|PHB|PXB|PIX|PSB|NV[0-9]{1,3}|C2C|N/A|OK|NS|CNS|GNS|TNS|U|DR|--")
 # Left of an underline sequence whose escape character was lost.
-_BARE_SGR = re.compile(r"\[[0-9]{0,3}m")
+_BARE_SGR = late(r"\[[0-9]{0,3}m")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,14 @@ import sys
 _HERE = sys.path.pop(0) if sys.path else ""
 
 import errno  # noqa: E402
+import gc  # noqa: E402
 import json  # noqa: E402
 import os  # noqa: E402
-import platform  # noqa: E402
 import re  # noqa: E402
 import stat  # noqa: E402
 import struct  # noqa: E402
+
+gc.disable()  # so short a life makes little garbage, and looking for it costs a tenth of it
 
 MARKER = "tfdoctor-payload:"
 RELEVANT = re.compile(
@@ -87,39 +89,42 @@ def metadata(folder):
 
 BRINGS = re.compile(r"^(nvidia|tensorflow|tf[-_]nightly|intel[-_]tensorflow|cuda|cudnn)", re.IGNORECASE)
 RECORD_LIMIT, LONGEST = 8 << 20, 1000
-LISTED = re.compile(br"(?:\.so(?:\.[\w.]{1,60})?|/bin/ptxas|/libdevice\.10\.bc),")
-MODULES = re.compile(br"\.(?:py|pyd|so(?:\.[\w.]{1,60})?),")
-MOST_FILES, MOST_MODULES = 400, 8000
+MODULE = re.compile(r"\.(?:py|pyd|so(?:\.[\w.]{1,60})?)\Z")
+LISTED = re.compile(r"(?:\.so(?:\.[\w.]{1,60})?|/bin/ptxas|/libdevice\.10\.bc)\Z")
+MODULE_WORDS = (".py,", ".so") + ((".pyd,",) if os.name == "nt" else ())
+TOOL_WORDS = ("/ptxas,", "/libdevice.10.bc,")
+MOST_LINES, MOST_FILES, MOST_MODULES = 20000, 400, 8000
 HASHED = [64 << 20]  # bytes that may still be read to compare them with their hash: a tenth of a second
 
 
-def recorded(info, pattern, most):
-    """(path below site-packages, (size, hash)) of the files that a wheel's RECORD lists and that fit a pattern.
+def recorded(info, words):
+    """(path below site-packages, size, hash) of what a wheel's RECORD lists and has one of the words in its line.
 
-    TensorFlow's has 20,000 lines, of which some dozens matter: no line is looked at that has none of the words.
+    TensorFlow's has 20,000 lines: those that matter are found by searching, as no other line is taken apart.
     """
-    files = []
     path = os.path.join(info, "RECORD")
     if (size_of(path) or -1) < 0:
-        return files  # not there, or no file: a FIFO would never end
+        return []  # not there, or no file: a FIFO would never end
     try:
         with open(path, "rb") as stream:
             content = stream.read(RECORD_LIMIT)
     except (IOError, OSError):
-        return files
-    for match in pattern.finditer(content):
-        if len(files) >= most:
-            break
-        first, last = max(0, match.start() - LONGEST), match.end() + LONGEST
-        start = content.rfind(b"\n", first, match.start()) + 1
-        end = content.find(b"\n", match.end(), last)
-        if (not start and first) or (end < 0 and last < len(content)):
-            continue  # no path is that long
-        line = content[start : end if end >= 0 else len(content)]
-        fields = line.decode("utf-8", "replace").strip().rsplit(",", 2)
-        if len(fields) == 3 and not fields[0].startswith(("/", "..", '"')):
-            files.append((fields[0], (int(fields[2]) if fields[2].isdigit() else None, fields[1])))
-    return files
+        return []
+    text, lines, files = content.decode("utf-8", "replace"), set(), []
+    for word in words:
+        at = text.find(word)
+        while at >= 0 and len(files) < MOST_LINES:
+            first, last = max(0, at - LONGEST), at + LONGEST
+            start, end = text.rfind("\n", first, at) + 1, text.find("\n", at, last)
+            whole = (start or not first) and (end >= 0 or last >= len(text))  # no path is longer
+            end = end if end >= 0 else last
+            if whole and start not in lines:
+                lines.add(start)
+                fields = text[start:end].rstrip("\r").rsplit(",", 2)
+                if len(fields) == 3 and not fields[0].startswith(("/", "..", '"')):
+                    files.append((start, fields[0], int(fields[2]) if fields[2].isdigit() else None, fields[1]))
+            at = text.find(word, end)
+    return [row[1:] for row in sorted(files)]
 
 
 def size_of(path):
@@ -162,7 +167,7 @@ def foreign(path):
 def compare(folder, files):
     """Of a wheel's files: those that are not there, and those of another size with what is known of them."""
     lost, changed = [], []
-    for name, (wanted, _) in files:
+    for name, wanted, _ in files:
         path = os.path.join(folder, name)
         size = size_of(path)
         if size is None:
@@ -220,13 +225,14 @@ def installed_at(info):
         return 0.0
 
 
-def differences(folder, info, own):
+def differences(folder, files, installed, own):
     """Modules that are not as their RECORD says: (path, "missing", "empty", "cut", "changed", "altered", "unreadable", "syntax")."""
-    found, installed = [], installed_at(info)
-    for name, (size, digest) in recorded(info, MODULES, MOST_MODULES):
-        if TESTS.search(name):
+    found = []
+    before = os.path.join(folder, "")
+    for name, size, digest in files[:MOST_MODULES]:
+        if "test" in name and TESTS.search(name) or not (name.endswith(".py") or MODULE.search(name)):
             continue
-        path = os.path.join(folder, name)
+        path = before + name
         what = None
         try:
             status = os.stat(path)
@@ -310,6 +316,9 @@ def distributions(path):
         first = name in needed and name not in told
         told.add(name)
         data = needed[name] if first else metadata(whole)
+        brings = BRINGS.match(spelt)
+        words = (MODULE_WORDS if first else (".so",)) + (TOOL_WORDS if brings else ())
+        lines = recorded(whole, words) if first or brings else []
         version = data.get("version") or (base.split("-")[1] if "-" in base else "")
         found.append(
             {
@@ -321,16 +330,16 @@ def distributions(path):
                 "installer": data["installer"],
                 "requires": data["requires"] if name in needed else [],
                 "pins": [] if OWN.match(spelt) else [one for one in data["requires"] if one.lower().startswith("nvidia")][:60],
-                "differs": differences(folder, whole, bool(OWN.match(name))) if first else [],
+                "differs": differences(folder, lines, installed_at(whole), bool(OWN.match(name))) if first else [],
             }
         )
-        if BRINGS.match(spelt):
+        if brings:
             # cuDNN opens its own parts when it is used: no loader's rules tell that one is not there
-            files = recorded(whole, LISTED, MOST_FILES)
+            files = [line for line in lines if LISTED.search(line[0])][:MOST_FILES]
             lost, changed = compare(folder, files)
-            own_files = [one for one, _ in files] if spelt.lower().startswith("nvidia") else []
+            own_files = [one for one, _, _ in files] if spelt.lower().startswith("nvidia") else []
             found[-1].update({"lost": lost, "changed": changed, "files": own_files})
-            for one, (size, digest) in files:
+            for one, size, digest in files:
                 claims.setdefault((folder, one), []).append(
                     {
                         "name": found[-1]["name"],
@@ -654,6 +663,20 @@ def noexec(path):
     return found[:60]
 
 
+def implementation():
+    """As `platform` says it, which takes longer to load than all that is asked of it here."""
+    name = sys.implementation.name if hasattr(sys, "implementation") else "pypy" if "PyPy" in sys.version else "cpython"
+    return {"cpython": "CPython", "pypy": "PyPy"}.get(name, name)
+
+
+def machine():
+    if hasattr(os, "uname"):
+        return os.uname()[4]
+    import platform
+
+    return platform.machine()
+
+
 def glibc():
     try:
         value = os.confstr("CS_GNU_LIBC_VERSION")
@@ -711,12 +734,12 @@ def main():
     installed, doubly = distributions(path if safe else [cwd] + path)  # as for programs that are started there
     found = tensorflow(path)
     answer = {
-        "version": platform.python_version(),
-        "implementation": platform.python_implementation(),
+        "version": sys.version.split()[0],
+        "implementation": implementation(),
         "executable": sys.executable,
         "real_executable": os.path.realpath(sys.executable),
         "bits": struct.calcsize("P") * 8,
-        "machine": platform.machine(),
+        "machine": machine(),
         "glibc": glibc(),
         "prefix": sys.prefix,
         "base_prefix": getattr(sys, "base_prefix", getattr(sys, "real_prefix", sys.prefix)),

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rich.text import Text
-
-from tfdoctor.render.terminal import hanging, page, text_of
+from tfdoctor.render.page import Page, Text, hanging
 from tfdoctor.report.against import Matters
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from tfdoctor.report.against import Comparison, Difference
 
 MARKS = {Matters.EXPLAINS: "✗", Matters.MATTERS: "!", Matters.LITTLE: "–"}
@@ -25,7 +21,7 @@ def render_comparison(
     comparison: Comparison, name: str, *, verbose: bool = False, width: int = 80, colour: bool = False
 ) -> str:
     """The comparison as text. `name`: what was compared with, as the user named it."""
-    out = page(width, coloured=colour)
+    out = Page(width, coloured=colour)
     out.print()
     hanging(out, Text(""), f"Compared with {clean_line(name)}: {clean_line(comparison.then)}", style="bold")
     for text in _notes(comparison):
@@ -46,7 +42,7 @@ def render_comparison(
     if hidden:
         few = f"{hidden} more difference{'s' * (hidden > 1)}, which seldom matter{'s' * (hidden == 1)}, with -v."
         out.print(Text(f"  {few}", style="dim"))
-    return text_of(out)
+    return out.text
 
 
 def _notes(comparison: Comparison) -> list[str]:
@@ -61,7 +57,7 @@ def _notes(comparison: Comparison) -> list[str]:
     return notes
 
 
-def _line(out: Console, difference: Difference, *, whole: bool) -> None:
+def _line(out: Page, difference: Difference, *, whole: bool) -> None:
     mark = Text(f"  {MARKS[difference.matters]} ", style=STYLES[difference.matters])
     limit = 2000 if whole else LONGEST
     was, now = (clean_line(text, limit=limit) for text in (difference.was, difference.is_))

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rich.text import Text
-
 from tfdoctor.findings import Severity, Status
 from tfdoctor.render.finding import SEVERITY_STATUS, do, finding_json, mark, seen, why
 from tfdoctor.render.json import SCHEMA_VERSION
-from tfdoctor.render.terminal import hanging, page, text_of
+from tfdoctor.render.page import Page, Text, hanging
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from tfdoctor.dockerfile.judge import Judged
     from tfdoctor.findings import Finding
 
@@ -66,7 +62,7 @@ def judged_json(judged: Judged) -> dict[str, Any]:
 
 def render_judged(judged: Judged, *, width: int = 80, colour: bool = False) -> str:
     """The answer as text, `width` columns wide. Commands are never wrapped."""
-    out = page(width, coloured=colour)
+    out = Page(width, coloured=colour)
     for label, text in _rows(judged):
         hanging(out, Text(f"{label:12}", style="bold"), clean_line(text))
     out.print()
@@ -79,7 +75,7 @@ def render_judged(judged: Judged, *, width: int = 80, colour: bool = False) -> s
         out.print()
         code = judged.findings[0].code
         out.print(Text("Next: ", style="dim") + Text(f"tfdoctor explain {code}", style="cyan"))
-    return text_of(out)
+    return out.text
 
 
 def _rows(judged: Judged) -> list[tuple[str, str]]:
@@ -105,7 +101,7 @@ def _rows(judged: Judged) -> list[tuple[str, str]]:
     return rows
 
 
-def _finding(out: Console, finding: Finding, said: set[tuple[str, ...]]) -> None:
+def _finding(out: Page, finding: Finding, said: set[tuple[str, ...]]) -> None:
     """One finding; a command that stands below an earlier one already is left out beside another remedy."""
     out.print()
     place = next((f" (line {one.line})" for one in finding.evidence if one.line), "")

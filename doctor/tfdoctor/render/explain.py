@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tfdoctor.render.json import SCHEMA_VERSION
-from tfdoctor.render.terminal import page, text_of
+from tfdoctor.render.tables import page, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

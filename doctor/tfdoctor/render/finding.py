@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rich.text import Text
-
 from tfdoctor.findings import Severity, Status
-from tfdoctor.render.terminal import command_lines, hanging
+from tfdoctor.render.page import Page, Text, command_lines, hanging
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from tfdoctor.findings import Evidence, Finding, Remedy
 
 __all__ = ["SEVERITY_STATUS", "do", "explained", "finding_json", "mark", "seen", "why"]
@@ -26,7 +22,7 @@ SEVERITY_STATUS = {
 }
 
 
-def explained(out: Console, finding: Finding, *, verbose: bool) -> None:
+def explained(out: Page, finding: Finding, *, verbose: bool) -> None:
     """Why, what to do, and with `verbose` where it was seen."""
     out.print()
     why(out, finding)
@@ -39,12 +35,12 @@ def explained(out: Console, finding: Finding, *, verbose: bool) -> None:
             seen(out, evidence)
 
 
-def why(out: Console, finding: Finding) -> None:
+def why(out: Page, finding: Finding) -> None:
     """What it means."""
     hanging(out, Text("  Why   ", style="dim"), clean_line(finding.explanation, limit=3000))
 
 
-def do(out: Console, remedy: Remedy, *, first: bool) -> None:
+def do(out: Page, remedy: Remedy, *, first: bool) -> None:
     """What to do, and what to type for it."""
     text = clean_line(remedy.text, limit=1000)
     if text.startswith("Or "):
@@ -53,7 +49,7 @@ def do(out: Console, remedy: Remedy, *, first: bool) -> None:
     command_lines(out, remedy.commands)
 
 
-def seen(out: Console, evidence: Evidence) -> None:
+def seen(out: Page, evidence: Evidence) -> None:
     """Where it was seen."""
     where = f"{evidence.source}:{evidence.line}" if evidence.line else evidence.source
     text = f"{clean_line(where)}: {clean_line(evidence.text)}"

@@ -5,20 +5,16 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from rich.text import Text
-
 from tfdoctor.environment.models import Status
 from tfdoctor.findings import Severity
 from tfdoctor.render.finding import finding_json
 from tfdoctor.render.json import SCHEMA_VERSION
+from tfdoctor.render.page import Page, Text, command_lines, hanging
 from tfdoctor.render.report import report_json
-from tfdoctor.render.terminal import command_lines, hanging, page, text_of
 from tfdoctor.steps import SHELL_STEPS
 from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from tfdoctor.environment.history.journal import Undone
     from tfdoctor.environment.models import Attempt, FixResult, Unfixed
 
@@ -43,7 +39,7 @@ def render_fix(
     colour: bool = False,
 ) -> str:
     """`dry`: nothing was changed; `asking`: it may be as soon as somebody says so."""
-    out = page(width, coloured=colour)
+    out = Page(width, coloured=colour)
     if not quiet:
         how = " (as activating it sets the variables)" if result.activated else ""
         hanging(out, Text("Environment "), clean_line(f"{result.environment.prefix}{how}"), style="dim")
@@ -56,10 +52,10 @@ def render_fix(
             _left(out, left, tried=(left.finding.code, left.finding.title) in tried, verbose=verbose)
         out.print()
     _end(out, result, dry=dry, asking=asking)
-    return text_of(out)
+    return out.text
 
 
-def _done(out: Console, done: Attempt, *, verbose: bool) -> None:
+def _done(out: Page, done: Attempt, *, verbose: bool) -> None:
     mark, style = MARKS[done.status]
     finding = done.candidate.finding
     out.print()
@@ -77,7 +73,7 @@ def _done(out: Console, done: Attempt, *, verbose: bool) -> None:
         hanging(out, Text("          "), clean_line(result, limit=1000))
 
 
-def _left(out: Console, left: Unfixed, *, tried: bool, verbose: bool) -> None:
+def _left(out: Page, left: Unfixed, *, tried: bool, verbose: bool) -> None:
     """`tried`: what fix can do about it stands above, and that it did not help."""
     finding = left.finding
     remedies = [remedy for remedy in finding.remedies if not (tried and remedy.steps)]
@@ -93,7 +89,7 @@ def _left(out: Console, left: Unfixed, *, tried: bool, verbose: bool) -> None:
         command_lines(out, remedy.commands, 12)
 
 
-def _end(out: Console, result: FixResult, *, dry: bool, asking: bool) -> None:
+def _end(out: Page, result: FixResult, *, dry: bool, asking: bool) -> None:
     after = result.after
     usable = after.verdict.gpu_usable
     if dry:
@@ -136,18 +132,18 @@ def _end(out: Console, result: FixResult, *, dry: bool, asking: bool) -> None:
         _command(out, "To take all of it back: ", undo)
 
 
-def _command(out: Console, text: str, command: str) -> None:
+def _command(out: Page, text: str, command: str) -> None:
     """Never broken: it is there to be copied."""
     line = Text(text, style="dim") + Text(clean(command).replace("\n", "\ufffd"), style="cyan")
-    out.print(line, no_wrap=True, overflow="ignore", crop=False)
+    out.print(line, wrap=False)
 
 
 def render_undo(prefix: str, undone: Undone, *, width: int = 80, colour: bool = False) -> str:
     """What was taken back."""
-    out = page(width, coloured=colour)
+    out = Page(width, coloured=colour)
     if not undone.entries:
         hanging(out, Text("– "), clean_line(f"fix has changed nothing in {prefix}."))
-        return text_of(out)
+        return out.text
     for entry in undone.entries:
         codes = ", ".join(entry.codes)
         text = clean_line(f"{entry.title} ({entry.changes} changed, {entry.when})", limit=600)
@@ -158,7 +154,7 @@ def render_undo(prefix: str, undone: Undone, *, width: int = 80, colour: bool = 
         hanging(
             out, Text("! ", style="yellow"), clean_line(f"left alone, because it was changed since: {path}")
         )
-    return text_of(out)
+    return out.text
 
 
 # ---------------------------------------------------------------- JSON

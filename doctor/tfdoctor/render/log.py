@@ -7,17 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rich.text import Text
-
 from tfdoctor.findings import Cause, Severity
 from tfdoctor.render.finding import do, finding_json, why
 from tfdoctor.render.json import SCHEMA_VERSION
-from tfdoctor.render.terminal import hanging, page, text_of
+from tfdoctor.render.page import Page, Text, hanging
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from tfdoctor.findings import Finding
     from tfdoctor.logs.deduce import Device
     from tfdoctor.logs.report import LogReport
@@ -38,7 +34,7 @@ def render_log(
     colour: bool = False,
 ) -> str:
     """The report as text. Commands are never wrapped: they are there to be copied."""
-    out = page(width, coloured=colour)
+    out = Page(width, coloured=colour)
     if heading:
         out.print(Text(f"{clean_line(report.name)}:", style="bold"))
     _verdict(out, report)
@@ -51,10 +47,10 @@ def render_log(
             if finding is not report.root:
                 _note(out, finding, verbose=verbose)
         _last(out, report)
-    return text_of(out)
+    return out.text
 
 
-def _verdict(out: Console, report: LogReport) -> None:
+def _verdict(out: Page, report: LogReport) -> None:
     mark, style = "✗", "bold red"
     if report.cause is Cause.HEALTHY:
         mark, style = "✓", "green"
@@ -66,7 +62,7 @@ def _verdict(out: Console, report: LogReport) -> None:
     )
 
 
-def _facts(out: Console, report: LogReport) -> None:
+def _facts(out: Page, report: LogReport) -> None:
     for device in report.devices:
         parts = [device.name]
         if device.compute_capability:
@@ -78,7 +74,7 @@ def _facts(out: Console, report: LogReport) -> None:
         hanging(out, Text("  GPU   ", style="dim"), f"{device.index}: {clean_line(', '.join(parts))}")
 
 
-def _processes(out: Console, report: LogReport, *, verbose: bool) -> None:
+def _processes(out: Page, report: LogReport, *, verbose: bool) -> None:
     """A line for each process and for each other framework, where the log tells several apart."""
     if not report.processes:
         return
@@ -98,7 +94,7 @@ def _processes(out: Console, report: LogReport, *, verbose: bool) -> None:
         hanging(out, Text("        "), f"and {rest} more processes{more}", style="dim")
 
 
-def _explained(out: Console, finding: Finding, *, verbose: bool) -> None:
+def _explained(out: Page, finding: Finding, *, verbose: bool) -> None:
     out.print()
     why(out, finding)
     if finding.evidence:
@@ -114,7 +110,7 @@ def _explained(out: Console, finding: Finding, *, verbose: bool) -> None:
         do(out, remedy, first=number == 0)
 
 
-def _note(out: Console, finding: Finding, *, verbose: bool) -> None:
+def _note(out: Page, finding: Finding, *, verbose: bool) -> None:
     out.print()
     hanging(out, Text(f"{finding.title}: ", style="bold"), clean_line(finding.explanation, limit=2000))
     if verbose:
@@ -127,7 +123,7 @@ def _note(out: Console, finding: Finding, *, verbose: bool) -> None:
             )
 
 
-def _last(out: Console, report: LogReport) -> None:
+def _last(out: Page, report: LogReport) -> None:
     out.print()
     parts = [f"{report.lines} line{'' if report.lines == 1 else 's'} read"]
     if report.tensorflow_version:
@@ -138,9 +134,7 @@ def _last(out: Console, report: LogReport) -> None:
     if report.root is not None:
         out.print(
             Text("Next: ", style="dim") + Text(f"tfdoctor explain {report.cause.value}", style="cyan"),
-            no_wrap=True,
-            overflow="ignore",
-            crop=False,
+            wrap=False,
         )
 
 

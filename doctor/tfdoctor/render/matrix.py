@@ -12,7 +12,8 @@ from tfdoctor.fit.matrix import group
 from tfdoctor.plan.release_sheet import code_of, conditions, pythons
 from tfdoctor.render import markdown
 from tfdoctor.render.json import SCHEMA_VERSION
-from tfdoctor.render.terminal import command_lines, page, text_of
+from tfdoctor.render.page import lines_of
+from tfdoctor.render.tables import page, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -276,7 +277,8 @@ def render_sheet(sheet: Sheet, *, as_of: str, note: str = "", width: int = 80, c
         if number:
             out.print()
         out.print(Text(step.text))
-        command_lines(out, step.commands, 4)
+        for line in lines_of(step.commands, 4):
+            out.print(Text(line, style="cyan"), no_wrap=True, overflow="ignore", crop=False)
     out.print()
     out.print(Text(f"{_evidence(sheet)} As of {as_of}.", style="dim"))
     return text_of(out)

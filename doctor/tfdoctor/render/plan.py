@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rich.text import Text
-
 from tfdoctor.findings import Cause
-from tfdoctor.render.terminal import command_lines, hanging, page, text_of
+from tfdoctor.render.page import Page, Text, command_lines, hanging
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from rich.console import Console
 
     from tfdoctor.fit import Caveat, Host, Reason
     from tfdoctor.plan import Option, Part, Recommendation, Rejected, Request
@@ -28,7 +24,7 @@ def render_recommendation(
     answer: Recommendation, *, verbose: bool = False, width: int = 80, colour: bool = False
 ) -> str:
     """The recommendation as text. Commands are never wrapped."""
-    out = page(width, coloured=colour)
+    out = Page(width, coloured=colour)
     out.print(Text(_for_whom(answer.host), style="dim"))
     out.print()
     if answer.conflict is not None:
@@ -44,14 +40,14 @@ def render_recommendation(
             out.print()
             out.print(Text(f"{rest} more with --verbose.", style="dim"))
     _rejected(out, answer, verbose=verbose)
-    return text_of(out)
+    return out.text
 
 
 def render_option(option: Option, *, commands: bool = True, width: int = 80, colour: bool = False) -> str:
     """One option, whole, with or without its commands: what `--dry-run` shows."""
-    out = page(width, coloured=colour)
+    out = Page(width, coloured=colour)
     _option(out, option, 0, verbose=True, commands=commands)
-    return text_of(out)
+    return out.text
 
 
 def _for_whom(host: Host) -> str:
@@ -62,7 +58,7 @@ def _for_whom(host: Host) -> str:
     return clean_line(f"For {cards or 'any card'}, {driver}")
 
 
-def _option(out: Console, option: Option, number: int, *, verbose: bool, commands: bool = True) -> None:
+def _option(out: Page, option: Option, number: int, *, verbose: bool, commands: bool = True) -> None:
     where = f"in {option.base.image}" if option.base is not None else "in a virtual environment"
     title = f"TensorFlow {option.tensorflow} on Python {option.python} {where}"
     mark = "!" if option.serious else "✓"
@@ -87,7 +83,7 @@ def _option(out: Console, option: Option, number: int, *, verbose: bool, command
     command_lines(out, option.commands if commands else ())
 
 
-def _parts(out: Console, parts: Sequence[Part]) -> None:
+def _parts(out: Page, parts: Sequence[Part]) -> None:
     for part in sorted(parts, key=lambda part: -(part.bytes or 0)):
         size = size_text(part.bytes) if part.bytes is not None else "?"
         hanging(out, Text(f"  {size:>9}  ", style="dim"), clean_line(f"{part.name}: {part.why}"))
@@ -102,7 +98,7 @@ def size_text(count: int) -> str:
     return f"{max(count, 0) / 1000:.0f} kB"
 
 
-def _conflict(out: Console, answer: Recommendation) -> None:
+def _conflict(out: Page, answer: Recommendation) -> None:
     assert answer.conflict is not None  # noqa: S101 - the caller has looked
     wish = answer.request.tensorflow
     what = f"TensorFlow {wish}" if wish else "a TensorFlow"
@@ -133,7 +129,7 @@ def _newest_of_each(
     return list(first.values())
 
 
-def _rejected(out: Console, answer: Recommendation, *, verbose: bool) -> None:
+def _rejected(out: Page, answer: Recommendation, *, verbose: bool) -> None:
     """Why not the newer ones, and why not the other ways."""
     if answer.conflict is not None or not answer.rejected:
         return

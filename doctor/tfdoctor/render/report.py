@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rich.text import Text
-
 from tfdoctor import __version__
 from tfdoctor.facts import value_of
 from tfdoctor.findings import OutcomeKind, Severity, Status
 from tfdoctor.render.finding import SEVERITY_STATUS, explained, finding_json, mark
 from tfdoctor.render.json import SCHEMA_VERSION, plain
-from tfdoctor.render.terminal import hanging, page, text_of
+from tfdoctor.render.page import Page, Text, hanging
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     import enum
-
-    from rich.console import Console
 
     from tfdoctor.findings import Observation, Prediction, Report
 
@@ -34,7 +30,7 @@ def render_report(
     fix: str | None = None,
 ) -> str:
     """The report as text, `width` columns wide. Commands are never wrapped: they are there to be copied."""
-    out = page(width, coloured=colour)
+    out = Page(width, coloured=colour)
     if quiet:
         _verdict(out, report)
     else:
@@ -54,10 +50,10 @@ def render_report(
             out.print(
                 Text("Fix:  ", style="dim") + Text(f"{fix}  (shows what it does, and asks)", style="cyan")
             )
-    return text_of(out)
+    return out.text
 
 
-def _heading(out: Console, report: Report) -> None:
+def _heading(out: Page, report: Report) -> None:
     python, choice = value_of(report.facts.python), report.facts.choice
     where = f"{python.executable} (Python {python.version})" if python is not None else "no Python answered"
     if python is None and choice is not None:
@@ -72,21 +68,21 @@ def _heading(out: Console, report: Report) -> None:
     out.print()
 
 
-def _areas(out: Console, report: Report) -> None:
+def _areas(out: Page, report: Report) -> None:
     wide = max(len(area.name) for area in report.areas)
     for area in report.areas:
         hanging(out, mark(area.status) + Text(area.name.ljust(wide + 2), style="bold"), clean_line(area.text))
     out.print()
 
 
-def _verdict(out: Console, report: Report) -> None:
+def _verdict(out: Page, report: Report) -> None:
     usable = report.verdict.gpu_usable
     status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[usable]
     code = f" [{report.root.code}]" if report.root is not None else ""
     hanging(out, mark(status), clean_line(report.verdict.summary) + code, style="bold")
 
 
-def _others(out: Console, report: Report, *, verbose: bool) -> None:
+def _others(out: Page, report: Report, *, verbose: bool) -> None:
     follows = report.consequences
     rest = [f for f in report.findings if f is not report.root and f not in follows]
     if not verbose:
@@ -104,14 +100,14 @@ def _others(out: Console, report: Report, *, verbose: bool) -> None:
                 out.print()
 
 
-def _reasons(out: Console, report: Report) -> None:
+def _reasons(out: Page, report: Report) -> None:
     out.print()
     out.print(Text("How it was judged, in the order in which TensorFlow goes:", style="bold"))
     for reason in report.prediction.reasons:
         hanging(out, Text("  "), clean_line(reason, limit=1000))
 
 
-def _rules(out: Console, report: Report) -> None:
+def _rules(out: Page, report: Report) -> None:
     unmade = [o for o in report.outcomes if o.kind in (OutcomeKind.COULD_NOT_CHECK, OutcomeKind.CRASHED)]
     if not unmade:
         return
@@ -126,7 +122,7 @@ def _rules(out: Console, report: Report) -> None:
         )
 
 
-def _compared(out: Console, report: Report) -> None:
+def _compared(out: Page, report: Report) -> None:
     observed, prediction = report.observed, report.prediction
     if observed is None:
         return
@@ -161,7 +157,7 @@ def _said(value: object) -> str:
     )
 
 
-def _last(out: Console, report: Report, *, verbose: bool) -> None:
+def _last(out: Page, report: Report, *, verbose: bool) -> None:
     counts = report.counts()
     out.print()
     parts = [

@@ -1,22 +1,15 @@
-"""The two streams that people read: how wide each is, whether it takes colour, what it encodes; pages for them."""
+"""The two streams that people read: how wide each is, whether it takes colour, what it encodes."""
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 from typing import TYPE_CHECKING, Literal, TextIO, TypedDict
 
-from rich.console import Console
-from rich.padding import Padding
-from rich.text import Text
-
-from tfdoctor.text import clean
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from rich.console import Console
 
-__all__ = ["ERR", "OUT", "Looks", "Terminal", "command_lines", "hanging", "page", "text_of"]
+__all__ = ["ERR", "OUT", "Looks", "Terminal"]
 
 PLAIN = str.maketrans({"✓": "+", "✗": "x", "–": "-", "×": "x", "…": "...", "·": "-", "→": "->", "’": "'"})
 """For encodings that lack our few typographic characters."""
@@ -83,7 +76,9 @@ class Terminal:
         stream.write(text)
 
     def console(self) -> Console:
-        """Rich's own console on it, for what moves; like a `page`, it takes every text as it is."""
+        """Rich's own console on it, for what moves; it takes every text as it is."""
+        from rich.console import Console
+
         return Console(file=self._stream, highlight=False, markup=False, emoji=False)
 
     def flush(self) -> None:
@@ -93,49 +88,3 @@ class Terminal:
 
 OUT, ERR = Terminal("stdout"), Terminal("stderr")
 """Answers go to the first, what is said beside them to the second."""
-
-
-# ---------------------------------------------------------------- pages
-
-
-def page(columns: int, *, coloured: bool) -> Console:
-    """A console that writes to memory, and takes every text as it is: no markup, no emoji, no guessing."""
-    return Console(
-        file=io.StringIO(),
-        width=columns,
-        force_terminal=coloured,
-        no_color=not coloured,
-        color_system="standard" if coloured else None,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        legacy_windows=False,
-    )
-
-
-def hanging(out: Console, first: Text, text: str, *, style: str = "") -> None:
-    """A paragraph whose later lines are indented below the first one's text; flat where the terminal is narrow."""
-    indent = len(first)
-    if out.width - indent < 24:
-        out.print(first.append_text(Text(text, style=style)))
-        return
-    lines = Text(text, style=style).wrap(out, out.width - indent)
-    for number, line in enumerate(lines):
-        line.rstrip()
-        if number == 0:
-            out.print(first.append_text(line), no_wrap=True, overflow="ignore", crop=False)
-        else:
-            out.print(Padding(line, (0, 0, 0, indent)), no_wrap=True, overflow="ignore", crop=False)
-
-
-def command_lines(out: Console, commands: Iterable[str], indent: int = 10) -> None:
-    """Commands, one or several lines each; never wrapped: they are there to be copied."""
-    for command in commands:
-        for line in clean(command, limit=8000).splitlines():
-            out.print(Text(f"{'':{indent}}{line}", style="cyan"), no_wrap=True, overflow="ignore", crop=False)
-
-
-def text_of(console: Console) -> str:
-    """What was printed on a `page`, without spaces at the ends of lines."""
-    text: str = console.file.getvalue()  # type: ignore[attr-defined]
-    return "\n".join(line.rstrip() for line in text.splitlines()).strip("\n") + "\n"

@@ -9,10 +9,8 @@ import re
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape, quoteattr
 
-from rich.text import Text
-
 from tfdoctor.render.finding import explained, finding_json
-from tfdoctor.render.terminal import hanging, page, text_of
+from tfdoctor.render.page import Page, Text, hanging
 from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
@@ -27,7 +25,7 @@ MARKS = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "skipped": (
 
 def render_stage(stage: Stage, *, width: int = 80, colour: bool = False) -> str:
     """One stage's line."""
-    out = page(width, coloured=colour)
+    out = Page(width, coloured=colour)
     mark, style = MARKS[stage.status]
     seconds = f" ({stage.seconds:.1f} s)" if stage.seconds >= 0.05 else ""
     hanging(
@@ -35,14 +33,14 @@ def render_stage(stage: Stage, *, width: int = 80, colour: bool = False) -> str:
         Text(f"{mark} ", style=style) + Text(stage.name.ljust(11), style="bold"),
         clean_line(stage.detail, limit=1000) + seconds,
     )
-    return text_of(out)
+    return out.text
 
 
 def render_end(
     done: Verification, *, verbose: bool = False, quiet: bool = False, width: int = 80, colour: bool = False
 ) -> str:
     """The verdict, why, and what to do."""
-    out = page(width, coloured=colour)
+    out = Page(width, coloured=colour)
     status = {True: "passed", False: "failed", None: "skipped"}[done.ok]
     mark, style = MARKS[status]
     cause = f" [{done.cause.value}]" if done.cause is not None and done.ok is False else ""
@@ -53,7 +51,7 @@ def render_end(
         explained(out, done.findings[0], verbose=verbose)
         for finding in done.findings[1 : None if verbose else 3]:
             hanging(out, Text("  Also  ", style="dim"), clean_line(f"{finding.title} [{finding.code}]"))
-    return text_of(out)
+    return out.text
 
 
 # ---------------------------------------------------------------- for other programs

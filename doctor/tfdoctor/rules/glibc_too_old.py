@@ -17,14 +17,13 @@ Use a release for older systems, a newer system, or a container.
 
 from __future__ import annotations
 
-import re
-
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.patterns import late
 from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule, unanswered
 from tfdoctor.rules.shared import needs
 
-WANTED = re.compile(r"version `GLIBC_([\d.]+)'")
+WANTED = late(r"version `GLIBC_([\d.]+)'")
 
 
 def check(context: Context) -> Result:

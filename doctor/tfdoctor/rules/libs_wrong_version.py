@@ -23,12 +23,12 @@ differ.
 from __future__ import annotations
 
 import posixpath
-import re
 from typing import TYPE_CHECKING
 
 from tfdoctor import advice, fit, versions
 from tfdoctor.facts import Known, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
+from tfdoctor.patterns import late
 from tfdoctor.records import dataclass
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 from tfdoctor.rules.libs_not_installed import to_bring
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Release
     from tfdoctor.predict import MissingLibrary
 
-FULL_RUNTIME = re.compile(r"libcudart\.so\.(\d{1,2}\.\d{1,2})\.\d{1,4}\Z")
-FOLDER = re.compile(r"(?:/[^/]{1,200}){0,8}?/cuda-?(\d{1,2}\.\d{1,2})?(?:/|\Z)")
+FULL_RUNTIME = late(r"libcudart\.so\.(\d{1,2}\.\d{1,2})\.\d{1,4}\Z")
+FOLDER = late(r"(?:/[^/]{1,200}){0,8}?/cuda-?(\d{1,2}\.\d{1,2})?(?:/|\Z)")
 """A toolkit's folder, with its version where it has one: /usr/local/cuda-11.2/."""
 
 

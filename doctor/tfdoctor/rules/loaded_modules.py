@@ -21,10 +21,11 @@ import re
 
 from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.patterns import late
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 
 VARIABLE = "LOADEDMODULES"
-MODULE = re.compile(
+MODULE = late(
     r"(?:\S*/)?(?P<name>cuda|cudatoolkit|cuda-toolkit|cudnn)(?:[/-]|/\S*?)(?P<version>[0-9]{1,2}(?:\.[0-9]{1,3}){0,3})",
     re.IGNORECASE,
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import platform
 import resource
 import shutil
 import stat
@@ -151,9 +150,14 @@ class LiveSystem:
 
     @cached_property
     def platform(self) -> Mapping[str, str]:
-        uname = platform.uname()
+        if hasattr(os, "uname"):
+            system, _, release, _, machine = os.uname()
+        else:
+            import platform  # slow to load
+
+            system, _, release, _, machine, *_ = platform.uname()
         user = str(os.geteuid()) if hasattr(os, "geteuid") else ""
-        return {"system": uname.system, "machine": uname.machine, "release": uname.release, "uid": user}
+        return {"system": system, "machine": machine, "release": release, "uid": user}
 
     @property
     def own_python(self) -> str | None:

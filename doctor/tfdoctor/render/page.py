@@ -1,0 +1,153 @@
+"""What commands answer: paragraphs with hanging indents and a little colour, set in a width, as a text.
+
+Rich, which draws tables and what moves, takes as long to load as half of what `check` looks at; this needs nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfdoctor.text import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["Page", "Text", "cells", "command_lines", "hanging", "lines_of"]
+
+CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+"""Words of a style → what a terminal calls them."""
+LEAST = 24
+"""Columns without which a paragraph has no hanging indent."""
+
+
+class _Piece(NamedTuple):
+    text: str
+    style: str
+
+
+class Text:
+    """A text with a style ("bold red"), or several in a row, each with its own."""
+
+    def __init__(self, text: str = "", style: str = "") -> None:
+        self._pieces: list[_Piece] = [_Piece(text, style)]
+
+    @property
+    def plain(self) -> str:
+        """The text alone."""
+        return "".join(piece.text for piece in self._pieces)
+
+    def __len__(self) -> int:
+        return len(self.plain)
+
+    def __add__(self, other: Text) -> Text:
+        both = Text()
+        both._pieces = self._pieces + other._pieces
+        return both
+
+    def set(self, start: int, end: int, *, coloured: bool) -> str:
+        """The characters from `start` to `end` as a terminal takes them, without spaces at the end."""
+        end = start + len(self.plain[start:end].rstrip())
+        found = []
+        at = 0
+        for text, style in self._pieces:
+            part = text[max(0, start - at) : max(0, end - at)]
+            at += len(text)
+            if part and style and coloured:
+                part = f"\x1b[{';'.join(CODES[word] for word in style.split())}m{part}\x1b[0m"
+            found.append(part)
+        return "".join(found)
+
+
+class Page:
+    """A text that grows line by line, `width` columns wide. It takes every text as it is: there is no markup."""
+
+    def __init__(self, width: int, *, coloured: bool) -> None:
+        self.width = width
+        self.coloured = coloured
+        self._lines: list[str] = []
+
+    def print(self, text: Text | None = None, *, wrap: bool = True) -> None:
+        """A paragraph, or an empty line. Without `wrap` it is one line, however long."""
+        text = text or Text()
+        self.put(text, _breaks(text.plain, self.width) if wrap else ())
+
+    def put(self, text: Text, breaks: Iterable[int], indent: int = 0) -> None:
+        """A paragraph that is broken at these places; all lines but the first are indented."""
+        places = [0, *breaks, len(text)]
+        for number, (start, end) in enumerate(pairwise(places)):
+            line = text.set(start, end, coloured=self.coloured)
+            self._lines.append(f"{'':{indent if number else 0}}{line}")
+
+    @property
+    def text(self) -> str:
+        """What was printed, with one newline at its end and none before it begins."""
+        return "\n".join(line.rstrip() for line in self._lines).strip("\n") + "\n"
+
+
+def hanging(out: Page, first: Text, text: str, *, style: str = "") -> None:
+    """A paragraph whose later lines are indented below the first one's text; flat where the terminal is narrow."""
+    indent = len(first)
+    whole = first + Text(text, style=style)
+    if out.width - indent < LEAST:
+        out.print(whole)
+    else:
+        out.put(whole, [indent + place for place in _breaks(text, out.width - indent)], indent)
+
+
+def lines_of(commands: Iterable[str], indent: int = 10) -> Iterator[str]:
+    """The lines of commands, each of which has one or several."""
+    for command in commands:
+        for line in clean(command, limit=8000).splitlines():
+            yield f"{'':{indent}}{line}"
+
+
+def command_lines(out: Page, commands: Iterable[str], indent: int = 10) -> None:
+    """Commands; never wrapped: they are there to be copied."""
+    for line in lines_of(commands, indent):
+        out.print(Text(line, style="cyan"), wrap=False)
+
+
+# ---------------------------------------------------------------- breaking lines
+
+
+def cells(text: str) -> int:
+    """The columns that a text takes in a terminal: two for what is wide in East Asia, none for what combines."""
+    if text.isascii():
+        return len(text)
+    import unicodedata
+
+    wide = sum(unicodedata.east_asian_width(one) in ("W", "F") for one in text)
+    return len(text) + wide - sum(unicodedata.category(one) in ("Mn", "Me", "Cf") for one in text)
+
+
+def _breaks(text: str, width: int) -> list[int]:
+    """Where a text is broken into lines: before a word that has no room, and within one that no line has room for."""
+    places: list[int] = []
+    at = 0
+    for word in re.finditer(r"\s*\S+\s*", text):
+        start = word.start()
+        wide = cells(word[0].rstrip())
+        if at + wide <= width:
+            at += cells(word[0])
+        elif wide > width:
+            ends = list(_folded(word[0], width))
+            places += [start + end for end in (0, *ends) if start + end]
+            at = cells(word[0][ends[-1] if ends else 0 :])
+        else:
+            if start:
+                places.append(start)
+            at = cells(word[0])
+    return places
+
+
+def _folded(word: str, width: int) -> Iterator[int]:
+    """Where a word is folded so that no part of it is wider than `width`."""
+    at = 0
+    for place, one in enumerate(word):
+        wide = cells(one)
+        if at and at + wide > width:
+            yield place
+            at = 0
+        at += wide

@@ -1,0 +1,30 @@
+"""Pages with tables in them, which Rich sets."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+__all__ = ["page", "text_of"]
+
+
+def page(columns: int, *, coloured: bool) -> Console:
+    """A console that writes to memory, and takes every text as it is: no markup, no emoji, no guessing."""
+    return Console(
+        file=io.StringIO(),
+        width=columns,
+        force_terminal=coloured,
+        no_color=not coloured,
+        color_system="standard" if coloured else None,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+    )
+
+
+def text_of(console: Console) -> str:
+    """What was printed on a `page`, without spaces at the ends of lines."""
+    text: str = console.file.getvalue()  # type: ignore[attr-defined]
+    return "\n".join(line.rstrip() for line in text.splitlines()).strip("\n") + "\n"

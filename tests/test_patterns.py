@@ -1,0 +1,58 @@
+"""Regular expressions that are compiled when they are first used."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+
+import pytest
+
+import tfdoctor
+from tfdoctor import patterns
+from tfdoctor.patterns import late
+
+
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is compiled from now on, in order."""
+    found: list[str] = []
+    real = re.compile
+
+    def noted(pattern: str, flags: int = 0) -> re.Pattern[str]:
+        found.append(pattern)
+        return real(pattern, flags)
+
+    monkeypatch.setattr(patterns.re, "compile", noted)
+    return found
+
+
+def test_nothing_is_compiled_before_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = compiled(monkeypatch)
+    word = late("(?P<one>a)B", re.IGNORECASE)
+    assert not done
+    match = word.fullmatch("Ab")
+    assert match is not None
+    assert (match["one"], word.sub("x", "ab ab"), word.flags & re.IGNORECASE) == ("A", "x x", re.IGNORECASE)
+    assert set(done) == {"(?P<one>a)B"}
+
+
+def test_a_wrong_one_says_so_when_it_is_used() -> None:
+    wrong = late("(")
+    with pytest.raises(re.error):
+        wrong.match("")
+
+
+def test_every_one_here_can_be_compiled() -> None:
+    names = [
+        module.name
+        for module in pkgutil.walk_packages(tfdoctor.__path__, "tfdoctor.")
+        if ".payload." not in module.name and not module.name.endswith("__main__")
+    ]
+    found = [
+        value
+        for name in names
+        for value in vars(importlib.import_module(name)).values()
+        if isinstance(value, patterns._Late)
+    ]
+    assert len(found) > 20
+    assert all(isinstance(one.pattern, str) for one in found)
