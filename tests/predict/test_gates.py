@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rules.make_facts import COMPAT, context, finding, healthy, with_environment, with_python
+from rules.make_facts import COMPAT, SITE, context, finding, healthy, with_environment, with_python
+from tfdoctor.facts import Distribution
 from tfdoctor.findings import Cause
 from tfdoctor.predict import predict
 from tfdoctor.rules import hidden_by_env
@@ -46,12 +47,18 @@ def test_a_flag_that_there_is_not_ends_the_process(version: str, value: str, end
         ("2.18.1", "3.12.4", "SETUPTOOLS_USE_DISTUTILS", "local", False),
         ("2.18.1", "3.11.4", "SETUPTOOLS_USE_DISTUTILS", "stdlib", False),
         ("2.20.0", "3.12.4", "SETUPTOOLS_USE_DISTUTILS", "stdlib", False),
+        ("2.20.0", "3.11.4", "KERAS_BACKEND", "theano", True),
+        ("2.20.0", "3.11.4", "KERAS_BACKEND", "jax", False),
+        ("2.15.1", "3.11.4", "KERAS_BACKEND", "theano", False),
     ],
 )
 def test_a_variable_of_pythons_that_stops_the_import(
     version: str, python: str, name: str, value: str, stops: bool
 ) -> None:
-    facts = with_environment(with_python(healthy(version), version=python), **{name: value})
+    keras = Distribution("keras", "2.15.0" if version == "2.15.1" else "3.12.0", SITE)
+    facts = with_environment(
+        with_python(healthy(version), version=python, distributions=(keras,)), **{name: value}
+    )
     found = predict(facts, COMPAT)
     assert (found.cause is Cause.HIDDEN_BY_ENV) is stops
     if stops:

@@ -347,6 +347,24 @@ def test_keras_2_under_a_tensorflow_for_keras_3():
     assert run(keras_fails.RULE, installed()).kind is OutcomeKind.CLEAN
 
 
+def test_the_backend_that_keras_is_told_to_take_is_not_there():
+    facts = with_environment(installed(), KERAS_BACKEND="torch")
+    one = finding(keras_fails.RULE, facts)
+    assert "torch" in one.title
+    assert one.remedies[0].commands[0] == "unset KERAS_BACKEND"
+    there = with_environment(installed({"torch": "2.5"}), KERAS_BACKEND="torch")
+    assert run(keras_fails.RULE, there).kind is OutcomeKind.CLEAN
+
+
+def test_a_variable_with_which_a_package_fails_is_taken_away():
+    name = "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"
+    facts = with_environment(installed(), **{name: "garbage"})
+    assert asked(facts)[1] == {"protobuf"}
+    error = Rehearsed("google.protobuf", "garbage is not supported", "ValueError")
+    facts = rehearsed(facts, error, oddities=[Oddity("protobuf", f"{name} is set to 'garbage'")])
+    assert finding(import_fails.RULE, facts).remedies[0].commands[0] == f"unset {name}"
+
+
 def test_a_folder_keras_in_the_working_folder():
     facts = with_python(installed(), shadows=(Shadow("keras", "/here/keras", SITE),))
     one = finding(keras_fails.RULE, facts)

@@ -2,6 +2,7 @@
 
 # The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from tfdoctor.compat.decode import ReleaseSet, Sources, read
@@ -20,6 +21,8 @@ class Flags:
     """The first release that was seen to end the process for a flag that it does not know."""
     docstrings: ReleaseSet
     """The releases that cannot be imported without docstrings."""
+    keras_backends: Mapping[str, str]
+    """What Keras 3 takes for its backend → the module that it needs, "" for none."""
     warnings: ReleaseSet
     """The releases that cannot be imported where warnings are errors."""
     tf_xla: frozenset[str]

@@ -38,10 +38,12 @@ from tfdoctor.predict.gates import (
     unknown_flags,
 )
 from tfdoctor.predict.imports import (
+    BACKEND,
     broken_companions,
     foreign_libstdcxx,
     import_failure,
     is_damaged,
+    keras_backend,
     lacks_avx,
     stopped_by,
 )
@@ -66,6 +68,7 @@ from tfdoctor.predict.owners import (
 from tfdoctor.predict.shadows import folder_of, on_pythonpath, pythonpath_entry, without_first
 
 __all__ = [
+    "BACKEND",
     "DEFAULT_FLOOR",
     "DEFAULT_MIN_MULTIPROCESSORS",
     "INIT_CAUSES",
@@ -98,6 +101,7 @@ __all__ = [
     "is_compat",
     "is_damaged",
     "is_stub",
+    "keras_backend",
     "kernel_mismatch",
     "lacks_avx",
     "libraries_cause",

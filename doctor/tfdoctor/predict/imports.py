@@ -96,6 +96,16 @@ def lacks_avx(facts: Facts, tensorflow: TensorFlowFacts, build: Build) -> bool:
     return with_avx and bool(machine.cpu_flags) and "avx" not in machine.cpu_flags
 
 
+BACKEND = "KERAS_BACKEND"
+
+
+def keras_backend(python: PythonFacts | None, build: Build, variables: Mapping[str, str]) -> str:
+    """The backend that Keras 3 is told to take; empty where none is named or this Keras does not ask."""
+    keras = python.versions_installed().get("keras", "") if python is not None else ""
+    third = versions.is_version(keras) and versions.at_least(keras, "3")
+    return variables.get(BACKEND, "") if third and build.minor >= (2, 16) else ""
+
+
 def stopped_by(
     python: PythonFacts | None, build: Build, variables: Mapping[str, str], compat: Compat
 ) -> tuple[str, str] | None:
@@ -109,6 +119,9 @@ def stopped_by(
     strict = any(entry.strip() == "error" for entry in warnings.split(","))
     if strict and versions.satisfies(build.version, compat.flags.warnings):
         return "PYTHONWARNINGS", "PYTHONWARNINGS makes errors of warnings, and the import warns."
+    backend = keras_backend(python, build, variables)
+    if backend and backend not in compat.flags.keras_backends:
+        return BACKEND, f"{BACKEND} names {backend!r}, which Keras has not: it raises a ValueError."
     table = compat.imported_by(build.version)
     without = python is not None and table is not None and bool(no_longer_standard(python, table))
     if without and variables.get("SETUPTOOLS_USE_DISTUTILS") == "stdlib":

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts.imports import FileDifference, RehearsalFacts
 
 __all__ = [
+    "READ",
     "Failure",
     "Unmet",
     "Wanted",
@@ -198,7 +199,7 @@ def _by_variables(variables: Mapping[str, str]) -> Iterator[Oddity]:
             yield Oddity(module, f"{name} is set to {variables[name]!r}")
 
 
-READ = {"PYTHONWARNINGS": "warnings"}
+READ = {"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "protobuf", "PYTHONWARNINGS": "warnings"}
 """Variable → the module that reads it."""
 
 

@@ -32,6 +32,7 @@ KNOWN = (
     "CUDA_ROOT",
     "CUDA_VISIBLE_DEVICES",
     "CUDNN_PATH",
+    "KERAS_BACKEND",
     "LD_LIBRARY_PATH",
     "LD_PRELOAD",
     "LMOD_CMD",

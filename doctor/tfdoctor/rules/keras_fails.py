@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import pythonpath_entry
+from tfdoctor.predict import BACKEND, keras_backend, pythonpath_entry
 from tfdoctor.predict.rehearsing import failures
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs, origins
@@ -72,6 +72,10 @@ def check(context: Context) -> Result:
     hidden = next((one for one in python.shadows if one.name == ("tf_keras" if legacy else "keras")), None)
     if hidden is not None:
         return [_hidden(context, hidden)]
+    backend = keras_backend(python, build, context.facts.environment.variables)
+    needed = context.compat.flags.keras_backends.get(backend, "")
+    if needed and not legacy and needed not in installed:
+        return [_backend(context, backend, needed)]
     failed = [one for one in failures(context.facts, context.compat) if not one.fatal]
     return [package_finding(context, RULE, failed)] if failed else ()
 
@@ -121,6 +125,21 @@ def _hidden(context: Context, shadow: Shadow) -> Finding:
                 "Give it another name, or start Python from another folder.",
                 ("cd ~", advice.check_again(context.target)),
             )
+        ],
+    )
+
+
+def _backend(context: Context, backend: str, needed: str) -> Finding:
+    name = BACKEND
+    return RULE.finding(
+        Cause.PACKAGE_CONFLICT,
+        Severity.WARNING,
+        f"{name} makes Keras take {backend}, which needs {needed}, and that is not installed: programs that use "
+        f"tf.keras stop with ImportError.{origins.said(context, name)}",
+        title=f"tf.keras fails: {name}={backend} needs {needed}, which is not installed",
+        evidence=[Evidence(name, backend), *origins.evidence(context, name)],
+        remedies=[
+            origins.takes_away(context, name, "Take the variable away: Keras then computes with TensorFlow.")
         ],
     )
 

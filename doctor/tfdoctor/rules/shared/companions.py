@@ -10,7 +10,7 @@ from tfdoctor import advice, predict
 from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS, value_of
 from tfdoctor.facts.imports import FileDifference
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict.rehearsing import cause_of, good_version, unmet
+from tfdoctor.predict.rehearsing import READ, cause_of, good_version, unmet
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import origins
 from tfdoctor.steps import Install
@@ -202,6 +202,9 @@ def _remedy(context: Context, failed: Sequence[Failure]) -> Remedy:
     library = failed[0].library
     if library:
         return _off(context, library)
+    variable = _variable_of(context, failed)
+    if variable:
+        return origins.takes_away(context, variable, "Take the variable away.")
     if all(difference.what == "unreadable" for failure in failed for difference in failure.damage or _NONE):
         python = context.python
         folders = (
@@ -223,6 +226,16 @@ def _remedy(context: Context, failed: Sequence[Failure]) -> Remedy:
         (advice.pip_install(context.target, wanted, options=options), advice.check_again(context.target)),
         steps=(Install(wanted, again=again, dependencies=not again),),
     )
+
+
+def _variable_of(context: Context, failed: Sequence[Failure]) -> str:
+    """The variable that made a package odd that is otherwise as it works; empty where there is none."""
+    rehearsal = value_of(context.facts.rehearsal)
+    modules = {one.package for one in failed}
+    odd = [one for one in (rehearsal.oddities if rehearsal is not None else ()) if one.module in modules]
+    variables = context.facts.environment.variables
+    named = [name for name, module in READ.items() if module in modules and variables.get(name)]
+    return named[0] if named and len(odd) == len(named) else ""
 
 
 def _lost_a_part(context: Context, failure: Failure) -> bool:
