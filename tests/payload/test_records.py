@@ -235,3 +235,19 @@ def test_lines_of_a_record_are_found_wherever_they_stand(version: str, tmp_path:
         gone = [f"tensorflow/{name}" for name in ("first.py", "two.solid.py", "library.so.2", "last.py")]
         assert [(each.path, each.what) for each in one.differs] == [(name, "missing") for name in gone]
         assert one.lost == ("tensorflow/library.so.2",)
+
+
+@on_every_python
+def test_requirements_behind_a_licence_with_lines_of_blanks_are_read(version: str, tmp_path: Path) -> None:
+    install(tmp_path, "tensorflow", "2.15.1", {"tensorflow/__init__.py": b""})
+    metadata = tmp_path / "tensorflow-2.15.1.dist-info" / "METADATA"
+    metadata.write_text("Name: tensorflow\nVersion: 2.15.1\nRequires-Dist: ml-dtypes\n\n", encoding="utf-8")
+    install(tmp_path, "ml-dtypes", "0.3.2", {"ml_dtypes/__init__.py": b""})
+    (tmp_path / "ml_dtypes-0.3.2.dist-info" / "METADATA").write_text(
+        "Name: ml-dtypes\nVersion: 0.3.2\nLicense: \n        Apache\n        \n        Requires-Dist: none\n"
+        "Requires-Dist: numpy >1.20\n\nRequires-Dist: a text\n",
+        encoding="utf-8",
+    )
+    found = facts(version, tmp_path).distribution("ml-dtypes")
+    assert found is not None
+    assert found.requires == ("numpy >1.20",)

@@ -233,7 +233,8 @@ def test_several_are_put_right_at_once():
         Rehearsed(name, "x", "ImportError", import_error=True, frames=(f"{SITE}/{name}/__init__.py",))
         for name in ("wrapt", "ml_dtypes")
     ]
-    facts = rehearsed(installed({"wrapt": "1.10.11", "ml-dtypes": "0.1.0"}), *answers)
+    odd = [Oddity("wrapt", "…"), Oddity("ml-dtypes", "…")]
+    facts = rehearsed(installed({"wrapt": "1.10.11", "ml-dtypes": "0.1.0"}), *answers, oddities=odd)
     (step,) = finding(import_fails.RULE, facts).remedies[0].steps
     assert {one.partition("==")[0] for one in step.requirements} == {"wrapt", "ml-dtypes"}
 
@@ -460,6 +461,54 @@ def test_a_file_that_hides_a_module_is_told_once_and_nothing_that_fails_by_it():
     assert [one.title for one in found if one.severity is Severity.ERROR] == [
         "The file /home/user/code/inspect.py hides inspect from programs started here"
     ]
+
+
+def test_what_fails_by_another_package_is_not_blamed_beside_it():
+    """ml-dtypes is as it works; compiled for NumPy 1, it raises in no file of NumPy 2."""
+    errors = [
+        Rehearsed("numpy", "np.complex_ was removed", "AttributeError", attribute_error=True),
+        Rehearsed("ml_dtypes", "numpy.core.umath failed to import", "ImportError", import_error=True),
+    ]
+    facts = rehearsed(
+        installed({"numpy": "2.9"}, **{"ml-dtypes": {"requires": ()}}),
+        *errors,
+        oddities=[Oddity("numpy", "…")],
+    )
+    assert finding(import_fails.RULE, facts).title == "import tensorflow fails with numpy 2.9"
+
+
+def test_a_folder_that_is_left_of_a_package_is_no_package():
+    """Without its __init__ Python imports it, and it has nothing in it."""
+    left = Rehearsed("wrapt", file=f"{SITE}/wrapt", top=f"{SITE}/wrapt")
+    whole = Rehearsed("six.moves")
+    damage = {"differs": (FileDifference("wrapt/__init__.py", "missing"),)}
+    facts = rehearsed(installed(wrapt=damage), left, whole, oddities=[Oddity("wrapt", "…")])
+    assert context(facts).prediction.cause is Cause.DAMAGED_FILE
+    one = finding(import_fails.RULE, facts)
+    assert "wrapt" in one.title
+    assert "--force-reinstall" in one.remedies[0].commands[0]
+
+
+def test_what_nobody_registered_and_was_imported_is_there():
+    facts = installed({"typing-extensions": None}, version="2.15.1", **ASKS_NOTHING)
+    facts = with_python(facts, absent=("typing-extensions",))
+    assert not context(facts).prediction.import_ok
+    facts = rehearsed(facts, Rehearsed("typing_extensions"), oddities=[Oddity("typing-extensions", "…")])
+    assert context(facts).prediction.import_ok
+
+
+def test_code_that_keras_2_was_generated_with_is_tried_too():
+    """Keras cannot be imported without TensorFlow: its generated sources can."""
+    asks = {"tensorflow": {"requires": ("keras<2.14,>=2.13.1",)}}
+    facts = installed({"keras": "2.11.0"}, version="2.13.1", python="3.10", **asks)
+    found = wanted(facts.python.value, facts.tensorflow.value, {}, COMPAT)
+    assert found is not None
+    assert found.sources[-1] == f"{SITE}/keras/protobuf/versions_pb2.py"
+    path = f"{SITE}/keras/protobuf/versions_pb2.py"
+    error = "Descriptors cannot be created directly."
+    source = Rehearsed(path, error, "TypeError", frames=(path, f"{SITE}/google/protobuf/descriptor.py"))
+    facts = rehearsed(facts, source=source, oddities=found.oddities)
+    assert finding(import_fails.RULE, facts).title == "import tensorflow fails with keras 2.11.0"
 
 
 def test_a_package_that_is_gone_is_rehearsed_with_who_asks_for_it():

@@ -70,6 +70,6 @@ class RehearsalFacts:
     oddities: tuple[Oddity, ...]
     modules: tuple[Rehearsed, ...]
     source: Rehearsed | None = None
-    """One of TensorFlow's own generated protobuf sources, executed by itself."""
+    """A generated protobuf source of TensorFlow's or Keras's, executed by itself: the first that fails, or the last."""
     complete: bool = True
     """False: the child ended, or was ended, before it came to the last one."""

@@ -115,7 +115,10 @@ def main():
         say(**{"module:%d" % number: answer})
     for path in filter(os.path.isfile, wanted["sources"]):
         say(at=path)
-        say(**{"source": dict(run_source(path), name=path)})
+        answer = run_source(path)
+        say(**{"source": dict(answer, name=path)})
+        if answer:
+            break
     say(done=True)
     return 0
 

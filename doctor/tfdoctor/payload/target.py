@@ -74,8 +74,10 @@ def metadata(folder):
         text = read(folder)
     result = {"requires": []}
     for line in (text or "").splitlines():
-        if not line.strip():
+        if not line:
             break  # the end of the headers
+        if line[0].isspace():
+            continue  # the rest of a long one: a whole licence, with lines of blanks
         key, _, value = line.partition(":")
         key = key.strip().lower()
         if key in ("name", "version") and key not in result:

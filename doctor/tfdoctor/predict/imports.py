@@ -10,7 +10,14 @@ from tfdoctor.facts import Resolution, Unknown, value_of
 from tfdoctor.findings import Cause
 from tfdoctor.predict.driver import driver_missing_cause
 from tfdoctor.predict.libraries import not_permitted
-from tfdoctor.predict.rehearsing import BREAKING, cause_of, failures, no_longer_standard, own_damage
+from tfdoctor.predict.rehearsing import (
+    BREAKING,
+    cause_of,
+    failures,
+    imported,
+    no_longer_standard,
+    own_damage,
+)
 from tfdoctor.predict.shadows import on_pythonpath
 
 if TYPE_CHECKING:
@@ -135,8 +142,8 @@ def broken_companions(
 ) -> tuple[Companion, ...]:
     """What of compat/imports.toml applies to this Python: NumPy, protobuf and the like.
 
-    Nothing for conda's builds, which differ, and nothing about what lies in the working folder: that hides a module,
-    whatever its version, and is rehearsed.
+    Nothing for conda's builds, which differ; nothing about what lies in the working folder: that hides a module,
+    whatever its version, and is rehearsed; and nothing is missing that was imported, though nobody registered it.
     """
     python = value_of(facts.python)
     if python is None or not python.distributions or tensorflow.conda_build:
@@ -144,7 +151,12 @@ def broken_companions(
     rows = compat.breaking(
         build.version, python.versions_installed(), facts.environment.variables, absent=python.absent
     )
-    return tuple(row for row in rows if not _in_working_folder(python, row.package))
+    there = imported(value_of(facts.rehearsal))
+    return tuple(
+        row
+        for row in rows
+        if not _in_working_folder(python, row.package) and (row.breaks or row.package not in there)
+    )
 
 
 def _in_working_folder(python: PythonFacts, package: str) -> bool:

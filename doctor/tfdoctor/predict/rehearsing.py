@@ -38,6 +38,7 @@ __all__ = [
     "cause_of",
     "failures",
     "good_version",
+    "imported",
     "no_longer_standard",
     "own_damage",
     "table_of",
@@ -47,6 +48,8 @@ __all__ = [
 
 GENERATED = "core/framework/versions_pb2.py"
 """A generated protobuf source of TensorFlow's that needs nothing but protobuf; in every release from 1.0 on."""
+GENERATED_BY_KERAS = "keras/protobuf/versions_pb2.py"
+"""The same of Keras 2 apart from TensorFlow, which the import loads; Keras 3 has none."""
 BREAKING = frozenset({"missing", "empty", "syntax", "unreadable"})
 """What a source cannot be and be imported."""
 REAL_DIFFERENCES = BREAKING | {"cut", "altered"}
@@ -123,7 +126,15 @@ def wanted(
     for name in (*table.tried, *(module for taken in table.family.values() for module in taken)):
         if distribution_of(name) in odd and python.distribution(distribution_of(name)) is not None:
             modules.setdefault(name, ())
-    return Wanted(tuple(modules.items()), (f"{tensorflow.core_dir}/{GENERATED}",), oddities)
+    return Wanted(tuple(modules.items()), tuple(_generated(python, tensorflow, table)), oddities)
+
+
+def _generated(python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported) -> Iterator[str]:
+    """Generated sources that need nothing but protobuf, each of them like all of its package."""
+    yield f"{tensorflow.core_dir}/{GENERATED}"
+    keras = python.distribution("keras")
+    if "keras" in table.family and keras is not None:
+        yield f"{keras.location}/{GENERATED_BY_KERAS}"
 
 
 COMPILED = ("zlib", "binascii", "ssl", "ctypes", "bz2", "lzma", "hashlib", "uuid")
@@ -340,11 +351,20 @@ def failures(facts: Facts, compat: Compat) -> tuple[Failure, ...]:
     for one in sorted(found, key=lambda one: not one.fatal):
         first.setdefault(one.shadow or one.package, one)
     told = list(first.values())
-    if rehearsal is not None and any(one.shadow for one in told):
-        # What hides one module lets others fail that are as they work.
-        odd = {oddity.module for oddity in rehearsal.oddities}
-        told = [one for one in told if one.shadow or one.package in odd]
+    if rehearsal is not None:
+        # What is unlike what works lets others fail that are as they work.
+        suspects = {oddity.module for oddity in rehearsal.oddities} | _refused(python)
+        first_hand = [one for one in told if one.shadow or one.missing or one.package in suspects]
+        if any(one.fatal for one in first_hand):
+            told = first_hand
     return tuple(told)
+
+
+def imported(rehearsal: RehearsalFacts | None) -> set[str]:
+    """The distributions whose modules were imported without an error."""
+    modules = rehearsal.modules if rehearsal is not None else ()
+    failed = {distribution_of(one.name) for one in modules if not one.ok}
+    return {distribution_of(one.name) for one in modules if one.ok} - failed
 
 
 def _led_away(facts: Facts, failure: Failure) -> Failure:
@@ -370,7 +390,7 @@ def _absent_family(python: PythonFacts, table: Imported) -> Iterator[Failure]:
 
 
 def _of_rehearsal(python: PythonFacts, table: Imported, rehearsal: RehearsalFacts) -> Iterator[Failure]:
-    for one in rehearsal.modules:
+    for one in map(_with_contents, rehearsal.modules):
         if one.ok:
             continue
         needed = (
@@ -385,6 +405,14 @@ def _of_rehearsal(python: PythonFacts, table: Imported, rehearsal: RehearsalFact
     if rehearsal.source is not None and not rehearsal.source.ok:
         source = dataclasses.replace(rehearsal.source, name="google.protobuf")
         yield _failure(python, rehearsal, source, fatal=True)
+
+
+def _with_contents(one: Rehearsed) -> Rehearsed:
+    """A folder that lost its `__init__` is imported as a namespace: an error, as at its first use."""
+    if not one.ok or "." in one.name or not one.file or one.file.endswith((".py", ".pyc", ".so", ".pyd")):
+        return one
+    error = f"{one.file} has no __init__.py: the module has nothing in it"
+    return dataclasses.replace(one, error=error, error_type="AttributeError", import_error=True)
 
 
 def _failure(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed, *, fatal: bool) -> Failure:
