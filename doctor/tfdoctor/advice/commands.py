@@ -64,7 +64,8 @@ def for_person(
     told = {}
     for finding in findings:
         if finding is root:
-            adapted = _of_root(target, root, [f for f in findings if f is not root and f.code not in skipped])
+            others = [f for f in findings if f is not root and f.code not in skipped]
+            adapted = _after_hand(target, root, others, _of_root(target, root, others))
         else:
             adapted = [new for remedy in finding.remedies for new in _adapted(target, remedy)]
         told[id(finding)] = replace(finding, remedies=tuple(_each_once(adapted)))
@@ -114,13 +115,40 @@ def _of_root(target: Target, root: Finding, others: Sequence[Finding]) -> list[R
     ]
 
 
+def _after_hand(
+    target: Target, root: Finding, others: Sequence[Finding], remedies: list[Remedy]
+) -> list[Remedy]:
+    """The remedies of the finding that leads, the first one after what other errors have this person do by hand."""
+    if not remedies or root.severity is not Severity.ERROR or not _joins(target, root):
+        return remedies
+    firsts = [one.remedies[0] for one in others if one.severity is Severity.ERROR and one.remedies]
+    own = [
+        one
+        for one in firsts
+        if not one.steps and not one.changes_system and _by_hand(target, one) and one != root.remedies[0]
+    ]
+    leading = remedies[0]
+    lines = tuple(dict.fromkeys(line for one in own for line in one.commands[:-1]))
+    lines = tuple(line for line in lines if line not in leading.commands)
+    if not lines:
+        return remedies
+    text = " Then: ".join(dict.fromkeys([*(one.text for one in own), leading.text]))
+    return [replace(leading, text=text, commands=(*lines, *leading.commands)), *remedies[1:]]
+
+
+def _joins(target: Target, root: Finding) -> bool:
+    """Whether what other errors need is to be thought of together with the finding that leads."""
+    first = root.remedies[0]
+    if root.cause is Cause.SHADOWED_MODULE and _not_the_one_meant(target):
+        return False
+    return bool(first.steps) or _by_hand(target, first)
+
+
 def _with_others(target: Target, root: Finding, others: Sequence[Finding]) -> Remedy | None:
     """The steps of the first remedy of the finding that leads and of those that the other errors need besides; None
     where these need none, or where they are not to be thought of before that finding is gone."""
     first = root.remedies[0]
-    if root.severity is not Severity.ERROR or not (first.steps or _by_hand(target, first)):
-        return None
-    if root.cause is Cause.SHADOWED_MODULE and _not_the_one_meant(target):
+    if root.severity is not Severity.ERROR or not _joins(target, root):
         return None
     steps, texts = list(first.steps), [first.text] if first.steps else []
     for finding in others:
