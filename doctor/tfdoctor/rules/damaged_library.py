@@ -17,6 +17,7 @@ Remove the damaged file, or reinstall what it belongs to.
 
 from __future__ import annotations
 
+import posixpath
 from typing import TYPE_CHECKING
 
 from tfdoctor import advice
@@ -76,7 +77,7 @@ def _remedies(context: Context, lost: list[MissingLibrary], bad: list[Tried]) ->
     through = advice.drop_folders(context.target, bad)
     if through is not None and all(missing.elsewhere for missing in lost):
         return [through]
-    wheels = [path for path in paths if context.python is not None and in_wheels(context.python, path)]
+    wheels = [path for path in paths if _of_wheel(context, path)]
     names = [missing.soname for missing in lost]
     requirements = advice.cuda_requirements(context.target, names)
     if len(wheels) == len(paths) and requirements:
@@ -104,6 +105,15 @@ def _remedies(context: Context, lost: list[MissingLibrary], bad: list[Tried]) ->
     if without_good:
         remedies += advice.bring_libraries(context.target, without_good)
     return remedies
+
+
+def _of_wheel(context: Context, path: str) -> bool:
+    """Whether the file is one of NVIDIA's wheels, or may be a link to one: the wheel's own is damaged, too."""
+    if context.python is None:
+        return False
+    name = posixpath.basename(path)
+    damaged = (file.path for one in context.python.distributions for file in one.changed)
+    return in_wheels(context.python, path) or any(posixpath.basename(file) == name for file in damaged)
 
 
 def _inside(context: Context, paths: list[str]) -> bool:
