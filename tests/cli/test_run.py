@@ -40,7 +40,7 @@ SILENT = "nothing that TensorFlow says of GPUs"
 
 
 def heeding() -> None:
-    """Under a shell that runs the tests in the background, or under nohup, signals are ignored; children inherit that."""
+    """Under a shell that runs the tests in the background, or nohup, signals are ignored; children inherit that."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP):
         signal.signal(number, signal.SIG_DFL)
 

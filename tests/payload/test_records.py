@@ -251,3 +251,18 @@ def test_requirements_behind_a_licence_with_lines_of_blanks_are_read(version: st
     found = facts(version, tmp_path).distribution("ml-dtypes")
     assert found is not None
     assert found.requires == ("numpy >1.20",)
+
+
+@on_every_python
+def test_a_file_hides_a_package_without_an_init(version: str, tmp_path: Path) -> None:
+    """protobuf's `google` is none but for the folders in it."""
+    install(tmp_path / "site", "protobuf", "7.36.2", {"google/protobuf/__init__.py": b""})
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "google.py").write_bytes(b"")
+    path = f"{tmp_path / 'code'}:{tmp_path / 'site'}"
+    choice = Choice(PYTHONS[version], PYTHONS[version])
+    found = value_of(
+        python.probe(LiveSystem(env={**os.environ, "PYTHONPATH": path}), choice, asked=True, timeout=60)[0]
+    )
+    assert found is not None
+    assert {one.taken for one in found.shadows if one.name == "google"} == {f"{tmp_path}/code/google.py"}

@@ -572,9 +572,9 @@ def shadows(path, cwd):
             if known == "":
                 first[name] = (folder, entry)
             elif known is not None and name not in EVERYWHERE and len(found) < 200:
-                if is_package(*known) and is_package(folder, entry):
+                if is_package(*known):  # of folders without an __init__, too, of which all on the path are one package
                     found.append([name, os.path.join(*known), folder])
-                elif not is_package(*known):
+                else:
                     first[name] = (folder, entry)  # a folder without __init__ gives way to a real package
     return found
 

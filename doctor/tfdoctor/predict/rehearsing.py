@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.compat.locks import locked_package
-from tfdoctor.facts import MODULE_DISTRIBUTIONS, TENSORFLOW_DISTRIBUTIONS, value_of
+from tfdoctor.facts import MODULE_DISTRIBUTIONS, NOEXEC, TENSORFLOW_DISTRIBUTIONS, value_of
 from tfdoctor.facts.imports import Oddity, Rehearsed
 from tfdoctor.findings import Cause
 from tfdoctor.predict.requirements import asked, met, normal, shown
@@ -344,7 +344,9 @@ def failures(facts: Facts, compat: Compat) -> tuple[Failure, ...]:
     if python is None or tensorflow is None or table is None:
         return ()
     found = list(_absent_family(python, table))
-    if rehearsal is not None:
+    loader = value_of(facts.loader)
+    noexec = loader is not None and any(NOEXEC in one.error for one in loader.import_needs)
+    if rehearsal is not None and not noexec:  # else no package's module can be loaded, and none is to blame
         found += (_led_away(facts, one) for one in _of_rehearsal(python, table, rehearsal))
     # The same package may be taken through several modules, and the same file hide from many of them: once is enough.
     first: dict[str, Failure] = {}
