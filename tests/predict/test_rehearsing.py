@@ -6,11 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from rules.make_facts import COMPAT, SITE, context, finding, healthy, run, with_environment, with_python
-from tfdoctor.facts import Distribution, Known, Unknown
+from rules.make_facts import (
+    COMPAT,
+    SITE,
+    context,
+    finding,
+    healthy,
+    run,
+    with_environment,
+    with_loader,
+    with_python,
+)
+from tfdoctor.facts import NOEXEC, Distribution, Known, Resolution, Unknown
 from tfdoctor.facts.imports import FileDifference, Oddity, RehearsalFacts, Rehearsed, Shadow
 from tfdoctor.findings import Cause, OutcomeKind, Severity
-from tfdoctor.predict.rehearsing import unmet, wanted
+from tfdoctor.predict.rehearsing import failures, unmet, wanted
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules import (
     damaged_installation,
@@ -487,6 +497,15 @@ def test_a_folder_that_is_left_of_a_package_is_no_package():
     one = finding(import_fails.RULE, facts)
     assert "wrapt" in one.title
     assert "--force-reinstall" in one.remedies[0].commands[0]
+
+
+def test_where_nothing_can_be_loaded_no_package_is_to_blame():
+    error = Rehearsed("numpy", "IMPORTANT: PLEASE READ THIS", "ImportError", import_error=True)
+    facts = rehearsed(installed({"numpy": "1.99"}), error, oddities=[Oddity("numpy", "…")])
+    assert [one.package for one in failures(facts, COMPAT)] == ["numpy"]
+    path = f"{SITE}/tensorflow/libtensorflow_framework.so.2"
+    failed = Resolution(path, path, "", f"{path}: {NOEXEC}", (), needed_by=path)
+    assert not failures(with_loader(facts, import_needs=(failed,)), COMPAT)
 
 
 def test_what_nobody_registered_and_was_imported_is_there():

@@ -26,6 +26,7 @@ from rules.make_facts import (
     without_libraries,
 )
 from tfdoctor.facts import Absent, CudaToolkit, Distribution, Known, Resolution, Tried, Unknown, value_of
+from tfdoctor.facts.files import ChangedFile
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.predict import libraries_cause
 from tfdoctor.rules import (
@@ -455,6 +456,20 @@ def test_a_damaged_wheel_is_installed_again():
     path = f"{SITE}/nvidia/cufft/lib/libcufft.so.11"
     one = finding(
         damaged_library.RULE, with_loader(healthy(), stopped("libcufft.so.11", path, "invalid ELF header"))
+    )
+    assert "--force-reinstall --no-deps nvidia-cufft-cu12==11.2.3.61" in commands(one)[0]
+
+
+def test_a_link_to_a_damaged_wheel_is_not_put_aside():
+    """Its link would be made again, for the library is installed: the wheel is what has to be fixed."""
+    name = "nvidia/cufft/lib/libcufft.so.11"
+    wheel = Distribution(
+        "nvidia-cufft-cu12", "11.2.3.61", SITE, "pip", changed=(ChangedFile(name, 9, 5, cut=True),)
+    )
+    facts = with_python(healthy(), distributions=(wheel,))
+    link = f"{SITE}/tensorflow/libcufft.so.11"
+    one = finding(
+        damaged_library.RULE, with_loader(facts, stopped("libcufft.so.11", link, "invalid ELF header"))
     )
     assert "--force-reinstall --no-deps nvidia-cufft-cu12==11.2.3.61" in commands(one)[0]
 
