@@ -185,17 +185,21 @@ def test_what_is_no_object_in_its_place_has_other_content(version: str, tmp_path
         tmp_path,
         "tensorflow",
         "2.15.1",
-        {f"tensorflow/{name}.so": elf(5000) for name in ("zeros", "text", "stripped", "whole")},
+        {f"tensorflow/{name}.so": elf(5000) for name in ("zeros", "text", "stripped", "arm", "whole")},
     )
     (tmp_path / "tensorflow/zeros.so").write_bytes(bytes(3000))
     (tmp_path / "tensorflow/text.so").write_bytes(b"<html>" * 2000)
     (tmp_path / "tensorflow/stripped.so").write_bytes(elf(4000))
+    arm = bytearray(elf(4000))
+    arm[18] = 0x28
+    (tmp_path / "tensorflow/arm.so").write_bytes(arm)
     found = facts(version, tmp_path).distribution("tensorflow")
     assert found is not None
     assert {one.path.partition("/")[2]: one.what for one in found.differs} == {
         "zeros.so": "altered",
         "text.so": "altered",
         "stripped.so": "changed",
+        "arm.so": "altered",
     }
 
 

@@ -460,6 +460,22 @@ def test_a_damaged_wheel_is_installed_again():
     assert "--force-reinstall --no-deps nvidia-cufft-cu12==11.2.3.61" in commands(one)[0]
 
 
+@pytest.mark.parametrize(
+    ("version", "soname", "imported"),
+    [
+        ("2.20.0", "libcudart.so.12", False),
+        ("2.20.0", "libcufft.so.11", True),
+        ("2.4.4", "libcudart.so.11.0", False),
+    ],
+)
+def test_the_cuda_runtime_is_opened_as_tensorflow_is_imported(version, soname, imported):
+    """One that is cut short in its segments kills Python there; others do when devices are listed."""
+    facts = with_loader(healthy(version), stopped(soname, f"/old/{soname}", "file too short", crash=True))
+    prediction = context(facts).prediction
+    assert (prediction.import_ok, prediction.gpu_registered) == (imported, False)
+    assert prediction.cause is finding(damaged_library.RULE, facts).cause
+
+
 def test_a_link_to_a_damaged_wheel_is_not_put_aside():
     """Its link would be made again, for the library is installed: the wheel is what has to be fixed."""
     name = "nvidia/cufft/lib/libcufft.so.11"

@@ -161,9 +161,17 @@ def foreign(path):
     """Whether a file that is to be an object of this kind of machine does not begin as one."""
     try:
         with open(path, "rb") as stream:
-            return not stream.read(6).startswith((b"\x7fELF\x02\x01", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe"))
+            head = stream.read(20)
     except (IOError, OSError):
         return False
+    if head.startswith(b"\x7fELF\x02\x01"):
+        kernel = os.uname()[4] if hasattr(os, "uname") else ""
+        return head[18:20] != MACHINES.get(kernel, head[18:20])
+    return not head.startswith((b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe"))
+
+
+# What an ELF object has for its machine (e_machine), by the names that the kernel has.
+MACHINES = {"x86_64": b"\x3e\x00", "aarch64": b"\xb7\x00"}
 
 
 def compare(folder, files):
@@ -247,7 +255,7 @@ def differences(folder, files, installed, own):
                     what = "altered" if foreign(path) else "cut" if cut(path, status.st_size) else "changed"
                 elif own and path.endswith(".py") and what != "empty":
                     what = "syntax" if broken(path) else what
-            elif not own and status.st_mtime > installed + 2 and digest.startswith("sha256=") and status.st_size <= HASHED[0]:
+            elif status.st_mtime > installed + 2 and digest.startswith("sha256=") and status.st_size <= HASHED[0]:
                 # Written after it was installed: as long as before, and maybe another.
                 HASHED[0] -= status.st_size
                 what = None if hashed(path, status.st_size) == digest else "altered"

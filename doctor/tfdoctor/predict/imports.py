@@ -53,6 +53,12 @@ def import_failure(
     loader = value_of(facts.loader)
     if loader is not None and loader.import_needs:
         return _load_failure(facts, build, loader.import_needs[0])
+    killed = next((one for one in loader.resolutions if one.crash), None) if loader is not None else None
+    if killed is not None and killed.soname.startswith("libcudart.") and build.minor >= CUDART_AT_IMPORT:
+        return (
+            Cause.DAMAGED_FILE,
+            f"It opens {killed.soname}, which is cut short: that kills Python (SIGBUS).",
+        )
     if lacks_avx(facts, tensorflow, build):
         return Cause.ILLEGAL_INSTRUCTION_AVX, "The processor has no AVX, with which this build is compiled."
     stopped = stopped_by(python, build, facts.environment.variables, compat)
@@ -103,6 +109,9 @@ def lacks_avx(facts: Facts, tensorflow: TensorFlowFacts, build: Build) -> bool:
     return with_avx and bool(machine.cpu_flags) and "avx" not in machine.cpu_flags
 
 
+CUDART_AT_IMPORT = (2, 4)
+"""The first release that was seen to open the CUDA runtime as it is imported (`LD_DEBUG=libs`), as all do up to 2.21;
+1.15 does not."""
 BACKEND = "KERAS_BACKEND"
 
 
