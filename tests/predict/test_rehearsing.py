@@ -499,6 +499,20 @@ def test_a_folder_that_is_left_of_a_package_is_no_package():
     assert "--force-reinstall" in one.remedies[0].commands[0]
 
 
+def test_a_file_in_the_place_of_a_package_has_none_of_its_modules():
+    shadow = Shadow("email", "/home/user/code/email.py", "/usr/lib/python3.11")
+    failed = Rehearsed(
+        "requests",
+        "No module named 'email.parser'; 'email' is not a package",
+        "ModuleNotFoundError",
+        import_error=True,
+        not_found="email.parser",
+    )
+    facts = rehearsed(with_python(installed(), shadows=(shadow,)), failed, oddities=[Oddity("email", "…")])
+    assert diagnose(facts, COMPAT).verdict.cause == Cause.SHADOWED_MODULE
+    assert "/home/user/code/email.py" in finding(shadowed_module.RULE, facts).title
+
+
 def test_where_nothing_can_be_loaded_no_package_is_to_blame():
     error = Rehearsed("numpy", "IMPORTANT: PLEASE READ THIS", "ImportError", import_error=True)
     facts = rehearsed(installed({"numpy": "1.99"}), error, oddities=[Oddity("numpy", "…")])

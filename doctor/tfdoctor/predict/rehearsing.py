@@ -438,6 +438,7 @@ def _failure(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed, *, 
             for shadow in python.shadows
             if any(place == shadow.taken or place.startswith(f"{shadow.taken}/") for place in _places(one))
             or shadow.taken in one.error
+            or one.not_found.partition(".")[0] == shadow.name
             or f"module '{shadow.name}' has no attribute" in one.error
         ),
         "",
