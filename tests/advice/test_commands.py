@@ -308,13 +308,13 @@ def test_also_where_the_environment_is_somebody_elses() -> None:
 
 
 def hidden_by_a_file(facts: Facts) -> Facts:
-    return with_tensorflow(facts, shadowed_by="/work/tensorflow.py")
+    return with_tensorflow(facts, shadowed_by="/home/user/code/tensorflow.py")
 
 
 def test_what_is_typed_by_hand_is_typed_with_what_the_others_need() -> None:
     """A remedy without steps: a file beside the program is renamed, and cuFFT is to be installed all the same."""
     remedy = root(hidden_by_a_file(without_cufft(healthy("2.20.0")))).remedies[0]
-    assert remedy.commands[0] == "mv /work/tensorflow.py /work/my_tensorflow.py"
+    assert remedy.commands[0] == "mv /home/user/code/tensorflow.py /home/user/code/my_tensorflow.py"
     assert "nvidia-cufft-cu12" in remedy.commands[1]
     assert remedy.commands[2] == "tfdoctor check --python /env/bin/python"
     assert " Then: " in remedy.text
@@ -323,7 +323,7 @@ def test_what_is_typed_by_hand_is_typed_with_what_the_others_need() -> None:
 
 def test_so_it_is_in_somebody_elses_environment() -> None:
     commands = first(hidden_by_a_file(with_programs(closed(without_cufft(healthy("2.20.0"))))))
-    assert commands[0].startswith("mv /work/tensorflow.py ")
+    assert commands[0].startswith("mv /home/user/code/tensorflow.py ")
     assert "--target" in commands[1]
 
 

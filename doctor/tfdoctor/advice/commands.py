@@ -119,7 +119,7 @@ def _after_hand(
     target: Target, root: Finding, others: Sequence[Finding], remedies: list[Remedy]
 ) -> list[Remedy]:
     """The remedies of the finding that leads, the first one after what other errors have this person do by hand."""
-    if not remedies or root.severity is not Severity.ERROR or not _joins(target, root):
+    if not remedies or not _joins(target, root):
         return remedies
     firsts = [one.remedies[0] for one in others if one.severity is Severity.ERROR and one.remedies]
     own = [
@@ -139,7 +139,9 @@ def _after_hand(
 def _joins(target: Target, root: Finding) -> bool:
     """Whether what other errors need is to be thought of together with the finding that leads."""
     first = root.remedies[0]
-    if root.cause is Cause.SHADOWED_MODULE and _not_the_one_meant(target):
+    if root.severity is not Severity.ERROR or (
+        root.cause is Cause.SHADOWED_MODULE and _not_the_one_meant(target)
+    ):
         return False
     return bool(first.steps) or _by_hand(target, first)
 
@@ -148,7 +150,7 @@ def _with_others(target: Target, root: Finding, others: Sequence[Finding]) -> Re
     """The steps of the first remedy of the finding that leads and of those that the other errors need besides; None
     where these need none, or where they are not to be thought of before that finding is gone."""
     first = root.remedies[0]
-    if root.severity is not Severity.ERROR or not _joins(target, root):
+    if not _joins(target, root):
         return None
     steps, texts = list(first.steps), [first.text] if first.steps else []
     for finding in others:

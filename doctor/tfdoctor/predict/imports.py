@@ -15,6 +15,7 @@ from tfdoctor.predict.rehearsing import (
     cause_of,
     failures,
     imported,
+    in_working_folder,
     no_longer_standard,
     own_damage,
 )
@@ -53,12 +54,13 @@ def import_failure(
     loader = value_of(facts.loader)
     if loader is not None and loader.import_needs:
         return _load_failure(facts, build, loader.import_needs[0])
-    killed = next((one for one in loader.resolutions if one.crash), None) if loader is not None else None
-    if killed is not None and killed.soname.startswith("libcudart.") and build.minor >= CUDART_AT_IMPORT:
-        return (
-            Cause.DAMAGED_FILE,
-            f"It opens {killed.soname}, which is cut short: that kills Python (SIGBUS).",
-        )
+    opened = loader.resolutions if loader is not None and build.minor >= CUDART_AT_IMPORT else ()
+    for one in opened:
+        if one.crash and one.soname.startswith("libcudart."):
+            return (
+                Cause.DAMAGED_FILE,
+                f"It opens {one.soname}, which is cut short: that kills Python (SIGBUS).",
+            )
     if lacks_avx(facts, tensorflow, build):
         return Cause.ILLEGAL_INSTRUCTION_AVX, "The processor has no AVX, with which this build is compiled."
     stopped = stopped_by(python, build, facts.environment.variables, compat)
@@ -113,13 +115,15 @@ CUDART_AT_IMPORT = (2, 4)
 """The first release that was seen to open the CUDA runtime as it is imported (`LD_DEBUG=libs`), as all do up to 2.21;
 1.15 does not."""
 BACKEND = "KERAS_BACKEND"
+KERAS_3 = (2, 16)
+"""The first release for Keras 3."""
 
 
 def keras_backend(python: PythonFacts | None, build: Build, variables: Mapping[str, str]) -> str:
     """The backend that Keras 3 is told to take; empty where none is named or this Keras does not ask."""
     keras = python.versions_installed().get("keras", "") if python is not None else ""
     third = versions.is_version(keras) and versions.at_least(keras, "3")
-    return variables.get(BACKEND, "") if third and build.minor >= (2, 16) else ""
+    return variables.get(BACKEND, "") if third and build.minor >= KERAS_3 else ""
 
 
 def stopped_by(
@@ -138,11 +142,11 @@ def stopped_by(
     backend = keras_backend(python, build, variables)
     if backend and backend not in compat.flags.keras_backends:
         return BACKEND, f"{BACKEND} names {backend!r}, which Keras has not: it raises a ValueError."
-    table = compat.imported_by(build.version)
-    without = python is not None and table is not None and bool(no_longer_standard(python, table))
-    if without and variables.get("SETUPTOOLS_USE_DISTUTILS") == "stdlib":
-        why = "SETUPTOOLS_USE_DISTUTILS=stdlib asks for Python's own distutils, and this Python has none."
-        return "SETUPTOOLS_USE_DISTUTILS", why
+    if python is not None and variables.get("SETUPTOOLS_USE_DISTUTILS") == "stdlib":
+        table = compat.imported_by(build.version)
+        if table is not None and no_longer_standard(python, table):
+            why = "SETUPTOOLS_USE_DISTUTILS=stdlib asks for Python's own distutils, and this Python has none."
+            return "SETUPTOOLS_USE_DISTUTILS", why
     return None
 
 
@@ -164,13 +168,8 @@ def broken_companions(
     return tuple(
         row
         for row in rows
-        if not _in_working_folder(python, row.package) and (row.breaks or row.package not in there)
+        if in_working_folder(python, row.package) is None and (row.breaks or row.package not in there)
     )
-
-
-def _in_working_folder(python: PythonFacts, package: str) -> bool:
-    there = python.distribution(package)
-    return there is not None and bool(python.sys_path) and there.location not in python.sys_path
 
 
 def _companion_failure(

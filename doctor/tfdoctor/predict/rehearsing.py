@@ -39,6 +39,7 @@ __all__ = [
     "failures",
     "good_version",
     "imported",
+    "in_working_folder",
     "no_longer_standard",
     "own_damage",
     "table_of",
@@ -355,7 +356,7 @@ def failures(facts: Facts, compat: Compat) -> tuple[Failure, ...]:
     told = list(first.values())
     if rehearsal is not None:
         # What is unlike what works lets others fail that are as they work.
-        suspects = {oddity.module for oddity in rehearsal.oddities} | _refused(python)
+        suspects = _odd(rehearsal) | _refused(python)
         first_hand = [one for one in told if one.shadow or one.missing or one.package in suspects]
         if any(one.fatal for one in first_hand):
             told = first_hand
@@ -427,7 +428,7 @@ def _failure(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed, *, 
             missing = False
         elif there is not None and one.not_found.partition(".")[0] == "distutils":
             missing = False  # setuptools brings it by importing its own, and says nothing where that fails
-            suspects = _suspects(python, rehearsal)
+            suspects = _refused(python) or _odd(rehearsal)
             used = (name for line in there.requires if (name := _required(line, extras=True)) in suspects)
             package = package if package in suspects else next(used, package)
     else:
@@ -445,19 +446,21 @@ def _failure(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed, *, 
     )
     library = next(iter(python.carried), "") if any(words in one.error for words in LOADER_WORDS) else ""
     distribution = python.distribution(package)
-    if (
-        distribution is not None
-        and not shadow
-        and python.sys_path
-        and distribution.location not in python.sys_path
-    ):
-        shadow = f"{distribution.location}/{_top_module(package)}"  # installed into the working folder
+    here = in_working_folder(python, package)
+    if not shadow and here is not None:
+        shadow = f"{here.location}/{_top_module(package)}"
     damage = (
         tuple(d for d in distribution.differs if d.what in ODD_DIFFERENCES)
         if distribution is not None
         else ()
     )
     return Failure(one, package, missing, shadow, library, damage, fatal)
+
+
+def in_working_folder(python: PythonFacts, package: str) -> Distribution | None:
+    """A package that was installed into the working folder: into none that Python's own path has."""
+    there = python.distribution(package)
+    return there if there is not None and python.sys_path and there.location not in python.sys_path else None
 
 
 def _top_module(package: str) -> str:
@@ -508,8 +511,7 @@ def _raised_by(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed) -
         if name is not None and name not in through:
             through.append(name)
     through.append(distribution_of(one.name))
-    refused = _refused(python)
-    odd = {oddity.module for oddity in rehearsal.oddities}
+    refused, odd = _refused(python), _odd(rehearsal)
     for suspects in (refused, odd, {*through} - {"numpy"}):
         blamed = next((name for name in through if name in suspects), None)
         if blamed is not None:
@@ -522,8 +524,9 @@ def _refused(python: PythonFacts) -> set[str]:
     return {missing.package for missing in unmet(python) if missing.have is not None}
 
 
-def _suspects(python: PythonFacts, rehearsal: RehearsalFacts) -> set[str]:
-    return _refused(python) or {oddity.module for oddity in rehearsal.oddities}
+def _odd(rehearsal: RehearsalFacts) -> set[str]:
+    """What was rehearsed for being unlike what works."""
+    return {oddity.module for oddity in rehearsal.oddities}
 
 
 def _beneath(python: PythonFacts, name: str, suspects: set[str]) -> str:

@@ -103,7 +103,7 @@ def check(context: Context) -> Result:
 def _types(context: Context, why: str) -> Finding:
     """TF_ENABLED_DEVICE_TYPES without what it needs."""
     then = "TensorFlow then takes no GPU, whatever the driver shows."
-    return _of_tensorflow(context, TYPES, why, then, f"{TYPES} keeps TensorFlow from every GPU")
+    return _of_variable(context, TYPES, why, then, f"{TYPES} keeps TensorFlow from every GPU")
 
 
 def _flags(context: Context, why: str) -> Finding:
@@ -111,12 +111,12 @@ def _flags(context: Context, why: str) -> Finding:
     meant = " XLA's own flags (`--xla_…`) belong into XLA_FLAGS." if "'xla_" in why else ""
     then = f"That happens when it lists its devices, the CPU included.{meant}"
     title = f"{FLAGS} has a flag that TensorFlow does not know: it ends the process"
-    return _of_tensorflow(context, FLAGS, why, then, title)
+    return _of_variable(context, FLAGS, why, then, title)
 
 
 def _stopped(context: Context, name: str, why: str) -> Finding:
     """A variable of Python's that stops this release's import."""
-    return _of_tensorflow(
+    return _of_variable(
         context,
         name,
         why,
@@ -125,8 +125,8 @@ def _stopped(context: Context, name: str, why: str) -> Finding:
     )
 
 
-def _of_tensorflow(context: Context, name: str, why: str, then: str, title: str) -> Finding:
-    """A variable that TensorFlow itself reads: `why` is what is wrong with it, `then` what comes of it."""
+def _of_variable(context: Context, name: str, why: str, then: str, title: str) -> Finding:
+    """A variable that TensorFlow or its Python reads: `why` is what is wrong with it, `then` what comes of it."""
     return RULE.finding(
         Cause.HIDDEN_BY_ENV,
         Severity.ERROR,

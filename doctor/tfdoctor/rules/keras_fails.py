@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import BACKEND, keras_backend, pythonpath_entry
+from tfdoctor.predict import BACKEND, KERAS_3, keras_backend, pythonpath_entry
 from tfdoctor.predict.rehearsing import failures
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs, origins
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 APART = (2, 6)
 """The first release that takes Keras from a package of its own; its import does without."""
-THIRD = (2, 16)
-"""The first release for Keras 3."""
 LEGACY = "TF_USE_LEGACY_KERAS"
 
 
@@ -66,14 +64,14 @@ def check(context: Context) -> Result:
             )
         ]
     second = keras and versions.is_version(keras) and versions.satisfies(keras, "<3.0.0.dev0")
-    if not legacy and second and build.minor >= THIRD:
+    if not legacy and second and build.minor >= KERAS_3:
         title = f"tf.keras fails with Keras {keras}: TensorFlow {build.version} needs Keras 3"
         return [_wrong(context, title, "AttributeError or ModuleNotFoundError at the first use of tf.keras")]
     hidden = next((one for one in python.shadows if one.name == ("tf_keras" if legacy else "keras")), None)
     if hidden is not None:
         return [_hidden(context, hidden)]
     backend = keras_backend(python, build, context.facts.environment.variables)
-    needed = context.compat.flags.keras_backends.get(backend, "")
+    needed = context.compat.flags.keras_backends.get(backend, "") if backend else ""
     if needed and not legacy and needed not in installed:
         return [_backend(context, backend, needed)]
     failed = [one for one in failures(context.facts, context.compat) if not one.fatal]
@@ -130,16 +128,17 @@ def _hidden(context: Context, shadow: Shadow) -> Finding:
 
 
 def _backend(context: Context, backend: str, needed: str) -> Finding:
-    name = BACKEND
     return RULE.finding(
         Cause.PACKAGE_CONFLICT,
         Severity.WARNING,
-        f"{name} makes Keras take {backend}, which needs {needed}, and that is not installed: programs that use "
-        f"tf.keras stop with ImportError.{origins.said(context, name)}",
-        title=f"tf.keras fails: {name}={backend} needs {needed}, which is not installed",
-        evidence=[Evidence(name, backend), *origins.evidence(context, name)],
+        f"{BACKEND} makes Keras take {backend}, which needs {needed}, and that is not installed: programs that use "
+        f"tf.keras stop with ImportError.{origins.said(context, BACKEND)}",
+        title=f"tf.keras fails: {BACKEND}={backend} needs {needed}, which is not installed",
+        evidence=[Evidence(BACKEND, backend), *origins.evidence(context, BACKEND)],
         remedies=[
-            origins.takes_away(context, name, "Take the variable away: Keras then computes with TensorFlow.")
+            origins.takes_away(
+                context, BACKEND, "Take the variable away: Keras then computes with TensorFlow."
+            )
         ],
     )
 

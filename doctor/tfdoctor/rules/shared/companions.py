@@ -242,12 +242,9 @@ def _lost_a_part(context: Context, failure: Failure) -> bool:
     """Whether a module of a package is not there, and nobody knows a version that has it and is not this one."""
     if failure.missing or not failure.rehearsed.not_found:
         return False
-    python, tensorflow = context.python, context.tensorflow
-    there = python.distribution(failure.package) if python is not None else None
-    if python is None or tensorflow is None or there is None:
-        return True
-    known = good_version(python, tensorflow, failure.package, context.compat)
-    return known is None or known == there.version
+    there = context.python.distribution(failure.package) if context.python is not None else None
+    known = _known(context, failure.package)
+    return there is None or known is None or known == there.version
 
 
 def _off(context: Context, library: str) -> Remedy:
