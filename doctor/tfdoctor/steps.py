@@ -80,7 +80,8 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class TakeOut:
-    """A line of a Python file or a .pth file becomes a comment: all that it does is to set a variable."""
+    """A line of a Python file or a .pth file becomes a comment: all that it does is to set a variable, or to put a
+    folder on the path."""
 
     path: str
     line: int

@@ -14,7 +14,7 @@ import pytest
 import tfdoctor.payload
 from lab import standins
 from startup import needs_sitecustomize
-from tfdoctor.facts import Origin, value_of
+from tfdoctor.facts import MODULE_PATH, Origin, value_of
 from tfdoctor.probes import driver, environment
 from tfdoctor.system import LiveSystem
 
@@ -88,6 +88,31 @@ def test_a_module_that_a_pth_file_imports(env: Path) -> None:
     origin = look(env).origin(HIDE)
     assert origin is not None
     assert (origin.path, origin.line) == (str(module), 3)
+
+
+def test_the_lines_that_put_folders_on_the_path(env: Path, tmp_path: Path) -> None:
+    team, mine = tmp_path / "team libs", site(env) / "mine"
+    for folder in (team, mine):
+        folder.mkdir()
+    first = site(env) / "a.pth"
+    first.write_text(f"import sys; sys.path.insert(0, {str(team)!r})\n", encoding="utf-8")
+    second = site(env) / "b.pth"
+    second.write_text("# mine\nmine\n/nowhere\n", encoding="utf-8")
+    seen = look(env, {"PYTHONPATH": str(tmp_path)})
+    assert seen.origin(MODULE_PATH, str(team)) == Origin(
+        MODULE_PATH, "start", str(team), str(first), 1, first.read_text(encoding="utf-8").strip()
+    )
+    assert seen.origin(MODULE_PATH, str(mine)) == Origin(
+        MODULE_PATH, "start", str(mine), str(second), 2, "mine"
+    )
+    assert seen.origin(MODULE_PATH, str(tmp_path)) is None
+    assert [one.entry for one in look(env).origins] == [str(team), str(mine)]
+
+
+def test_a_folder_that_no_line_names(env: Path, tmp_path: Path) -> None:
+    line = f"import os, sys; sys.path.insert(0, os.path.join({str(tmp_path.parent)!r}, {tmp_path.name!r}))\n"
+    (site(env) / "a.pth").write_text(line, encoding="utf-8")
+    assert look(env).origin(MODULE_PATH, str(tmp_path)) == Origin(MODULE_PATH, "start", str(tmp_path))
 
 
 def test_what_the_start_takes_away(env: Path, custom: Path) -> None:

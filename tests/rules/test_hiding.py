@@ -9,6 +9,7 @@ import pytest
 
 from rules.make_facts import COMPAT, SITE, healthy, without_libraries
 from tfdoctor.facts import (
+    MODULE_PATH,
     Distribution,
     EnvironmentFacts,
     Facts,
@@ -24,7 +25,7 @@ from tfdoctor.facts.imports import RehearsalFacts, Rehearsed
 from tfdoctor.findings import Cause, Severity
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules import other_tensorflow
-from tfdoctor.rules.shared.origins import _sets_alone
+from tfdoctor.rules.shared.origins import _adds_alone, _sets_alone
 from tfdoctor.steps import Drop, Install, TakeOut, Unset, without_line
 
 if TYPE_CHECKING:
@@ -290,6 +291,35 @@ def test_a_numpy_of_pythonpath_is_no_fault_of_numpy(error: str) -> None:
     assert remedy.steps == (Drop("PYTHONPATH", (f"{FOREIGN}/",)),)
 
 
+def by_start(facts: Facts, line: str = f"import sys; sys.path.insert(0, '{FOREIGN}')") -> Facts:
+    """The same folder, put there by a .pth file."""
+    origin = Origin(
+        MODULE_PATH, "start", FOREIGN, f"{SITE}/zz.pth" if line else "", 1 if line else None, line
+    )
+    return replace(facts, environment=EnvironmentFacts({}, (), None, (origin,)))
+
+
+def test_a_pth_file_that_puts_a_numpy_first_is_named() -> None:
+    report, one = first(by_start(foreign(OWN_NUMPY)))
+    assert (one.code, report.verdict.cause) == ("TFD701", Cause.SHADOWED_MODULE)
+    assert f"{SITE}/zz.pth, line 1 puts {FOREIGN}" in one.explanation
+    (remedy,) = one.remedies
+    assert remedy.commands[0] == f"sed -i '1{{/sys.path/s/^/# /}}' {SITE}/zz.pth"
+    assert isinstance(remedy.steps[0], TakeOut)
+    _, one = first(by_start(foreign(OWN_NUMPY), ""))
+    assert one.remedies[0].commands[0].startswith("grep -rn ")
+    assert one.remedies[0].steps == ()
+
+
+def test_a_folder_that_the_start_puts_last_hides_nothing() -> None:
+    facts = by_start(foreign(OWN_NUMPY))
+    python = value_of(facts.python)
+    assert python is not None
+    last = replace(python, sys_path=(*(one for one in python.sys_path if one != FOREIGN), FOREIGN))
+    _, one = first(replace(facts, python=Known(last, "x")))
+    assert one.code != "TFD701"
+
+
 def test_what_is_nowhere_else_is_installed_besides() -> None:
     _, one = first(foreign(error="No module named 'numpy._core._multiarray_umath'"))
     (remedy,) = one.remedies
@@ -352,7 +382,26 @@ def test_nothing_is_added_to_a_tensorflow_that_will_not_be_taken() -> None:
     ],
 )
 def test_a_line_that_does_nothing_else(line: str, *, alone: bool) -> None:
-    assert _sets_alone(line, HIDE) is alone
+    assert _sets_alone(Origin(HIDE, "start", text=line)) is alone
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "alone"),
+    [
+        ("a.pth", "/team/libs", True),
+        ("a.pth", "import sys; sys.path.insert(0, '/team/libs')", True),
+        ("sitecustomize.py", "sys.path.insert(0, '/team/libs/')", True),
+        ("sitecustomize.py", "    site.addsitedir('/team/libs')", True),
+        ("sitecustomize.py", "sys.path.insert(0, '/team/other')", False),
+        ("sitecustomize.py", "sys.path.insert(0, '/team/libs'); start()", False),
+        ("sitecustomize.py", "sys.path.insert(where(), '/team/libs')", False),
+        ("sitecustomize.py", "sys.path[:0] = ['/team/libs']", False),
+        ("sitecustomize.py", "import company; sys.path.insert(0, '/team/libs')", False),
+        ("sitecustomize.py", "/team/libs", False),
+    ],
+)
+def test_a_line_that_only_puts_one_folder_on_the_path(path: str, line: str, *, alone: bool) -> None:
+    assert _adds_alone(Origin(MODULE_PATH, "start", "/team/libs", path, 1, line)) is alone
 
 
 def test_a_line_becomes_a_comment_only_where_it_is_the_same() -> None:

@@ -28,6 +28,7 @@ NOEXEC = "failed to map segment from shared object"
 
 # In a module of their own, with this one as the door to them.
 PATHS = _loading.PATHS
+MODULE_PATH = _loading.MODULE_PATH
 EnvironmentFacts = _loading.EnvironmentFacts
 FoundElsewhere = _loading.FoundElsewhere
 Instead = _loading.Instead

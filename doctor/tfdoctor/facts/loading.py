@@ -15,11 +15,16 @@ PATHS = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH"})
 """Variables that are lists: who put an entry there is asked for each."""
 
 
+MODULE_PATH = "sys.path"
+"""Where Python looks for modules, beside the names of variables that are lists."""
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """Who set an environment variable, or put an entry on a list."""
 
     name: str
+    """The variable; `MODULE_PATH` for a folder that Python's own start puts on its path."""
     by: str
     """"start": what Python itself runs when it starts (sitecustomize, a .pth file); "wrapper": the interpreter is a
     script that sets it; "activation": a script that activating the environment runs; "kernel": the kernel.json that
@@ -45,7 +50,7 @@ class EnvironmentFacts:
     scheduler: str | None
     """"slurm", "lsf", "pbs", "kubernetes", "ray" where one of them runs this process."""
     origins: tuple[Origin, ...] = ()
-    """Who set each of `variables`, where the target Python answered."""
+    """Who set each of `variables`, where the target Python answered, and who put folders on its `MODULE_PATH`."""
     changed: dict[str, str | None] = field(default_factory=dict)
     """What Python's start makes of the variables that tfdoctor itself was started with; None: taken away."""
     late: tuple[Origin, ...] = ()

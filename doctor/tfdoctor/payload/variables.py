@@ -1,5 +1,6 @@
-# Which environment variables the target Python has once its own start (sitecustomize, .pth files) is over, and which
-# lines of which files name them. Standard library only, writes no file. Runs on Python 2.7 and 3.5 to 3.14.
+# Which environment variables the target Python has once its own start (sitecustomize, .pth files) is over, which
+# folders that start has put on its path, and which lines of which files name them. Standard library only, writes no
+# file. Runs on Python 2.7 and 3.5 to 3.14.
 # The variable TFDOCTOR_GIVEN has, as JSON, those that were handed over: a script that starts Python may change them.
 # Arguments: the interpreter as it was started, then names of variables; one that ends with * stands for a prefix.
 # Answers with one JSON line after the marker. Of files it gives away nothing but lines with one of those names.
@@ -14,6 +15,11 @@ import glob  # noqa: E402
 import json  # noqa: E402
 import os  # noqa: E402
 import re  # noqa: E402
+
+try:
+    import site
+except Exception:  # python -S, and one that is stripped
+    site = None
 
 MARKER = "tfdoctor-payload:"
 LIMIT = 1 << 20
@@ -117,6 +123,42 @@ def lines(path, kind, wanted):
     return found
 
 
+def added_folders(before):
+    """Folders on Python's path that are neither its own nor the environment's, nor on PYTHONPATH."""
+    library = os.path.dirname(os.path.realpath(os.__file__))
+    given = [os.path.abspath(entry) for entry in before.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    homes = tuple(
+        os.path.join(one, "")
+        for one in (sys.prefix, getattr(sys, "base_prefix", sys.prefix), getattr(site, "USER_BASE", None))
+        if one
+    )
+    found = []
+    for folder in sys.path:
+        own = os.path.basename(folder) in ("site-packages", "dist-packages") and folder.startswith(homes)
+        inside = os.path.join(os.path.realpath(folder), "").startswith(os.path.join(library, ""))
+        new = text(folder) not in found and os.path.abspath(folder) not in given
+        if new and os.path.isdir(folder) and not own and not inside:
+            found.append(text(folder))
+    return found
+
+
+def folder_lines(path, folders):
+    """The lines that put a folder on the path: a line of a .pth file that is one, or that runs, as any other does."""
+    found = []
+    for number, line in enumerate(read(path).split("\n"), 1):
+        if "#" in line[:1] or not line.strip() or len(line) > WIDE:
+            continue
+        runs = not path.endswith(".pth") or line.startswith(("import ", "import\t"))
+        whole = os.path.normpath(os.path.join(os.path.dirname(path), line.rstrip()))
+        for folder in folders:
+            named = re.search(r"%s/?(?![^'\"])" % re.escape(folder.rstrip("/")), line) if runs else whole == folder
+            if named:
+                found.append(
+                    {"name": "sys.path", "entry": folder, "path": path, "line": number, "text": line, "kind": "start"}
+                )
+    return found
+
+
 def main():
     interpreter, asked = (sys.argv[1:] or [""])[0], sys.argv[2:]
     names = set(name for name in asked if not name.endswith("*"))
@@ -134,6 +176,10 @@ def main():
     if moved:
         for path in startup_files():
             places += lines(path, "start", moved)
+    folders = added_folders(base)
+    if folders:
+        for path in startup_files():
+            places += folder_lines(path, folders)
     given = sorted(name for name in base if matters(name))
     if given:
         for path in activation_files(base):
@@ -151,6 +197,7 @@ def main():
         "now": dict((n, v) for n, v in now.items() if matters(n)),
         # of all others nothing but the names that the start has set: a misspelt one may be among them
         "added": [name for name in changed if name in now and not matters(name)][:MOST],
+        "folders": folders[:MOST],
         "places": places[:MOST],
     }
     print(MARKER + json.dumps(answer))

@@ -66,7 +66,7 @@ from tfdoctor.predict.owners import (
     owners,
     places,
 )
-from tfdoctor.predict.shadows import folder_of, on_pythonpath, pythonpath_entry, without_first
+from tfdoctor.predict.shadows import Led, folder_of, led_by, package_led_away, without_first
 
 __all__ = [
     "BACKEND",
@@ -77,6 +77,7 @@ __all__ = [
     "NVML_ERROR_UNKNOWN",
     "NVML_VERSION_MISMATCH",
     "Build",
+    "Led",
     "LibraryVersion",
     "MissingLibrary",
     "broken_companions",
@@ -106,20 +107,20 @@ __all__ = [
     "keras_backend",
     "kernel_mismatch",
     "lacks_avx",
+    "led_by",
     "libraries_cause",
     "library_version",
     "missing_libraries",
     "no_device_cause",
     "not_permitted",
-    "on_pythonpath",
     "opened_sonames",
     "other_installations",
     "own_driver_files",
     "owner",
     "owners",
+    "package_led_away",
     "places",
     "predict",
-    "pythonpath_entry",
     "registered_devices",
     "registered_without_files",
     "stopped_by",

@@ -19,7 +19,7 @@ from tfdoctor.predict.rehearsing import (
     no_longer_standard,
     own_damage,
 )
-from tfdoctor.predict.shadows import on_pythonpath
+from tfdoctor.predict.shadows import led_by, package_led_away
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -183,9 +183,11 @@ def _companion_failure(
         if row.effect == "import":
             have = python.versions_installed().get(row.package)
             named = f"{row.package} {have}" if have is not None else f"no {row.package}"
-            led = on_pythonpath(facts, row.package)
+            led = package_led_away(facts, row.package)
             if led is not None:
-                why = f"PYTHONPATH puts {named} of {led.location} first, and import tensorflow fails with it"
+                by = led_by(facts, led.location)
+                who = by.by if by is not None and by.by == "PYTHONPATH" else "what Python runs when it starts"
+                why = f"{who} puts {named} of {led.location} first, and import tensorflow fails with it"
                 return Cause.SHADOWED_MODULE, f"{why}: {row.error}"
             return Cause(row.cause), f"import tensorflow fails with {named}: {row.error}"
     return _rehearsed_failure(next((one for one in failures(facts, compat) if one.fatal), None))

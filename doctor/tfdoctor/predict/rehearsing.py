@@ -19,7 +19,7 @@ from tfdoctor.facts import MODULE_DISTRIBUTIONS, NOEXEC, TENSORFLOW_DISTRIBUTION
 from tfdoctor.facts.imports import Oddity, Rehearsed
 from tfdoctor.findings import Cause
 from tfdoctor.predict.requirements import asked, met, normal, shown
-from tfdoctor.predict.shadows import on_pythonpath
+from tfdoctor.predict.shadows import package_led_away
 from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
@@ -371,8 +371,8 @@ def imported(rehearsal: RehearsalFacts | None) -> set[str]:
 
 
 def _led_away(facts: Facts, failure: Failure) -> Failure:
-    """The failure, of a package that PYTHONPATH puts first: nothing that is installed changes it."""
-    taken = on_pythonpath(facts, failure.package) if not failure.shadow and not failure.missing else None
+    """The failure, of a package of a folder that is put first: nothing that is installed changes it."""
+    taken = package_led_away(facts, failure.package) if not failure.shadow and not failure.missing else None
     if taken is None:
         return failure
     return dataclasses.replace(failure, shadow=f"{taken.location}/{_top_module(taken.name)}")

@@ -1,13 +1,13 @@
 """What stands before the examined Python's own packages: another TensorFlow, and whether the one behind it is the
-better one; a package on PYTHONPATH."""
+better one; a package of a folder that PYTHONPATH, or Python's own start, puts first."""
 
 from __future__ import annotations
 
 import posixpath
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts import Absent, Known, value_of
+from tfdoctor.facts import MODULE_PATH, Absent, Known, value_of
 from tfdoctor.predict.build import build_of
 
 if TYPE_CHECKING:
@@ -46,8 +46,18 @@ def folder_of(package_dir: str) -> str:
     return package_dir.rstrip("/").rpartition("/")[0]
 
 
-def on_pythonpath(facts: Facts, package: str) -> Distribution | None:
-    """A package as Python takes it from a folder of PYTHONPATH, whatever is installed; None where it is found
+@dataclass(frozen=True, slots=True)
+class Led:
+    """What puts a folder before the packages of the examined Python."""
+
+    by: str
+    """"PYTHONPATH", or `MODULE_PATH`: Python's own start, by a .pth file or a sitecustomize.py."""
+    entry: str
+    """The folder, as it is written there."""
+
+
+def package_led_away(facts: Facts, package: str) -> Distribution | None:
+    """A package as Python takes it from a folder that is put first, whatever is installed; None where it is found
     elsewhere, or where TensorFlow lies in that folder, too: then that is the environment."""
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     taken = python.distribution(package) if python is not None else None
@@ -56,14 +66,24 @@ def on_pythonpath(facts: Facts, package: str) -> Distribution | None:
     folder = posixpath.normpath(taken.location)
     if folder == posixpath.normpath(folder_of(tensorflow.package_dir)):
         return None
-    return taken if pythonpath_entry(facts, folder) is not None else None
+    return taken if led_by(facts, folder) is not None else None
 
 
-def pythonpath_entry(facts: Facts, folder: str) -> str | None:
-    """The entry of PYTHONPATH that is this folder, as it is written there."""
-    entries = facts.environment.variables.get("PYTHONPATH", "").split(":")
+def led_by(facts: Facts, folder: str) -> Led | None:
+    """What puts this folder first; None where it lies there by itself: the working folder, what is installed."""
     same = posixpath.normpath(folder)
-    return next((entry for entry in entries if entry and posixpath.normpath(entry) == same), None)
+    entries = facts.environment.variables.get("PYTHONPATH", "").split(":")
+    entry = next((entry for entry in entries if entry and posixpath.normpath(entry) == same), None)
+    if entry is not None:
+        return Led("PYTHONPATH", entry)
+    python = value_of(facts.python)
+    if python is None or facts.environment.origin(MODULE_PATH, folder) is None:
+        return None
+    path = [posixpath.normpath(one) for one in python.sys_path]
+    own = [path.index(one) for one in map(posixpath.normpath, python.site_packages) if one in path]
+    if same not in path or (own and path.index(same) > max(own)):
+        return None
+    return Led(MODULE_PATH, folder)
 
 
 def better_behind(

@@ -6,13 +6,13 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.facts import PATHS, EnvironmentFacts, Origin
+from tfdoctor.facts import MODULE_PATH, PATHS, EnvironmentFacts, Origin
 from tfdoctor.probes.choice import kernel_variables
 from tfdoctor.system.payloads import run_payload
 from tfdoctor.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tfdoctor.system import System
 
@@ -117,7 +117,10 @@ def probe(
         variables=variables,
         misspelt=find_misspelt({*system.env, *now, *added}),
         scheduler=_scheduler(system.env),
-        origins=_origins(system.env, variables, started, given, places),
+        origins=(
+            *_origins(system.env, variables, started, given, places),
+            *_of_module_path(answer.get("folders"), places),
+        ),
         changed={
             name: variables.get(name)
             for name in sorted({*given, *variables})
@@ -211,6 +214,14 @@ def _origins(
                 )
             found.append(origin or Origin(name, known if known != "outside" else "shell", entry))
     return tuple(found)
+
+
+def _of_module_path(folders: object, places: Sequence[Mapping[str, Any]]) -> Iterator[Origin]:
+    """The folders that Python's own start put on its path, with the line that does it where one names the folder."""
+    for folder in folders if isinstance(folders, list) else ():
+        if isinstance(folder, str) and clean(folder) == folder:
+            naming = [place for place in places if place.get("entry") == folder]
+            yield _found(MODULE_PATH, "start", naming, entry=folder) or Origin(MODULE_PATH, "start", folder)
 
 
 def _of_kernel(system: System, path: str) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import BACKEND, KERAS_3, keras_backend, pythonpath_entry
+from tfdoctor.predict import BACKEND, KERAS_3, keras_backend, led_by
 from tfdoctor.predict.rehearsing import failures
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs, origins
@@ -63,11 +63,20 @@ def check(context: Context) -> Result:
                 "ModuleNotFoundError: No module named 'keras'",
             )
         ]
+    hidden = next(
+        (
+            one
+            for one in python.shadows
+            if one.name == ("tf_keras" if legacy else "keras") and _folder(one) not in python.site_packages
+        ),
+        None,
+    )
+    if hidden is not None and led_by(context.facts, _folder(hidden)) is not None:
+        return [_hidden(context, hidden)]
     second = keras and versions.is_version(keras) and versions.satisfies(keras, "<3.0.0.dev0")
     if not legacy and second and build.minor >= KERAS_3:
         title = f"tf.keras fails with Keras {keras}: TensorFlow {build.version} needs Keras 3"
         return [_wrong(context, title, "AttributeError or ModuleNotFoundError at the first use of tf.keras")]
-    hidden = next((one for one in python.shadows if one.name == ("tf_keras" if legacy else "keras")), None)
     if hidden is not None:
         return [_hidden(context, hidden)]
     backend = keras_backend(python, build, context.facts.environment.variables)
@@ -96,20 +105,26 @@ def _wrong(context: Context, title: str, error: str) -> Finding:
     )
 
 
+def _folder(shadow: Shadow) -> str:
+    """The folder on the path that has the one that is taken."""
+    return posixpath.dirname(shadow.taken.removesuffix("/__init__.py"))
+
+
 def _hidden(context: Context, shadow: Shadow) -> Finding:
-    entry = pythonpath_entry(context.facts, posixpath.dirname(shadow.taken.removesuffix("/__init__.py")))
-    if entry is not None:
+    led = led_by(context.facts, _folder(shadow))
+    if led is not None:
+        leads = origins.leads(context, led)
         return RULE.finding(
             Cause.SHADOWED_MODULE,
             Severity.WARNING,
-            f"PYTHONPATH puts {entry} first: {shadow.name} is {shadow.taken}, not the one in {shadow.hidden}. tf.keras "
-            "is then that, or fails.",
-            title=f"PYTHONPATH leads to {shadow.taken} in the place of {shadow.name}",
+            f"{leads[0].upper()}{leads[1:]} {led.entry} first: {shadow.name} is {shadow.taken}, not the one in "
+            f"{shadow.hidden}. tf.keras is then that, or fails.",
+            title=f"{led.by} leads to {shadow.taken} in the place of {shadow.name}",
             evidence=[
-                Evidence(shadow.taken, "is found first, through PYTHONPATH"),
-                *origins.evidence(context, "PYTHONPATH", entry),
+                Evidence(shadow.taken, f"is found first, through {led.by}"),
+                *origins.evidence(context, led.by, led.entry),
             ],
-            remedies=[origins.off_pythonpath(context, entry)],
+            remedies=[origins.off_path(context, led)],
         )
     return RULE.finding(
         Cause.SHADOWED_MODULE,

@@ -21,16 +21,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor import advice
-from tfdoctor.facts import value_of
+from tfdoctor.facts import MODULE_PATH, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import folder_of, pythonpath_entry, without_first
+from tfdoctor.predict import folder_of, led_by, without_first
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs, origins
 
 if TYPE_CHECKING:
     from tfdoctor.facts import TensorFlowFacts
-
-VARIABLE = "PYTHONPATH"
+    from tfdoctor.predict import Led
 
 
 def check(context: Context) -> Result:
@@ -40,27 +39,25 @@ def check(context: Context) -> Result:
     if context.prediction.cause is not Cause.SHADOWED_MODULE:
         return ()
     folder, second = folder_of(first.package_dir), first.behind
-    entry = pythonpath_entry(context.facts, folder)
-    by = (
-        f"{VARIABLE} puts {folder} first on its path."
-        if entry
-        else f"{folder} is before it on Python's path."
-    )
-    who = origins.said(context, VARIABLE, entry) if entry else ""
+    led = led_by(context.facts, folder)
+    by = f"{folder} is before it on Python's path."
+    if led is not None:
+        by = f"{origins.leads(context, led)} {folder} first on its path."
+        by += origins.said(context, led.by, led.entry) if led.by != MODULE_PATH else ""
     return [
         RULE.finding(
             Cause.SHADOWED_MODULE,
             Severity.ERROR,
             f"Python imports {_name(context, first)} from {folder}, not {_name(context, second)} from "
-            f"{folder_of(second.package_dir)}: {by}{who} What is installed or removed in the environment has no "
+            f"{folder_of(second.package_dir)}: {by} What is installed or removed in the environment has no "
             "effect on it.",
             title=f"{_name(context, first)} in {folder} hides {_name(context, second)}",
             evidence=[
                 Evidence(first.package_dir, "is what Python imports"),
                 Evidence(second.package_dir, "is behind it on Python's path"),
-                *(origins.evidence(context, VARIABLE, entry) if entry else ()),
+                *(origins.evidence(context, led.by, led.entry) if led is not None else ()),
             ],
-            remedies=[_remedy(context, folder, entry)],
+            remedies=[_remedy(context, folder, led)],
         )
     ]
 
@@ -75,9 +72,9 @@ def _name(context: Context, tensorflow: TensorFlowFacts) -> str:
     return f"{owner} {tensorflow.version or ''}".rstrip()
 
 
-def _remedy(context: Context, folder: str, entry: str | None) -> Remedy:
-    if entry is not None:
-        return origins.off_pythonpath(context, entry)
+def _remedy(context: Context, folder: str, led: Led | None) -> Remedy:
+    if led is not None:
+        return origins.off_path(context, led)
     python = value_of(context.facts.python)
     if folder.endswith("site-packages") and "/.local/" in folder and python is not None:
         return Remedy(

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import folder_of, on_pythonpath, pythonpath_entry
+from tfdoctor.predict import Led, folder_of, led_by, package_led_away
 from tfdoctor.predict.imports import shadows_tensorflow
 from tfdoctor.predict.rehearsing import failures
 from tfdoctor.rules.base import Context, Result, Rule
@@ -46,32 +46,32 @@ def check(context: Context) -> Result:
     found = []
     if tensorflow is not None and shadows_tensorflow(tensorflow) and tensorflow.shadowed_by:
         found.append(_finding(context, "tensorflow", tensorflow.shadowed_by, tensorflow.package_dir, ""))
-    listed: dict[str, list[_Taken]] = {}
-    """Entry of PYTHONPATH → what is taken from there."""
+    listed: dict[Led, list[_Taken]] = {}
+    """A folder that is put first → what is taken from there."""
     for failed in failures(context.facts, context.compat):
         if not failed.shadow:
             continue
         one, folder = failed.rehearsed, failed.shadow.removesuffix("/__init__.py").rpartition("/")[0]
-        entry = pythonpath_entry(context.facts, folder)
+        led = led_by(context.facts, folder)
         error = f"{one.error_type}: {one.error}"
-        if entry is None:
+        if led is None:
             name = failed.shadow.rpartition("/")[2].partition(".")[0]
             found.append(_finding(context, name, failed.shadow, "", error))
         elif not _told_by_other_tensorflow(context, folder):
-            listed.setdefault(entry, []).append(_Taken(failed.package, error))
+            listed.setdefault(led, []).append(_Taken(failed.package, error))
     for row in companions_led_away(context):
-        led = on_pythonpath(context.facts, row.package)
-        entry = pythonpath_entry(context.facts, led.location) if led is not None else None
-        if entry is not None:
-            taken = listed.setdefault(entry, [])
+        there = package_led_away(context.facts, row.package)
+        led = led_by(context.facts, there.location) if there is not None else None
+        if led is not None:
+            taken = listed.setdefault(led, [])
             if all(one.package != row.package for one in taken):
                 taken.append(_Taken(row.package, row.error))
-    return [*found, *(_led(context, entry, taken) for entry, taken in listed.items())]
+    return [*found, *(_led(context, led, taken) for led, taken in listed.items())]
 
 
 @dataclass(frozen=True)
 class _Taken:
-    """A package that is taken from a folder of PYTHONPATH, and how the import fails with it."""
+    """A package that is taken from a folder that is put first, and how the import fails with it."""
 
     package: str
     error: str
@@ -112,8 +112,9 @@ HERE = "the working directory"
 def _door(context: Context, path: str) -> str:
     """How Python comes to look there before it looks where packages are installed."""
     folder = path.rpartition("/")[0]
-    if pythonpath_entry(context.facts, folder) is not None:
-        return VARIABLE
+    led = led_by(context.facts, folder)
+    if led is not None:
+        return led.by
     if context.python is not None and folder in context.python.sys_path:
         return "a folder of the examined Python's own path"
     return HERE
@@ -121,9 +122,9 @@ def _door(context: Context, path: str) -> str:
 
 def _remedies(context: Context, path: str, *, is_file: bool) -> list[Remedy]:
     folder, _, name = path.rpartition("/")
-    entry = pythonpath_entry(context.facts, folder)
-    if entry is not None:
-        return [origins.off_pythonpath(context, entry)]
+    led = led_by(context.facts, folder)
+    if led is not None:
+        return [origins.off_path(context, led)]
     again = advice.check_again(context.target)
     new = advice.quote(f"{folder}/my_{name}")
     what = "file" if is_file else "folder"
@@ -136,32 +137,34 @@ def _remedies(context: Context, path: str, *, is_file: bool) -> list[Remedy]:
 # ---------------------------------------------------------------- packages on PYTHONPATH
 
 
-def _led(context: Context, entry: str, taken: Sequence[_Taken]) -> Finding:
-    folder = entry.rstrip("/") or entry
+def _led(context: Context, led: Led, taken: Sequence[_Taken]) -> Finding:
+    folder = led.entry.rstrip("/") or led.entry
     names = " and ".join(_named(context, one.package) for one in taken)
     python = context.python
     version = versions.major_minor(python.version) if python is not None else ""
     other = re.search(r"/python(\d\.\d{1,2})(?:/|$)", folder)
+    leads, who = origins.leads(context, led), ""
     explanation = (
-        f"{VARIABLE} puts {folder} before the packages of this Python, which then takes {names} from there."
+        f"{leads[0].upper()}{leads[1:]} {folder} before the packages of this Python, which then takes {names}"
     )
+    explanation += " from there."
     if other is not None and other[1] != version:
         explanation += (
             f" That folder is Python {other[1]}'s: what is compiled in it does not load in {version}."
         )
-    explanation += (
-        f"{origins.said(context, VARIABLE, entry)} The import of TensorFlow stops ({_short(taken[0].error)})."
-    )
+    if led.by == VARIABLE:
+        who = origins.said(context, led.by, led.entry)
+    explanation += f"{who} The import of TensorFlow stops ({_short(taken[0].error)})."
     return RULE.finding(
         Cause.SHADOWED_MODULE,
         Severity.ERROR,
         explanation,
-        title=f"{VARIABLE} leads to {names} in {folder}, with which import tensorflow fails",
+        title=f"{led.by} leads to {names} in {folder}, with which import tensorflow fails",
         evidence=[
-            *(Evidence(f"{folder}, {one.package}", "is found first, through PYTHONPATH") for one in taken),
-            *origins.evidence(context, VARIABLE, entry),
+            *(Evidence(f"{folder}, {one.package}", f"is found first, through {led.by}") for one in taken),
+            *origins.evidence(context, led.by, led.entry),
         ],
-        remedies=[_without(context, entry, taken)],
+        remedies=[_without(context, led, taken)],
     )
 
 
@@ -175,11 +178,11 @@ def _named(context: Context, package: str) -> str:
     return f"{package} {there.version}" if there is not None else package
 
 
-def _without(context: Context, entry: str, taken: Sequence[_Taken]) -> Remedy:
-    """The folder leaves PYTHONPATH; what this Python has nowhere else is installed."""
-    remedy = origins.off_pythonpath(context, entry)
+def _without(context: Context, led: Led, taken: Sequence[_Taken]) -> Remedy:
+    """The folder leaves the path; what this Python has nowhere else is installed."""
+    remedy = origins.off_path(context, led)
     there = context.python.distributions if context.python is not None else ()
-    elsewhere = {one.name for one in there if pythonpath_entry(context.facts, one.location) != entry}
+    elsewhere = {one.name for one in there if led_by(context.facts, one.location) != led}
     lost = tuple(one.package for one in taken if one.package not in elsewhere)
     if not lost or not remedy.commands:
         return remedy

@@ -30,12 +30,12 @@ def broken_companions(context: Context) -> tuple[Companion, ...]:
 
 
 def companions_led_away(context: Context) -> tuple[Companion, ...]:
-    """What of the table applies to what PYTHONPATH puts before that: installing something does not change it."""
+    """What of the table applies to what is put before that on its path: installing something does not change it."""
     return tuple(row for row in _broken(context) if _led_away(context, row))
 
 
 def _led_away(context: Context, row: Companion) -> bool:
-    return row.effect == "import" and predict.on_pythonpath(context.facts, row.package) is not None
+    return row.effect == "import" and predict.package_led_away(context.facts, row.package) is not None
 
 
 def _broken(context: Context) -> tuple[Companion, ...]:

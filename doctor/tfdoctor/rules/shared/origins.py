@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tfdoctor import advice
+from tfdoctor.facts import MODULE_PATH
 from tfdoctor.findings import Evidence, Remedy
 from tfdoctor.steps import Drop, TakeOut, Unset
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdoctor.facts import Origin
+    from tfdoctor.predict import Led
     from tfdoctor.rules.base import Context
 
 OWNERS = {
@@ -92,8 +94,16 @@ def takes_off(
     )
 
 
-def off_pythonpath(context: Context, entry: str) -> Remedy:
-    """How a folder goes from PYTHONPATH; `entry` is how it is written there."""
+def leads(context: Context, led: Led) -> str:
+    """Half a sentence that the folder follows: what puts it first on the path."""
+    return f"{led.by} puts" if led.by != MODULE_PATH else f"{who(context, led.by, led.entry)} puts"
+
+
+def off_path(context: Context, led: Led) -> Remedy:
+    """How a folder goes from what puts it first on Python's path."""
+    entry = led.entry
+    if led.by == MODULE_PATH:
+        return _not_by_the_start(context, entry)
     entries = [one for one in context.facts.environment.variables.get("PYTHONPATH", "").split(":") if one]
     gone = [one for one in entries if posixpath.normpath(one) == posixpath.normpath(entry)]
     kept = [one for one in entries if one not in gone]
@@ -135,7 +145,14 @@ def _edit(origin: Origin, mark: str) -> str:
     """A command that makes one line a comment, if it is the one that was seen."""
     begin = r"^\([[:space:]]*\)" if mark.startswith("pass") else "^"
     new = rf"\1{mark}" if mark.startswith("pass") else mark
-    return f"sed -i '{origin.line}{{/{origin.name}/s/{begin}/{new}/}}' {advice.quote(origin.path)}"
+    seen = origin.name if origin.name in origin.text else _plain_word(origin.text)
+    return f"sed -i '{origin.line}{{/{seen}/s/{begin}/{new}/}}' {advice.quote(origin.path)}"
+
+
+def _plain_word(line: str) -> str:
+    """The last word of a line that means itself in a pattern of sed; every line has the empty one."""
+    words: list[str] = re.findall(r"[A-Za-z0-9_]+", line)
+    return words[-1] if words else ""
 
 
 # ---------------------------------------------------------------- what Python's own start sets
@@ -173,27 +190,84 @@ def _not_by_the_shell(context: Context, origin: Origin, text: str, *, steps: boo
     )
 
 
+def _not_by_the_start(context: Context, folder: str) -> Remedy:
+    """The line that puts a folder on Python's path goes."""
+    origin = context.facts.environment.origin(MODULE_PATH, folder)
+    first = f"it puts {folder} before this Python's own packages whenever it starts."
+    if origin is None or not origin.path:
+        sites = " ".join(advice.quote(one) for one in _sites(context) if one != folder)
+        look = f"grep -rn --include='*.pth' --include='*customize.py' sys.path {sites}"
+        return Remedy(
+            f"Something that this Python runs when it starts (a .pth file, sitecustomize.py) has a line for {folder}, "
+            "which is then before its own packages. Take that line out.",
+            (look,) if sites else (),
+        )
+    step = _step(origin)
+    if not _own(context, origin.path) or step is None:
+        return Remedy(f"Take {folder} out of {who(context, MODULE_PATH, folder)}: {first}")
+    mark = "# " if origin.path.endswith(".pth") else "pass  # "
+    return Remedy(
+        f"Take line {origin.line} out of {origin.path}: {first}",
+        (_edit(origin, mark), advice.check_again(context.target)),
+        steps=(step,),
+    )
+
+
 def _step(origin: Origin) -> TakeOut | None:
-    """The step that takes the line out; None where it does more than to set this variable."""
-    if origin.line is None or not _sets_alone(origin.text, origin.name) or not origin.path.isprintable():
+    """The step that takes the line out; None where it does more than to set this variable, or to put this folder on
+    the path."""
+    alone = _adds_alone if origin.name == MODULE_PATH else _sets_alone
+    if origin.line is None or not alone(origin) or not origin.path.isprintable():
         return None
     return TakeOut(origin.path, origin.line, origin.text.rstrip())
 
 
-def _sets_alone(line: str, name: str) -> bool:
+def _sets_alone(origin: Origin) -> bool:
     """Whether a line of Python does nothing but to import os and to set (or remove) this variable there."""
-    try:
-        body = ast.parse(line.strip()).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    body = _body(origin.text)
+    return bool(body) and all(_imports(one) or _is_harmless(one, origin.name) for one in body)
+
+
+def _adds_alone(origin: Origin) -> bool:
+    """Whether a line does nothing but to put this one folder on Python's path."""
+    if origin.path.endswith(".pth") and not origin.text.startswith(("import ", "import\t")):
+        return True
+    doing = [one for one in _body(origin.text) if not _imports(one)]
+    if len(doing) != 1 or not isinstance(doing[0], ast.Expr) or not isinstance(doing[0].value, ast.Call):
         return False
-    return bool(body) and all(_is_harmless(statement, name) for statement in body)
+    call = doing[0].value
+    names = (
+        "sys.path.insert",
+        "sys.path.append",
+        "path.insert",
+        "path.append",
+        "site.addsitedir",
+        "addsitedir",
+    )
+    return (
+        ast.unparse(call.func) in names
+        and not call.keywords
+        and all(isinstance(one, ast.Constant) for one in call.args)
+        and str(getattr(call.args[-1], "value", "")).rstrip("/") == (origin.entry or "").rstrip("/")
+    )
+
+
+def _body(line: str) -> list[ast.stmt]:
+    """The statements of a line of Python; none where it is not whole."""
+    try:
+        return ast.parse(line.strip()).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+
+
+def _imports(statement: ast.stmt) -> bool:
+    """Whether it imports what has no effect of its own."""
+    if isinstance(statement, ast.Import):
+        return all(alias.name in ("os", "sys", "site") for alias in statement.names)
+    return isinstance(statement, ast.ImportFrom) and statement.module in ("os", "sys", "site")
 
 
 def _is_harmless(statement: ast.stmt, name: str) -> bool:
-    if isinstance(statement, ast.Import):
-        return all(alias.name in ("os", "sys") for alias in statement.names)
-    if isinstance(statement, ast.ImportFrom):
-        return statement.module in ("os", "sys")
     if isinstance(statement, ast.Assign):
         return all(_is_entry(target, name) for target in statement.targets) and _is_plain(statement.value)
     if isinstance(statement, ast.Delete):
