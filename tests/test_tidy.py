@@ -40,6 +40,8 @@ HOSTS = sorted(path.parent for path in (ROOT / "tests" / "hosts").glob("*/host.j
 NO_RULES = frozenset({"__init__.py", "base.py", "retired.py"})
 """Modules of rules/ that hold what several rules share; so do those whose name begins with `_`."""
 
+ROOMS = 30
+"""Modules and packages on the top level of the package, at most."""
 LONGEST = 600
 LONG_MODULES = frozenset(
     {
@@ -328,6 +330,15 @@ def test_every_module_says_what_it_is_for() -> None:
         if text and not commented and not ast.get_docstring(ast.parse(text)):
             silent.append(relative(path))
     assert not silent
+
+
+def test_a_house_that_can_be_overseen() -> None:
+    rooms = {
+        path.relative_to(ROOT).parts[2]
+        for path in tracked()
+        if path.match("doctor/tfdoctor/**/*.py") or path.match("doctor/tfdoctor/*.py")
+    }
+    assert len(rooms - {"__init__.py", "__main__.py"}) <= ROOMS, "put it into the room that has its question"
 
 
 def test_modules_are_short() -> None:

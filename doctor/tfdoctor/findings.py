@@ -11,8 +11,8 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from tfdoctor.causes import Cause, Severity
+from tfdoctor.causes.steps import Remedy
 from tfdoctor.records import dataclass
-from tfdoctor.steps import Remedy
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Facts

@@ -1,11 +1,15 @@
-"""Text that comes from outside (logs, file names, what other programs print) made safe to show in a terminal.
+"""Text that comes from outside (logs, file names, what other programs print) made safe to show in a terminal, and
+the regular expressions that read it, which cost nothing until they are used.
 
-It tells who and where somebody is as before: what is to be published goes through `privacy`, too.
+Safe text tells who and where somebody is as before: what is to be published goes through `privacy`, too.
 """
 
 from __future__ import annotations
 
 import re
+from typing import Any, cast
+
+__all__ = ["clean", "clean_line", "late"]
 
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]{0,32}[ -/]?[@-~]|\][^\x07\x1b]{0,2048}(?:\x07|\x1b\\)?|[@-Z\\-_])")
 # Everything a terminal might act on: C0 but tab and newline, DEL, C1, line and paragraph separators, and
@@ -29,3 +33,27 @@ def clean(text: str, *, limit: int = 4000) -> str:
 def clean_line(text: str, *, limit: int = 400) -> str:
     """`clean`, on one line: runs of white space become one space."""
     return " ".join(clean(text, limit=limit).split())
+
+
+class _Late:
+    """Stands for a compiled expression: whatever is asked of it first compiles it. Compiling one takes as long as
+    loading a small module, and `check` loads a hundred to use some dozens."""
+
+    def __init__(self, pattern: str, flags: int) -> None:
+        self._pattern = pattern
+        self._flags = flags
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # none of an expression's own: who copies or pickles asks for them
+            raise AttributeError(name)
+        found = getattr(re.compile(self._pattern, self._flags), name)
+        setattr(self, name, found)
+        return found
+
+
+def late(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    """As re.compile, which is called when the first method or attribute is used, and raises its errors then.
+
+    The functions of `re` themselves do not take it: `late(…).sub(…)`, not `re.sub(late(…), …)`.
+    """
+    return cast("re.Pattern[str]", _Late(pattern, flags))

@@ -26,12 +26,12 @@ from rules.make_facts import (
 from tfdoctor import advice, versions
 from tfdoctor.advice import commands, person
 from tfdoctor.advice.person import Place
+from tfdoctor.causes.steps import Prepend, Remedy
 from tfdoctor.environment.actions import shown
 from tfdoctor.environment.models import Environment
 from tfdoctor.facts import Absent, Known, Resolution, value_of
 from tfdoctor.findings import Finding, Severity
 from tfdoctor.report.diagnose import diagnose
-from tfdoctor.steps import Prepend, Remedy
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Facts

@@ -10,10 +10,10 @@ import pytest
 from rules.make_facts import COMPAT, context, healthy, in_wheel, lost, with_environment, with_loader
 from tfdoctor import advice
 from tfdoctor.advice.kernel import by_kernel
+from tfdoctor.causes.steps import Drop, Install, Unset
 from tfdoctor.facts.python import Choice
 from tfdoctor.findings import Remedy
 from tfdoctor.report.diagnose import diagnose
-from tfdoctor.steps import Drop, Install, Unset
 
 if TYPE_CHECKING:
     from tfdoctor.advice.target import Target

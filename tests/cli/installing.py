@@ -30,7 +30,7 @@ from tfdoctor.system import LiveSystem
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfdoctor.steps import Link
+    from tfdoctor.causes.steps import Link
 
 HERE = Path(__file__)
 MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"

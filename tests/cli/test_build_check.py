@@ -22,10 +22,10 @@ from tfdoctor.dockerfile import checks
 from tfdoctor.dockerfile.checks import DOCKERFILE_RULES
 from tfdoctor.dockerfile.judge import judge_dockerfile
 from tfdoctor.dockerfile.write import Extras
+from tfdoctor.engine.image import context_of
 from tfdoctor.explain import HEADINGS, lookup, rule_entry
 from tfdoctor.findings import Cause, Severity
 from tfdoctor.fit import Host
-from tfdoctor.images.build import context_of
 from tfdoctor.plan import Method, Recipe, Request
 from tfdoctor.plan.asked import planned
 from tfdoctor.render.dockerfile import judged_json, render_judged

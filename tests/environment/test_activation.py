@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tfdoctor.causes.steps import Drop, Export, Prepend, Rename, ShellStep, Unset
 from tfdoctor.environment.activation import (
     BEGIN,
     END,
@@ -23,7 +24,6 @@ from tfdoctor.environment.activation import (
     new_scripts,
     with_block,
 )
-from tfdoctor.steps import Drop, Export, Prepend, Rename, ShellStep, Unset
 from tfdoctor.system import LiveSystem
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from environment.fake import Fake, difference, listing, make, needs_compiler, needs_uv
+from tfdoctor.causes.steps import SHELL_STEPS
 from tfdoctor.compat import Compat
 from tfdoctor.environment.fix import FixRequest, plan
 from tfdoctor.environment.folder import leading_out
-from tfdoctor.steps import SHELL_STEPS
 from tfdoctor.system import LiveSystem
 
 if TYPE_CHECKING:

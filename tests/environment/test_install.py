@@ -27,7 +27,7 @@ from tfdoctor.environment.workplace import GUARD, INSTALLING, MARK, Record, Work
 from tfdoctor.errors import UsageError
 from tfdoctor.fit import Host
 from tfdoctor.plan import Method, Request, recommend
-from tfdoctor.progress import Progress
+from tfdoctor.report.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tfdoctor.causes.steps import Install
 from tfdoctor.environment.actions import shown
 from tfdoctor.environment.installers import (
     Installer,
@@ -24,7 +25,6 @@ from tfdoctor.environment.installers import (
     uv_options,
 )
 from tfdoctor.environment.models import Environment
-from tfdoctor.steps import Install
 
 HERE = (sys.executable, "-c")
 QUIET = {"PATH": os.environ["PATH"], "HOME": "/nowhere", "PIP_CONFIG_FILE": os.devnull}

@@ -8,6 +8,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tfdoctor.causes.steps import (
+    Drop,
+    Export,
+    Install,
+    Link,
+    LinkParts,
+    Prepend,
+    Remove,
+    Rename,
+    Uninstall,
+    Unset,
+)
 from tfdoctor.compat import Compat
 from tfdoctor.environment.candidates import better, candidates, environment_of, unfixed, why_not, worse
 from tfdoctor.environment.models import Environment
@@ -16,11 +28,10 @@ from tfdoctor.facts import Known, PythonFacts, TensorFlowFacts, value_of
 from tfdoctor.findings import Cause, Finding, Remedy, Report, Severity
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules import ALL_RULES
-from tfdoctor.steps import Drop, Export, Install, Link, LinkParts, Prepend, Remove, Rename, Uninstall, Unset
 from tfdoctor.system import RecordedSystem
 
 if TYPE_CHECKING:
-    from tfdoctor.steps import Step
+    from tfdoctor.causes.steps import Step
 
 HOST = Path(__file__).resolve().parents[1] / "hosts"
 ENV = Environment("/env", "/env/bin/python", "venv")

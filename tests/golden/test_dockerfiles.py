@@ -19,10 +19,10 @@ import tfdoctor
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.write import Context, Extras, check_index, check_reference
 from tfdoctor.engine.building import context_archive
+from tfdoctor.engine.image import context_of, with_mirror
 from tfdoctor.environment.requirements import parse_packages
 from tfdoctor.errors import UsageError
 from tfdoctor.fit import Host
-from tfdoctor.images.build import context_of, with_mirror
 from tfdoctor.plan import (
     Base,
     Method,

@@ -17,6 +17,7 @@ from rules.make_facts import (
     with_loader,
     with_python,
 )
+from tfdoctor.causes.steps import Install
 from tfdoctor.facts import NOEXEC, Distribution, Known, Resolution, Unknown
 from tfdoctor.facts.imports import FileDifference, Oddity, RehearsalFacts, Rehearsed, Shadow
 from tfdoctor.findings import Cause, OutcomeKind, Severity
@@ -29,7 +30,6 @@ from tfdoctor.rules import (
     requirement_not_met,
     shadowed_module,
 )
-from tfdoctor.steps import Install
 
 VERSION = "2.20.0"
 REQUIRES = {

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rules.make_facts import COMPAT, SITE, healthy, without_libraries
+from tfdoctor.causes.steps import Drop, Install, TakeOut, Unset, without_line
 from tfdoctor.facts import (
     MODULE_PATH,
     Distribution,
@@ -26,7 +27,6 @@ from tfdoctor.findings import Cause, Severity
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules import other_tensorflow
 from tfdoctor.rules.shared.origins import _adds_alone, _sets_alone
-from tfdoctor.steps import Drop, Install, TakeOut, Unset, without_line
 
 if TYPE_CHECKING:
     from tfdoctor.findings import Finding, Report

@@ -25,6 +25,7 @@ from rules.make_facts import (
     with_tensorflow,
     without_libraries,
 )
+from tfdoctor.causes.steps import Install, LinkParts
 from tfdoctor.facts import Absent, CudaToolkit, Distribution, Known, Resolution, Tried, Unknown, value_of
 from tfdoctor.facts.files import ChangedFile
 from tfdoctor.findings import Cause, OutcomeKind, Severity
@@ -42,7 +43,6 @@ from tfdoctor.rules import (
     not_permitted,
     shadowing_path,
 )
-from tfdoctor.steps import Install, LinkParts
 
 ABOUT_LIBRARIES = (
     libs_not_installed,

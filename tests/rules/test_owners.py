@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rules.make_facts import SITE, finding, found, healthy, lost, run, stopped, with_loader, with_python
+from tfdoctor.causes.steps import Install, Uninstall
 from tfdoctor.facts import Distribution, value_of
 from tfdoctor.facts.files import ChangedFile, SharedFile
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.rules import changed_files, cudnn_pins, cudnn_version_mismatch, shared_files
-from tfdoctor.steps import Install, Uninstall
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Facts

@@ -24,6 +24,7 @@ from rules.make_facts import (
     with_python,
     with_tensorflow,
 )
+from tfdoctor.causes.steps import Drop, Install
 from tfdoctor.facts import Absent, Distribution, Resolution, Unknown, value_of
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.report.diagnose import diagnose
@@ -42,7 +43,6 @@ from tfdoctor.rules import (
     tensorflow_not_installed,
     windows_native_unsupported,
 )
-from tfdoctor.steps import Drop, Install
 
 ABOUT_PYTHON = (
     tensorflow_not_installed,

@@ -22,9 +22,7 @@ from tfdoctor.advice.pip import check_again, pip_install, pip_uninstall, quote
 from tfdoctor.advice.releases import best_release, extra_installs, gpu_requirement, install_release
 from tfdoctor.advice.search_path import export_path, keep_line
 from tfdoctor.advice.wheels import site_packages
-from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS
-from tfdoctor.findings import Cause, Remedy, Severity
-from tfdoctor.steps import (
+from tfdoctor.causes.steps import (
     SHELL_STEPS,
     Drop,
     Export,
@@ -38,14 +36,16 @@ from tfdoctor.steps import (
     Uninstall,
     Unset,
 )
+from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS
+from tfdoctor.findings import Cause, Remedy, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tfdoctor.advice.target import Target
+    from tfdoctor.causes.steps import Step
     from tfdoctor.compat import Release
     from tfdoctor.findings import Finding
-    from tfdoctor.steps import Step
 
 FOLDER = "$HOME/for-tensorflow"
 """Where wheels go that can go into no Python."""

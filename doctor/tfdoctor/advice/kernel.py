@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdoctor.advice.pip import check_again
-from tfdoctor.steps import SHELL_STEPS
+from tfdoctor.causes.steps import SHELL_STEPS
 
 if TYPE_CHECKING:
     from tfdoctor.advice.target import Target

@@ -11,8 +11,8 @@ from tfdoctor.advice.pip import check_again, pip_install, quote
 from tfdoctor.advice.releases import another_release, extra_installs, gpu_requirement
 from tfdoctor.advice.search_path import name_folders
 from tfdoctor.advice.wheels import bring_wheels, cuda_requirements, site_packages, wheel_places
+from tfdoctor.causes.steps import Install
 from tfdoctor.findings import Remedy
-from tfdoctor.steps import Install
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

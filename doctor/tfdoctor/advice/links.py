@@ -14,14 +14,14 @@ import shlex
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.steps import Link, LinkParts
+from tfdoctor.causes.steps import Link, LinkParts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from tfdoctor.causes.steps import Step
     from tfdoctor.compat import Release
     from tfdoctor.compat.wheels import CudaSet
-    from tfdoctor.steps import Step
 
 OWN_FOLDER = "2.5"
 """From here to 2.13 TensorFlow finds CUDA that is linked into its own folder, and there are wheels of it."""

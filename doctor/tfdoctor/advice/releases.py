@@ -16,13 +16,13 @@ from tfdoctor.advice.pip import (
     venv_with,
 )
 from tfdoctor.advice.wheels import cudnn_requirement, site_packages, wheel_places, wheels_for
+from tfdoctor.causes.steps import Install, Uninstall
 from tfdoctor.findings import Remedy
-from tfdoctor.steps import Install, Uninstall
 
 if TYPE_CHECKING:
     from tfdoctor.advice.target import Target
+    from tfdoctor.causes.steps import Step
     from tfdoctor.compat import Compat, Release
-    from tfdoctor.steps import Step
 
 
 def extra_installs(target: Target, release: Release, python: str | None = None) -> bool:

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from tfdoctor.advice import person
 from tfdoctor.advice.links import link_commands, links_of, runpath_target
 from tfdoctor.advice.pip import check_again, quote
+from tfdoctor.causes.steps import Drop, LinkParts, Prepend
 from tfdoctor.findings import Remedy
-from tfdoctor.steps import Drop, LinkParts, Prepend
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tfdoctor.advice.target import Target
+    from tfdoctor.causes.steps import Step
     from tfdoctor.facts import FoundElsewhere, Tried
-    from tfdoctor.steps import Step
 
 
 def export_path(folders: Iterable[str], name: str = "LD_LIBRARY_PATH") -> str:

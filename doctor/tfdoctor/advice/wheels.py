@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.advice.pip import pip_install
+from tfdoctor.causes.steps import Install
 from tfdoctor.compat import split_soname
-from tfdoctor.steps import Install
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ import enum
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.causes.row import Do, Row, Severity
-from tfdoctor.steps import Remedy
+from tfdoctor.causes.steps import Remedy
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
-    from tfdoctor.steps import Remedy
+    from tfdoctor.causes.steps import Remedy
 
 __all__ = ["Do", "Row", "Severity"]
 

@@ -24,12 +24,11 @@ from tfdoctor.cli.options import (
     verbose_option,
 )
 from tfdoctor.compat import Compat
+from tfdoctor.dockerfile.emit import Form, default_tag
+from tfdoctor.dockerfile.emit import emit as emitted
 from tfdoctor.dockerfile.write import Extras, check_index, check_reference
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.fit import Host
-from tfdoctor.images.emit import Form
-from tfdoctor.images.emit import emit as emitted
-from tfdoctor.images.names import default_tag
 from tfdoctor.plan import Method, Recipe, Request
 from tfdoctor.plan.asked import checked_driver, checked_python, planned
 from tfdoctor.render.build import build_json, render_built, render_dry_run
@@ -116,7 +115,7 @@ def build(
 
         return check(check_file, as_json=as_json)
     from tfdoctor.engine import connect
-    from tfdoctor.images.build import Settings, build_image, context_of, with_mirror
+    from tfdoctor.engine.image import Settings, build_image, context_of, with_mirror
 
     text_alone = print_only or emit is not None
     if as_json and text_alone:

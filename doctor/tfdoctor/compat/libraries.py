@@ -10,8 +10,8 @@ from typing import Annotated, ClassVar, Literal
 
 from tfdoctor import versions
 from tfdoctor.compat.decode import Made, Sources, read
-from tfdoctor.patterns import late
 from tfdoctor.records import dataclass
+from tfdoctor.text import late
 
 __all__ = [
     "Distribution",

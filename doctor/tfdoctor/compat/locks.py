@@ -13,8 +13,8 @@ from pathlib import Path
 
 from tfdoctor import versions
 from tfdoctor.compat.decode import DataError, read
-from tfdoctor.patterns import late
 from tfdoctor.records import dataclass
+from tfdoctor.text import late
 
 __all__ = [
     "Lock",

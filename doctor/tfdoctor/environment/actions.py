@@ -9,6 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdoctor.advice import link_commands
+from tfdoctor.causes.steps import (
+    SHELL_STEPS,
+    Install,
+    Link,
+    LinkParts,
+    Remove,
+    TakeOut,
+    Uninstall,
+    without_line,
+)
 from tfdoctor.compat import Compat
 from tfdoctor.environment.activation import (
     NOTHING,
@@ -23,15 +33,14 @@ from tfdoctor.environment.candidates import changes_packages
 from tfdoctor.environment.folder import remove, unwritten, write
 from tfdoctor.environment.installers import find_installer, run_installer
 from tfdoctor.errors import Error
-from tfdoctor.steps import SHELL_STEPS, Install, Link, LinkParts, Remove, TakeOut, Uninstall, without_line
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from tfdoctor.causes.steps import ShellStep, Step
     from tfdoctor.environment.installers import Installer
     from tfdoctor.environment.models import Environment
-    from tfdoctor.steps import ShellStep, Step
     from tfdoctor.system import System
 
 __all__ = ["ActionError", "StepRunner", "make_link", "shown", "touched"]

@@ -13,13 +13,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdoctor.patterns import late
-from tfdoctor.steps import Export, Prepend, Rename, Unset
+from tfdoctor.causes.steps import Export, Prepend, Rename, Unset
+from tfdoctor.text import late
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfdoctor.steps import ShellStep
+    from tfdoctor.causes.steps import ShellStep
     from tfdoctor.system import System
 
 __all__ = [

@@ -7,11 +7,7 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor.environment.models import Candidate, Environment, Unfixed
-from tfdoctor.facts import value_of
-from tfdoctor.findings import Severity
-from tfdoctor.rules import RULE_OF
-from tfdoctor.steps import (
+from tfdoctor.causes.steps import (
     SHELL_STEPS,
     Drop,
     Export,
@@ -25,12 +21,16 @@ from tfdoctor.steps import (
     Uninstall,
     Unset,
 )
+from tfdoctor.environment.models import Candidate, Environment, Unfixed
+from tfdoctor.facts import value_of
+from tfdoctor.findings import Severity
+from tfdoctor.rules import RULE_OF
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from tfdoctor.causes.steps import ShellStep, Step
     from tfdoctor.findings import Finding, Prediction, Report
-    from tfdoctor.steps import ShellStep, Step
 
 __all__ = ["better", "candidates", "changes_packages", "environment_of", "unfixed", "worse"]
 

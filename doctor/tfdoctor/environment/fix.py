@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Fact, PythonFacts
     from tfdoctor.facts.python import Choice
     from tfdoctor.findings import Report
-    from tfdoctor.progress import Progress
+    from tfdoctor.report.progress import Progress
     from tfdoctor.system import System
 
 __all__ = ["FixRequest", "fix_environment", "look", "plan", "prefix_of", "undo"]

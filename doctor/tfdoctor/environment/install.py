@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor import versions
 from tfdoctor.advice import links_for
+from tfdoctor.causes.steps import Link
 from tfdoctor.compat import Compat
 from tfdoctor.environment.actions import make_link
 from tfdoctor.environment.folder import OWN, remove, write
@@ -33,7 +34,6 @@ from tfdoctor.environment.resolution import NoSolutionError, Question, Resolutio
 from tfdoctor.environment.room import Writing, needs, refuse, room_for_pips_cache, said, used
 from tfdoctor.environment.workplace import INSTALLING, Record, Workplace
 from tfdoctor.errors import Error, UsageError
-from tfdoctor.steps import Link
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat.locks import Lock
     from tfdoctor.plan import Option
-    from tfdoctor.progress import Progress
+    from tfdoctor.report.progress import Progress
 
 __all__ = [
     "NO_LOCK",

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
+    from tfdoctor.causes.steps import Step
     from tfdoctor.findings import Finding, Observation, Remedy, Report
-    from tfdoctor.steps import Step
 
 __all__ = ["Attempt", "Candidate", "Environment", "FixResult", "Status", "Unfixed"]
 

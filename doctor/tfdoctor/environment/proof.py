@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tfdoctor.environment.install import Making
     from tfdoctor.facts import Facts
     from tfdoctor.findings import Finding, Report
-    from tfdoctor.progress import Progress
+    from tfdoctor.report.progress import Progress
 
 __all__ = ["gpu_is_missing", "is_right", "prove"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.causes import Do
-from tfdoctor.steps import Remedy
+from tfdoctor.causes.steps import Remedy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

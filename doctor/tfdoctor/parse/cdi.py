@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfdoctor.patterns import late
+from tfdoctor.text import late
 
 MAX_DEPTH = 24
 MAX_LINES = 50_000

@@ -7,8 +7,8 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from tfdoctor.parse._text import VERSION, Parsed, clean
-from tfdoctor.patterns import late
 from tfdoctor.records import dataclass
+from tfdoctor.text import late
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

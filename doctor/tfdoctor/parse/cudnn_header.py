@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tfdoctor.parse._text import Parsed, clean
-from tfdoctor.patterns import late
 from tfdoctor.records import dataclass
+from tfdoctor.text import late
 
 _MACRO = late(r"\bCUDNN_(MAJOR|MINOR|PATCHLEVEL)[ \t]{1,80}([0-9]{1,6})\b")
 _FIELDS = {"MAJOR": "major", "MINOR": "minor", "PATCHLEVEL": "patch"}

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tfdoctor.parse import toml
-from tfdoctor.patterns import late
+from tfdoctor.text import late
 
 VERSION = late(r"\b(\d{1,4}\.\d{1,4}(?:\.\d{1,6})?(?:[-~+.][0-9A-Za-z.+~-]{1,40})?)")
 _SILENCES = (

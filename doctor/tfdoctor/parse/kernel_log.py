@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 
 from tfdoctor.facts import KernelEvent
-from tfdoctor.patterns import late
-from tfdoctor.text import clean_line
+from tfdoctor.text import clean_line, late
 
 MOST_LINES = 20_000
 """Lines that are looked at, from the end."""

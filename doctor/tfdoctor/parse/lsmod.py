@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tfdoctor.parse._text import Parsed, clean_lines, unquoted
-from tfdoctor.patterns import late
 from tfdoctor.records import dataclass
+from tfdoctor.text import late
 
 # lsmod: "nvidia 39059456 115 nvidia_uvm,nvidia_modeset"; /proc/modules adds "Live 0x…" and a trailing comma.
 _ROW = late(

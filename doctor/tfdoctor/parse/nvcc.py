@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tfdoctor.parse._text import VERSION, Parsed, clean
 from tfdoctor.parse.smi_failure import says_not_found
-from tfdoctor.patterns import late
 from tfdoctor.records import dataclass
+from tfdoctor.text import late
 
 _RELEASE = late(r"\brelease ([0-9]{1,3}\.[0-9]{1,3})\b")
 _VERSION = late(rf"\bV({VERSION})\b")

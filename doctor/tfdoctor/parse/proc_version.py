@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from tfdoctor.parse._text import VERSION, Parsed, clean
-from tfdoctor.patterns import late
 from tfdoctor.records import dataclass
+from tfdoctor.text import late
 
 _NVRM = late(r"NVRM version:[ \t]*([^\n]*)", re.IGNORECASE)
 _GCC = late(r"GCC version:[ \t]*([^\n]*)", re.IGNORECASE)

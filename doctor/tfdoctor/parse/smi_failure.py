@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from tfdoctor.parse._text import VERSION, Parsed, clean
-from tfdoctor.patterns import late
 from tfdoctor.records import dataclass
+from tfdoctor.text import late
 
 #: Exit statuses that name a cause by themselves: nvidia-smi's are NVML's error numbers, 127 is the shell's.
 EXIT_STATUS_KINDS = {

@@ -6,8 +6,8 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from tfdoctor.parse._text import Parsed, clean_lines, has_ansi
-from tfdoctor.patterns import late
 from tfdoctor.records import dataclass
+from tfdoctor.text import late
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

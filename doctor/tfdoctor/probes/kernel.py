@@ -22,8 +22,7 @@ from tfdoctor.facts import (
 )
 from tfdoctor.parse.kernel_log import parse_kernel_log
 from tfdoctor.parse.smi_topo import parse_smi_topo
-from tfdoctor.patterns import late
-from tfdoctor.text import clean_line
+from tfdoctor.text import clean_line, late
 
 if TYPE_CHECKING:
     from collections.abc import Callable

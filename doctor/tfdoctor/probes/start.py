@@ -8,10 +8,9 @@ import threading
 from typing import TYPE_CHECKING
 
 from tfdoctor.facts.python import Trouble
-from tfdoctor.patterns import late
 from tfdoctor.system.payloads import QUIET
 from tfdoctor.system.result import Failure
-from tfdoctor.text import clean_line
+from tfdoctor.text import clean_line, late
 
 if TYPE_CHECKING:
     from tfdoctor.system import CommandResult, System

@@ -5,13 +5,13 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from tfdoctor.causes.steps import SHELL_STEPS
 from tfdoctor.environment.models import Status
 from tfdoctor.findings import Severity
 from tfdoctor.render.finding import finding_json
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.page import Page, Text, command_lines, hanging
 from tfdoctor.render.report import report_json
-from tfdoctor.steps import SHELL_STEPS
 from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:

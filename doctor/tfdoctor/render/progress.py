@@ -6,8 +6,8 @@ import contextlib
 import time
 from typing import TYPE_CHECKING
 
-from tfdoctor.progress import Progress
 from tfdoctor.render.terminal import ERR
+from tfdoctor.report.progress import Progress
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:

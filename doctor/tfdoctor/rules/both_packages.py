@@ -21,11 +21,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor import advice
+from tfdoctor.causes.steps import Install, Remove, Uninstall
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import builds_installed
 from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule
 from tfdoctor.rules.shared import needs
-from tfdoctor.steps import Install, Remove, Uninstall
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Distribution

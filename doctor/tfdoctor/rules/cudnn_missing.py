@@ -23,11 +23,11 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from tfdoctor import advice
+from tfdoctor.causes.steps import Install
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import owners
 from tfdoctor.rules.base import CUDNN, Context, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs
-from tfdoctor.steps import Install
 
 if TYPE_CHECKING:
     from tfdoctor.findings import Finding

@@ -21,12 +21,12 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from tfdoctor import advice
+from tfdoctor.causes.steps import Install, Remove
 from tfdoctor.facts import CLOSED, DENIED
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import in_wheels
 from tfdoctor.rules.base import LOADER, Context, Result, Rule
 from tfdoctor.rules.shared import hiders, needs
-from tfdoctor.steps import Install, Remove
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Tried

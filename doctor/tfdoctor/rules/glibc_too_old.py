@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.patterns import late
 from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule, unanswered
 from tfdoctor.rules.shared import needs
+from tfdoctor.text import late
 
 WANTED = late(r"version `GLIBC_([\d.]+)'")
 

@@ -24,11 +24,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdoctor import advice, fit, versions
+from tfdoctor.causes.steps import Install
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import cudnn_version, registered_devices
 from tfdoctor.rules.base import GPU, Context, Result, Rule, given
 from tfdoctor.rules.shared import drivers, needs
-from tfdoctor.steps import Install
 
 if TYPE_CHECKING:
     from tfdoctor.facts import CudaDevice

@@ -21,6 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor import advice
+from tfdoctor.causes.steps import Install
 from tfdoctor.facts import Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import foreign_libstdcxx, not_permitted
@@ -29,7 +30,6 @@ from tfdoctor.predict.rehearsing import failures
 from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule
 from tfdoctor.rules.shared import hiders, needs
 from tfdoctor.rules.shared.companions import broken_companions, companion_finding, package_finding
-from tfdoctor.steps import Install
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Resolution

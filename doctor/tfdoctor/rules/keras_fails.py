@@ -22,13 +22,13 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from tfdoctor import advice, versions
+from tfdoctor.causes.steps import Install, Unset
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import BACKEND, KERAS_3, keras_backend, led_by
 from tfdoctor.predict.rehearsing import failures
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs, origins
 from tfdoctor.rules.shared.companions import package_finding, requirement_of
-from tfdoctor.steps import Install, Unset
 
 if TYPE_CHECKING:
     from tfdoctor.facts.imports import Shadow

@@ -20,12 +20,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor import advice, versions
+from tfdoctor.causes.steps import Install
 from tfdoctor.facts import Known
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import cudnn_version
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs
-from tfdoctor.steps import Install
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Problem

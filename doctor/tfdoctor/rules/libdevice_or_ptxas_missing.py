@@ -21,10 +21,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor import advice, versions
+from tfdoctor.causes.steps import Export, Install
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs
-from tfdoctor.steps import Export, Install
 
 if TYPE_CHECKING:
     from tfdoctor.facts import CudaToolkit

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import advice
 from tfdoctor.advice import link_commands, link_to
+from tfdoctor.causes.steps import Install
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import LOADER, Context, Result, Rule
 from tfdoctor.rules.shared import hiders, needs
-from tfdoctor.steps import Install
 
 if TYPE_CHECKING:
     from tfdoctor.facts import FoundElsewhere

@@ -28,11 +28,11 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, fit, versions
 from tfdoctor.facts import Known, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.patterns import late
 from tfdoctor.records import dataclass
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 from tfdoctor.rules.libs_not_installed import to_bring
 from tfdoctor.rules.shared import hiders, needs
+from tfdoctor.text import late
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,8 +21,8 @@ import re
 
 from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.patterns import late
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.text import late
 
 VARIABLE = "LOADEDMODULES"
 MODULE = late(

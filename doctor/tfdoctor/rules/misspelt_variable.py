@@ -18,12 +18,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdoctor.causes.steps import Rename, Unset
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import Context, Result, Rule
-from tfdoctor.steps import Rename, Unset
 
 if TYPE_CHECKING:
-    from tfdoctor.steps import Step
+    from tfdoctor.causes.steps import Step
 
 
 def check(context: Context) -> Result:

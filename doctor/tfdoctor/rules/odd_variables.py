@@ -21,10 +21,10 @@ from __future__ import annotations
 import re
 
 from tfdoctor import advice
+from tfdoctor.causes.steps import Drop, Export, Unset
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.rules.base import Context, Result, Rule
 from tfdoctor.rules.shared import origins
-from tfdoctor.steps import Drop, Export, Unset
 
 TOKEN = re.compile(r"\$(?:ORIGIN|LIB|PLATFORM|\{(?:ORIGIN|LIB|PLATFORM)\})")
 """What the loader does expand in LD_LIBRARY_PATH."""

@@ -20,11 +20,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor import advice
+from tfdoctor.causes.steps import Remove
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict.imports import plugin_cause
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs
-from tfdoctor.steps import Remove
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Resolution

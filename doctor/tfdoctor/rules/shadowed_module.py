@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfdoctor import advice, versions
+from tfdoctor.causes.steps import Install
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import Led, folder_of, led_by, package_led_away
 from tfdoctor.predict.imports import shadows_tensorflow
@@ -33,7 +34,6 @@ from tfdoctor.predict.rehearsing import failures
 from tfdoctor.rules.base import Context, Result, Rule
 from tfdoctor.rules.shared import needs, origins
 from tfdoctor.rules.shared.companions import companions_led_away, own_requirement
-from tfdoctor.steps import Install
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -25,11 +25,11 @@ import re
 from typing import TYPE_CHECKING
 
 from tfdoctor import advice, versions
+from tfdoctor.causes.steps import Install, Uninstall
 from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.rules.base import Context, Result, Rule
 from tfdoctor.rules.shared import needs
-from tfdoctor.steps import Install, Uninstall
 
 if TYPE_CHECKING:
     from tfdoctor.facts.files import SharedFile

@@ -7,13 +7,13 @@ import re
 from typing import TYPE_CHECKING
 
 from tfdoctor import advice, predict
+from tfdoctor.causes.steps import Install
 from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS, value_of
 from tfdoctor.facts.imports import FileDifference
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict.rehearsing import READ, cause_of, good_version, unmet
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import origins
-from tfdoctor.steps import Install
 from tfdoctor.versions import project_of, requirement, satisfies
 
 if TYPE_CHECKING:

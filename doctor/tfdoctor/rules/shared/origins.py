@@ -8,9 +8,9 @@ import re
 from typing import TYPE_CHECKING
 
 from tfdoctor import advice
+from tfdoctor.causes.steps import Drop, TakeOut, Unset
 from tfdoctor.facts import MODULE_PATH
 from tfdoctor.findings import Evidence, Remedy
-from tfdoctor.steps import Drop, TakeOut, Unset
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,8 +9,8 @@ import re
 import pytest
 
 import tfdoctor
-from tfdoctor import patterns
-from tfdoctor.patterns import late
+from tfdoctor import text
+from tfdoctor.text import late
 
 
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -22,7 +22,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(pattern)
         return real(pattern, flags)
 
-    monkeypatch.setattr(patterns.re, "compile", noted)
+    monkeypatch.setattr(text.re, "compile", noted)
     return found
 
 
@@ -52,7 +52,7 @@ def test_every_one_here_can_be_compiled() -> None:
         value
         for name in names
         for value in vars(importlib.import_module(name)).values()
-        if isinstance(value, patterns._Late)
+        if isinstance(value, text._Late)
     ]
     assert len(found) > 20
     assert all(isinstance(one.pattern, str) for one in found)

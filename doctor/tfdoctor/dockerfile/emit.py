@@ -6,8 +6,8 @@ import enum
 import json
 from typing import TYPE_CHECKING
 
+from tfdoctor import versions
 from tfdoctor.dockerfile.write import VENV
-from tfdoctor.images.names import default_tag
 from tfdoctor.plan import Recipe
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tfdoctor.dockerfile.write import Context
     from tfdoctor.plan import Option
 
-__all__ = ["Form", "emit"]
+__all__ = ["Form", "default_tag", "emit"]
 
 
 class Form(str, enum.Enum):
@@ -26,6 +26,13 @@ class Form(str, enum.Enum):
     devcontainer = "devcontainer"
     apptainer = "apptainer"
     requirements = "requirements"
+
+
+def default_tag(option: Option) -> str:
+    """What the image of a plan is called: `"tfdoctor/tensorflow:1.14.0-cuda10.0-py3.6"`."""
+    return (
+        f"tfdoctor/tensorflow:{option.tensorflow}-cuda{versions.major_minor(option.cuda)}-py{option.python}"
+    )
 
 
 def emit(form: Form, option: Option, context: Context, tag: str | None = None) -> str:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tfdoctor.engine import BuildEvent, Engine
     from tfdoctor.engine.connection import Image
     from tfdoctor.plan import Option
-    from tfdoctor.progress import Progress
+    from tfdoctor.report.progress import Progress
 
 __all__ = [
     "BaseError",

@@ -1,1 +1,0 @@
-"""Images: built from a plan."""
