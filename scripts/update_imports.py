@@ -117,15 +117,32 @@ def measure(release: Release, cache: Path) -> dict[str, Any]:
 
 
 def with_family(python: Path, env: dict[str, str]) -> dict[str, Any]:
-    """What the child says, and without which of Keras and the estimators the import fails. Raises TrialError."""
+    """What the child says, and without what the import fails. Raises TrialError."""
     seen = ask(python, env)
-    seen["must"] = []
-    for name in ("keras", "tensorflow_estimator"):
-        try:
-            ask(python, env, name)
-        except TrialError:
-            seen["must"].append(name)
+    seen["must"] = [name for name in FAMILY if fails(python, env, name) is not None]
+    chains: dict[str, list[str]] = {}
+    for module, name, guard in seen["needs"]:
+        if guard == "" and (top := module.partition(".")[0]) not in {*STANDARD, *seen["family"], *FAMILY}:
+            chains.setdefault(top, []).extend([name] if name or module != top else [])
+    seen["spared"] = [top for top in chains if fails(python, env, top) is None]
+    for top, names in chains.items():  # a function that the import calls may take something of it, too
+        error = fails(python, env, f"hollow:{top}") if not names and top not in seen["spared"] else None
+        missed = re.search(r"(?:has no attribute|cannot import name) '([A-Za-z_]\w*)'", error or "")
+        if missed is not None:
+            seen["needs"].append([top, missed[1], ""])
     return seen
+
+
+FAMILY = ("keras", "tensorflow_estimator")
+
+
+def fails(python: Path, env: dict[str, str], without: str) -> str | None:
+    """What the import stops with where that is not there; None: it does not."""
+    try:
+        ask(python, env, without)
+    except TrialError as error:
+        return str(error)
+    return None
 
 
 def ask(python: Path, env: dict[str, str], *without: str) -> dict[str, Any]:
@@ -153,15 +170,16 @@ def row(seen: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
     standard: dict[str, list[str]] = {}
     for module, name, guard in seen["needs"]:
         top = module.partition(".")[0]
-        if top.startswith("_") or top in seen["family"] or top in ("keras", "tensorflow_estimator"):
+        if top.startswith("_") or top in seen["family"] or top in FAMILY:
             continue
+        spared = top in seen["spared"]  # it stands below modules that are themselves tried
         if guard == "" and top in STANDARD:
             names = standard.setdefault(module, [])
             names += [name] if name and name not in names else []
-        elif guard == "":
+        elif guard == "" and not spared:
             names = needs.setdefault(module, [])
             names += [name] if name and name not in names else []
-        elif guard == "try" and module not in tried:
+        elif (guard == "try" or spared) and module not in tried:
             tried.append(module)
     # What is taken only where it is there counts as tried, unless it is taken elsewhere without a net.
     tried = [module for module in tried if module not in needs and module.partition(".")[0] not in STANDARD]

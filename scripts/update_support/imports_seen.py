@@ -1,7 +1,8 @@
 """Run by an interpreter that has TensorFlow: what its modules take of other packages while it is imported.
 TensorFlow is imported, then the sources of its loaded modules are read: every import that stands where an import
 of the module executes it, and every attribute of such a module that is taken there. Prints one JSON line.
-With names of packages: imports it as if those were not there, and says that this works. Python 3.5 and newer.
+With names of packages: imports it as if those were not there (`hollow:name`: were an empty folder), and says that this
+works. Python 3.5 and newer.
 """
 import sys
 
@@ -81,6 +82,15 @@ class Chains(ast.NodeVisitor):
             self.visit(at)
 
 
+def folders_of(node):
+    """The names of modules whose folder TensorFlow asks for, to put it on its own path."""
+    for one in ast.walk(node):
+        if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr == "get_parent_dir":
+            for argument in one.args:
+                if isinstance(argument, ast.Name):
+                    yield argument.id
+
+
 class Needs:
     """(module, attributes or ""), in the order in which they are met; for each the weakest guard."""
 
@@ -132,6 +142,10 @@ class Needs:
                         module, first, how = bound[name]  # what may not be imported may not be used either
                         weaker = max(guard, how, key=self.STRENGTH.__getitem__)
                         self.add(module, first + "." + chain if first else chain, weaker)
+                for name in folders_of(node):
+                    module, first, how = bound.get(name, ("", "", ""))
+                    if module:  # a folder without an __init__ has no file, and this asks for it
+                        self.add(module + "." + first if first else module, "", how)
 
 
 def sources(tops):
@@ -182,7 +196,7 @@ def idle(tensorflow):
 
 
 class Without:
-    """An import hook as it was, but for some packages, which it does not find."""
+    """An import hook as it was, but for some packages, which it does not find, or finds without their __init__."""
 
     def __init__(self, hook, tops):
         self.hook = hook
@@ -191,7 +205,12 @@ class Without:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in self.tops:
             return None
-        return self.hook.find_spec(name, path, target)
+        spec = self.hook.find_spec(name, path, target)
+        if spec is None or "hollow:" + name not in self.tops:
+            return spec
+        empty = type(spec)(name, None, is_package=True)
+        empty.submodule_search_locations += spec.submodule_search_locations or []
+        return empty
 
     def __getattr__(self, name):
         return getattr(self.hook, name)

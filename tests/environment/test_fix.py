@@ -26,6 +26,8 @@ from environment.fake import (
 )
 from lab import standins
 from startup import HAS_ITS_OWN
+from tfdoctor.causes.steps import Drop, Unset
+from tfdoctor.environment.actions import _less
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -331,6 +333,13 @@ def test_conda_runs_scripts_of_its_own(new: Callable[..., Fake]) -> None:
     assert "bin/activate" not in difference(before, env.list())
     assert env.run("fix", "--undo").status == 0
     assert difference(before, env.list()) == {}
+
+
+def test_installers_run_without_what_was_taken_away() -> None:
+    """A broken libz on LD_LIBRARY_PATH breaks pip, too."""
+    env = {"LD_LIBRARY_PATH": "/bad:/mine", "LD_PRELOAD": "/bad.so /mine.so", "PYTHONPATH": "/over", "A": "1"}
+    steps = (Drop("LD_LIBRARY_PATH", ("/bad/",)), Drop("LD_PRELOAD", ("/bad.so",)), Unset("PYTHONPATH"))
+    assert _less(env, steps) == {"LD_LIBRARY_PATH": "/mine", "LD_PRELOAD": "/mine.so", "A": "1"}
 
 
 def test_one_code_mends_that_one_alone(new: Callable[..., Fake]) -> None:

@@ -13,6 +13,7 @@ from rules.make_facts import (
     finding,
     healthy,
     run,
+    stopped,
     with_environment,
     with_loader,
     with_python,
@@ -397,6 +398,18 @@ def test_a_requirement_that_is_not_met_and_works():
     assert run(requirement_not_met.RULE, installed()).kind is OutcomeKind.CLEAN
 
 
+def test_what_stops_the_import_leads_before_a_library_that_is_asked_for_later():
+    error = Rehearsed(
+        "numpy", "No module named 'numpy'", "ModuleNotFoundError", import_error=True, not_found="numpy"
+    )
+    facts = rehearsed(installed({"numpy": None}), error, oddities=[Oddity("numpy", "…")])
+    facts = with_loader(facts, stopped("libcufft.so.11", "/opt/libcufft.so.11", "invalid ELF header"))
+    report = diagnose(facts, COMPAT)
+    assert report.root is not None
+    assert (report.root.code, report.verdict.cause) == ("TFD312", Cause.PACKAGE_CONFLICT)
+    assert "TFD209" in {one.code for one in report.findings}
+
+
 # ---------------------------------------------------------------- libraries of the system that a variable replaces
 
 
@@ -412,6 +425,22 @@ def test_another_libz_has_everything_rehearsed_and_is_taken_off():
     one = finding(import_fails.RULE, facts)
     assert library in one.title
     assert one.remedies[0].commands[0] == "export LD_LIBRARY_PATH=/mine"
+
+
+def test_a_package_that_tells_its_own_story_in_the_place_of_the_loader_s():
+    library = "/old/lib/libgcc_s.so.1"
+    facts = with_environment(with_python(installed(), carried=(library,)), LD_LIBRARY_PATH="/old/lib")
+    error = Rehearsed(
+        "numpy",
+        "Error importing numpy: you should not try to import numpy from its source directory",
+        "ImportError",
+        import_error=True,
+        root="/lib/libstdc++.so.6: undefined symbol: _Unwind_GetRegionStart, version GCC_3.0",
+    )
+    facts = rehearsed(facts, error, oddities=[Oddity(library, "…")])
+    assert library in finding(import_fails.RULE, facts).title
+    plain = rehearsed(facts, replace(error, root=""), oddities=[Oddity(library, "…")])
+    assert library not in finding(import_fails.RULE, plain).title
 
 
 def test_an_older_libstdcxx_in_a_package_s_way():
@@ -487,16 +516,28 @@ def test_what_fails_by_another_package_is_not_blamed_beside_it():
     assert finding(import_fails.RULE, facts).title == "import tensorflow fails with numpy 2.9"
 
 
-def test_a_folder_that_is_left_of_a_package_is_no_package():
-    """Without its __init__ Python imports it, and it has nothing in it."""
-    left = Rehearsed("wrapt", file=f"{SITE}/wrapt", top=f"{SITE}/wrapt")
-    whole = Rehearsed("six.moves")
-    damage = {"differs": (FileDifference("wrapt/__init__.py", "missing"),)}
-    facts = rehearsed(installed(wrapt=damage), left, whole, oddities=[Oddity("wrapt", "…")])
-    assert context(facts).prediction.cause is Cause.DAMAGED_FILE
+def test_a_folder_that_is_left_of_a_package_is_imported():
+    """Without its __init__ Python imports it; what is taken of it fails, and nothing is of termcolor."""
+    left = Rehearsed("termcolor", file=f"{SITE}/termcolor", top=f"{SITE}/termcolor")
+    damage = {"differs": (FileDifference("termcolor/__init__.py", "missing"),)}
+    facts = rehearsed(installed(termcolor=damage), left, oddities=[Oddity("termcolor", "…")])
+    assert context(facts).prediction.import_ok is True
+
+
+def test_a_folder_that_tensorflow_puts_on_its_own_path_has_to_have_a_file():
+    """`from tensorboard.summary._tf import summary` does without tensorboard, and not with half of it."""
+    name, path = "tensorboard.summary._tf.summary", f"{SITE}/tensorboard/summary/_tf/summary"
+    left = Rehearsed(name, file=path, top=f"{SITE}/tensorboard/__init__.py")
+    damage = {"differs": (FileDifference("tensorboard/summary/_tf/summary/__init__.py", "missing"),)}
+    facts = installed(version="2.13.1", tensorboard=damage)
+    facts = rehearsed(facts, left, oddities=[Oddity("tensorboard", "…")])
+    assert context(facts).prediction.import_ok is False
     one = finding(import_fails.RULE, facts)
-    assert "wrapt" in one.title
+    assert "tensorboard" in one.title
     assert "--force-reinstall" in one.remedies[0].commands[0]
+    whole = replace(left, file=f"{path}/__init__.py")
+    facts = rehearsed(facts, whole, oddities=[Oddity("tensorboard", "…")])
+    assert context(facts).prediction.import_ok is True
 
 
 def test_a_file_in_the_place_of_a_package_has_none_of_its_modules():

@@ -22,6 +22,7 @@ import pytest
 from lab import standins
 from probes import loader_oddities as oddities
 from tfdoctor.probes.loader import Process, hwcap_folders, split_library_path
+from tfdoctor.probes.loading import _same_file
 from tfdoctor.probes.machine import parse_cpu_flags
 from tfdoctor.system import LiveSystem
 
@@ -204,6 +205,12 @@ def undefined_symbol(b: Bench) -> list[str]:
     return ["libx.so.1", "libfine.so.1"]
 
 
+def undefined_in_what_is_needed_too(b: Bench) -> list[str]:
+    b.library("lib/libx.so.1", needs=["liby.so.1"], runpath="$ORIGIN", imports=["gone"])
+    b.library("lib/liby.so.1", imports=["gone_too"])
+    return ["libx.so.1"]
+
+
 def version_not_defined(b: Bench) -> list[str]:
     new = b.library("new/liby.so.1", symbols=["f@NEW_2"])
     b.library("lib/libx.so.1", needs=["liby.so.1"], runpath="$ORIGIN", imports=["f@NEW_2"], flags=[str(new)])
@@ -307,6 +314,7 @@ CASES: tuple[Callable[[Bench], list[str]], ...] = (
     links,
     entries_of_the_path,
     undefined_symbol,
+    undefined_in_what_is_needed_too,
     version_not_defined,
     preloaded,
     hardware_folders,
@@ -449,3 +457,9 @@ def test_what_is_loaded_locally_lends_its_symbols_to_nobody(
     assert own.ok
     found = process.dlopen("libcusolver.so.11", process.python_library)
     assert found.ok is visible, found.error
+
+
+def test_one_file_through_two_spellings_is_not_put_before_itself() -> None:
+    assert _same_file("/site/tensorflow/../nvidia/lib/libx.so.1", "/site/nvidia/lib/libx.so.1")
+    assert not _same_file("/old/libx.so.1", "/site/nvidia/lib/libx.so.1")
+    assert not _same_file("/old/libx.so.1", None)

@@ -437,6 +437,36 @@ def test_xla_without_a_gpu_is_no_matter():
 # ---------------------------------------------------------------- TFD209
 
 
+def test_a_damaged_library_that_another_one_needs() -> None:
+    """libcusolver is there, and the loader stops at the libnvJitLink of its wheel, which is empty."""
+    path = f"{SITE}/nvidia/nvjitlink/lib/libnvJitLink.so.12"
+    needs = Resolution(
+        "libcusolver.so.11",
+        f"{SITE}/nvidia/cusolver/lib/libcusolver.so.11",
+        "RUNPATH",
+        f"{path}: file too short",
+        ("libnvJitLink.so.12",),
+        tried=(Tried(path, "file too short", "RUNPATH"),),
+    )
+    facts = with_loader(healthy(), needs)
+    one = finding(damaged_library.RULE, facts)
+    assert context(facts).prediction.cause is one.cause is Cause.DAMAGED_FILE
+    assert path in one.title
+    assert "nvidia-nvjitlink-cu12" in one.remedies[0].commands[0]
+    assert "cusolver" not in one.remedies[0].commands[0]
+    assert run(libs_transitive.RULE, facts).kind is OutcomeKind.CLEAN
+
+
+def test_one_library_for_another_machine_among_others_that_are_right_is_damaged() -> None:
+    names = ("libcublas.so.12", "libcufft.so.11")
+    here = [Resolution(name, f"/opt/cuda/lib64/{name}", "LD_LIBRARY_PATH", "") for name in names]
+    wrong = stopped("libcublas.so.12", "/opt/cuda/lib64/libcublas.so.12", "wrong machine (183)")
+    alone = with_loader(healthy(), wrong)
+    assert context(alone).prediction.cause is Cause.LIBS_WRONG_VERSION
+    beside = with_loader(healthy(), wrong, here[1])
+    assert context(beside).prediction.cause is Cause.DAMAGED_FILE
+
+
 def test_a_damaged_file_that_shadows_a_good_one():
     facts = with_loader(
         healthy(),

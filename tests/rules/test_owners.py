@@ -153,6 +153,7 @@ def _with(facts: Facts, *distributions: Distribution, **more: Any) -> Facts:
         (ChangedFile("nvidia/cublas/lib/libcublas.so.12", 100, 50, cut=False), Severity.INFO),
         (ChangedFile("nvidia/cublas/lib/libcublas.so.12", 100, 150, cut=False), Severity.WARNING),
         (ChangedFile("nvidia/cublas/lib/libcublas.so.12", 100, -1, cut=False), Severity.ERROR),
+        (ChangedFile("nvidia/cublas/lib/libcublas.so.12", 100, 50, cut=False, foreign=True), Severity.ERROR),
     ],
 )
 def test_a_file_of_another_size(change: ChangedFile, severity: Severity) -> None:

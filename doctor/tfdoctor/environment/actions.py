@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +12,14 @@ from typing import TYPE_CHECKING
 from tfdoctor.advice import link_commands
 from tfdoctor.causes.steps import (
     SHELL_STEPS,
+    Drop,
     Install,
     Link,
     LinkParts,
     Remove,
     TakeOut,
     Uninstall,
+    Unset,
     without_line,
 )
 from tfdoctor.compat import Compat
@@ -52,7 +55,7 @@ class ActionError(Error):
     kind = "fix"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StepRunner:
     """What steps are carried out with."""
 
@@ -60,6 +63,7 @@ class StepRunner:
     system: Callable[[], System]
     """The machine, with the variables that tfdoctor itself was started with."""
     env: Mapping[str, str]
+    """The variables that installers run with: without what steps have taken away, a broken library among it."""
     prefer: str | None
     """"uv", "pip", or None: whichever is there."""
     on_line: Callable[[str], None] | None = None
@@ -73,6 +77,7 @@ class StepRunner:
 
     def run(self, steps: Sequence[Step]) -> None:
         """All steps, in their order; those about variables together, at the end. Raises Error."""
+        self.env = _less(self.env, steps)
         installer = self.installer() if changes_packages(steps) else None
         if installer is not None and installer.before:
             run_installer(
@@ -118,6 +123,19 @@ class StepRunner:
         for script in new_scripts(prefix):
             script.parent.mkdir(parents=True, exist_ok=True)
             _write(script, with_block(_read(script) if script.exists() else "", script.name, rest))
+
+
+def _less(env: Mapping[str, str], steps: Sequence[Step]) -> dict[str, str]:
+    """Variables without those, and those entries of lists, that steps take away."""
+    left = dict(env)
+    for step in steps:
+        if isinstance(step, Unset):
+            left.pop(step.name, None)
+        elif isinstance(step, Drop) and step.name in left:
+            gone = {entry.rstrip("/") for entry in step.entries}
+            entries = re.split(r"[:\s]+" if step.name == "LD_PRELOAD" else ":", left[step.name])
+            left[step.name] = ":".join(one for one in entries if one and one.rstrip("/") not in gone)
+    return left
 
 
 def touched(steps: Sequence[Step], environment: Environment) -> tuple[Path, ...] | None:

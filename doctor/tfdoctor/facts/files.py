@@ -17,6 +17,8 @@ class ChangedFile:
     """Bytes that are there; -1: it is no file."""
     cut: bool
     """It ends before its own headers say."""
+    foreign: bool = False
+    """A shared object's name, and no object of this kind of machine: the loader refuses it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,8 @@ class Rehearsed:
     """What was imported under the first part of this name."""
     frames: tuple[str, ...] = ()
     """The files that the error came through; the last one raised it."""
+    root: str = ""
+    """The text of the first error, where this one was raised in its place."""
 
     @property
     def ok(self) -> bool:

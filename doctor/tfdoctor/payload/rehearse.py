@@ -39,10 +39,21 @@ def frames():
     return found
 
 
+def root(error):
+    """The error that this one came of, and that one of another: packages tell theirs in the place of the loader's."""
+    for _ in range(MOST_FRAMES):
+        first = getattr(error, "__cause__", None) or getattr(error, "__context__", None)
+        if not isinstance(first, ImportError):
+            break
+        error = first
+    return error
+
+
 def failure(error):
     return {
         "type": type(error).__name__,
         "error": str(error)[:600],
+        "root": str(root(error))[:600],
         "import_error": isinstance(error, ImportError),
         "attribute_error": isinstance(error, AttributeError),
         "not_found": getattr(error, "name", None) if type(error).__name__ == "ModuleNotFoundError" else None,

@@ -185,7 +185,8 @@ def compare(folder, files):
         elif not os.access(path, os.R_OK):
             CLOSED.append(path)
         elif wanted is not None and size != wanted:
-            changed.append({"path": name, "recorded": wanted, "size": size, "cut": size >= 0 and cut(path, size)})
+            one = {"path": name, "recorded": wanted, "size": size, "cut": size >= 0 and cut(path, size)}
+            changed.append(dict(one, foreign=".so" in name and size >= 0 and foreign(path)))
     return lost[:50], changed[:50]
 
 

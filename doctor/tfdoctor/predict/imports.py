@@ -179,9 +179,12 @@ def _companion_failure(
     python = value_of(facts.python)
     if python is None or not python.distributions:
         return None
+    tried = next((one for one in failures(facts, compat) if one.fatal), None)
     for row in broken_companions(facts, tensorflow, build, compat):
         if row.effect == "import":
             have = python.versions_installed().get(row.package)
+            if have is None and tried is not None:
+                continue
             named = f"{row.package} {have}" if have is not None else f"no {row.package}"
             led = package_led_away(facts, row.package)
             if led is not None:
@@ -190,7 +193,7 @@ def _companion_failure(
                 why = f"{who} puts {named} of {led.location} first, and import tensorflow fails with it"
                 return Cause.SHADOWED_MODULE, f"{why}: {row.error}"
             return Cause(row.cause), f"import tensorflow fails with {named}: {row.error}"
-    return _rehearsed_failure(next((one for one in failures(facts, compat) if one.fatal), None))
+    return _rehearsed_failure(tried)
 
 
 def _rehearsed_failure(failed: Failure | None) -> tuple[Cause, str] | None:

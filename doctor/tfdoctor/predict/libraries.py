@@ -52,8 +52,11 @@ def explain_missing(facts: Facts, build: Build) -> tuple[MissingLibrary, ...]:
     resolutions = [r for r in loader.resolutions if not r.ok and r.soname in build.required]
     own_fault = {r.soname for r in resolutions if r.path is None}
     foreign = other_installations(loader.found, build.required)
+    opened = frozenset(
+        posixpath.dirname(posixpath.normpath(r.path)) for r in loader.resolutions if r.ok and r.path
+    )
     return tuple(
-        _explain(resolution, loader.found, foreign)
+        _explain(resolution, loader.found, foreign, opened)
         for resolution in resolutions
         # the others only wait for another one of the list
         if resolution.path is None
@@ -63,21 +66,31 @@ def explain_missing(facts: Facts, build: Build) -> tuple[MissingLibrary, ...]:
 
 
 def _explain(
-    resolution: Resolution, found: Sequence[FoundElsewhere], foreign: frozenset[str]
+    resolution: Resolution,
+    found: Sequence[FoundElsewhere],
+    foreign: frozenset[str],
+    opened: frozenset[str],
 ) -> MissingLibrary:
-    stem = resolution.soname.split(".so")[0]
+    """`opened`: folders of which the loader takes other libraries."""
     stopped = [t for t in resolution.tried if t.problem and t.problem not in (CLOSED, DENIED)]
+    name = resolution.soname
+    if resolution.path is not None:  # it is there: the loader stopped at something that it needs
+        names = (posixpath.basename(t.path) for t in stopped)
+        name = next((need for need in names if need in resolution.really_missing), name)
+    stem = name.split(".so")[0]
     damaged = stopped[0].problem if stopped else ""
     bad = {posixpath.normpath(t.path) for t in stopped}  # a RUNPATH leads there with ".." in it
-    same = tuple(f for f in found if f.name == resolution.soname and posixpath.normpath(f.path) not in bad)
+    same = tuple(f for f in found if f.name == name and posixpath.normpath(f.path) not in bad)
     fitting = tuple(f for f in same if installation_of(f.path) not in foreign)
-    others = tuple(f for f in found if f.stem == stem and not _same_major(f.name, resolution.soname))
+    others = tuple(f for f in found if f.stem == stem and not _same_major(f.name, name))
     passed_over = bool(stopped) and all("class" in t.problem or "machine" in t.problem for t in stopped)
-    if any("/nvidia/" in path for path in bad):
-        passed_over = False  # a wheel brings none for another machine: its own file is damaged
+    if any("/nvidia/" in path or posixpath.dirname(path) in opened for path in bad):
+        passed_over = (
+            False  # a wheel, or a folder whose others are right, has none for another machine: it is damaged
+        )
     if not_permitted(resolution, elsewhere=bool(fitting or others)):
         cause = Cause.NOT_PERMITTED
-    elif resolution.path is not None:
+    elif resolution.path is not None and (name == resolution.soname or passed_over):
         cause = Cause.LIBS_TRANSITIVE
     elif damaged and not passed_over:
         cause = Cause.LIBS_NOT_INSTALLED if "ermission" in damaged else Cause.DAMAGED_FILE

@@ -393,7 +393,7 @@ def _absent_family(python: PythonFacts, table: Imported) -> Iterator[Failure]:
 
 
 def _of_rehearsal(python: PythonFacts, table: Imported, rehearsal: RehearsalFacts) -> Iterator[Failure]:
-    for one in map(_with_contents, rehearsal.modules):
+    for one in (_with_file(one) if one.name in table.tried else one for one in rehearsal.modules):
         if one.ok:
             continue
         needed = (
@@ -410,12 +410,13 @@ def _of_rehearsal(python: PythonFacts, table: Imported, rehearsal: RehearsalFact
         yield _failure(python, rehearsal, source, fatal=True)
 
 
-def _with_contents(one: Rehearsed) -> Rehearsed:
-    """A folder that lost its `__init__` is imported as a namespace: an error, as at its first use."""
-    if not one.ok or "." in one.name or not one.file or one.file.endswith((".py", ".pyc", ".so", ".pyd")):
+def _with_file(one: Rehearsed) -> Rehearsed:
+    """A folder that lost its `__init__` is imported, and has no file. Modules in packages are tried to put their
+    folder on TensorFlow's own path, for which their file is asked."""
+    if not one.ok or "." not in one.name or not one.file or one.file.endswith((".py", ".pyc", ".so", ".pyd")):
         return one
-    error = f"{one.file} has no __init__.py: the module has nothing in it"
-    return dataclasses.replace(one, error=error, error_type="AttributeError", import_error=True)
+    error = f"{one.file} has no __init__.py: expected str, bytes or os.PathLike object, not NoneType"
+    return dataclasses.replace(one, error=error, error_type="TypeError")
 
 
 def _failure(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed, *, fatal: bool) -> Failure:
@@ -444,7 +445,8 @@ def _failure(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed, *, 
         ),
         "",
     )
-    library = next(iter(python.carried), "") if any(words in one.error for words in LOADER_WORDS) else ""
+    said = f"{one.error} {one.root}"
+    library = next(iter(python.carried), "") if any(words in said for words in LOADER_WORDS) else ""
     distribution = python.distribution(package)
     here = in_working_folder(python, package)
     if not shadow and here is not None:

@@ -276,7 +276,7 @@ class Process:
 
     def _map_needs(self, start: LinkMap, tried: list[Tried], *, bind_now: bool = False) -> None:
         """Breadth first, as _dl_map_object_deps; then the symbol versions, as _dl_check_map_versions; then,
-        where everything is bound at once (RTLD_NOW), the symbols."""
+        where everything is bound at once (RTLD_NOW), the symbols, as dl_open_worker relocates."""
         queue = [start]
         for current in queue:
             for needed in current.elf.needed:
@@ -297,7 +297,7 @@ class Process:
         for current in queue:
             self._check_versions(current, scope)
         if bind_now and len(self.loaded) <= MAX_BOUND:
-            for current in queue:
+            for current in reversed(queue):  # what is needed is relocated before what needs it
                 self._check_symbols(current, scope)
 
     def _scope(self, start: LinkMap) -> list[LinkMap]:

@@ -231,8 +231,13 @@ def _instead(done: _Run, changed: _Run) -> tuple[Instead, ...]:
     return tuple(
         Instead(name, path, then.get(name))
         for name, path in sorted(now.items())
-        if "/" not in name and then.get(name) != path and (name in then or path in taken)
+        if "/" not in name and not _same_file(path, then.get(name)) and (name in then or path in taken)
     )
+
+
+def _same_file(path: str, other: str | None) -> bool:
+    """A RUNPATH leads there with ".." in it, a variable without."""
+    return other is not None and posixpath.normpath(path) == posixpath.normpath(other)
 
 
 def _names_of(process: Process) -> dict[str, str]:

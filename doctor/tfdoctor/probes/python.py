@@ -203,6 +203,7 @@ def _changed(raw: Any) -> Iterator[ChangedFile]:
             int(entry.get("recorded", 0)),
             int(entry.get("size", 0)),
             bool(entry.get("cut")),
+            bool(entry.get("foreign")),
         )
 
 

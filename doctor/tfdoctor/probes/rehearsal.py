@@ -68,6 +68,7 @@ def _rehearsed(raw: Mapping[str, Any]) -> Rehearsed:
     return Rehearsed(
         name=clean_line(str(raw.get("name", ""))),
         error=clean_line(str(raw.get("error", "")), limit=600),
+        root=clean_line(str(raw.get("root") or ""), limit=600),
         error_type=clean_line(str(raw.get("type", ""))),
         import_error=raw.get("import_error") is True,
         attribute_error=raw.get("attribute_error") is True,

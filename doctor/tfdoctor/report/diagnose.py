@@ -14,7 +14,7 @@ from tfdoctor.findings import Cause, Finding, OutcomeKind, Prediction, Report, S
 from tfdoctor.predict import predict
 from tfdoctor.report.areas import area_of, areas
 from tfdoctor.rules import ALL_RULES, RULE_OF
-from tfdoctor.rules.base import TENSORFLOW, Context
+from tfdoctor.rules.base import CUDA, CUDNN, LOADER, TENSORFLOW, Context
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,9 +69,16 @@ def _root(findings: Sequence[Finding], prediction: Prediction) -> Finding | None
         if same:
             return (errors or same)[0]
     errors = [f for f in findings if f.severity is Severity.ERROR]
+    if prediction.import_ok is False:  # then what the loader misses later is not asked for
+        errors.sort(key=_of_libraries)
     if prediction.gpu_registered is None:  # where no Python runs, nothing else is asked first
         errors.sort(key=lambda finding: not _of_python(finding))
     return errors[0] if errors else None
+
+
+def _of_libraries(finding: Finding) -> bool:
+    rule = RULE_OF.get(finding.code)
+    return rule is not None and rule.shown_in in (LOADER, CUDA, CUDNN)
 
 
 def _of_python(finding: Finding) -> bool:

@@ -46,8 +46,9 @@ def check(context: Context) -> Result:
     for one in wheels:
         lost = [path for path in one.lost if not _expected(context, one, path)]
         cut = [c for c in one.changed if c.cut or c.size < 0]
-        rest = [c for c in one.changed if c not in cut and one.installer != "conda"]
-        for files, make in ((cut, _cut), (rest, _other)):
+        foreign = [c for c in one.changed if c.foreign and c not in cut]
+        rest = [c for c in one.changed if c not in cut and c not in foreign and one.installer != "conda"]
+        for files, make in ((cut, _cut), (foreign, _foreign), (rest, _other)):
             fresh = [c for c in files if f"{one.location}/{c.path}" not in told | claimed]
             silent |= len(fresh) < len(files)
             if fresh:
@@ -119,6 +120,19 @@ def _cut(context: Context, owner: Distribution, files: list[ChangedFile]) -> Fin
         f"{names} came with {owner.name} {owner.version} and ends before its own headers say. What is not there kills "
         "Python with a bus error (SIGBUS), or is refused by the loader, when it is used.",
         title=f"{names} is cut short",
+        evidence=_sizes(owner, files),
+        remedies=[_again(context, owner)],
+    )
+
+
+def _foreign(context: Context, owner: Distribution, files: list[ChangedFile]) -> Finding:
+    names = _names([c.path for c in files])
+    return RULE.finding(
+        Cause.DAMAGED_FILE,
+        Severity.ERROR,
+        f"{names} came with {owner.name} {owner.version}, and what is there is no shared object of this kind of "
+        "machine: the loader refuses it.",
+        title=f"{names} is damaged",
         evidence=_sizes(owner, files),
         remedies=[_again(context, owner)],
     )

@@ -78,7 +78,10 @@ def _remedies(context: Context, lost: list[MissingLibrary], bad: list[Tried]) ->
     if through is not None and all(missing.elsewhere for missing in lost):
         return [through]
     wheels = [path for path in paths if _of_wheel(context, path)]
-    names = [missing.soname for missing in lost]
+    names = [
+        tried.path.rpartition("/")[2] if missing.resolution.path else missing.soname
+        for missing, tried in zip(lost, bad, strict=True)
+    ]
     requirements = advice.cuda_requirements(context.target, names)
     if len(wheels) == len(paths) and requirements:
         wanted = tuple(advice.registered_wheel(context.target, one) or one for one in requirements)
@@ -101,7 +104,7 @@ def _remedies(context: Context, lost: list[MissingLibrary], bad: list[Tried]) ->
             steps=tuple(Remove(path) for path in paths) if _inside(context, paths) else (),
         )
     ]
-    without_good = [missing.soname for missing in lost if not missing.elsewhere]
+    without_good = [name for name, missing in zip(names, lost, strict=True) if not missing.elsewhere]
     if without_good:
         remedies += advice.bring_libraries(context.target, without_good)
     return remedies
