@@ -45,8 +45,6 @@ ROOMS = 30
 LONGEST = 600
 LONG_MODULES = frozenset(
     {
-        "doctor/tfdoctor/payload/stages.py",
-        "doctor/tfdoctor/payload/target.py",
         "scripts/update_tensorflow.py",
         "tests/hosts/make.py",
         "tests/lab/situations.py",

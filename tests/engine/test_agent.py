@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 import tfdoctor.payload
 from payload.test_pythons import PYTHONS, on_every_python
 from processes import processes_with
+from tfdoctor.system.payloads import files_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -154,11 +156,23 @@ def test_questions_side_by_side(agent: Agent, version: str) -> None:
 
 
 @on_every_python
-def test_a_file_that_is_put_there(agent: Agent, version: str) -> None:
-    path = Path(agent.ask("put", name="a.py", data=base64.b64encode(b"\x00\xff").decode())["path"])
-    assert path.read_bytes() == b"\x00\xff"
-    path.unlink()
-    path.parent.rmdir()
+def test_files_that_are_put_there(agent: Agent, version: str) -> None:
+    files = {"a.py": base64.b64encode(b"\x00\xff").decode(), "a_b.py": base64.b64encode(b"").decode()}
+    folder = Path(agent.ask("put", files=files)["folder"])
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {"a.py": b"\x00\xff", "a_b.py": b""}
+    shutil.rmtree(folder)
+
+
+@on_every_python
+def test_a_script_with_parts_runs_where_it_is_put(agent: Agent, version: str) -> None:
+    parts = files_of(AGENT.with_name("target.py"))
+    assert len(parts) > 1
+    files = {path.name: base64.b64encode(path.read_bytes()).decode() for path in parts}
+    folder = Path(agent.ask("put", files=files)["folder"])
+    done = agent.ask("run", argv=[PYTHONS[version], "-B", str(folder / "target.py")], timeout=60)
+    assert base64.b64decode(done["stdout"]).decode().startswith(MARKER), base64.b64decode(done["stderr"])
+    assert sorted(path.name for path in folder.iterdir()) == sorted(files)
+    shutil.rmtree(folder)
 
 
 @on_every_python

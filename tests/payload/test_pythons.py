@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import subprocess
 import sys
@@ -88,6 +90,18 @@ def test_every_script_compiles(version: str, name: str) -> None:
     path = Path(tfdoctor.payload.__file__).with_name(f"{name}.py")
     done = subprocess.run([PYTHONS[version], "-c", code, path], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python has no PYTHONSAFEPATH yet")
+def test_where_python_leaves_the_scripts_folder_out_the_first_of_pythonpath_stays(tmp_path: Path) -> None:
+    (tmp_path / "given.py").write_text("x = 1\n", encoding="utf-8")
+    env = {**os.environ, "PYTHONSAFEPATH": "1", "PYTHONPATH": str(tmp_path)}
+    system = LiveSystem(env=env)
+    answer, _ = run_payload(system, sys.executable, "target", timeout=60)
+    assert answer["sys_path"][0] == str(tmp_path)
+    wanted = json.dumps({"modules": [["given", []]], "sources": []})
+    answer, _ = run_payload(system, sys.executable, "rehearse", [wanted], timeout=60)
+    assert answer["module:0"]["file"] == str(tmp_path / "given.py")
 
 
 @on_every_python
