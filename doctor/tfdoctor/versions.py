@@ -47,6 +47,7 @@ __all__ = [
     "sort_key",
     "tag_of_python",
     "upper_limit",
+    "within",
 ]
 
 _DOTTED = re.compile(r"\d+(?:\.\d+)*")
@@ -121,6 +122,16 @@ def compare(left: str, right: str) -> int:
 def at_least(have: str, want: str) -> bool:
     """Whether dotted version `have` is `want` or newer."""
     return numbers(have) >= numbers(want)
+
+
+def within(minor: tuple[int, ...], since: str | None, until: str | None) -> bool:
+    """Whether a minor's numbers, `(2, 16)`, lie from `since` to `until` (minors, both included; None: open).
+
+    `()`, which is not known, lies below all.
+    """
+    given = (*minor, 0)[:2] if minor else ()
+    low, high = ((*numbers(limit), 0)[:2] if limit is not None else None for limit in (since, until))
+    return (low is None or given >= low) and (high is None or given <= high)
 
 
 def major(text: str) -> int:

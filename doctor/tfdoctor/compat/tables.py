@@ -14,6 +14,7 @@ import re
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
+from tfdoctor import versions
 from tfdoctor.compat import releases
 from tfdoctor.compat.releases import code_for
 from tfdoctor.data import data_dir
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat.prune import Leftover
     from tfdoctor.compat.pythons import PythonBuild, Pythons
     from tfdoctor.compat.releases import Code, Nearest, Platform, Release, Releases
+    from tfdoctor.compat.traits import Trait, TraitName, Traits
     from tfdoctor.compat.wheels import CudaSet, CudaSets
 
 __all__ = ["Compat"]
@@ -57,7 +59,7 @@ class Compat:
 
     def prepare(self) -> None:
         """Read now what is needed wherever there is a TensorFlow. Raises decode.DataError."""
-        _ = self._releases, self._libraries, self._companions, self._problems
+        _ = self._releases, self._libraries, self._companions, self._problems, self._traits
 
     @cached_property
     def folder(self) -> Path:
@@ -105,6 +107,12 @@ class Compat:
         from tfdoctor.compat.companions import load_companions
 
         return load_companions(self.folder)
+
+    @cached_property
+    def _traits(self) -> Traits:
+        from tfdoctor.compat.traits import load_traits
+
+        return load_traits(self.folder)
 
     @cached_property
     def cards(self) -> Cards:
@@ -221,6 +229,19 @@ class Compat:
     def distribution(self, name: str) -> Distribution | None:
         """What is known of a distribution called so (`tensorflow-intel`), or None."""
         return self._libraries.distribution(name)
+
+    def trait(self, name: TraitName) -> Trait:
+        """What some releases do, and which."""
+        return self._traits.of(name)
+
+    def traits_of(self, version: str | None) -> frozenset[TraitName]:
+        """What TensorFlow of this version does (None: not known which)."""
+        minor = versions.numbers(version)[:2] if version else ()
+        return frozenset(row.name for row in self._traits.traits if row.holds(minor))
+
+    def has(self, version: str, name: TraitName) -> bool:
+        """Whether TensorFlow of this version does it."""
+        return self.trait(name).holds(versions.numbers(version)[:2])
 
     @property
     def distributions(self) -> tuple[Distribution, ...]:

@@ -180,9 +180,9 @@ def _spoke(case: Case) -> bool:
 
 def _of_other_api(case: Case, event: Event) -> bool:
     """Whether the name is missing because the program is written for another TensorFlow than this."""
-    if event.get("second") or (event.get("removed") and not case.until("1.15")):
+    if event.get("second") or (event.get("removed") and not case.surely("first-api")):
         return True
-    return bool(event.get("newer")) and case.until("1.15")
+    return bool(event.get("newer")) and case.surely("first-api")
 
 
 def other_api(case: Case) -> Decision | None:

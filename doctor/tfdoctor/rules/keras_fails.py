@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, versions
 from tfdoctor.causes.steps import Install, Unset
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import BACKEND, KERAS_3, keras_backend, led_by
+from tfdoctor.predict import BACKEND, keras_backend, led_by
 from tfdoctor.predict.rehearsing import failures
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs, origins
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from tfdoctor.facts.imports import Shadow
     from tfdoctor.findings import Finding
 
-APART = (2, 6)
-"""The first release that takes Keras from a package of its own; its import does without."""
 LEGACY = "TF_USE_LEGACY_KERAS"
 
 
@@ -43,12 +41,14 @@ def check(context: Context) -> Result:
     python, build = context.python, context.build
     if python is None or build is None or not build.version:
         return CouldNotCheck("the installed distributions, or this TensorFlow's version, are not known")
-    if build.minor < APART or not any(one.requires for one in python.distributions):
+    if not build.has("keras-apart") or not any(one.requires for one in python.distributions):
         return NotApplicable("Keras is not apart from this TensorFlow")
     if context.prediction.import_ok is False:
         return NotApplicable("import tensorflow itself fails")
     installed = python.versions_installed()
-    legacy = build.minor >= (2, 15) and context.facts.environment.variables.get(LEGACY, "").lower() in (
+    legacy = build.has("legacy-keras-variable") and context.facts.environment.variables.get(
+        LEGACY, ""
+    ).lower() in (
         "1",
         "true",
     )
@@ -74,7 +74,7 @@ def check(context: Context) -> Result:
     if hidden is not None and led_by(context.facts, _folder(hidden)) is not None:
         return [_hidden(context, hidden)]
     second = keras and versions.is_version(keras) and versions.satisfies(keras, "<3.0.0.dev0")
-    if not legacy and second and build.minor >= KERAS_3:
+    if not legacy and second and build.has("keras-3"):
         title = f"tf.keras fails with Keras {keras}: TensorFlow {build.version} needs Keras 3"
         return [_wrong(context, title, "AttributeError or ModuleNotFoundError at the first use of tf.keras")]
     if hidden is not None:

@@ -167,9 +167,9 @@ def _official(reference: str, line: int, tag: str, compat: Compat, *, mirror: bo
     found = compat.images.of_release(version)
     recipe = found.recipe if found is not None else None
     python = recipe.python if recipe is not None else None
-    if versions.numbers(version) < (2, 1) and "py3" not in match["rest"]:
+    old = compat.has(version, "images-of-two-pythons")
+    if old and "py3" not in match["rest"]:
         python = "2.7"
-    old = versions.numbers(version) < (2, 1)
     return Base(
         "official",
         reference,
