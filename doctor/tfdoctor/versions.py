@@ -339,11 +339,6 @@ class Spec:
     def __repr__(self) -> str:
         return f"Spec({self.text!r})"
 
-    @property
-    def is_exact(self) -> bool:
-        """Whether only one version can match."""
-        return self._exact is not None
-
     def select(self, versions: Iterable[str]) -> list[str]:
         """Those of `versions` that are meant, newest first, without duplicates; maybe none.
 
