@@ -24,6 +24,7 @@ from tfdoctor.compat import Compat
 from tfdoctor.examine.survey import survey
 from tfdoctor.explain import HEADINGS, LOG_CODES, LOG_NOTES, catalogue, rule_entry
 from tfdoctor.findings import Cause, OutcomeKind
+from tfdoctor.logs.signatures import BENIGN
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules import ALL_RULES
 from tfdoctor.rules.retired import RETIRED, living
@@ -238,15 +239,16 @@ def test_the_page_of_rules_is_fresh() -> None:
 
 
 def test_a_new_cause_comes_into_the_schemas() -> None:
-    with_words = script("generate_docs").with_words
+    docs = script("generate_docs")
+    with_words, causes = docs.with_words, docs.VOCABULARY
     words = [cause.value for cause in Cause]
     having = 0
     for path in sorted((ROOT / "docs" / "schemas").glob("*.json")):
         schema = path.read_text(encoding="utf-8")
-        assert with_words(schema, words) == schema, (
+        assert with_words(schema, causes, words) == schema, (
             f"{path.name} is stale: run python scripts/generate_docs.py"
         )
-        more = with_words(schema, [*words, "a-new-cause"])
+        more = with_words(schema, causes, [*words, "a-new-cause"])
         assert all(len(line) <= 120 for line in set(more.splitlines()) - set(schema.splitlines()))
         if more != schema:
             having += 1
@@ -254,6 +256,15 @@ def test_a_new_cause_comes_into_the_schemas() -> None:
             wanted["$defs"]["cause"]["enum"].append("a-new-cause")
             assert json.loads(more) == wanted
     assert having > 5
+
+
+def test_a_new_harmless_message_comes_into_the_schema() -> None:
+    docs = script("generate_docs")
+    schema = (ROOT / "docs" / "schemas" / "diagnose.schema.json").read_text(encoding="utf-8")
+    assert docs.with_words(schema, docs.HARMLESS, BENIGN) == schema
+    wanted = json.loads(schema)
+    wanted["$defs"]["report"]["properties"]["benign"]["items"]["enum"].append("a-new-word")
+    assert json.loads(docs.with_words(schema, docs.HARMLESS, [*BENIGN, "a-new-word"])) == wanted
 
 
 def test_the_changelog_has_this_version() -> None:
