@@ -20,7 +20,7 @@ from tfdoctor.compat.releases import code_for
 from tfdoctor.data import data_dir
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
     from tfdoctor.compat.cards import Cards
@@ -170,6 +170,25 @@ class Compat:
 
         return load_prune(self.folder).leftovers
 
+    # --- asked again and again while options are compared ---
+
+    @cached_property
+    def _cuda_release(self) -> Callable[[str], CudaRelease | None]:
+        return lru_cache(maxsize=256)(self._cuda.release)
+
+    @cached_property
+    def _driver_minimum(self) -> Callable[[str, Platform], DriverMinimum]:
+        return lru_cache(maxsize=256)(self._cuda.driver_minimum)
+
+    @cached_property
+    def _applying(self) -> Callable[[str, str], tuple[Problem, ...]]:
+        """Package and version → its problems."""
+
+        def found(name: str, version: str) -> tuple[Problem, ...]:
+            return tuple(row for row in self.problems if row.applies(name, version))
+
+        return lru_cache(maxsize=1024)(found)
+
     # --- TensorFlow releases ---
 
     @property
@@ -317,11 +336,11 @@ class Compat:
 
     def cuda_release(self, cuda: str) -> CudaRelease | None:
         """The toolkit release of this version (see cuda.CudaTable.release)."""
-        return self._cuda.release(cuda)
+        return self._cuda_release(cuda)
 
     def driver_minimum(self, cuda: str, os: Platform = "linux") -> DriverMinimum:
         """The driver that programs built with this CUDA need. Raises versions.VersionSyntaxError."""
-        return self._cuda.driver_minimum(cuda, os)
+        return self._driver_minimum(cuda, os)
 
     def newest_cuda_for_driver(self, driver: str, os: Platform = "linux") -> str | None:
         """The newest CUDA minor whose own driver is not newer than `driver`, or None."""
@@ -461,9 +480,8 @@ class Compat:
         name = self._canonical_package(package) or package
         return tuple(
             row
-            for row in self.problems
-            if row.applies(name, version)
-            and (area is None or row.area == area)
+            for row in self._applying(name, version)
+            if (area is None or row.area == area)
             and (capability is None or capability_matches(capability, row.when.get("capability")))
         )
 
