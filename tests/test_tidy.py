@@ -19,16 +19,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tfdoctor
+from recorded import report
 from tfdoctor.cli.main import command_line
-from tfdoctor.compat import Compat
-from tfdoctor.examine.survey import survey
 from tfdoctor.explain import HEADINGS, LOG_CODES, LOG_NOTES, catalogue, rule_entry
 from tfdoctor.findings import Cause, OutcomeKind
 from tfdoctor.logs.signatures import BENIGN
-from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules import ALL_RULES
 from tfdoctor.rules.retired import RETIRED, living
-from tfdoctor.system import RecordedSystem
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -82,6 +79,12 @@ def tracked() -> list[Path]:
 
 def modules() -> list[Path]:
     return [path for path in tracked() if path.suffix == ".py"]
+
+
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    """A module taken apart, once for all tests."""
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def relative(path: Path) -> str:
@@ -157,7 +160,7 @@ MAY_NAME_CODES = ("doctor/tfdoctor/rules/", "doctor/tfdoctor/dockerfile/checks/"
 
 def codes_named(path: Path) -> list[str]:
     """The strings in a module that are codes, or beginnings of some."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = tree_of(path)
     return [
         node.value
         for node in ast.walk(tree)
@@ -184,7 +187,7 @@ def test_only_examine_knows_the_parts_of_a_look() -> None:
         name = relative(path)
         if not name.startswith("doctor/tfdoctor/"):
             continue
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = tree_of(path)
         named = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
         named += [
             f"{n.module}.{a.name}" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names
@@ -199,11 +202,9 @@ def test_only_examine_knows_the_parts_of_a_look() -> None:
 @functools.cache
 def outcomes_of_hosts() -> dict[str, dict[OutcomeKind, list[str]]]:
     """code → outcome → the recorded machines on which the rule ended so."""
-    compat = Compat.load()
     seen: dict[str, dict[OutcomeKind, list[str]]] = {rule.code: {} for rule in ALL_RULES}
     for host in HOSTS:
-        report = diagnose(survey(RecordedSystem(host), compat), compat)
-        for outcome in report.outcomes:
+        for outcome in report(host).outcomes:
             seen[outcome.code].setdefault(outcome.kind, []).append(host.name)
     return seen
 
@@ -336,7 +337,7 @@ def test_every_module_says_what_it_is_for() -> None:
         text = path.read_text(encoding="utf-8")
         # The payload starts with a comment: other interpreters read it, none of them its docstring.
         commented = path.parent.name == "payload" and text.startswith("# ")
-        if text and not commented and not ast.get_docstring(ast.parse(text)):
+        if text and not commented and not ast.get_docstring(tree_of(path)):
             silent.append(relative(path))
     assert not silent
 
@@ -397,7 +398,7 @@ def private_imports(root: Path) -> list[str]:
     found = []
     for path in sorted(root.rglob("*.py")):
         own = ".".join(path.relative_to(root.parent).with_suffix("").parts)
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             names: list[str] = []
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]

@@ -174,6 +174,7 @@ def cuda_from_int(value: int) -> str:
     return f"{value // 1000}.{value % 1000 // 10}"
 
 
+@lru_cache(maxsize=512)
 def parse_capability(text: str) -> tuple[int, int]:
     """A compute capability as (major, minor): `8.6`, `86`, `sm_86`, `compute_90a`, `120` → (12, 0).
 
