@@ -16,6 +16,7 @@ import pytest
 import tfdoctor.payload
 from payload.test_pythons import PYTHONS, on_every_python
 from processes import processes_with
+from tfdoctor.engine.system import ContainerSystem
 from tfdoctor.system.payloads import files_of
 
 if TYPE_CHECKING:
@@ -164,15 +165,19 @@ def test_files_that_are_put_there(agent: Agent, version: str) -> None:
 
 
 @on_every_python
-def test_a_script_with_parts_runs_where_it_is_put(agent: Agent, version: str) -> None:
-    parts = files_of(AGENT.with_name("target.py"))
-    assert len(parts) > 1
-    files = {path.name: base64.b64encode(path.read_bytes()).decode() for path in parts}
-    folder = Path(agent.ask("put", files=files)["folder"])
-    done = agent.ask("run", argv=[PYTHONS[version], "-B", str(folder / "target.py")], timeout=60)
+def test_a_script_with_parts_runs_where_it_is_put(
+    agent: Agent, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = AGENT.with_name("target.py")
+    system = object.__new__(ContainerSystem)
+    monkeypatch.setattr(system, "_ask", lambda request: agent.ask(**request))
+    assert system._local("target.py") == "target.py"
+    path = Path(system._local(str(script)))
+    done = agent.ask("run", argv=[PYTHONS[version], "-B", str(path)], timeout=60)
     assert base64.b64decode(done["stdout"]).decode().startswith(MARKER), base64.b64decode(done["stderr"])
-    assert sorted(path.name for path in folder.iterdir()) == sorted(files)
-    shutil.rmtree(folder)
+    assert {one.name for one in path.parent.iterdir()} == {one.name for one in files_of(script)}
+    assert len(files_of(script)) > 1
+    shutil.rmtree(path.parent)
 
 
 @on_every_python
