@@ -546,22 +546,14 @@ def inherit(rows: list[dict[str, Any]], unread: set[tuple[str, str]]) -> None:
 
 # --- the table ----------------------------------------------------------------------------------------------
 
-SHARED = (
-    "linux_pythons",
-    "windows_pythons",
-    "defines",
-    "required_libraries",
-    "optional_libraries",
-    "driver_libraries",
-    "runpath",
-    "runpath_misses",
-    "cubin",
-    "ptx",
-    "ptx_arch_specific",
-    "extra_pins",
-    "requires",
-    "sources",
-)
+
+def shared_columns() -> tuple[str, ...]:
+    """The columns whose values stand once in `shared`, as tfdoctor reads them."""
+    if str(ROOT / "doctor") not in sys.path:
+        sys.path.insert(1, str(ROOT / "doctor"))
+    from tfdoctor.compat.releases import SHARED
+
+    return SHARED
 
 
 def render(rows: list[dict[str, Any]], as_of: str) -> str:
@@ -576,8 +568,9 @@ def render(rows: list[dict[str, Any]], as_of: str) -> str:
             shared.append(value)
         return index[key]
 
+    columns = shared_columns()
     lines = [
-        _line({key: share(value) if key in SHARED else value for key, value in row.items()}) for row in rows
+        _line({key: share(value) if key in columns else value for key, value in row.items()}) for row in rows
     ]
     parts = [
         f'{{"schema_version":1,"as_of":"{as_of}",',
@@ -622,9 +615,9 @@ def read_table(path: Path) -> tuple[str, list[dict[str, Any]]]:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return "", []
-    shared = raw["shared"]
+    shared, columns = raw["shared"], shared_columns()
     rows = [
-        {key: shared[value] if key in SHARED else value for key, value in row.items()}
+        {key: shared[value] if key in columns else value for key, value in row.items()}
         for row in raw["releases"]
     ]
     return raw["as_of"], rows

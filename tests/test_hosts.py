@@ -7,26 +7,22 @@ import importlib.util
 import json
 import re
 import sys
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from recorded import FOLDERS, HOSTS, report, seen
 from tfdoctor.compat import Compat
-from tfdoctor.examine.survey import survey
 from tfdoctor.facts import Absent, Unknown
 from tfdoctor.findings import OutcomeKind
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules import ALL_RULES
-from tfdoctor.system import RecordedSystem
 
 if TYPE_CHECKING:
-    from tfdoctor.facts import Facts
+    from pathlib import Path
+
     from tfdoctor.findings import Report
 
-HOSTS = Path(__file__).with_name("hosts")
-FOLDERS = sorted(path.parent for path in HOSTS.glob("*/host.json"))
 HEALTHY = ("healthy-one-gpu", "healthy-two-gpus", "healthy-tf221", "wsl2-healthy", "mig-instance")
 NEED_A_HOST = ("TFD1", "TFD4", "TFD6", "TFD7")
 """Rules whose code begins so are tried on machines; the others have tests of their own."""
@@ -45,16 +41,6 @@ COMMANDS_THERE_ARE = {
     "run",
     "verify",
 }
-
-
-@cache
-def seen(folder: Path) -> Facts:
-    return survey(RecordedSystem(folder), Compat.load())
-
-
-@cache
-def report(folder: Path) -> Report:
-    return diagnose(seen(folder), Compat.load())
 
 
 def codes(found: Report) -> list[str]:
@@ -128,6 +114,7 @@ def test_remedies_name_only_commands_there_are(folder: Path) -> None:
                 assert set(named) <= COMMANDS_THERE_ARE, command
 
 
+@pytest.mark.few(45)
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 def test_no_rule_crashes_where_facts_are_missing(folder: Path) -> None:
     facts = seen(folder)

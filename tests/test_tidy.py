@@ -19,15 +19,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tfdoctor
+from recorded import report
 from tfdoctor.cli.main import command_line
-from tfdoctor.compat import Compat
-from tfdoctor.examine.survey import survey
 from tfdoctor.explain import HEADINGS, LOG_CODES, LOG_NOTES, catalogue, rule_entry
 from tfdoctor.findings import Cause, OutcomeKind
-from tfdoctor.report.diagnose import diagnose
+from tfdoctor.logs.signatures import BENIGN
 from tfdoctor.rules import ALL_RULES
 from tfdoctor.rules.retired import RETIRED, living
-from tfdoctor.system import RecordedSystem
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -45,8 +43,6 @@ ROOMS = 30
 LONGEST = 600
 LONG_MODULES = frozenset(
     {
-        "doctor/tfdoctor/payload/stages.py",
-        "doctor/tfdoctor/payload/target.py",
         "scripts/update_tensorflow.py",
         "tests/hosts/make.py",
         "tests/lab/situations.py",
@@ -83,6 +79,12 @@ def tracked() -> list[Path]:
 
 def modules() -> list[Path]:
     return [path for path in tracked() if path.suffix == ".py"]
+
+
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    """A module taken apart, once for all tests."""
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def relative(path: Path) -> str:
@@ -158,7 +160,7 @@ MAY_NAME_CODES = ("doctor/tfdoctor/rules/", "doctor/tfdoctor/dockerfile/checks/"
 
 def codes_named(path: Path) -> list[str]:
     """The strings in a module that are codes, or beginnings of some."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = tree_of(path)
     return [
         node.value
         for node in ast.walk(tree)
@@ -185,7 +187,7 @@ def test_only_examine_knows_the_parts_of_a_look() -> None:
         name = relative(path)
         if not name.startswith("doctor/tfdoctor/"):
             continue
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = tree_of(path)
         named = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
         named += [
             f"{n.module}.{a.name}" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names
@@ -200,11 +202,9 @@ def test_only_examine_knows_the_parts_of_a_look() -> None:
 @functools.cache
 def outcomes_of_hosts() -> dict[str, dict[OutcomeKind, list[str]]]:
     """code → outcome → the recorded machines on which the rule ended so."""
-    compat = Compat.load()
     seen: dict[str, dict[OutcomeKind, list[str]]] = {rule.code: {} for rule in ALL_RULES}
     for host in HOSTS:
-        report = diagnose(survey(RecordedSystem(host), compat), compat)
-        for outcome in report.outcomes:
+        for outcome in report(host).outcomes:
             seen[outcome.code].setdefault(outcome.kind, []).append(host.name)
     return seen
 
@@ -240,15 +240,16 @@ def test_the_page_of_rules_is_fresh() -> None:
 
 
 def test_a_new_cause_comes_into_the_schemas() -> None:
-    with_words = script("generate_docs").with_words
+    docs = script("generate_docs")
+    with_words, causes = docs.with_words, docs.VOCABULARY
     words = [cause.value for cause in Cause]
     having = 0
     for path in sorted((ROOT / "docs" / "schemas").glob("*.json")):
         schema = path.read_text(encoding="utf-8")
-        assert with_words(schema, words) == schema, (
+        assert with_words(schema, causes, words) == schema, (
             f"{path.name} is stale: run python scripts/generate_docs.py"
         )
-        more = with_words(schema, [*words, "a-new-cause"])
+        more = with_words(schema, causes, [*words, "a-new-cause"])
         assert all(len(line) <= 120 for line in set(more.splitlines()) - set(schema.splitlines()))
         if more != schema:
             having += 1
@@ -256,6 +257,15 @@ def test_a_new_cause_comes_into_the_schemas() -> None:
             wanted["$defs"]["cause"]["enum"].append("a-new-cause")
             assert json.loads(more) == wanted
     assert having > 5
+
+
+def test_a_new_harmless_message_comes_into_the_schema() -> None:
+    docs = script("generate_docs")
+    schema = (ROOT / "docs" / "schemas" / "diagnose.schema.json").read_text(encoding="utf-8")
+    assert docs.with_words(schema, docs.HARMLESS, BENIGN) == schema
+    wanted = json.loads(schema)
+    wanted["$defs"]["report"]["properties"]["benign"]["items"]["enum"].append("a-new-word")
+    assert json.loads(docs.with_words(schema, docs.HARMLESS, [*BENIGN, "a-new-word"])) == wanted
 
 
 def test_the_changelog_has_this_version() -> None:
@@ -327,7 +337,7 @@ def test_every_module_says_what_it_is_for() -> None:
         text = path.read_text(encoding="utf-8")
         # The payload starts with a comment: other interpreters read it, none of them its docstring.
         commented = path.parent.name == "payload" and text.startswith("# ")
-        if text and not commented and not ast.get_docstring(ast.parse(text)):
+        if text and not commented and not ast.get_docstring(tree_of(path)):
             silent.append(relative(path))
     assert not silent
 
@@ -388,7 +398,7 @@ def private_imports(root: Path) -> list[str]:
     found = []
     for path in sorted(root.rglob("*.py")):
         own = ".".join(path.relative_to(root.parent).with_suffix("").parts)
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             names: list[str] = []
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]

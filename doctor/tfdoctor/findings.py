@@ -15,11 +15,14 @@ from tfdoctor.causes.steps import Remedy
 from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tfdoctor.facts import Facts
 
 __all__ = [
     "Area",
     "Cause",
+    "Check",
     "Evidence",
     "Finding",
     "Observation",
@@ -57,6 +60,35 @@ class Finding:
     explanation: str
     evidence: tuple[Evidence, ...] = ()
     remedies: tuple[Remedy, ...] = ()
+
+
+class Check:
+    """What all checks have in common, of machines (`rules`) and of Dockerfiles: they find things."""
+
+    __slots__ = ()
+    code: str
+    title: str
+
+    def finding(
+        self,
+        cause: Cause,
+        severity: Severity,
+        explanation: str,
+        *,
+        title: str = "",
+        evidence: Sequence[Evidence] = (),
+        remedies: Sequence[Remedy] = (),
+    ) -> Finding:
+        """A finding of this check."""
+        return Finding(
+            code=self.code,
+            cause=cause,
+            severity=severity,
+            title=title or self.title,
+            explanation=explanation,
+            evidence=tuple(evidence),
+            remedies=tuple(remedies),
+        )
 
 
 class OutcomeKind(str, enum.Enum):

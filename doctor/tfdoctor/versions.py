@@ -47,6 +47,7 @@ __all__ = [
     "sort_key",
     "tag_of_python",
     "upper_limit",
+    "within",
 ]
 
 _DOTTED = re.compile(r"\d+(?:\.\d+)*")
@@ -123,6 +124,16 @@ def at_least(have: str, want: str) -> bool:
     return numbers(have) >= numbers(want)
 
 
+def within(minor: tuple[int, ...], since: str | None, until: str | None) -> bool:
+    """Whether a minor's numbers, `(2, 16)`, lie from `since` to `until` (minors, both included; None: open).
+
+    `()`, which is not known, lies below all.
+    """
+    given = (*minor, 0)[:2] if minor else ()
+    low, high = ((*numbers(limit), 0)[:2] if limit is not None else None for limit in (since, until))
+    return (low is None or given >= low) and (high is None or given <= high)
+
+
 def major(text: str) -> int:
     """The first number of a dotted version: `"12.5.1"` → 12."""
     return numbers(text)[0]
@@ -163,6 +174,7 @@ def cuda_from_int(value: int) -> str:
     return f"{value // 1000}.{value % 1000 // 10}"
 
 
+@lru_cache(maxsize=512)
 def parse_capability(text: str) -> tuple[int, int]:
     """A compute capability as (major, minor): `8.6`, `86`, `sm_86`, `compute_90a`, `120` → (12, 0).
 
@@ -327,11 +339,6 @@ class Spec:
 
     def __repr__(self) -> str:
         return f"Spec({self.text!r})"
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether only one version can match."""
-        return self._exact is not None
 
     def select(self, versions: Iterable[str]) -> list[str]:
         """Those of `versions` that are meant, newest first, without duplicates; maybe none.

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from tfdoctor.cli.fix import codes_of
 from tfdoctor.cli.start import run
 from tfdoctor.errors import UsageError
-from tfdoctor.explain import EXPLAINED, catalogue, lookup
+from tfdoctor.explain import EXPLAINED, Explanation, catalogue, lookup
 from tfdoctor.findings import Cause
 from tfdoctor.render.explain import explanation_json, render_explanation
 from tfdoctor.rules.retired import Retired, living
@@ -103,10 +104,15 @@ def test_nonsense_is_refused(query: str) -> None:
     assert len(error.value.message) < 400
 
 
+@cache
+def explained() -> tuple[Explanation, ...]:
+    return (catalogue(), *(lookup(word) for word in ASKED))
+
+
 @pytest.mark.few(3)
 @pytest.mark.parametrize("width", [20, 40, 59, 60, 80, 200])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
-    for found in (catalogue(), *(lookup(word) for word in ASKED)):
+    for found in explained():
         text = render_explanation(found, width=width)
         assert text.endswith("\n")
         assert not text.endswith("\n\n")

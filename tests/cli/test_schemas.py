@@ -11,6 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from recorded import report
 from tfdoctor.compat import Compat
 from tfdoctor.examine.survey import survey
 from tfdoctor.findings import Cause, OutcomeKind, Stage, Verification
@@ -117,9 +118,7 @@ def test_check_on_this_machine() -> None:
 @pytest.mark.skipif(not HOSTS, reason="no recorded machines")
 @pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.name)
 def test_check_on_a_recorded_machine(host: Path) -> None:
-    compat = Compat.load()
-    report = diagnose(survey(RecordedSystem(host), compat), compat)
-    answer = json.loads(json.dumps(report_json(report)))
+    answer = json.loads(json.dumps(report_json(report(host))))
     validate(answer, "check")
     assert answer["outcomes"]["crashed"] == 0
 

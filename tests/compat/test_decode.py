@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 import pytest
 
 import tfdoctor.compat
-from tfdoctor.compat import Compat, DataError, releases
+from tfdoctor.compat import Compat, DataError
 from tfdoctor.compat.decode import decode
 from tfdoctor.data import data_dir
 from tfdoctor.records import dataclass
@@ -116,16 +116,6 @@ def test_messages(folder: Path, name: str, old: str, new: str, message: str) -> 
     edit(folder / name, old, new)
     with pytest.raises(DataError, match=message):
         READ[name](Compat(folder))
-
-
-def test_out_of_order(folder: Path) -> None:
-    path = folder / "tensorflow.json"
-    table = json.loads(path.read_bytes())
-    table["releases"].reverse()
-    path.write_text(json.dumps(table), encoding="utf-8")
-    rows = Compat(folder).releases
-    with pytest.raises(DataError, match="out of order"):
-        releases.check_sorted(rows)
 
 
 @pytest.mark.parametrize("text", ["[]", "1", "null", '"x"', "{}", '{"schema_version": 1, "as_of": ""}'])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -15,6 +16,8 @@ import pytest
 import tfdoctor.payload
 from payload.test_pythons import PYTHONS, on_every_python
 from processes import processes_with
+from tfdoctor.engine.system import ContainerSystem
+from tfdoctor.system.payloads import files_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -154,11 +157,27 @@ def test_questions_side_by_side(agent: Agent, version: str) -> None:
 
 
 @on_every_python
-def test_a_file_that_is_put_there(agent: Agent, version: str) -> None:
-    path = Path(agent.ask("put", name="a.py", data=base64.b64encode(b"\x00\xff").decode())["path"])
-    assert path.read_bytes() == b"\x00\xff"
-    path.unlink()
-    path.parent.rmdir()
+def test_files_that_are_put_there(agent: Agent, version: str) -> None:
+    files = {"a.py": base64.b64encode(b"\x00\xff").decode(), "a_b.py": base64.b64encode(b"").decode()}
+    folder = Path(agent.ask("put", files=files)["folder"])
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {"a.py": b"\x00\xff", "a_b.py": b""}
+    shutil.rmtree(folder)
+
+
+@on_every_python
+def test_a_script_with_parts_runs_where_it_is_put(
+    agent: Agent, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = AGENT.with_name("target.py")
+    system = object.__new__(ContainerSystem)
+    monkeypatch.setattr(system, "_ask", lambda request: agent.ask(**request))
+    assert system._local("target.py") == "target.py"
+    path = Path(system._local(str(script)))
+    done = agent.ask("run", argv=[PYTHONS[version], "-B", str(path)], timeout=60)
+    assert base64.b64decode(done["stdout"]).decode().startswith(MARKER), base64.b64decode(done["stderr"])
+    assert {one.name for one in path.parent.iterdir()} == {one.name for one in files_of(script)}
+    assert len(files_of(script)) > 1
+    shutil.rmtree(path.parent)
 
 
 @on_every_python

@@ -312,7 +312,7 @@ def test_links_are_made_once_and_only_to_files(tmp_path: Path) -> None:
     this = dataclasses.replace(making(tmp_path), option=option("2.21.0"))
     site = tmp_path / "lib" / "python3.11" / "site-packages"
     assert this.option.cuda_set is not None
-    wanted = links_for(this.option.release, this.option.cuda_set, str(site))
+    wanted = links_for(Compat.load(), this.option.release, this.option.cuda_set, str(site))
     assert wanted
     with pytest.raises(core.InstallFailedError, match="is not where"):
         core._link(this)

@@ -4,34 +4,31 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from recorded import FOLDERS, seen
 from rules.make_facts import healthy, with_cards, with_python, without_libraries
 from tfdoctor import versions
 from tfdoctor.compat import Compat
-from tfdoctor.examine.survey import survey
 from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS, Absent, KernelModule, Known, Unknown, value_of
 from tfdoctor.findings import Cause
 from tfdoctor.fit import Card, Fit, Host, best, candidates, environment, host_of, on_cards, preferred, serves
 from tfdoctor.fit.matrix import MatrixQuery, matrix
 from tfdoctor.plan import Method, Request, recommend
 from tfdoctor.report.diagnose import diagnose
-from tfdoctor.system import RecordedSystem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tfdoctor.facts import Facts
     from tfdoctor.findings import Remedy
 
 COMPAT = Compat.load()
-HOSTS = sorted(path.parent for path in (Path(__file__).parents[1] / "hosts").glob("*/host.json"))
 NAMED = re.compile(
     r"(?:[Tt]ensor[Ff]low(?:-gpu)?(?:\[[a-z-]+\])?(?: |==)|--tf )(\d+\.\d+\.\d+(?:\.post1|rc\d)?)(?![\w.]*\d)"
 )
@@ -104,12 +101,7 @@ def unregistered(facts: Facts) -> Facts:
     return with_python(facts, distributions=tuple(kept))
 
 
-@cache
-def seen(folder: Path) -> Facts:
-    return survey(RecordedSystem(folder), COMPAT)
-
-
-@pytest.mark.parametrize("folder", HOSTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 def test_a_remedy_names_the_release_that_recommend_names(folder: Path) -> None:
     facts = seen(folder)
     nothing = Absent("site-packages", "no tensorflow")
@@ -181,6 +173,7 @@ def test_the_property_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---------------------------------------------------------------- the matrix
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("driver", [None, "450.80.02", "470.82.01", "570.86.10"])
 @pytest.mark.parametrize("capability", CAPABILITIES)
 def test_the_matrix_lists_what_fits_and_nothing_else(capability: str, driver: str | None) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tfdoctor.compat import Compat
+from tfdoctor.compat.imported import load_imported, measured_minors
+from tfdoctor.logs import gates_import
 from tfdoctor.logs.report import LogReport, diagnose_log
 
 COMPAT = Compat.load()
@@ -201,3 +203,12 @@ FOREIGN = [
 @pytest.mark.parametrize("text", FOREIGN, ids=range(len(FOREIGN)))
 def test_an_error_of_something_else_is_no_cause(text: str) -> None:
     assert judged(text).cause.value == "inconclusive"
+
+
+def test_every_module_that_an_import_takes_can_be_hidden() -> None:
+    for minor in measured_minors(COMPAT.folder):
+        table = load_imported(COMPAT.folder, minor)
+        of_family = [module for taken in table.family.values() for module in taken]
+        taken = {name.partition(".")[0] for name in (*table.needs, *table.family, *of_family)}
+        old = set(table.standard)  # Python's own library, of which newer ones have no more all
+        assert taken - gates_import._MODULES - old == set(), minor

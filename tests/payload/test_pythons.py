@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import subprocess
 import sys
@@ -17,9 +19,7 @@ from tfdoctor.system import LiveSystem
 from tfdoctor.system.payloads import run_payload
 
 VERSIONS = ("2.7", *(f"3.{minor}" for minor in range(5, 15)))
-SCRIPTS = sorted(
-    path.stem for path in Path(tfdoctor.payload.__file__).parent.glob("*.py") if path.stem != "__init__"
-)
+SCRIPTS = sorted(Path(tfdoctor.payload.__file__).parent.glob("*.py"))
 
 
 def interpreters() -> dict[str, str]:
@@ -82,12 +82,24 @@ def test_a_driver_that_is_not_there(version: str) -> None:
 
 
 @on_every_python
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_every_script_compiles(version: str, name: str) -> None:
-    code = "import sys; compile(open(sys.argv[1], 'rb').read(), sys.argv[1], 'exec')"
-    path = Path(tfdoctor.payload.__file__).with_name(f"{name}.py")
-    done = subprocess.run([PYTHONS[version], "-c", code, path], capture_output=True, text=True, check=False)
+def test_every_script_compiles(version: str) -> None:
+    code = "import sys\nfor path in sys.argv[1:]: compile(open(path, 'rb').read(), path, 'exec')"
+    done = subprocess.run(
+        [PYTHONS[version], "-c", code, *SCRIPTS], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python has no PYTHONSAFEPATH yet")
+def test_where_python_leaves_the_scripts_folder_out_the_first_of_pythonpath_stays(tmp_path: Path) -> None:
+    (tmp_path / "given.py").write_text("x = 1\n", encoding="utf-8")
+    env = {**os.environ, "PYTHONSAFEPATH": "1", "PYTHONPATH": str(tmp_path)}
+    system = LiveSystem(env=env)
+    answer, _ = run_payload(system, sys.executable, "target", timeout=60)
+    assert answer["sys_path"][0] == str(tmp_path)
+    wanted = json.dumps({"modules": [["given", []]], "sources": []})
+    answer, _ = run_payload(system, sys.executable, "rehearse", [wanted], timeout=60)
+    assert answer["module:0"]["file"] == str(tmp_path / "given.py")
 
 
 @on_every_python

@@ -20,6 +20,7 @@ import tfdoctor.payload
 from tfdoctor.facts import CLOSED, DENIED, NOEXEC
 from tfdoctor.probes.loader import Process
 from tfdoctor.system import LiveSystem
+from tfdoctor.system.payloads import files_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -175,9 +176,10 @@ def test_packages_that_may_not_be_read(public: Path, closed: str) -> None:
     (site / "tensorflow/__init__.py").touch()
     (site / "tensorflow-2.20.0.dist-info").mkdir()
     (site / "tensorflow-2.20.0.dist-info/METADATA").write_text("Name: tensorflow\nVersion: 2.20.0\n")
+    for part in files_of(Path(tfdoctor.payload.__file__).with_name("target.py")):
+        shutil.copy(part, public)
+        (public / part.name).chmod(0o644)
     payload = public / "target.py"
-    shutil.copy(Path(tfdoctor.payload.__file__).with_name("target.py"), payload)
-    payload.chmod(0o644)
     shut = site / closed
     before = shut.stat().st_mode
     shut.chmod(0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from startup import needs_sitecustomize
 from tfdoctor.compat import Compat
 from tfdoctor.errors import UsageError
 from tfdoctor.examine.survey import survey
-from tfdoctor.facts import EnvironmentFacts, Known, Unknown
+from tfdoctor.facts import EnvironmentFacts, Fact, Known, PythonFacts, Unknown
 from tfdoctor.facts.python import Choice, Trouble, Unusable
 from tfdoctor.findings import Cause
 from tfdoctor.probes import python
@@ -124,6 +125,7 @@ def environment(tmp_path: Path) -> tuple[str, Path]:
     return f"{folder}/bin/python", next((folder / "lib").glob("python*")) / "site-packages"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("name", "text", "timeout"),
     [
@@ -139,8 +141,13 @@ def test_the_file_at_which_its_start_stands_is_named(
     path, site = environment
     (site / "aaa.pth").write_text("import sys\n")
     (site / name).write_text(text)
-    for asked in (False, True):  # it is a Python, however it behaves: no wrong request
-        fact, _ = python.probe(LiveSystem(), Choice(path, path), asked=asked, timeout=timeout)
+
+    def looked_at(asked: bool) -> Fact[PythonFacts]:
+        return python.probe(LiveSystem(), Choice(path, path), asked=asked, timeout=timeout)[0]
+
+    with ThreadPoolExecutor() as beside:  # both wait for most of their time
+        facts = list(beside.map(looked_at, (False, True)))  # a Python, however it behaves: no wrong request
+    for fact in facts:
         assert isinstance(fact, Unusable), fact
         assert fact.trouble is not None
         assert fact.trouble.kind == "site"

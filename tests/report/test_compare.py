@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import replace
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from recorded import HOSTS, report
 from rules.make_facts import (
     SITE,
     found,
@@ -22,27 +21,23 @@ from rules.make_facts import (
     with_tensorflow,
 )
 from tfdoctor.compat import Compat
-from tfdoctor.examine.survey import survey
 from tfdoctor.facts import Absent, Known, SmiFacts, Unknown, value_of
 from tfdoctor.render.against import render_comparison
 from tfdoctor.report.against import Matters, compare
 from tfdoctor.report.against.snapshot import AREAS, snapshot
 from tfdoctor.report.diagnose import diagnose
-from tfdoctor.system import RecordedSystem
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Facts
     from tfdoctor.findings import Report
     from tfdoctor.report.against import Comparison, Difference
 
-HOSTS = Path(__file__).parents[1] / "hosts"
 NAMES = sorted(path.parent.name for path in HOSTS.glob("*/host.json"))
 COMPAT = Compat.load()
 
 
-@cache
 def host(name: str) -> Report:
-    return diagnose(survey(RecordedSystem(HOSTS / name), COMPAT), COMPAT)
+    return report(HOSTS / name)
 
 
 def between(was: Facts, now: Facts) -> Comparison:

@@ -104,10 +104,10 @@ def _of_root(target: Target, root: Finding, others: Sequence[Finding]) -> list[R
     return [
         *(
             replace(
-                own,
-                text=f"{own.text} Then: {new.text}",
-                commands=(*own.commands[:-1], *new.commands),
+                _one_after_another([own], new),
                 changes_system=own.changes_system or new.changes_system,
+                steps=own.steps,
+                replaces=own.replaces,
             )
             for new in adapted
         ),
@@ -127,13 +127,19 @@ def _after_hand(
         for one in firsts
         if not one.steps and not one.changes_system and _by_hand(target, one) and one != root.remedies[0]
     ]
-    leading = remedies[0]
-    lines = tuple(dict.fromkeys(line for one in own for line in one.commands[:-1]))
-    lines = tuple(line for line in lines if line not in leading.commands)
-    if not lines:
-        return remedies
-    text = " Then: ".join(dict.fromkeys([*(one.text for one in own), leading.text]))
-    return [replace(leading, text=text, commands=(*lines, *leading.commands)), *remedies[1:]]
+    joined = _one_after_another(own, remedies[0])
+    return [joined, *remedies[1:]] if joined.commands != remedies[0].commands else remedies
+
+
+def _one_after_another(earlier: Sequence[Remedy], last: Remedy) -> Remedy:
+    """`last` after the commands of the others; TensorFlow is looked at again once, at the end."""
+    lines = dict.fromkeys(line for one in earlier for line in one.commands[:-1] if line not in last.commands)
+    return replace(last, text=_in_turn([*earlier, last]), commands=(*lines, *last.commands))
+
+
+def _in_turn(remedies: Sequence[Remedy]) -> str:
+    """What they say, one after the other, each once."""
+    return " Then: ".join(dict.fromkeys(one.text for one in remedies))
 
 
 def _joins(target: Target, root: Finding) -> bool:
@@ -152,20 +158,19 @@ def _with_others(target: Target, root: Finding, others: Sequence[Finding]) -> Re
     first = root.remedies[0]
     if not _joins(target, root):
         return None
-    steps, texts = list(first.steps), [first.text] if first.steps else []
+    steps, parts = list(first.steps), [first] if first.steps else []
     for finding in others:
         if finding.severity is not Severity.ERROR or not finding.remedies or not finding.remedies[0].steps:
             continue
         more = _missing(finding.remedies[0].steps, steps)
         if more:
             steps += more
-            texts.append(finding.remedies[0].text)
+            parts.append(finding.remedies[0])
     if len(steps) == len(first.steps):
         return None
     steps.sort(key=lambda step: ORDER.index(type(step)))
     commands = (*typed(target, steps), check_again(target))
-    text = " Then: ".join(dict.fromkeys(texts))
-    return Remedy(text, commands, first.changes_system and bool(first.steps), tuple(steps))
+    return Remedy(_in_turn(parts), commands, first.changes_system and bool(first.steps), tuple(steps))
 
 
 def _by_hand(target: Target, remedy: Remedy) -> bool:

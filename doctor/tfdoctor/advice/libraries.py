@@ -43,7 +43,7 @@ def bring_libraries(target: Target, sonames: Sequence[str]) -> list[Remedy]:
             steps = (Install(chosen.pins, dependencies=False, lock=chosen.id),)
     places = wheel_places(target, build.cuda or "", sonames)
     site = site_packages(target)
-    links = connecting_steps(release, site, places) if release is not None and site else ()
+    links = connecting_steps(target.compat, release, site, places) if release is not None and site else ()
     remedies = [
         Remedy(
             "Install NVIDIA's wheels; this TensorFlow looks into them by itself."

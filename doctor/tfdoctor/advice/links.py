@@ -13,18 +13,14 @@ import posixpath
 import shlex
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
 from tfdoctor.causes.steps import Link, LinkParts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from tfdoctor.causes.steps import Step
-    from tfdoctor.compat import Release
+    from tfdoctor.compat import Compat, Release
     from tfdoctor.compat.wheels import CudaSet
-
-OWN_FOLDER = "2.5"
-"""From here to 2.13 TensorFlow finds CUDA that is linked into its own folder, and there are wheels of it."""
 
 
 def framework_folders(release: Release | None) -> tuple[str, ...]:
@@ -57,7 +53,9 @@ def links_of(name: str, own: str, folder: str) -> Step:
     return link_to(f"{own}/{name}", folder)
 
 
-def connecting_steps(release: Release, site: str, places: Mapping[str, str]) -> tuple[Step, ...]:
+def connecting_steps(
+    compat: Compat, release: Release, site: str, places: Mapping[str, str]
+) -> tuple[Step, ...]:
     """What an installation in `site` needs so that it finds these libraries; nothing where it looks there itself.
 
     `places`: soname → the folder below `site` in which its wheel has it.
@@ -69,7 +67,7 @@ def connecting_steps(release: Release, site: str, places: Mapping[str, str]) -> 
         return tuple(
             links_of(name, f"{site}/{places[name]}", target) for name in missed if target is not None
         )
-    if not versions.at_least(release.version, OWN_FOLDER):
+    if not compat.has(release.version, "cuda-in-own-folder"):
         return ()
     return tuple(
         LinkParts(f"{site}/{place}", "*.so*", f"{site}/tensorflow")
@@ -92,11 +90,12 @@ def _place(path: str) -> str:
     return shlex.quote(path.removeprefix("$PWD/"))
 
 
-def links_for(release: Release, cuda_set: CudaSet, site: str) -> tuple[Link, ...]:
+def links_for(compat: Compat, release: Release, cuda_set: CudaSet, site: str) -> tuple[Link, ...]:
     """What a release and its wheels in `site` need so that it finds them, file by file; often nothing."""
     files = [library for library in cuda_set.files.values() if library.folder.endswith("/lib")]
     links: dict[Link, None] = {}
-    for step in connecting_steps(release, site, {library.file: library.folder for library in files}):
+    places = {library.file: library.folder for library in files}
+    for step in connecting_steps(compat, release, site, places):
         if isinstance(step, Link):
             links[step] = None
         elif isinstance(step, LinkParts):

@@ -141,7 +141,8 @@ def _links(target: Target, release: Release, site: str) -> tuple[Step, ...]:
     """What links NVIDIA's wheels into where this release looks; nothing where it looks there itself."""
     if release.cuda is None:
         return ()
-    return connecting_steps(release, site, wheel_places(target, release.cuda, release.required_libraries))
+    places = wheel_places(target, release.cuda, release.required_libraries)
+    return connecting_steps(target.compat, release, site, places)
 
 
 def another_release(target: Target, text: str) -> list[Remedy]:

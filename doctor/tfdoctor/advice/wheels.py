@@ -67,10 +67,10 @@ def _wheels(
     version: str | None,
 ) -> tuple[str, ...]:
     wheels = [wheel_project(target, soname, cuda) for soname in sonames]
-    # Below 2.5 something is missing from the wheels of every CUDA: half a set helps nobody.
+    # Where something is missing from the wheels of every CUDA: half a set helps nobody.
     if not wheels or any(wheel is None for wheel in wheels):
         return ()
-    if version is not None and versions.numbers(version)[:2] < (2, 5):
+    if version is not None and not target.compat.has(version, "cuda-in-own-folder"):
         return ()
     pins = {versions.project_of(pin): pin for pin in (release.extra_pins if release is not None else ())}
     wanted: dict[str, None] = {}

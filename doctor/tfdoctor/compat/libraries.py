@@ -80,6 +80,22 @@ class LibraryFamily:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ForCpu:
+    """Releases of a distribution that have no GPU code, where others of it have (in a `[[distribution]]`)."""
+
+    NAMED: ClassVar = ("until",)
+    since: str | None = None
+    until: str
+    """The first and the last minor."""
+    text: str
+    source: str
+
+    def holds(self, minor: tuple[int, ...]) -> bool:
+        """Whether it tells of this minor, `(2, 0)`."""
+        return versions.within(minor, self.since, self.until)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
     """A distribution that is a TensorFlow, or passes for one (`[[distribution]]` of libraries.toml)."""
 
@@ -92,7 +108,13 @@ class Distribution:
     retired: str | None = None
     """The version that has no TensorFlow and only says that there are no more."""
     note: str
+    for_cpu: tuple[ForCpu, ...] = ()
+    """Minors of a distribution with and without GPU code."""
     sources: Sources
+
+    def without_gpu_code(self, minor: tuple[int, ...]) -> str | None:
+        """Why its builds of this minor have no GPU code; None where that is not known."""
+        return next((row.text for row in self.for_cpu if row.holds(minor)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

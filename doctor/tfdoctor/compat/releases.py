@@ -19,6 +19,7 @@ from tfdoctor.compat.decode import DataError, Evidence, Sources, as_texts, read
 from tfdoctor.records import dataclass
 
 __all__ = [
+    "SHARED",
     "Code",
     "Linkage",
     "Nearest",
@@ -26,7 +27,6 @@ __all__ = [
     "Release",
     "Releases",
     "UnknownReleaseError",
-    "check_sorted",
     "code_for",
     "load_releases",
 ]
@@ -140,11 +140,6 @@ class Release:
     def is_prerelease(self) -> bool:
         """Whether it is an alpha, beta, candidate or development release."""
         return self.parsed.is_prerelease
-
-    @property
-    def has_curand(self) -> bool:
-        """Whether cuRAND is opened at registration."""
-        return any(name.startswith("libcurand.") for name in self.required_libraries)
 
     def has_gpu(self, platform: Platform = "linux") -> bool:
         """Whether its wheel for `platform` has GPU code."""
@@ -313,7 +308,7 @@ def _one_per_version(rows: Iterable[Release]) -> tuple[Release, ...]:
     return tuple(best.values())
 
 
-_SHARED = (
+SHARED = (
     "linux_pythons",
     "windows_pythons",
     "defines",
@@ -347,7 +342,7 @@ def _spread(raw: dict[str, Any], where: str) -> None:
     for row in rows:
         if type(row) is not dict:
             continue
-        for key in _SHARED:
+        for key in SHARED:
             place = row.get(key)
             if type(place) is int and 0 <= place < len(shared):
                 row[key] = shared[place]
@@ -357,14 +352,3 @@ def _spread(raw: dict[str, Any], where: str) -> None:
                     f"`{key}` is {place}, but `shared` has only {len(shared)} entries"
                 )
                 raise DataError(msg)
-
-
-def check_sorted(rows: Iterable[Release]) -> None:
-    """Refuse release rows that are not ordered by version, then package, or that occur twice."""
-    previous: tuple[Any, ...] | None = None
-    for row in rows:
-        key = (row.parsed, row.package)
-        if previous is not None and key <= previous:
-            msg = f"compat/tensorflow.json: release {row.package} {row.version} is out of order"
-            raise DataError(msg)
-        previous = key

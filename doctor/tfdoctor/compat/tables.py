@@ -14,12 +14,13 @@ import re
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
+from tfdoctor import versions
 from tfdoctor.compat import releases
 from tfdoctor.compat.releases import code_for
 from tfdoctor.data import data_dir
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
     from tfdoctor.compat.cards import Cards
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat.prune import Leftover
     from tfdoctor.compat.pythons import PythonBuild, Pythons
     from tfdoctor.compat.releases import Code, Nearest, Platform, Release, Releases
+    from tfdoctor.compat.traits import Trait, TraitName, Traits
     from tfdoctor.compat.wheels import CudaSet, CudaSets
 
 __all__ = ["Compat"]
@@ -57,7 +59,7 @@ class Compat:
 
     def prepare(self) -> None:
         """Read now what is needed wherever there is a TensorFlow. Raises decode.DataError."""
-        _ = self._releases, self._libraries, self._companions, self._problems
+        _ = self._releases, self._libraries, self._companions, self._problems, self._traits
 
     @cached_property
     def folder(self) -> Path:
@@ -105,6 +107,12 @@ class Compat:
         from tfdoctor.compat.companions import load_companions
 
         return load_companions(self.folder)
+
+    @cached_property
+    def _traits(self) -> Traits:
+        from tfdoctor.compat.traits import load_traits
+
+        return load_traits(self.folder)
 
     @cached_property
     def cards(self) -> Cards:
@@ -161,6 +169,25 @@ class Compat:
         from tfdoctor.compat.prune import load_prune
 
         return load_prune(self.folder).leftovers
+
+    # --- asked again and again while options are compared ---
+
+    @cached_property
+    def _cuda_release(self) -> Callable[[str], CudaRelease | None]:
+        return lru_cache(maxsize=256)(self._cuda.release)
+
+    @cached_property
+    def _driver_minimum(self) -> Callable[[str, Platform], DriverMinimum]:
+        return lru_cache(maxsize=256)(self._cuda.driver_minimum)
+
+    @cached_property
+    def _applying(self) -> Callable[[str, str], tuple[Problem, ...]]:
+        """Package and version → its problems."""
+
+        def found(name: str, version: str) -> tuple[Problem, ...]:
+            return tuple(row for row in self.problems if row.applies(name, version))
+
+        return lru_cache(maxsize=1024)(found)
 
     # --- TensorFlow releases ---
 
@@ -221,6 +248,19 @@ class Compat:
     def distribution(self, name: str) -> Distribution | None:
         """What is known of a distribution called so (`tensorflow-intel`), or None."""
         return self._libraries.distribution(name)
+
+    def trait(self, name: TraitName) -> Trait:
+        """What some releases do, and which."""
+        return self._traits.of(name)
+
+    def traits_of(self, version: str | None) -> frozenset[TraitName]:
+        """What TensorFlow of this version does (None: not known which)."""
+        minor = versions.numbers(version)[:2] if version else ()
+        return frozenset(row.name for row in self._traits.traits if row.holds(minor))
+
+    def has(self, version: str, name: TraitName) -> bool:
+        """Whether TensorFlow of this version does it."""
+        return self.trait(name).holds(versions.numbers(version)[:2])
 
     @property
     def distributions(self) -> tuple[Distribution, ...]:
@@ -296,11 +336,11 @@ class Compat:
 
     def cuda_release(self, cuda: str) -> CudaRelease | None:
         """The toolkit release of this version (see cuda.CudaTable.release)."""
-        return self._cuda.release(cuda)
+        return self._cuda_release(cuda)
 
     def driver_minimum(self, cuda: str, os: Platform = "linux") -> DriverMinimum:
         """The driver that programs built with this CUDA need. Raises versions.VersionSyntaxError."""
-        return self._cuda.driver_minimum(cuda, os)
+        return self._driver_minimum(cuda, os)
 
     def newest_cuda_for_driver(self, driver: str, os: Platform = "linux") -> str | None:
         """The newest CUDA minor whose own driver is not newer than `driver`, or None."""
@@ -440,9 +480,8 @@ class Compat:
         name = self._canonical_package(package) or package
         return tuple(
             row
-            for row in self.problems
-            if row.applies(name, version)
-            and (area is None or row.area == area)
+            for row in self._applying(name, version)
+            if (area is None or row.area == area)
             and (capability is None or capability_matches(capability, row.when.get("capability")))
         )
 

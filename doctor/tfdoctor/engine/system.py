@@ -32,6 +32,7 @@ from tfdoctor.engine.running import (
 )
 from tfdoctor.system import CommandResult, ElfFile, Failure
 from tfdoctor.system.elf import read_elf_stream
+from tfdoctor.system.payloads import files_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,7 +58,7 @@ _SHAPES: dict[str, dict[str, type]] = {
     "read": {"data": str, "size": int, "device": int, "inode": int},
     "stat": {"exists": bool, "dir": bool, "real": str},
     "listdir": {"names": list},
-    "put": {"path": str},
+    "put": {"folder": str},
 }
 """What an answer must have: whoever answers in an image is not to be trusted."""
 
@@ -316,13 +317,12 @@ class ContainerSystem:
         )
 
     def _local(self, word: str) -> str:
-        """A payload of ours, put into the container; every other word as it is."""
-        folder = Path(tfdoctor.payload.__file__).parent
-        path = Path(word)
-        if not path.is_absolute() or path.parent != folder:
+        """A payload of ours, put into the container with its parts; every other word as it is."""
+        files = files_of(Path(word))
+        if not files:
             return word
-        data = base64.b64encode(path.read_bytes()).decode()
-        return str(self._ask({"op": "put", "name": path.name, "data": data})["path"])
+        data = {path.name: base64.b64encode(path.read_bytes()).decode() for path in files}
+        return f"{self._ask({'op': 'put', 'files': data})['folder']}/{files[0].name}"
 
     def stop(self) -> None:
         """Whoever waits for an answer gets none. The engine is not spoken to, for this may be within a signal's

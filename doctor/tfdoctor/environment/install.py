@@ -272,7 +272,7 @@ def _site(making: Making) -> Path:
 def _links(making: Making) -> Iterator[tuple[Path, str]]:
     option = making.option
     if option.cuda_set is not None:
-        for link in links_for(option.release, option.cuda_set, str(_site(making))):
+        for link in links_for(Compat.load(), option.release, option.cuda_set, str(_site(making))):
             yield Path(link.path), link.target
 
 

@@ -301,6 +301,7 @@ def _loader(
         sonames=opened_sonames(build),
         caller=dlopen_caller(build),
         hard_linked=build.linkage == "needed",
+        shown=build.version is None or build.has("shown-symbols"),
         cpu_flags=cpu_flags,
         variables=variables,
     )

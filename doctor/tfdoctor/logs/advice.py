@@ -85,7 +85,7 @@ def _libraries(case: Case) -> tuple[Remedy, ...]:
     image = Remedy(
         "Or build a container image in which it finds them.", (f"tfdoctor build --tf {shlex.quote(built)}",)
     )
-    if release.pip_extra is None or not versions.at_least(release.minor, "2.14"):
+    if release.pip_extra is None or not case.compat.has(release.version, "wheels-on-runpath"):
         return (needs, image)
     wanted = shlex.quote(f"{release.package}[{release.pip_extra}]=={release.version}")
     install = Remedy("Install it with its CUDA libraries.", (f"python3 -m pip install {wanted}",))

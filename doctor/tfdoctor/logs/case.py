@@ -13,6 +13,7 @@ from tfdoctor.logs.libraries import Missing, is_cupti, is_driver, is_nvml, missi
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
+    from tfdoctor.compat.traits import TraitName
     from tfdoctor.logs.events import Event, Log
 
 __all__ = ["LIBRARY_CAUSES", "Case", "Decision"]
@@ -131,12 +132,19 @@ class Case:
         lines = {event.line for event in self.log.of("answer-line") if event.get("answer") == answer}
         return any(lines & {e.line + 1, e.line + 2} for e in self.log.of(question))
 
-    def since(self, minor: str) -> bool:
+    def surely(self, name: TraitName) -> bool:
+        """Whether the log is surely of a release that does this (compat/traits.toml)."""
+        trait = self.compat.trait(name)
+        return (trait.since is None or self._since(trait.since)) and (
+            trait.until is None or self._until(trait.until)
+        )
+
+    def _since(self, minor: str) -> bool:
         """Whether the log is surely of this minor release or a newer one."""
         low = (self.origin.era or "").rstrip("+").partition("-")[0]
         return bool(low) and versions.compare(low, minor) >= 0
 
-    def until(self, minor: str) -> bool:
+    def _until(self, minor: str) -> bool:
         """Whether the log is surely of this minor release or an older one."""
         era = self.origin.era or "+"
         return not era.endswith("+") and versions.compare(era.rpartition("-")[2], minor) <= 0

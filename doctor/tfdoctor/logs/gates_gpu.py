@@ -351,15 +351,15 @@ def nothing_registered(case: Case) -> Decision | None:
 def _silence(case: Case) -> Decision:
     """No GPU is listed, and nothing is said about a driver or a library.
 
-    A build without GPU code is silent. With it, 2.12 to 2.17 are where there is no libcuda, and 2.21 where there is
-    no NVML (tests/lab); all others complain.
+    A build without GPU code is silent. With it, some releases are where there is no libcuda or no NVML; all others
+    complain.
     """
     events = case.says("gpu-none-listed", "devices-listed-cpu")
     if case.log.has("tensorrt-missing", "factory"):  # only a build with GPU code prints these
-        if case.since("2.12") and case.until("2.17"):
+        if case.surely("silent-without-libcuda"):
             return Decision(Cause.NO_DRIVER, events, (Cause.CONTAINER_NO_GPU, Cause.INCONCLUSIVE))
         return Decision(Cause.INCONCLUSIVE, events, (Cause.NO_DRIVER, Cause.HIDDEN_BY_ENV))
-    if case.since("2.21"):
+    if case.surely("silent-without-nvml"):
         return Decision(Cause.INCONCLUSIVE, events, (Cause.CPU_ONLY_BUILD, Cause.NVML_MISSING))
     maybe = (Cause.NO_DEVICE, Cause.HIDDEN_BY_ENV, Cause.INCONCLUSIVE)
     return Decision(Cause.CPU_ONLY_BUILD, events, maybe)

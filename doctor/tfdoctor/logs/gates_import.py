@@ -27,48 +27,15 @@ _TENSORFLOW = re.compile(r"(?:site|dist)-packages[\\/](?:tensorflow|tensorflow_c
 _OURS = re.compile(
     r"(?:site|dist)-packages[\\/](?:tensorflow(?:_core|_intel)?|nvidia|tensorrt|tensorflow-plugins)[\\/]"
 )
-_MODULES = sys.stdlib_module_names | frozenset(
-    [
-        "absl",
-        "astunparse",
-        "distutils",
-        "flatbuffers",
-        "gast",
-        "google",
-        "grpc",
-        "h5py",
-        "imp",
-        "keras",
-        "libclang",
-        "markdown",
-        "ml_dtypes",
-        "namex",
-        "numpy",
-        "opt_einsum",
-        "optree",
-        "packaging",
-        "pandas",
-        "PIL",
-        "pkg_resources",
-        "protobuf",
-        "requests",
-        "rich",
-        "scipy",
-        "setuptools",
-        "six",
-        "tensorboard",
-        "tensorflow",
-        "tensorflow_estimator",
-        "tensorflow_io_gcs_filesystem",
-        "termcolor",
-        "tf_keras",
-        "typing_extensions",
-        "urllib3",
-        "werkzeug",
-        "wrapt",
-        "yaml",
-    ]
+_PACKAGES = (
+    "absl astor astunparse cv2 distutils flatbuffers gast google grain grpc h5py huggingface_hub "
+    "imp IPython jax keras keras_applications keras_preprocessing libclang markdown matplotlib "
+    "ml_dtypes namex numpy opt_einsum optree packaging pandas PIL pkg_resources protobuf psutil "
+    "pydot pydot_ng pydotplus requests rich scipy setuptools six sklearn tensorboard tensorflow "
+    "tensorflow_estimator tensorflow_io_gcs_filesystem termcolor tf_keras typing_extensions "
+    "urllib3 werkzeug wrapt yaml"
 )
+_MODULES = sys.stdlib_module_names | frozenset(_PACKAGES.split())
 """What TensorFlow, and what it imports, can import: a file of one of these names comes in its place."""
 _NAMED = re.compile(r"[\\/]tensorflow(?:\.py|[\\/]__init__\.py)$")
 _FRAME = 4
@@ -180,9 +147,9 @@ def _spoke(case: Case) -> bool:
 
 def _of_other_api(case: Case, event: Event) -> bool:
     """Whether the name is missing because the program is written for another TensorFlow than this."""
-    if event.get("second") or (event.get("removed") and not case.until("1.15")):
+    if event.get("second") or (event.get("removed") and not case.surely("first-api")):
         return True
-    return bool(event.get("newer")) and case.until("1.15")
+    return bool(event.get("newer")) and case.surely("first-api")
 
 
 def other_api(case: Case) -> Decision | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tfdoctor import versions
 from tfdoctor.findings import Cause
 from tfdoctor.logs.case import LIBRARY_CAUSES, Case, Decision
 from tfdoctor.logs.libraries import is_cupti, is_driver, is_nvml, stem_of
@@ -81,7 +80,7 @@ def windows(case: Case) -> Decision | None:
     version = case.origin.version
     if (
         version is not None
-        and versions.at_least(version, "2.11")
+        and case.compat.has(version, "windows-without-gpu")
         and case.log.has("windows-hint")
         and case.log.has("gpu-none-listed")
         and case.created is None

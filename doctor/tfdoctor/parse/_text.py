@@ -26,8 +26,6 @@ _EXOTIC_SPACES = late(r"[\u00a0\u2002-\u200a\u202f\u3000]")
 
 #: A version as NVIDIA prints drivers, toolkits and libraries: two to five groups of digits.
 VERSION = r"[0-9]{1,9}(?:\.[0-9]{1,9}){1,4}"
-#: A PCI address as printed: optional domain of 4 or 8 digits, bus, device, function.
-PCI_ADDRESS = r"(?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]"
 
 _INTEGER = late(r"[+-]?[0-9]{1,18}")
 _MEBIBYTES = late(r"([0-9]{1,15}) {0,20}(?:MiB|MB)?")

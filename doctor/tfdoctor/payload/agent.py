@@ -5,17 +5,18 @@ from __future__ import print_function
 
 import sys
 
-if sys.path and not sys.path[0]:
+# The script's own folder is on sys.path first, unless Python was told to leave it out: it must not shadow anything.
+if sys.path and not (getattr(sys.flags, "safe_path", 0) or getattr(sys.flags, "isolated", 0)):
     sys.path.pop(0)
 
-import base64  # noqa: E402
-import json  # noqa: E402
-import os  # noqa: E402
-import signal  # noqa: E402
-import subprocess  # noqa: E402
-import tempfile  # noqa: E402
-import threading  # noqa: E402
-import time  # noqa: E402
+import base64
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
 
 MARKER = "tfdoctor-payload:"
 OUTPUT = 4 << 20
@@ -105,10 +106,10 @@ def op_which(request):
 
 def op_put(request):
     folder = tempfile.mkdtemp(prefix="tfdoctor-")
-    path = os.path.join(folder, os.path.basename(request["name"]))
-    with open(path, "wb") as stream:
-        stream.write(base64.b64decode(request["data"]))
-    return {"path": path}
+    for name, data in request["files"].items():
+        with open(os.path.join(folder, os.path.basename(name)), "wb") as stream:
+            stream.write(base64.b64decode(data))
+    return {"folder": folder}
 
 
 def op_run(request):

@@ -5,14 +5,13 @@ from __future__ import print_function
 
 import sys
 
-# The script's own folder is on sys.path first: a program's working folder takes its place.
-if sys.path:
-    sys.path.pop(0)
-if not getattr(sys.flags, "safe_path", False):
-    sys.path.insert(0, "")
+# The script's own folder is on sys.path first, unless Python was told to leave it out: a program's
+# working folder takes its place.
+if sys.path and not (getattr(sys.flags, "safe_path", 0) or getattr(sys.flags, "isolated", 0)):
+    sys.path[0] = ""
 
-import json  # noqa: E402
-import time  # noqa: E402
+import json
+import time
 
 MARKER = "tfdoctor-payload:"
 SIZE = 256

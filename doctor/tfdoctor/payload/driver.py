@@ -6,15 +6,15 @@ from __future__ import print_function
 
 import sys
 
-# The script's own folder must not shadow anything; isolated (-I) it is not there.
-if sys.path and not getattr(sys.flags, "isolated", 0):
+# The script's own folder is on sys.path first, unless Python was told to leave it out: it must not shadow anything.
+if sys.path and not (getattr(sys.flags, "safe_path", 0) or getattr(sys.flags, "isolated", 0)):
     sys.path.pop(0)
 
-import ctypes  # noqa: E402
-import errno  # noqa: E402
-import json  # noqa: E402
-import os  # noqa: E402
-import re  # noqa: E402
+import ctypes
+import errno
+import json
+import os
+import re
 
 MARKER = "tfdoctor-payload:"
 TOTAL_LIMIT = 256  # devices: more would be garbage from a broken library

@@ -5,15 +5,17 @@ from __future__ import print_function
 
 import sys
 
-# The script's own folder is on sys.path first: a program's working folder takes its place.
-if sys.path:
+# The script's own folder is on sys.path first, unless Python was told to leave it out: a program's
+# working folder takes its place.
+_SAFE = getattr(sys.flags, "safe_path", 0) or getattr(sys.flags, "isolated", 0)
+if sys.path and not _SAFE:
     sys.path.pop(0)
 
 AT_START = set(sys.modules)
 
-import json  # noqa: E402
-import os  # noqa: E402
-import traceback  # noqa: E402
+import json
+import os
+import traceback
 
 # A program has imported none of these yet: what the rehearsal takes of them is looked for anew, as there.
 for loaded in set(sys.modules) - AT_START:
@@ -117,7 +119,7 @@ def run_source(path):
 
 def main():
     wanted = json.loads(sys.argv[1])
-    if not getattr(sys.flags, "safe_path", False):
+    if not _SAFE:
         sys.path.insert(0, "")
     for number, (name, chains) in enumerate(wanted["modules"]):
         say(at=name)

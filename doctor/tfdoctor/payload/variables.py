@@ -8,13 +8,15 @@ from __future__ import print_function
 
 import sys
 
-_HERE = sys.path.pop(0) if sys.path else ""
+# The script's own folder is on sys.path first, unless Python was told to leave it out: it is no part of the answer.
+_SAFE = getattr(sys.flags, "safe_path", 0) or getattr(sys.flags, "isolated", 0)
+_HERE = "" if _SAFE or not sys.path else sys.path.pop(0)
 _BEFORE = dict(sys.modules)
 
-import glob  # noqa: E402
-import json  # noqa: E402
-import os  # noqa: E402
-import re  # noqa: E402
+import glob
+import json
+import os
+import re
 
 try:
     import site

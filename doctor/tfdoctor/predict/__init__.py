@@ -39,7 +39,6 @@ from tfdoctor.predict.gates import (
 )
 from tfdoctor.predict.imports import (
     BACKEND,
-    KERAS_3,
     broken_companions,
     foreign_libstdcxx,
     import_failure,
@@ -73,7 +72,6 @@ __all__ = [
     "DEFAULT_FLOOR",
     "DEFAULT_MIN_MULTIPROCESSORS",
     "INIT_CAUSES",
-    "KERAS_3",
     "NVML_ERROR_UNKNOWN",
     "NVML_VERSION_MISMATCH",
     "Build",

@@ -10,6 +10,7 @@ from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat, Release
+    from tfdoctor.compat.traits import TraitName
     from tfdoctor.facts import Distribution, Facts, TensorFlowFacts
     from tfdoctor.facts.python import Denied
 
@@ -39,6 +40,12 @@ class Build:
     cuda: str | None
     cudnn: str | None
     floor: str
+    traits: frozenset[TraitName]
+    """What it does that other releases do not (compat/traits.toml)."""
+
+    def has(self, trait: TraitName) -> bool:
+        """Whether it does this."""
+        return trait in self.traits
 
     @property
     def minor(self) -> tuple[int, ...]:
@@ -94,6 +101,7 @@ def build_of(tensorflow: TensorFlowFacts, compat: Compat) -> Build:
         or tensorflow.build_info.get("cudnn_version")
         or (release.cudnn if release and exact else None),
         floor=_floor(release, compat),
+        traits=compat.traits_of(version),
     )
 
 
@@ -108,16 +116,16 @@ def _floor(release: Release | None, compat: Compat) -> str:
 
 
 def dlopen_caller(build: Build) -> str:
-    """The object that opens the CUDA libraries: "pywrap" (_pywrap_tensorflow_internal.so) from 1.15 to 2.11,
-    else "framework" (libtensorflow_framework). Measured with LD_DEBUG=files on one release of each minor."""
-    return "pywrap" if (1, 15) <= build.minor < (2, 12) else "framework"
+    """The object that opens the CUDA libraries: "pywrap" (_pywrap_tensorflow_internal.so) or "framework"
+    (libtensorflow_framework)."""
+    return "pywrap" if build.has("opened-by-pywrap") else "framework"
 
 
 def opened_sonames(build: Build) -> tuple[str, ...]:
-    """Everything that this build has the loader open, in its order: the runtime (at import, from 2.1 on), the
+    """Everything that this build has the loader open, in its order: the runtime where it opens that first, the
     driver, then the rest."""
     runtime = tuple(name for name in build.required if name.startswith("libcudart."))
-    first = runtime if build.minor >= (2, 1) else ()
+    first = runtime if build.has("runtime-first") else ()
     rest = tuple(name for name in build.required if name not in first)
     return (*first, *build.driver_libraries, *rest)
 

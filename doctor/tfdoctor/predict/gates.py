@@ -125,7 +125,7 @@ def _through_the_gates(facts: Facts, compat: Compat) -> Prediction:
     if types:
         return shut(Cause.HIDDEN_BY_ENV, types)
     failed = [device.attribute_error for device in driver.devices if device.attribute_error is not None]
-    if failed and build.minor >= (1, 1):
+    if failed and build.has("attributes-queried"):
         return shut(
             Cause.DRIVER_INIT_UNKNOWN, f"The driver's attributes cannot be queried (error {failed[0]})."
         )
@@ -164,7 +164,7 @@ def _why(fact: object) -> str:
 
 
 def _cpu_cause(facts: Facts, tensorflow: TensorFlowFacts, build: Build) -> Cause:
-    if facts.machine.system == "Windows" and build.minor >= (2, 11):
+    if facts.machine.system == "Windows" and build.has("windows-without-gpu"):
         return Cause.WINDOWS_NATIVE_UNSUPPORTED
     python = value_of(facts.python)
     if python is not None and len(builds_installed(facts)) > 1:
@@ -190,11 +190,11 @@ def unknown_flags(build: Build, variables: dict[str, str], compat: Compat) -> st
 def disabled_device_types(build: Build, variables: dict[str, str]) -> str:
     """Why TF_ENABLED_DEVICE_TYPES keeps the GPU out; empty where it does not.
 
-    Seen on 2.7 to 2.22, not on 2.5 and older: entries are compared as they stand, " GPU" and "gpu" are unknown to
-    it, and a list without CPU makes listing devices raise an exception.
+    Entries are compared as they stand, " GPU" and "gpu" are unknown to it, and a list without CPU makes listing
+    devices raise an exception.
     """
     value = variables.get("TF_ENABLED_DEVICE_TYPES", "")
-    if not value or build.minor < (2, 6):
+    if not value or not build.has("enabled-device-types"):
         return ""
     types = value.split(",")
     if "GPU" not in types:

@@ -54,7 +54,7 @@ def import_failure(
     loader = value_of(facts.loader)
     if loader is not None and loader.import_needs:
         return _load_failure(facts, build, loader.import_needs[0])
-    opened = loader.resolutions if loader is not None and build.minor >= CUDART_AT_IMPORT else ()
+    opened = loader.resolutions if loader is not None and build.has("runtime-at-import") else ()
     for one in opened:
         if one.crash and one.soname.startswith("libcudart."):
             return (
@@ -107,23 +107,18 @@ def lacks_avx(facts: Facts, tensorflow: TensorFlowFacts, build: Build) -> bool:
     if release is None or machine.machine.lower() not in {"x86_64", "amd64"} or tensorflow.conda_build:
         return False
     compiled = release.cpu_instructions
-    with_avx = build.minor >= (1, 6) if compiled is None else "avx" in compiled
+    with_avx = build.has("avx") if compiled is None else "avx" in compiled
     return with_avx and bool(machine.cpu_flags) and "avx" not in machine.cpu_flags
 
 
-CUDART_AT_IMPORT = (2, 4)
-"""The first release that was seen to open the CUDA runtime as it is imported (`LD_DEBUG=libs`), as all do up to 2.21;
-1.15 does not."""
 BACKEND = "KERAS_BACKEND"
-KERAS_3 = (2, 16)
-"""The first release for Keras 3."""
 
 
 def keras_backend(python: PythonFacts | None, build: Build, variables: Mapping[str, str]) -> str:
     """The backend that Keras 3 is told to take; empty where none is named or this Keras does not ask."""
     keras = python.versions_installed().get("keras", "") if python is not None else ""
     third = versions.is_version(keras) and versions.at_least(keras, "3")
-    return variables.get(BACKEND, "") if third and build.minor >= KERAS_3 else ""
+    return variables.get(BACKEND, "") if third and build.has("keras-3") else ""
 
 
 def stopped_by(

@@ -41,9 +41,9 @@ def without_first(facts: Facts) -> Facts | None:
     )
 
 
-def folder_of(package_dir: str) -> str:
-    """The folder on Python's path that has this package."""
-    return package_dir.rstrip("/").rpartition("/")[0]
+def folder_of(taken: str) -> str:
+    """The folder on Python's path that has this package (its folder or its __init__.py) or module."""
+    return taken.removesuffix("/__init__.py").rstrip("/").rpartition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdoctor import versions
 from tfdoctor.facts import Fact, FoundElsewhere, Instead, Known, LoaderFacts, Resolution, Unknown, Without
 from tfdoctor.parse.cudnn_header import parse_cudnn_header
 from tfdoctor.probes.loader import LinkMap, Process
@@ -49,13 +48,14 @@ def probe(
     sonames: Sequence[str],
     caller: str,
     hard_linked: bool = False,
+    shown: bool = True,
     cpu_flags: Iterable[str],
     variables: Mapping[str, str] | None = None,
 ) -> Fact[LoaderFacts]:
     """Follow the loader through `import tensorflow` and every `dlopen` of `sonames`, in their order.
 
     `caller` is the object that calls dlopen: "framework" or "pywrap"; `hard_linked` TensorFlow (1.13 and older)
-    has the libraries among its own needs.
+    has the libraries among its own needs; `shown`: its own libraries show their symbols to what is loaded later.
     """
     if not python.platform.startswith("linux") or python.glibc is None:
         return Unknown(
@@ -86,7 +86,16 @@ def probe(
             for path in python.mapped
             if system.realpath(path) not in real and not path.startswith(tuple(f"{f}/" for f in folders))
         ]
-        return _run(system, process, there, tensorflow, sonames=sonames, caller=caller, bind_now=hard_linked)
+        return _run(
+            system,
+            process,
+            there,
+            tensorflow,
+            sonames=sonames,
+            caller=caller,
+            bind_now=hard_linked,
+            shown=shown,
+        )
 
     done = run(env)
     process, opener = done.process, done.opener
@@ -159,6 +168,7 @@ def _run(
     sonames: Sequence[str],
     caller: str,
     bind_now: bool,
+    shown: bool,
 ) -> _Run:
     began = frozenset(link.path for link in process.loaded)
     for path in mapped:
@@ -166,9 +176,7 @@ def _run(
             process.assume(path)
     failures: tuple[Resolution, ...] = ()
     if tensorflow.pywrap:
-        # From then on (seen in 2.20 and 2.21) TensorFlow's own libraries show their symbols to all others.
-        visible = not tensorflow.version or versions.at_least(tensorflow.version, "2.19")
-        imported = process.load(tensorflow.pywrap, bind_now=bind_now, visible=visible)
+        imported = process.load(tensorflow.pywrap, bind_now=bind_now, visible=shown)
         if not imported.ok:
             failures = (imported,)
     opener = _caller(process, tensorflow, caller)

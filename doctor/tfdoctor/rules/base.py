@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 from tfdoctor.advice import target_of
 from tfdoctor.facts import Absent, Known, Unknown, value_of
-from tfdoctor.findings import Cause, Evidence, Finding, Outcome, OutcomeKind, Remedy, Severity
+from tfdoctor.findings import Cause, Check, Evidence, Finding, Outcome, OutcomeKind
 from tfdoctor.predict import Build, MissingLibrary, build_of, explain_missing
+from tfdoctor.predict.rehearsing import failures
 
 if TYPE_CHECKING:
     from tfdoctor.advice import Target
     from tfdoctor.compat import Compat
     from tfdoctor.facts import Facts, LoaderFacts, PythonFacts, TensorFlowFacts
     from tfdoctor.findings import Observation, Prediction
+    from tfdoctor.predict.rehearsing import Failure
 
 T = TypeVar("T")
 GPU, DRIVER, CUDA, CUDNN, TENSORFLOW, LOADER, ENVIRONMENT = (
@@ -78,6 +80,11 @@ class Context:
         """The CUDA libraries that the loader cannot give, each with its reason."""
         return explain_missing(self.facts, self.build) if self.build is not None else ()
 
+    @cached_property
+    def failures(self) -> tuple[Failure, ...]:
+        """What stops the import of TensorFlow, or of Keras alone, the first one first."""
+        return failures(self.facts, self.compat)
+
     def missing_because(self, *causes: Cause) -> tuple[MissingLibrary, ...]:
         return tuple(missing for missing in self.missing if missing.cause in causes)
 
@@ -102,7 +109,7 @@ Result = Union[Sequence[Finding], NotApplicable, CouldNotCheck]  # noqa: UP007 -
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Check):
     """One check. Its module's docstring is its documentation (`tfdoctor explain CODE`)."""
 
     code: str
@@ -131,27 +138,6 @@ class Rule:
     def shown_in(self) -> str | None:
         """The area that its findings mark; None for findings about the report itself."""
         return self.area or _OF_HUNDREDS.get(self.code[3])
-
-    def finding(
-        self,
-        cause: Cause,
-        severity: Severity,
-        explanation: str,
-        *,
-        title: str = "",
-        evidence: Sequence[Evidence] = (),
-        remedies: Sequence[Remedy] = (),
-    ) -> Finding:
-        """A finding of this rule."""
-        return Finding(
-            code=self.code,
-            cause=cause,
-            severity=severity,
-            title=title or self.title,
-            explanation=explanation,
-            evidence=tuple(evidence),
-            remedies=tuple(remedies),
-        )
 
     def run(self, context: Context) -> Outcome:
         """The rule's one outcome on these facts; a crash is an outcome, too."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Finding
 
 SAME_FILES = {"tensorflow", "tensorflow-gpu"}
-"""From 2.1 to 2.11 these two have the same files where their versions are the same."""
+"""These two have the same files in some releases (the trait `same-files`) where their versions are the same."""
 
 
 def check(context: Context) -> Result:
@@ -49,10 +49,10 @@ def check(context: Context) -> Result:
 
 
 def _two(context: Context, builds: tuple[str, ...]) -> Finding:
-    names = {build.split(" ")[0] for build in builds}
-    numbers = {build.split(" ")[1] for build in builds}
-    minor = context.build.minor if context.build is not None else ()
-    harmless = names <= SAME_FILES and len(numbers) == 1 and (2, 1) <= minor < (2, 12)
+    names = {one.split(" ")[0] for one in builds}
+    numbers = {one.split(" ")[1] for one in builds}
+    build = context.build
+    harmless = names <= SAME_FILES and len(numbers) == 1 and build is not None and build.has("same-files")
     guilty = context.prediction.cause is Cause.BOTH_PACKAGES or context.prediction.import_ok is False
     severity = Severity.ERROR if guilty else Severity.INFO if harmless else Severity.WARNING
     tensorflow = context.tensorflow
@@ -68,7 +68,7 @@ def _two(context: Context, builds: tuple[str, ...]) -> Finding:
             "last wins."
         ),
         title=f"{len(builds)} TensorFlow packages lie over each other: {', '.join(builds)}",
-        evidence=[Evidence(tensorflow.package_dir if tensorflow else "", build) for build in builds],
+        evidence=[Evidence(tensorflow.package_dir if tensorflow else "", one) for one in builds],
         remedies=_clean(context, sorted(names), harmless=harmless),
     )
 

@@ -73,19 +73,10 @@ def _why(context: Context, build: Build, tensorflow: TensorFlowFacts) -> str:
         return "On macOS TensorFlow has no CUDA."
     if machine.machine.lower() in {"aarch64", "arm64"}:
         return "The wheels for 64-bit ARM are built for the CPU."
-    if name == "tensorflow" and build.version is not None:
-        minor = build.minor
-        if minor == (2, 0):
-            return "The package `tensorflow` 2.0 is built for the CPU; its GPU build is `tensorflow-gpu`."
-        if minor == (1, 15):
-            return (
-                "The package `tensorflow` 1.15.0 has GPU code, and 1.15.2 to 1.15.5 have none: a patch "
-                "upgrade took "
-                "it away."
-            )
-        if minor < (1, 15):
-            return "Before 1.15 the package `tensorflow` is for the CPU; its GPU build is `tensorflow-gpu`."
     known = context.compat.distribution(name) if name else None
+    said = known.without_gpu_code(build.minor) if known is not None and build.version is not None else None
+    if said is not None:
+        return said
     return known.note if known is not None and known.gpu is False else "This build was made without CUDA."
 
 

@@ -30,8 +30,9 @@ def check(context: Context) -> Result:
         return NotApplicable("AVX is a matter of x86 processors")
     if build is None or tensorflow is None or tensorflow.conda_build or not build.minor:
         return NotApplicable("this is not one of TensorFlow's own wheels")
-    if build.minor < (1, 6):
-        return NotApplicable("wheels before 1.6 are compiled without AVX")
+    if not build.has("avx"):
+        since = context.compat.trait("avx").since
+        return NotApplicable(f"wheels before {since} are compiled without AVX")
     if not machine.cpu_flags:
         return CouldNotCheck("the processor's flags are not known")
     if not lacks_avx(context.facts, tensorflow, build):

@@ -26,7 +26,6 @@ from tfdoctor.facts import Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import foreign_libstdcxx, not_permitted
 from tfdoctor.predict.imports import own_object_cause
-from tfdoctor.predict.rehearsing import failures
 from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule
 from tfdoctor.rules.shared import hiders, needs
 from tfdoctor.rules.shared.companions import broken_companions, companion_finding, package_finding
@@ -72,9 +71,7 @@ def _packages(context: Context) -> list[Finding]:
     rows = broken_companions(context)
     elsewhere = {row.package for row in rows if row.cause in told and row.effect == "import"}
     failed = [
-        one
-        for one in failures(context.facts, context.compat)
-        if one.fatal and not one.shadow and one.package not in elsewhere
+        one for one in context.failures if one.fatal and not one.shadow and one.package not in elsewhere
     ]
     if failed:
         return [package_finding(context, RULE, failed)]

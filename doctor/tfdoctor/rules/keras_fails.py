@@ -18,24 +18,20 @@ Install the Keras that this TensorFlow asks for, or tf-keras, or take the variab
 
 from __future__ import annotations
 
-import posixpath
 from typing import TYPE_CHECKING
 
 from tfdoctor import advice, versions
 from tfdoctor.causes.steps import Install, Unset
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import BACKEND, KERAS_3, keras_backend, led_by
-from tfdoctor.predict.rehearsing import failures
+from tfdoctor.predict import BACKEND, folder_of, keras_backend, led_by
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
-from tfdoctor.rules.shared import needs, origins
+from tfdoctor.rules.shared import needs, origins, shadowing
 from tfdoctor.rules.shared.companions import package_finding, requirement_of
 
 if TYPE_CHECKING:
     from tfdoctor.facts.imports import Shadow
     from tfdoctor.findings import Finding
 
-APART = (2, 6)
-"""The first release that takes Keras from a package of its own; its import does without."""
 LEGACY = "TF_USE_LEGACY_KERAS"
 
 
@@ -43,12 +39,14 @@ def check(context: Context) -> Result:
     python, build = context.python, context.build
     if python is None or build is None or not build.version:
         return CouldNotCheck("the installed distributions, or this TensorFlow's version, are not known")
-    if build.minor < APART or not any(one.requires for one in python.distributions):
+    if not build.has("keras-apart") or not any(one.requires for one in python.distributions):
         return NotApplicable("Keras is not apart from this TensorFlow")
     if context.prediction.import_ok is False:
         return NotApplicable("import tensorflow itself fails")
     installed = python.versions_installed()
-    legacy = build.minor >= (2, 15) and context.facts.environment.variables.get(LEGACY, "").lower() in (
+    legacy = build.has("legacy-keras-variable") and context.facts.environment.variables.get(
+        LEGACY, ""
+    ).lower() in (
         "1",
         "true",
     )
@@ -67,14 +65,15 @@ def check(context: Context) -> Result:
         (
             one
             for one in python.shadows
-            if one.name == ("tf_keras" if legacy else "keras") and _folder(one) not in python.site_packages
+            if one.name == ("tf_keras" if legacy else "keras")
+            and folder_of(one.taken) not in python.site_packages
         ),
         None,
     )
-    if hidden is not None and led_by(context.facts, _folder(hidden)) is not None:
+    if hidden is not None and led_by(context.facts, folder_of(hidden.taken)) is not None:
         return [_hidden(context, hidden)]
     second = keras and versions.is_version(keras) and versions.satisfies(keras, "<3.0.0.dev0")
-    if not legacy and second and build.minor >= KERAS_3:
+    if not legacy and second and build.has("keras-3"):
         title = f"tf.keras fails with Keras {keras}: TensorFlow {build.version} needs Keras 3"
         return [_wrong(context, title, "AttributeError or ModuleNotFoundError at the first use of tf.keras")]
     if hidden is not None:
@@ -83,7 +82,7 @@ def check(context: Context) -> Result:
     needed = context.compat.flags.keras_backends.get(backend, "") if backend else ""
     if needed and not legacy and needed not in installed:
         return [_backend(context, backend, needed)]
-    failed = [one for one in failures(context.facts, context.compat) if not one.fatal]
+    failed = [one for one in context.failures if not one.fatal]
     return [package_finding(context, RULE, failed)] if failed else ()
 
 
@@ -105,40 +104,23 @@ def _wrong(context: Context, title: str, error: str) -> Finding:
     )
 
 
-def _folder(shadow: Shadow) -> str:
-    """The folder on the path that has the one that is taken."""
-    return posixpath.dirname(shadow.taken.removesuffix("/__init__.py"))
-
-
 def _hidden(context: Context, shadow: Shadow) -> Finding:
-    led = led_by(context.facts, _folder(shadow))
+    here = shadow.taken.removesuffix("/__init__.py")
+    led = led_by(context.facts, folder_of(here))
     if led is not None:
         leads = origins.leads(context, led)
-        return RULE.finding(
-            Cause.SHADOWED_MODULE,
-            Severity.WARNING,
-            f"{leads[0].upper()}{leads[1:]} {led.entry} first: {shadow.name} is {shadow.taken}, not the one in "
-            f"{shadow.hidden}. tf.keras is then that, or fails.",
-            title=f"{led.by} leads to {shadow.taken} in the place of {shadow.name}",
-            evidence=[
-                Evidence(shadow.taken, f"is found first, through {led.by}"),
-                *origins.evidence(context, led.by, led.entry),
-            ],
-            remedies=[origins.off_path(context, led)],
-        )
+        how = f"{leads[0].upper()}{leads[1:]} {led.entry} first: {shadow.name} is {shadow.taken}"
+        title = f"{led.by} leads to {shadow.taken} in the place of {shadow.name}"
+    else:
+        how = f"Programs that are started here take {shadow.taken} for {shadow.name}"
+        title = f"{shadow.taken} hides {shadow.name} from programs started here"
     return RULE.finding(
         Cause.SHADOWED_MODULE,
         Severity.WARNING,
-        f"Programs that are started here take {shadow.taken} for {shadow.name}, not the one in {shadow.hidden}: "
-        "tf.keras is then that, or fails.",
-        title=f"{shadow.taken} hides {shadow.name} from programs started here",
-        evidence=[Evidence(shadow.taken, "is found first")],
-        remedies=[
-            Remedy(
-                "Give it another name, or start Python from another folder.",
-                ("cd ~", advice.check_again(context.target)),
-            )
-        ],
+        f"{how}, not the one in {shadow.hidden}: tf.keras is then that, or fails.",
+        title=title,
+        evidence=shadowing.evidence(context, here),
+        remedies=shadowing.remedies(context, here),
     )
 
 

@@ -35,7 +35,7 @@ FLAG = "--xla_gpu_cuda_data_dir="
 
 def check(context: Context) -> Result:
     build, python = context.build, context.python
-    if build is None or not build.gpu or build.minor < (2, 4):
+    if build is None or not build.gpu or not build.has("xla-by-itself"):
         return NotApplicable("this TensorFlow does not compile with XLA on a GPU by itself")
     if not context.prediction.gpu_registered:
         return NotApplicable("no GPU will be registered, for which XLA could compile")
@@ -47,7 +47,7 @@ def check(context: Context) -> Result:
     if any(searched(context, build, toolkit) for toolkit in good):
         return ()
     project = f"nvidia-cuda-nvcc-cu{versions.major(build.cuda)}" if build.cuda else ""
-    if build.minor >= (2, 14) and any(d.name == project for d in python.distributions):
+    if build.has("libdevice-of-wheels") and any(d.name == project for d in python.distributions):
         return ()
     return [
         RULE.finding(
@@ -67,7 +67,7 @@ def searched(context: Context, build: Build, toolkit: CudaToolkit) -> bool:
     """Whether TensorFlow looks into this toolkit by itself or through XLA_FLAGS."""
     named = context.facts.environment.variables.get("XLA_FLAGS", "")
     places = {"/usr/local/cuda"}
-    if build.cuda is not None and build.minor < (2, 18):
+    if build.cuda is not None and build.has("libdevice-of-versioned-toolkit"):
         places.add(f"/usr/local/cuda-{versions.major_minor(build.cuda)}")
     return toolkit.path in places or f"{FLAG}{toolkit.path.rstrip('/')}" in named.replace("/ ", " ").rstrip(
         "/"
@@ -76,7 +76,7 @@ def searched(context: Context, build: Build, toolkit: CudaToolkit) -> bool:
 
 def _evidence(context: Context, build: Build, project: str) -> list[Evidence]:
     lines = [Evidence("/usr/local/cuda", "no libdevice and ptxas there")]
-    if build.minor >= (2, 14):
+    if build.has("libdevice-of-wheels"):
         lines.append(Evidence("installed distributions", f"{project} is not among them"))
     flags = context.facts.environment.variables.get("XLA_FLAGS")
     lines.append(Evidence("XLA_FLAGS", flags if flags is not None else "is not set"))
@@ -87,7 +87,7 @@ def _remedies(context: Context, build: Build, project: str, good: list[CudaToolk
     remedies: list[Remedy] = []
     pins = build.release.extra_pins if build.exact and build.release is not None else ()
     requirement = next((pin for pin in pins if versions.project_of(pin) == project), project)
-    if build.minor >= (2, 14) and project:
+    if build.has("libdevice-of-wheels") and project:
         remedies.append(
             Remedy(
                 "Install NVIDIA's wheel with the compiler.",
@@ -99,7 +99,9 @@ def _remedies(context: Context, build: Build, project: str, good: list[CudaToolk
         line = f"export XLA_FLAGS={advice.quote(FLAG + good[0].path)}"
         name = Export("XLA_FLAGS", FLAG + good[0].path)
         remedies.append(Remedy(f"Name the toolkit that is there ({good[0].path}).", (line,), steps=(name,)))
-    elif project in {"nvidia-cuda-nvcc-cu11", "nvidia-cuda-nvcc-cu12"} and build.minor < (2, 14):
+    elif project in {"nvidia-cuda-nvcc-cu11", "nvidia-cuda-nvcc-cu12"} and not build.has(
+        "libdevice-of-wheels"
+    ):
         folder = f"{advice.site_packages(context.target)}/nvidia/cuda_nvcc"
         line = f"export XLA_FLAGS={advice.quote(FLAG + folder)}"
         remedies.append(

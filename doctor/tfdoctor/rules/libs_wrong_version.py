@@ -91,9 +91,9 @@ def _series(context: Context) -> str:
     build = context.build
     if build is None or build.cuda is None:
         return "of another version"
-    if build.minor == (2, 4) or versions.major(build.cuda) < 11:
-        return versions.major_minor(build.cuda)
-    return str(versions.major(build.cuda))
+    major = str(versions.major(build.cuda))
+    of_all = [context.compat.cuda_of_soname(name) for name in build.required]
+    return major if all(major in some for some in of_all if some) else versions.major_minor(build.cuda)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,9 +30,8 @@ from tfdoctor.causes.steps import Install
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import Led, folder_of, led_by, package_led_away
 from tfdoctor.predict.imports import shadows_tensorflow
-from tfdoctor.predict.rehearsing import failures
 from tfdoctor.rules.base import Context, Result, Rule
-from tfdoctor.rules.shared import needs, origins
+from tfdoctor.rules.shared import needs, origins, shadowing
 from tfdoctor.rules.shared.companions import companions_led_away, own_requirement
 
 if TYPE_CHECKING:
@@ -48,10 +47,10 @@ def check(context: Context) -> Result:
         found.append(_finding(context, "tensorflow", tensorflow.shadowed_by, tensorflow.package_dir, ""))
     listed: dict[Led, list[_Taken]] = {}
     """A folder that is put first → what is taken from there."""
-    for failed in failures(context.facts, context.compat):
+    for failed in context.failures:
         if not failed.shadow:
             continue
-        one, folder = failed.rehearsed, failed.shadow.removesuffix("/__init__.py").rpartition("/")[0]
+        one, folder = failed.rehearsed, folder_of(failed.shadow)
         led = led_by(context.facts, folder)
         error = f"{one.error_type}: {one.error}"
         if led is None:
@@ -84,14 +83,12 @@ def _told_by_other_tensorflow(context: Context, folder: str) -> bool:
 
 def _finding(context: Context, name: str, path: str, hidden: str, error: str) -> Finding:
     here = path.removesuffix("/__init__.py")
-    is_file = here.endswith((".py", ".so")) or ".so" in here.rpartition("/")[2]
-    what = f"the {'file' if is_file else 'folder'} {here}"
+    what = f"the {shadowing.kind_of(here)} {here}"
     python = context.python
     behind = hidden or next(
         (one.hidden for one in (python.shadows if python is not None else ()) if one.taken == path),
         "Python's own folders",
     )
-    through = _door(context, here)
     explanation = f"`import {name}` in a program that is started here takes {what}, not the one in {behind}."
     if error:
         explanation += f" The import of TensorFlow stops ({error})."
@@ -100,38 +97,10 @@ def _finding(context: Context, name: str, path: str, hidden: str, error: str) ->
         Severity.ERROR,
         explanation,
         title=f"{what[0].upper()}{what[1:]} hides {'TensorFlow' if name == 'tensorflow' else name}"
-        f"{' from programs started here' if through == HERE else ''}",
-        evidence=[Evidence(here, f"is found first, through {through}")],
-        remedies=_remedies(context, here, is_file=is_file),
+        f"{' from programs started here' if shadowing.door(context, here) == shadowing.HERE else ''}",
+        evidence=shadowing.evidence(context, here),
+        remedies=shadowing.remedies(context, here),
     )
-
-
-HERE = "the working directory"
-
-
-def _door(context: Context, path: str) -> str:
-    """How Python comes to look there before it looks where packages are installed."""
-    folder = path.rpartition("/")[0]
-    led = led_by(context.facts, folder)
-    if led is not None:
-        return led.by
-    if context.python is not None and folder in context.python.sys_path:
-        return "a folder of the examined Python's own path"
-    return HERE
-
-
-def _remedies(context: Context, path: str, *, is_file: bool) -> list[Remedy]:
-    folder, _, name = path.rpartition("/")
-    led = led_by(context.facts, folder)
-    if led is not None:
-        return [origins.off_path(context, led)]
-    again = advice.check_again(context.target)
-    new = advice.quote(f"{folder}/my_{name}")
-    what = "file" if is_file else "folder"
-    return [
-        Remedy(f"Give the {what} another name.", (f"mv {advice.quote(path)} {new}", again)),
-        Remedy("Or start Python from another folder.", ("cd ~", again)),
-    ]
 
 
 # ---------------------------------------------------------------- packages on PYTHONPATH

@@ -40,7 +40,7 @@ def _last_with_gpu(compat: Compat) -> Release | None:
 
 def check(context: Context) -> Result:
     build, python = context.build, context.python
-    if build is None or build.gpu or build.minor < (2, 11):
+    if build is None or build.gpu or not build.has("windows-without-gpu"):
         return ()
     remedies = [
         Remedy(

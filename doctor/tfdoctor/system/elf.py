@@ -15,11 +15,11 @@ from typing import BinaryIO, NamedTuple
 
 from tfdoctor.records import dataclass
 
-EI_CLASS, EI_DATA, EI_VERSION = 4, 5, 6
+EI_CLASS, EI_DATA = 4, 5
 EHDR64 = struct.Struct("<16sHHIQQQIHHHHHH")
 PHDR64 = struct.Struct("<IIQQQQQQ")
 ET_EXEC, ET_DYN = 2, 3
-PT_LOAD, PT_DYNAMIC, PT_INTERP = 1, 2, 3
+PT_LOAD, PT_DYNAMIC = 1, 2
 DYN64 = struct.Struct("<qQ")
 VERNEED = struct.Struct("<HHIII")
 VERNAUX = struct.Struct("<IHHII")

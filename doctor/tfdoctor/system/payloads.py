@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tfdoctor.system import CommandResult, LiveSystem, System
 
 MARKER = "tfdoctor-payload:"
+_FOLDER = Path(tfdoctor.payload.__file__).parent
 QUIET = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONIOENCODING": "utf-8"}
 
 
@@ -58,8 +59,17 @@ def begin_payload(
 
 
 def _command(python: str, name: str, args: Sequence[str], flags: Sequence[str]) -> list[str]:
-    script = Path(tfdoctor.payload.__file__).with_name(f"{name}.py")
-    return [python, *flags, "-B", str(script), *args]
+    return [python, *flags, "-B", str(_FOLDER / f"{name}.py"), *args]
+
+
+def files_of(path: Path) -> list[Path]:
+    """The script of ours that `path` is, and its parts, which must lie beside it; none where it is no script of ours.
+
+    The parts of NAME.py are NAME_*.py.
+    """
+    if path.parent != _FOLDER:
+        return []
+    return [path, *sorted(_FOLDER.glob(f"{path.stem}_*.py"))]
 
 
 def parse_answer(text: str) -> dict[str, Any]:

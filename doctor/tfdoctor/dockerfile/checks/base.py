@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.dockerfile.read.libraries import Library, libraries_of
 from tfdoctor.dockerfile.read.tensorflow import TensorFlow, tensorflow_of
-from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.findings import Cause, Check, Evidence, Finding, Remedy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,7 +57,7 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class DockerfileRule:
+class DockerfileRule(Check):
     """One check of a Dockerfile. Its module's docstring is its documentation, as with the rules of `check`."""
 
     code: str
@@ -65,18 +65,3 @@ class DockerfileRule:
     title: str
     causes: tuple[Cause, ...]
     check: Callable[[Context], Sequence[Finding]]
-
-    def finding(
-        self,
-        cause: Cause,
-        severity: Severity,
-        explanation: str,
-        *,
-        title: str = "",
-        evidence: Sequence[Evidence] = (),
-        remedies: Sequence[Remedy] = (),
-    ) -> Finding:
-        """A finding of this rule."""
-        return Finding(
-            self.code, cause, severity, title or self.title, explanation, tuple(evidence), tuple(remedies)
-        )

@@ -80,9 +80,10 @@ def _capabilities(context: Context, setting: Setting) -> list[Finding]:
         return [_finding(context, setting, Cause.CONTAINER_NO_GPU, Severity.ERROR, why, instead)]
     wanted = context.compat.driver_libraries_for(release.version) if release is not None else ()
     if "utility" not in given and "libnvidia-ml.so.1" in wanted:
+        since = context.compat.trait("silent-without-nvml").since
         why = (
-            "Without `utility` the container gets no libnvidia-ml.so.1 (NVML), and TensorFlow from 2.21 on registers "
-            "no GPU without it, and says nothing."
+            f"Without `utility` the container gets no libnvidia-ml.so.1 (NVML), and TensorFlow from {since} on "
+            "registers no GPU without it, and says nothing."
         )
         return [_finding(context, setting, Cause.NVML_MISSING, Severity.ERROR, why, instead)]
     return []

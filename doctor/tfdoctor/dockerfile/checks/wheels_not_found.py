@@ -55,7 +55,12 @@ def check(context: Context) -> Sequence[Finding]:
             )
     wheels = [name for name in wheels_of(context.subject) if not name.startswith("nvidia-ml")]
     served = [one for one in context.libraries if one.found and one.by in wheels]
-    if served and not extra and versions.numbers(release.version) < (2, 14) and not _told(context):
+    if (
+        served
+        and not extra
+        and not context.compat.has(release.version, "wheels-on-runpath")
+        and not _told(context)
+    ):
         names = ", ".join(one.soname for one in served[:3])
         found.append(
             _finding(

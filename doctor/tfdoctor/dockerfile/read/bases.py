@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from tfdoctor import versions
@@ -95,30 +96,19 @@ def _recognised(
         return None
     if short == "python":
         return _python(reference, line, tag, mirror=not hub, pinned=pinned)
+    plain = partial(Base, "plain", reference, line, tag, pinned=pinned)
     if short == "ubuntu":
         system = compat.pythons.system(tag.partition("-")[0])
-        return Base(
-            "plain",
-            reference,
-            line,
-            tag,
-            pinned=pinned,
+        return plain(
             system=system.name if system is not None else None,
             python=system.default if system is not None else None,
         )
     if short == "debian":
-        return Base(
-            "plain",
-            reference,
-            line,
-            tag,
-            pinned=pinned,
-            python=compat.pythons.default_of("debian", tag.partition("-")[0].split(".")[0]),
-        )
+        return plain(python=compat.pythons.default_of("debian", tag.partition("-")[0].split(".")[0]))
     if short == "alpine":
-        return Base("plain", reference, line, tag, pinned=pinned, musl=True)
+        return plain(musl=True)
     if hub and path.startswith(_CONDA):
-        return Base("plain", reference, line, tag, pinned=pinned)
+        return plain()
     return None
 
 
@@ -167,9 +157,9 @@ def _official(reference: str, line: int, tag: str, compat: Compat, *, mirror: bo
     found = compat.images.of_release(version)
     recipe = found.recipe if found is not None else None
     python = recipe.python if recipe is not None else None
-    if versions.numbers(version) < (2, 1) and "py3" not in match["rest"]:
+    old = compat.has(version, "images-of-two-pythons")
+    if old and "py3" not in match["rest"]:
         python = "2.7"
-    old = versions.numbers(version) < (2, 1)
     return Base(
         "official",
         reference,

@@ -1,0 +1,52 @@
+"""A module that is found before the one that is meant: how Python comes to it, and how that ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor import advice
+from tfdoctor.findings import Evidence, Remedy
+from tfdoctor.predict import folder_of, led_by
+from tfdoctor.rules.shared import origins
+
+if TYPE_CHECKING:
+    from tfdoctor.rules.base import Context
+
+HERE = "the working directory"
+
+
+def kind_of(path: str) -> str:
+    """ "file" or "folder"; `path` is without a package's __init__.py."""
+    return "file" if path.endswith(".py") or ".so" in path.rpartition("/")[2] else "folder"
+
+
+def door(context: Context, path: str) -> str:
+    """How Python comes to look there before it looks where packages are installed."""
+    folder = folder_of(path)
+    led = led_by(context.facts, folder)
+    if led is not None:
+        return led.by
+    if context.python is not None and folder in context.python.sys_path:
+        return "a folder of the examined Python's own path"
+    return HERE
+
+
+def evidence(context: Context, path: str) -> list[Evidence]:
+    """That it is found first, and the line that leads there where one is known."""
+    led = led_by(context.facts, folder_of(path))
+    line = origins.evidence(context, led.by, led.entry) if led is not None else []
+    return [Evidence(path, f"is found first, through {door(context, path)}"), *line]
+
+
+def remedies(context: Context, path: str) -> list[Remedy]:
+    """What takes it out of the way."""
+    led = led_by(context.facts, folder_of(path))
+    if led is not None:
+        return [origins.off_path(context, led)]
+    folder, _, name = path.rpartition("/")
+    again = advice.check_again(context.target)
+    new = advice.quote(f"{folder}/my_{name}")
+    return [
+        Remedy(f"Give the {kind_of(path)} another name.", (f"mv {advice.quote(path)} {new}", again)),
+        Remedy("Or start Python from another folder.", ("cd ~", again)),
+    ]

@@ -1,0 +1,31 @@
+"""The recorded machines of tests/hosts: each is looked at once in a process, whichever tests ask."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfdoctor.compat import Compat
+from tfdoctor.examine.survey import survey
+from tfdoctor.report.diagnose import diagnose
+from tfdoctor.system import RecordedSystem
+
+if TYPE_CHECKING:
+    from tfdoctor.facts import Facts
+    from tfdoctor.findings import Report
+
+HOSTS = Path(__file__).with_name("hosts")
+FOLDERS = sorted(path.parent for path in HOSTS.glob("*/host.json"))
+
+
+@cache
+def seen(folder: Path) -> Facts:
+    """What there is on a machine."""
+    return survey(RecordedSystem(folder), Compat.load())
+
+
+@cache
+def report(folder: Path) -> Report:
+    """What is wrong with it."""
+    return diagnose(seen(folder), Compat.load())
