@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from predict.rehearsals import VERSION, asked, installed, rehearsed
 from rules.make_facts import (
     COMPAT,
     SITE,
@@ -20,7 +21,7 @@ from rules.make_facts import (
 )
 from tfdoctor.causes.steps import Install
 from tfdoctor.facts import NOEXEC, Distribution, Known, Resolution, Unknown
-from tfdoctor.facts.imports import FileDifference, Oddity, RehearsalFacts, Rehearsed, Shadow
+from tfdoctor.facts.imports import FileDifference, Oddity, Rehearsed, Shadow
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.predict.rehearsing import failures, unmet, wanted
 from tfdoctor.report.diagnose import diagnose
@@ -31,48 +32,6 @@ from tfdoctor.rules import (
     requirement_not_met,
     shadowed_module,
 )
-
-VERSION = "2.20.0"
-REQUIRES = {
-    "tensorflow": (
-        "absl-py>=1.0.0",
-        "numpy>=1.26.0",
-        "ml-dtypes<1.0.0,>=0.5.1",
-        "keras>=3.10.0",
-        "protobuf>=5.28.0",
-        "tensorflow-io-gcs-filesystem>=0.23.1; python_version < '3.12' and sys_platform == 'win32'",
-        "nvidia-cublas-cu12<13.0,>=12.5.3.2; extra == 'and-cuda'",
-    ),
-    "keras": ("absl-py", "numpy", "h5py", "ml-dtypes", "rich", "namex", "optree", "packaging"),
-    "h5py": ("numpy>=1.21.2",),
-    "ml-dtypes": ("numpy>=1.21",),
-    "optree": ("typing-extensions>=4.12",),
-}
-
-
-def installed(changes=(), *, version: str = VERSION, python: str = "3.11", **fields):
-    """TensorFlow's lock as distributions, with the requirements that matter here; `changes`: name → version or None."""
-    locked = COMPAT.locks.of("tensorflow", version, python)
-    assert locked is not None
-    versions = {**locked.versions, **dict(changes)}
-    distributions = tuple(
-        replace(Distribution(name, one, SITE, "pip", requires=REQUIRES.get(name, ())), **fields.get(name, {}))
-        for name, one in versions.items()
-        if one is not None
-    )
-    return with_python(healthy(version), distributions=distributions, version=f"{python}.4")
-
-
-def rehearsed(facts, *answers, source=None, oddities=()):
-    return replace(facts, rehearsal=Known(RehearsalFacts(tuple(oddities), answers, source), "a child"))
-
-
-def asked(facts):
-    """What would be rehearsed: (modules, the oddities' modules)."""
-    found = wanted(facts.python.value, facts.tensorflow.value, facts.environment.variables, COMPAT)
-    if found is None:
-        return set(), set()
-    return {name for name, _ in found.modules}, {oddity.module for oddity in found.oddities}
 
 
 def test_what_is_as_its_lock_is_not_rehearsed():

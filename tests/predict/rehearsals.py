@@ -1,0 +1,52 @@
+"""Environments as their lock has them, and what a rehearsal of the import said, for tests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rules.make_facts import COMPAT, SITE, healthy, with_python
+from tfdoctor.facts import Distribution, Known
+from tfdoctor.facts.imports import RehearsalFacts
+from tfdoctor.predict.rehearsing import wanted
+
+VERSION = "2.20.0"
+REQUIRES = {
+    "tensorflow": (
+        "absl-py>=1.0.0",
+        "numpy>=1.26.0",
+        "ml-dtypes<1.0.0,>=0.5.1",
+        "keras>=3.10.0",
+        "protobuf>=5.28.0",
+        "tensorflow-io-gcs-filesystem>=0.23.1; python_version < '3.12' and sys_platform == 'win32'",
+        "nvidia-cublas-cu12<13.0,>=12.5.3.2; extra == 'and-cuda'",
+    ),
+    "keras": ("absl-py", "numpy", "h5py", "ml-dtypes", "rich", "namex", "optree", "packaging"),
+    "h5py": ("numpy>=1.21.2",),
+    "ml-dtypes": ("numpy>=1.21",),
+    "optree": ("typing-extensions>=4.12",),
+}
+
+
+def installed(changes=(), *, version: str = VERSION, python: str = "3.11", **fields):
+    """TensorFlow's lock as distributions, with the requirements that matter here; `changes`: name → version or None."""
+    locked = COMPAT.locks.of("tensorflow", version, python)
+    assert locked is not None
+    versions = {**locked.versions, **dict(changes)}
+    distributions = tuple(
+        replace(Distribution(name, one, SITE, "pip", requires=REQUIRES.get(name, ())), **fields.get(name, {}))
+        for name, one in versions.items()
+        if one is not None
+    )
+    return with_python(healthy(version), distributions=distributions, version=f"{python}.4")
+
+
+def rehearsed(facts, *answers, source=None, oddities=()):
+    return replace(facts, rehearsal=Known(RehearsalFacts(tuple(oddities), answers, source), "a child"))
+
+
+def asked(facts):
+    """What would be rehearsed: (modules, the oddities' modules)."""
+    found = wanted(facts.python.value, facts.tensorflow.value, facts.environment.variables, COMPAT)
+    if found is None:
+        return set(), set()
+    return {name for name, _ in found.modules}, {oddity.module for oddity in found.oddities}
