@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat.prune import Leftover
     from tfdoctor.compat.pythons import PythonBuild, Pythons
     from tfdoctor.compat.releases import Code, Nearest, Platform, Release, Releases
+    from tfdoctor.compat.source_lines import SourceLines
     from tfdoctor.compat.traits import Trait, TraitName, Traits
     from tfdoctor.compat.wheels import CudaSet, CudaSets
 
@@ -134,6 +135,13 @@ class Compat:
         from tfdoctor.compat.flags import load_flags
 
         return load_flags(self.folder)
+
+    @cached_property
+    def source_lines(self) -> SourceLines:
+        """Which releases log from which line of their source."""
+        from tfdoctor.compat.source_lines import load_source_lines
+
+        return load_source_lines(self.folder)
 
     @cached_property
     def images(self) -> Images:

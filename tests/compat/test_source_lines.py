@@ -1,0 +1,207 @@
+"""compat/source_lines.json and the script that reads it out of machine code."""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+from pathlib import Path
+
+import pytest
+
+from tfdoctor.compat import Compat, DataError
+from tfdoctor.compat.source_lines import load_source_lines
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+sys.path.insert(0, str(SCRIPTS))
+try:
+    import update_source_lines as script
+    from update_support.log_lines import Logged, logged
+finally:
+    sys.path.remove(str(SCRIPTS))
+
+COMPAT = Compat.load()
+TABLE = COMPAT.source_lines
+GPU_DEVICE = "tensorflow/core/common_runtime/gpu/gpu_device.cc"
+
+
+# --- the table ---
+
+
+def test_every_release_with_gpu_code_is_there() -> None:
+    raw = json.loads(script.TABLE.read_text(encoding="utf-8"))
+    assert script.stale(raw) == []
+    assert [*TABLE.releases] == sorted(TABLE.releases, key=script.Version)
+
+
+def test_every_row_reads() -> None:
+    for path, row in TABLE.files.items():
+        lines = [int(word.partition(":")[0]) for word in row.lines.split()]
+        assert lines == sorted(set(lines))
+        assert all(TABLE.at(path, line) for line in lines)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        GPU_DEVICE,
+        "gpu_device.cc",
+        "gpu/gpu_device.cc",
+        f"external/org_tensorflow/{GPU_DEVICE}",
+        f"W{GPU_DEVICE}",
+        r"T:\src\github\tensorflow\tensorflow\core\common_runtime\gpu\gpu_device.cc",
+    ],
+)
+def test_a_file_is_known_however_a_log_writes_it(path: str) -> None:
+    assert TABLE.at(path, 1663, " Cannot dlopen some GPU libraries.") == {"1.14.0"}
+
+
+def test_a_line_that_no_release_has_and_a_file_that_is_not_there_are_two_answers() -> None:
+    assert TABLE.at(GPU_DEVICE, 1) == frozenset()
+    assert TABLE.at("horovod/common/gloo/gloo_context.cc", 123) is None
+    assert TABLE.at("not_gpu_device.cc", 1663) is None
+
+
+def small(tmp_path: Path, files: dict[str, object]) -> Path:
+    raw = {"schema_version": 1, "as_of": "2026-11-22", "sources": ["here"], "releases": ["1.0", "1.1", "1.2"]}
+    (tmp_path / "source_lines.json").write_text(json.dumps({**raw, "files": files}), encoding="utf-8")
+    return tmp_path
+
+
+def test_a_text_tells_releases_apart_that_log_other_things_from_one_line(tmp_path: Path) -> None:
+    rows = {"lines": "5:0=0,1=1,2", "texts": ["Found device", "Ignoring"]}
+    table = load_source_lines(small(tmp_path, {"a/b.cc": rows}))
+    assert table.at("b.cc", 5) == {"1.0", "1.1", "1.2"}
+    assert table.at("b.cc", 5, " Found device 0") == {"1.0", "1.2"}  # of 1.2 no text is known
+    assert table.at("b.cc", 5, " Something else") == {"1.0", "1.1", "1.2"}
+
+
+@pytest.mark.parametrize("lines", ["5:x", "x:1", "5:0=3", "5:0=x"])
+def test_a_damaged_row_is_refused_with_its_place(tmp_path: Path, lines: str) -> None:
+    table = load_source_lines(small(tmp_path, {"a/b.cc": {"lines": lines}}))
+    with pytest.raises(DataError, match=r"source_lines\.json: a/b\.cc"):
+        table.at("b.cc", 5)
+
+
+# --- the script ---
+
+
+def elf(code: bytes, rodata: bytes) -> bytes:
+    """A shared object for x86-64 with these two sections, at 0x1000 and 0x2000."""
+    names = b"\0.text\0.rodata\0.shstrtab\0"
+    body = bytes(64) + code + rodata + names
+    places = (64, 64 + len(code), 64 + len(code) + len(rodata))
+    sections = [
+        (0, 0, 0, 0, 0, 0),
+        (1, 1, 6, 0x1000, places[0], len(code)),
+        (7, 1, 2, 0x2000, places[1], len(rodata)),
+        (15, 3, 0, 0, places[2], len(names)),
+    ]
+    table = b"".join(struct.pack("<IIQQQQIIQQ", *row, 0, 0, 0, 0) for row in sections)
+    header = (
+        b"\x7fELF\x02\x01\x01"
+        + bytes(9)
+        + struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 0, len(body), 0, 64, 0, 0, 64, 4, 3)
+    )
+    return header + body[64:] + table
+
+
+RODATA = b"8tensorflow/core/a.cc\0Found device \0"
+FILE, TEXT = 0x2001, 0x2016
+
+
+def lea(at: int, target: int) -> bytes:
+    return b"\x48\x8d\x35" + struct.pack("<i", target - (0x1000 + at + 7))
+
+
+def message(*parts: bytes | int) -> bytes:
+    """Code in which a number stands for `lea rsi, [number]`."""
+    code = b""
+    for part in parts:
+        code += lea(len(code), part) if isinstance(part, int) else part
+    return code + bytes(64)
+
+
+LINE = b"\xba\x7f\x06\x00\x00"  # mov edx, 1663
+CALL = b"\xe8\x00\x01\x00\x00"
+
+
+@pytest.mark.parametrize(
+    ("code", "severity"),
+    [
+        (message(FILE, b"\x31\xc9", LINE, b"\x4c\x89\xef", CALL, TEXT), "I"),
+        (message(FILE, b"\xb9\x01\x00\x00\x00", LINE, b"\x48\x8d\x7c\x24\x20", CALL, TEXT), "W"),
+        (message(b"\xb9\x02\x00\x00\x00", FILE, LINE, CALL, TEXT), "E"),
+        (message(LINE, b"\x48\x89\xdf", FILE, CALL, TEXT), ""),
+        (message(FILE, b"\x74\x05", b"\x48\x89\xcf", LINE, CALL, TEXT), ""),
+    ],
+)
+def test_a_message_is_read_out_of_machine_code(code: bytes, severity: str) -> None:
+    assert logged(elf(code, RODATA)) == [Logged("tensorflow/core/a.cc", 1663, severity, "Found device ")]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        message(FILE, b"\xbe\x02\x00\x00\x00", CALL, LINE, CALL),  # another call stands between
+        message(FILE, b"\x48\x89\xdf", CALL),
+        message(TEXT, LINE, CALL),
+        bytes(80),
+    ],
+)
+def test_what_is_no_message_is_none(code: bytes) -> None:
+    assert logged(elf(code, RODATA)) == []
+
+
+def test_another_kind_of_file_is_refused() -> None:
+    with pytest.raises(ValueError, match="x86-64"):
+        logged(b"MZ" + bytes(100))
+
+
+def test_rows_are_the_same_of_the_same_measurements() -> None:
+    def said(text: str, line: int = 7) -> Logged:
+        return Logged(GPU_DEVICE, line, "I", text)
+
+    measured = {
+        "1.0": [
+            said("Found device "),
+            said("Adding visible", 9),
+            Logged("tensorflow/lite/x.cc", 1, "I", "a"),
+        ],
+        "1.1": [said("Found device "), said("Check failed: x", 8)],
+        "1.2": [said("XLA service %p initialized for platform %s")],
+    }
+    assert script.rows(measured) == {
+        GPU_DEVICE: {"lines": "7:0-1=1,2=0 9:0", "texts": [" initialized for platfor", "Found device "]}
+    }
+    assert script.render(measured, "2026-11-22") == script.render(measured, "2026-11-22")
+    assert json.loads(script.render(measured, "2026-11-22"))["releases"] == ["1.0", "1.1", "1.2"]
+
+
+def test_what_is_not_measured_anew_stays_as_the_table_has_it() -> None:
+    raw = json.loads(script.TABLE.read_text(encoding="utf-8"))
+    kept = script.known(raw)
+    assert [*kept] == raw["releases"]
+    again = json.loads(script.render(kept, raw["as_of"]))
+    assert again["files"][GPU_DEVICE] == raw["files"][GPU_DEVICE]
+    assert {file: len(row["lines"].split()) for file, row in again["files"].items()} == {
+        file: len(row["lines"].split()) for file, row in raw["files"].items()
+    }
+
+
+def test_places_are_written_as_spans() -> None:
+    assert script.spans([9, 3, 4, 5]) == "3-5,9"
+
+
+def test_a_table_that_lost_something_is_stale() -> None:
+    raw = json.loads(script.TABLE.read_text(encoding="utf-8"))
+    assert any(
+        "1.14.0" in line
+        for line in script.stale({**raw, "releases": [r for r in raw["releases"] if r != "1.14.0"]})
+    )
+    assert any("only" in line for line in script.stale({**raw, "files": {}}))
+
+
+def test_the_newest_and_the_oldest_patch_come_first() -> None:
+    rows = [{"version": version} for version in ("1.0.0", "1.0.1", "1.0.2", "1.1.0")]
+    assert [row["version"] for row in script.in_turn(rows)] == ["1.0.2", "1.1.0", "1.0.0", "1.0.1"]
