@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdoctor.causes import HARMLESS, MISREAD
+from tfdoctor.causes import HARMLESS, MISREAD, RELEASE
 from tfdoctor.dockerfile.checks import DOCKERFILE_RULES
 from tfdoctor.errors import UsageError
 from tfdoctor.findings import Cause
@@ -113,6 +113,23 @@ LOG_NOTES = {
                 "opened is not all of them, a card that is found need not be used.",
             ),
             Section("What to do", "Read the verdict, which weighs the lines that decide."),
+        ),
+    ),
+    RELEASE: RuleEntry(
+        RELEASE,
+        "which-tensorflow",
+        "Which TensorFlow wrote a log, by the lines of its source",
+        (),
+        "Lines that tell the release.",
+        (
+            Section(
+                "What it means",
+                "A message names the file and the line of TensorFlow's source that logs it, and these change from "
+                "release to release: what all of a log's lines have in common is the release that wrote it. A line "
+                "that no release has is of another build, and lines without a release in common are of several "
+                "TensorFlows.",
+            ),
+            Section("What to do", "Nothing. Where the release is not known, put yours into the commands."),
         ),
     ),
 }

@@ -16,9 +16,9 @@ from tfdoctor.causes.steps import Remedy
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["HARMLESS", "MISREAD", "Cause", "Do", "Row", "Severity"]
+__all__ = ["HARMLESS", "MISREAD", "RELEASE", "Cause", "Do", "Row", "Severity"]
 
-HARMLESS, MISREAD = "TFD820", "TFD821"
+HARMLESS, MISREAD, RELEASE = "TFD820", "TFD821", "TFD822"
 """Codes of what `diagnose` tells beside the cause: messages that look bad and are harmless, and what is misread."""
 _NODES = "--device /dev/nvidia0 --device /dev/nvidiactl --device /dev/nvidia-uvm"
 

@@ -79,7 +79,7 @@ def _libraries(case: Case) -> tuple[Remedy, ...]:
     about = "" if version else " (the release was deduced from the names of the libraries)"
     command = f"tfdoctor matrix --tf {shlex.quote(exact)}"
     needs = Remedy(f"TensorFlow {exact} needs CUDA {release.cuda}{cudnn}{about}.", (command,))
-    if case.log.has("windows-hint"):
+    if case.windows:
         return (needs,)
     built = exact if version is None or versions.is_version(version) else release.version
     image = Remedy(

@@ -43,10 +43,18 @@ class Case:
 
     log: Log
     compat: Compat
+    written_by: Origin | None = None
+    """Where several TensorFlows wrote the log: the one that it is about."""
 
     @cached_property
     def origin(self) -> Origin:
-        return origin(self.log, self.compat)
+        return self.written_by or origin(self.log, self.compat)
+
+    @cached_property
+    def windows(self) -> bool:
+        """Whether this is native Windows: not where TensorFlow itself asked for libraries of Linux."""
+        asked = self.log.of("dso-opened", "dso-failed", "dso-failed-old")
+        return self.log.has("windows-hint") and not any(".so" in event.get("soname") for event in asked)
 
     @cached_property
     def devices(self) -> tuple[Device, ...]:
@@ -59,7 +67,7 @@ class Case:
     @cached_property
     def created(self) -> Event | None:
         """The last message that shows a registered GPU."""
-        return self.log.last("device-created", "device-created-part", "gpu-listed")
+        return self.log.last("device-created", "device-created-part", "gpu-listed", "gpu-listed-old")
 
     @cached_property
     def ready(self) -> int:

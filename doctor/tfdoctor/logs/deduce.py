@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
 from tfdoctor import versions
 from tfdoctor.logs.libraries import is_driver, is_tensorrt, matters, stem_of
 from tfdoctor.logs.signatures import load_signatures
+from tfdoctor.logs.sources import Told, Writer, told
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tfdoctor.compat import Compat, Release
     from tfdoctor.logs.events import Log
 
@@ -22,13 +26,18 @@ class Origin:
     """Which TensorFlow wrote a log."""
 
     version: str | None
-    """Only where the log says it."""
+    """"2.4.1", where the log says it or its lines are of this release alone; "2.4", where they are of several of its
+    patches, or it has only one."""
     era: str | None
     """"2.4-2.11": the minor releases that the log can be of; one alone where only one can; None: unknown."""
     cuda: str | None
     """"11.2" or "11": from the names of the libraries."""
     release: Release | None
-    """The row of compat/ for `version`, or for the newest release of the era where the sonames decide."""
+    """The row of compat/ for `version`, or for the newest release of the era where its lines or sonames decide."""
+    sources: Told = field(default_factory=Told)
+    """Whose source lines these are; several: TensorFlows of different releases wrote this log."""
+    by: Literal["log", "lines", "rest"] = "rest"
+    """What `version` and `era` are known by: the log says it, the lines of its source, or formats and libraries."""
 
     @property
     def name(self) -> str:
@@ -39,26 +48,103 @@ class Origin:
 
 
 def origin(log: Log, compat: Compat) -> Origin:
-    """The version that the log states, else the era to which formats and sonames belong."""
+    """The version that the log states, else the releases that have its lines, else the era to which formats and sonames
+    belong."""
     version = _stated(log)
     names = _sonames(log)
     low, high = _bounds(log)
     rows = [row for row in compat.releases if row.gpu and not row.is_prerelease]
+    dlls = _cuda_of_dlls(log)
     fitting = [row for row in rows if _within(row, low, high) and _has_all(row, names)]
-    cuda = _cuda(names, compat) or _cuda_of_dlls(log)
-    if version is not None:
+    cuda = _cuda(names, compat) or dlls
+    sources = told(log, compat)
+    lines = _of_lines(sources.writers, [row for row in rows if _within(row, low, high)])
+    if version is not None and not _excluded(version, lines, compat):
         nearest = compat.nearest(version)
-        return Origin(version, versions.major_minor(version), cuda or nearest.release.cuda, nearest.release)
+        minor = versions.major_minor(version)
+        return Origin(version, minor, cuda or nearest.release.cuda, nearest.release, sources, "log")
+    if lines:
+        also = [one for one in _unpublished(lines, sources.writers[0], compat) if _between(one, low, high)]
+        asking = [row for row in lines if row in fitting and (dlls is None or _of_cuda(row, dlls))]
+        return _by_lines(lines, asking, also, cuda, sources, compat)
     if low == "" and not names:
-        return Origin(None, None, cuda, None)
+        return Origin(None, None, cuda, None, sources)
     if not fitting:
-        return Origin(None, _range(low, high), cuda, None)
+        return Origin(None, _range(low, high), cuda, None, sources)
     minors = [row.minor for row in fitting]
     newest = fitting[-1]
     known = {row.cuda for row in fitting}
     if cuda is None and len(known) == 1:
         cuda = newest.cuda
-    return Origin(None, _range(minors[0], minors[-1]), cuda, newest if names else None)
+    return Origin(None, _range(minors[0], minors[-1]), cuda, newest if names else None, sources)
+
+
+def _of_lines(writers: Sequence[Writer], rows: Sequence[Release]) -> list[Release]:
+    """The rows of the one release, or of the few, that have these lines.
+
+    None where formats or the log's own dates are of another time: a nightly has most lines of the release that comes
+    next, and wrote them before that was out.
+    """
+    if len(writers) != 1:
+        return []
+    out: dict[str, str] = {}
+    for row in rows:
+        out[row.minor] = min(row.released, out.get(row.minor, row.released))
+    date = writers[0].date
+    return [
+        row
+        for row in rows
+        if row.version in writers[0].releases and (date is None or out[row.minor] <= _day_after(date))
+    ]
+
+
+def _day_after(date: str) -> str:
+    """Clocks and time zones differ: `"2020-09-12"` of `"2020-09-11"`; the date itself where it is none."""
+    try:
+        return (dt.date.fromisoformat(date) + dt.timedelta(days=1)).isoformat()
+    except (ValueError, OverflowError):
+        return date
+
+
+def _excluded(version: str, lines: Sequence[Release], compat: Compat) -> bool:
+    """Whether the lines are of other releases than the one that is stated somewhere: pip installs another one, too."""
+    measured = version in compat.source_lines.releases
+    return bool(lines) and measured and all(row.version != version for row in lines)
+
+
+def _by_lines(
+    lines: Sequence[Release],
+    fitting: Sequence[Release],
+    also: Sequence[str],
+    cuda: str | None,
+    sources: Told,
+    compat: Compat,
+) -> Origin:
+    """`fitting`: those of `lines` that ask for the libraries of this log; none where somebody built it for another
+    CUDA. `also`: minors of which a build has these lines that is not in the table."""
+    chosen = fitting or lines
+    minors = list(dict.fromkeys([*(row.minor for row in chosen), *also]))
+    newest = chosen[-1]
+    known = {row.cuda for row in fitting}
+    if cuda is None and len(known) == 1:
+        cuda = newest.cuda
+    version = None
+    if len(minors) == 1:
+        patches = {
+            row.version for row in compat.releases if row.minor == newest.minor and not row.is_prerelease
+        }
+        left = {row.version for row in chosen}
+        version = newest.version if len(left) == 1 < len(patches) else newest.minor
+    return Origin(version, _range(minors[0], minors[-1]), cuda, newest if fitting else None, sources, "lines")
+
+
+def _unpublished(rows: Sequence[Release], writer: Writer, compat: Compat) -> list[str]:
+    """The minors of builds that nobody can measure any more, have these lines, and were in use at the log's time."""
+    return [
+        versions.major_minor(one.version)
+        for one in compat.source_lines.unpublished
+        if one.like in {row.version for row in rows} and one.first <= (writer.date or "") <= one.last
+    ]
 
 
 def _range(low: str, high: str) -> str | None:
@@ -101,7 +187,10 @@ def _bounds(log: Log) -> tuple[str, str]:
 
 
 def _within(row: Release, low: str, high: str) -> bool:
-    minor = row.minor
+    return _between(row.minor, low, high)
+
+
+def _between(minor: str, low: str, high: str) -> bool:
     return (not low or versions.compare(minor, low) >= 0) and (not high or versions.compare(minor, high) <= 0)
 
 
@@ -142,6 +231,11 @@ def _cuda_of_dlls(log: Log) -> str | None:
                 cuda if versions.compare(cuda, "11.0") < 0 else versions.major_minor(cuda).partition(".")[0]
             )
     return None
+
+
+def _of_cuda(row: Release, cuda: str) -> bool:
+    """Whether a release is of this CUDA, `"10.0"` or `"11"`."""
+    return row.cuda is not None and (row.cuda == cuda or row.cuda.startswith(f"{cuda}."))
 
 
 # ---------------------------------------------------------------- devices

@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Event", "Log", "scan"]
 
+SOURCE_LINE = "source-line"
+"""The signature of the line of the source that a message names: its digits are what it is about."""
+HEARD = 4
+"""How often a line of the source is noted of one prefix: several processes can stand behind it."""
+SOURCES = 4096
+"""Lines of the source, of one prefix each, that are noted."""
 PREFIXES = 256
 """Different prefixes (processes, ranks) that are remembered to have been looked at."""
 KEPT = 48
@@ -153,13 +159,16 @@ class _Scanner:
         self._splitter = splitter
         self._known: dict[tuple[str, str, int], _Said] = {}
         """What a line says, its prefix, the length of all of it → what that means."""
-        self._alike: dict[tuple[str, str, str, str], _Said] = {}
-        """A line and its prefix, digits all 0, and who says it → what every such line means."""
+        self._alike: dict[tuple[str, str, str, str, str], _Said] = {}
+        """A line and its prefix, digits all 0, the line of the source that it names, and who says it → what every such
+        line means."""
         self._put_off: list[_Said] = []
         self._state = 0
         """How often something changed that more than a last time."""
         self._order = self._record = self._end = 0
         self._prefixes: set[str] = set()
+        self._sources: dict[tuple[str, str, str], int] = {}
+        """How often a prefix named a line of the source."""
 
     def add(self, line: Line) -> None:
         self._record += 1 if line.place <= self._end + 1 else 2
@@ -194,11 +203,14 @@ class _Scanner:
         said.line, said.record, said.order = line, self._record, self._order
         self._order += len(said.matches)
 
-    def _kind(self, line: Line) -> tuple[str, str, str, str]:
+    def _kind(self, line: Line) -> tuple[str, str, str, str, str]:
         who = self._splitter.who(line.prefix, line.text) if self._splitter is not None else ("", "")
-        return (line.text.translate(DIGITS), line.prefix.translate(DIGITS), *who)
+        text = line.text
+        end = text.find(".cc:") + 10
+        source = text[text.rfind(" ", 0, end - 10) + 1 : end] if end > 9 else ""
+        return (text.translate(DIGITS), line.prefix.translate(DIGITS), source, *who)
 
-    def _remember(self, kind: tuple[str, str, str, str], line: Line, said: _Said) -> None:
+    def _remember(self, kind: tuple[str, str, str, str, str], line: Line, said: _Said) -> None:
         """Remember what every line of this kind means, where that cannot depend on its digits."""
         if len(line.text) >= REMEMBERED or (
             line.prefix and self._catalogue.candidates(f"{line.prefix} ")  # what a new prefix says is sought
@@ -208,11 +220,15 @@ class _Scanner:
         lasting = []
         for signature in self._catalogue.candidates(line.text):
             if self.log.spent(signature.id) and (
-                self._splitter is None or self._splitter.spent(kind[2], kind[3], signature.id)
+                self._splitter is None or self._splitter.spent(kind[3], kind[4], signature.id)
             ):
                 continue
             fields, start = matched.get(signature.id, ({}, 0))
-            if not signature.blind or start > FAR or any(_DIGIT.search(value) for value in fields.values()):
+            if not signature.blind or start > FAR:
+                return
+            if signature.id == SOURCE_LINE:
+                continue
+            if any(_DIGIT.search(value) for value in fields.values()):
                 return
             if signature.id in matched:
                 lasting.append((signature, fields, start))
@@ -242,10 +258,23 @@ class _Scanner:
             self._known[line.said, line.prefix, len(line.text)] = said
         return said
 
+    def _heard(self, fields: dict[str, str], prefix: str) -> bool:
+        """Whether a line of the source was named often enough before: what it tells is that it was."""
+        key = fields["path"], fields["number"], prefix
+        times = self._sources.get(key, 0)
+        if times >= HEARD or (not times and len(self._sources) >= SOURCES):
+            return True
+        self._sources[key] = times + 1
+        return False
+
     def _note(self, said: _Said, line: Line, record: int, order: int, times: int) -> bool:
         """Whether anything changed but where it was said last."""
         changed = False
         for number, (signature, fields, start) in enumerate(said.matches, order + 1):
+            if signature.id == SOURCE_LINE:
+                if self._heard(fields, line.prefix):
+                    continue
+                changed = True  # what is not yet heard out is noted each time
             text = clean_line(line.text[max(0, start - 160) :] if start > FAR else line.text)
             event = Event(signature, line.number, number, text, fields, record, line.prefix)
             changed |= self.log.add(event, times)

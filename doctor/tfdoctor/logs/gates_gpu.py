@@ -9,7 +9,7 @@ from tfdoctor import versions
 from tfdoctor.findings import Cause
 from tfdoctor.logs.case import LIBRARY_CAUSES, Case, Decision
 from tfdoctor.logs.deduce import card_memory
-from tfdoctor.logs.libraries import is_cudnn, is_cupti, libraries_cause, search_path, stem_of
+from tfdoctor.logs.libraries import is_cudnn, is_cupti, libraries_cause, search_path, stem_of, what_is_there
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,9 +61,9 @@ def libraries(case: Case) -> Decision | None:
     cause = libraries_cause(toolkit, case.log, case.compat)
     maybe = tuple(c for c in LIBRARY_CAUSES if c is not cause)
     path = search_path(toolkit)
-    note = ""
+    note = what_is_there(toolkit, case.log, case.compat)
     if cause is Cause.LIBS_WRONG_VERSION and path:
-        note = f"LD_LIBRARY_PATH was {path}.".replace("`", "'")
+        note = f"{note} LD_LIBRARY_PATH was {path}.".strip().replace("`", "'")
     elif (
         len(toolkit) == 1
         and stem_of(toolkit[0].soname) == "cudart"
@@ -372,5 +372,7 @@ def none_listed(case: Case) -> bool:
 
 def healthy(case: Case) -> Decision | None:
     if case.created is not None or case.ready >= 0 or case.others_left:
-        return Decision(Cause.HEALTHY, case.says("device-created", "gpu-listed", "devices-visible")[:4])
+        return Decision(
+            Cause.HEALTHY, case.says("device-created", "gpu-listed", "gpu-listed-old", "devices-visible")[:4]
+        )
     return None

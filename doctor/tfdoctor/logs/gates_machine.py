@@ -81,7 +81,7 @@ def windows(case: Case) -> Decision | None:
     if (
         version is not None
         and case.compat.has(version, "windows-without-gpu")
-        and case.log.has("windows-hint")
+        and case.windows
         and case.log.has("gpu-none-listed")
         and case.created is None
     ):

@@ -23,6 +23,7 @@ __all__ = [
     "missing_libraries",
     "search_path",
     "stem_of",
+    "what_is_there",
 ]
 
 _LIBRARY_PATH = re.compile(r"[;,]?\s{0,3}LD_L\w{1,10}_PATH:\s{0,3}")
@@ -204,6 +205,31 @@ def libraries_cause(missing: Sequence[Missing], log: Log, compat: Compat) -> Cau
     if siblings or _CUDA_PLACE.search(path) or _all_but_the_runtime(log):
         return Cause.LIBS_WRONG_VERSION
     return Cause.LIBS_NOT_INSTALLED
+
+
+def what_is_there(missing: Sequence[Missing], log: Log, compat: Compat) -> str:
+    """What the log shows to be there in the place of what is missing, as sentences; empty where it shows nothing."""
+    said = []
+    wanted = cuda_wanted([m.soname for m in missing if not is_cudnn(m.soname)], compat)
+    path = search_path(missing) or ""
+    there = dict.fromkeys(one for one in _CUDA_IN_PATH.findall(path) if not _fits(one, wanted))
+    if wanted and there:
+        said.append(f"CUDA {', '.join(there)} is on LD_LIBRARY_PATH, and {', '.join(wanted)} is wanted.")
+    opened = dict.fromkeys(event.get("soname") for event in log.of("dso-opened"))
+    gone = {m.opened for m in missing}
+    found = [
+        one for one in opened if matters(one) and one not in gone and not is_driver(one) and not is_nvml(one)
+    ]
+    if found:
+        said.append(f"{', '.join(found[:6])} {'was' if len(found) == 1 else 'were'} found.")
+    cards = len({event.get("index") for event in log.of("device-found")})
+    if cards and log.has("registration-skipped"):
+        said.append(
+            "One card is there, and not registered."
+            if cards == 1
+            else f"{cards} cards are there, and none is registered."
+        )
+    return " ".join(said)
 
 
 def _fits(version: str, wanted: Sequence[str]) -> bool:

@@ -51,6 +51,7 @@ _OF_NOBODY = frozenset(
         *FRAMEWORKS,
         *_HINTS,
         *("process-start", "other-framework", "tf-version", "tf-version-alone", "answer-line", "smi-table"),
+        *("source-line", "old-names", "tensorflow-core"),
         *(
             "smi-failed",
             "cuda-requirement",

@@ -6,15 +6,16 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tfdoctor.causes import HARMLESS, MISREAD
+from tfdoctor.causes import HARMLESS, MISREAD, RELEASE
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.logs import advice
 from tfdoctor.logs.case import Case, Decision
 from tfdoctor.logs.events import scan
 from tfdoctor.logs.libraries import is_cupti, named
-from tfdoctor.logs.processes import FRAMEWORKS, Process, Splitter, overall
+from tfdoctor.logs.processes import FRAMEWORKS, Part, Process, Splitter, overall
 from tfdoctor.logs.reader import read_lines
 from tfdoctor.logs.signatures import load_signatures
+from tfdoctor.logs.sources import by_writer, of_its_time
 from tfdoctor.logs.verdict import decide, registered
 
 if TYPE_CHECKING:
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat import Compat
     from tfdoctor.logs.deduce import Device
-    from tfdoctor.logs.events import Event
-    from tfdoctor.logs.processes import Part
+    from tfdoctor.logs.events import Event, Log
 
 __all__ = ["LogReport", "diagnose_log"]
 
@@ -67,16 +67,20 @@ def diagnose_log(chunks: Iterable[bytes], compat: Compat, name: str = "-") -> Lo
     splitter = Splitter()
     log = scan(read_lines(chunks, count, catalogue), catalogue, splitter)
     log.lines, log.bytes = size
+    log = of_its_time(log, compat)
     case = Case(log, compat)
     decision = decide(case)
     parts = splitter.parts(log)
-    cases = [Case(part.log, compat) for part in parts]
+    if len(parts) < 2 and len(case.origin.sources.writers) > 1:
+        parts = _written(log, case)
+    cases = [Case(of_its_time(part.log, compat), compat) for part in parts]
     decisions = _together([decide(one) for one in cases])
     if len(parts) > 1:
         decision, having = overall(decision, zip(parts, decisions, strict=True))
         if decision.cause is not Cause.HEALTHY and 0 < having < len(parts):
             note = f"It is so in {having} of {len(parts)} processes."
             decision = replace(decision, note=f"{decision.note} {note}".strip())
+        case = _about(case, decision, zip(cases, decisions, strict=True))
     report = _report(case, decision, name)
     labels = _labels(parts)
     processes = [
@@ -93,6 +97,25 @@ def diagnose_log(chunks: Iterable[bytes], compat: Compat, name: str = "-") -> Lo
         }
         report = replace(report, missing_libraries=tuple(sorted(names)))
     return replace(report, processes=tuple(processes), more_processes=splitter.more)
+
+
+def _written(log: Log, case: Case) -> list[Part]:
+    """The parts of a log that TensorFlows of different releases wrote, where nothing else tells processes apart."""
+    logs = by_writer(log, case.origin.sources.writers)
+    parts = [Part(Case(one, case.compat).origin.name, log=one) for one in logs]
+    for part in parts:
+        part.first = min(event.line for event in part.log)
+    return [part for part in parts if part.speaks()]
+
+
+def _about(case: Case, decision: Decision, judged: Iterable[tuple[Case, Decision]]) -> Case:
+    """The whole log, written by the TensorFlow that the decision is about where the whole names none."""
+    if case.origin.version is not None:
+        return case
+    for one, own in judged:
+        if own.cause is decision.cause and one.origin.version is not None:
+            return replace(case, written_by=one.origin)
+    return case
 
 
 def _together(decisions: list[Decision]) -> list[Decision]:
@@ -146,7 +169,7 @@ def _report(case: Case, decision: Decision, name: str) -> LogReport:
     missing = _missing(case, decision)
     benign = _benign(case)
     root = _root(case, decision, name, missing)
-    findings = [root, *_misread(case, decision, name), *_harmless(case, name)]
+    findings = [root, *_misread(case, decision, name), *_harmless(case, name), *_release(case, name)]
     return LogReport(
         name=name,
         tensorflow_version=case.origin.version,
@@ -270,6 +293,39 @@ def _misread(case: Case, decision: Decision, name: str) -> list[Finding]:
             Severity.INFO,
             "Easily misread",
             " ".join(text for text, _ in found),
+            _evidence(events, name),
+        )
+    ]
+
+
+def _release(case: Case, name: str) -> list[Finding]:
+    """Which TensorFlow wrote the log, with the lines that say so, where the log does not say it itself."""
+    origin = case.origin
+    sources = origin.sources
+    events = [event for writer in sources.writers for event in writer.events]
+    if origin.by == "log" or not (events or sources.foreign):
+        return []
+    if sources.foreign is not None:
+        events = [sources.foreign]
+        said = (
+            "No release has this line of the source, or none has it and the others: the log is of another build (a "
+            "nightly, a candidate, a vendor's) or of several, and its release is not known."
+        )
+    elif len(sources.writers) > 1:
+        said = "These lines of the source are of different releases: several TensorFlows wrote this log."
+    elif origin.by == "rest":
+        said = "These lines of the source and the rest of the log are of different times: its release is not known."
+    elif origin.version is not None:
+        said = f"Of all releases only TensorFlow {origin.version} has these lines of its source."
+    else:
+        said = f"TensorFlow {origin.era} can have written this, by the lines of its source."
+    return [
+        Finding(
+            RELEASE,
+            Cause.HEALTHY,
+            Severity.INFO,
+            "Which TensorFlow wrote this",
+            said,
             _evidence(events, name),
         )
     ]

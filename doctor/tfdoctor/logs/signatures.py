@@ -94,6 +94,8 @@ class Signature:
     """Where it tells of when a log is: then it needs no `versions`."""
     longest: int | None = None
     """Only lines of at most this many characters are tried."""
+    beside: bool = False
+    """Whether a line far down in a long log is passed over that has nothing else."""
     match: tuple[str, ...]
     no_match: tuple[str, ...]
     source: str
@@ -302,9 +304,12 @@ class Catalogue:
             shape = shape.replace(code, real)
         for text in decoded(shape):
             for message, prefix in messages_of(text):
-                if self.candidates(message) or (prefix and self.candidates(f"{prefix} ")):
+                if self._tells(message) or (prefix and self._tells(f"{prefix} ")):
                     return True
         return False
+
+    def _tells(self, line: str) -> bool:
+        return any(not signature.beside for signature in self.candidates(line))
 
     def worth(self, block: bytes) -> bool:
         """Whether a known message can be in a piece of a log that a terminal cut: it can go over the line's end."""

@@ -1,0 +1,219 @@
+"""Which TensorFlow wrote a log, by the lines of its source that the messages name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tfdoctor.causes import RELEASE
+from tfdoctor.compat import Compat
+from tfdoctor.findings import Cause
+from tfdoctor.logs.events import scan
+from tfdoctor.logs.reader import read_lines
+from tfdoctor.logs.report import LogReport, diagnose_log
+from tfdoctor.logs.signatures import load_signatures
+from tfdoctor.render.log import log_json
+
+COMPAT = Compat.load()
+LAB = Path(__file__).parent / "lab"
+GPU = "tensorflow/core/common_runtime/gpu/gpu_device.cc"
+DSO = "tensorflow/stream_executor/platform/default/dso_loader.cc"
+
+
+def said(date: str, *messages: str) -> str:
+    return "".join(f"{date} 10:00:{n:02}.000001: {message}\n" for n, message in enumerate(messages))
+
+
+def diagnosed(text: str) -> LogReport:
+    return diagnose_log([text.encode()], COMPAT)
+
+
+def note(report: LogReport) -> str:
+    return next((finding.explanation for finding in report.findings if finding.code == RELEASE), "")
+
+
+MISSING = "cannot open shared object file: No such file or directory"
+CUDART = f"Could not dlopen library 'libcudart.so.10.0'; dlerror: libcudart.so.10.0: {MISSING}"
+CUSOLVER = f"Could not load dynamic library 'libcusolver.so.10'; dlerror: libcusolver.so.10: {MISSING}"
+OLD = (
+    f"I {GPU}:1640] Found device 0 with properties:",
+    f"I {DSO}:53] {CUDART}; LD_LIBRARY_PATH: /usr/local/cuda-10.1/lib64:",
+    f"I {DSO}:42] Successfully opened dynamic library libcudnn.so.7",
+    f"W {GPU}:1663] Cannot dlopen some GPU libraries. Skipping registering GPU devices...",
+)
+NEW = (
+    f"I {GPU}:1720] Found device 0 with properties:",
+    f"W {DSO}:60] {CUSOLVER}",
+    f"W {GPU}:1757] Cannot dlopen some GPU libraries. Please make sure the missing libraries mentioned above are there",
+)
+NAMES = "WARNING:tensorflow:From train.py:6: The name tf.Session is deprecated. Please use tf.compat.v1.Session instead."
+
+
+# --- one release ---
+
+
+def test_the_lines_name_the_release_and_its_commands() -> None:
+    report = diagnosed(said("2020-09-11", *OLD))
+    assert (report.tensorflow_version, report.era) == ("1.14", "1.14")
+    assert report.cause is Cause.LIBS_WRONG_VERSION
+    assert report.summary.startswith("TensorFlow 1.14: ")
+    assert report.root is not None
+    commands = [command for remedy in report.root.remedies for command in remedy.commands]
+    assert {"tfdoctor matrix --tf 1.14", "tfdoctor build --tf 1.14"} <= set(commands)
+    assert "TensorFlow 1.14 needs CUDA 10.0" in report.root.remedies[0].text
+    for words in (
+        "CUDA 10.1 is on LD_LIBRARY_PATH, and 10.0 is wanted.",
+        "libcudnn.so.7 was found.",
+        "One card is there",
+    ):
+        assert words in report.root.explanation
+    assert note(report) == "Of all releases only TensorFlow 1.14 has these lines of its source."
+    assert all(evidence.line for finding in report.findings for evidence in finding.evidence)
+    assert log_json(report)["tensorflow_version"] == "1.14"
+
+
+def test_patches_that_share_all_lines_are_named_by_their_minor() -> None:
+    assert diagnosed(said("2021-09-01", *NEW)).tensorflow_version == "2.4"
+
+
+def test_one_line_can_be_of_several_releases() -> None:
+    report = diagnosed(said("2023-09-11", f"W {GPU}:1934] Cannot dlopen some GPU libraries."))
+    assert (report.tensorflow_version, report.era) == (None, "2.10-2.11")
+    assert "TensorFlow 2.10-2.11" in note(report)
+
+
+def test_what_the_log_states_stays_where_the_lines_agree() -> None:
+    report = diagnosed("tensorflow version: 2.4.1\n" + said("2021-09-01", *NEW))
+    assert report.tensorflow_version == "2.4.1"
+    assert not note(report)
+
+
+def test_lines_outweigh_a_release_that_is_named_beside_them() -> None:
+    report = diagnosed("Successfully installed tensorflow-gpu-2.4.1\n" + said("2020-09-11", *OLD))
+    assert report.tensorflow_version == "1.14"
+
+
+def test_names_of_dlls_tell_releases_apart_that_share_their_lines() -> None:
+    lines = (
+        f"W {DSO}:55] Could not load dynamic library 'cudart64_100.dll'; dlerror: cudart64_100.dll not found"
+    )
+    stub = "I tensorflow/stream_executor/cuda/cudart_stub.cc:29] Ignore above cudart dlerror if you do not have a GPU"
+    assert diagnosed(said("2020-12-02", lines, stub)).era in ("1.15", "1.15-2.0")
+
+
+@pytest.mark.parametrize("where", ["", "C:\\tf_jenkins\\workspace\\", "external/org_tensorflow/"])
+def test_what_a_build_puts_before_a_path_changes_nothing(where: str) -> None:
+    text = said("2020-09-11", *OLD).replace("I tensorflow/", f"I {where}tensorflow/")
+    assert diagnosed(text.replace("W tensorflow/", f"W {where}tensorflow/")).era == "1.14"
+
+
+# --- none that can be named ---
+
+
+def test_a_line_that_no_release_has_is_of_another_build() -> None:
+    report = diagnosed(said("2020-09-11", *OLD, f"I {GPU}:9] Adding visible gpu devices: 0"))
+    assert report.tensorflow_version is None
+    assert "another build" in note(report)
+
+
+def test_lines_that_share_no_release_by_chance_name_none() -> None:
+    report = diagnosed(said("2022-09-11", OLD[0], NEW[0]))
+    assert report.tensorflow_version is None
+    assert "another build" in note(report)
+
+
+def test_a_log_from_before_a_release_is_not_of_it() -> None:
+    report = diagnosed(said("2020-11-14", *NEW[:1]))
+    assert report.tensorflow_version is None
+    assert "different times" in note(report)
+    seconds = "E0000 00:00:1500000000.960447  222489 cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error"
+    assert diagnosed(f"{seconds}\n").tensorflow_version is None
+    assert diagnosed(f"{seconds.replace('15000', '17751', 1)}\n").tensorflow_version == "2.21"
+
+
+def test_betas_that_nobody_can_measure_are_thought_of() -> None:
+    assert diagnosed(said("2019-08-19", *OLD)).era == "1.14-2.0"
+    assert diagnosed(f"{NAMES}\n" + said("2019-08-19", *OLD)).tensorflow_version == "1.14"
+
+
+def test_lines_of_other_programs_say_nothing() -> None:
+    text = (
+        said("2020-09-11", *OLD)
+        + "[2020-09-11 10:00:00.1: D horovod/common/gloo/gloo_context.cc:123] rendezvous\n"
+    )
+    text += "E0000 00:00:1775118342.960447  222489 pjrt_stream_executor_client.cc:9] Execution of replica 0 failed\n"
+    assert diagnosed(text).tensorflow_version == "1.14"
+
+
+# --- several ---
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_two_releases_in_one_log_are_told_apart(mixed: bool) -> None:
+    first, second = said("2021-09-11", *OLD).splitlines(), said("2021-09-11", *NEW).splitlines()
+    lines = [line for both in zip(first, second, strict=False) for line in both] if mixed else first + second
+    report = diagnosed("\n".join(lines) + "\n")
+    assert [process.label for process in report.processes] == ["TensorFlow 1.14", "TensorFlow 2.4"]
+    assert report.tensorflow_version in ("1.14", "2.4")
+    assert report.root is not None
+    commands = " ".join(command for remedy in report.root.remedies for command in remedy.commands)
+    assert f"--tf {report.tensorflow_version}" in commands
+
+
+def test_processes_with_names_have_their_own_release() -> None:
+    text = "".join(f"(pid=1) {line}\n(pid=2) {other}\n" for line, other in zip(OLD, [*NEW, ""], strict=True))
+    report = diagnosed(text)
+    assert [process.summary.partition(":")[0] for process in report.processes] == [
+        "TensorFlow 1.14",
+        "TensorFlow 2.4",
+    ]
+
+
+def test_a_page_that_quotes_an_old_session_is_read_as_the_log_that_it_has() -> None:
+    quoted = (
+        "/job:localhost/replica:0/task:0/gpu:0 -> device: 0, name: Tesla K40c, pci bus id: 0000:05:00.0\n"
+    )
+    assert diagnosed(quoted).gpu_registered is True
+    report = diagnosed(
+        said("2020-09-11", *OLD) + "You should see:\n" + quoted + "![](E:\\blog\\source\\a.png)\n"
+    )
+    assert report.gpu_registered is not True
+    assert report.cause is Cause.LIBS_WRONG_VERSION
+    assert report.root is not None
+    assert any("tfdoctor build --tf 1.14" in remedy.commands for remedy in report.root.remedies)
+
+
+# --- real logs ---
+
+
+def test_every_line_that_a_release_printed_in_the_lab_is_in_the_table() -> None:
+    """The table is read from machine code; these logs are what the wheels printed when they were run."""
+    catalogue = load_signatures()
+    seen: dict[str, int] = {}
+    missing: list[str] = []
+    for name, truth in json.loads((LAB / "expected.json").read_text(encoding="utf-8")).items():
+        release = truth["tensorflow"]
+        log = scan(read_lines([(LAB / name).read_bytes()], None, catalogue), catalogue)
+        for event in log.of("source-line"):
+            message = event.text.partition("]")[2]
+            found = COMPAT.source_lines.at(event.get("path"), int(event.get("number")), message)
+            if found is not None:
+                seen[release] = seen.get(release, 0) + 1
+                if release not in found:
+                    missing.append(f"{name}: {event.text[:120]}")
+    assert not missing
+    assert len(seen) >= 16
+    assert sum(seen.values()) > 1200
+
+
+def test_no_real_log_is_taken_for_another_release() -> None:
+    right = 0
+    for name, truth in json.loads((LAB / "expected.json").read_text(encoding="utf-8")).items():
+        report = diagnose_log([(LAB / name).read_bytes()], COMPAT)
+        minor = ".".join(truth["tensorflow"].split(".")[:2])
+        if report.tensorflow_version is not None:
+            assert truth["tensorflow"].startswith(report.tensorflow_version), name
+            right += report.tensorflow_version in (minor, truth["tensorflow"])
+    assert right > 200
