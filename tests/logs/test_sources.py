@@ -46,8 +46,9 @@ OLD = (
 NEW = (
     f"I {GPU}:1720] Found device 0 with properties:",
     f"W {DSO}:60] {CUSOLVER}",
-    f"W {GPU}:1757] Cannot dlopen some GPU libraries. Please make sure the missing libraries mentioned above are there",
+    f"W {GPU}:1757] Cannot dlopen some GPU libraries. Please make sure the missing libraries mentioned above are",
 )
+CANDIDATE = f"W {GPU}:1598] Cannot dlopen some GPU libraries."
 NAMES = "WARNING:tensorflow:From train.py:6: The name tf.Session is deprecated. Please use tf.compat.v1.Session instead."
 
 
@@ -128,6 +129,14 @@ def test_a_log_from_before_a_release_is_not_of_it() -> None:
     report = diagnosed(said("2020-11-14", *NEW[:1]))
     assert report.tensorflow_version is None
     assert "different times" in note(report)
+    ahead = diagnosed(
+        said("2020-04-14", f"I {DSO}:44] Successfully opened dynamic library libcudart.so.10.1", CANDIDATE)
+    )
+    assert (
+        ahead.tensorflow_version is None
+    )  # a candidate of 2.2, or a nightly: its commands are for what is nearest
+    assert ahead.root is not None
+    assert any("tfdoctor build --tf 2.2" in remedy.commands for remedy in ahead.root.remedies)
     seconds = "E0000 00:00:1500000000.960447  222489 cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error"
     assert diagnosed(f"{seconds}\n").tensorflow_version is None
     assert diagnosed(f"{seconds.replace('15000', '17751', 1)}\n").tensorflow_version == "2.21"

@@ -72,7 +72,8 @@ def origin(log: Log, compat: Compat) -> Origin:
     if not fitting:
         return Origin(None, _range(low, high), cuda, None, sources)
     minors = [row.minor for row in fitting]
-    newest = fitting[-1]
+    near = [row for row in fitting if any(row.version in writer.releases for writer in sources.writers)]
+    newest = (near or fitting)[-1]
     known = {row.cuda for row in fitting}
     if cuda is None and len(known) == 1:
         cuda = newest.cuda

@@ -75,12 +75,15 @@ class Told:
 
 def told(log: Log, compat: Compat) -> Told:
     """Whose lines these are."""
+    events = log.of("source-line")
+    if not events:
+        return Told()
     table = compat.source_lines
     others = log.has("framework-jax")
     seen: set[tuple[str, str]] = set()
     parts: list[_Lines] = []
     last = 0
-    for event in log.of("source-line"):
+    for event in events:
         key = path, number = event.get("path"), event.get("number")
         message = event.text.partition(f":{number}]")[2]
         if key in seen or message.lstrip().startswith("Check failed"):
