@@ -49,7 +49,7 @@ NEW = (
     f"W {GPU}:1757] Cannot dlopen some GPU libraries. Please make sure the missing libraries mentioned above are",
 )
 CANDIDATE = f"W {GPU}:1598] Cannot dlopen some GPU libraries."
-NAMES = "WARNING:tensorflow:From train.py:6: The name tf.Session is deprecated. Please use tf.compat.v1.Session instead."
+NAMES = "WARNING:tensorflow:From a.py:6: The name tf.Session is deprecated. Please use tf.compat.v1.Session instead."
 
 
 # --- one release ---
