@@ -75,6 +75,14 @@ def test_the_lines_name_the_release_and_its_commands() -> None:
     assert log_json(report)["tensorflow_version"] == "1.14"
 
 
+def test_a_build_for_another_cuda_has_the_lines_and_not_the_needs_of_the_release() -> None:
+    report = diagnosed(said("2020-09-11", *OLD).replace(".so.10.0", ".so.10.1"))
+    assert report.tensorflow_version == "1.14"
+    assert report.root is not None
+    assert "CUDA 10.0" not in report.root.remedies[0].text
+    assert report.root.remedies[0].commands == ("tfdoctor build --tf 1.14",)
+
+
 def test_patches_that_share_all_lines_are_named_by_their_minor() -> None:
     assert diagnosed(said("2021-09-01", *NEW)).tensorflow_version == "2.4"
 

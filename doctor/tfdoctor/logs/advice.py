@@ -72,11 +72,18 @@ def _another_release(case: Case) -> Remedy:
 def _libraries(case: Case) -> tuple[Remedy, ...]:
     """What this release needs, and the shortest way to have it."""
     release, version = case.origin.release, case.origin.version
+    if release is None and version is not None and not case.windows:
+        other = (
+            f"Somebody built this TensorFlow {version} for other libraries; that of the package index, in a container "
+            "image, finds its own."
+        )
+        return (Remedy(other, (f"tfdoctor build --tf {shlex.quote(version)}",)),)
     if release is None or not release.gpu:
         return (Remedy("See what each release needs.", ("tfdoctor matrix",)),)
     exact = version or release.minor
     cudnn = f" and cuDNN {release.cudnn}" if release.cudnn else ""
-    about = "" if version else " (the release was deduced from the names of the libraries)"
+    by = "lines of its source" if case.origin.by == "lines" else "names of the libraries"
+    about = "" if version else f" (the release was deduced from the {by})"
     command = f"tfdoctor matrix --tf {shlex.quote(exact)}"
     needs = Remedy(f"TensorFlow {exact} needs CUDA {release.cuda}{cudnn}{about}.", (command,))
     if case.windows:
