@@ -14,6 +14,7 @@ from tfdoctor.facts import (
     Absent,
     CudaDevice,
     CudaDriver,
+    CudaToolkit,
     DeviceNodes,
     Distribution,
     DriverFacts,
@@ -124,7 +125,7 @@ def sketched_facts(compat: Compat, sketch: Sketch) -> Facts:
         python=Known(_python(sketch), SOURCE),
         tensorflow=Known(tensorflow, SOURCE),
         loader=Known(_loader(sketch, tensorflow, build), SOURCE),
-        toolkits=(),
+        toolkits=(CudaToolkit("/usr/local/cuda", None, libdevice=True, ptxas=True),),
         nvcc=Absent(SOURCE, "no nvcc"),
     )
 

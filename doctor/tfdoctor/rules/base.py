@@ -52,6 +52,8 @@ class Context:
     prediction: Prediction
     observed: Observation | None = None
     """What TensorFlow did, where it was run (`--deep`)."""
+    here: str = "on this machine"
+    """Where what is looked at is: "in this image"."""
 
     @cached_property
     def python(self) -> PythonFacts | None:
