@@ -443,6 +443,73 @@ CASES = (
         """,
     ),
     case(
+        "two packages with the same files",
+        "",
+        True,
+        "healthy",
+        """
+        FROM nvidia/cuda:11.2.2-cudnn8-runtime-ubuntu20.04
+        RUN apt-get update && apt-get install -y python3-pip
+        RUN pip3 install tensorflow==2.6.0 tensorflow-gpu==2.6.0 'protobuf<3.21'
+        """,
+    ),
+    case(
+        "two packages that no wheel fits",
+        "TFD507",
+        False,
+        "no-matching-wheel",
+        """
+        FROM python:3.11-slim
+        RUN pip install tensorflow==1.15.0 tensorflow-gpu==1.15.0
+        """,
+    ),
+    case(
+        "variables that stop TensorFlow itself",
+        "TFD601",
+        False,
+        "hidden-by-env",
+        """
+        FROM python:3.11-slim
+        ENV TF_XLA_FLAGS=--tf_xla_auto_jitt=2
+        ENV TF_ENABLED_DEVICE_TYPES=$SOMETHING
+        RUN pip install "tensorflow[and-cuda]==2.18.0"
+        """,
+        lines={"TFD601": 2},
+    ),
+    case(
+        "the extra brings its own cuDNN",
+        "",
+        True,
+        "healthy",
+        """
+        FROM nvidia/cuda:12.3.2-cudnn9-runtime-ubuntu22.04
+        RUN apt-get update && apt-get install -y python3-pip
+        RUN pip3 install "tensorflow[and-cuda]==2.18.0"
+        """,
+    ),
+    case(
+        "the official image for the CPU",
+        "TFD303",
+        False,
+        "cpu-only-build",
+        """
+        FROM tensorflow/tensorflow:2.15.0
+        """,
+        lines={"TFD303": 1},
+    ),
+    case(
+        "CUDA that 1.12 is linked with, in another version",
+        "TFD207 TFD501",
+        False,
+        "inconclusive",
+        """
+        FROM nvidia/cuda:10.0-cudnn7-runtime-ubuntu18.04
+        RUN apt-get update && apt-get install -y python3-pip
+        RUN pip3 install tensorflow-gpu==1.12.0 "numpy<1.17" "protobuf<3.21"
+        """,
+        lines={"TFD207": 3},
+    ),
+    case(
         "a healthy one on a runtime image",
         "",
         True,

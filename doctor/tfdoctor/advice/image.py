@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tfdoctor.advice.target import Target
-    from tfdoctor.causes.steps import Step
     from tfdoctor.compat import Compat, Release
     from tfdoctor.findings import Finding
 
@@ -69,15 +68,15 @@ def _lines(target: Target, remedy: Remedy, release: Release | None, *, whole: bo
     """
     steps = remedy.steps
     installs = [step for step in steps if isinstance(step, Install)]
-    linked = any(isinstance(step, (Link, LinkParts)) for step in steps)
-    lines = [line for step in steps for line in _variable(step)]
+    linked = any(isinstance(step, (Link, LinkParts, Prepend)) for step in steps)
+    lines = [f"ENV {step.name}={quote(step.value)}" for step in steps if isinstance(step, Export)]
     if whole and (linked or not all(step.lock for step in installs)):
         return []
     if installs:
         wanted = [one for step in installs for one in _wanted(target, step, release)]
-        # where they are linked, another base has them in their place
+        # where the loader has to be told of them, another base has them in their place
         lines.insert(0, _run(one for one in wanted if not (linked and one.startswith("nvidia-"))))
-    alone = bool(steps) and all(isinstance(step, SHELL_STEPS) for step in steps)
+    alone = bool(steps) and not linked and all(isinstance(step, SHELL_STEPS) for step in steps)
     return [replace(remedy, commands=tuple(lines), steps=())] if installs or alone else []
 
 
@@ -89,12 +88,3 @@ def _wanted(target: Target, step: Install, release: Release | None) -> tuple[str
 
 def _run(requirements: Iterable[str]) -> str:
     return f"RUN pip install {' '.join(quote(one) for one in requirements)}"
-
-
-def _variable(step: Step) -> list[str]:
-    """A variable that gets a value; one that goes, goes with its own line."""
-    if isinstance(step, Export):
-        return [f"ENV {step.name}={quote(step.value)}"]
-    if isinstance(step, Prepend):
-        return [f"ENV {step.name}={':'.join(quote(one) for one in step.folders)}:${step.name}"]
-    return []

@@ -24,12 +24,17 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat.companions import Ladder
     from tfdoctor.dockerfile.checks.base import Context
+    from tfdoctor.dockerfile.read.libraries import Offer
     from tfdoctor.findings import Finding
 
 __all__ = ["findings_of"]
 
 _PLAIN = frozenset({"pip", "setuptools", "wheel", "numpy", "protobuf"})
 """Packages that put no limit on others."""
+
+
+_OF_CARDS = "CUDA_VISIBLE_DEVICES"
+"""Which cards there will be is not known: the check `gpu-not-given` tells what hides any."""
 
 
 @dataclass(slots=True)
@@ -45,9 +50,10 @@ class _Places:
 def findings_of(context: Context) -> list[Finding]:
     """What the rules of `check` find in the image: told with lines of the Dockerfile, and with what to write into it.
 
-    Nothing where it is not known which TensorFlow there is.
+    Nothing where none gets into it, or where it is not known which, but for several over each other.
     """
-    if context.tensorflow.state not in ("there", "cpu") and len(context.subject.both) < 2:
+    state = context.tensorflow.state
+    if state not in ("there", "cpu") and (state != "unknown" or len(context.subject.both) < 2):
         return []
     places = _Places()
     facts = sketched_facts(context.compat, _sketch(context, places))
@@ -57,7 +63,6 @@ def findings_of(context: Context) -> list[Finding]:
         for rule in ALL_RULES
         if rule.shown_in is not None  # the others are about the report
         for finding in rule.run(judging).findings
-        if finding.severity > Severity.INFO
     ]
 
 
@@ -68,16 +73,19 @@ def _sketch(context: Context, places: _Places) -> Sketch:
     subject, tensorflow, release = context.subject, context.tensorflow, context.tensorflow.release
     own = [tensorflow_from(one, subject, context.compat) for one in subject.both] or [tensorflow]
     distributions = {one.package: one.version for one in own}
-    places.of = {f"{one.package} {one.version}": context.at(one.line, one.text, one.source) for one in own}
+    seen = [context.about(one.want.seen) for one in subject.both] or [context.about_tensorflow]
+    places.of = {f"{one.package} {one.version}": at for one, at in zip(own, seen, strict=True)}
     places.of["the loader"] = context.about_tensorflow
     for name, version, evidence in _companions(context, places):
         distributions[name] = version
         places.of[f"{name} {version}"] = evidence
+    others = [one.offer for one in context.libraries if one.found is False and one.offer is not None]
     for library in context.libraries:
         if library.offer is not None:
-            places.of[library.offer.path] = context.about(library.offer.by)
+            places.of[library.offer.path] = _about_offer(context, library.offer, others)
     for name, setting in subject.environment.items():
         places.of[name] = context.at(setting.line, f"ENV {name}={setting.text}")
+    settings = subject.environment.items()
     known = [(one.soname, one.offer, one.found) for one in context.libraries if one.offer is not None]
     return Sketch(
         tensorflow.version or None,
@@ -96,8 +104,16 @@ def _sketch(context: Context, places: _Places) -> Sketch:
             if found is False
         ),
         modules=tuple(row.package for row in context.compat.companions),
-        variables={name: one.value or "" for name, one in subject.environment.items()},
+        variables={k: one.value for k, one in settings if one.value is not None and k != _OF_CARDS},
     )
+
+
+def _about_offer(context: Context, offer: Offer, others: list[Offer]) -> Evidence:
+    """The line that brings a library, with what else it brings in another version than is wanted."""
+    at = context.about(offer.by)
+    names = [other.name for other in others if other.by == offer.by] if offer in others else []
+    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+    return replace(at, text=f"{at.text} has {', '.join(names[:4])}{more}") if names else at
 
 
 def _gpu(context: Context) -> bool | None:
@@ -190,5 +206,6 @@ def _of_libraries(context: Context, evidence: list[Evidence]) -> list[Evidence]:
         notes[context.about_tensorflow] = ": this release has no such extra, and pip only warns of it"
     if context.subject.base.flavour == "base":
         notes[base] = ": a `base` image has the CUDA runtime and none of its libraries"
-    shown = dict.fromkeys([*evidence, base])
-    return [replace(one, text=f"{one.text}{notes.get(one, '')}") for one in shown]
+    if not any((one.source, one.line) == (base.source, base.line) for one in evidence):
+        evidence = [*evidence, base]
+    return [replace(one, text=f"{one.text}{notes.get(one, '')}") for one in evidence]
