@@ -228,12 +228,18 @@ def typed(target: Target, steps: Iterable[Step]) -> tuple[str, ...]:
 
 
 def _install(target: Target, step: Install) -> str:
+    wanted = wanted_of(target, step)
+    options = ("--force-reinstall " if step.again else "") + ("" if step.dependencies else "--no-deps")
+    return pip_install(target, wanted, options=options.strip() if wanted == step.requirements else "")
+
+
+def wanted_of(target: Target, step: Install) -> tuple[str, ...]:
+    """What a step has pip install: its requirements, or the extra where that is the same."""
     build = target.build
     release = build.release if build is not None and build.exact else None
     if step.lock is not None and release is not None and extra_installs(target, release):
-        return pip_install(target, gpu_requirement(target, release))
-    options = ("--force-reinstall " if step.again else "") + ("" if step.dependencies else "--no-deps")
-    return pip_install(target, step.requirements, options=options.strip())
+        return gpu_requirement(target, release)
+    return step.requirements
 
 
 def _line(target: Target, step: Drop | Unset | Export | Rename | TakeOut) -> str:

@@ -9,15 +9,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdoctor import fit, versions
+from tfdoctor.advice.commands import typed, wanted_of
 from tfdoctor.advice.pip import quote
-from tfdoctor.advice.releases import extra_installs, gpu_requirement
-from tfdoctor.causes.steps import SHELL_STEPS, Export, Install, Link, LinkParts, Prepend
+from tfdoctor.causes.steps import Drop, Export, Install, Link, LinkParts, Prepend, Rename, Unset
 from tfdoctor.findings import Cause, Remedy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from tfdoctor.advice.target import Target
+    from tfdoctor.causes.steps import Step
     from tfdoctor.compat import Compat, Release
     from tfdoctor.findings import Finding
 
@@ -31,17 +30,46 @@ OF_BASE = frozenset(
     }
 )
 """What another base image cures."""
+OF_HOST = frozenset(
+    {
+        Cause.COMPAT_NOT_SUPPORTED,
+        Cause.CONTAINER_CUDA_REQUIREMENT,
+        Cause.CONTAINER_DRIVER_LIBS,
+        Cause.CONTAINER_NO_GPU,
+        Cause.CONTAINER_NVML_LOST,
+        Cause.DRIVER_INIT_UNKNOWN,
+        Cause.DRIVER_LIB_MISMATCH,
+        Cause.DRIVER_TOO_OLD,
+        Cause.GPU_BUSY_OTHER_PROCESS,
+        Cause.NO_DEVICE,
+        Cause.NO_DRIVER,
+        Cause.NO_NVIDIA_RUNTIME,
+        Cause.NVML_MISSING,
+        Cause.WSL_LIBCUDA,
+    }
+)
+"""What is in no image: the driver, and how a container is started."""
 
 
 def for_image(target: Target, finding: Finding) -> Finding:
-    """The finding with the remedies that an image has."""
+    """The finding with the remedies that an image has (`Target.image`); the host's are left as they are."""
+    if finding.cause in OF_HOST:
+        kept = [
+            new
+            for one in finding.remedies
+            for new in (_lines(target, one, whole=False) if one.steps else [_again(target, one)])
+        ]
+        return replace(finding, remedies=tuple(kept))
     build = target.build
     release = build.release if build is not None and build.exact else None
     of_base = finding.cause in OF_BASE and release is not None
-    remedies = [new for one in finding.remedies for new in _lines(target, one, release, whole=of_base)]
+    own = [one for one in finding.remedies if not (of_base and one.replaces)]
+    remedies = [new for one in own for new in _lines(target, one, whole=of_base)]
     if of_base and release is not None:
         remedies += on_another_base(target.compat, release, _python(target))
-    return replace(finding, remedies=(*remedies, built(release)))
+    if not any(one.replaces for one in remedies):
+        remedies.append(built(release))
+    return replace(finding, remedies=tuple(remedies))
 
 
 def on_another_base(compat: Compat, release: Release, python: str | None) -> list[Remedy]:
@@ -61,30 +89,68 @@ def _python(target: Target) -> str | None:
     return versions.major_minor(target.python.version) if target.python is not None else None
 
 
-def _lines(target: Target, remedy: Remedy, release: Release | None, *, whole: bool) -> list[Remedy]:
-    """A remedy as lines of a Dockerfile; nothing where it is not one for an image.
+def _again(target: Target, remedy: Remedy) -> Remedy:
+    """It ends with looking again: at an image, that is another command."""
+    again = f"tfdoctor verify {target.image}" if target.image else "tfdoctor build --check Dockerfile"
+    lines = (again if line.startswith("tfdoctor check") else line for line in remedy.commands)
+    return replace(remedy, commands=tuple(lines))
+
+
+def _lines(target: Target, remedy: Remedy, *, whole: bool) -> list[Remedy]:
+    """A remedy as lines of a Dockerfile; nothing where it is not one for an image."""
+    if remedy.commands and all(
+        line.startswith(("tfdoctor build", "tfdoctor recommend")) for line in remedy.commands
+    ):
+        return [_again(target, remedy)]
+    if not remedy.steps:
+        return [] if remedy.commands else [remedy]
+    return _of_dockerfile(target, remedy, whole=whole) if not target.image else _of_image(target, remedy)
+
+
+def _of_image(target: Target, remedy: Remedy) -> list[Remedy]:
+    """Of an image that is there: lines for the Dockerfile that made it, or a variable for `docker run`."""
+    lost = [step.name for step in remedy.steps if isinstance(step, Unset)]
+    if lost:
+        text = f"{remedy.text} In the Dockerfile that is its ENV line; `-e` without a value does it for one container."
+        return [
+            Remedy(text, (f"docker run --gpus all {' '.join(f'-e {name}' for name in lost)} {target.image}",))
+        ]
+    before = "" if target.root is not False else ", before its USER line"
+    text = f"{remedy.text} Write this into the Dockerfile{before}, and build it again."
+    lines = tuple(line for step in remedy.steps for line in _line(target, step))
+    return [Remedy(text, (*lines, f"docker build -t {target.image} .", f"tfdoctor verify {target.image}"))]
+
+
+def _line(target: Target, step: Step) -> list[str]:
+    """A step as lines of a Dockerfile."""
+    if isinstance(step, Export):
+        return [f"ENV {step.name}={quote(step.value)}"]
+    if isinstance(step, Prepend):
+        return [f"ENV {step.name}={quote(':'.join(step.folders))}:${step.name}"]
+    if isinstance(step, Rename):
+        return [f"ENV {step.right}={quote(target.variables.get(step.wrong, ''))}"]
+    if isinstance(step, Drop):
+        entries = target.variables.get(step.name, "").split(":")
+        return [
+            f"ENV {step.name}={quote(':'.join(one for one in entries if one and one not in step.entries))}"
+        ]
+    return [f"RUN {line}" for line in typed(target, (step,))]
+
+
+def _of_dockerfile(target: Target, remedy: Remedy, *, whole: bool) -> list[Remedy]:
+    """Of an image that is still to be made: its own lines are changed, and where things will lie is not known.
 
     `whole`: CUDA comes with TensorFlow, or not from pip: its wheels do not go with libraries of another CUDA.
     """
     steps = remedy.steps
     installs = [step for step in steps if isinstance(step, Install)]
     linked = any(isinstance(step, (Link, LinkParts, Prepend)) for step in steps)
-    lines = [f"ENV {step.name}={quote(step.value)}" for step in steps if isinstance(step, Export)]
-    if whole and (linked or not all(step.lock for step in installs)):
+    if (whole and (linked or not all(step.lock for step in installs))) or (linked and not installs):
         return []
+    lines = [f"ENV {step.name}={quote(step.value)}" for step in steps if isinstance(step, Export)]
     if installs:
-        wanted = [one for step in installs for one in _wanted(target, step, release)]
+        wanted = [one for step in installs for one in wanted_of(target, step)]
         # where the loader has to be told of them, another base has them in their place
-        lines.insert(0, _run(one for one in wanted if not (linked and one.startswith("nvidia-"))))
-    alone = bool(steps) and not linked and all(isinstance(step, SHELL_STEPS) for step in steps)
-    return [replace(remedy, commands=tuple(lines), steps=())] if installs or alone else []
-
-
-def _wanted(target: Target, step: Install, release: Release | None) -> tuple[str, ...]:
-    if step.lock is not None and release is not None and extra_installs(target, release):
-        return gpu_requirement(target, release)
-    return step.requirements
-
-
-def _run(requirements: Iterable[str]) -> str:
-    return f"RUN pip install {' '.join(quote(one) for one in requirements)}"
+        kept = [quote(one) for one in wanted if not (linked and one.startswith("nvidia-"))]
+        lines.insert(0, f"RUN pip install {' '.join(kept)}")
+    return [replace(remedy, commands=tuple(lines), steps=())]

@@ -57,7 +57,7 @@ def findings_of(context: Context) -> list[Finding]:
         return []
     places = _Places()
     facts = sketched_facts(context.compat, _sketch(context, places))
-    judging = RuleContext(facts, context.compat, predict(facts, context.compat), here="in this image")
+    judging = RuleContext(facts, context.compat, predict(facts, context.compat), image="")
     return [
         _told(context, places, advice.for_image(judging.target, finding))
         for rule in ALL_RULES

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfdoctor.advice import for_person
+from tfdoctor.advice import for_image, for_person
 from tfdoctor.facts import Absent, value_of
 from tfdoctor.findings import Cause, Finding, OutcomeKind, Prediction, Report, Severity, Verdict
 from tfdoctor.predict import predict
@@ -29,15 +29,22 @@ BESIDE = frozenset(rule.code for rule in ALL_RULES if rule.beside)
 
 
 def diagnose(
-    facts: Facts, compat: Compat, observed: Observation | None = None, rules: Sequence[Rule] = ALL_RULES
+    facts: Facts,
+    compat: Compat,
+    observed: Observation | None = None,
+    rules: Sequence[Rule] = ALL_RULES,
+    *,
+    image: str | None = None,
 ) -> Report:
-    """Judge the facts. `observed` is what TensorFlow did, where it was run."""
+    """Judge the facts. `observed` is what TensorFlow did, where it was run. `image`: that they are of, by name."""
     prediction = predict(facts, compat)
-    context = Context(facts, compat, prediction, observed)
+    context = Context(facts, compat, prediction, observed, image)
     outcomes = tuple(rule.run(context) for rule in rules)
     findings = [finding for outcome in outcomes for finding in outcome.findings]
     root = _root(findings, prediction)
     told = for_person(context.target, root, findings, BESIDE)
+    if image is not None:
+        told = {key: for_image(context.target, finding) for key, finding in told.items()}
     outcomes = tuple(replace(o, findings=tuple(told[id(f)] for f in o.findings)) for o in outcomes)
     findings = [told[id(finding)] for finding in findings]
     root = told[id(root)] if root is not None else None
