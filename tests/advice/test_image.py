@@ -57,6 +57,17 @@ def test_what_is_installed_is_a_line_and_then_the_image_is_built_and_verified_an
     assert "numpy<2" in diagnose(facts, COMPAT).findings[0].remedies[0].commands[0]
 
 
+def test_what_is_wrong_twice_is_told_twice() -> None:
+    variables = {"TF_XLA_FLAGS": "--tf_xla_auto_jitt=2"}
+    distributions = (("tensorflow", "2.16.2"), ("numpy", "2.0.2"))
+    modules = tuple(row.package for row in COMPAT.companions)
+    sketch = Sketch("2.16.2", "tensorflow", "3.11", distributions, modules=modules, variables=variables)
+    report = diagnose(sketched_facts(COMPAT, sketch), COMPAT, image="sha256:0123")
+    typed = [line for finding in report.findings for one in finding.remedies for line in one.commands]
+    assert any("numpy<2" in line for line in typed)
+    assert "docker build -t IMAGE ." in typed
+
+
 def test_another_release_is_another_image() -> None:
     found = commands(HOSTS[0].parent / "blackwell-with-tf218", "team/app:1")["TFD111"]
     assert found == [("tfdoctor build --tf 2.21.0",)]

@@ -67,7 +67,7 @@ def for_image(target: Target, finding: Finding) -> Finding:
     remedies = [new for one in own for new in _lines(target, one, whole=of_base)]
     if of_base and release is not None:
         remedies += on_another_base(target.compat, release, _python(target))
-    if not any(one.replaces for one in remedies):
+    if finding.cause is not Cause.HIDDEN_BY_ENV and not any(one.replaces for one in remedies):
         remedies.append(built(release))
     return replace(finding, remedies=tuple(remedies))
 
@@ -108,21 +108,27 @@ def _lines(target: Target, remedy: Remedy, *, whole: bool) -> list[Remedy]:
 
 
 def _of_image(target: Target, remedy: Remedy) -> list[Remedy]:
-    """Of an image that is there: lines for the Dockerfile that made it, or a variable for `docker run`."""
-    lost = [step.name for step in remedy.steps if isinstance(step, Unset)]
-    if lost:
-        text = f"{remedy.text} In the Dockerfile that is its ENV line; `-e` without a value does it for one container."
-        return [
-            Remedy(text, (f"docker run --gpus all {' '.join(f'-e {name}' for name in lost)} {target.image}",))
-        ]
-    before = "" if target.root is not False else ", before its USER line"
-    text = f"{remedy.text} Write this into the Dockerfile{before}, and build it again."
+    """Of an image that is there: lines for the Dockerfile that made it, and variables for `docker run`."""
+    image = target.image or ""
+    name = "IMAGE" if "@" in image or image.startswith("sha256:") else image
+    found = []
     lines = tuple(line for step in remedy.steps for line in _line(target, step))
-    return [Remedy(text, (*lines, f"docker build -t {target.image} .", f"tfdoctor verify {target.image}"))]
+    if lines:
+        before = "" if target.root is not False else ", before its USER line"
+        text = f"{remedy.text} Write this into the Dockerfile{before}, and build it again."
+        found.append(Remedy(text, (*lines, f"docker build -t {name} .", f"tfdoctor verify {name}")))
+    lost = [f"-e {step.name}" for step in remedy.steps if isinstance(step, Unset)]
+    if lost:
+        what = "" if lines else f"{remedy.text} "
+        text = f"{what}Take its ENV line out of the Dockerfile; for one container this does (Podman: `--unsetenv`)."
+        found.append(Remedy(text, (f"docker run --gpus all {' '.join(lost)} {image}",)))
+    return found
 
 
 def _line(target: Target, step: Step) -> list[str]:
-    """A step as lines of a Dockerfile."""
+    """A step as lines of a Dockerfile; none where a line of it has to go."""
+    if isinstance(step, Unset):
+        return []
     if isinstance(step, Export):
         return [f"ENV {step.name}={quote(step.value)}"]
     if isinstance(step, Prepend):
@@ -152,5 +158,7 @@ def _of_dockerfile(target: Target, remedy: Remedy, *, whole: bool) -> list[Remed
         wanted = [one for step in installs for one in wanted_of(target, step)]
         # where the loader has to be told of them, another base has them in their place
         kept = [quote(one) for one in wanted if not (linked and one.startswith("nvidia-"))]
+        if not kept:
+            return []
         lines.insert(0, f"RUN pip install {' '.join(kept)}")
     return [replace(remedy, commands=tuple(lines), steps=())]
