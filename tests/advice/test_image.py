@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tfdoctor.advice.image import OF_HOST
+from tfdoctor.advice import Target
+from tfdoctor.advice.image import OF_HOST, for_images
+from tfdoctor.causes.steps import Install, Step, Unset
 from tfdoctor.compat import Compat
 from tfdoctor.examine import examine
+from tfdoctor.findings import Cause, Finding, Remedy, Severity
 from tfdoctor.plan.predicted import Sketch, sketched_facts
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system.recorded import RecordedSystem
@@ -57,15 +60,20 @@ def test_what_is_installed_is_a_line_and_then_the_image_is_built_and_verified_an
     assert "numpy<2" in diagnose(facts, COMPAT).findings[0].remedies[0].commands[0]
 
 
-def test_what_is_wrong_twice_is_told_twice() -> None:
-    variables = {"TF_XLA_FLAGS": "--tf_xla_auto_jitt=2"}
-    distributions = (("tensorflow", "2.16.2"), ("numpy", "2.0.2"))
-    modules = tuple(row.package for row in COMPAT.companions)
-    sketch = Sketch("2.16.2", "tensorflow", "3.11", distributions, modules=modules, variables=variables)
-    report = diagnose(sketched_facts(COMPAT, sketch), COMPAT, image="sha256:0123")
-    typed = [line for finding in report.findings for one in finding.remedies for line in one.commands]
-    assert any("numpy<2" in line for line in typed)
-    assert "docker build -t IMAGE ." in typed
+def test_the_finding_that_leads_says_what_the_others_need() -> None:
+    def error(code: str, step: Step) -> Finding:
+        cause = Cause.NUMPY_ABI if code == "TFD306" else Cause.HIDDEN_BY_ENV
+        return Finding(code, cause, Severity.ERROR, "", "", (), (Remedy("Do it.", ("…",), steps=(step,)),))
+
+    root, other = error("TFD306", Install(("numpy<2",))), error("TFD601", Unset("TF_XLA_FLAGS"))
+    told = for_images(Target(COMPAT, image="sha256:0123"), root, [root, other])
+    lines, variable, *_ = (one.commands for one in told[id(root)].remedies)
+    assert lines == (
+        "RUN python3 -m pip install 'numpy<2'",
+        "docker build -t IMAGE .",
+        "tfdoctor verify IMAGE",
+    )
+    assert variable == ("docker run --gpus all -e TF_XLA_FLAGS sha256:0123",)
 
 
 def test_another_release_is_another_image() -> None:

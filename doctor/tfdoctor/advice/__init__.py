@@ -5,7 +5,7 @@ which can as well be made for no machine at all.
 """
 
 from tfdoctor.advice.commands import for_person
-from tfdoctor.advice.image import OF_BASE, built, for_image, on_another_base
+from tfdoctor.advice.image import OF_BASE, built, for_image, for_images, on_another_base
 from tfdoctor.advice.libraries import bring_libraries
 from tfdoctor.advice.links import link_commands, link_to, links_for
 from tfdoctor.advice.person import needs_another, sudo, uv
@@ -76,6 +76,7 @@ __all__ = [
     "export_path",
     "extra_installs",
     "for_image",
+    "for_images",
     "for_person",
     "gpu_requirement",
     "in_place_of",

@@ -9,12 +9,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdoctor import fit, versions
-from tfdoctor.advice.commands import typed, wanted_of
+from tfdoctor.advice.commands import typed, wanted_of, with_others
 from tfdoctor.advice.pip import quote
 from tfdoctor.causes.steps import Drop, Export, Install, Link, LinkParts, Prepend, Rename, Unset
 from tfdoctor.findings import Cause, Remedy
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from tfdoctor.advice.target import Target
     from tfdoctor.causes.steps import Step
     from tfdoctor.compat import Compat, Release
@@ -49,6 +51,20 @@ OF_HOST = frozenset(
     }
 )
 """What is in no image: the driver, and how a container is started."""
+
+
+def for_images(
+    target: Target, root: Finding | None, findings: Sequence[Finding], beside: Iterable[str] = ()
+) -> dict[int, Finding]:
+    """As `for_person`, for an image: the finding that leads says what the other errors need, too."""
+    skipped = frozenset(beside)
+    told = {id(finding): for_image(target, finding) for finding in findings}
+    if root is not None and root.remedies:
+        others = [finding for finding in findings if finding is not root and finding.code not in skipped]
+        joined = with_others(target, root, others)
+        if joined is not None:
+            told[id(root)] = for_image(target, replace(root, remedies=(joined, *root.remedies[1:])))
+    return told
 
 
 def for_image(target: Target, finding: Finding) -> Finding:
