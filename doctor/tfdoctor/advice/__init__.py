@@ -5,7 +5,6 @@ which can as well be made for no machine at all.
 """
 
 from tfdoctor.advice.commands import for_person
-from tfdoctor.advice.image import OF_BASE, built, for_image, for_images, on_another_base
 from tfdoctor.advice.libraries import bring_libraries
 from tfdoctor.advice.links import link_commands, link_to, links_for
 from tfdoctor.advice.person import needs_another, sudo, uv
@@ -56,7 +55,6 @@ __all__ = [
     "APT",
     "CHECK_AGAIN",
     "DNF",
-    "OF_BASE",
     "PACMAN",
     "ZYPPER",
     "Target",
@@ -65,7 +63,6 @@ __all__ = [
     "best_release",
     "bring_libraries",
     "bring_wheels",
-    "built",
     "check_again",
     "companion_pins",
     "connecting",
@@ -75,8 +72,6 @@ __all__ = [
     "drop_folders",
     "export_path",
     "extra_installs",
-    "for_image",
-    "for_images",
     "for_person",
     "gpu_requirement",
     "in_place_of",
@@ -93,7 +88,6 @@ __all__ = [
     "name_folders",
     "needs_another",
     "off_the_path",
-    "on_another_base",
     "package_manager",
     "pip_install",
     "pip_uninstall",

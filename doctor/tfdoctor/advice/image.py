@@ -8,11 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfdoctor import fit, versions
+from tfdoctor import versions
 from tfdoctor.advice.commands import typed, wanted_of, with_others
 from tfdoctor.advice.pip import quote
 from tfdoctor.causes.steps import Drop, Export, Install, Link, LinkParts, Prepend, Rename, Unset
 from tfdoctor.findings import Cause, Remedy
+from tfdoctor.fit.images import fitting_tags
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -91,7 +92,7 @@ def for_image(target: Target, finding: Finding) -> Finding:
 def on_another_base(compat: Compat, release: Release, python: str | None) -> list[Remedy]:
     """The image of nvidia/cuda to build on, where there is one."""
     text = f"Build on an image that has what TensorFlow {release.version} opens."
-    return [Remedy(text, (f"FROM {tag.name}",)) for tag in fit.fitting_tags(compat, release, python)[:1]]
+    return [Remedy(text, (f"FROM {tag.name}",)) for tag in fitting_tags(compat, release, python)[:1]]
 
 
 def built(release: Release | None, text: str = "Have an image built that fits together.") -> Remedy:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from tfdoctor import advice, versions
+from tfdoctor import versions
+from tfdoctor.advice import image
 from tfdoctor.dockerfile.read.tensorflow import tensorflow_from
 from tfdoctor.facts import FoundElsewhere
 from tfdoctor.findings import Evidence, Remedy, Severity
@@ -59,7 +60,7 @@ def findings_of(context: Context) -> list[Finding]:
     facts = sketched_facts(context.compat, _sketch(context, places))
     judging = RuleContext(facts, context.compat, predict(facts, context.compat), image="")
     return [
-        _told(context, places, advice.for_image(judging.target, finding))
+        _told(context, places, image.for_image(judging.target, finding))
         for rule in ALL_RULES
         if rule.shown_in is not None  # the others are about the report
         for finding in rule.run(judging).findings
@@ -189,7 +190,7 @@ def _told(context: Context, places: _Places, finding: Finding) -> Finding:
     """The finding with lines of the Dockerfile for what of a machine it names."""
     lines = [places.of.get(one.source) or places.of.get(one.text) for one in finding.evidence]
     evidence = list(dict.fromkeys(one for one in lines if one is not None)) or [context.about_tensorflow]
-    if finding.cause in advice.OF_BASE:
+    if finding.cause in image.OF_BASE:
         evidence = _of_libraries(context, evidence)
     severity = Severity.WARNING if places.unsure.intersection(evidence) else finding.severity
     remedies = finding.remedies

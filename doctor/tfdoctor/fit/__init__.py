@@ -5,7 +5,6 @@ Pure. `plan` makes options of it, the rules' remedies and the matrix ask it, too
 
 from tfdoctor.fit.drivers import driver_version
 from tfdoctor.fit.host import host_of
-from tfdoctor.fit.images import fitting_tags
 from tfdoctor.fit.judge import Judgement
 from tfdoctor.fit.models import Card, Caveat, Host, Reason
 from tfdoctor.fit.serve import Fit, best, candidates, environment, on_cards, preferred, serves
@@ -21,7 +20,6 @@ __all__ = [
     "candidates",
     "driver_version",
     "environment",
-    "fitting_tags",
     "host_of",
     "on_cards",
     "preferred",

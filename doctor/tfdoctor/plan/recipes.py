@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.findings import Cause
-from tfdoctor.fit import Judgement, environment, fitting_tags, judge
+from tfdoctor.fit import Judgement, environment, judge
+from tfdoctor.fit.images import fitting_tags
 from tfdoctor.fit.serve import is_locked, newest_python, of_python, of_wheels
 from tfdoctor.plan.models import Base, Option, Part, Recipe, Rejected
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfdoctor.advice import for_images, for_person
+from tfdoctor.advice import for_person
 from tfdoctor.facts import Absent, value_of
 from tfdoctor.findings import Cause, Finding, OutcomeKind, Prediction, Report, Severity, Verdict
 from tfdoctor.predict import predict
@@ -42,7 +42,12 @@ def diagnose(
     outcomes = tuple(rule.run(context) for rule in rules)
     findings = [finding for outcome in outcomes for finding in outcome.findings]
     root = _root(findings, prediction)
-    told = (for_person if image is None else for_images)(context.target, root, findings, BESIDE)
+    if image is None:
+        told = for_person(context.target, root, findings, BESIDE)
+    else:
+        from tfdoctor.advice.image import for_images
+
+        told = for_images(context.target, root, findings, BESIDE)
     outcomes = tuple(replace(o, findings=tuple(told[id(f)] for f in o.findings)) for o in outcomes)
     findings = [told[id(finding)] for finding in findings]
     root = told[id(root)] if root is not None else None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice
+from tfdoctor.advice.image import built
 from tfdoctor.dockerfile.read.libraries import Library, libraries_of
 from tfdoctor.dockerfile.read.tensorflow import TensorFlow, tensorflow_of
 from tfdoctor.findings import Check, Evidence
@@ -57,7 +57,7 @@ class Context:
 
     def build(self, text: str = "Have an image built that fits together.") -> Remedy:
         """`tfdoctor build`, for the release that is meant."""
-        return advice.built(self.tensorflow.release, text)
+        return built(self.tensorflow.release, text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor import advice, versions
+from tfdoctor import versions
+from tfdoctor.advice.image import on_another_base
 from tfdoctor.dockerfile.checks.base import DockerfileRule
 from tfdoctor.dockerfile.read.bases import deleted
 from tfdoctor.findings import Cause, Remedy, Severity
@@ -59,7 +60,7 @@ def check(context: Context) -> Sequence[Finding]:
 def _instead(context: Context) -> list[Remedy]:
     base, tensorflow = context.subject.base, context.tensorflow
     if tensorflow.release is not None:
-        other = advice.on_another_base(context.compat, tensorflow.release, tensorflow.python)
+        other = on_another_base(context.compat, tensorflow.release, tensorflow.python)
         if other:
             return [*other, context.build("Or have the image built.")]
     if tensorflow.release is None and base.cuda is not None:
