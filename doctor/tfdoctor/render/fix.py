@@ -42,7 +42,7 @@ def render_fix(
     out = Page(width, coloured=colour)
     if not quiet:
         how = " (as activating it sets the variables)" if result.activated else ""
-        hanging(out, Text("Environment "), clean_line(f"{result.environment.prefix}{how}"), style="dim")
+        hanging(out, Text("Environment "), clean_line(f"{result.environment.prefix}{how}"))
         for sentence in result.recovered:
             hanging(out, Text("  "), clean_line(sentence, limit=1000))
         for done in result.attempts:
@@ -134,7 +134,7 @@ def _end(out: Page, result: FixResult, *, dry: bool, asking: bool) -> None:
 
 def _command(out: Page, text: str, command: str) -> None:
     """Never broken: it is there to be copied."""
-    line = Text(text, style="dim") + Text(clean(command).replace("\n", "\ufffd"), style="cyan")
+    line = Text(text) + Text(clean(command).replace("\n", "\ufffd"), style="cyan")
     out.print(line, wrap=False)
 
 

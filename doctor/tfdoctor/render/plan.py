@@ -25,7 +25,7 @@ def render_recommendation(
 ) -> str:
     """The recommendation as text. Commands are never wrapped."""
     out = Page(width, coloured=colour)
-    out.print(Text(_for_whom(answer.host), style="dim"))
+    out.print(Text(_for_whom(answer.host)))
     out.print()
     if answer.conflict is not None:
         _conflict(out, answer)
@@ -38,7 +38,7 @@ def render_recommendation(
         rest = len(answer.options) - len(shown)
         if rest:
             out.print()
-            out.print(Text(f"{rest} more with --verbose.", style="dim"))
+            out.print(Text(f"{rest} more with --verbose."))
     _rejected(out, answer, verbose=verbose)
     return out.text
 
@@ -72,12 +72,12 @@ def _option(out: Page, option: Option, number: int, *, verbose: bool, commands: 
     )
     cudnn = f", cuDNN {option.cudnn}" if option.cudnn else ""
     size = f"; about {size_text(option.size)}" if option.size is not None else ""
-    hanging(out, Text("  Has   ", style="dim"), f"CUDA {option.cuda}{cudnn}{size}")
+    hanging(out, Text("  Has   "), f"CUDA {option.cuda}{cudnn}{size}")
     for reason in option.reasons:
-        hanging(out, Text("  Why   ", style="dim"), clean_line(reason, limit=1000))
+        hanging(out, Text("  Why   "), clean_line(reason, limit=1000))
     for caveat in option.caveats:
         if caveat.serious or verbose:
-            hanging(out, Text("  But   ", style="dim"), clean_line(caveat.text, limit=1000))
+            hanging(out, Text("  But   "), clean_line(caveat.text, limit=1000))
     if verbose:
         _parts(out, option.parts)
     command_lines(out, option.commands if commands else ())
@@ -86,7 +86,7 @@ def _option(out: Page, option: Option, number: int, *, verbose: bool, commands: 
 def _parts(out: Page, parts: Sequence[Part]) -> None:
     for part in sorted(parts, key=lambda part: -(part.bytes or 0)):
         size = size_text(part.bytes) if part.bytes is not None else "?"
-        hanging(out, Text(f"  {size:>9}  ", style="dim"), clean_line(f"{part.name}: {part.why}"))
+        hanging(out, Text(f"  {size:>9}  "), clean_line(f"{part.name}: {part.why}"))
 
 
 def size_text(count: int) -> str:
@@ -109,13 +109,13 @@ def _conflict(out: Page, answer: Recommendation) -> None:
         style="bold",
     )
     for reason in answer.conflict.reasons[:6]:
-        hanging(out, Text("  Why   ", style="dim"), clean_line(reason.text, limit=1000))
+        hanging(out, Text("  Why   "), clean_line(reason.text, limit=1000))
     for one in answer.conflict.nearest:
         out.print()
-        hanging(out, Text("  Works ", style="dim"), clean_line(one.text, limit=500))
+        hanging(out, Text("  Works "), clean_line(one.text, limit=500))
         for caveat in one.option.caveats:
             if caveat.serious or caveat.cause is Cause.DRIVER_TOO_OLD:
-                hanging(out, Text("  But   ", style="dim"), clean_line(caveat.text, limit=1000))
+                hanging(out, Text("  But   "), clean_line(caveat.text, limit=1000))
         command_lines(out, one.option.commands)
 
 
@@ -143,12 +143,11 @@ def _rejected(out: Page, answer: Recommendation, *, verbose: bool) -> None:
         which = ones[0].tensorflow if len(ones) == 1 else f"{ones[-1].tensorflow} to {ones[0].tensorflow}"
         hanging(
             out,
-            Text("  Not   ", style="dim"),
+            Text("  Not   "),
             clean_line(f"{recipe}, {which}: {text}", limit=600),
-            style="dim",
         )
     if len(grouped) > len(shown):
-        out.print(Text(f"  {len(grouped) - len(shown)} more reasons with --verbose.", style="dim"))
+        out.print(Text(f"  {len(grouped) - len(shown)} more reasons with --verbose."))
 
 
 # ---------------------------------------------------------------- JSON

@@ -20,7 +20,7 @@ __all__ = ["junit", "render_end", "render_stage", "verification_json"]
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
-MARKS = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "skipped": ("–", "dim")}
+MARKS = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "skipped": ("–", "")}
 
 
 def render_stage(stage: Stage, *, width: int = 80, colour: bool = False) -> str:
@@ -50,7 +50,7 @@ def render_end(
     if not quiet and done.findings:
         explained(out, done.findings[0], verbose=verbose)
         for finding in done.findings[1 : None if verbose else 3]:
-            hanging(out, Text("  Also  ", style="dim"), clean_line(f"{finding.title} [{finding.code}]"))
+            hanging(out, Text("  Also  "), clean_line(f"{finding.title} [{finding.code}]"))
     return out.text
 
 
