@@ -63,7 +63,9 @@ def libraries(case: Case) -> Decision | None:
     path = search_path(toolkit)
     note = ""
     if cause is Cause.LIBS_WRONG_VERSION and path:
-        note = f"LD_LIBRARY_PATH was {path}.".replace("`", "'")
+        other = case.other_cuda
+        there = f"CUDA {other[0]} is on LD_LIBRARY_PATH, and CUDA {other[1]} is wanted. " if other else ""
+        note = f"{there}LD_LIBRARY_PATH was {path}.".replace("`", "'")
     elif (
         len(toolkit) == 1
         and stem_of(toolkit[0].soname) == "cudart"
