@@ -11,13 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdoctor.compat import Compat
-from tfdoctor.environment.candidates import environment_of
+from tfdoctor.environment.actions import shown
+from tfdoctor.environment.candidates import candidates, environment_of, unfixed
+from tfdoctor.environment.models import Attempt, Candidate, FixResult, Status
 from tfdoctor.environment.offer import offered
 from tfdoctor.examine.survey import survey
+from tfdoctor.findings import Severity, Stage, Verification
 from tfdoctor.logs.report import LogReport, diagnose_log
+from tfdoctor.render.fix import render_fix
 from tfdoctor.render.log import render_log
 from tfdoctor.render.page import cells
 from tfdoctor.render.report import render_report
+from tfdoctor.render.verify import render_end, render_stage
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import RecordedSystem
 
@@ -54,6 +59,43 @@ def check_screen(folder: Path, width: int = 80, *, here: bool = True, colour: bo
 
 def log_screen(path: Path, width: int = 80, *, colour: bool = False) -> str:
     return render_log(log_of(path), width=width, colour=colour)
+
+
+def fix_screen(folder: Path, width: int = 80) -> str | None:
+    """`fix --dry-run`; None where there is no environment."""
+    report = report_of(folder)
+    environment = environment_of(report, "venv")
+    if environment is None:
+        return None
+    first: dict[str, Candidate] = {}
+    for one in candidates(report, environment):
+        first.setdefault(one.finding.code, one)
+    planned = [Attempt(one, Status.PLANNED, shown(one.steps, environment, None)) for one in first.values()]
+    left = [one for one in unfixed(report, environment) if one.finding.code not in first]
+    result = FixResult(environment, tuple(planned), tuple(left), report, report, activated=True)
+    return render_fix(result, dry=True, width=width)
+
+
+def verify_screen(folder: Path, width: int = 80) -> str:
+    """`verify` of an image in which everything fails as it does on this host."""
+    report = report_of(folder)
+    failed = not report.verdict.gpu_usable
+    names = ("runtime", "driver", "libraries", "import", "visible", "compute", "cudnn", "nccl")
+    stages = [
+        Stage(name, "failed" if failed and name == "driver" else "passed", "as it was", 0.4) for name in names
+    ]
+    done = Verification(
+        "an-image:latest",
+        tuple(stages),
+        1,
+        0 if failed else 1,
+        0,
+        report.verdict.cause,
+        report.verdict.summary,
+        tuple(one for one in report.findings if one.severity > Severity.INFO),
+    )
+    told = "".join(render_stage(stage, width=width) for stage in stages)
+    return told + render_end(done, width=width)
 
 
 def lines_at(text: str, width: int) -> int:

@@ -13,13 +13,27 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from render.screens import HOSTS, LOGS, check_screen, lines_at, log_screen, report_of
+from render.screens import (
+    HOSTS,
+    LOGS,
+    check_screen,
+    fix_screen,
+    lines_at,
+    log_screen,
+    report_of,
+    verify_screen,
+)
+from tfdoctor.cli.machine import host_for
+from tfdoctor.compat import Compat
+from tfdoctor.plan import Request, recommend
 from tfdoctor.render.page import Page, cells, command_lines, cut, few
+from tfdoctor.render.plan import render_recommendation
 from tfdoctor.render.report import render_report
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+COMPAT = Compat.load()
 MOST = 24
 
 
@@ -47,6 +61,33 @@ def test_diagnose_is_one_screen(log: Path) -> None:
     assert lines_at(text, 80) <= MOST, text
     for width in (80, 40):
         assert not too_wide(log_screen(log, width), width)
+
+
+@pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.name)
+def test_fix_and_verify_are_one_screen(host: Path) -> None:
+    for screen in (fix_screen, verify_screen):
+        text = screen(host)
+        assert text is None or lines_at(text, 80) <= MOST, text
+        for width in (80, 40):
+            assert not too_wide(screen(host, width) or "", width)
+
+
+CARDS = ("GTX 680", "GTX 1080 Ti", "RTX 4090", "RTX 5090")
+WISHES = (None, "1.14", "2.15")
+
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize("driver", [None, "470.82"])
+@pytest.mark.parametrize("card", CARDS)
+def test_recommend_is_one_screen(card: str, driver: str | None) -> None:
+    """What fits a card and a driver, and why nothing does."""
+    host = host_for(COMPAT, gpus=[card], driver=driver, facts=None)
+    for wish in WISHES:
+        answer = recommend(COMPAT, Request(tensorflow=wish), host)
+        text = render_recommendation(answer)
+        assert lines_at(text, 80) <= MOST, text
+        for width in (80, 40):
+            assert not too_wide(render_recommendation(answer, width=width), width)
 
 
 @pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.name)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.causes import HARMLESS, MISREAD
 from tfdoctor.findings import Cause, Severity
 from tfdoctor.render.page import LABEL, ROOM, Page, Text, cut, few, hanging, labelled, lines_of
-from tfdoctor.render.screen import counted, more, others
+from tfdoctor.render.screen import NARROW, counted, more, others
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["log_verdict", "render_log_screen"]
 
-NARROW = 60
 PREFIX = re.compile(r"^.{0,60}?(?:[\w./\\-]{1,200}\.(?:cc|h|cpp|cu|py|mm):\d{1,6}\] )")
 """The time stamp and the place in TensorFlow's sources, before a message."""
 NO_SUCH_FILE = re.compile(
@@ -32,7 +31,7 @@ SEARCHED = re.compile(r"[;,] {0,3}(LD_L\w{1,10}_PATH): {0,3}(.*)$")
 
 def render_log_screen(report: LogReport, *, heading: bool, width: int = 80, colour: bool = False) -> str:
     """One log's report, on one screen. `heading`: its file is named first."""
-    for less in range(5):
+    for less in range(5 if width >= NARROW else 3):
         out = Page(width, coloured=colour)
         if heading:
             out.print(Text(f"{clean_line(report.name)}:", style="bold"))

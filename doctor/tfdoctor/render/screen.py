@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NAME",
+    "NARROW",
     "UNDOABLE",
     "counted",
     "heading",
@@ -46,7 +47,7 @@ def render_screen(
     report: Report, *, fix: Offer | None, typed: str, width: int = 80, colour: bool = False
 ) -> str:
     """The report on one screen. typed: the command that gave it; `-v` is added."""
-    for less in LEVELS:
+    for less in LEVELS if width >= NARROW else LEVELS[:FEW_COMMANDS]:
         out = Page(width, coloured=colour)
         _all(out, report, fix, typed, less)
         if out.height <= ROOM:
@@ -143,7 +144,7 @@ def _whole(commands: list[str] | tuple[str, ...], width: int) -> list[str]:
     """The first commands that have room in a few lines: a part of one is of no use."""
     kept: list[str] = []
     for command in commands:
-        if len(list(lines_of([*kept, command], LABEL, width))) > MOST:
+        if kept and len(list(lines_of([*kept, command], LABEL, width))) > MOST:
             break
         kept.append(command)
     return kept
