@@ -52,6 +52,14 @@ def test_in_every_era_the_commands_lead_to_a_gpu(minor: str) -> None:
         wanted = words[words.index("--tf") + 1]
         assert wanted.startswith(minor)
         assert recommend(COMPAT, Request(tensorflow=wanted, method=method), Host()).conflict is None, words
+    if recommend(COMPAT, Request(tensorflow=minor, method=Method.CONTAINER), Host()).conflict is None:
+        assert any(words[1] == "build" for words in asked)
+
+
+def test_the_two_cudnns_that_a_log_names_are_told() -> None:
+    report = told("Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.3.0.\n")
+    assert report.root is not None
+    assert "cuDNN 9.1.0 was loaded; TensorFlow was built with 9.3.0." in report.root.explanation
 
 
 @pytest.mark.parametrize(

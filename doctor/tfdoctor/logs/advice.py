@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from tfdoctor import versions
 from tfdoctor.causes import Cause, Do
 from tfdoctor.causes.steps import Remedy
 from tfdoctor.fit.serve import is_locked
@@ -106,8 +107,8 @@ def _libraries(case: Case) -> tuple[Remedy, ...]:
         )
         return (wsl, *_needs(release, version))
     brings = release is not None and case.compat.cuda_set(release.version) is not None
-    then = "; then `tfdoctor fix`, no root." if brings else ", and how to bring it."
-    here = Remedy(f"On that machine: see what is missing{then}", ("tfdoctor check",))
+    then = "; then `tfdoctor fix`, no root." if brings else ", and what to type."
+    here = Remedy(f"On that machine: see what is wrong{then}", ("tfdoctor check",))
     if release is None or not release.gpu:
         new = Remedy("Or make a new environment in which TensorFlow finds them.", ("tfdoctor install",))
         return (here, new, *_fitting(case), *_needs(None, None))
@@ -119,12 +120,20 @@ def _libraries(case: Case) -> tuple[Remedy, ...]:
         ways.append(Remedy(text, (f"tfdoctor install --tf {wanted}",)))
     official = case.compat.official_image(exact)
     made = official is not None and is_locked(case.compat, release, official.recipe.python)
-    if brings or made or case.compat.ngc_images(exact):
+    if brings or made or case.compat.ngc_images(exact) or _has_base(case, release):
         text = f"Or build a container image of TensorFlow {exact} in which it finds them."
         ways.append(Remedy(text, (f"tfdoctor build --tf {wanted}",)))
     else:
         ways.append(Remedy("Or see which release comes nearest.", (f"tfdoctor recommend --tf {wanted}",)))
     return (*ways, *_fitting(case), *_needs(release, version))
+
+
+def _has_base(case: Case, release: Release) -> bool:
+    """Whether an image of NVIDIA's with its CUDA still exists, to build upon."""
+    if release.cudnn is None or not any(is_locked(case.compat, release, one) for one in release.pythons()):
+        return False
+    cuda, cudnn = versions.major_minor(release.cuda or ""), versions.major(release.cudnn)
+    return bool(case.compat.image_tags(cuda, cudnn, "runtime"))
 
 
 def _fitting(case: Case) -> tuple[Remedy, ...]:

@@ -132,6 +132,9 @@ def _evidence(out: Page, evidence: Sequence[Evidence], most: int) -> None:
         out.print(Text(f"  {'':{wide}} │ and {counted(shown - most, 'more line')} (-v)"))
     for path, name in list(searched.items())[:1]:
         label, folders = Text(f"  {'':{wide}} │ "), [one for one in path.strip().split(":") if one]
+        if not folders:
+            hanging(out, label, f"{name} was empty")
+            continue
         there = others([*folders[:3], *([f"{len(folders) - 3} more"] if len(folders) > 3 else [])])
         hanging(out, label, few(f"searched by {name}: {there}", max(out.width - len(label), 12), 2))
 
