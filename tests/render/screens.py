@@ -54,7 +54,8 @@ def check_screen(folder: Path, width: int = 80, *, here: bool = True, colour: bo
     if here:
         environment = environment_of(report, "venv")
         fix = offered(report, environment) if environment is not None else None
-    return render_report(report, width=width, colour=colour, fix=fix)
+    typed = "tfdoctor check" if here else f"tfdoctor check --facts /srv/recorded/{folder.name}.tar.gz"
+    return render_report(report, width=width, colour=colour, fix=fix, typed=typed)
 
 
 def log_screen(path: Path, width: int = 80, *, colour: bool = False) -> str:

@@ -11,7 +11,7 @@ from tfdoctor.findings import Cause
 from tfdoctor.render.finding import do, finding_json, why
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.log_screen import log_verdict, render_log_screen
-from tfdoctor.render.page import Page, Text, hanging
+from tfdoctor.render.page import ROOM, Page, Text, hanging
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -26,12 +26,13 @@ def render_log(
     verbose: bool = False,
     quiet: bool = False,
     heading: bool = False,
+    room: int = ROOM,
     width: int = 80,
     colour: bool = False,
 ) -> str:
-    """The report as text. Commands are never wrapped: they are there to be copied."""
+    """The report as text: one screen of `room` lines, or with `verbose` everything."""
     if not (verbose or quiet):
-        return render_log_screen(report, heading=heading, width=width, colour=colour)
+        return render_log_screen(report, heading=heading, room=room, width=width, colour=colour)
     out = Page(width, coloured=colour)
     if heading:
         out.print(Text(f"{clean_line(report.name)}:", style="bold"))

@@ -29,14 +29,16 @@ LABELS = {HARMLESS: "Harmless", MISREAD: "Easily misread"}
 SEARCHED = re.compile(r"[;,] {0,3}(LD_L\w{1,10}_PATH): {0,3}(.*)$")
 
 
-def render_log_screen(report: LogReport, *, heading: bool, width: int = 80, colour: bool = False) -> str:
-    """One log's report, on one screen. `heading`: its file is named first."""
+def render_log_screen(
+    report: LogReport, *, heading: bool, room: int = ROOM, width: int = 80, colour: bool = False
+) -> str:
+    """One log's report, on one screen of `room` lines. `heading`: its file is named first."""
     for less in range(5 if width >= NARROW else 3):
         out = Page(width, coloured=colour)
         if heading:
             out.print(Text(f"{clean_line(report.name)}:", style="bold"))
         _all(out, report, less)
-        if out.height <= ROOM - heading:
+        if out.height <= room - heading:
             break
     return out.text
 
@@ -46,7 +48,7 @@ def _all(out: Page, report: LogReport, less: int) -> None:
     root = report.root
     log_verdict(out, report)
     _devices(out, report, 3 - min(less, 2))
-    _processes(out, report, 6 - less)
+    _processes(out, report, (6, 5, 4, 2, 1)[less])
     shown = 0
     if root is not None:
         if root.evidence:

@@ -18,8 +18,8 @@ __all__ = ["ROOM", "Page", "Text", "cells", "command_lines", "cut", "few", "hang
 
 CODES = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 """Words of a style → what a terminal calls them. None is dim: what matters too little to be read is not printed."""
-ROOM = 23
-"""Lines of a screen: those of the usual terminal, less the one for the next prompt."""
+ROOM = 22
+"""Lines of a screen: those of the usual terminal, less the command that was typed and the next prompt."""
 LABEL = 12
 """Columns of what stands before a paragraph ("  Fix it    ")."""
 LEAST = 24
@@ -121,14 +121,18 @@ def few(text: str, columns: int, lines: int) -> str:
         if kept:
             return kept if ends is _SENTENCE else f"{kept.rstrip(';:')}."
     places = _breaks(text, columns)
-    return cut(text[: places[lines - 1]] + "…", columns * lines) if len(places) >= lines else text
+    if len(places) < lines:
+        return text
+    kept = text[: places[lines - 1]].rstrip()
+    while kept and len(_breaks(f"{kept} …", columns)) >= lines:
+        kept = kept.rpartition(" ")[0] if " " in kept else kept[:-1]
+    return f"{kept.rstrip(' ,;:.')} …"
 
 
 def cut(text: str, columns: int) -> str:
     """A text on one line; what has no room is left out, at a word's end where one is near."""
-    if cells(text) <= columns and not text.endswith("…"):
+    if cells(text) <= columns:
         return text
-    text = text.rstrip("… ")
     while cells(text) > columns - 2:
         shorter = text.rpartition(" ")[0]
         text = shorter if len(shorter) > len(text) * 3 // 4 else text[:-1]

@@ -35,6 +35,8 @@ __all__ = [
 NAME = 13
 """Columns of an area's name."""
 UNDOABLE = "No root needed; it asks first; `tfdoctor fix --undo` takes it back."
+LONGEST = 28
+"""Characters of a command that is repeated; a longer one is still to be seen above its answer."""
 NARROW = 60
 """Columns below which a text may take twice the lines."""
 ALL, ONE_HEADING, GOOD_ON_ONE, FEW_COMMANDS, SHORT = LEVELS = range(5)
@@ -47,6 +49,7 @@ def render_screen(
     report: Report, *, fix: Offer | None, typed: str, width: int = 80, colour: bool = False
 ) -> str:
     """The report on one screen. typed: the command that gave it; `-v` is added."""
+    typed = typed if len(typed) <= LONGEST else "the same with"
     for less in LEVELS if width >= NARROW else LEVELS[:FEW_COMMANDS]:
         out = Page(width, coloured=colour)
         _all(out, report, fix, typed, less)

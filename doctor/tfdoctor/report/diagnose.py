@@ -178,16 +178,13 @@ def _told_instead(absent: str, root: Finding | None) -> str:
 
 def _of_it(text: str, name: str) -> str:
     """A reason beside the name of what it is about."""
+    if text.startswith("A "):
+        return f"a{text[1:]}"
     return f"it {text.removeprefix(name).lstrip()}" if text.startswith(f"{name} ") else text
 
 
 def _lower_first(text: str) -> str:
     """A title as the second half of a sentence; names and codes keep their capitals."""
-    if (
-        len(text) > 1
-        and text[0].isupper()
-        and (text[1].islower() or text[:2] == "A ")
-        and not text.startswith(NAMES)
-    ):
+    if len(text) > 1 and text[0].isupper() and text[1].islower() and not text.startswith(NAMES):
         return text[0].lower() + text[1:]
     return text
