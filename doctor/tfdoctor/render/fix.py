@@ -153,7 +153,7 @@ def _end(out: Page, result: FixResult, *, dry: bool, asking: bool) -> None:
             hanging(
                 out,
                 Text(""),
-                "No root needed; `tfdoctor fix --undo` takes all of it back.",
+                "No root needed; `--undo` takes all of it back.",
             )
         return
     mark, style = {True: ("✓", "green"), False: ("✗", "bold red"), None: ("!", "yellow")}[usable]
