@@ -36,7 +36,7 @@ def render_log(
     out = Page(width, coloured=colour)
     if heading:
         out.print(Text(f"{clean_line(report.name)}:", style="bold"))
-    log_verdict(out, report)
+    log_verdict(out, report, whole=verbose)
     if not quiet:
         _facts(out, report)
         _processes(out, report)

@@ -69,15 +69,16 @@ def _all(out: Page, report: LogReport, less: int) -> None:
     _last(out, report, shown)
 
 
-def log_verdict(out: Page, report: LogReport) -> None:
-    """Whether the GPU was used, and why not."""
+def log_verdict(out: Page, report: LogReport, *, whole: bool = False) -> None:
+    """Whether the GPU was used, and why not; `whole`: however long."""
     mark, style = "✗", "bold red"
     if report.cause is Cause.HEALTHY:
         mark, style = "✓", "green"
     elif report.root is None or report.root.severity < Severity.ERROR:
         mark, style = "!", "yellow"
     code = f" [{report.root.code}]" if report.root is not None else ""
-    text = few(clean_line(report.headline, limit=1000), out.width - 2, 3 if out.width >= NARROW else 6)
+    text = clean_line(report.headline, limit=1000)
+    text = text if whole else few(text, out.width - 2, 3 if out.width >= NARROW else 6)
     hanging(out, Text(f"{mark} ", style=style), f"{text}{code}", style="bold")
 
 

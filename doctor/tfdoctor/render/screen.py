@@ -34,7 +34,7 @@ __all__ = [
 
 NAME = 13
 """Columns of an area's name."""
-UNDOABLE = "No root needed; it asks first, and the same with --undo takes it back."
+UNDOABLE = "No root needed; it asks first, and with --undo takes all of it back."
 LONGEST = 28
 """Characters of a command that is repeated; a longer one is still to be seen above its answer."""
 NARROW = 60
