@@ -27,7 +27,9 @@ from render.screens import (
 )
 from tfdoctor.cli.machine import host_for
 from tfdoctor.compat import Compat
+from tfdoctor.fit.matrix import MatrixQuery, matrix
 from tfdoctor.plan import Request, recommend
+from tfdoctor.render.matrix import render_rows
 from tfdoctor.render.page import Page, cells, command_lines, cut, few
 from tfdoctor.render.plan import render_recommendation
 from tfdoctor.render.report import render_report
@@ -170,3 +172,19 @@ def test_run_is_one_screen(log: Path) -> None:
         quiet=False,
     )
     assert lines_at(text, 80) <= MOST, text
+
+
+def test_the_newest_releases_are_one_screen() -> None:
+    """`matrix` in a terminal; the whole table (`--all`, conditions, a pipe) is as long as somebody asked for."""
+    for name in ("linux", "windows"):
+        rows = matrix(COMPAT, MatrixQuery(os=name))
+        windows = name == "windows"
+        text = render_rows(rows, as_of=COMPAT.as_of, newest=True, windows=windows)
+        assert lines_at(text, 80) <= MOST - 2, text
+        assert f"{len(rows)} releases" in text
+        older = re.search(r"The older ones, (\S+) to (\S+): `tfdoctor matrix --all`", text)
+        assert older is not None
+        assert older[2].startswith("1.")
+        for width in (80, 40):
+            text = render_rows(rows, as_of=COMPAT.as_of, newest=True, windows=windows, width=width)
+            assert all(cells(line) <= width for line in text.splitlines())

@@ -62,20 +62,31 @@ def gpus_json(gpus: Sequence[Gpu], as_of: str) -> dict[str, Any]:
 # ---------------------------------------------------------------- many releases
 
 
+NEWEST = 13
+"""Lines of the table that have room on one screen."""
+
+
 def render_rows(
     rows: Sequence[MatrixRow],
     *,
     as_of: str,
     note: str = "",
     windows: bool = False,
+    newest: bool = False,
     width: int = 80,
     colour: bool = False,
 ) -> str:
-    """The rows for eyes: like neighbours in one line, newest first. `windows`: that system's wheels are meant."""
+    """The rows for eyes: like neighbours in one line, newest first. `windows`: that system's wheels are meant.
+
+    newest: those that have room on one screen, and how the older ones are shown.
+    """
     out = page(width, coloured=colour)
     groups = group(rows)
     with_gpu = [members for members in groups if _has_gpu(members, windows)]
     without = [members for members in groups if not _has_gpu(members, windows)]
+    older = with_gpu[NEWEST:] if newest else []
+    if older:
+        with_gpu, without = with_gpu[:NEWEST], []
     asked = any(row.code is not None for row in rows)
     if note:
         out.print(Text(note))
@@ -95,6 +106,9 @@ def render_rows(
     _legend(out, with_gpu, asked=asked, wide=not NARROW <= width < WIDE)
     counted = f"{len(rows)} release{'s' if len(rows) != 1 else ''}, as of {as_of}."
     out.print(Text(f"{counted} `tfdoctor matrix --tf VERSION` shows one."))
+    if older:
+        span = f"{older[0].versions[0]} to {older[-1].versions[-1]}"
+        out.print(Text(f"The older ones, {span}: `tfdoctor matrix --all`."))
     return text_of(out)
 
 
