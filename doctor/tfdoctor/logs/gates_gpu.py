@@ -63,7 +63,9 @@ def libraries(case: Case) -> Decision | None:
     path = search_path(toolkit)
     note = ""
     if cause is Cause.LIBS_WRONG_VERSION and path:
-        note = f"LD_LIBRARY_PATH was {path}.".replace("`", "'")
+        other = case.other_cuda
+        there = f"CUDA {other[0]} is on LD_LIBRARY_PATH, and CUDA {other[1]} is wanted. " if other else ""
+        note = f"{there}LD_LIBRARY_PATH was {path}.".replace("`", "'")
     elif (
         len(toolkit) == 1
         and stem_of(toolkit[0].soname) == "cudart"
@@ -249,7 +251,11 @@ def failed_allocations(case: Case) -> list[Event]:
 def cudnn(case: Case) -> Decision | None:
     log = case.log
     if log.has("cudnn-version"):
-        return Decision(Cause.CUDNN_VERSION_MISMATCH, case.says("cudnn-version"))
+        told = next((one for one in log.of("cudnn-version") if one.get("loaded")), None)
+        note = ""
+        if told is not None:
+            note = f"cuDNN {told.get('loaded')} was loaded; TensorFlow was built with {told.get('built')}."
+        return Decision(Cause.CUDNN_VERSION_MISMATCH, case.says("cudnn-version"), note=note)
     expected = {event.record for event in log.of("cudnn-not-asked")}
     if all(event.record in expected for event in log.of("cudnn-init")):
         return None

@@ -21,6 +21,7 @@ __all__ = [
     "is_nvml",
     "libraries_cause",
     "missing_libraries",
+    "other_cuda",
     "search_path",
     "stem_of",
 ]
@@ -204,6 +205,17 @@ def libraries_cause(missing: Sequence[Missing], log: Log, compat: Compat) -> Cau
     if siblings or _CUDA_PLACE.search(path) or _all_but_the_runtime(log):
         return Cause.LIBS_WRONG_VERSION
     return Cause.LIBS_NOT_INSTALLED
+
+
+def other_cuda(missing: Sequence[Missing], compat: Compat) -> tuple[str, str] | None:
+    """(the CUDA on the search path, the one that is wanted), where only another one is there."""
+    runtime = next((one.soname for one in missing if stem_of(one.soname) == "cudart"), "")
+    wanted = compat.cuda_of_soname(runtime) if runtime.startswith("lib") else ()
+    wanted = wanted or cuda_wanted([one.soname for one in missing if not is_driver(one.soname)], compat)
+    found = list(dict.fromkeys(_CUDA_IN_PATH.findall(search_path(missing) or "")))
+    if not wanted or not found or any(_fits(version, wanted) for version in found):
+        return None
+    return " and ".join(found[:2]), wanted[0]
 
 
 def _fits(version: str, wanted: Sequence[str]) -> bool:
