@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from types import SimpleNamespace
 
 import pytest
 
 from tfdoctor.causes import HARMLESS, MISREAD, Cause, Do
+from tfdoctor.compat import Compat
 from tfdoctor.findings import Remedy
 from tfdoctor.logs.advice import remedies
+from tfdoctor.logs.case import Case
+from tfdoctor.logs.events import Log
 
-NOBODY = SimpleNamespace(
-    devices=(), origin=SimpleNamespace(release=None, version=None), log=SimpleNamespace(has=lambda _: False)
-)
+NOBODY = Case(Log(), Compat.load())
 """A log that names no release and no card."""
 
 

@@ -8,13 +8,21 @@ from __future__ import annotations
 import difflib
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfdoctor.causes import HARMLESS, MISREAD, RELEASE
+from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.checks import DOCKERFILE_RULES
 from tfdoctor.errors import UsageError
 from tfdoctor.findings import Cause
+from tfdoctor.logs.advice import remedies
+from tfdoctor.logs.case import Case
+from tfdoctor.logs.events import Log, scan
+from tfdoctor.logs.libraries import is_cudnn, matters
+from tfdoctor.logs.reader import read_lines
+from tfdoctor.logs.signatures import load_signatures
+from tfdoctor.logs.verdict import decide
 from tfdoctor.rules import ALL_RULES
 from tfdoctor.rules.base import sentences
 from tfdoctor.rules.retired import RETIRED, living
@@ -23,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdoctor.dockerfile.checks.base import DockerfileRule
+    from tfdoctor.findings import Remedy
     from tfdoctor.rules.base import Rule
     from tfdoctor.rules.retired import Retired
 
@@ -63,6 +72,8 @@ class CauseEntry:
     cause: Cause
     meaning: str
     codes: tuple[str, ...]
+    remedies: tuple[Remedy, ...] = ()
+    """What to do, where no rule's page has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +87,8 @@ class Explanation:
     """Other rules that can name one of `causes`."""
     retired: Retired | None = None
     """What was asked for, where it is gone; `rules` are then those that tell it now."""
+    says: str = ""
+    """What a message means that was asked for, in a sentence or two."""
 
 
 LOG_CODES = {
@@ -164,12 +177,24 @@ def lookup(
     rules: Sequence[Rule | DockerfileRule] = EXPLAINED,
     retired: Sequence[Retired] = RETIRED,
 ) -> Explanation:
-    """What is known under a code ("TFD203", "203"), a rule's name or a cause; case does not matter.
+    """What is known under a code ("TFD203", "203"), a rule's name, a cause or the words of a message; case does not
+    matter.
 
     Where a rule and a cause share the word, the rule is shown, and with it the cause and the other rules
     that can name it. A retired code leads to those that stand for it today. Raises UsageError, with the nearest
     names, where there is nothing of that name.
     """
+    try:
+        return _named(query, rules, retired)
+    except UsageError:
+        code, says = _of_message(query)
+        code = code or _by_words(query, catalogue(rules))
+        if not code:
+            raise
+    return replace(_named(code, rules, retired), query=query, says=says)
+
+
+def _named(query: str, rules: Sequence[Rule | DockerfileRule], retired: Sequence[Retired]) -> Explanation:
     everything = catalogue(rules)
     word = query.strip().lower().replace("_", "-")
     code = f"TFD{word}" if re.fullmatch(r"\d{3}", word) else word.upper()
@@ -194,9 +219,79 @@ def lookup(
         for entry in everything.rules
         if entry not in named and any(entry.code in cause.codes for cause in causes)
     )
-    if not named and len(having) == 1:
+    if not named and len(having) == 1 and logged is None:
         named, having = having, ()
+    if not named:
+        causes = tuple(replace(entry, remedies=_remedies(entry.cause)) for entry in causes)
     return Explanation(query, named, causes, having, gone)
+
+
+def _remedies(cause: Cause) -> tuple[Remedy, ...]:
+    """What to do about a cause, whichever release it is."""
+    return remedies(Case(Log(), Compat.load()), cause)
+
+
+# ---------------------------------------------------------------- the words of a message
+
+
+def _of_message(query: str) -> tuple[str, str]:
+    """(the code, what it says) of a line of a log; empty where it is none."""
+    if " " not in query and ".so" not in query and "_" not in query:
+        return "", ""
+    compat = Compat.load()
+    catalogue = load_signatures()
+    case = Case(
+        scan(read_lines([query[:LONGEST].encode("utf-8", "replace")], None, catalogue), catalogue), compat
+    )
+    decision = decide(case)
+    events = decision.events or [event for found in case.log.events.values() for event in found]
+    says = events[0].signature.says if events else ""
+    if decision.cause is Cause.HEALTHY:
+        return "", ""
+    names = [name for name in _LIBRARY.findall(query[:LONGEST]) if matters(name)]
+    known = decision.cause is not Cause.INCONCLUSIVE
+    if names and (
+        not known or (decision.cause is Cause.IMPORT_MISSING_CUDA_LIB and "import" not in query.lower())
+    ):
+        missing = Cause.CUDNN_MISSING if is_cudnn(names[0]) else Cause.LIBS_NOT_INSTALLED
+        return missing.row.code, ""
+    if known:
+        return decision.cause.row.code, says
+    harmless = any(
+        event.signature.benign is not None for found in case.log.events.values() for event in found
+    )
+    return (HARMLESS, says) if harmless else ("", "")
+
+
+LONGEST = 4000
+"""Characters of a message that are looked at."""
+_LIBRARY = re.compile(r"lib[\w+-]{1,60}\.so[.\d]{0,20}")
+_COMMON = frozenset(
+    re.findall(
+        r"\w+",
+        "the and for not with that this are was you your from have has can cannot could gpu tensorflow error warning "
+        "use why does what how get see when device devices file files failed",
+    )
+)
+
+
+def _by_words(query: str, everything: Explanation) -> str:
+    """The code of the page that has most of these words; empty where none has enough."""
+    words = {word for word in re.findall(r"[a-z0-9]{3,40}", query[:LONGEST].lower()) if word not in _COMMON}
+    pages = [
+        (entry.code, f"{entry.title} {entry.name} {entry.summary}", " ".join(s.text for s in entry.sections))
+        for entry in (*everything.rules, *LOG_NOTES.values())
+    ]
+    pages += [
+        (code, f"{cause.row.title} {cause.value}", cause.row.meaning) for code, cause in LOG_CODES.items()
+    ]
+    scores = []
+    for code, head, body in pages:
+        first, rest = (set(re.findall(r"[a-z0-9]{3,40}", text.lower())) for text in (head, body))
+        if len(words & (first | rest)) * 2 > len(words):
+            scores.append((3 * len(words & first) + len(words & rest), code))
+    best = max(scores, default=(0, ""), key=lambda one: one[0])
+    return best[1] if len(words) > 1 and best[0] > len(words) else ""
 
 
 def _cause_entry(cause: Cause, entries: Sequence[RuleEntry]) -> CauseEntry:

@@ -151,6 +151,8 @@ class Verdict:
     gpu_usable: bool | None
     cause: Cause | None
     summary: str
+    headline: str = ""
+    """The same as a screen begins: whether the GPU is used, and why not."""
 
 
 class Status(str, enum.Enum):
@@ -169,6 +171,8 @@ class Area:
     name: str
     status: Status
     text: str
+    findings: tuple[Finding, ...] = ()
+    """What marks it, where `text` shows nothing of it; the worst first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +190,12 @@ class Report:
     consequences: tuple[Finding, ...] = ()
     areas: tuple[Area, ...] = ()
     """The first page: a line for each area."""
+
+    @property
+    def main(self) -> Finding | None:
+        """What is told first: the root cause, or else what is nearest to one."""
+        rest = (one for one in self.findings if one.severity > Severity.INFO)
+        return self.root or next(rest, None)
 
     def counts(self) -> dict[str, int]:
         """How many rules ended in each outcome, by the contract's names."""

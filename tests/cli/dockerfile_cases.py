@@ -42,7 +42,7 @@ def case(
 CASES = (
     case(
         "cuda 10.1 with 1.14, as many wrote it",
-        "TFD501 TFD504",
+        "TFD202 TFD501",
         False,
         "inconclusive",
         """
@@ -54,7 +54,7 @@ CASES = (
         RUN pip3 install tensorflow-gpu==1.14.0 opencv-python
         CMD bash
         """,
-        lines={"TFD501": 1, "TFD504": 6},
+        lines={"TFD501": 1, "TFD202": 6},
     ),
     case(
         "the official image of 2.18",
@@ -85,7 +85,7 @@ CASES = (
     ),
     case(
         "a slim image and plain tensorflow",
-        "TFD505 TFD510",
+        "TFD201 TFD510",
         False,
         "libs-not-installed",
         """
@@ -94,7 +94,7 @@ CASES = (
             PIP_NO_CACHE_DIR=1
         RUN pip install tensorflow flask
         """,
-        lines={"TFD505": 4},
+        lines={"TFD201": 4},
     ),
     case(
         "old capitals, exec form, 1.0 on CUDA 8",
@@ -112,7 +112,7 @@ CASES = (
     ),
     case(
         "requirements with two packages and a NumPy that is too new",
-        "TFD512 TFD513 TFD514",
+        "TFD304 TFD306 TFD513",
         False,
         "both-packages",
         """
@@ -122,7 +122,7 @@ CASES = (
         RUN pip install -r /tmp/requirements.txt
         """,
         {"requirements.txt": "numpy==1.24.4\r\ntensorflow==2.4.1\r\ntensorflow-gpu==2.4.1\r\n"},
-        {"TFD512": 2, "TFD514": 1, "TFD513": 3},
+        {"TFD304": 2, "TFD306": 1, "TFD513": 3},
     ),
     case(
         "that image with its key mended",
@@ -139,7 +139,7 @@ CASES = (
     ),
     case(
         "a base image without cuDNN",
-        "TFD506",
+        "TFD205",
         False,
         "cudnn-missing",
         """
@@ -150,7 +150,7 @@ CASES = (
     ),
     case(
         "the wrong cuDNN",
-        "TFD506",
+        "TFD206",
         False,
         "cudnn-version-mismatch",
         """
@@ -161,7 +161,7 @@ CASES = (
     ),
     case(
         "a cuDNN that is too old",
-        "TFD506",
+        "TFD206",
         False,
         "cudnn-version-mismatch",
         """
@@ -172,7 +172,7 @@ CASES = (
     ),
     case(
         "stages, arguments, a base flavour, capabilities",
-        "TFD505 TFD506 TFD514 TFD515",
+        "TFD201 TFD307 TFD515",
         False,
         "libs-not-installed",
         """
@@ -193,7 +193,7 @@ CASES = (
         FROM base
         COPY --from=build /src/tool /usr/bin/tool
         """,
-        lines={"TFD505": 13, "TFD515": 8},
+        lines={"TFD201": 13, "TFD515": 8},
     ),
     case(
         "only the last stage counts",
@@ -209,7 +209,7 @@ CASES = (
     ),
     case(
         "a virtual environment from another stage",
-        "TFD505",
+        "TFD201",
         False,
         "libs-not-installed",
         """
@@ -223,7 +223,7 @@ CASES = (
         ENV PATH="/opt/venv/bin:$PATH"
         """,
         {"requirements.txt": "tensorflow==2.15.1\n"},
-        {"TFD505": 1},
+        {"TFD201": 1},
     ),
     case(
         "a Python that is too new",
@@ -252,7 +252,7 @@ CASES = (
     ),
     case(
         "alpine",
-        "TFD505 TFD507 TFD510",
+        "TFD201 TFD507 TFD510",
         False,
         "libs-not-installed",
         """
@@ -283,7 +283,7 @@ CASES = (
     ),
     case(
         "a build for the CPU",
-        "TFD509",
+        "TFD303",
         False,
         "cpu-only-build",
         """
@@ -292,11 +292,11 @@ CASES = (
         ARG TENSORFLOW_PKG=tensorflow-cpu==2.8.0
         RUN pip3 install ${TENSORFLOW_PKG}
         """,
-        lines={"TFD509": 4},
+        lines={"TFD303": 4},
     ),
     case(
         "the patch release without GPU code",
-        "TFD509",
+        "TFD303",
         False,
         "cpu-only-build",
         """
@@ -306,7 +306,7 @@ CASES = (
     ),
     case(
         "limits that the shell eats",
-        "TFD504 TFD506 TFD510",
+        "TFD202 TFD510",
         False,
         "libs-wrong-version",
         """
@@ -354,7 +354,7 @@ CASES = (
     ),
     case(
         "an extra that is not there",
-        "TFD505",
+        "TFD201",
         False,
         "libs-not-installed",
         """
@@ -378,7 +378,7 @@ CASES = (
     ),
     case(
         "a fresh build of something old",
-        "TFD514",
+        "TFD307",
         False,
         "protobuf-conflict",
         """
@@ -432,7 +432,7 @@ CASES = (
     ),
     case(
         "that recipe without cuSOLVER",
-        "TFD505",
+        "TFD201",
         False,
         "libs-not-installed",
         """
@@ -441,6 +441,73 @@ CASES = (
             libcusparse-11-0 libcudnn8=8.0.4.30-1+cuda11.0
         RUN pip3 install tensorflow==2.4.1
         """,
+    ),
+    case(
+        "two packages with the same files",
+        "",
+        True,
+        "healthy",
+        """
+        FROM nvidia/cuda:11.2.2-cudnn8-runtime-ubuntu20.04
+        RUN apt-get update && apt-get install -y python3-pip
+        RUN pip3 install tensorflow==2.6.0 tensorflow-gpu==2.6.0 'protobuf<3.21'
+        """,
+    ),
+    case(
+        "two packages that no wheel fits",
+        "TFD507",
+        False,
+        "no-matching-wheel",
+        """
+        FROM python:3.11-slim
+        RUN pip install tensorflow==1.15.0 tensorflow-gpu==1.15.0
+        """,
+    ),
+    case(
+        "variables that stop TensorFlow itself",
+        "TFD601",
+        False,
+        "hidden-by-env",
+        """
+        FROM python:3.11-slim
+        ENV TF_XLA_FLAGS=--tf_xla_auto_jitt=2
+        ENV TF_ENABLED_DEVICE_TYPES=$SOMETHING
+        RUN pip install "tensorflow[and-cuda]==2.18.0"
+        """,
+        lines={"TFD601": 2},
+    ),
+    case(
+        "the extra brings its own cuDNN",
+        "",
+        True,
+        "healthy",
+        """
+        FROM nvidia/cuda:12.3.2-cudnn9-runtime-ubuntu22.04
+        RUN apt-get update && apt-get install -y python3-pip
+        RUN pip3 install "tensorflow[and-cuda]==2.18.0"
+        """,
+    ),
+    case(
+        "the official image for the CPU",
+        "TFD303",
+        False,
+        "cpu-only-build",
+        """
+        FROM tensorflow/tensorflow:2.15.0
+        """,
+        lines={"TFD303": 1},
+    ),
+    case(
+        "CUDA that 1.12 is linked with, in another version",
+        "TFD207 TFD501",
+        False,
+        "inconclusive",
+        """
+        FROM nvidia/cuda:10.0-cudnn7-runtime-ubuntu18.04
+        RUN apt-get update && apt-get install -y python3-pip
+        RUN pip3 install tensorflow-gpu==1.12.0 "numpy<1.17" "protobuf<3.21"
+        """,
+        lines={"TFD207": 3},
     ),
     case(
         "a healthy one on a runtime image",

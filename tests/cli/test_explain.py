@@ -81,6 +81,44 @@ def test_a_cause_without_a_rule() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("Skipping registering GPU devices...", "TFD801"),
+        ("Cannot dlopen some GPU libraries. Please make sure", "TFD801"),
+        ("Could not find cuda drivers on your machine, GPU will not be used.", "TFD801"),
+        ("libcudnn.so.8: cannot open shared object file", "TFD205"),
+        ("Could not load dynamic library 'libcudart.so.11.0'", "TFD201"),
+        ("ImportError: libcublas.so.9.0: cannot open shared object file: No such file", "TFD207"),
+        ("failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected", "TFD102"),
+        ("Failed to initialize NVML: Driver/library version mismatch", "TFD104"),
+        ("CUDA_ERROR_OUT_OF_MEMORY", "TFD804"),
+        ("Unable to register cuFFT factory", "TFD820"),
+        ("secure boot module signed", "TFD118"),
+        ("other processes take the memory of the card", "TFD603"),
+    ],
+)
+def test_the_words_of_a_message_find_the_page(words: str, code: str) -> None:
+    found = lookup(words)
+    named = codes(found.rules) or [entry.cause.row.code for entry in found.causes]
+    assert named[0] == code
+    assert found.query == words
+
+
+def test_words_need_no_quotes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tfdoctor(monkeypatch, "explain", "Skipping", "registering", "GPU", "devices") == 0
+    assert "TFD801" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("cause", list(Cause), ids=lambda cause: cause.value)
+def test_no_page_is_a_dead_end(cause: Cause) -> None:
+    for query in (cause.value, cause.row.code):
+        text = render_explanation(lookup(query), width=200)
+        _, heading, rest = text.partition("What to do\n")
+        assert heading
+        assert rest.strip()
+
+
+@pytest.mark.parametrize(
     ("query", "near"),
     [
         ("libs-not-on-pth", "`libs-not-on-path`"),

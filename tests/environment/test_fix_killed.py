@@ -62,7 +62,7 @@ def ended_well(env: Fake, before: dict[str, object], *words: str) -> None:
     """The next run mends, the one after it finds nothing to do, and undo restores."""
     run = env.run(*FIX, *words)
     assert run.status == 0, run
-    assert "will register 2 GPUs" in run.said
+    assert "will use 2 GPUs" in run.said
     assert "There is nothing here that fix can do" in env.run(*FIX, *words).said
     undone = env.run("fix", "--undo")
     assert undone.status == 0, undone

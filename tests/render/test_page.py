@@ -33,7 +33,7 @@ def test_lines_break_where_rich_breaks_them(text: str, width: int) -> None:
 @given(text=WORDS, width=st.integers(20, 60), coloured=st.booleans())
 def test_nothing_is_wider_than_the_page_and_nothing_is_lost(text: str, width: int, coloured: bool) -> None:
     out = Page(width, coloured=coloured)
-    hanging(out, Text("  Why   ", style="dim"), text, style="bold red")
+    hanging(out, Text("  Why   ", style="bold"), text, style="bold red")
     plain = re.sub(r"\x1b\[[0-9;]*m", "", out.text)
     assert all(cells(line) <= width for line in plain.splitlines())
     assert "".join(plain.split()) == "Why" + "".join(text.split())

@@ -88,7 +88,7 @@ def _of_root(target: Target, root: Finding, others: Sequence[Finding]) -> list[R
     if not root.remedies:
         return []
     first, rest = root.remedies[0], [new for one in root.remedies[1:] for new in _adapted(target, one)]
-    joined = _with_others(target, root, others)
+    joined = with_others(target, root, others)
     if joined is None:
         return [*_adapted(target, first), *rest]
     # `fix` takes one finding after the other by itself, and may have been asked for one alone.
@@ -152,7 +152,7 @@ def _joins(target: Target, root: Finding) -> bool:
     return bool(first.steps) or _by_hand(target, first)
 
 
-def _with_others(target: Target, root: Finding, others: Sequence[Finding]) -> Remedy | None:
+def with_others(target: Target, root: Finding, others: Sequence[Finding]) -> Remedy | None:
     """The steps of the first remedy of the finding that leads and of those that the other errors need besides; None
     where these need none, or where they are not to be thought of before that finding is gone."""
     first = root.remedies[0]
@@ -228,12 +228,18 @@ def typed(target: Target, steps: Iterable[Step]) -> tuple[str, ...]:
 
 
 def _install(target: Target, step: Install) -> str:
+    wanted = wanted_of(target, step)
+    options = ("--force-reinstall " if step.again else "") + ("" if step.dependencies else "--no-deps")
+    return pip_install(target, wanted, options=options.strip() if wanted == step.requirements else "")
+
+
+def wanted_of(target: Target, step: Install) -> tuple[str, ...]:
+    """What a step has pip install: its requirements, or the extra where that is the same."""
     build = target.build
     release = build.release if build is not None and build.exact else None
     if step.lock is not None and release is not None and extra_installs(target, release):
-        return pip_install(target, gpu_requirement(target, release))
-    options = ("--force-reinstall " if step.again else "") + ("" if step.dependencies else "--no-deps")
-    return pip_install(target, step.requirements, options=options.strip())
+        return gpu_requirement(target, release)
+    return step.requirements
 
 
 def _line(target: Target, step: Drop | Unset | Export | Rename | TakeOut) -> str:

@@ -60,7 +60,7 @@ def misconfigured(containers: ContainerFacts, sudo: str = "sudo ") -> list[Troub
                 [Evidence(config.path, config.problem)],
                 [
                     Remedy(
-                        "Mend that line; this prints the default to compare with.",
+                        "Fix that line; this prints the default to compare with.",
                         ("nvidia-ctk config default",),
                     )
                 ],
@@ -138,7 +138,13 @@ def _daemon_json(containers: ContainerFacts, sudo: str) -> list[Trouble]:
                 "The engine refuses to start with it; one that runs has not read it yet and will fail at its next "
                 "start.",
                 [Evidence(config.path, config.problem)],
-                [Remedy("Mend that place.", (f"{sudo}python3 -m json.tool {config.path}",)), look],
+                [
+                    Remedy(
+                        "Fix the JSON where this command points.",
+                        (f"{sudo}python3 -m json.tool {config.path}",),
+                    ),
+                    look,
+                ],
                 Severity.WARNING,
             )
         ]

@@ -97,6 +97,8 @@ def install_release(target: Target, release: Release, text: str, python: str | N
 
     `python`: a version other than the examined one's, for which an environment is made.
     """
+    if target.image is not None:
+        return Remedy(text, (f"tfdoctor build --tf {release.version}",), replaces=True)
     requirements = gpu_requirement(target, release, python)
     own = target.python
     if python is None and not person.needs_another(target):

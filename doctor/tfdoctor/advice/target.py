@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from tfdoctor.facts import value_of
@@ -45,15 +45,20 @@ class Target:
     """The ID of /etc/os-release."""
     like: tuple[str, ...] = ()
     """Its ID_LIKE."""
+    image: str | None = None
+    """An image that is looked at; empty for one that a Dockerfile will make. None: what is typed takes effect here."""
 
 
-def target_of(facts: Facts, compat: Compat) -> Target:
-    """The target that an examined machine is."""
+def target_of(facts: Facts, compat: Compat, image: str | None = None) -> Target:
+    """The target that an examined machine is, or an image, which root makes."""
     tensorflow, loader, machine = value_of(facts.tensorflow), value_of(facts.loader), facts.machine
+    python = value_of(facts.python)
+    if image is not None and python is not None:
+        python = replace(python, unwritable=())
     return Target(
         compat=compat,
         host=host_of(facts, compat),
-        python=value_of(facts.python),
+        python=python,
         choice=facts.choice,
         tensorflow=tensorflow,
         build=build_of(tensorflow, compat) if tensorflow is not None else None,
@@ -64,4 +69,5 @@ def target_of(facts: Facts, compat: Compat) -> Target:
         root=machine.root,
         distribution=machine.distribution_id,
         like=machine.distribution_like,
+        image=image,
     )

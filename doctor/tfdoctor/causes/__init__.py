@@ -184,7 +184,7 @@ class Cause(str, enum.Enum):
         code="TFD202",
         registers=False,
         brings=("libs-not-installed", "cudnn-missing", "cudnn-version-mismatch"),
-        remedies=(Do.LIBRARIES, Do.CHECK),
+        remedies=(Do.LIBRARIES,),
     )
     LIBS_NOT_INSTALLED = Row(
         "libs-not-installed",
@@ -193,7 +193,7 @@ class Cause(str, enum.Enum):
         code="TFD201",
         registers=False,
         brings=("libs-transitive", "cudnn-missing"),
-        remedies=(Do.LIBRARIES, Do.CHECK),
+        remedies=(Do.LIBRARIES,),
     )
     LIBS_NOT_ON_PATH = Row(
         "libs-not-on-path",
@@ -202,7 +202,7 @@ class Cause(str, enum.Enum):
         code="TFD203",
         registers=False,
         brings=("libs-transitive", "cudnn-missing"),
-        remedies=(Do.LIBRARIES, Do.CHECK),
+        remedies=(Do.LIBRARIES,),
     )
     LIBS_TRANSITIVE = Row(
         "libs-transitive",
@@ -210,7 +210,7 @@ class Cause(str, enum.Enum):
         title="A library that another library needs is missing",
         code="TFD204",
         registers=False,
-        remedies=(Do.LIBRARIES, Do.CHECK),
+        remedies=(Do.LIBRARIES,),
     )
     LIBS_UNLISTED = Row(
         "libs-unlisted",
@@ -226,7 +226,7 @@ class Cause(str, enum.Enum):
         title="cuDNN, in the version that this TensorFlow opens, cannot be found",
         code="TFD205",
         registers=False,
-        remedies=(Do.LIBRARIES, Do.CHECK),
+        remedies=(Do.LIBRARIES,),
     )
     CUDNN_VERSION_MISMATCH = Row(
         "cudnn-version-mismatch",
@@ -234,7 +234,7 @@ class Cause(str, enum.Enum):
         "versions.",
         title="The cuDNN that is loaded does not fit this TensorFlow",
         code="TFD206",
-        remedies=(Do.LIBRARIES, Do.CHECK),
+        remedies=(Do.LIBRARIES,),
     )
     CUDNN_INIT_FAILED = Row(
         "cudnn-init-failed",
@@ -258,7 +258,7 @@ class Cause(str, enum.Enum):
         title="`import tensorflow` fails for want of a CUDA library",
         code="TFD207",
         registers=False,
-        remedies=(Do.LIBRARIES, Do.CHECK),
+        remedies=(Do.LIBRARIES,),
     )
     LIBDEVICE_OR_PTXAS_MISSING = Row(
         "libdevice-or-ptxas-missing",
@@ -288,7 +288,7 @@ class Cause(str, enum.Enum):
         registers=False,
         refusal=2,
         brings=("both-packages",),
-        remedies=(Do.LIBRARIES, Do.CHECK),
+        remedies=(Do.LIBRARIES,),
     )
     WINDOWS_NATIVE_UNSUPPORTED = Row(
         "windows-native-unsupported",
@@ -376,7 +376,7 @@ class Cause(str, enum.Enum):
         title="The card is older than this TensorFlow has code for",
         code="TFD110",
         refusal=4,
-        remedies=(Do.RELEASE, Do.LIBRARY, Do.CHECK),
+        remedies=(Do.RELEASE, Do.CHECK),
     )
     GPU_TOO_NEW = Row(
         "gpu-too-new",
@@ -384,7 +384,7 @@ class Cause(str, enum.Enum):
         title="The card is newer than this TensorFlow has code for",
         code="TFD111",
         refusal=3,
-        remedies=(Do.RELEASE, Do.LIBRARY, Do.CHECK),
+        remedies=(Do.RELEASE, Do.CHECK),
     )
     OOM = Row(
         "oom",
@@ -422,7 +422,7 @@ class Cause(str, enum.Enum):
         title="Only XLA_GPU devices are listed: no GPU is registered",
         code="TFD806",
         registers=False,
-        remedies=(Do.LIBRARIES, Do.CHECK),
+        remedies=(Do.LIBRARIES,),
     )
     PLACEMENT_ERROR = Row(
         "placement-error",

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 from tfdoctor.cli.options import FailOn, Json, Quiet, Severe, Timeout, command, option, verbose_option
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.examine import begin, examine, judge, live_machine, run_tensorflow
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
+    from tfdoctor.environment.models import Offer
     from tfdoctor.findings import Report
     from tfdoctor.report.against import Comparison
     from tfdoctor.system import RecordedSystem, System
@@ -59,6 +61,7 @@ def check(
     """
     if deep and facts is not None:
         raise UsageError("--deep runs TensorFlow here; it cannot be run on a recorded machine (--facts).")
+    asked = python
     live = live_machine(python if facts is None else None)
     system: System = live
     then: RecordedSystem | None = None
@@ -78,8 +81,13 @@ def check(
         if as_json:
             _write_json(report, comparison, against)
         else:
-            fix = fixing(report, system) if facts is None else None
-            _write(report, comparison, against, verbose=verbose, quiet=quiet, fix=fix)
+            fix = None
+            if facts is None and not quiet:
+                from tfdoctor.environment.offer import offer
+
+                fix = offer(report, system)
+            typed = _typed(python=asked, facts=facts)
+            _write(report, comparison, against, verbose=verbose, quiet=quiet, fix=fix, typed=typed)
         return exit_status(report, fail_on.value)
     except BaseException:  # what was begun may not have been asked for yet
         system.stop()
@@ -121,7 +129,7 @@ def _seen(
 def _load(compat: Compat) -> None:
     """What judges and tells is loaded while the probes look. Nothing that a probe may import: see `survey`."""
     compat.prepare()
-    for name in ("report.diagnose", "render.report", "environment.candidates"):
+    for name in ("report.diagnose", "render.report", "environment.offer"):
         importlib.import_module(f"tfdoctor.{name}")
 
 
@@ -149,16 +157,24 @@ def _write(
     *,
     verbose: bool,
     quiet: bool,
-    fix: str | None,
+    fix: Offer | None,
+    typed: str,
 ) -> None:
     from tfdoctor.render.report import render_report
     from tfdoctor.render.terminal import OUT
 
-    OUT.write(render_report(report, verbose=verbose, quiet=quiet, fix=fix, **OUT.looks))
+    shown = render_report(report, verbose=verbose, quiet=quiet, fix=fix, typed=typed, **OUT.looks)
+    OUT.write(shown)
     if comparison is not None and not quiet:
         from tfdoctor.render.against import render_comparison
 
         OUT.write(render_comparison(comparison, str(against), verbose=verbose, **OUT.looks))
+
+
+def _typed(**options: object) -> str:
+    """This command as it was typed, without how it is to be shown."""
+    named = (f" --{name} {shlex.quote(clean_line(str(value)))}" for name, value in options.items() if value)
+    return "tfdoctor check" + "".join(named)
 
 
 def _alike(system: System, compat: Compat, python: str | None, timeout: float) -> tuple[Report, Report]:
@@ -167,26 +183,6 @@ def _alike(system: System, compat: Compat, python: str | None, timeout: float) -
 
     captured = look(system, compat, python=python, timeout=timeout, local=True)
     return captured.machine, captured.report
-
-
-def fixing(report: Report, system: System) -> str | None:
-    """The command that fixes something of this; None where fix would find nothing to do."""
-    from tfdoctor.environment.activation import inherited, kind_of
-    from tfdoctor.environment.candidates import candidates, environment_of
-    from tfdoctor.facts import value_of
-    from tfdoctor.facts.python import ASKED
-    from tfdoctor.text import clean_line
-
-    python = value_of(report.facts.python)
-    choice = report.facts.choice
-    if python is None or (choice is not None and any(one.variable != ASKED for one in choice.lost)):
-        return None  # nothing to fix, or a Python that nobody meant
-    environment = environment_of(report, kind_of(python.prefix), inherited(system, python.prefix))
-    if environment is None or not candidates(report, environment):
-        return None
-    asked = python.requested.startswith(("$", "python3 on", "python on"))
-    named = choice.kernel if choice is not None and choice.kernel is not None else python.executable
-    return "tfdoctor fix" if asked else f"tfdoctor fix --python {shlex.quote(clean_line(named))}"
 
 
 def exit_status(report: Report, fail_on: str) -> ExitCode:

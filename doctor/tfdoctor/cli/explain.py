@@ -15,13 +15,16 @@ from tfdoctor.render.terminal import OUT
 @command
 def explain(
     what: Annotated[
-        str | None,
-        argument("TFD203, or libs-not-on-path; nothing lists all.", metavar="[CODE|CAUSE]"),
+        list[str] | None,
+        argument(
+            "TFD203, libs-not-on-path, or the words of a message; nothing lists all.",
+            metavar="[CODE|CAUSE|WORDS…]",
+        ),
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Print one rule or cause, or the list of all. Returns the exit status."""
-    found = catalogue() if what is None else lookup(what)
+    """Print one rule or cause, that of a message, or the list of all. Returns the exit status."""
+    found = lookup(" ".join(what)) if what else catalogue()
     if as_json:
         write_json(explanation_json(found))
     else:

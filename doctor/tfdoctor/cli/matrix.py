@@ -55,6 +55,9 @@ def matrix(
     windows: Annotated[bool, option("Windows wheels and drivers.", "--windows")] = False,
     package: Annotated[str | None, option("tensorflow or tensorflow-gpu alone.", metavar="NAME")] = None,
     list_gpus: Annotated[bool, option("List the cards that --gpu knows.", "--list-gpus")] = False,
+    whole: Annotated[
+        bool, option("Every release; in a terminal, without conditions, else the newest.", "--all")
+    ] = False,
     as_json: Json = False,
     as_markdown: Annotated[bool, option("Print Markdown.", "--markdown")] = False,
 ) -> int:
@@ -88,7 +91,8 @@ def matrix(
     except versions.VersionSyntaxError as error:
         _no_version(compat, "--tf", query.tf or "", str(error))
     one = query.tf is not None and len({row.release.version for row in rows}) == 1
-    _print(compat, query, rows, note=note, one=one, as_json=as_json, as_markdown=as_markdown)
+    newest = OUT.watched and not whole and query == MatrixQuery(os=query.os)
+    _print(compat, query, rows, note=note, one=one, newest=newest, as_json=as_json, as_markdown=as_markdown)
     return ExitCode.OK
 
 
@@ -109,6 +113,7 @@ def _print(
     *,
     note: str,
     one: bool,
+    newest: bool,
     as_json: bool,
     as_markdown: bool,
 ) -> None:
@@ -128,7 +133,9 @@ def _print(
         OUT.write(pages.render_nothing([*filter(None, [note]), *_reasons(compat, query)]))
     else:
         OUT.write(
-            pages.render_rows(rows, as_of=as_of, note=note, windows=query.os == "windows", **OUT.looks)
+            pages.render_rows(
+                rows, as_of=as_of, note=note, windows=query.os == "windows", newest=newest, **OUT.looks
+            )
             if made is None
             else pages.render_sheet(made, as_of=as_of, note=note, **OUT.looks)
         )

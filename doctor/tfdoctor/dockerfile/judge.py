@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.dockerfile.checks import DOCKERFILE_RULES
 from tfdoctor.dockerfile.checks.base import Context
 from tfdoctor.dockerfile.checks.not_seen import unseen_of
+from tfdoctor.dockerfile.facts import findings_of
 from tfdoctor.dockerfile.read.reader import read_dockerfile
 from tfdoctor.dockerfile.read.subject import subject_of
 from tfdoctor.findings import Cause, Severity, Verdict
@@ -33,7 +34,7 @@ class Judged:
     subject: Subject
     tensorflow: TensorFlow
     findings: tuple[Finding, ...]
-    """The worst first; among equals by code."""
+    """The worst first; among equals those about the base image, then those of the rules of `check`."""
     verdict: Verdict
 
 
@@ -45,7 +46,9 @@ def judge_dockerfile(
     if not file.stages:
         return None
     context = Context(subject_of(file, compat, read), compat, name)
-    findings = [finding for rule in DOCKERFILE_RULES for finding in rule.check(context)]
+    of_base = [finding for rule in DOCKERFILE_RULES if rule.first for finding in rule.check(context)]
+    others = [finding for rule in DOCKERFILE_RULES if not rule.first for finding in rule.check(context)]
+    findings = [*of_base, *findings_of(context), *others]
     findings.sort(key=lambda finding: -finding.severity)
     return Judged(
         name, file, context.subject, context.tensorflow, tuple(findings), _verdict(context, tuple(findings))

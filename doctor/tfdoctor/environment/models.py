@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tfdoctor.causes.steps import Step
     from tfdoctor.findings import Finding, Observation, Remedy, Report
 
-__all__ = ["Attempt", "Candidate", "Environment", "FixResult", "Status", "Unfixed"]
+__all__ = ["Attempt", "Candidate", "Environment", "FixResult", "Offer", "Status", "Unfixed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,16 @@ class Unfixed:
 
     finding: Finding
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """That fix can be tried."""
+
+    command: str
+    """As it is typed."""
+    findings: tuple[Finding, ...]
+    """What it is for."""
 
 
 @dataclass(frozen=True, slots=True)

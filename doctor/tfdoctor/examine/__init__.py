@@ -64,19 +64,20 @@ def examine(
     deep: bool | Callable[[Facts], bool] = False,
     tell: Callable[[str], None] = _nobody,
     meanwhile: Callable[[], object] | None = None,
+    image: str | None = None,
 ) -> Report:
     """Look at everything, and judge it. The report has the facts, and what TensorFlow did where it was run.
 
     `python`: the one that is meant, else the usual search decides. `timeout`: seconds for the look. `deep`: whether
     TensorFlow is run, or what says so once the facts are there. `tell`: who is told that it takes a while.
-    `meanwhile`: what is called while the first probes look (see `survey`).
+    `meanwhile`: what is called while the first probes look (see `survey`). `image`: whose container it is.
 
     Raises UsageError where the Python that was asked for cannot be examined.
     """
     facts = look(system, compat, python=python, timeout=timeout, meanwhile=meanwhile)
     run = deep(facts) if callable(deep) else deep
     observed = run_tensorflow(system, compat, facts, timeout=timeout, tell=tell) if run else None
-    return judge(facts, compat, observed)
+    return judge(facts, compat, observed, image=image)
 
 
 def look(
@@ -116,11 +117,13 @@ def run_tensorflow(
         return observe(system, compat, interpreter.executable, tensorflow, timeout=max(timeout, DEEP_TIMEOUT))
 
 
-def judge(facts: Facts, compat: Compat, observed: Observation | None = None) -> Report:
+def judge(
+    facts: Facts, compat: Compat, observed: Observation | None = None, *, image: str | None = None
+) -> Report:
     """The last part of `examine`: all rules, and what leads."""
     from tfdoctor.report.diagnose import diagnose
 
-    return diagnose(facts, compat, observed)
+    return diagnose(facts, compat, observed, image=image)
 
 
 def ask_python(system: System, chosen: Choice, *, named: bool, timeout: float = LOOKING) -> Fact[PythonFacts]:

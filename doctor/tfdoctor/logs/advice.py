@@ -6,16 +6,17 @@ import shlex
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.causes import Do
+from tfdoctor.causes import Cause, Do
 from tfdoctor.causes.steps import Remedy
+from tfdoctor.fit.serve import is_locked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.causes import Cause
+    from tfdoctor.compat import Release
     from tfdoctor.logs.case import Case
 
-__all__ = ["CHECK", "remedies"]
+__all__ = ["CHECK", "remedies", "usually"]
 
 CHECK = Remedy("Look at the machine itself: it tells what a log cannot.", ("tfdoctor check",))
 _SHARED: dict[Do, Remedy] = {
@@ -58,42 +59,103 @@ def _asked(case: Case, what: Do) -> Sequence[Remedy]:
         return (_another_release(case),)
     if what in (Do.LIBRARIES, Do.LIBRARY):
         ways = _libraries(case)
-        return ways[:1] if what is Do.LIBRARY else ways
+        return ways[1:2] or ways if what is Do.LIBRARY else ways
     return (_SHARED[what],)
+
+
+def usually(case: Case, cause: Cause) -> str:
+    """Why it mostly happens, as a sentence; empty where nothing is known of that."""
+    if cause not in (Cause.LIBS_UNLISTED, Cause.LIBS_NOT_INSTALLED, Cause.IMPORT_MISSING_CUDA_LIB):
+        return ""
+    release = _release(case)
+    if release is not None and release.pip_extra is not None:
+        return (
+            f"Most often it was installed with plain `pip install {release.package}`, which brings no CUDA; "
+            f"`{release.package}[{release.pip_extra}]` does."
+        )
+    return "Most often there is no CUDA, or another one: `pip install` of this TensorFlow brings none."
 
 
 def _another_release(case: Case) -> Remedy:
     """Which release fits: for the cards that the log names, else for the machine that is asked."""
-    names = dict.fromkeys(device.name for device in case.devices if device.name)
-    cards = "".join(f" --gpu {shlex.quote(name)}" for name in list(names)[:4])
-    return Remedy("See which TensorFlow fits, and how to get it.", (f"tfdoctor recommend{cards}",))
+    return Remedy("See which TensorFlow fits, and how to get it.", (_recommend(case),))
+
+
+def _recommend(case: Case) -> str:
+    cards = "".join(f" --gpu {shlex.quote(name)}" for name in case.cards[:4] if case.compat.gpus_named(name))
+    return f"tfdoctor recommend{cards}"
+
+
+def _release(case: Case) -> Release | None:
+    """The release that wrote the log, else the newest that may have."""
+    if case.origin.release is not None:
+        return case.origin.release
+    newest = (case.origin.era or "").rstrip("+").rpartition("-")[2]
+    if not newest or (case.origin.era or "").endswith("+"):
+        return None
+    rows = [row for row in case.compat.releases if row.gpu and not row.is_prerelease and row.minor == newest]
+    return rows[-1] if rows else None
 
 
 def _libraries(case: Case) -> tuple[Remedy, ...]:
-    """What this release needs, and the shortest way to have it."""
-    release, version = case.origin.release, case.origin.version
-    if release is None and version is not None and not case.windows:
+    """The way to a working GPU on that machine, then from nothing, then what this release needs."""
+    release, version = _release(case), case.origin.version
+    if case.origin.release is None and version is not None and not case.windows:
         other = (
             f"Somebody built this TensorFlow {version} for other libraries; that of the package index, in a container "
             "image, finds its own."
         )
         return (Remedy(other, (f"tfdoctor build --tf {shlex.quote(version)}",)),)
+    if case.windows:
+        wsl = Remedy(
+            "Use WSL 2: there this makes an environment in which TensorFlow finds them.",
+            ("tfdoctor install",),
+        )
+        return (wsl, *_needs(case, release, version))
+    brings = release is not None and case.compat.cuda_set(release.version) is not None
+    then = "; then `tfdoctor fix`, no root." if brings else ", and what to type."
+    here = Remedy(f"On that machine: see what is wrong{then}", ("tfdoctor check",))
+    if release is None or not release.gpu:
+        new = Remedy("Or make a new environment in which TensorFlow finds them.", ("tfdoctor install",))
+        return (here, new, *_fitting(case), *_needs(case, None, None))
+    exact = version if version and case.compat.release(version) else release.version
+    wanted = shlex.quote(exact if version else release.minor)
+    ways = [here]
+    if brings:
+        text = f"Or make a new environment with TensorFlow {exact} and its CUDA {release.cuda}."
+        ways.append(Remedy(text, (f"tfdoctor install --tf {wanted}",)))
+    official = case.compat.official_image(exact)
+    made = official is not None and is_locked(case.compat, release, official.recipe.python)
+    if brings or made or case.compat.ngc_images(exact) or _has_base(case, release):
+        text = f"Or build a container image of TensorFlow {exact} in which it finds them."
+        ways.append(Remedy(text, (f"tfdoctor build --tf {wanted}",)))
+    else:
+        ways.append(Remedy("Or see which release comes nearest.", (f"tfdoctor recommend --tf {wanted}",)))
+    return (*ways, *_fitting(case), *_needs(case, release, version))
+
+
+def _has_base(case: Case, release: Release) -> bool:
+    """Whether an image of NVIDIA's with its CUDA still exists, to build upon."""
+    if release.cudnn is None or not any(is_locked(case.compat, release, one) for one in release.pythons()):
+        return False
+    cuda, cudnn = versions.major_minor(release.cuda or ""), versions.major(release.cudnn)
+    return bool(case.compat.image_tags(cuda, cudnn, "runtime"))
+
+
+def _fitting(case: Case) -> tuple[Remedy, ...]:
+    """Which release fits the cards that the log names."""
+    names = [name for name in case.cards if case.compat.gpus_named(name)]
+    if not names:
+        return ()
+    return (Remedy(f"Or see which TensorFlow fits a {names[0]}.", (_recommend(case),)),)
+
+
+def _needs(case: Case, release: Release | None, version: str | None) -> tuple[Remedy, ...]:
     if release is None or not release.gpu:
         return (Remedy("See what each release needs.", ("tfdoctor matrix",)),)
     exact = version or release.minor
     cudnn = f" and cuDNN {release.cudnn}" if release.cudnn else ""
     by = "lines of its source" if case.origin.by == "lines" else "names of the libraries"
     about = "" if version else f" (the release was deduced from the {by})"
-    command = f"tfdoctor matrix --tf {shlex.quote(exact)}"
-    needs = Remedy(f"TensorFlow {exact} needs CUDA {release.cuda}{cudnn}{about}.", (command,))
-    if case.windows:
-        return (needs,)
-    built = exact if version is None or versions.is_version(version) else release.version
-    image = Remedy(
-        "Or build a container image in which it finds them.", (f"tfdoctor build --tf {shlex.quote(built)}",)
-    )
-    if release.pip_extra is None or not case.compat.has(release.version, "wheels-on-runpath"):
-        return (needs, image)
-    wanted = shlex.quote(f"{release.package}[{release.pip_extra}]=={release.version}")
-    install = Remedy("Install it with its CUDA libraries.", (f"python3 -m pip install {wanted}",))
-    return (install, needs, image)
+    text = f"TensorFlow {exact} needs CUDA {release.cuda}{cudnn}{about}."
+    return (Remedy(text, (f"tfdoctor matrix --tf {shlex.quote(exact)}",)),)

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.findings import Cause
 from tfdoctor.logs.deduce import Device, Origin, devices, origin
-from tfdoctor.logs.libraries import Missing, is_cupti, is_driver, is_nvml, missing_libraries, stem_of
+from tfdoctor.logs.libraries import (
+    Missing,
+    is_cupti,
+    is_driver,
+    is_nvml,
+    missing_libraries,
+    other_cuda,
+    stem_of,
+)
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
@@ -111,6 +119,18 @@ class Case:
             and not is_cupti(m.soname)
             and (m.event.id == "dso-failed-old" or (m.event.id == "dso-failed" and m.event.order > after))
         )
+
+    @cached_property
+    def other_cuda(self) -> tuple[str, str] | None:
+        """(the CUDA on the search path, the one that is wanted), where only another one is there."""
+        return other_cuda(self.toolkit, self.compat)
+
+    @cached_property
+    def cards(self) -> tuple[str, ...]:
+        """The names of the cards that the log tells of, registered or not."""
+        seen = self.log.of("device-properties")
+        names = [*(one.name for one in self.devices), *(one.get("name") or one.get("xla") for one in seen)]
+        return tuple(dict.fromkeys(name.strip() for name in names if name.strip()))
 
     @cached_property
     def hidden(self) -> Event | None:

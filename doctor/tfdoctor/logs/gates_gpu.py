@@ -249,7 +249,11 @@ def failed_allocations(case: Case) -> list[Event]:
 def cudnn(case: Case) -> Decision | None:
     log = case.log
     if log.has("cudnn-version"):
-        return Decision(Cause.CUDNN_VERSION_MISMATCH, case.says("cudnn-version"))
+        told = next((one for one in log.of("cudnn-version") if one.get("loaded")), None)
+        note = ""
+        if told is not None:
+            note = f"cuDNN {told.get('loaded')} was loaded; TensorFlow was built with {told.get('built')}."
+        return Decision(Cause.CUDNN_VERSION_MISMATCH, case.says("cudnn-version"), note=note)
     expected = {event.record for event in log.of("cudnn-not-asked")}
     if all(event.record in expected for event in log.of("cudnn-init")):
         return None

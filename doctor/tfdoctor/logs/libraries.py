@@ -21,6 +21,7 @@ __all__ = [
     "is_nvml",
     "libraries_cause",
     "missing_libraries",
+    "other_cuda",
     "search_path",
     "stem_of",
     "what_is_there",
@@ -210,11 +211,9 @@ def libraries_cause(missing: Sequence[Missing], log: Log, compat: Compat) -> Cau
 def what_is_there(missing: Sequence[Missing], log: Log, compat: Compat) -> str:
     """What the log shows to be there in the place of what is missing, as sentences; empty where it shows nothing."""
     said = []
-    wanted = cuda_wanted([m.soname for m in missing if not is_cudnn(m.soname)], compat)
-    path = search_path(missing) or ""
-    there = dict.fromkeys(one for one in _CUDA_IN_PATH.findall(path) if not _fits(one, wanted))
-    if wanted and there:
-        said.append(f"CUDA {', '.join(there)} is on LD_LIBRARY_PATH, and {', '.join(wanted)} is wanted.")
+    other = other_cuda(missing, compat)
+    if other is not None:
+        said.append(f"CUDA {other[0]} is on LD_LIBRARY_PATH, and {other[1]} is wanted.")
     opened = dict.fromkeys(event.get("soname") for event in log.of("dso-opened"))
     gone = {m.opened for m in missing}
     found = [
@@ -230,6 +229,17 @@ def what_is_there(missing: Sequence[Missing], log: Log, compat: Compat) -> str:
             else f"{cards} cards are there, and none is registered."
         )
     return " ".join(said)
+
+
+def other_cuda(missing: Sequence[Missing], compat: Compat) -> tuple[str, str] | None:
+    """(the CUDA on the search path, the one that is wanted), where only another one is there."""
+    runtime = next((one.soname for one in missing if stem_of(one.soname) == "cudart"), "")
+    wanted = compat.cuda_of_soname(runtime) if runtime.startswith("lib") else ()
+    wanted = wanted or cuda_wanted([one.soname for one in missing if not is_driver(one.soname)], compat)
+    found = list(dict.fromkeys(_CUDA_IN_PATH.findall(search_path(missing) or "")))
+    if not wanted or not found or any(_fits(version, wanted) for version in found):
+        return None
+    return " and ".join(found[:2]), wanted[0]
 
 
 def _fits(version: str, wanted: Sequence[str]) -> bool:

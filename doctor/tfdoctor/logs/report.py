@@ -28,6 +28,15 @@ if TYPE_CHECKING:
 __all__ = ["LogReport", "diagnose_log"]
 
 SHOWN = 12
+ABOUT_LIBRARIES = (
+    Cause.LIBS_WRONG_VERSION,
+    Cause.LIBS_NOT_INSTALLED,
+    Cause.LIBS_NOT_ON_PATH,
+    Cause.IMPORT_MISSING_CUDA_LIB,
+    Cause.LIBS_TRANSITIVE,
+    Cause.CUDNN_MISSING,
+)
+"""Causes that are told with the names of what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +63,8 @@ class LogReport:
     """Each process and each other framework, where the log tells several apart; else empty."""
     more_processes: int = 0
     """How many more there are."""
+    headline: str = ""
+    """`summary` as a screen begins: whether the GPU was used, and why not."""
 
 
 def diagnose_log(chunks: Iterable[bytes], compat: Compat, name: str = "-") -> LogReport:
@@ -185,6 +196,7 @@ def _report(case: Case, decision: Decision, name: str) -> LogReport:
         lines=case.log.lines,
         bytes=case.log.bytes,
         root=root if decision.cause is not Cause.HEALTHY else None,
+        headline=_headline(case, decision, missing, used=used),
     )
 
 
@@ -224,16 +236,19 @@ def _evidence(events: Iterable[Event], name: str) -> tuple[Evidence, ...]:
 
 def _root(case: Case, decision: Decision, name: str, missing: Sequence[str]) -> Finding:
     cause = decision.cause
-    parts = [cause.row.meaning] if not decision.title else []
+    parts = [decision.note, advice.usually(case, cause), "" if decision.title else cause.row.meaning]
+    if (
+        cause is Cause.LIBS_WRONG_VERSION and case.other_cuda is None
+    ):  # where was searched, which says little by itself
+        parts.append(parts.pop(0))
+    parts = [text for text in parts if text]
     if missing and cause is not Cause.HEALTHY:
         parts.append(f"The log names: {', '.join(missing[:8])}{' …' if len(missing) > 8 else ''}.")
-    if decision.note:
-        parts.append(decision.note)
     remedies = advice.remedies(case, cause)
     if decision.maybe:
         words = ", ".join(other.value for other in decision.maybe)
         parts.append(f"The log alone does not rule out: {words}. `tfdoctor check` on that machine decides.")
-        if advice.CHECK not in remedies:
+        if not any("tfdoctor check" in remedy.commands for remedy in remedies):
             remedies = (*remedies, advice.CHECK)
     return Finding(
         code=cause.row.code,
@@ -343,19 +358,42 @@ def _summary(case: Case, decision: Decision, missing: Sequence[str]) -> str:
         return f"{who} registered {what}; nothing in this log speaks against it."
     if cause is Cause.INCONCLUSIVE:
         return f"{decision.title or cause.row.title}."
-    title = decision.title or cause.row.title
-    if missing and cause in (
-        Cause.LIBS_WRONG_VERSION,
-        Cause.LIBS_NOT_INSTALLED,
-        Cause.LIBS_NOT_ON_PATH,
-        Cause.IMPORT_MISSING_CUDA_LIB,
-        Cause.LIBS_TRANSITIVE,
-        Cause.CUDNN_MISSING,
-    ):
-        shown = ", ".join(missing[:4]) + (f" and {len(missing) - 4} more" if len(missing) > 4 else "")
-        title = f"{title}: {shown}"
-    if title[1:2].islower() and not title.startswith("Tensor"):
-        title = title[0].lower() + title[1:]
+    return f"{who}: {_lower_first(_titled(decision, missing, 4))}."
+
+
+def _titled(decision: Decision, missing: Sequence[str], most: int) -> str:
+    """The title with the libraries that it is about, `most` of them."""
+    title = decision.title or decision.cause.row.title
+    if not missing or decision.cause not in ABOUT_LIBRARIES:
+        return title
+    more = f" and {len(missing) - most} more" if len(missing) > most else ""
+    return f"{title}: {', '.join(missing[:most])}{more}"
+
+
+def _runtime(missing: Sequence[str]) -> str:
+    """The library whose name tells the CUDA, where it is among them."""
+    return next((name for name in missing if "cudart" in name), missing[0] if missing else "")
+
+
+def _lower_first(title: str) -> str:
+    return title[0].lower() + title[1:] if title[1:2].islower() and not title.startswith("Tensor") else title
+
+
+def _headline(case: Case, decision: Decision, missing: Sequence[str], *, used: bool | None) -> str:
+    """As `_summary`, and whether the GPU was used."""
+    cause, who = decision.cause, case.origin.name
+    if cause in (Cause.HEALTHY, Cause.INCONCLUSIVE):
+        return _summary(case, decision, missing)
+    title = _titled(decision, missing, 2)
+    other = case.other_cuda
+    if cause is Cause.LIBS_WRONG_VERSION and other is not None:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        title = f"CUDA {other[0]} is there, and it wants CUDA {other[1]} ({_runtime(missing)}{more})"
+    title = f"a{title[1:]}" if title.startswith("A ") else _lower_first(title)
+    if used is False:
+        return f"{who} did not use the GPU: {title}."
+    if used and cause.row.severity is Severity.ERROR:
+        return f"{who} found the GPU and failed on it: {title}."
     return f"{who}: {title}."
 
 
@@ -367,7 +405,13 @@ def with_host(report: LogReport, cause: Cause | None, finding: Finding | None) -
         kept = tuple(f for f in report.findings if f is not report.root)
         summary = f"{report.summary} On this machine: {finding.title}."
         return replace(
-            report, cause=cause, summary=summary, undecided=(), root=finding, findings=(finding, *kept)
+            report,
+            cause=cause,
+            summary=summary,
+            headline=f"{report.headline} On this machine: {finding.title}.",
+            undecided=(),
+            root=finding,
+            findings=(finding, *kept),
         )
     here = Remedy("What `check` says of this machine agrees or differs: compare.", ("tfdoctor check",))
     note = Finding(

@@ -1,10 +1,12 @@
-"""What an option will look like from inside once it is made: Facts that no machine was asked for. Pure.
+"""What does not exist yet, as it will look from inside once it is made: Facts that no machine was asked for. Pure.
 
-`check`'s own rules judge them: a plan whose predicted facts raise an error is a defect of the planner.
+`check`'s own rules judge them. A plan whose predicted facts raise an error is a defect of the planner; those of a
+Dockerfile tell what is wrong with it.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
@@ -12,6 +14,7 @@ from tfdoctor.facts import (
     Absent,
     CudaDevice,
     CudaDriver,
+    CudaToolkit,
     DeviceNodes,
     Distribution,
     DriverFacts,
@@ -28,47 +31,106 @@ from tfdoctor.facts import (
     TensorFlowFacts,
     Unknown,
 )
-from tfdoctor.fit import Card
+from tfdoctor.fit import Card, Host
 from tfdoctor.plan.models import Method, Recipe
 from tfdoctor.predict import build_of, opened_sonames
 
 if TYPE_CHECKING:
-    from tfdoctor.compat import Compat
-    from tfdoctor.fit import Host
-    from tfdoctor.plan.models import Option
+    from collections.abc import Mapping
 
-__all__ = ["predicted_facts"]
+    from tfdoctor.compat import Compat
+    from tfdoctor.facts import FoundElsewhere
+    from tfdoctor.plan.models import Option
+    from tfdoctor.predict import Build
+
+__all__ = ["LIBRARIES", "SITE", "Sketch", "predicted_facts", "sketched_facts"]
 
 PREFIX = "/opt/tensorflow"
+SITE = f"{PREFIX}/lib/python{{}}/site-packages"
 SOURCE = "the plan"
-_LIBRARIES = "/usr/lib/x86_64-linux-gnu"
+LIBRARIES = "/usr/lib/x86_64-linux-gnu"
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """An environment that does not exist yet, as far as it is decided. What is not said of it is assumed to fit."""
+
+    version: str | None
+    """TensorFlow's own, as its `tf.__version__` will say."""
+    package: str
+    """Its distribution."""
+    python: str
+    """`"3.11"`."""
+    distributions: tuple[tuple[str, str], ...]
+    """(name, version) of what lies in its site-packages, TensorFlow among it."""
+    gpu: bool | None = None
+    """Whether the build says that it has GPU code; None: the release table does."""
+    paths: Mapping[str, str | None] = field(default_factory=dict)
+    """Soname → the file that the loader gives; None: it gives none. Others come from the system's folder."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Soname → the version that its file tells of itself."""
+    found: tuple[FoundElsewhere, ...] = ()
+    """Libraries of the same families in other versions."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    modules: tuple[str, ...] = ()
+    """Packages that are there in versions that are not known."""
+    container: bool = True
+    host: Host = field(default_factory=Host)
+    """Where it will run. What is not known of it is assumed to fit: a card that the release has code for, the newest
+    driver."""
 
 
 def predicted_facts(compat: Compat, option: Option, host: Host) -> Facts:
-    """The environment of `option` on a machine with the host's cards and driver.
+    """The environment of `option` on a machine with the host's cards and driver."""
+    release, ngc = option.release, option.recipe is Recipe.NGC
+    version = release.version
+    if ngc and option.base is not None:
+        version += f"+nv{option.base.image.rpartition(':')[2].split('-')[0]}"
+    pinned = compat.locks.of(release.package, release.version, option.python)
+    locked = pinned.packages if pinned is not None and not ngc else ()
+    wheels = option.cuda_set.wheels if option.cuda_set is not None else ()
+    site = SITE.format(option.python)
+    places = {
+        name: compat.wheel_for(name, versions.major(option.cuda)) if option.cuda_set is not None else None
+        for name in release.required_libraries
+    }
+    sketch = Sketch(
+        version,
+        release.package,
+        option.python,
+        (
+            (release.package, option.tensorflow),
+            *((one.name, one.version) for one in locked if one.name != release.package),
+            *((wheel.name, wheel.version) for wheel in wheels),
+        ),
+        gpu=True,
+        paths={name: f"{site}/{wheel.folder}/{name}" for name, wheel in places.items() if wheel is not None},
+        modules=tuple(row.package for row in compat.companions) if ngc else (),
+        container=option.method is Method.CONTAINER,
+        host=host,
+    )
+    return sketched_facts(compat, sketch)
 
-    What is not known of the host is assumed to fit: a card that the release has code for, the newest driver.
-    """
-    cards = host.cards or (Card("a card that it has code for", _some_capability(option)),)
-    site = f"{PREFIX}/lib/python{option.python}/site-packages"
-    tensorflow = _tensorflow(option, site)
+
+def sketched_facts(compat: Compat, sketch: Sketch) -> Facts:
+    """What `check` would see in it."""
+    host, tensorflow = sketch.host, _tensorflow(sketch)
+    build = build_of(tensorflow, compat)
+    code = build.release.cubin if build.release is not None else ()
+    cards = host.cards or (Card("a card that it has code for", code[-1] if code else "7.0"),)
     return Facts(
-        machine=_machine(option, host),
-        environment=EnvironmentFacts({}, (), None),
+        machine=_machine(sketch),
+        environment=EnvironmentFacts(dict(sketch.variables), (), None),
         driver=_driver(compat, cards, host.driver),
-        python=Known(_python(compat, option, site, host), SOURCE),
+        python=Known(_python(sketch), SOURCE),
         tensorflow=Known(tensorflow, SOURCE),
-        loader=Known(_loader(compat, option, tensorflow, site), SOURCE),
-        toolkits=(),
+        loader=Known(_loader(sketch, tensorflow, build), SOURCE),
+        toolkits=(CudaToolkit("/usr/local/cuda", None, libdevice=True, ptxas=True),),
         nvcc=Absent(SOURCE, "no nvcc"),
     )
 
 
-def _some_capability(option: Option) -> str:
-    return option.release.cubin[-1] if option.release.cubin else "7.0"
-
-
-def _machine(option: Option, host: Host) -> MachineFacts:
+def _machine(sketch: Sketch) -> MachineFacts:
     return MachineFacts(
         system="Linux",
         machine="x86_64",
@@ -77,9 +139,9 @@ def _machine(option: Option, host: Host) -> MachineFacts:
         distribution_id=None,
         distribution_like=(),
         distribution_version=None,
-        cpu_flags=host.cpu_flags,
-        container="docker" if option.method is Method.CONTAINER else None,
-        wsl=2 if host.wsl else None,
+        cpu_flags=sketch.host.cpu_flags,
+        container="docker" if sketch.container else None,
+        wsl=2 if sketch.host.wsl else None,
         root=False,
     )
 
@@ -113,7 +175,7 @@ def _driver(compat: Compat, cards: tuple[Card, ...], driver: str | None) -> Driv
             CudaDriver(
                 loaded=True,
                 load_error="",
-                path=f"{_LIBRARIES}/libcuda.so.1",
+                path=f"{LIBRARIES}/libcuda.so.1",
                 init=0,
                 init_name="CUDA_SUCCESS",
                 version=versions.major_minor(speaks) if speaks is not None else None,
@@ -124,32 +186,22 @@ def _driver(compat: Compat, cards: tuple[Card, ...], driver: str | None) -> Driv
         ),
         cuda_unhidden=None,
         nvml=Known(
-            Nvml(True, "", f"{_LIBRARIES}/libnvidia-ml.so.1", 0, "", driver, len(devices), nvml), SOURCE
+            Nvml(True, "", f"{LIBRARIES}/libnvidia-ml.so.1", 0, "", driver, len(devices), nvml), SOURCE
         ),
     )
 
 
-def _python(compat: Compat, option: Option, site: str, host: Host) -> PythonFacts:
-    release = option.release
-    pinned = compat.locks.of(release.package, release.version, option.python)
-    distributions = [Distribution(release.package, option.tensorflow, site)]
-    if pinned is not None and option.recipe is not Recipe.NGC:
-        distributions += [
-            Distribution(one.name, one.version, site)
-            for one in pinned.packages
-            if one.name != release.package
-        ]
-    if option.cuda_set is not None:
-        distributions += [Distribution(wheel.name, wheel.version, site) for wheel in option.cuda_set.wheels]
+def _python(sketch: Sketch) -> PythonFacts:
+    site = SITE.format(sketch.python)
     return PythonFacts(
         requested=PREFIX,
         executable=f"{PREFIX}/bin/python",
-        real_executable=f"/usr/bin/python{option.python}",
-        version=f"{option.python}.0",
+        real_executable=f"/usr/bin/python{sketch.python}",
+        version=f"{sketch.python}.0",
         implementation="CPython",
         bits=64,
         machine="x86_64",
-        glibc=host.glibc if option.method is Method.PIP else None,
+        glibc=None if sketch.container else sketch.host.glibc,
         prefix=PREFIX,
         base_prefix="/usr",
         abi_flags="",
@@ -159,50 +211,51 @@ def _python(compat: Compat, option: Option, site: str, host: Host) -> PythonFact
         externally_managed=False,
         sys_path=(site,),
         site_packages=(site,),
-        distributions=tuple(distributions),
+        distributions=tuple(Distribution(name, version, site) for name, version in sketch.distributions),
         conda_packages=(),
-        tag=versions.tag_of_python(option.python),
-        modules=tuple(row.package for row in compat.companions) if option.recipe is Recipe.NGC else (),
+        tag=versions.tag_of_python(sketch.python),
+        modules=sketch.modules,
     )
 
 
-def _tensorflow(option: Option, site: str) -> TensorFlowFacts:
-    release = option.release
-    version = release.version
-    if option.recipe is Recipe.NGC and option.base is not None:
-        version += f"+nv{option.base.image.rpartition(':')[2].split('-')[0]}"
-    core = "tensorflow_core" if versions.parse(version).release[:2] in ((1, 15), (2, 0)) else "tensorflow"
+def _tensorflow(sketch: Sketch) -> TensorFlowFacts:
+    site, version = SITE.format(sketch.python), sketch.version
+    numbers = versions.numbers(version) if version is not None else ()
+    core = "tensorflow_core" if numbers[:2] in ((1, 15), (2, 0)) else "tensorflow"
     return TensorFlowFacts(
         package_dir=f"{site}/tensorflow",
         core_dir=f"{site}/{core}",
         version=version,
-        distribution=release.package,
-        framework=f"{site}/{core}/libtensorflow_framework.so.{versions.parse(version).major}",
+        distribution=sketch.package,
+        framework=f"{site}/{core}/libtensorflow_framework.so.{numbers[0] if numbers else 2}",
         pywrap=f"{site}/{core}/python/_pywrap_tensorflow_internal.so",
         missing_files=(),
-        build_info={"is_cuda_build": "True"},
+        build_info={} if sketch.gpu is None else {"is_cuda_build": str(sketch.gpu)},
         cuda_config={},
     )
 
 
-def _loader(compat: Compat, option: Option, tensorflow: TensorFlowFacts, site: str) -> LoaderFacts:
-    build = build_of(tensorflow, compat)
-    resolutions = [
-        Resolution(soname, _place(compat, option, soname, site), "ld.so.cache", "")
-        for soname in opened_sonames(build)
-    ]
+def _loader(sketch: Sketch, tensorflow: TensorFlowFacts, build: Build) -> LoaderFacts:
+    resolutions = [_resolution(sketch, name) for name in opened_sonames(build)]
+    lost = tuple(one.soname for one in resolutions if not one.ok)
+    linked = bool(lost) and build.linkage == "needed"
     return LoaderFacts(
         caller=tensorflow.framework,
         runpath_folders=(),
         library_path=(),
         resolutions=tuple(resolutions),
-        import_needs=(),
-        found=(),
+        import_needs=(Resolution(lost[0], None, "", _not_found(lost[0]), lost),) if linked else (),
+        found=sketch.found,
     )
 
 
-def _place(compat: Compat, option: Option, soname: str, site: str) -> str:
-    if option.cuda_set is None or soname in ("libcuda.so.1", "libnvidia-ml.so.1"):
-        return f"{_LIBRARIES}/{soname}"
-    wheel = compat.wheel_for(soname, versions.major(option.cuda))
-    return f"{site}/{wheel.folder}/{soname}" if wheel is not None else f"{_LIBRARIES}/{soname}"
+def _resolution(sketch: Sketch, soname: str) -> Resolution:
+    path = sketch.paths.get(soname, f"{LIBRARIES}/{soname}")
+    if path is None:
+        return Resolution(soname, None, "", _not_found(soname), (soname,))
+    return Resolution(soname, path, "ld.so.cache", "", version=sketch.versions.get(soname))
+
+
+def _not_found(soname: str) -> str:
+    """What dlerror() would say."""
+    return f"{soname}: cannot open shared object file: No such file or directory"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.compat import split_soname
 from tfdoctor.findings import Cause
 from tfdoctor.fit import Judgement, environment, judge
+from tfdoctor.fit.images import fitting_tags
 from tfdoctor.fit.serve import is_locked, newest_python, of_python, of_wheels
 from tfdoctor.plan.models import Base, Option, Part, Recipe, Rejected
 
@@ -169,7 +169,7 @@ def _pip_cuda(compat: Compat, release: Release, request: Request, host: Host) ->
 def _cuda_base(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
     found = Judgement()
     judge.of_machine(found, release, host, container=True)
-    tags = _fitting_tags(compat, release)
+    tags = fitting_tags(compat, release)
     if not tags:
         _no_tag(found, compat, release)
     options: list[Option] = []
@@ -195,41 +195,6 @@ def _no_tag(found: Judgement, compat: Compat, release: Release) -> None:
         f"no image of nvidia/cuda has the libraries of CUDA {release.cuda} with cuDNN {release.cudnn}: {said}",
         "images.toml: [[deleted]]" if gone is not None else "images.toml: [[cuda]]",
     )
-
-
-def _fitting_tags(compat: Compat, release: Release) -> list[ImageTag]:
-    """Runtime tags with all libraries of a release, the one nearest to its own CUDA first."""
-    if release.cuda is None or release.cudnn is None:
-        return []
-    stems = [split_soname(name) for name in release.required_libraries]
-    wanted = {
-        parts[0]: name
-        for parts, name in zip(stems, release.required_libraries, strict=True)
-        if parts is not None and parts[0] != "cudnn"
-    }
-    cudnn = next((parts[1] for parts in stems if parts is not None and parts[0] == "cudnn"), None)
-    if cudnn is None:
-        return []
-    found = []
-    for tag in compat.image_tags(str(versions.major(release.cuda)), int(cudnn.split(".")[0]), "runtime"):
-        if tag.cudnn is None or not versions.at_least(tag.cudnn, release.cudnn):
-            continue
-        if all(compat.soname_for(stem, tag.cuda) == name for stem, name in wanted.items()):
-            found.append(tag)
-    own = versions.numbers(release.cuda)[:2]
-
-    def distance(tag: ImageTag) -> tuple[object, ...]:
-        have = versions.numbers(tag.cuda)
-        older = have[:2] < own
-        near = _descending(have[:2]) if older else have[:2]
-        return older, near, _descending(have), _descending(versions.numbers(tag.system))
-
-    return sorted(found, key=distance)
-
-
-def _descending(numbers: tuple[int, ...]) -> tuple[int, ...]:
-    """As a key that sorts the largest first."""
-    return tuple(-number for number in numbers)
 
 
 def _on_tag(

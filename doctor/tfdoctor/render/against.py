@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tfdoctor.report.against import Comparison, Difference
 
 MARKS = {Matters.EXPLAINS: "✗", Matters.MATTERS: "!", Matters.LITTLE: "–"}
-STYLES = {Matters.EXPLAINS: "bold red", Matters.MATTERS: "yellow", Matters.LITTLE: "dim"}
+STYLES = {Matters.EXPLAINS: "bold red", Matters.MATTERS: "yellow", Matters.LITTLE: ""}
 MOST = 25
 LONGEST = 240
 
@@ -41,7 +41,7 @@ def render_comparison(
     hidden = len(comparison.differences) - len(cut)
     if hidden:
         few = f"{hidden} more difference{'s' * (hidden > 1)}, which seldom matter{'s' * (hidden == 1)}, with -v."
-        out.print(Text(f"  {few}", style="dim"))
+        out.print(Text(f"  {few}"))
     return out.text
 
 

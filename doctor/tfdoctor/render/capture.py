@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor import __version__
+from tfdoctor.render.screen import counted
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -13,10 +14,19 @@ if TYPE_CHECKING:
 __all__ = ["captured_json", "render_captured"]
 
 KINDS = {
-    "address": "IP addresses", "email": "e-mail addresses", "host": "hosts and domains", "id": "identifiers",
-    "mac": "MAC addresses", "name": "accounts, jobs and pods", "process": "programs and command lines",
-    "secret": "tokens and passwords", "serial": "serial and part numbers", "user": "users", "uuid": "UUIDs",
-}  # fmt: skip
+    "address": ("IP address", "IP addresses"),
+    "email": ("e-mail address", "e-mail addresses"),
+    "host": ("host or domain", "hosts and domains"),
+    "id": ("identifier", "identifiers"),
+    "mac": ("MAC address", "MAC addresses"),
+    "name": ("account, job or pod", "accounts, jobs and pods"),
+    "process": ("program or command line", "programs and command lines"),
+    "secret": ("token or password", "tokens and passwords"),
+    "serial": ("serial or part number", "serial and part numbers"),
+    "user": ("user", "users"),
+    "uuid": ("UUID", "UUIDs"),
+}
+"""What was replaced, one and several."""
 
 
 def captured_json(
@@ -44,7 +54,8 @@ def render_captured(
     """What is in the bundle, what was replaced, and what to do with it."""
     name, looked = clean_line(target), manifest["looked_at"]
     replaced = [
-        f"{entry['distinct']} {KINDS.get(kind, kind)}" for kind, entry in manifest["replaced"].items()
+        counted(entry["distinct"], *KINDS.get(kind, (kind, kind)))
+        for kind, entry in manifest["replaced"].items()
     ]
     lines = [
         f"{name}: {_size(size)}",

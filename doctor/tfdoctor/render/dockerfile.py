@@ -74,7 +74,7 @@ def render_judged(judged: Judged, *, width: int = 80, colour: bool = False) -> s
     if any(finding.severity > Severity.INFO for finding in judged.findings):
         out.print()
         code = judged.findings[0].code
-        out.print(Text("Next: ", style="dim") + Text(f"tfdoctor explain {code}", style="cyan"))
+        out.print(Text("Next: ") + Text(f"tfdoctor explain {code}", style="cyan"))
     return out.text
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from tfdoctor.causes.steps import Remedy
     from tfdoctor.explain import CauseEntry, Explanation, RuleEntry
     from tfdoctor.rules.retired import Retired
 
@@ -76,10 +77,13 @@ def _list(found: Explanation, width: int) -> Iterable[RenderableType]:
         yield _cause_line(entry)
         yield Padding(Text(entry.meaning), (0, 0, 0, 2))
     yield Text("")
-    yield Text("`tfdoctor explain CODE` or `tfdoctor explain CAUSE` tells more.")
+    yield Text("`tfdoctor explain CODE`, or the words of a message in place of it, tells more.")
 
 
 def _details(found: Explanation, width: int) -> Iterable[RenderableType]:
+    if found.says:
+        yield Text(found.says)
+        yield Text("")
     if found.retired is not None:
         yield from _gone(found.retired, found.rules)
     for rule in found.rules:
@@ -92,11 +96,16 @@ def _details(found: Explanation, width: int) -> Iterable[RenderableType]:
         yield Text("")
     if not found.rules and len(found.causes) == 1:
         entry = found.causes[0]
-        yield Text(entry.cause.value, style="bold")
+        yield Text.assemble((f"{entry.cause.row.code} {entry.cause.value}", "bold"))
+        yield Text(entry.cause.row.title)
+        yield Text("")
+        yield Text("What it means", style="bold")
         yield Text(entry.meaning)
         if not entry.codes:
-            yield Text("")
-            yield Text("No rule of `tfdoctor check` names this cause.")
+            yield Text("`tfdoctor diagnose` finds it in a log; no check of a machine names it.")
+        yield Text("")
+        yield Text("What to do", style="bold")
+        yield from _todo(entry.remedies)
     elif not found.causes and any(rule.any_cause for rule in found.rules):
         yield Text("Causes", style="bold")
         yield Text("Any: the data names it.")
@@ -115,6 +124,15 @@ def _details(found: Explanation, width: int) -> Iterable[RenderableType]:
                 yield Text(f"{rule.code} {rule.name}")
         else:
             yield _columns([(Text(r.code), Text(r.name), Text(r.title)) for r in found.related])
+
+
+def _todo(remedies: Sequence[Remedy]) -> Iterable[RenderableType]:
+    for remedy in remedies:
+        yield Text(remedy.text.removeprefix("Or ")[:1].upper() + remedy.text.removeprefix("Or ")[1:])
+        for command in remedy.commands:
+            yield Padding(Text(command, style="cyan"), (0, 0, 0, 4))
+    if not remedies:
+        yield Text("Nothing.")
 
 
 def _gone(retired: Retired, today: Sequence[RuleEntry]) -> Iterable[RenderableType]:

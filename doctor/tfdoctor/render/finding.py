@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["SEVERITY_STATUS", "do", "explained", "finding_json", "mark", "seen", "why"]
 
 MARKS = {Status.GOOD: "✓", Status.WARNING: "!", Status.BAD: "✗", Status.UNKNOWN: "–"}
-STYLES = {Status.GOOD: "green", Status.WARNING: "yellow", Status.BAD: "bold red", Status.UNKNOWN: "dim"}
+STYLES = {Status.GOOD: "green", Status.WARNING: "yellow", Status.BAD: "bold red", Status.UNKNOWN: ""}
 SEVERITY_STATUS = {
     Severity.ERROR: Status.BAD,
     Severity.WARNING: Status.WARNING,
@@ -37,7 +37,7 @@ def explained(out: Page, finding: Finding, *, verbose: bool) -> None:
 
 def why(out: Page, finding: Finding) -> None:
     """What it means."""
-    hanging(out, Text("  Why   ", style="dim"), clean_line(finding.explanation, limit=3000))
+    hanging(out, Text("  Why   "), clean_line(finding.explanation, limit=3000))
 
 
 def do(out: Page, remedy: Remedy, *, first: bool) -> None:
@@ -45,7 +45,7 @@ def do(out: Page, remedy: Remedy, *, first: bool) -> None:
     text = clean_line(remedy.text, limit=1000)
     if text.startswith("Or "):
         text = text[3:4].upper() + text[4:]
-    hanging(out, Text("  Do    " if first else "  Or    ", style="dim"), text)
+    hanging(out, Text("  Do    " if first else "  Or    "), text)
     command_lines(out, remedy.commands)
 
 
@@ -53,7 +53,7 @@ def seen(out: Page, evidence: Evidence) -> None:
     """Where it was seen."""
     where = f"{evidence.source}:{evidence.line}" if evidence.line else evidence.source
     text = f"{clean_line(where)}: {clean_line(evidence.text)}"
-    hanging(out, Text("  Seen  ", style="dim"), text, style="dim")
+    hanging(out, Text("  Seen  "), text)
 
 
 def mark(status: Status, label: str = "") -> Text:

@@ -10,11 +10,14 @@ from tfdoctor.environment.models import Status
 from tfdoctor.findings import Severity
 from tfdoctor.render.finding import finding_json
 from tfdoctor.render.json import SCHEMA_VERSION
-from tfdoctor.render.page import Page, Text, command_lines, hanging
+from tfdoctor.render.page import ROOM, Page, Text, command_lines, few, hanging, lines_of
 from tfdoctor.render.report import report_json
+from tfdoctor.render.screen import counted
 from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tfdoctor.environment.history.journal import Undone
     from tfdoctor.environment.models import Attempt, FixResult, Unfixed
 
@@ -39,30 +42,50 @@ def render_fix(
     colour: bool = False,
 ) -> str:
     """`dry`: nothing was changed; `asking`: it may be as soon as somebody says so."""
-    out = Page(width, coloured=colour)
-    if not quiet:
-        how = " (as activating it sets the variables)" if result.activated else ""
-        hanging(out, Text("Environment "), clean_line(f"{result.environment.prefix}{how}"), style="dim")
-        for sentence in result.recovered:
-            hanging(out, Text("  "), clean_line(sentence, limit=1000))
-        for done in result.attempts:
-            _done(out, done, verbose=verbose or dry)
-        tried = {(done.candidate.finding.code, done.candidate.finding.title) for done in result.attempts}
-        for left in result.unfixed:
-            _left(out, left, tried=(left.finding.code, left.finding.title) in tried, verbose=verbose)
-        out.print()
-    _end(out, result, dry=dry, asking=asking)
+    for less in range(1 if verbose or quiet else 4):
+        out = Page(width, coloured=colour)
+        if not quiet:
+            _all(out, result, dry=dry, verbose=verbose, less=less)
+            out.print()
+        _end(out, result, dry=dry, asking=asking)
+        if out.height <= ROOM:
+            break
     return out.text
 
 
-def _done(out: Page, done: Attempt, *, verbose: bool) -> None:
+def _all(out: Page, result: FixResult, *, dry: bool, verbose: bool, less: int) -> None:
+    """What is done and what is left; `less`: how much of it has no room, 3 at most."""
+    how = " (as activating it sets the variables)" if result.activated else ""
+    hanging(out, Text("Environment "), clean_line(f"{result.environment.prefix}{how}"))
+    for sentence in result.recovered:
+        hanging(out, Text("  "), clean_line(sentence, limit=1000))
+    most = len(result.attempts) if verbose or less < 2 else 3
+    for done in result.attempts[:most]:
+        _done(out, done, verbose=verbose or dry, most=None if verbose else (8, 4, 2, 1)[less])
+    tried = {(done.candidate.finding.code, done.candidate.finding.title) for done in result.attempts}
+    kept = result.unfixed if verbose else result.unfixed[: (4, 2, 1, 0)[less]]
+    for left in kept:
+        _left(
+            out,
+            left,
+            tried=(left.finding.code, left.finding.title) in tried,
+            verbose=verbose,
+            most=None if verbose else (8, 4, 2, 1)[less],
+        )
+    rest = len(result.attempts[most:]) + len(result.unfixed) - len(kept)
+    if rest:
+        out.print()
+        out.print(Text(f"and {counted(rest, 'more finding')} (-v)."))
+
+
+def _done(out: Page, done: Attempt, *, verbose: bool, most: int | None) -> None:
     mark, style = MARKS[done.status]
     finding = done.candidate.finding
     out.print()
     hanging(out, Text(f"{mark} {finding.code}  ", style=style), clean_line(finding.title), style="bold")
-    hanging(out, Text("          "), clean_line(done.candidate.remedy.text, limit=1000))
+    _text(out, done.candidate.remedy.text, most)
     if verbose or done.status is not Status.FIXED:
-        command_lines(out, done.commands, 12)
+        _commands(out, done.commands, most)
     result = {
         Status.FIXED: f"Done: {done.changes} file{'s' * (done.changes != 1)} changed.",
         Status.ROLLED_BACK: f"{done.detail} It was taken back.",
@@ -73,7 +96,7 @@ def _done(out: Page, done: Attempt, *, verbose: bool) -> None:
         hanging(out, Text("          "), clean_line(result, limit=1000))
 
 
-def _left(out: Page, left: Unfixed, *, tried: bool, verbose: bool) -> None:
+def _left(out: Page, left: Unfixed, *, tried: bool, verbose: bool, most: int | None) -> None:
     """`tried`: what fix can do about it stands above, and that it did not help."""
     finding = left.finding
     remedies = [remedy for remedy in finding.remedies if not (tried and remedy.steps)]
@@ -85,8 +108,34 @@ def _left(out: Page, left: Unfixed, *, tried: bool, verbose: bool) -> None:
     why = "What fix can do did not help. You have to decide what else to do:" if tried else left.why
     hanging(out, Text("          "), clean_line(why, limit=1000))
     for remedy in remedies[: None if verbose else 1]:
-        hanging(out, Text("          "), clean_line(remedy.text, limit=1000))
-        command_lines(out, remedy.commands, 12)
+        _text(out, remedy.text, most)
+        _commands(out, remedy.commands, most)
+
+
+def _text(out: Page, text: str, most: int | None) -> None:
+    text = clean_line(text, limit=1000)
+    hanging(
+        out, Text("          "), text if most is None else few(text, max(out.width - 10, 20), min(most, 3))
+    )
+
+
+def _commands(out: Page, commands: Sequence[str], most: int | None) -> None:
+    """most: lines that are shown; of a command all or nothing."""
+    if most is None:
+        command_lines(out, commands, 12)
+        return
+    shown: list[str] = []
+    for command in commands:
+        if shown and len(list(lines_of([*shown, command], 12, out.width))) > most:
+            break
+        shown.append(command)
+    for command in shown:
+        if command.startswith(("+ ", "- ")):  # a line of a script, which nobody types
+            hanging(out, Text(f"            {command[:2]}"), clean_line(command[2:]), style="cyan")
+        else:
+            command_lines(out, [command], 12, broken=True)
+    if len(shown) < len(commands):
+        out.print(Text(f"            and {counted(len(commands) - len(shown), 'more command')} (-v)"))
 
 
 def _end(out: Page, result: FixResult, *, dry: bool, asking: bool) -> None:
@@ -97,16 +146,22 @@ def _end(out: Page, result: FixResult, *, dry: bool, asking: bool) -> None:
         text = (
             f"{'' if asking else 'Nothing was changed. '}{count} finding{'s' * (count != 1)} can be fixed here."
             if count
-            else f"There is nothing here that fix can do. {after.verdict.summary}"
+            else f"There is nothing here that fix can do. {after.verdict.headline}"
         )
-        out.print(Text(clean_line(text, limit=1000), style="bold"))
+        hanging(out, Text(""), clean_line(text, limit=1000), style="bold")
+        if count:
+            hanging(
+                out,
+                Text(""),
+                "No root needed; `--undo` takes all of it back.",
+            )
         return
     mark, style = {True: ("✓", "green"), False: ("✗", "bold red"), None: ("!", "yellow")}[usable]
     nothing = "" if result.attempts else "There is nothing here that fix can do. "
     hanging(
         out,
         Text(f"{mark} ", style=style),
-        clean_line(nothing + after.verdict.summary, limit=1000),
+        clean_line(nothing + after.verdict.headline, limit=1000),
         style="bold",
     )
     seen = result.observed
@@ -134,7 +189,7 @@ def _end(out: Page, result: FixResult, *, dry: bool, asking: bool) -> None:
 
 def _command(out: Page, text: str, command: str) -> None:
     """Never broken: it is there to be copied."""
-    line = Text(text, style="dim") + Text(clean(command).replace("\n", "\ufffd"), style="cyan")
+    line = Text(text) + Text(clean(command).replace("\n", "\ufffd"), style="cyan")
     out.print(line, wrap=False)
 
 

@@ -51,7 +51,8 @@ def render_installed(
     if right and not usable and report.observed is None and not verbose:
         return f"{text}The environment is right. {_machine(report)}\nMore:       tfdoctor check --python {quoted}\n"
     short = right and usable and not verbose
-    text += render_report(report, verbose=verbose, quiet=short, width=width, colour=colour)
+    typed = f"tfdoctor check --python {quoted}"
+    text += render_report(report, verbose=verbose, quiet=short, typed=typed, width=width, colour=colour)
     warnings = [one for one in report.findings if one.severity is Severity.WARNING]
     if short and warnings:
         text += "".join(f"Note:       {clean_line(one.title)} [{one.code}]\n" for one in warnings)

@@ -7,21 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.findings import Cause, Severity
+from tfdoctor.findings import Cause
 from tfdoctor.render.finding import do, finding_json, why
 from tfdoctor.render.json import SCHEMA_VERSION
-from tfdoctor.render.page import Page, Text, hanging
+from tfdoctor.render.log_screen import log_verdict, render_log_screen
+from tfdoctor.render.page import ROOM, Page, Text, hanging
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from tfdoctor.findings import Finding
     from tfdoctor.logs.deduce import Device
     from tfdoctor.logs.report import LogReport
-
-FEW = 4
-"""Lines of evidence that are shown without --verbose."""
-MANY = 8
-"""Processes that are shown without --verbose."""
 
 
 def render_log(
@@ -30,36 +26,27 @@ def render_log(
     verbose: bool = False,
     quiet: bool = False,
     heading: bool = False,
+    room: int = ROOM,
     width: int = 80,
     colour: bool = False,
 ) -> str:
-    """The report as text. Commands are never wrapped: they are there to be copied."""
+    """The report as text: one screen of `room` lines, or with `verbose` everything."""
+    if not (verbose or quiet):
+        return render_log_screen(report, heading=heading, room=room, width=width, colour=colour)
     out = Page(width, coloured=colour)
     if heading:
         out.print(Text(f"{clean_line(report.name)}:", style="bold"))
-    _verdict(out, report)
+    log_verdict(out, report, whole=verbose)
     if not quiet:
         _facts(out, report)
-        _processes(out, report, verbose=verbose)
+        _processes(out, report)
         if report.root is not None:
-            _explained(out, report.root, verbose=verbose)
+            _explained(out, report.root)
         for finding in report.findings:
             if finding is not report.root:
-                _note(out, finding, verbose=verbose)
+                _note(out, finding)
         _last(out, report)
     return out.text
-
-
-def _verdict(out: Page, report: LogReport) -> None:
-    mark, style = "✗", "bold red"
-    if report.cause is Cause.HEALTHY:
-        mark, style = "✓", "green"
-    elif report.root is None or report.root.severity < Severity.ERROR:
-        mark, style = "!", "yellow"
-    code = f" [{report.root.code}]" if report.root is not None else ""
-    hanging(
-        out, Text(f"{mark} ", style=style), f"{clean_line(report.summary, limit=1000)}{code}", style="bold"
-    )
 
 
 def _facts(out: Page, report: LogReport) -> None:
@@ -71,56 +58,44 @@ def _facts(out: Page, report: LogReport) -> None:
             parts.append(f"{device.memory_mib} MB taken")
         if device.pci_bus_id:
             parts.append(device.pci_bus_id)
-        hanging(out, Text("  GPU   ", style="dim"), f"{device.index}: {clean_line(', '.join(parts))}")
+        hanging(out, Text("  GPU   "), f"{device.index}: {clean_line(', '.join(parts))}")
 
 
-def _processes(out: Page, report: LogReport, *, verbose: bool) -> None:
+def _processes(out: Page, report: LogReport) -> None:
     """A line for each process and for each other framework, where the log tells several apart."""
     if not report.processes:
         return
     out.print()
-    shown = report.processes if verbose else report.processes[:MANY]
-    for process in shown:
+    for process in report.processes:
         mark, style = "✗", "red"
         if process.cause is None or process.cause is Cause.INCONCLUSIVE:
-            mark, style = "·", "dim"
+            mark, style = "·", ""
         elif process.cause is Cause.HEALTHY:
             mark, style = "✓", "green"
         text = f"{clean_line(process.label, limit=80)}: {clean_line(process.summary, limit=400)}"
         hanging(out, Text(f"      {mark} ", style=style), text)
-    rest = len(report.processes) - len(shown) + report.more_processes
-    if rest > 0:
-        more = " (-v)" if len(shown) < len(report.processes) else ""
-        hanging(out, Text("        "), f"and {rest} more processes{more}", style="dim")
+    if report.more_processes:
+        hanging(out, Text("        "), f"and {report.more_processes} more")
 
 
-def _explained(out: Page, finding: Finding, *, verbose: bool) -> None:
+def _explained(out: Page, finding: Finding) -> None:
     out.print()
     why(out, finding)
     if finding.evidence:
         out.print()
-    shown = finding.evidence if verbose else finding.evidence[:FEW]
-    for evidence in shown:
-        text = clean_line(evidence.text, limit=400 if verbose else 240)
-        hanging(out, Text("  Seen  ", style="dim"), f"line {evidence.line}: {text}")
-    if len(shown) < len(finding.evidence):
-        hanging(out, Text("        "), f"and {len(finding.evidence) - len(shown)} more (-v)", style="dim")
+    for evidence in finding.evidence:
+        text = clean_line(evidence.text, limit=4000)
+        hanging(out, Text("  Seen  "), f"line {evidence.line}: {text}")
     for number, remedy in enumerate(finding.remedies):
         out.print()
         do(out, remedy, first=number == 0)
 
 
-def _note(out: Page, finding: Finding, *, verbose: bool) -> None:
+def _note(out: Page, finding: Finding) -> None:
     out.print()
     hanging(out, Text(f"{finding.title}: ", style="bold"), clean_line(finding.explanation, limit=2000))
-    if verbose:
-        for evidence in finding.evidence:
-            hanging(
-                out,
-                Text("  Seen  ", style="dim"),
-                f"line {evidence.line}: {clean_line(evidence.text)}",
-                style="dim",
-            )
+    for evidence in finding.evidence:
+        hanging(out, Text("  Seen  "), f"line {evidence.line}: {clean_line(evidence.text, limit=4000)}")
 
 
 def _last(out: Page, report: LogReport) -> None:
@@ -130,11 +105,10 @@ def _last(out: Page, report: LogReport) -> None:
         parts.append(f"TensorFlow {report.tensorflow_version}")
     elif report.era:
         parts.append(f"TensorFlow {report.era} by its messages")
-    out.print(Text(f"{'; '.join(parts)}.", style="dim"))
+    out.print(Text(f"{'; '.join(parts)}."))
     if report.root is not None:
         out.print(
-            Text("Next: ", style="dim") + Text(f"tfdoctor explain {report.cause.value}", style="cyan"),
-            wrap=False,
+            Text("Read more: ") + Text(f"tfdoctor explain {report.root.code}", style="cyan"), wrap=False
         )
 
 

@@ -33,7 +33,7 @@ PROSE = 100
 MARKS = {
     "error": (Text("✗ ", style="bold red"), "✗"),
     "warning": (Text("! ", style="yellow"), "!"),
-    "info": (Text("– ", style="dim"), "–"),
+    "info": (Text("– "), "–"),
 }
 ORDER = ("error", "warning", "info")
 CODES = {"native": "code", "jit": "PTX", "arch-specific": "partly", "unknown": "?", "none": "none"}
@@ -62,20 +62,31 @@ def gpus_json(gpus: Sequence[Gpu], as_of: str) -> dict[str, Any]:
 # ---------------------------------------------------------------- many releases
 
 
+NEWEST = 13
+"""Lines of the table that have room on one screen."""
+
+
 def render_rows(
     rows: Sequence[MatrixRow],
     *,
     as_of: str,
     note: str = "",
     windows: bool = False,
+    newest: bool = False,
     width: int = 80,
     colour: bool = False,
 ) -> str:
-    """The rows for eyes: like neighbours in one line, newest first. `windows`: that system's wheels are meant."""
+    """The rows for eyes: like neighbours in one line, newest first. `windows`: that system's wheels are meant.
+
+    newest: those that have room on one screen, and how the older ones are shown.
+    """
     out = page(width, coloured=colour)
     groups = group(rows)
     with_gpu = [members for members in groups if _has_gpu(members, windows)]
     without = [members for members in groups if not _has_gpu(members, windows)]
+    older = with_gpu[NEWEST:] if newest else []
+    if older:
+        with_gpu, without = with_gpu[:NEWEST], []
     asked = any(row.code is not None for row in rows)
     if note:
         out.print(Text(note))
@@ -94,7 +105,10 @@ def render_rows(
     out.print()
     _legend(out, with_gpu, asked=asked, wide=not NARROW <= width < WIDE)
     counted = f"{len(rows)} release{'s' if len(rows) != 1 else ''}, as of {as_of}."
-    out.print(Text(f"{counted} `tfdoctor matrix --tf VERSION` shows one.", style="dim"))
+    out.print(Text(f"{counted} `tfdoctor matrix --tf VERSION` shows one."))
+    if older:
+        span = f"{older[0].versions[0]} to {older[-1].versions[-1]}"
+        out.print(Text(f"The older ones, {span}: `tfdoctor matrix --all`."))
     return text_of(out)
 
 
@@ -197,7 +211,7 @@ def _legend(out: Console, groups: Sequence[MatrixGroup], *, asked: bool, wide: b
             "your GPU: code = machine code for it, PTX = compiled on first use, partly = some kernels fail"
         )
     for line in lines:
-        out.print(Text(line, style="dim"))
+        out.print(Text(line))
 
 
 def _names(groups: Iterable[MatrixGroup]) -> str:
@@ -254,7 +268,7 @@ def render_sheet(sheet: Sheet, *, as_of: str, note: str = "", width: int = 80, c
     """The sheet of one release, at most `width` columns wide, its commands never wrapped."""
     out = page(min(width, PROSE), coloured=colour)
     release = sheet.row.release
-    out.print(Text(f"{release.package} {release.version}", style="bold").append(_about(sheet), style="dim"))
+    out.print(Text(f"{release.package} {release.version}", style="bold").append(_about(sheet)))
     for other in sheet.others:
         out.print(Text(_other(sheet.row, other)))
     if note:
@@ -264,7 +278,7 @@ def render_sheet(sheet: Sheet, *, as_of: str, note: str = "", width: int = 80, c
     _heading(out, "What it needs")
     widest = max(len(name) for name, _ in sheet.needs)
     for name, text in sheet.needs:
-        _entry(out, Text(name.ljust(widest + 2), style="dim"), text)
+        _entry(out, Text(name.ljust(widest + 2)), text)
     _heading(out, "What has gone wrong with it")
     if not sheet.row.problems:
         out.print(Text("Nothing is known."))
@@ -280,7 +294,7 @@ def render_sheet(sheet: Sheet, *, as_of: str, note: str = "", width: int = 80, c
         for line in lines_of(step.commands, 4):
             out.print(Text(line, style="cyan"), no_wrap=True, overflow="ignore", crop=False)
     out.print()
-    out.print(Text(f"{_evidence(sheet)} As of {as_of}.", style="dim"))
+    out.print(Text(f"{_evidence(sheet)} As of {as_of}."))
     return text_of(out)
 
 

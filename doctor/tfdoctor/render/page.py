@@ -14,10 +14,14 @@ from tfdoctor.text import clean
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["Page", "Text", "cells", "command_lines", "hanging", "lines_of"]
+__all__ = ["ROOM", "Page", "Text", "cells", "command_lines", "cut", "few", "hanging", "labelled", "lines_of"]
 
-CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
-"""Words of a style → what a terminal calls them."""
+CODES = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+"""Words of a style → what a terminal calls them. None is dim: what matters too little to be read is not printed."""
+ROOM = 22
+"""Lines of a screen: those of the usual terminal, less the command that was typed and the next prompt."""
+LABEL = 12
+"""Columns of what stands before a paragraph ("  Fix it    ")."""
 LEAST = 24
 """Columns without which a paragraph has no hanging indent."""
 
@@ -66,6 +70,8 @@ class Page:
     def __init__(self, width: int, *, coloured: bool) -> None:
         self.width = width
         self.coloured = coloured
+        self.height = 0
+        """Lines that it takes in a terminal, which wraps what is too wide."""
         self._lines: list[str] = []
 
     def print(self, text: Text | None = None, *, wrap: bool = True) -> None:
@@ -79,6 +85,8 @@ class Page:
         for number, (start, end) in enumerate(pairwise(places)):
             line = text.set(start, end, coloured=self.coloured)
             self._lines.append(f"{'':{indent if number else 0}}{line}")
+            wide = (indent if number else 0) + cells(text.plain[start:end].rstrip())
+            self.height += max(1, -(-wide // self.width))
 
     @property
     def text(self) -> str:
@@ -96,17 +104,81 @@ def hanging(out: Page, first: Text, text: str, *, style: str = "") -> None:
         out.put(whole, [indent + place for place in _breaks(text, out.width - indent)], indent)
 
 
-def lines_of(commands: Iterable[str], indent: int = 10) -> Iterator[str]:
-    """The lines of commands, each of which has one or several."""
+def labelled(out: Page, label: str, text: str, *, style: str = "") -> None:
+    """A paragraph beside its label, or below the last one's text where there is none."""
+    hanging(out, Text(f"  {label}".ljust(LABEL), style="bold"), text, style=style)
+
+
+def few(text: str, columns: int, lines: int) -> str:
+    """As many whole sentences as have room in so many lines; where the first has none, its beginning."""
+    for ends in (_SENTENCE, _CLAUSE):
+        kept = ""
+        for part in ends.split(text):
+            longer = f"{kept} {part}".strip()
+            if len(_breaks(longer, columns)) >= lines:
+                break
+            kept = longer
+        if kept:
+            return kept if ends is _SENTENCE else f"{kept.rstrip(';:')}."
+    places = _breaks(text, columns)
+    if len(places) < lines:
+        return text
+    kept = text[: places[lines - 1]].rstrip()
+    while kept and len(_breaks(f"{kept} …", columns)) >= lines:
+        kept = kept.rpartition(" ")[0] if " " in kept else kept[:-1]
+    return f"{kept.rstrip(' ,;:.')} …"
+
+
+def cut(text: str, columns: int) -> str:
+    """A text on one line; what has no room is left out, at a word's end where one is near."""
+    if cells(text) <= columns:
+        return text
+    while cells(text) > columns - 2:
+        shorter = text.rpartition(" ")[0]
+        text = shorter if len(shorter) > len(text) * 3 // 4 else text[:-1]
+    return f"{text.rstrip(' ,;:.')} …"
+
+
+_SENTENCE = re.compile(r"(?<=[.?!])\s+(?=[\"`(]?[A-Z])")
+_CLAUSE = re.compile(r"(?<=;)\s+")
+_WORD = re.compile(r"(?:[^\s'\"\\]|\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\")+")
+
+
+def lines_of(commands: Iterable[str], indent: int = 10, width: int | None = None) -> Iterator[str]:
+    """The lines of commands, each of which has one or several.
+
+    width: where a shell can go on in the next line, a longer one is broken there with a backslash: what is copied from
+    the terminal is the same command.
+    """
     for command in commands:
-        for line in clean(command, limit=8000).splitlines():
-            yield f"{'':{indent}}{line}"
+        lines = clean(command, limit=8000).splitlines()
+        for line in lines:
+            parts = [line] if width is None or len(lines) > 1 else _continued(line, width - indent)
+            for number, part in enumerate(parts):
+                yield f"{'':{indent + 4 * bool(number)}}{part}"
 
 
-def command_lines(out: Page, commands: Iterable[str], indent: int = 10) -> None:
-    """Commands; never wrapped: they are there to be copied."""
-    for line in lines_of(commands, indent):
-        out.print(Text(line, style="cyan"), wrap=False)
+def _continued(line: str, width: int) -> list[str]:
+    """A shell's line in several, none wider than `width` where its words let it."""
+    words = _WORD.findall(line)
+    if cells(line) <= width or " ".join(words) != line or "<<" in words or any(w[0] == "#" for w in words):
+        return [line]
+    parts = [words[0]]
+    for number, word in enumerate(words[1:], 2):
+        room = width - 2 * (number < len(words)) - 4 * (len(parts) > 1)
+        if cells(parts[-1]) + 1 + cells(word) <= room:
+            parts[-1] += f" {word}"
+        else:
+            parts.append(word)
+    return [f"{part} \\" for part in parts[:-1]] + parts[-1:]
+
+
+def command_lines(
+    out: Page, commands: Iterable[str], indent: int = 10, *, style: str = "cyan", broken: bool = False
+) -> None:
+    """Commands; never wrapped: they are there to be copied. `broken`: long ones as a shell takes them."""
+    for line in lines_of(commands, indent, out.width if broken else None):
+        out.print(Text(line, style=style), wrap=False)
 
 
 # ---------------------------------------------------------------- breaking lines

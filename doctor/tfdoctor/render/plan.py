@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.findings import Cause
-from tfdoctor.render.page import Page, Text, command_lines, hanging
+from tfdoctor.render.page import ROOM, Page, Text, command_lines, few, hanging
+from tfdoctor.render.screen import NARROW, counted, more, others
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -16,31 +17,67 @@ if TYPE_CHECKING:
 
 __all__ = ["option_json", "recommendation_json", "render_option", "render_recommendation", "size_text"]
 
-_SHOWN = 3
-"""Options shown whole without --verbose."""
-
 
 def render_recommendation(
     answer: Recommendation, *, verbose: bool = False, width: int = 80, colour: bool = False
 ) -> str:
     """The recommendation as text. Commands are never wrapped."""
-    out = Page(width, coloured=colour)
-    out.print(Text(_for_whom(answer.host), style="dim"))
-    out.print()
-    if answer.conflict is not None:
-        _conflict(out, answer)
-    else:
-        shown = answer.options if verbose else answer.options[:_SHOWN]
-        for number, option in enumerate(shown):
-            if number:
-                out.print()
-            _option(out, option, number, verbose=verbose)
-        rest = len(answer.options) - len(shown)
-        if rest:
-            out.print()
-            out.print(Text(f"{rest} more with --verbose.", style="dim"))
-    _rejected(out, answer, verbose=verbose)
+    levels = ((3, 4), (3, 2), (3, 1), (2, 1), (1, 1))
+    for shown, lines in levels if width >= NARROW else levels[:1]:
+        out = Page(width, coloured=colour)
+        out.print(Text(_for_whom(answer.host)))
+        out.print()
+        if answer.conflict is not None:
+            _conflict(out, answer, shown, lines, verbose=verbose)
+        elif verbose:
+            for number, option in enumerate(answer.options):
+                if number:
+                    out.print()
+                _option(out, option, number, verbose=True)
+        else:
+            for number, option in enumerate(answer.options[:shown]):
+                _brief(out, option, number, lines)
+            if shown > 1:
+                _best_not(out, answer)
+            _counted(out, answer, shown)
+        if verbose:
+            _rejected(out, answer)
+        if verbose or out.height <= ROOM:
+            break
     return out.text
+
+
+def _brief(out: Page, option: Option, number: int, lines: int) -> None:
+    """An option and what is typed for it; the first one with what it has. lines: of what speaks against it."""
+    _title(out, option, number)
+    style = "cyan" if number else "bold cyan"
+    command_lines(out, option.commands, 4, style=style, broken=True)
+    if not number:
+        hanging(out, Text("  Has   "), _has(option))
+    for caveat in option.caveats:
+        if caveat.serious:
+            hanging(out, Text("  But   "), few(clean_line(caveat.text, limit=1000), out.width - 8, lines))
+    out.print()
+
+
+def _best_not(out: Page, answer: Recommendation) -> None:
+    """Why not the newest of all, where it is none of the options."""
+    newest = next(iter(answer.rejected), None)
+    if newest is None or any(option.tensorflow == newest.tensorflow for option in answer.options):
+        return
+    text = "; ".join(reason.text for reason in newest.reasons[:2])
+    hanging(
+        out, Text("  Not   "), few(clean_line(f"{newest.tensorflow}: {text}", limit=600), out.width - 8, 2)
+    )
+    out.print()
+
+
+def _counted(out: Page, answer: Recommendation, shown: int) -> None:
+    rest = len(answer.options) - shown
+    parts = [counted(rest, "other way")] if rest > 0 else []
+    if answer.rejected:
+        parts.append(f"why {len(answer.rejected)} others do not fit")
+    more(out, "More", [("-v", others(parts or ["all parts"]))])
 
 
 def render_option(option: Option, *, commands: bool = True, width: int = 80, colour: bool = False) -> str:
@@ -59,6 +96,25 @@ def _for_whom(host: Host) -> str:
 
 
 def _option(out: Page, option: Option, number: int, *, verbose: bool, commands: bool = True) -> None:
+    _title(out, option, number)
+    hanging(out, Text("  Has   "), _has(option))
+    for reason in option.reasons:
+        hanging(out, Text("  Why   "), clean_line(reason, limit=1000))
+    for caveat in option.caveats:
+        if caveat.serious or verbose:
+            hanging(out, Text("  But   "), clean_line(caveat.text, limit=1000))
+    if verbose:
+        _parts(out, option.parts)
+    command_lines(out, option.commands if commands else ())
+
+
+def _has(option: Option) -> str:
+    cudnn = f", cuDNN {option.cudnn}" if option.cudnn else ""
+    size = f"; about {size_text(option.size)}" if option.size is not None else ""
+    return f"CUDA {option.cuda}{cudnn}{size}"
+
+
+def _title(out: Page, option: Option, number: int) -> None:
     where = f"in {option.base.image}" if option.base is not None else "in a virtual environment"
     title = f"TensorFlow {option.tensorflow} on Python {option.python} {where}"
     mark = "!" if option.serious else "✓"
@@ -70,23 +126,12 @@ def _option(out: Page, option: Option, number: int, *, verbose: bool, commands: 
         clean_line(f"{label}{title} [{option.recipe.value}]"),
         style="bold",
     )
-    cudnn = f", cuDNN {option.cudnn}" if option.cudnn else ""
-    size = f"; about {size_text(option.size)}" if option.size is not None else ""
-    hanging(out, Text("  Has   ", style="dim"), f"CUDA {option.cuda}{cudnn}{size}")
-    for reason in option.reasons:
-        hanging(out, Text("  Why   ", style="dim"), clean_line(reason, limit=1000))
-    for caveat in option.caveats:
-        if caveat.serious or verbose:
-            hanging(out, Text("  But   ", style="dim"), clean_line(caveat.text, limit=1000))
-    if verbose:
-        _parts(out, option.parts)
-    command_lines(out, option.commands if commands else ())
 
 
 def _parts(out: Page, parts: Sequence[Part]) -> None:
     for part in sorted(parts, key=lambda part: -(part.bytes or 0)):
         size = size_text(part.bytes) if part.bytes is not None else "?"
-        hanging(out, Text(f"  {size:>9}  ", style="dim"), clean_line(f"{part.name}: {part.why}"))
+        hanging(out, Text(f"  {size:>9}  "), clean_line(f"{part.name}: {part.why}"))
 
 
 def size_text(count: int) -> str:
@@ -98,7 +143,7 @@ def size_text(count: int) -> str:
     return f"{max(count, 0) / 1000:.0f} kB"
 
 
-def _conflict(out: Page, answer: Recommendation) -> None:
+def _conflict(out: Page, answer: Recommendation, shown: int, lines: int, *, verbose: bool) -> None:
     assert answer.conflict is not None  # noqa: S101 - the caller has looked
     wish = answer.request.tensorflow
     what = f"TensorFlow {wish}" if wish else "a TensorFlow"
@@ -108,28 +153,27 @@ def _conflict(out: Page, answer: Recommendation) -> None:
         clean_line(f"There is no way to {what} that fulfils this."),
         style="bold",
     )
-    for reason in answer.conflict.reasons[:6]:
-        hanging(out, Text("  Why   ", style="dim"), clean_line(reason.text, limit=1000))
-    for one in answer.conflict.nearest:
+    reasons = answer.conflict.reasons
+    for reason in reasons if verbose else reasons[:shown]:
+        text = clean_line(reason.text, limit=1000)
+        hanging(out, Text("  Why   "), text if verbose else few(text, out.width - 8, max(lines, 2)))
+    for number, one in enumerate(answer.conflict.nearest):
         out.print()
-        hanging(out, Text("  Works ", style="dim"), clean_line(one.text, limit=500))
+        text = clean_line(one.text, limit=500)
+        hanging(out, Text("  Works ", style="bold"), text[:1].upper() + text[1:])
         for caveat in one.option.caveats:
             if caveat.serious or caveat.cause is Cause.DRIVER_TOO_OLD:
-                hanging(out, Text("  But   ", style="dim"), clean_line(caveat.text, limit=1000))
-        command_lines(out, one.option.commands)
+                text = clean_line(caveat.text, limit=1000)
+                hanging(out, Text("  But   "), text if verbose else few(text, out.width - 8, 1))
+        style = "cyan" if number else "bold cyan"
+        command_lines(out, one.option.commands, 8, style=style, broken=not verbose)
+    rest = len(reasons) - shown
+    if rest > 0 and not verbose:
+        out.print()
+        more(out, "More", [("-v", counted(rest, "other reason"))])
 
 
-def _newest_of_each(
-    grouped: dict[tuple[str, str], list[Rejected]],
-) -> list[tuple[tuple[str, str], list[Rejected]]]:
-    """Of each recipe why not its newest."""
-    first: dict[str, tuple[tuple[str, str], list[Rejected]]] = {}
-    for key, ones in grouped.items():
-        first.setdefault(key[0], (key, ones))
-    return list(first.values())
-
-
-def _rejected(out: Page, answer: Recommendation, *, verbose: bool) -> None:
+def _rejected(out: Page, answer: Recommendation) -> None:
     """Why not the newer ones, and why not the other ways."""
     if answer.conflict is not None or not answer.rejected:
         return
@@ -137,18 +181,14 @@ def _rejected(out: Page, answer: Recommendation, *, verbose: bool) -> None:
     for one in answer.rejected:
         text = "; ".join(reason.text for reason in one.reasons[:2])
         grouped.setdefault((one.recipe.value, text), []).append(one)
-    shown = list(grouped.items()) if verbose else _newest_of_each(grouped)
     out.print()
-    for (recipe, text), ones in shown:
+    for (recipe, text), ones in grouped.items():
         which = ones[0].tensorflow if len(ones) == 1 else f"{ones[-1].tensorflow} to {ones[0].tensorflow}"
         hanging(
             out,
-            Text("  Not   ", style="dim"),
+            Text("  Not   "),
             clean_line(f"{recipe}, {which}: {text}", limit=600),
-            style="dim",
         )
-    if len(grouped) > len(shown):
-        out.print(Text(f"  {len(grouped) - len(shown)} more reasons with --verbose.", style="dim"))
 
 
 # ---------------------------------------------------------------- JSON

@@ -97,7 +97,7 @@ class _Moving(_Lines):
 
     def line(self, text: str) -> None:
         if self._verbose:
-            self._print(f"        {clean_line(text)}", "dim")
+            self._print(f"        {clean_line(text)}", "")
         self._draw(clean_line(text))
 
     def layer(self, name: str, text: str, current: int | None, size: int | None) -> None:
@@ -141,7 +141,7 @@ class _Moving(_Lines):
         seconds = int(now - self._began)
         line = Text(f"  … {self._step} {seconds} s", style="cyan", no_wrap=True, overflow="ellipsis")
         if detail:
-            line.append(f"\n      {detail}", style="dim")
+            line.append(f"\n      {detail}")
         self._live.update(line)
 
 

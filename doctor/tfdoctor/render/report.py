@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor import __version__
-from tfdoctor.facts import value_of
-from tfdoctor.findings import OutcomeKind, Severity, Status
+from tfdoctor.findings import OutcomeKind, Status
 from tfdoctor.render.finding import SEVERITY_STATUS, explained, finding_json, mark
 from tfdoctor.render.json import SCHEMA_VERSION, plain
 from tfdoctor.render.page import Page, Text, hanging
+from tfdoctor.render.screen import NAME, UNDOABLE, heading, render_screen, verdict
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     import enum
 
+    from tfdoctor.environment.models import Offer
     from tfdoctor.findings import Observation, Prediction, Report
 
 __all__ = ["render_report", "report_json"]
@@ -27,66 +28,48 @@ def render_report(
     quiet: bool = False,
     width: int = 80,
     colour: bool = False,
-    fix: str | None = None,
+    fix: Offer | None = None,
+    typed: str = "tfdoctor check",
 ) -> str:
-    """The report as text, `width` columns wide. Commands are never wrapped: they are there to be copied."""
+    """The report as text, `width` columns wide: one screen, or with `verbose` everything.
+
+    Commands are there to be copied: they are never wrapped, and on the screen continued as a shell takes it. typed: the
+    command that gave the report.
+    """
+    if not (verbose or quiet):
+        return render_screen(report, fix=fix, typed=typed, width=width, colour=colour)
     out = Page(width, coloured=colour)
     if quiet:
-        _verdict(out, report)
-    else:
-        _heading(out, report)
-        _areas(out, report)
-        _verdict(out, report)
-        if report.root is not None:
-            explained(out, report.root, verbose=verbose)
-        _others(out, report, verbose=verbose)
-        if verbose:
-            _reasons(out, report)
-        if verbose or report.verdict.gpu_usable:  # "could not be run" under a good word needs its reason
-            _rules(out, report)
-        _compared(out, report)
-        _last(out, report, verbose=verbose)
-        if fix is not None:
-            out.print(
-                Text("Fix:  ", style="dim") + Text(f"{fix}  (shows what it does, and asks)", style="cyan")
-            )
+        verdict(out, report)
+        return out.text
+    heading(out, report)
+    _areas(out, report)
+    verdict(out, report)
+    main = report.main
+    if main is not None:
+        if main is not report.root:
+            hanging(out, mark(SEVERITY_STATUS[main.severity]), f"{clean_line(main.title)} [{main.code}]")
+        explained(out, main, verbose=True)
+    _others(out, report)
+    _reasons(out, report)
+    _rules(out, report)
+    _compared(out, report)
+    _last(out, report, fix)
     return out.text
 
 
-def _heading(out: Page, report: Report) -> None:
-    python, choice = value_of(report.facts.python), report.facts.choice
-    where = f"{python.executable} (Python {python.version})" if python is not None else "no Python answered"
-    if python is None and choice is not None:
-        where = f"{choice.path} (no answer)"
-    if choice is not None and choice.why:
-        where = f"{where}, {choice.why}"
-    if choice is not None and choice.on_path:
-        where += f" ({choice.how}), while the shell finds another Python: {choice.on_path}"
-    for lost in choice.lost if choice is not None else ():
-        where += f"; {lost.variable} ({lost.prefix}) cannot be used"
-    out.print(Text(clean_line(f"tfdoctor {__version__} · {where}"), style="dim"))
-    out.print()
-
-
 def _areas(out: Page, report: Report) -> None:
-    wide = max(len(area.name) for area in report.areas)
     for area in report.areas:
-        hanging(out, mark(area.status) + Text(area.name.ljust(wide + 2), style="bold"), clean_line(area.text))
+        text = clean_line(area.text)
+        marks = [f"{one.title} [{one.code}]" for one in area.findings if one is not report.root]
+        text = "; ".join([text, *map(clean_line, marks)])
+        hanging(out, mark(area.status) + Text(area.name.ljust(NAME), style="bold"), text)
     out.print()
 
 
-def _verdict(out: Page, report: Report) -> None:
-    usable = report.verdict.gpu_usable
-    status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[usable]
-    code = f" [{report.root.code}]" if report.root is not None else ""
-    hanging(out, mark(status), clean_line(report.verdict.summary) + code, style="bold")
-
-
-def _others(out: Page, report: Report, *, verbose: bool) -> None:
+def _others(out: Page, report: Report) -> None:
     follows = report.consequences
-    rest = [f for f in report.findings if f is not report.root and f not in follows]
-    if not verbose:
-        rest = [f for f in rest if f.severity > Severity.INFO]
+    rest = [f for f in report.findings if f is not report.main and f not in follows]
     for title, findings in (("Follows from it, or is fixed with it:", follows), ("Also found:", rest)):
         if not findings:
             continue
@@ -95,9 +78,8 @@ def _others(out: Page, report: Report, *, verbose: bool) -> None:
         for finding in findings:
             status = SEVERITY_STATUS[finding.severity]
             hanging(out, mark(status, f"{finding.code}  "), clean_line(finding.title))
-            if verbose:
-                explained(out, finding, verbose=True)
-                out.print()
+            explained(out, finding, verbose=True)
+            out.print()
 
 
 def _reasons(out: Page, report: Report) -> None:
@@ -144,7 +126,7 @@ def _compared(out: Page, report: Report) -> None:
         hanging(out, mark(same) + Text(f"{name:17}"), text)
     for line in observed.computed:
         status = Status.BAD if "failed" in line else Status.GOOD
-        hanging(out, mark(status) + Text(f"{'a product':17}"), clean_line(line))
+        hanging(out, mark(status) + Text(f"{'computes':17}"), clean_line(line))
     if observed.error:
         hanging(out, Text("  "), clean_line(observed.error))
 
@@ -157,28 +139,26 @@ def _said(value: object) -> str:
     )
 
 
-def _last(out: Page, report: Report, *, verbose: bool) -> None:
+def _last(out: Page, report: Report, fix: Offer | None) -> None:
     counts = report.counts()
     out.print()
     parts = [
         f"{counts['found']} found something",
-        f"{counts['clean']} clean",
-        f"{counts['not_applicable']} not applicable",
+        f"{counts['clean']} found nothing",
+        f"{counts['not_applicable']} do not apply here",
     ]
     if counts["could_not_check"]:
-        parts.append(f"{counts['could_not_check']} could not be run{'' if verbose else ' (see -v)'}")
+        parts.append(f"{counts['could_not_check']} could not be run")
     if counts["crashed"]:
         parts.append(f"{counts['crashed']} crashed")
-    out.print(Text(f"{sum(counts.values())} checks: {', '.join(parts)}.", style="dim"))
-    out.print(Text("Next: ", style="dim") + Text(_next(report), style="cyan"))
-
-
-def _next(report: Report) -> str:
-    if report.root is not None:
-        return f"tfdoctor explain {report.root.code}"
-    if report.observed is None and report.verdict.gpu_usable:
-        return "tfdoctor check --deep"
-    return "tfdoctor check -v" if report.verdict.gpu_usable is None else "tfdoctor explain"
+    out.print(Text(f"{sum(counts.values())} checks: {', '.join(parts)}."))
+    if report.main is not None:
+        out.print(Text("Read more: ") + Text(f"tfdoctor explain {report.main.code}", style="cyan"))
+    elif report.observed is None and report.verdict.gpu_usable:
+        out.print(Text("See it compute: ") + Text("tfdoctor check --deep", style="cyan"))
+    if fix is not None:
+        out.print(Text("Fix it:    ") + Text(clean_line(fix.command), style="bold cyan"), wrap=False)
+        hanging(out, Text("           "), UNDOABLE)
 
 
 # ---------------------------------------------------------------- JSON

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Cause
 from tfdoctor.render.log import render_log
+from tfdoctor.render.page import ROOM
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ def render_run(
     if report.cause is Cause.INCONCLUSIVE and not known:
         nothing = "tfdoctor: nothing that TensorFlow says of GPUs was in the output.\n"
         return text if quiet else text + nothing
-    body = render_log(report, verbose=verbose, quiet=quiet, width=width, colour=colour)
+    room = ROOM - 4 - 3 * bool(notes)  # for what stands above and below it
+    body = render_log(report, verbose=verbose, quiet=quiet, room=room, width=width, colour=colour)
     if quiet:
         return text + body
     ended = f"exit status {status}" if status >= 0 else f"signal {-status} ({_signal_name(-status)})"

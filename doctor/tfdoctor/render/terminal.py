@@ -11,7 +11,21 @@ if TYPE_CHECKING:
 
 __all__ = ["ERR", "OUT", "Looks", "Terminal"]
 
-PLAIN = str.maketrans({"✓": "+", "✗": "x", "–": "-", "×": "x", "…": "...", "·": "-", "→": "->", "’": "'"})
+PLAIN = str.maketrans(
+    {
+        "✓": "+",
+        "✗": "x",
+        "–": "-",
+        "×": "x",
+        "…": "...",
+        "·": "-",
+        "→": "->",
+        "’": "'",
+        "│": "|",
+        "“": '"',
+        "”": '"',
+    }
+)
 """For encodings that lack our few typographic characters."""
 
 

@@ -11,6 +11,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from tfdoctor.render.finding import explained, finding_json
 from tfdoctor.render.page import Page, Text, hanging
+from tfdoctor.render.screen import counted, more, others, todo, why
 from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ __all__ = ["junit", "render_end", "render_stage", "verification_json"]
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
-MARKS = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "skipped": ("–", "dim")}
+MARKS = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "skipped": ("–", "")}
 
 
 def render_stage(stage: Stage, *, width: int = 80, colour: bool = False) -> str:
@@ -47,10 +48,23 @@ def render_end(
     if not quiet:
         out.print()
     hanging(out, Text(f"{mark} ", style=style), clean_line(done.summary, limit=1000) + cause, style="bold")
-    if not quiet and done.findings:
-        explained(out, done.findings[0], verbose=verbose)
-        for finding in done.findings[1 : None if verbose else 3]:
-            hanging(out, Text("  Also  ", style="dim"), clean_line(f"{finding.title} [{finding.code}]"))
+    if quiet or not done.findings:
+        return out.text
+    first, *rest = done.findings
+    if verbose:
+        explained(out, first, verbose=True)
+        for finding in rest:
+            hanging(out, Text("  Also  "), clean_line(f"{finding.title} [{finding.code}]"))
+        return out.text
+    out.print()
+    why(out, first.explanation)
+    todo(out, first, None, "tfdoctor verify", least=True)
+    out.print()
+    for finding in rest[:2]:
+        hanging(out, Text("Also: "), clean_line(f"{finding.title} [{finding.code}]"))
+    ways = [counted(len(first.remedies) - 1, "other way")] if len(first.remedies) > 1 else []
+    ways += [f"{len(rest) - 2} more findings"] if len(rest) > 2 else []
+    more(out, "More", [(f"tfdoctor explain {first.code}", ""), ("-v", others([*ways, "the evidence"]))])
     return out.text
 
 

@@ -27,11 +27,13 @@ def area_of(finding: Finding) -> str | None:
 
 def areas(facts: Facts, build: Build | None, findings: Iterable[Finding]) -> tuple[Area, ...]:
     """The lines, in their fixed order."""
-    worst: dict[str, Severity] = {}
+    marking: dict[str, list[Finding]] = {}
     for finding in findings:
         name = area_of(finding)
         if name is not None and finding.severity > Severity.INFO:
-            worst[name] = max(worst.get(name, Severity.INFO), finding.severity)
+            marking.setdefault(name, []).append(finding)
+    for found in marking.values():
+        found.sort(key=lambda finding: -finding.severity)
     lines = (
         (GPU, *_gpu(facts)),
         (DRIVER, *_driver(facts)),
@@ -41,15 +43,15 @@ def areas(facts: Facts, build: Build | None, findings: Iterable[Finding]) -> tup
         (LOADER, *_loader(facts, build)),
         (ENVIRONMENT, *_environment(facts)),
     )
-    return tuple(Area(name, _status(worst.get(name), status), text) for name, status, text in lines)
+    return tuple(_area(name, seen, text, marking.get(name, ())) for name, seen, text in lines)
 
 
-def _status(found: Severity | None, seen: Status) -> Status:
-    if found is Severity.ERROR:
-        return Status.BAD
-    if found is Severity.WARNING and seen is not Status.BAD:
-        return Status.WARNING
-    return seen
+def _area(name: str, seen: Status, text: str, findings: Sequence[Finding]) -> Area:
+    """`seen`: what `text` says by itself."""
+    if seen is Status.BAD or not findings:
+        return Area(name, seen, text)
+    error = findings[0].severity is Severity.ERROR
+    return Area(name, Status.BAD if error else Status.WARNING, text, tuple(findings))
 
 
 def _gpu(facts: Facts) -> tuple[Status, str]:
@@ -130,11 +132,15 @@ def _cuda(facts: Facts, build: Build | None) -> tuple[Status, str]:
             Status.UNKNOWN,
             f"built for CUDA {build.cuda or '?'}; its libraries could not be followed{installed}",
         )
-    good, bad = _opened(facts, wanted)
-    text = f"built for {build.cuda or '?'}: {len(good)} of {len(wanted)} libraries open"
-    if bad:
-        return Status.BAD, f"{text}, missing {_some(bad)}{installed}"
-    return Status.GOOD, text
+    bad = _opened(facts, wanted)[1]
+    if not bad:
+        return Status.GOOD, f"{build.cuda or 'version not known'}: all {len(wanted)} libraries open"
+    few = (
+        f"{len(bad)} of {len(wanted)} libraries missing"
+        if len(bad) < len(wanted)
+        else "its libraries are missing"
+    )
+    return Status.BAD, f"{build.cuda or 'version not known'} wanted, {few}: {_some(bad)}{installed}"
 
 
 def _cudnn(facts: Facts, build: Build | None) -> tuple[Status, str]:

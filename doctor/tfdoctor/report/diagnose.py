@@ -27,17 +27,30 @@ if TYPE_CHECKING:
 BESIDE = frozenset(rule.code for rule in ALL_RULES if rule.beside)
 """What is never the reason of what this Python meets."""
 
+NAMES = ("TensorFlow", "Tensor", "Python", "Docker", "Podman", "Keras", "Jupyter", "Slurm")
+"""What keeps its capital in the middle of a sentence."""
+
 
 def diagnose(
-    facts: Facts, compat: Compat, observed: Observation | None = None, rules: Sequence[Rule] = ALL_RULES
+    facts: Facts,
+    compat: Compat,
+    observed: Observation | None = None,
+    rules: Sequence[Rule] = ALL_RULES,
+    *,
+    image: str | None = None,
 ) -> Report:
-    """Judge the facts. `observed` is what TensorFlow did, where it was run."""
+    """Judge the facts. `observed` is what TensorFlow did, where it was run. `image`: that they are of, by name."""
     prediction = predict(facts, compat)
-    context = Context(facts, compat, prediction, observed)
+    context = Context(facts, compat, prediction, observed, image)
     outcomes = tuple(rule.run(context) for rule in rules)
     findings = [finding for outcome in outcomes for finding in outcome.findings]
     root = _root(findings, prediction)
-    told = for_person(context.target, root, findings, BESIDE)
+    if image is None:
+        told = for_person(context.target, root, findings, BESIDE)
+    else:
+        from tfdoctor.advice.image import for_images
+
+        told = for_images(context.target, root, findings, BESIDE)
     outcomes = tuple(replace(o, findings=tuple(told[id(f)] for f in o.findings)) for o in outcomes)
     findings = [told[id(finding)] for finding in findings]
     root = told[id(root)] if root is not None else None
@@ -119,25 +132,35 @@ def _verdict(
         registered, count = observed.gpu_registered, observed.gpu_count
     if registered is None:
         said = f"Whether {name} will see a GPU could not be known."
+        told = f"Whether {name} will use the GPU could not be known."
         if root is not None and root.cause is Cause.PYTHON_UNUSABLE:
-            said = f"TensorFlow could not be examined: {_lower_first(root.title)}"
-        return Verdict(None, root.cause if root else Cause.INCONCLUSIVE, said)
+            said = told = f"TensorFlow could not be examined: {_lower_first(root.title)}"
+        elif root is not None:
+            told = f"{told[:-1]}: {_lower_first(root.title)}"
+        return Verdict(None, root.cause if root else Cause.INCONCLUSIVE, said, told)
     if registered is False:
         why = root.title if root is not None else (prediction.reasons[-1] if prediction.reasons else "")
         cause = root.cause if root is not None else prediction.cause
         verb = "registers" if observed is not None else "will register"
-        return Verdict(False, cause, f"{name} {verb} no GPU: {_lower_first(why)}")
+        used = "does not use the GPU" if observed is not None else "will not use the GPU"
+        why = _lower_first(why)
+        return Verdict(False, cause, f"{name} {verb} no GPU: {why}", f"{name} {used}: {_of_it(why, name)}")
     if root is not None:
+        why = _lower_first(root.title)
         return Verdict(
             False,
             root.cause,
-            f"{name} registers the GPU and cannot use it as it is: {_lower_first(root.title)}",
+            f"{name} registers the GPU and cannot use it as it is: {why}",
+            f"{name} sees the GPU but cannot use it: {_of_it(why, name)}",
         )
     plural = "" if count == 1 else "s"
     verb = "registers" if observed is not None else "will register"
     rest = f" ({unchecked} check{'s' * (unchecked > 1)} could not be run)" if unchecked else ""
     return Verdict(
-        True, Cause.HEALTHY, f"{name} {verb} {count} GPU{plural}; nothing found that stands in its way{rest}."
+        True,
+        Cause.HEALTHY,
+        f"{name} {verb} {count} GPU{plural}; nothing found that stands in its way{rest}.",
+        f"{name} {'uses' if observed is not None else 'will use'} {'the GPU' if count == 1 else f'{count} GPUs'}.",
     )
 
 
@@ -145,17 +168,33 @@ def _without_tensorflow(root: Finding | None) -> Verdict:
     """Nothing to predict; but a machine on which no TensorFlow could use a GPU is worth saying so."""
     absent = "TensorFlow is not installed in this Python"
     if root is None or area_of(root) == TENSORFLOW:
-        return Verdict(None, root.cause if root is not None else Cause.INCONCLUSIVE, f"{absent}.")
-    return Verdict(False, root.cause, f"{absent}, and none could use a GPU here: {_lower_first(root.title)}")
+        cause = root.cause if root is not None else Cause.INCONCLUSIVE
+        return Verdict(None, cause, f"{absent}.", _told_instead(absent, root))
+    why = _lower_first(root.title)
+    return Verdict(
+        False,
+        root.cause,
+        f"{absent}, and none could use a GPU here: {why}",
+        f"{absent}, and no GPU can be used: {why}",
+    )
+
+
+def _told_instead(absent: str, root: Finding | None) -> str:
+    """Another reason why there is none leads the screen."""
+    if root is None or root.cause is Cause.TENSORFLOW_MISSING:
+        return f"{absent}."
+    return f"{absent}: {_lower_first(root.title)}"
+
+
+def _of_it(text: str, name: str) -> str:
+    """A reason beside the name of what it is about."""
+    if text.startswith("A "):
+        return f"a{text[1:]}"
+    return f"it {text.removeprefix(name).lstrip()}" if text.startswith(f"{name} ") else text
 
 
 def _lower_first(text: str) -> str:
     """A title as the second half of a sentence; names and codes keep their capitals."""
-    if (
-        len(text) > 1
-        and text[0].isupper()
-        and text[1].islower()
-        and not text.startswith(("TensorFlow", "Tensor"))
-    ):
+    if len(text) > 1 and text[0].isupper() and text[1].islower() and not text.startswith(NAMES):
         return text[0].lower() + text[1:]
     return text

@@ -52,6 +52,13 @@ class Context:
     prediction: Prediction
     observed: Observation | None = None
     """What TensorFlow did, where it was run (`--deep`)."""
+    image: str | None = None
+    """As in `Target`."""
+
+    @property
+    def here(self) -> str:
+        """Where what is looked at is, in the midst of a sentence."""
+        return "on this machine" if self.image is None else "in this image"
 
     @cached_property
     def python(self) -> PythonFacts | None:
@@ -73,7 +80,7 @@ class Context:
     @cached_property
     def target(self) -> Target:
         """What remedies are made for."""
-        return target_of(self.facts, self.compat)
+        return target_of(self.facts, self.compat, self.image)
 
     @cached_property
     def missing(self) -> tuple[MissingLibrary, ...]:

@@ -52,8 +52,9 @@ def _two(context: Context, builds: tuple[str, ...]) -> Finding:
     names = {one.split(" ")[0] for one in builds}
     numbers = {one.split(" ")[1] for one in builds}
     build = context.build
-    harmless = names <= SAME_FILES and len(numbers) == 1 and build is not None and build.has("same-files")
     guilty = context.prediction.cause is Cause.BOTH_PACKAGES or context.prediction.import_ok is False
+    same = names <= SAME_FILES and len(numbers) == 1 and build is not None and build.has("same-files")
+    harmless = same and not guilty
     severity = Severity.ERROR if guilty else Severity.INFO if harmless else Severity.WARNING
     tensorflow = context.tensorflow
     return RULE.finding(

@@ -85,7 +85,7 @@ def _finding(context: Context, gpu: SmiGpu, grave: list[str], pending: list[str]
         f"{name}: {'; '.join(said)}.",
         title="The card's memory has errors, or it needs a reset"
         if grave
-        else "The card will mend its memory at the next reset",
+        else "The card will fix its memory at the next reset",
         evidence=[Evidence("nvidia-smi -q -x", f"{name}: {line}") for line in said],
         remedies=remedies,
     )

@@ -44,7 +44,7 @@ def check(context: Context) -> Result:
         RULE.finding(
             _cause(context, failed[0]),
             Severity.ERROR,
-            f"{len(failed)} of {len(context.observed.computed)} GPUs are listed and do not compute: {failed[0]}",
+            f"{len(failed)} of {len(context.observed.computed)} listed GPUs cannot compute: {failed[0]}",
             evidence=[Evidence("a product on each GPU, in a child process", line) for line in failed],
             remedies=[
                 Remedy(

@@ -67,7 +67,7 @@ def check(context: Context) -> Result:
             Severity.ERROR,
             "The host has NVIDIA's card or kernel module, and this container was not given "
             f"{'libcuda.so.1' if has_gpu_nodes(context.facts) else 'it'}.{why} Nothing inside the container "
-            "can mend that, and no driver belongs into it.",
+            "can fix that, and no driver belongs into it.",
             title=title,
             evidence=evidence,
             remedies=_remedies(kind, capabilities),

@@ -72,7 +72,7 @@ def _other_major(context: Context) -> Finding:
     return RULE.finding(
         Cause.CUDNN_VERSION_MISMATCH,
         Severity.ERROR,
-        f"TensorFlow {version} opens {lost.soname}; on this machine there is {there}. A link from one name "
+        f"TensorFlow {version} opens {lost.soname}; {context.here} there is {there}. A link from one name "
         "to the "
         "other is no cure: the functions inside differ.",
         title=f"cuDNN is there in another version: {lost.soname} is wanted, {there} is installed",

@@ -70,7 +70,7 @@ def check(context: Context) -> Result:
     whole = len(lost) == len(build.required)
     explanation = (
         f"TensorFlow {build.version} is built for CUDA {build.cuda} and opens {', '.join(build.required)}. "
-        + ("None of them is on this machine." if whole else f"{', '.join(names)} cannot be found anywhere.")
+        + (f"None of them is {context.here}." if whole else f"{', '.join(names)} cannot be found anywhere.")
         + " The driver does not bring them, and the plain `pip install tensorflow` does not either."
     )
     title = "The CUDA libraries are not installed" if whole else f"{_names(names)} not installed"

@@ -118,7 +118,7 @@ def _mended_release(context: Context) -> Remedy | None:
         later = same and release.parsed > build.release.parsed and not release.runpath_misses
         if later and fit.serves(context.compat, release, context.target.host, python.version):
             return Remedy(
-                f"Install {release.version}, where this is mended.",
+                f"Install {release.version}, where this is fixed.",
                 (
                     advice.pip_install(context.target, advice.gpu_requirement(context.target, release)),
                     advice.check_again(context.target),

@@ -69,9 +69,8 @@ def check(context: Context) -> Result:
     else:
         title = f"TensorFlow {build.version} needs CUDA {_series(context)}, and {there or 'another CUDA'} is there"
         explanation = (
-            f"TensorFlow {build.version} is built for CUDA {build.cuda} and opens {', '.join(names)}. On "
-            "this "
-            "machine these libraries have other versions."
+            f"TensorFlow {build.version} is built for CUDA {build.cuda} and opens {', '.join(names)}. "
+            f"{context.here.capitalize()} these libraries have other versions."
             f"{_files(cudas)} A link from the wanted name to another version is no cure: the functions inside differ, "
             "and it fails later or computes wrongly."
         )

@@ -29,7 +29,52 @@ class Retired:
     """A sentence: why it went."""
 
 
-RETIRED: tuple[Retired, ...] = ()
+_SAME = "A Dockerfile is judged by the checks of a machine."
+RETIRED: tuple[Retired, ...] = (
+    Retired(
+        "TFD504",
+        "cuda-does-not-fit",
+        "The image has another CUDA than this TensorFlow opens",
+        "0.1.0",
+        ("TFD202", "TFD207"),
+        _SAME,
+    ),
+    Retired(
+        "TFD505",
+        "cuda-not-installed",
+        "The CUDA libraries that this TensorFlow opens are not in the image",
+        "0.1.0",
+        ("TFD201", "TFD207"),
+        _SAME,
+    ),
+    Retired(
+        "TFD506",
+        "cudnn-does-not-fit",
+        "The image has no cuDNN that this TensorFlow takes",
+        "0.1.0",
+        ("TFD205", "TFD206"),
+        _SAME,
+    ),
+    Retired(
+        "TFD509", "no-gpu-code", "The TensorFlow in this image has no GPU code", "0.1.0", ("TFD303",), _SAME
+    ),
+    Retired(
+        "TFD512",
+        "two-packages",
+        "Two TensorFlow packages are installed over each other",
+        "0.1.0",
+        ("TFD304",),
+        _SAME,
+    ),
+    Retired(
+        "TFD514",
+        "companion-breaks",
+        "NumPy or protobuf is one that this TensorFlow does not stand",
+        "0.1.0",
+        ("TFD306", "TFD307"),
+        _SAME,
+    ),
+)
 """In the order of their codes."""
 
 

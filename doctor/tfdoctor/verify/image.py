@@ -53,7 +53,7 @@ def verify_image(
     or the engine is not there.
     """
     wish = completed(wish)
-    run = Verifying(image, wish, on_stage)
+    run = Verifying(image, wish, on_stage, image=image)
     if run.expected is None and host is not None:
         run.expected = expected_gpus(host, wish.gpus)
     began = time.monotonic()
@@ -64,7 +64,7 @@ def verify_image(
     with system:
         started = time.monotonic() - began
         python = wish.python or _python_with_tensorflow(system)
-        report = examine(system, compat, python=python, timeout=LOOKING)
+        report = examine(system, compat, python=python, timeout=LOOKING, image=image)
         _runtime(run, report.facts, access, started)
         look_inside(run, system, compat, report)
         if system.state().get("OOMKilled") and run.stopped:

@@ -50,7 +50,7 @@ def look_inside(run: Verifying, system: System, compat: Compat, report: Report) 
         return
     answer, result = _compute(run, system, interpreter.executable, expected_speed(facts, compat.cards))
     observed = observation(_said(answer, result), result, opened(tensorflow, compat), compat)
-    report = judge(facts, compat, observed)
+    report = judge(facts, compat, observed, image=run.image)
     run.report = report
     _told(run, answer, result, report, compat)
     run.findings += [f for f in report.findings if f.severity is not Severity.INFO]

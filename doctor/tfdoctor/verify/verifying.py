@@ -69,8 +69,10 @@ def nobody(stage: Stage) -> None:
 class Verifying:
     """The stages as they come, and what is found."""
 
-    def __init__(self, target: str, wish: Wish, on_stage: Callable[[Stage], None]) -> None:
-        self.target, self.wish, self._tell = target, wish, on_stage
+    def __init__(
+        self, target: str, wish: Wish, on_stage: Callable[[Stage], None], image: str | None = None
+    ) -> None:
+        self.target, self.wish, self._tell, self.image = target, wish, on_stage, image
         self.stages: list[Stage] = []
         self.findings: list[Finding] = []
         self.cause: Cause | None = None
@@ -112,7 +114,7 @@ class Verifying:
             computed=self.computed,
             cause=self.cause if failed is not None else Cause.HEALTHY,
             summary=self._summary(failed),
-            findings=tuple(_for_target(finding, self.target) for finding in self._worth_telling(failed)),
+            findings=tuple(self._worth_telling(failed)),
             access=self.access,
             report=self.report,
         )
@@ -132,18 +134,3 @@ class Verifying:
             return f"TensorFlow computes right on {count} {self.wish.device}{'s' * (count != 1)}"
         verb = "lists" if self.computed is None else "sees and computes on"
         return f"TensorFlow {verb} {count} GPU{'s' * (count != 1)}"
-
-
-def _for_target(finding: Finding, target: str) -> Finding:
-    """Its remedies end with looking again: at an image, that is another command."""
-    if target.startswith("/"):
-        return finding
-    again = f"tfdoctor verify {target}"
-    remedies = tuple(
-        replace(
-            remedy,
-            commands=tuple(again if line.startswith("tfdoctor check") else line for line in remedy.commands),
-        )
-        for remedy in finding.remedies
-    )
-    return replace(finding, remedies=remedies)

@@ -6,15 +6,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from tfdoctor.advice.image import built
 from tfdoctor.dockerfile.read.libraries import Library, libraries_of
 from tfdoctor.dockerfile.read.tensorflow import TensorFlow, tensorflow_of
-from tfdoctor.findings import Cause, Check, Evidence, Finding, Remedy
+from tfdoctor.findings import Check, Evidence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tfdoctor.compat import Compat
+    from tfdoctor.dockerfile.read.models import Seen
     from tfdoctor.dockerfile.read.subject import Subject
+    from tfdoctor.findings import Cause, Finding, Remedy
 
 __all__ = ["Context", "DockerfileRule"]
 
@@ -40,9 +43,12 @@ class Context:
         """Evidence in the Dockerfile, or in a file that it copies."""
         return Evidence(source or self.file, text, line)
 
+    def about(self, seen: Seen) -> Evidence:
+        return self.at(seen.line, seen.text, seen.source)
+
     @cached_property
     def about_base(self) -> Evidence:
-        return self.at(self.subject.base.line, f"FROM {self.subject.base.reference}")
+        return self.about(self.subject.base.seen)
 
     @cached_property
     def about_tensorflow(self) -> Evidence:
@@ -51,9 +57,7 @@ class Context:
 
     def build(self, text: str = "Have an image built that fits together.") -> Remedy:
         """`tfdoctor build`, for the release that is meant."""
-        release = self.tensorflow.release
-        version = release.version if release is not None else None
-        return Remedy(text, (f"tfdoctor build --tf {version}" if version else "tfdoctor build",))
+        return built(self.tensorflow.release, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +69,5 @@ class DockerfileRule(Check):
     title: str
     causes: tuple[Cause, ...]
     check: Callable[[Context], Sequence[Finding]]
+    first: bool = False
+    """It is about the base image: without that nothing else matters."""

@@ -21,8 +21,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
+from tfdoctor.advice.image import on_another_base
 from tfdoctor.dockerfile.checks.base import DockerfileRule
-from tfdoctor.dockerfile.read.bases import deleted, fitting_tag
+from tfdoctor.dockerfile.read.bases import deleted
 from tfdoctor.findings import Cause, Remedy, Severity
 
 if TYPE_CHECKING:
@@ -58,12 +59,10 @@ def check(context: Context) -> Sequence[Finding]:
 
 def _instead(context: Context) -> list[Remedy]:
     base, tensorflow = context.subject.base, context.tensorflow
-    tag = fitting_tag(context.compat, tensorflow.release, tensorflow.python) if tensorflow.release else None
-    if tag is not None and tensorflow.release is not None:
-        return [
-            Remedy(f"Build on {tag.name}, which has what {tensorflow.name} opens: FROM {tag.name}"),
-            context.build("Or have the image built."),
-        ]
+    if tensorflow.release is not None:
+        other = on_another_base(context.compat, tensorflow.release, tensorflow.python)
+        if other:
+            return [*other, context.build("Or have the image built.")]
     if tensorflow.release is None and base.cuda is not None:
         minor = versions.major_minor(base.cuda)
         tags = context.compat.images.tags(minor, flavour="runtime")
@@ -81,4 +80,5 @@ RULE = DockerfileRule(
     title="The base image does not exist any more",
     causes=(Cause.INCONCLUSIVE,),
     check=check,
+    first=True,
 )

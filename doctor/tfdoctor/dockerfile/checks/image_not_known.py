@@ -100,4 +100,5 @@ RULE = DockerfileRule(
     title="The base image is not in tfdoctor's tables",
     causes=(Cause.INCONCLUSIVE,),
     check=check,
+    first=True,
 )

@@ -67,4 +67,5 @@ RULE = DockerfileRule(
     title="This official image does not find its own CUDA libraries",
     causes=(Cause.CUDNN_VERSION_MISMATCH, Cause.LIBS_WRONG_VERSION),
     check=check,
+    first=True,
 )

@@ -49,7 +49,7 @@ def check(context: Context) -> Sequence[Finding]:
             remedies=[
                 Remedy(
                     "Take NVIDIA's lists away before.",
-                    ("rm -f /etc/apt/sources.list.d/cuda*.list /etc/apt/sources.list.d/nvidia-ml.list",),
+                    ("RUN rm -f /etc/apt/sources.list.d/cuda*.list /etc/apt/sources.list.d/nvidia-ml.list",),
                 ),
                 context.build(),
             ],

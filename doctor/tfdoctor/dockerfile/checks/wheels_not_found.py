@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.dockerfile.checks.base import DockerfileRule
-from tfdoctor.dockerfile.read.libraries import wheels_of
+from tfdoctor.dockerfile.read.libraries import SITE
 from tfdoctor.findings import Cause, Remedy, Severity
 
 if TYPE_CHECKING:
@@ -53,15 +53,15 @@ def check(context: Context) -> Sequence[Finding]:
             found.append(
                 _finding(context, Cause(problem.cause), severity, problem.title, problem.text, problem.remedy)
             )
-    wheels = [name for name in wheels_of(context.subject) if not name.startswith("nvidia-ml")]
-    served = [one for one in context.libraries if one.found and one.by in wheels]
+    offers = [(one.soname, one.offer) for one in context.libraries if one.found and one.offer is not None]
+    served = [soname for soname, offer in offers if offer.path.startswith(SITE)]
     if (
         served
         and not extra
         and not context.compat.has(release.version, "wheels-on-runpath")
         and not _told(context)
     ):
-        names = ", ".join(one.soname for one in served[:3])
+        names = ", ".join(served[:3])
         found.append(
             _finding(
                 context,

@@ -8,13 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from tfdoctor import versions
+from tfdoctor.dockerfile.read.models import Seen
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
-    from tfdoctor.compat.images import ImageTag
-    from tfdoctor.compat.releases import Release
 
-__all__ = ["Base", "base_of", "deleted", "fitting_tag", "known_tags"]
+__all__ = ["Base", "base_of", "deleted", "known_tags"]
 
 Kind = Literal["cuda", "official", "ngc", "python", "plain", "unknown"]
 _CUDA_TAG = re.compile(
@@ -59,6 +58,10 @@ class Base:
     gpu: bool | None = None
     """Of official images: whether it is one for GPUs."""
     why_unknown: str = ""
+
+    @property
+    def seen(self) -> Seen:
+        return Seen(f"FROM {self.reference}", self.line)
 
 
 def base_of(reference: str | None, written: str, line: int, compat: Compat) -> Base:
@@ -245,46 +248,3 @@ def known_tags(compat: Compat, base: Base) -> bool | None:
         and base.system in row.cudnn_systems
         and base.flavour in row.cudnn_flavours
     )
-
-
-def fitting_tag(compat: Compat, release: Release, python: str | None = None) -> ImageTag | None:
-    """A runtime tag of nvidia/cuda that has all that a release opens: nearest to the CUDA it was built with."""
-    wanted = next((name for name in release.required_libraries if name.startswith("libcudnn.so.")), None)
-    if release.cuda is None or wanted is None:
-        return None
-    major = int(wanted.rpartition(".")[2])
-    fitting: list[ImageTag] = []
-    for tag in compat.images.tags(str(versions.major(release.cuda)), cudnn_major=major, flavour="runtime"):
-        sonames = [_soname(compat, name, tag.cuda) for name in release.required_libraries if name != wanted]
-        new_enough = (
-            tag.cudnn is None
-            or release.cudnn is None
-            or versions.at_least(_minor(tag.cudnn), _minor(release.cudnn))
-        )
-        if new_enough and sonames == [name for name in release.required_libraries if name != wanted]:
-            fitting.append(tag)
-    if not fitting:
-        return None
-
-    def order(tag: ImageTag) -> tuple[bool, bool, bool, bool]:
-        system = compat.pythons.system(tag.system)
-        default = system.default if system is not None else ""
-        return (
-            default == python if python is not None else default in release.linux_pythons,
-            default in release.linux_pythons,
-            tag.status == "supported",
-            versions.major_minor(tag.cuda) == versions.major_minor(release.cuda or "0"),
-        )
-
-    return max(fitting, key=order)
-
-
-def _soname(compat: Compat, name: str, cuda: str) -> str | None:
-    from tfdoctor.compat import split_soname
-
-    parts = split_soname(name)
-    return compat.soname_for(parts[0], cuda) if parts is not None else None
-
-
-def _minor(version: str) -> str:
-    return versions.major_minor(version)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from tfdoctor.dockerfile.read.models import Seen
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -112,6 +114,10 @@ class Wanted:
     cut: str = ""
     """What the shell took for a redirection: `">=2.4"`."""
     marker: str = ""
+
+    @property
+    def seen(self) -> Seen:
+        return Seen(self.text, self.line, self.source)
 
 
 @dataclass(frozen=True, slots=True)

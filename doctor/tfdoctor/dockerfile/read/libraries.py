@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.compat import split_soname
+from tfdoctor.dockerfile.read.models import Seen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
     from tfdoctor.dockerfile.read.subject import Subject
     from tfdoctor.dockerfile.read.tensorflow import TensorFlow
 
-__all__ = ["Library", "cudnn_version", "libraries_of", "wheels_of"]
+__all__ = ["SITE", "Library", "libraries_of", "wheels_of"]
+
+SITE = "site-packages"
+"""Where pip puts things: the folder above it is not known."""
+_SYSTEM = "/usr/lib/x86_64-linux-gnu"
 
 _NUMBERED = re.compile(r"(.+?)-(\d{1,2})-(\d{1,2})")
 _CUDNN_PACKAGE = re.compile(r"(?:lib)?cudnn(\d)(?:-dev|-headers)?(?:-cuda-(\d{1,2}))?(?:-dev|-headers)?")
@@ -33,16 +38,29 @@ _WHOLE = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
+class Offer:
+    """A library that is in the image, in whatever version."""
+
+    path: str
+    by: Seen
+    """Where it comes from."""
+    version: str | None = None
+    """Its own, where more than its major is known."""
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
 class Library:
     """One soname that is wanted."""
 
     soname: str
     found: bool | None
     """None: not known."""
-    other: str | None = None
-    """The soname that is there instead."""
-    by: str = ""
-    """Where it, or the other one, comes from."""
+    offer: Offer | None = None
+    """It, or what is there instead."""
 
 
 def wheels_of(subject: Subject) -> dict[str, str]:
@@ -66,7 +84,7 @@ def libraries_of(subject: Subject, tensorflow: TensorFlow, compat: Compat) -> tu
         return ()
     base = subject.base
     if base.kind in ("official", "ngc") and base.tensorflow == release.version and _works(base, compat):
-        return tuple(Library(name, True, by=base.reference) for name in release.required_libraries)
+        return tuple(Library(name, True) for name in release.required_libraries)
     unknown = (
         base.kind == "unknown"
         or bool(subject.cuda_elsewhere)
@@ -81,6 +99,8 @@ def libraries_of(subject: Subject, tensorflow: TensorFlow, compat: Compat) -> tu
             and subject.base.gpu is not False
         )
     )
+    if base.kind == "official" and not subject.both:
+        unknown = True  # official-image-broken says it
     if any("nvidia" in seen.text or "requirements" in seen.text for seen in subject.unseen):
         unknown = True
     return tuple(
@@ -101,20 +121,19 @@ def _library(
     soname: str, subject: Subject, tensorflow: TensorFlow, release: Release, compat: Compat, *, unknown: bool
 ) -> Library:
     if "and-cuda" in tensorflow.extras and release.pip_extra == "and-cuda":
-        return Library(soname, True, by="the and-cuda extra")
-    others: list[tuple[str, str]] = []
-    for have, by in _offers(soname, subject, compat):
-        if have == soname:
-            return Library(soname, True, by=by)
-        others.append((have, by))
-    other, by = others[0] if others else (None, "")
+        return Library(soname, True)
+    others: list[Offer] = []
+    for offer in _offers(soname, subject, compat):
+        if offer.name == soname:
+            return Library(soname, True, offer)
+        others.append(offer)
     if "cudnn" in soname and subject.base.has_cudnn and subject.base.cudnn is None and not others:
         unknown = True  # which one is in the image is not known
-    return Library(soname, None if unknown else False, other, by)
+    return Library(soname, None if unknown else False, others[0] if others else None)
 
 
-def _offers(soname: str, subject: Subject, compat: Compat) -> Iterator[tuple[str, str]]:
-    """(soname, where from) of everything in the image that has this library, in whatever version."""
+def _offers(soname: str, subject: Subject, compat: Compat) -> Iterator[Offer]:
+    """Everything in the image that has this library, in whatever version."""
     parts = split_soname(soname)
     if parts is None:
         return
@@ -122,24 +141,25 @@ def _offers(soname: str, subject: Subject, compat: Compat) -> Iterator[tuple[str
     if stem == "cudnn":
         yield from _cudnn(subject, str(compat.newest_cudnn_major))
         return
-    for cuda, by in _toolkits(soname, stem, subject, compat):
+    for folder, cuda, by in _toolkits(soname, stem, subject, compat):
         have = compat.soname_for(stem, cuda)
         if have is not None:
-            yield have, by
+            yield Offer(f"{folder or f'/usr/local/cuda-{versions.major_minor(cuda)}/lib64'}/{have}", by)
 
 
-def _toolkits(soname: str, stem: str, subject: Subject, compat: Compat) -> Iterator[tuple[str, str]]:
-    """(CUDA version, where from) of everything that brings this library."""
+def _toolkits(soname: str, stem: str, subject: Subject, compat: Compat) -> Iterator[tuple[str, str, Seen]]:
+    """(folder, where it is not the toolkit's own; CUDA version; where from) of everything that brings this library."""
     for project in wheels_of(subject):
         match = _NVIDIA_WHEEL.fullmatch(project)
         wheel = compat.wheel_for(soname, int(match[2])) if match is not None else None
         if match is not None and wheel is not None and wheel.project == project:
             # Only the major is in the name; the sonames of CUDA 11's wheels are those of 11.7 and newer.
-            yield compat.cuda_of_wheels.get(int(match[2]), f"{match[2]}.0"), project
+            cuda = compat.cuda_of_wheels.get(int(match[2]), f"{match[2]}.0")
+            yield f"{SITE}/{wheel.folder}", cuda, subject.packages[project].want.seen
     base = subject.base
     if base.cuda is not None and (base.flavour in ("runtime", "devel") or stem == "cudart"):
-        yield base.cuda, base.reference
-    for name in subject.apt:
+        yield "", base.cuda, base.seen
+    for name, (_, line) in subject.apt.items():
         match = _NUMBERED.fullmatch(name)
         if match is None:
             continue
@@ -147,41 +167,34 @@ def _toolkits(soname: str, stem: str, subject: Subject, compat: Compat) -> Itera
         own = compat.debian_package_for(soname, cuda)
         bare = name.replace("-dev-", "-")
         if match[1] in _WHOLE or (own is not None and bare in (own, own.replace("lib", "cuda-", 1))):
-            yield cuda, f"the package {name}"
+            yield "", cuda, Seen(name, line)
 
 
-def _cudnn(subject: Subject, newest: str) -> Iterator[tuple[str, str]]:
+def _cudnn(subject: Subject, newest: str) -> Iterator[Offer]:
     for project, version in wheels_of(subject).items():
         if project.startswith("nvidia-cudnn-"):
-            yield f"libcudnn.so.{versions.major(version or newest)}", project
-    for name in subject.apt:
+            name = f"libcudnn.so.{versions.major(version or newest)}"
+            yield Offer(
+                f"{SITE}/nvidia/cudnn/lib/{name}", subject.packages[project].want.seen, version or None
+            )
+    for name, (pin, line) in subject.apt.items():
         match = _CUDNN_PACKAGE.fullmatch(name)
         if match is not None:
-            yield f"libcudnn.so.{match[1]}", f"the package {name}"
+            number = re.match(r"\d+\.\d+(?:\.\d+)*", pin or "")
+            told = number[0] if number is not None else None
+            yield Offer(
+                f"{_SYSTEM}/libcudnn.so.{match[1]}", Seen(f"{name}={pin}" if pin else name, line), told
+            )
     base = subject.base
     if base.cudnn is not None and re.match(r"\d", base.cudnn):
-        yield f"libcudnn.so.{versions.major(base.cudnn)}", base.reference
+        told = base.cudnn if "." in base.cudnn else None
+        yield Offer(f"{_SYSTEM}/libcudnn.so.{versions.major(base.cudnn)}", base.seen, told)
     elif (
         base.kind == "cuda"
         and base.has_cudnn
         and base.cuda is not None
         and versions.at_least(base.cuda, "12.4")
     ):
-        yield "libcudnn.so.9", base.reference  # the tag says `cudnn` alone, as with all of cuDNN 9
-
-
-def cudnn_version(subject: Subject, soname: str) -> tuple[str, str] | None:
-    """(version, where from) of the cuDNN that serves `soname`, where its minor is known."""
-    wanted = soname.rpartition(".")[2]
-    for project, version in wheels_of(subject).items():
-        if project.startswith("nvidia-cudnn-") and version.startswith(f"{wanted}."):
-            return version, project
-    for name, (pin, _) in subject.apt.items():
-        match = _CUDNN_PACKAGE.fullmatch(name)
-        if match is not None and match[1] == wanted:
-            number = re.match(r"\d+\.\d+(?:\.\d+)*", pin or "")
-            return (number[0], f"the package {name}") if number is not None else None
-    base = subject.base
-    if base.cudnn is not None and base.cudnn.startswith(f"{wanted}."):
-        return base.cudnn, base.reference
-    return None
+        yield Offer(
+            f"{_SYSTEM}/libcudnn.so.9", base.seen
+        )  # the tag says `cudnn` alone, as with all of cuDNN 9

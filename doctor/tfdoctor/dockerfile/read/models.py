@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Union
 if TYPE_CHECKING:
     from tfdoctor.dockerfile.read.shell import Command
 
-__all__ = ["Copy", "Dockerfile", "Run", "Setting", "Stage", "Step"]
+__all__ = ["Copy", "Dockerfile", "Run", "Seen", "Setting", "Stage", "Step"]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Something in the Dockerfile and where."""
+
+    text: str
+    line: int
+    source: str = ""
+    """The file's name where it is not the Dockerfile."""
 
 
 @dataclass(frozen=True, slots=True)

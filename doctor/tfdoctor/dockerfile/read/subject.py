@@ -14,7 +14,7 @@ from packaging.markers import InvalidMarker, Marker, UndefinedComparison, Undefi
 
 from tfdoctor.dockerfile.read.bases import Base, base_of
 from tfdoctor.dockerfile.read.installs import apt_call, conda_call, pip_call, requirement_lines, wanted
-from tfdoctor.dockerfile.read.models import Copy, Run, Setting
+from tfdoctor.dockerfile.read.models import Copy, Run, Seen, Setting
 from tfdoctor.dockerfile.read.pythons import Pythons
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Reader = Callable[[str], "str | None"]
 
-__all__ = ["Installed", "Seen", "Subject", "subject_of"]
+__all__ = ["Installed", "Subject", "subject_of"]
 
 MOST_FILES = 50
 """Requirement files that are read."""
@@ -40,16 +40,6 @@ _APT_KNOWN = re.compile(
     r"(?:cuda|libcu|libnpp|libnccl|libnv|nsight|nvidia-)[a-z0-9-]*|tensorrt[a-z0-9-]*|libnvinfer[a-z0-9-]*"
 )
 _HARMLESS_CUDA = re.compile(r"cuda-keyring|3bf863cc|7fa2af80|sources\.list|apt-key|CUDA_VISIBLE|libcuda\.so")
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """Something in the Dockerfile and where."""
-
-    text: str
-    line: int
-    source: str = ""
-    """The file's name where it is not the Dockerfile."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Compat, Release
     from tfdoctor.dockerfile.read.subject import Installed, Subject
 
-__all__ = ["TensorFlow", "tensorflow_of"]
+__all__ = ["TensorFlow", "tensorflow_from", "tensorflow_of"]
 
 State = Literal["there", "unknown", "newer", "no-such", "no-wheel", "retired", "cpu", "none"]
 """A release of the table; not known which; newer than the table; no such release; none for that Python; the empty
@@ -42,6 +42,14 @@ class TensorFlow:
         return self.installed.want.extras if self.installed is not None else frozenset()
 
     @property
+    def version(self) -> str:
+        """Empty where it is not known."""
+        if self.release is not None:
+            return self.release.version
+        own = self.installed.want.specifier.removeprefix("==") if self.installed is not None else ""
+        return own if versions.is_version(own) else ""
+
+    @property
     def name(self) -> str:
         """`"TensorFlow 2.4.1"`."""
         return f"TensorFlow {self.release.version}" if self.release is not None else self.text
@@ -50,7 +58,7 @@ class TensorFlow:
 def tensorflow_of(subject: Subject, compat: Compat) -> TensorFlow:
     """What is installed last, or what the base image brings."""
     if subject.both:
-        return _installed(subject.both[-1], subject, compat)
+        return tensorflow_from(subject.both[-1], subject, compat)
     base = subject.base
     if base.kind in ("official", "ngc"):
         release = compat.release(base.tensorflow) if base.tensorflow else None
@@ -64,7 +72,8 @@ def tensorflow_of(subject: Subject, compat: Compat) -> TensorFlow:
     return TensorFlow("none", "tensorflow", None, base.python, None, False, "", base.line)
 
 
-def _installed(one: Installed, subject: Subject, compat: Compat) -> TensorFlow:
+def tensorflow_from(one: Installed, subject: Subject, compat: Compat) -> TensorFlow:
+    """The TensorFlow that a requirement brings."""
     want = one.want
     specifier = ",".join(
         (want.specifier, *(text for text in subject.all_of(want.name) if text != want.specifier))

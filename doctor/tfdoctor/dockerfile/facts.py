@@ -1,0 +1,212 @@
+"""A Dockerfile's image as Facts: the rules of `check` judge it, and what they find is told in lines of the Dockerfile.
+
+What could not be seen is assumed to fit: the check `not-seen` tells of it. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from tfdoctor import versions
+from tfdoctor.advice import image
+from tfdoctor.dockerfile.read.tensorflow import tensorflow_from
+from tfdoctor.facts import FoundElsewhere
+from tfdoctor.findings import Evidence, Remedy, Severity
+from tfdoctor.plan.predicted import Sketch, sketched_facts
+from tfdoctor.predict import predict
+from tfdoctor.rules import ALL_RULES
+from tfdoctor.rules.base import Context as RuleContext
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tfdoctor.compat.companions import Ladder
+    from tfdoctor.dockerfile.checks.base import Context
+    from tfdoctor.dockerfile.read.libraries import Offer
+    from tfdoctor.findings import Finding
+
+__all__ = ["findings_of"]
+
+_PLAIN = frozenset({"pip", "setuptools", "wheel", "numpy", "protobuf"})
+"""Packages that put no limit on others."""
+
+
+_OF_CARDS = "CUDA_VISIBLE_DEVICES"
+"""Which cards there will be is not known: the check `gpu-not-given` tells what hides any."""
+
+
+@dataclass(slots=True)
+class _Places:
+    """Where in the Dockerfile that comes from what the rules name as evidence."""
+
+    of: dict[str, Evidence] = field(default_factory=dict)
+    """A file, a distribution with its version, a variable → the line that brings it."""
+    unsure: set[Evidence] = field(default_factory=set)
+    """Those that something else may change."""
+
+
+def findings_of(context: Context) -> list[Finding]:
+    """What the rules of `check` find in the image: told with lines of the Dockerfile, and with what to write into it.
+
+    Nothing where none gets into it, or where it is not known which, but for several over each other.
+    """
+    state = context.tensorflow.state
+    if state not in ("there", "cpu") and (state != "unknown" or len(context.subject.both) < 2):
+        return []
+    places = _Places()
+    facts = sketched_facts(context.compat, _sketch(context, places))
+    judging = RuleContext(facts, context.compat, predict(facts, context.compat), image="")
+    return [
+        _told(context, places, image.for_image(judging.target, finding))
+        for rule in ALL_RULES
+        if rule.shown_in is not None  # the others are about the report
+        for finding in rule.run(judging).findings
+    ]
+
+
+# ---------------------------------------------------------------- facts
+
+
+def _sketch(context: Context, places: _Places) -> Sketch:
+    subject, tensorflow, release = context.subject, context.tensorflow, context.tensorflow.release
+    own = [tensorflow_from(one, subject, context.compat) for one in subject.both] or [tensorflow]
+    distributions = {one.package: one.version for one in own}
+    seen = [context.about(one.want.seen) for one in subject.both] or [context.about_tensorflow]
+    places.of = {f"{one.package} {one.version}": at for one, at in zip(own, seen, strict=True)}
+    places.of["the loader"] = context.about_tensorflow
+    for name, version, evidence in _companions(context, places):
+        distributions[name] = version
+        places.of[f"{name} {version}"] = evidence
+    others = [one.offer for one in context.libraries if one.found is False and one.offer is not None]
+    for library in context.libraries:
+        if library.offer is not None:
+            places.of[library.offer.path] = _about_offer(context, library.offer, others)
+    for name, setting in subject.environment.items():
+        places.of[name] = context.at(setting.line, f"ENV {name}={setting.text}")
+    settings = subject.environment.items()
+    known = [(one.soname, one.offer, one.found) for one in context.libraries if one.offer is not None]
+    return Sketch(
+        tensorflow.version or None,
+        tensorflow.package,
+        tensorflow.python or (release.linux_pythons[-1] if release is not None else "3"),
+        tuple(distributions.items()),
+        gpu=_gpu(context),
+        paths={
+            **{one.soname: None for one in context.libraries if one.found is False},
+            **{soname: offer.path for soname, offer, found in known if found},
+        },
+        versions={soname: offer.version for soname, offer, found in known if found and offer.version},
+        found=tuple(
+            FoundElsewhere(soname.partition(".so")[0], offer.name, offer.path)
+            for soname, offer, found in known
+            if found is False
+        ),
+        modules=tuple(row.package for row in context.compat.companions),
+        variables={k: one.value for k, one in settings if one.value is not None and k != _OF_CARDS},
+    )
+
+
+def _about_offer(context: Context, offer: Offer, others: list[Offer]) -> Evidence:
+    """The line that brings a library, with what else it brings in another version than is wanted."""
+    at = context.about(offer.by)
+    names = [other.name for other in others if other.by == offer.by] if offer in others else []
+    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+    return replace(at, text=f"{at.text} has {', '.join(names[:4])}{more}") if names else at
+
+
+def _gpu(context: Context) -> bool | None:
+    """Whether the build has GPU code; None: the release table says."""
+    if context.tensorflow.state == "cpu":
+        return False
+    return True if context.tensorflow.installed is None and context.subject.base.kind == "ngc" else None
+
+
+def _companions(context: Context, places: _Places) -> Iterator[tuple[str, str, Evidence]]:
+    """(name, version, the line that brings it) of NumPy and protobuf: as written, or what pip takes today."""
+    tensorflow, subject = context.tensorflow, context.subject
+    if subject.no_deps or tensorflow.release is None or not tensorflow.release.gpu:
+        return
+    for ladder in context.compat.ladders:
+        name = ladder.package
+        at = context.about_tensorflow
+        if name in subject.packages:
+            at = context.about(subject.packages[name].want.seen)
+        version = next(iter(_exact(subject.all_of(name))), None)
+        if version is None and tensorflow.installed is not None:
+            version = _today(context, ladder)
+            text = (
+                f"{at.text}: nothing holds {name} back, so pip takes {version} on Python {tensorflow.python}"
+            )
+            at = replace(at, text=text)
+            others = [one for one in subject.packages if one not in _PLAIN and one != tensorflow.package]
+            if others or subject.others or subject.unseen:
+                at = replace(at, text=f"{text}, unless another package's own limit does")
+                places.unsure.add(at)
+        if version is not None:
+            yield name, version, at
+
+
+def _exact(limits: tuple[str, ...]) -> Iterator[str]:
+    """The versions that the Dockerfile fixes."""
+    for text in limits:
+        for one in SpecifierSet(text):
+            if one.operator in ("==", "===") and versions.is_version(one.version):
+                yield one.version
+
+
+def _today(context: Context, ladder: Ladder) -> str | None:
+    """The newest version that every known limit and the Python let through; None where the Python is not known."""
+    python, release = context.tensorflow.python, context.tensorflow.release
+    if python is None or release is None or not versions.is_version(python):
+        return None
+    marks = {"python_version": python, "sys_platform": "linux"}
+    own = [one for text in release.requires if (one := versions.requirement(text)) is not None]
+    limits = [
+        str(one.specifier)
+        for one in own
+        if one.name.lower() == ladder.package and (one.marker is None or one.marker.evaluate(marks))
+    ]
+    try:
+        wanted = SpecifierSet(
+            ",".join(one for one in (*context.subject.all_of(ladder.package), *limits) if one)
+        )
+    except InvalidSpecifier:
+        return None
+    fitting = [
+        version
+        for version, least in ladder.oldest_python.items()
+        if versions.at_least(python, least) and wanted.contains(version)
+    ]
+    return fitting[-1] if fitting else None
+
+
+# ---------------------------------------------------------------- findings
+
+
+def _told(context: Context, places: _Places, finding: Finding) -> Finding:
+    """The finding with lines of the Dockerfile for what of a machine it names."""
+    lines = [places.of.get(one.source) or places.of.get(one.text) for one in finding.evidence]
+    evidence = list(dict.fromkeys(one for one in lines if one is not None)) or [context.about_tensorflow]
+    if finding.cause in image.OF_BASE:
+        evidence = _of_libraries(context, evidence)
+    severity = Severity.WARNING if places.unsure.intersection(evidence) else finding.severity
+    remedies = finding.remedies
+    if context.tensorflow.installed is None and context.tensorflow.state == "cpu":
+        tag = f"FROM {context.subject.base.reference.partition('@')[0]}-gpu"
+        remedies = (Remedy("The image for GPUs, where that one exists and works.", (tag,)), context.build())
+    return replace(finding, severity=severity, evidence=tuple(evidence), remedies=remedies)
+
+
+def _of_libraries(context: Context, evidence: list[Evidence]) -> list[Evidence]:
+    """With the base image, and why neither that nor an extra brings what one thinks."""
+    base, notes = context.about_base, {}
+    if "and-cuda" in context.tensorflow.extras:
+        notes[context.about_tensorflow] = ": this release has no such extra, and pip only warns of it"
+    if context.subject.base.flavour == "base":
+        notes[base] = ": a `base` image has the CUDA runtime and none of its libraries"
+    if not any((one.source, one.line) == (base.source, base.line) for one in evidence):
+        evidence = [*evidence, base]
+    return [replace(one, text=f"{one.text}{notes.get(one, '')}") for one in evidence]

@@ -1,0 +1,47 @@
+"""Whether `fix` has something to do for a report, and how that is typed: `check` offers nothing that fix refuses."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tfdoctor.environment.activation import inherited, kind_of
+from tfdoctor.environment.candidates import candidates, environment_of
+from tfdoctor.environment.folder import leading_out
+from tfdoctor.environment.models import Offer
+from tfdoctor.facts import value_of
+from tfdoctor.facts.python import ASKED
+from tfdoctor.text import clean_line
+
+if TYPE_CHECKING:
+    from tfdoctor.environment.models import Environment
+    from tfdoctor.findings import Report
+    from tfdoctor.system import System
+
+__all__ = ["offer", "offered"]
+
+
+def offer(report: Report, system: System) -> Offer | None:
+    """What fix would do on this machine; None where it would find nothing to do, or refuse."""
+    python, choice = value_of(report.facts.python), report.facts.choice
+    if python is None or (choice is not None and any(one.variable != ASKED for one in choice.lost)):
+        return None  # nothing to fix, or a Python that nobody meant
+    environment = environment_of(report, kind_of(python.prefix), inherited(system, python.prefix))
+    if environment is None or not candidates(report, environment) or not os.access(python.prefix, os.W_OK):
+        return None
+    leading = leading_out(python.prefix, python.site_packages)
+    return offered(report, replace(environment, leading_out=leading))
+
+
+def offered(report: Report, environment: Environment) -> Offer | None:
+    """The same for an environment that is known. Pure."""
+    python, choice = value_of(report.facts.python), report.facts.choice
+    found = candidates(report, environment)
+    if python is None or not found:
+        return None
+    asked = python.requested.startswith(("$", "python3 on", "python on"))
+    named = choice.kernel if choice is not None and choice.kernel is not None else python.executable
+    command = "tfdoctor fix" if asked else f"tfdoctor fix --python {shlex.quote(clean_line(named))}"
+    return Offer(command, tuple({id(one.finding): one.finding for one in found}.values()))

@@ -1,0 +1,56 @@
+"""Which images of nvidia/cuda serve a release. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor import versions
+from tfdoctor.compat import split_soname
+
+if TYPE_CHECKING:
+    from tfdoctor.compat import Compat, Release
+    from tfdoctor.compat.images import ImageTag
+
+
+def fitting_tags(compat: Compat, release: Release, python: str | None = None) -> list[ImageTag]:
+    """Runtime tags with all libraries of a release, the one nearest to its own CUDA first.
+
+    `python`: those whose system has this Python come before, and those with one that the release has a wheel for.
+    """
+    if release.cuda is None or release.cudnn is None:
+        return []
+    stems = [split_soname(name) for name in release.required_libraries]
+    wanted = {
+        parts[0]: name
+        for parts, name in zip(stems, release.required_libraries, strict=True)
+        if parts is not None and parts[0] != "cudnn"
+    }
+    cudnn = next((parts[1] for parts in stems if parts is not None and parts[0] == "cudnn"), None)
+    if cudnn is None:
+        return []
+    found = []
+    for tag in compat.image_tags(str(versions.major(release.cuda)), int(cudnn.split(".")[0]), "runtime"):
+        if tag.cudnn is None or not versions.at_least(tag.cudnn, release.cudnn):
+            continue
+        if all(compat.soname_for(stem, tag.cuda) == name for stem, name in wanted.items()):
+            found.append(tag)
+    own = versions.numbers(release.cuda)[:2]
+
+    def distance(tag: ImageTag) -> tuple[object, ...]:
+        system = compat.pythons.system(tag.system) if python is not None else None
+        default = system.default if system is not None else ""
+        have = (*versions.numbers(tag.cuda), 0)[:3]  # "12.6.0" has two numbers
+        older = have[:2] < own
+        near = _descending(have[:2]) if older else have[:2]
+        others = (
+            python is not None and default != python,
+            python is not None and default not in release.linux_pythons,
+        )
+        return *others, older, near, _descending(have), _descending(versions.numbers(tag.system))
+
+    return sorted(found, key=distance)
+
+
+def _descending(numbers: tuple[int, ...]) -> tuple[int, ...]:
+    """As a key that sorts the largest first."""
+    return tuple(-number for number in numbers)

@@ -1,0 +1,166 @@
+"""`diagnose` on one screen: was the GPU used, which lines say so, why, and what is typed. `-v` has the rest."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tfdoctor.causes import HARMLESS, MISREAD
+from tfdoctor.findings import Cause, Severity
+from tfdoctor.render.page import LABEL, ROOM, Page, Text, cut, few, hanging, labelled, lines_of
+from tfdoctor.render.screen import NARROW, counted, more, others
+from tfdoctor.text import clean_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdoctor.findings import Evidence, Remedy
+    from tfdoctor.logs.report import LogReport
+
+__all__ = ["log_verdict", "render_log_screen"]
+
+PREFIX = re.compile(r"^.{0,60}?(?:[\w./\\-]{1,200}\.(?:cc|h|cpp|cu|py|mm):\d{1,6}\] )")
+"""The time stamp and the place in TensorFlow's sources, before a message."""
+NO_SUCH_FILE = re.compile(
+    r"; dlerror: {0,3}[\w.+-]{1,100}: cannot open shared object file: No such file or directory"
+)
+LABELS = {HARMLESS: "Harmless", MISREAD: "Easily misread"}
+"""Code → how the note begins on a screen."""
+SEARCHED = re.compile(r"[;,] {0,3}(LD_L\w{1,10}_PATH): {0,3}(.*)$")
+
+
+def render_log_screen(
+    report: LogReport, *, heading: bool, room: int = ROOM, width: int = 80, colour: bool = False
+) -> str:
+    """One log's report, on one screen of `room` lines. `heading`: its file is named first."""
+    for less in range(5 if width >= NARROW else 3):
+        out = Page(width, coloured=colour)
+        if heading:
+            out.print(Text(f"{clean_line(report.name)}:", style="bold"))
+        _all(out, report, less)
+        if out.height <= room - heading:
+            break
+    return out.text
+
+
+def _all(out: Page, report: LogReport, less: int) -> None:
+    """less: 0, everything; with each step less is shown of what matters least."""
+    root = report.root
+    log_verdict(out, report)
+    _devices(out, report, 3 - min(less, 2))
+    _processes(out, report, (6, 5, 4, 2, 1)[less])
+    shown = 0
+    if root is not None:
+        if root.evidence:
+            out.print()
+            _evidence(out, root.evidence, (4, 4, 3, 2, 2)[less])
+        out.print()
+        lines = (3, 3, 3, 2, 2)[less] * (1 if out.width >= NARROW else 2)
+        labelled(out, "Why", few(clean_line(root.explanation, limit=3000), out.width - LABEL, lines))
+        out.print()
+        shown = (4, 3, 3, 2, 1)[less]
+        for number, remedy in enumerate(root.remedies[:shown]):
+            _remedy(out, remedy, first=number == 0)
+    out.print()
+    notes = [one for one in report.findings if one is not root]
+    for note in notes if less < 3 else ():
+        text = f"{LABELS.get(note.code, note.title)}: {clean_line(note.explanation, limit=2000)}"
+        hanging(out, Text(""), few(text, out.width, 2 if less == 0 else 1))
+    _last(out, report, shown)
+
+
+def log_verdict(out: Page, report: LogReport, *, whole: bool = False) -> None:
+    """Whether the GPU was used, and why not; `whole`: however long."""
+    mark, style = "✗", "bold red"
+    if report.cause is Cause.HEALTHY:
+        mark, style = "✓", "green"
+    elif report.root is None or report.root.severity < Severity.ERROR:
+        mark, style = "!", "yellow"
+    code = f" [{report.root.code}]" if report.root is not None else ""
+    text = clean_line(report.headline, limit=1000)
+    text = text if whole else few(text, out.width - 2, 3 if out.width >= NARROW else 6)
+    hanging(out, Text(f"{mark} ", style=style), f"{text}{code}", style="bold")
+
+
+def _devices(out: Page, report: LogReport, most: int) -> None:
+    for device in report.devices[:most]:
+        parts = [device.name]
+        if device.compute_capability:
+            parts.append(f"compute capability {device.compute_capability}")
+        if device.memory_mib is not None:
+            parts.append(f"{device.memory_mib} MB taken")
+        if device.pci_bus_id:
+            parts.append(device.pci_bus_id)
+        text = clean_line(f"GPU {device.index}: {', '.join(parts)}")
+        out.print(Text("  ") + Text(cut(text, out.width - 2)))
+    if len(report.devices) > most:
+        out.print(Text(f"  and {counted(len(report.devices) - most, 'more GPU')} (-v)"))
+
+
+def _processes(out: Page, report: LogReport, most: int) -> None:
+    """A line for each process and for each other framework, where the log tells several apart."""
+    if not report.processes:
+        return
+    out.print()
+    for process in report.processes[:most]:
+        mark, style = "✗", "red"
+        if process.cause is None or process.cause is Cause.INCONCLUSIVE:
+            mark, style = "·", ""
+        elif process.cause is Cause.HEALTHY:
+            mark, style = "✓", "green"
+        text = f"{clean_line(process.label, limit=80)}: {clean_line(process.summary, limit=400)}"
+        out.print(Text(f"  {mark} ", style=style) + Text(cut(text, out.width - 4)))
+    rest = len(report.processes) - most + report.more_processes
+    if rest > 0:
+        out.print(Text(f"    and {counted(rest, 'more process', 'more processes')} (-v)"))
+
+
+def _evidence(out: Page, evidence: Sequence[Evidence], most: int) -> None:
+    """The lines that decide, without what stands before each message; the search path that they share once."""
+    wide = max(len(str(one.line or "")) for one in evidence)
+    searched: dict[str, str] = {}
+    shown = 0
+    for one in evidence:
+        text = PREFIX.sub("", clean_line(one.text, limit=4000))
+        found = SEARCHED.search(text)
+        if found is not None:
+            searched.setdefault(found[2], found[1])
+            text = text[: found.start()]
+        text = NO_SUCH_FILE.sub(": no such file", text)
+        if shown < most:
+            number = f"  {one.line or '':>{wide}} │ "
+            out.print(Text(number + cut(text, max(out.width - len(number), 12))))
+        shown += 1
+    if shown > most:
+        out.print(Text(f"  {'':{wide}} │ and {counted(shown - most, 'more line')} (-v)"))
+    for path, name in list(searched.items())[:1]:
+        label, folders = Text(f"  {'':{wide}} │ "), [one for one in path.strip().split(":") if one]
+        if not folders:
+            hanging(out, label, f"{name} was empty")
+            continue
+        there = others([*folders[:3], *([f"{len(folders) - 3} more"] if len(folders) > 3 else [])])
+        hanging(out, label, few(f"searched by {name}: {there}", max(out.width - len(label), 12), 2))
+
+
+def _remedy(out: Page, remedy: Remedy, *, first: bool) -> None:
+    text = clean_line(remedy.text, limit=1000)
+    if text.startswith("Or "):
+        text = text[3:4].upper() + text[4:]
+    columns = out.width - LABEL
+    labelled(out, "Do" if first else "Or", few(text, columns, 2))
+    for line in lines_of(remedy.commands, LABEL, out.width):
+        out.print(Text(line, style="bold cyan" if first else "cyan"), wrap=False)
+
+
+def _last(out: Page, report: LogReport, shown: int) -> None:
+    root = report.root
+    rest = len(root.remedies) - shown if root is not None else 0
+    beside = [counted(rest, "other way")] if rest > 0 else []
+    parts = [f"{counted(report.lines, 'line')} read"] if report.bytes else ["The log is empty"]
+    if report.tensorflow_version:
+        parts.append(f"TensorFlow {report.tensorflow_version}")
+    elif report.era:
+        parts.append(f"TensorFlow {report.era} by its messages")
+    out.print(Text(f"{'; '.join(parts)}."))
+    explain = [(f"tfdoctor explain {root.code}", "")] if root is not None else []
+    more(out, "More", [*explain, ("-v", others([*beside, "all evidence"]))])

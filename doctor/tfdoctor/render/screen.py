@@ -1,0 +1,312 @@
+"""`check` on one screen: is the GPU used, why not, what is typed, can that be undone, and what without root.
+
+What has no room is counted, and named with the command that shows it: `-v` has everything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor import __version__
+from tfdoctor.facts import value_of
+from tfdoctor.findings import OutcomeKind, Severity, Status
+from tfdoctor.render.finding import SEVERITY_STATUS, mark
+from tfdoctor.render.page import LABEL, ROOM, Page, Text, command_lines, cut, few, hanging, labelled, lines_of
+from tfdoctor.text import clean_line
+
+if TYPE_CHECKING:
+    from tfdoctor.environment.models import Offer
+    from tfdoctor.findings import Area, Finding, Remedy, Report
+
+__all__ = [
+    "NAME",
+    "NARROW",
+    "UNDOABLE",
+    "counted",
+    "heading",
+    "more",
+    "others",
+    "render_screen",
+    "todo",
+    "verdict",
+    "why",
+]
+
+NAME = 13
+"""Columns of an area's name."""
+UNDOABLE = "No root needed; it asks first, and with --undo takes all of it back."
+LONGEST = 28
+"""Characters of a command that is repeated; a longer one is still to be seen above its answer."""
+NARROW = 60
+"""Columns below which a text may take twice the lines."""
+ALL, ONE_HEADING, GOOD_ON_ONE, FEW_COMMANDS, SHORT = LEVELS = range(5)
+"""How much is left out where a screen has no room."""
+MOST = 3
+"""Lines of a text; of commands where there is no room for all of them."""
+
+
+def render_screen(
+    report: Report, *, fix: Offer | None, typed: str, width: int = 80, colour: bool = False
+) -> str:
+    """The report on one screen. typed: the command that gave it; `-v` is added."""
+    typed = typed if len(typed) <= LONGEST else "the same with"
+    for less in LEVELS if width >= NARROW else LEVELS[:FEW_COMMANDS]:
+        out = Page(width, coloured=colour)
+        _all(out, report, fix, typed, less)
+        if out.height <= ROOM:
+            break
+    return out.text
+
+
+def _all(out: Page, report: Report, fix: Offer | None, typed: str, less: int) -> None:
+    main = report.main
+    heading(out, report, short=less >= ONE_HEADING)
+    verdict(out, report)
+    if main is not None and main is not report.root and report.verdict.gpu_usable is not None:
+        status = SEVERITY_STATUS[main.severity]
+        hanging(out, mark(status), f"{clean_line(main.title)} [{main.code}]")
+    if main is not None:
+        out.print()
+        why(out, main.explanation, lines=MOST if less < SHORT else 2)
+        offered = fix if fix is not None and any(one is main for one in fix.findings) else None
+        todo(out, main, offered, typed, least=less >= FEW_COMMANDS)
+    out.print()
+    _areas(out, report, one_line=less >= GOOD_ON_ONE)
+    _unmade(out, report)
+    _observed(out, report)
+    out.print()
+    _last(out, report, fix, typed)
+
+
+def heading(out: Page, report: Report, *, short: bool = False) -> None:
+    """Which Python was examined, and why that one. `short`: on one line, unless it is none that anybody meant."""
+    python, choice = value_of(report.facts.python), report.facts.choice
+    where = f"{python.executable} (Python {python.version})" if python is not None else "no Python answered"
+    if python is None and choice is not None:
+        where = f"{choice.path} (no answer)"
+    if choice is not None and choice.why:
+        where = f"{where}, {choice.why}"
+    if choice is not None and choice.on_path:
+        where += f" ({choice.how}), while the shell finds another Python: {choice.on_path}"
+    for lost in choice.lost if choice is not None else ():
+        where += f"; {lost.variable} ({lost.prefix}) cannot be used"
+    text = clean_line(f"tfdoctor {__version__} · {where}")
+    odd = choice is not None and (choice.on_path or choice.lost)
+    out.print(Text(cut(text, out.width) if short and not odd else text))
+    out.print()
+
+
+def verdict(out: Page, report: Report) -> None:
+    """Whether the GPU is used, and why not."""
+    usable = report.verdict.gpu_usable
+    status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[usable]
+    code = f" [{report.root.code}]" if report.root is not None else ""
+    hanging(out, mark(status), clean_line(report.verdict.headline) + code, style="bold")
+
+
+def why(out: Page, text: str, *, lines: int = MOST) -> None:
+    """The reason, in whole sentences."""
+    columns = out.width - LABEL
+    lines = lines if out.width >= NARROW else 2 * lines
+    labelled(out, "Why", few(clean_line(text, limit=3000), columns, lines))
+    out.print()
+
+
+def todo(out: Page, finding: Finding, fix: Offer | None, typed: str, *, least: bool = False) -> None:
+    """What is typed, whether that can be undone, and what somebody without root does. `least`: in few lines."""
+    if fix is not None:
+        line, *rest = lines_of([fix.command], LABEL, out.width)
+        out.print(
+            Text("  Fix it".ljust(LABEL), style="bold") + Text(line.lstrip(), style="bold cyan"), wrap=False
+        )
+        for line in rest:
+            out.print(Text(line, style="bold cyan"), wrap=False)
+        steps = next((one.text for one in finding.remedies if one.steps), "")
+        if not least:
+            labelled(out, "", few(_alone(steps), out.width - LABEL, 2))
+        labelled(out, "", UNDOABLE)
+        return
+    if not finding.remedies:
+        return
+    first = finding.remedies[0]
+    commands = [one for one in first.commands if not one.startswith("tfdoctor check")] or first.commands
+    labelled(out, "Do", few(_alone(first.text), out.width - LABEL, 2))
+    shown = list(lines_of(commands, LABEL, out.width))
+    if least and len(shown) > MOST + 1:
+        shown = list(lines_of(_whole(commands, out.width), LABEL, out.width))
+        command_lines(out, [line[LABEL:] for line in shown], LABEL, style="bold cyan")
+        labelled(out, "", f"The rest of it: {typed} -v")
+    else:
+        for line in shown:
+            out.print(Text(line, style="bold cyan"), wrap=False)
+    if _needs_root(first):
+        _without_root(out, finding, typed)
+
+
+def _whole(commands: list[str] | tuple[str, ...], width: int) -> list[str]:
+    """The first commands that have room in a few lines: a part of one is of no use."""
+    kept: list[str] = []
+    for command in commands:
+        if kept and len(list(lines_of([*kept, command], LABEL, width))) > MOST:
+            break
+        kept.append(command)
+    return kept
+
+
+def _alone(text: str) -> str:
+    """A remedy's text where no other one stands before it."""
+    text = clean_line(text, limit=1000)
+    return text[3:4].upper() + text[4:] if text.startswith("Or ") else text
+
+
+def _needs_root(remedy: Remedy) -> bool:
+    return remedy.changes_system or any("sudo " in command for command in remedy.commands)
+
+
+def _without_root(out: Page, finding: Finding, typed: str) -> None:
+    """A way that needs none, or who can be asked."""
+    for other in finding.remedies[1:]:
+        does = any(
+            one.startswith(("export ", "tfdoctor install", "tfdoctor check")) for one in other.commands
+        )
+        if does and not _needs_root(other):
+            text = f"{_alone(other.text).rstrip('.:')}: {typed} -v"
+            labelled(out, "No root?", few(text, out.width - LABEL, 2))
+            return
+    labelled(out, "No root?", "Ask whoever runs this machine: it needs root.")
+
+
+# ---------------------------------------------------------------- what was seen
+
+
+def _areas(out: Page, report: Report, *, one_line: bool) -> None:
+    good = [area for area in report.areas if area.status is Status.GOOD]
+    for area in report.areas:
+        if area.name == "Loader" and _repeats(area, report):
+            continue
+        if one_line and area in good:
+            continue
+        _row(out, area, report.main)
+    if one_line and good:
+        names = ", ".join(area.name for area in good if area.name != "Loader")
+        hanging(out, mark(Status.GOOD), cut(f"{names}", out.width - 2))
+
+
+def _repeats(area: Area, report: Report) -> bool:
+    """Whether another line says what the loader's does, or it says nothing that decides."""
+    return area.status is Status.GOOD or any(
+        one.status is Status.BAD for one in report.areas if one.name in ("CUDA", "cuDNN", "Driver")
+    )
+
+
+def _row(out: Page, area: Area, main: Finding | None) -> None:
+    text = clean_line(area.text)
+    beside = [one for one in area.findings if one is not main]
+    code = ""
+    if beside:
+        code = f" [{beside[0].code}]"
+        text += f": {clean_line(beside[0].title)}"
+    elif area.findings:
+        code = f" [{area.findings[0].code}]"
+    text = cut(text, max(out.width - NAME - 2 - len(code), 12)) + code
+    out.print(mark(area.status) + Text(area.name.ljust(NAME), style="bold") + Text(text))
+
+
+def _unmade(out: Page, report: Report) -> None:
+    """ "Could not be run" under a good word needs its reason."""
+    if not report.verdict.gpu_usable:
+        return
+    unmade = [o for o in report.outcomes if o.kind in (OutcomeKind.COULD_NOT_CHECK, OutcomeKind.CRASHED)]
+    for outcome in unmade[:2]:
+        crashed = "crashed (a defect of tfdoctor): " if outcome.kind is OutcomeKind.CRASHED else ""
+        text = f"{outcome.code} could not be run: {crashed}{clean_line(outcome.why)}"
+        out.print(mark(Status.UNKNOWN) + Text(cut(text, out.width - 2)))
+
+
+def _observed(out: Page, report: Report) -> None:
+    """What TensorFlow did, where it was run: what differs from the prediction, and what failed."""
+    observed, said = report.observed, report.prediction
+    if observed is None:
+        return
+    out.print()
+    rows = (
+        ("imports", said.import_ok, observed.import_ok),
+        ("registers a GPU", said.gpu_registered, observed.gpu_registered),
+        ("GPUs", said.gpu_count, observed.gpu_count),
+        ("missing", ", ".join(said.missing_libraries), ", ".join(observed.missing_libraries)),
+    )
+    differs = [
+        f"{name}: predicted {_said(was)}, was {_said(found)}" for name, was, found in rows if was != found
+    ]
+    ran = f"TensorFlow was run ({observed.seconds:.1f} s)"
+    if not differs:
+        hanging(out, mark(Status.GOOD), f"{ran} and did what was predicted.")
+    for text in differs:
+        hanging(out, mark(Status.WARNING), f"{ran}; {clean_line(text)}")
+    for line in observed.computed:
+        status = Status.BAD if "failed" in line else Status.GOOD
+        hanging(out, mark(status), few(f"It computed: {clean_line(line)}", out.width - 2, 2))
+    if observed.error:
+        hanging(out, Text("  "), few(clean_line(observed.error), out.width - 2, 2))
+
+
+def _said(value: object) -> str:
+    return (
+        {True: "yes", False: "no", None: "not known"}[value]
+        if isinstance(value, bool) or value is None
+        else str(value) or "nothing"
+    )
+
+
+# ---------------------------------------------------------------- the last lines
+
+
+def counted(count: int, word: str, plural: str = "") -> str:
+    """ "1 problem", "2 problems"."""
+    return f"{count} {word if count == 1 else plural or f'{word}s'}"
+
+
+def others(parts: list[str]) -> str:
+    """ "a, b and c"."""
+    return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
+
+
+def _last(out: Page, report: Report, fix: Offer | None, typed: str) -> None:
+    counts = report.counts()
+    errors = sum(one.severity is Severity.ERROR for one in report.findings)
+    warnings = sum(one.severity is Severity.WARNING for one in report.findings)
+    unmade = counts["could_not_check"] + counts["crashed"]
+    parts = [counted(errors, "problem")] if errors else []
+    parts += [counted(warnings, "warning")] if warnings else []
+    parts = [others(parts)] if parts else []
+    parts += [] if errors else [f"{counts['clean']} checks found nothing"]
+    parts += [f"{counted(unmade, 'check')} could not be run"] if unmade else []
+    out.print(Text(f"{'; '.join(parts)}."))
+    main = report.main
+    if main is None:
+        if report.observed is None and report.verdict.gpu_usable:
+            more(out, "See it compute", [(f"{typed} --deep", "")])
+        elif not report.verdict.gpu_usable:
+            more(out, "More", [(f"{typed} -v", "")])
+        return
+    fixed = fix is not None and any(one is main for one in fix.findings)
+    ways = len(main.remedies) - (not fixed)
+    beside = [counted(ways, "other way")] if ways > 0 else []
+    beside += ["all warnings"] if warnings > 1 else []
+    if fix is not None and not fixed:
+        more(out, f"{others([one.code for one in fix.findings][:3])} can be fixed", [(fix.command, "")])
+    evidence = others([*beside, "the evidence"])
+    more(out, "More", [(f"tfdoctor explain {main.code}", ""), (f"{typed} -v", evidence)])
+
+
+def more(out: Page, what: str, commands: list[tuple[str, str]]) -> None:
+    """Commands that tell more, each with what it tells; on one line where they have room."""
+    line = Text(f"{what}: ")
+    for number, (command, tells) in enumerate(commands):
+        told = Text(command, style="cyan") + Text(f" ({tells})" if tells else "")
+        if number and len(line) + len(told) + 2 > out.width:
+            out.print(line, wrap=len(line) > out.width)
+            line = Text(f"{'':{len(what) + 2}}") + told
+        else:
+            line = line + Text(", " if number else "") + told
+    out.print(line, wrap=len(line) > out.width)
