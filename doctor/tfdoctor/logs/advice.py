@@ -11,7 +11,7 @@ from tfdoctor.causes.steps import Remedy
 from tfdoctor.fit.serve import is_locked
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from tfdoctor.compat import Release
     from tfdoctor.logs.case import Case
@@ -119,13 +119,13 @@ def _libraries(case: Case) -> tuple[Remedy, ...]:
         new = Remedy("Or make a new environment in which TensorFlow finds them.", ("tfdoctor install",))
         return (here, new, *_fitting(case), *_needs(case, None, None))
     exact = version if version and case.compat.release(version) else release.version
-    wanted = shlex.quote(exact if version else release.minor)
+    wanted = shlex.quote(exact if version and version != release.minor else release.minor)
     ways = [here]
     if brings:
         text = f"Or make a new environment with TensorFlow {exact} and its CUDA {release.cuda}."
         ways.append(Remedy(text, (f"tfdoctor install --tf {wanted}",)))
     official = case.compat.official_image(exact)
-    made = official is not None and is_locked(case.compat, release, official.recipe.python)
+    made = official is not None and _is_locked(case, exact, (official.recipe.python,))
     if brings or made or case.compat.ngc_images(exact) or _has_base(case, release):
         text = f"Or build a container image of TensorFlow {exact} in which it finds them."
         ways.append(Remedy(text, (f"tfdoctor build --tf {wanted}",)))
@@ -136,10 +136,16 @@ def _libraries(case: Case) -> tuple[Remedy, ...]:
 
 def _has_base(case: Case, release: Release) -> bool:
     """Whether an image of NVIDIA's with its CUDA still exists, to build upon."""
-    if release.cudnn is None or not any(is_locked(case.compat, release, one) for one in release.pythons()):
+    if release.cudnn is None or not _is_locked(case, release.version, release.pythons()):
         return False
     cuda, cudnn = versions.major_minor(release.cuda or ""), versions.major(release.cudnn)
     return bool(case.compat.image_tags(cuda, cudnn, "runtime"))
+
+
+def _is_locked(case: Case, version: str, pythons: Iterable[str]) -> bool:
+    """Whether some package of this version (tensorflow, tensorflow-gpu) is locked for one of these Pythons."""
+    rows = [row for row in case.compat.releases if row.version == version and row.gpu]
+    return any(is_locked(case.compat, row, python) for row in rows for python in pythons)
 
 
 def _fitting(case: Case) -> tuple[Remedy, ...]:

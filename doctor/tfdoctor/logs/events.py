@@ -193,7 +193,7 @@ class _Scanner:
             said.settled = self._state
             if kind is not None:
                 self._remember(kind, line, said)
-        self._order += len(said.matches)
+        self._order += sum(signature.id != SOURCE_LINE for signature, _, _ in said.matches)
 
     def _again(self, said: _Said, line: Line) -> None:
         """Put off what only changes where it was said last."""
@@ -201,7 +201,7 @@ class _Scanner:
             self._put_off.append(said)
         said.times += 1
         said.line, said.record, said.order = line, self._record, self._order
-        self._order += len(said.matches)
+        self._order += sum(signature.id != SOURCE_LINE for signature, _, _ in said.matches)
 
     def _kind(self, line: Line) -> tuple[str, str, str, str, str]:
         who = self._splitter.who(line.prefix, line.text) if self._splitter is not None else ("", "")
@@ -270,11 +270,14 @@ class _Scanner:
     def _note(self, said: _Said, line: Line, record: int, order: int, times: int) -> bool:
         """Whether anything changed but where it was said last."""
         changed = False
-        for number, (signature, fields, start) in enumerate(said.matches, order + 1):
-            if signature.id == SOURCE_LINE:
+        number = order
+        for signature, fields, start in said.matches:
+            if signature.id == SOURCE_LINE:  # has no place of its own in the order: it is not noted each time
                 if self._heard(fields, line.prefix):
                     continue
                 changed = True  # what is not yet heard out is noted each time
+            else:
+                number += 1
             text = clean_line(line.text[max(0, start - 160) :] if start > FAR else line.text)
             event = Event(signature, line.number, number, text, fields, record, line.prefix)
             changed |= self.log.add(event, times)

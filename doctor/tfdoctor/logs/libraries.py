@@ -213,7 +213,7 @@ def what_is_there(missing: Sequence[Missing], log: Log, compat: Compat) -> str:
     said = []
     other = other_cuda(missing, compat)
     if other is not None:
-        said.append(f"CUDA {other[0]} is on LD_LIBRARY_PATH, and {other[1]} is wanted.")
+        said.append(f"CUDA {other[0]} is on LD_LIBRARY_PATH, and CUDA {other[1]} is wanted.")
     opened = dict.fromkeys(event.get("soname") for event in log.of("dso-opened"))
     gone = {m.opened for m in missing}
     found = [
