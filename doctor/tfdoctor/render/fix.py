@@ -131,7 +131,9 @@ def _commands(out: Page, commands: Sequence[str], most: int | None) -> None:
         shown.append(command)
     for command in shown:
         if command.startswith(("+ ", "- ")):  # a line of a script, which nobody types
-            hanging(out, Text(f"            {command[:2]}"), clean_line(command[2:], limit=4000), style="cyan")
+            hanging(
+                out, Text(f"            {command[:2]}"), clean_line(command[2:], limit=4000), style="cyan"
+            )
         else:
             command_lines(out, [command], 12, broken=True)
     if len(shown) < len(commands):
