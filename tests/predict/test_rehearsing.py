@@ -475,6 +475,18 @@ def test_what_fails_by_another_package_is_not_blamed_beside_it():
     assert finding(import_fails.RULE, facts).title == "import tensorflow fails with numpy 2.9"
 
 
+@pytest.mark.parametrize(("version", "stops"), [("0.0.3", True), ("0.0.4", False), ("0.1.0", False)])
+def test_what_keras_takes_as_tensorflow_imports_it_cannot_be_rehearsed_and_was_run(
+    version: str, *, stops: bool
+):
+    facts = rehearsed(installed({"namex": version}), Rehearsed("namex"), oddities=[Oddity("namex", "…")])
+    assert context(facts).prediction.import_ok is not stops
+    if stops:
+        one = finding(import_fails.RULE, facts)
+        assert (one.cause, one.severity) == (Cause.PACKAGE_CONFLICT, Severity.ERROR)
+        assert "namex>=0.0.4" in one.remedies[0].commands[0]
+
+
 def test_a_folder_that_is_left_of_a_package_is_imported():
     """Without its __init__ Python imports it; what is taken of it fails, and nothing is of termcolor."""
     left = Rehearsed("termcolor", file=f"{SITE}/termcolor", top=f"{SITE}/termcolor")

@@ -71,7 +71,7 @@ def companion_pins(compat: Compat, release: Release) -> tuple[str, ...]:
         if asked and not any(one.contains(first, prereleases=True) for one in asked):
             continue
         known, limit = versions.upper_limit(pins.get(row.package, "")), versions.upper_limit(row.requirement)
-        if known is None or (limit is not None and versions.compare(limit, known) < 0):
+        if limit is not None and (known is None or versions.compare(limit, known) < 0):
             pins[row.package] = row.requirement
     return tuple(pins.values())
 

@@ -31,7 +31,7 @@ class Companion:
     """A PEP 440 set of the companion's versions; empty: where it is missing altogether."""
     effect: Literal["import", "use"]
     """Whether `import tensorflow` fails, or only something afterwards."""
-    cause: Literal["numpy-abi", "protobuf-conflict", "inconclusive"]
+    cause: Literal["numpy-abi", "protobuf-conflict", "package-conflict", "inconclusive"]
     """One word of `findings.Cause`."""
     error: str
     """What Python prints."""
