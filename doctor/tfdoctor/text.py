@@ -7,9 +7,12 @@ Safe text tells who and where somebody is as before: what is to be published goe
 from __future__ import annotations
 
 import re
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-__all__ = ["clean", "clean_line", "late"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["clean", "clean_line", "late", "listed", "lower_first", "upper_first"]
 
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]{0,32}[ -/]?[@-~]|\][^\x07\x1b]{0,2048}(?:\x07|\x1b\\)?|[@-Z\\-_])")
 # Everything a terminal might act on: C0 but tab and newline, DEL, C1, line and paragraph separators, and
@@ -33,6 +36,27 @@ def clean(text: str, *, limit: int = 4000) -> str:
 def clean_line(text: str, *, limit: int = 400) -> str:
     """`clean`, on one line: runs of white space become one space."""
     return " ".join(clean(text, limit=limit).split())
+
+
+def listed(parts: Sequence[str]) -> str:
+    """ "a, b and c"."""
+    return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
+
+
+NAMES = ("TensorFlow", "Tensor", "Python", "Docker", "Podman", "Keras", "Jupyter", "Slurm")
+"""What keeps its capital in the middle of a sentence."""
+
+
+def lower_first(text: str) -> str:
+    """A title as the second half of a sentence; names and codes keep their capitals."""
+    if len(text) > 1 and text[0].isupper() and text[1].islower() and not text.startswith(NAMES):
+        return text[0].lower() + text[1:]
+    return text
+
+
+def upper_first(text: str) -> str:
+    """Words that begin a sentence."""
+    return text[:1].upper() + text[1:]
 
 
 class _Late:

@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.advice.commands import typed, wanted_of, with_others
 from tfdoctor.advice.pip import quote
-from tfdoctor.causes.steps import Drop, Export, Install, Link, LinkParts, Prepend, Rename, Unset
+from tfdoctor.causes.steps import (
+    Drop,
+    Export,
+    Install,
+    Link,
+    LinkParts,
+    Prepend,
+    Rename,
+    Unset,
+    without_entries,
+)
 from tfdoctor.findings import Cause, Remedy
 from tfdoctor.fit.images import fitting_tags
 
@@ -153,10 +163,8 @@ def _line(target: Target, step: Step) -> list[str]:
     if isinstance(step, Rename):
         return [f"ENV {step.right}={quote(target.variables.get(step.wrong, ''))}"]
     if isinstance(step, Drop):
-        entries = target.variables.get(step.name, "").split(":")
-        return [
-            f"ENV {step.name}={quote(':'.join(one for one in entries if one and one not in step.entries))}"
-        ]
+        kept = without_entries(step, target.variables.get(step.name, ""))
+        return [f"ENV {step.name}={quote(':'.join(kept))}"]
     return [f"RUN {line}" for line in typed(target, (step,))]
 
 

@@ -5,6 +5,7 @@ Only what changes one Python environment and can be taken back is a step. Paths 
 
 from __future__ import annotations
 
+import re
 from typing import Union
 
 from tfdoctor.records import dataclass
@@ -25,6 +26,7 @@ __all__ = [
     "TakeOut",
     "Uninstall",
     "Unset",
+    "without_entries",
     "without_line",
 ]
 
@@ -146,6 +148,13 @@ class Remedy:
     """The same as `tfdoctor fix` does it; empty where only a person can."""
     replaces: bool = False
     """Another TensorFlow comes with all that it needs: what else this one lacks does not matter then."""
+
+
+def without_entries(step: Drop, value: str) -> tuple[str, ...]:
+    """The entries of a variable's value that the step leaves."""
+    gone = {entry.rstrip("/") for entry in step.entries}
+    entries = re.split(r"[:\s]+" if step.name == "LD_PRELOAD" else ":", value)
+    return tuple(entry for entry in entries if entry and entry.rstrip("/") not in gone)
 
 
 def without_line(step: TakeOut, text: str) -> str | None:

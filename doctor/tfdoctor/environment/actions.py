@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from tfdoctor.causes.steps import (
     TakeOut,
     Uninstall,
     Unset,
+    without_entries,
     without_line,
 )
 from tfdoctor.compat import Compat
@@ -132,9 +132,7 @@ def _less(env: Mapping[str, str], steps: Sequence[Step]) -> dict[str, str]:
         if isinstance(step, Unset):
             left.pop(step.name, None)
         elif isinstance(step, Drop) and step.name in left:
-            gone = {entry.rstrip("/") for entry in step.entries}
-            entries = re.split(r"[:\s]+" if step.name == "LD_PRELOAD" else ":", left[step.name])
-            left[step.name] = ":".join(one for one in entries if one and one.rstrip("/") not in gone)
+            left[step.name] = ":".join(without_entries(step, left[step.name]))
     return left
 
 

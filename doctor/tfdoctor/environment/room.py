@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.environment.installers import InstallFailedError, child_environment
 from tfdoctor.system import children
-from tfdoctor.text import clean_line
+from tfdoctor.text import clean_line, upper_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -123,7 +123,7 @@ def refuse(needs: Iterable[Need], shown: str) -> None:
         if "temporary files" in others:
             ways.append("put temporary files on another disk (TMPDIR)")
         hint = f"{', or '.join(ways)}."
-        raise NoRoomError(msg, hint=hint[0].upper() + hint[1:])
+        raise NoRoomError(msg, hint=upper_first(hint))
 
 
 def needs(writing: Writing, *, there: int = 0, exact: bool = False) -> tuple[Need, ...]:

@@ -17,6 +17,7 @@ from tfdoctor.logs.reader import read_lines
 from tfdoctor.logs.signatures import load_signatures
 from tfdoctor.logs.sources import by_writer, of_its_time
 from tfdoctor.logs.verdict import decide, registered
+from tfdoctor.text import lower_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -358,7 +359,7 @@ def _summary(case: Case, decision: Decision, missing: Sequence[str]) -> str:
         return f"{who} registered {what}; nothing in this log speaks against it."
     if cause is Cause.INCONCLUSIVE:
         return f"{decision.title or cause.row.title}."
-    return f"{who}: {_lower_first(_titled(decision, missing, 4))}."
+    return f"{who}: {lower_first(_titled(decision, missing, 4))}."
 
 
 def _titled(decision: Decision, missing: Sequence[str], most: int) -> str:
@@ -375,10 +376,6 @@ def _runtime(missing: Sequence[str]) -> str:
     return next((name for name in missing if "cudart" in name), missing[0] if missing else "")
 
 
-def _lower_first(title: str) -> str:
-    return title[0].lower() + title[1:] if title[1:2].islower() and not title.startswith("Tensor") else title
-
-
 def _headline(case: Case, decision: Decision, missing: Sequence[str], *, used: bool | None) -> str:
     """As `_summary`, and whether the GPU was used."""
     cause, who = decision.cause, case.origin.name
@@ -389,7 +386,7 @@ def _headline(case: Case, decision: Decision, missing: Sequence[str], *, used: b
     if cause is Cause.LIBS_WRONG_VERSION and other is not None:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         title = f"CUDA {other[0]} is there, and it wants CUDA {other[1]} ({_runtime(missing)}{more})"
-    title = f"a{title[1:]}" if title.startswith("A ") else _lower_first(title)
+    title = f"a{title[1:]}" if title.startswith("A ") else lower_first(title)
     if used is False:
         return f"{who} did not use the GPU: {title}."
     if used and cause.row.severity is Severity.ERROR:

@@ -7,10 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.findings import Cause
 from tfdoctor.render.finding import do, finding_json, why
 from tfdoctor.render.json import SCHEMA_VERSION
-from tfdoctor.render.log_screen import log_verdict, render_log_screen
+from tfdoctor.render.log_screen import (
+    device_text,
+    log_verdict,
+    process_row,
+    render_log_screen,
+    what_was_read,
+)
 from tfdoctor.render.page import ROOM, Page, Text, hanging
 from tfdoctor.text import clean_line
 
@@ -51,14 +56,7 @@ def render_log(
 
 def _facts(out: Page, report: LogReport) -> None:
     for device in report.devices:
-        parts = [device.name]
-        if device.compute_capability:
-            parts.append(f"compute capability {device.compute_capability}")
-        if device.memory_mib is not None:
-            parts.append(f"{device.memory_mib} MB taken")
-        if device.pci_bus_id:
-            parts.append(device.pci_bus_id)
-        hanging(out, Text("  GPU   "), f"{device.index}: {clean_line(', '.join(parts))}")
+        hanging(out, Text("  GPU   "), device_text(device))
 
 
 def _processes(out: Page, report: LogReport) -> None:
@@ -67,12 +65,7 @@ def _processes(out: Page, report: LogReport) -> None:
         return
     out.print()
     for process in report.processes:
-        mark, style = "✗", "red"
-        if process.cause is None or process.cause is Cause.INCONCLUSIVE:
-            mark, style = "·", ""
-        elif process.cause is Cause.HEALTHY:
-            mark, style = "✓", "green"
-        text = f"{clean_line(process.label, limit=80)}: {clean_line(process.summary, limit=400)}"
+        mark, style, text = process_row(process)
         hanging(out, Text(f"      {mark} ", style=style), text)
     if report.more_processes:
         hanging(out, Text("        "), f"and {report.more_processes} more")
@@ -100,12 +93,7 @@ def _note(out: Page, finding: Finding) -> None:
 
 def _last(out: Page, report: LogReport) -> None:
     out.print()
-    parts = [f"{report.lines} line{'' if report.lines == 1 else 's'} read"]
-    if report.tensorflow_version:
-        parts.append(f"TensorFlow {report.tensorflow_version}")
-    elif report.era:
-        parts.append(f"TensorFlow {report.era} by its messages")
-    out.print(Text(f"{'; '.join(parts)}."))
+    out.print(Text(what_was_read(report)))
     if report.root is not None:
         out.print(
             Text("Read more: ") + Text(f"tfdoctor explain {report.root.code}", style="cyan"), wrap=False

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING
 from tfdoctor.causes import HARMLESS, MISREAD
 from tfdoctor.findings import Cause, Severity
 from tfdoctor.render.page import LABEL, ROOM, Page, Text, cut, few, hanging, labelled, lines_of
-from tfdoctor.render.screen import NARROW, counted, more, others
-from tfdoctor.text import clean_line
+from tfdoctor.render.screen import NARROW, alone, counted, more
+from tfdoctor.text import clean_line, listed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdoctor.findings import Evidence, Remedy
+    from tfdoctor.logs.deduce import Device
+    from tfdoctor.logs.processes import Process
     from tfdoctor.logs.report import LogReport
 
-__all__ = ["log_verdict", "render_log_screen"]
+__all__ = ["device_text", "log_verdict", "process_row", "render_log_screen", "what_was_read"]
 
 PREFIX = re.compile(r"^.{0,60}?(?:[\w./\\-]{1,200}\.(?:cc|h|cpp|cu|py|mm):\d{1,6}\] )")
 """The time stamp and the place in TensorFlow's sources, before a message."""
@@ -82,17 +84,41 @@ def log_verdict(out: Page, report: LogReport, *, whole: bool = False) -> None:
     hanging(out, Text(f"{mark} ", style=style), f"{text}{code}", style="bold")
 
 
+def device_text(device: Device) -> str:
+    """ "0: Tesla T4, compute capability 7.5, …"."""
+    parts = [device.name]
+    if device.compute_capability:
+        parts.append(f"compute capability {device.compute_capability}")
+    if device.memory_mib is not None:
+        parts.append(f"{device.memory_mib} MB taken")
+    if device.pci_bus_id:
+        parts.append(device.pci_bus_id)
+    return clean_line(f"{device.index}: {', '.join(parts)}")
+
+
+def process_row(process: Process) -> tuple[str, str, str]:
+    """(mark, its style, what one process or other framework did)."""
+    mark, style = "✗", "red"
+    if process.cause is None or process.cause is Cause.INCONCLUSIVE:
+        mark, style = "·", ""
+    elif process.cause is Cause.HEALTHY:
+        mark, style = "✓", "green"
+    return mark, style, f"{clean_line(process.label, limit=80)}: {clean_line(process.summary, limit=400)}"
+
+
+def what_was_read(report: LogReport) -> str:
+    """How long the log is, and whose."""
+    parts = [f"{counted(report.lines, 'line')} read"]
+    if report.tensorflow_version:
+        parts.append(f"TensorFlow {report.tensorflow_version}")
+    elif report.era:
+        parts.append(f"TensorFlow {report.era} by its messages")
+    return f"{'; '.join(parts)}."
+
+
 def _devices(out: Page, report: LogReport, most: int) -> None:
     for device in report.devices[:most]:
-        parts = [device.name]
-        if device.compute_capability:
-            parts.append(f"compute capability {device.compute_capability}")
-        if device.memory_mib is not None:
-            parts.append(f"{device.memory_mib} MB taken")
-        if device.pci_bus_id:
-            parts.append(device.pci_bus_id)
-        text = clean_line(f"GPU {device.index}: {', '.join(parts)}")
-        out.print(Text("  ") + Text(cut(text, out.width - 2)))
+        out.print(Text("  ") + Text(cut(f"GPU {device_text(device)}", out.width - 2)))
     if len(report.devices) > most:
         out.print(Text(f"  and {counted(len(report.devices) - most, 'more GPU')} (-v)"))
 
@@ -103,12 +129,7 @@ def _processes(out: Page, report: LogReport, most: int) -> None:
         return
     out.print()
     for process in report.processes[:most]:
-        mark, style = "✗", "red"
-        if process.cause is None or process.cause is Cause.INCONCLUSIVE:
-            mark, style = "·", ""
-        elif process.cause is Cause.HEALTHY:
-            mark, style = "✓", "green"
-        text = f"{clean_line(process.label, limit=80)}: {clean_line(process.summary, limit=400)}"
+        mark, style, text = process_row(process)
         out.print(Text(f"  {mark} ", style=style) + Text(cut(text, out.width - 4)))
     rest = len(report.processes) - most + report.more_processes
     if rest > 0:
@@ -138,16 +159,12 @@ def _evidence(out: Page, evidence: Sequence[Evidence], most: int) -> None:
         if not folders:
             hanging(out, label, f"{name} was empty")
             continue
-        there = others([*folders[:3], *([f"{len(folders) - 3} more"] if len(folders) > 3 else [])])
+        there = listed([*folders[:3], *([f"{len(folders) - 3} more"] if len(folders) > 3 else [])])
         hanging(out, label, few(f"searched by {name}: {there}", max(out.width - len(label), 12), 2))
 
 
 def _remedy(out: Page, remedy: Remedy, *, first: bool) -> None:
-    text = clean_line(remedy.text, limit=1000)
-    if text.startswith("Or "):
-        text = text[3:4].upper() + text[4:]
-    columns = out.width - LABEL
-    labelled(out, "Do" if first else "Or", few(text, columns, 2))
+    labelled(out, "Do" if first else "Or", few(alone(remedy.text), out.width - LABEL, 2))
     for line in lines_of(remedy.commands, LABEL, out.width):
         out.print(Text(line, style="bold cyan" if first else "cyan"), wrap=False)
 
@@ -156,11 +173,6 @@ def _last(out: Page, report: LogReport, shown: int) -> None:
     root = report.root
     rest = len(root.remedies) - shown if root is not None else 0
     beside = [counted(rest, "other way")] if rest > 0 else []
-    parts = [f"{counted(report.lines, 'line')} read"] if report.bytes else ["The log is empty"]
-    if report.tensorflow_version:
-        parts.append(f"TensorFlow {report.tensorflow_version}")
-    elif report.era:
-        parts.append(f"TensorFlow {report.era} by its messages")
-    out.print(Text(f"{'; '.join(parts)}."))
+    out.print(Text(what_was_read(report) if report.bytes else "The log is empty."))
     explain = [(f"tfdoctor explain {root.code}", "")] if root is not None else []
-    more(out, "More", [*explain, ("-v", others([*beside, "all evidence"]))])
+    more(out, "More", [*explain, ("-v", listed([*beside, "all evidence"]))])

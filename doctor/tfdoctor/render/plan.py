@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.findings import Cause
 from tfdoctor.render.page import ROOM, Page, Text, command_lines, few, hanging
-from tfdoctor.render.screen import NARROW, counted, more, others
-from tfdoctor.text import clean_line
+from tfdoctor.render.screen import NARROW, counted, more
+from tfdoctor.text import clean_line, listed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +77,7 @@ def _counted(out: Page, answer: Recommendation, shown: int) -> None:
     parts = [counted(rest, "other way")] if rest > 0 else []
     if answer.rejected:
         parts.append(f"why {len(answer.rejected)} others do not fit")
-    more(out, "More", [("-v", others(parts or ["all parts"]))])
+    more(out, "More", [("-v", listed(parts or ["all parts"]))])
 
 
 def render_option(option: Option, *, commands: bool = True, width: int = 80, colour: bool = False) -> str:

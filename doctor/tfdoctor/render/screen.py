@@ -12,7 +12,7 @@ from tfdoctor.facts import value_of
 from tfdoctor.findings import OutcomeKind, Severity, Status
 from tfdoctor.render.finding import SEVERITY_STATUS, mark
 from tfdoctor.render.page import LABEL, ROOM, Page, Text, command_lines, cut, few, hanging, labelled, lines_of
-from tfdoctor.text import clean_line
+from tfdoctor.text import clean_line, listed, upper_first
 
 if TYPE_CHECKING:
     from tfdoctor.environment.models import Offer
@@ -22,10 +22,10 @@ __all__ = [
     "NAME",
     "NARROW",
     "UNDOABLE",
+    "alone",
     "counted",
     "heading",
     "more",
-    "others",
     "render_screen",
     "todo",
     "verdict",
@@ -123,14 +123,14 @@ def todo(out: Page, finding: Finding, fix: Offer | None, typed: str, *, least: b
             out.print(Text(line, style="bold cyan"), wrap=False)
         steps = next((one.text for one in finding.remedies if one.steps), "")
         if not least:
-            labelled(out, "", few(_alone(steps), out.width - LABEL, 2))
+            labelled(out, "", few(alone(steps), out.width - LABEL, 2))
         labelled(out, "", UNDOABLE)
         return
     if not finding.remedies:
         return
     first = finding.remedies[0]
     commands = [one for one in first.commands if not one.startswith("tfdoctor check")] or first.commands
-    labelled(out, "Do", few(_alone(first.text), out.width - LABEL, 2))
+    labelled(out, "Do", few(alone(first.text), out.width - LABEL, 2))
     shown = list(lines_of(commands, LABEL, out.width))
     if least and len(shown) > MOST + 1:
         shown = list(lines_of(_whole(commands, out.width), LABEL, out.width))
@@ -153,10 +153,10 @@ def _whole(commands: list[str] | tuple[str, ...], width: int) -> list[str]:
     return kept
 
 
-def _alone(text: str) -> str:
+def alone(text: str) -> str:
     """A remedy's text where no other one stands before it."""
     text = clean_line(text, limit=1000)
-    return text[3:4].upper() + text[4:] if text.startswith("Or ") else text
+    return upper_first(text[3:]) if text.startswith("Or ") else text
 
 
 def _needs_root(remedy: Remedy) -> bool:
@@ -170,7 +170,7 @@ def _without_root(out: Page, finding: Finding, typed: str) -> None:
             one.startswith(("export ", "tfdoctor install", "tfdoctor check")) for one in other.commands
         )
         if does and not _needs_root(other):
-            text = f"{_alone(other.text).rstrip('.:')}: {typed} -v"
+            text = f"{alone(other.text).rstrip('.:')}: {typed} -v"
             labelled(out, "No root?", few(text, out.width - LABEL, 2))
             return
     labelled(out, "No root?", "Ask whoever runs this machine: it needs root.")
@@ -266,11 +266,6 @@ def counted(count: int, word: str, plural: str = "") -> str:
     return f"{count} {word if count == 1 else plural or f'{word}s'}"
 
 
-def others(parts: list[str]) -> str:
-    """ "a, b and c"."""
-    return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
-
-
 def _last(out: Page, report: Report, fix: Offer | None, typed: str) -> None:
     counts = report.counts()
     errors = sum(one.severity is Severity.ERROR for one in report.findings)
@@ -278,7 +273,7 @@ def _last(out: Page, report: Report, fix: Offer | None, typed: str) -> None:
     unmade = counts["could_not_check"] + counts["crashed"]
     parts = [counted(errors, "problem")] if errors else []
     parts += [counted(warnings, "warning")] if warnings else []
-    parts = [others(parts)] if parts else []
+    parts = [listed(parts)] if parts else []
     parts += [] if errors else [f"{counts['clean']} checks found nothing"]
     parts += [f"{counted(unmade, 'check')} could not be run"] if unmade else []
     out.print(Text(f"{'; '.join(parts)}."))
@@ -294,8 +289,8 @@ def _last(out: Page, report: Report, fix: Offer | None, typed: str) -> None:
     beside = [counted(ways, "other way")] if ways > 0 else []
     beside += ["all warnings"] if warnings > 1 else []
     if fix is not None and not fixed:
-        more(out, f"{others([one.code for one in fix.findings][:3])} can be fixed", [(fix.command, "")])
-    evidence = others([*beside, "the evidence"])
+        more(out, f"{listed([one.code for one in fix.findings][:3])} can be fixed", [(fix.command, "")])
+    evidence = listed([*beside, "the evidence"])
     more(out, "More", [(f"tfdoctor explain {main.code}", ""), (f"{typed} -v", evidence)])
 
 

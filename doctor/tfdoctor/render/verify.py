@@ -11,8 +11,8 @@ from xml.sax.saxutils import escape, quoteattr
 
 from tfdoctor.render.finding import explained, finding_json
 from tfdoctor.render.page import Page, Text, hanging
-from tfdoctor.render.screen import counted, more, others, todo, why
-from tfdoctor.text import clean, clean_line
+from tfdoctor.render.screen import counted, more, todo, why
+from tfdoctor.text import clean, clean_line, listed
 
 if TYPE_CHECKING:
     from tfdoctor.findings import Stage, Verification
@@ -64,7 +64,7 @@ def render_end(
         hanging(out, Text("Also: "), clean_line(f"{finding.title} [{finding.code}]"))
     ways = [counted(len(first.remedies) - 1, "other way")] if len(first.remedies) > 1 else []
     ways += [f"{len(rest) - 2} more findings"] if len(rest) > 2 else []
-    more(out, "More", [(f"tfdoctor explain {first.code}", ""), ("-v", others([*ways, "the evidence"]))])
+    more(out, "More", [(f"tfdoctor explain {first.code}", ""), ("-v", listed([*ways, "the evidence"]))])
     return out.text
 
 

@@ -15,6 +15,7 @@ from tfdoctor.predict import predict
 from tfdoctor.report.areas import area_of, areas
 from tfdoctor.rules import ALL_RULES, RULE_OF
 from tfdoctor.rules.base import CUDA, CUDNN, LOADER, TENSORFLOW, Context
+from tfdoctor.text import lower_first
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
 
 BESIDE = frozenset(rule.code for rule in ALL_RULES if rule.beside)
 """What is never the reason of what this Python meets."""
-
-NAMES = ("TensorFlow", "Tensor", "Python", "Docker", "Podman", "Keras", "Jupyter", "Slurm")
-"""What keeps its capital in the middle of a sentence."""
 
 
 def diagnose(
@@ -134,19 +132,19 @@ def _verdict(
         said = f"Whether {name} will see a GPU could not be known."
         told = f"Whether {name} will use the GPU could not be known."
         if root is not None and root.cause is Cause.PYTHON_UNUSABLE:
-            said = told = f"TensorFlow could not be examined: {_lower_first(root.title)}"
+            said = told = f"TensorFlow could not be examined: {lower_first(root.title)}"
         elif root is not None:
-            told = f"{told[:-1]}: {_lower_first(root.title)}"
+            told = f"{told[:-1]}: {lower_first(root.title)}"
         return Verdict(None, root.cause if root else Cause.INCONCLUSIVE, said, told)
     if registered is False:
         why = root.title if root is not None else (prediction.reasons[-1] if prediction.reasons else "")
         cause = root.cause if root is not None else prediction.cause
         verb = "registers" if observed is not None else "will register"
         used = "does not use the GPU" if observed is not None else "will not use the GPU"
-        why = _lower_first(why)
+        why = lower_first(why)
         return Verdict(False, cause, f"{name} {verb} no GPU: {why}", f"{name} {used}: {_of_it(why, name)}")
     if root is not None:
-        why = _lower_first(root.title)
+        why = lower_first(root.title)
         return Verdict(
             False,
             root.cause,
@@ -170,7 +168,7 @@ def _without_tensorflow(root: Finding | None) -> Verdict:
     if root is None or area_of(root) == TENSORFLOW:
         cause = root.cause if root is not None else Cause.INCONCLUSIVE
         return Verdict(None, cause, f"{absent}.", _told_instead(absent, root))
-    why = _lower_first(root.title)
+    why = lower_first(root.title)
     return Verdict(
         False,
         root.cause,
@@ -183,7 +181,7 @@ def _told_instead(absent: str, root: Finding | None) -> str:
     """Another reason why there is none leads the screen."""
     if root is None or root.cause is Cause.TENSORFLOW_MISSING:
         return f"{absent}."
-    return f"{absent}: {_lower_first(root.title)}"
+    return f"{absent}: {lower_first(root.title)}"
 
 
 def _of_it(text: str, name: str) -> str:
@@ -191,10 +189,3 @@ def _of_it(text: str, name: str) -> str:
     if text.startswith("A "):
         return f"a{text[1:]}"
     return f"it {text.removeprefix(name).lstrip()}" if text.startswith(f"{name} ") else text
-
-
-def _lower_first(text: str) -> str:
-    """A title as the second half of a sentence; names and codes keep their capitals."""
-    if len(text) > 1 and text[0].isupper() and text[1].islower() and not text.startswith(NAMES):
-        return text[0].lower() + text[1:]
-    return text

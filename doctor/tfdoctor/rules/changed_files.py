@@ -113,26 +113,25 @@ def _sizes(owner: Distribution, files: list[ChangedFile]) -> list[Evidence]:
 
 
 def _cut(context: Context, owner: Distribution, files: list[ChangedFile]) -> Finding:
-    names = _names([c.path for c in files])
-    return RULE.finding(
-        Cause.DAMAGED_FILE,
-        Severity.ERROR,
-        f"{names} came with {owner.name} {owner.version} and ends before its own headers say. What is not there kills "
-        "Python with a bus error (SIGBUS), or is refused by the loader, when it is used.",
-        title=f"{names} is cut short",
-        evidence=_sizes(owner, files),
-        remedies=[_again(context, owner)],
+    why = (
+        " and ends before its own headers say. What is not there kills Python with a bus error (SIGBUS), or is refused "
+        "by the loader, when it is used."
     )
+    return _broken(context, owner, files, "is cut short", why)
 
 
 def _foreign(context: Context, owner: Distribution, files: list[ChangedFile]) -> Finding:
+    why = ", and what is there is no shared object of this kind of machine: the loader refuses it."
+    return _broken(context, owner, files, "is damaged", why)
+
+
+def _broken(context: Context, owner: Distribution, files: list[ChangedFile], how: str, why: str) -> Finding:
     names = _names([c.path for c in files])
     return RULE.finding(
         Cause.DAMAGED_FILE,
         Severity.ERROR,
-        f"{names} came with {owner.name} {owner.version}, and what is there is no shared object of this kind of "
-        "machine: the loader refuses it.",
-        title=f"{names} is damaged",
+        f"{names} came with {owner.name} {owner.version}{why}",
+        title=f"{names} {how}",
         evidence=_sizes(owner, files),
         remedies=[_again(context, owner)],
     )

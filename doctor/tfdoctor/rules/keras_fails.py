@@ -27,6 +27,7 @@ from tfdoctor.predict import BACKEND, folder_of, keras_backend, led_by
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs, origins, shadowing
 from tfdoctor.rules.shared.companions import package_finding, requirement_of
+from tfdoctor.text import upper_first
 
 if TYPE_CHECKING:
     from tfdoctor.facts.imports import Shadow
@@ -108,8 +109,7 @@ def _hidden(context: Context, shadow: Shadow) -> Finding:
     here = shadow.taken.removesuffix("/__init__.py")
     led = led_by(context.facts, folder_of(here))
     if led is not None:
-        leads = origins.leads(context, led)
-        how = f"{leads[0].upper()}{leads[1:]} {led.entry} first: {shadow.name} is {shadow.taken}"
+        how = f"{upper_first(origins.leads(context, led))} {led.entry} first: {shadow.name} is {shadow.taken}"
         title = f"{led.by} leads to {shadow.taken} in the place of {shadow.name}"
     else:
         how = f"Programs that are started here take {shadow.taken} for {shadow.name}"

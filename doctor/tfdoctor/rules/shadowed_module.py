@@ -33,6 +33,7 @@ from tfdoctor.predict.imports import shadows_tensorflow
 from tfdoctor.rules.base import Context, Result, Rule
 from tfdoctor.rules.shared import needs, origins, shadowing
 from tfdoctor.rules.shared.companions import companions_led_away, own_requirement
+from tfdoctor.text import upper_first
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,7 +97,7 @@ def _finding(context: Context, name: str, path: str, hidden: str, error: str) ->
         Cause.SHADOWED_MODULE,
         Severity.ERROR,
         explanation,
-        title=f"{what[0].upper()}{what[1:]} hides {'TensorFlow' if name == 'tensorflow' else name}"
+        title=f"{upper_first(what)} hides {'TensorFlow' if name == 'tensorflow' else name}"
         f"{' from programs started here' if shadowing.door(context, here) == shadowing.HERE else ''}",
         evidence=shadowing.evidence(context, here),
         remedies=shadowing.remedies(context, here),
@@ -112,18 +113,17 @@ def _led(context: Context, led: Led, taken: Sequence[_Taken]) -> Finding:
     python = context.python
     version = versions.major_minor(python.version) if python is not None else ""
     other = re.search(r"/python(\d\.\d{1,2})(?:/|$)", folder)
-    leads, who = origins.leads(context, led), ""
     explanation = (
-        f"{leads[0].upper()}{leads[1:]} {folder} before the packages of this Python, which then takes {names}"
+        f"{upper_first(origins.leads(context, led))} {folder} before the packages of this Python, which then takes "
+        f"{names} from there."
     )
-    explanation += " from there."
     if other is not None and other[1] != version:
         explanation += (
             f" That folder is Python {other[1]}'s: what is compiled in it does not load in {version}."
         )
     if led.by == VARIABLE:
-        who = origins.said(context, led.by, led.entry)
-    explanation += f"{who} The import of TensorFlow stops ({_short(taken[0].error)})."
+        explanation += origins.said(context, led.by, led.entry)
+    explanation += f" The import of TensorFlow stops ({_short(taken[0].error)})."
     return RULE.finding(
         Cause.SHADOWED_MODULE,
         Severity.ERROR,

@@ -14,6 +14,7 @@ from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict.rehearsing import READ, cause_of, good_version, unmet
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import origins
+from tfdoctor.text import listed
 from tfdoctor.versions import project_of, requirement, satisfies
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def package_finding(context: Context, rule: Rule, failed: Sequence[Failure]) -> 
     """Packages that a rehearsed import fails with, as one finding: they are put right together."""
     first = failed[0]
     one = first.rehearsed
-    names = _and([_named(context, failure) for failure in failed])
+    names = listed([_named(context, failure) for failure in failed])
     if first.library:
         title = f"import tensorflow fails: {first.library} stands before the system's own library"
     elif first.damage:
@@ -171,10 +172,6 @@ _OTHER_NUMPY = (
 def _other_numpy(error: str) -> bool:
     """Whether an extension module says so of the NumPy that it was compiled for."""
     return any(words in error for words in _OTHER_NUMPY)
-
-
-def _and(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _named(context: Context, failure: Failure) -> str:

@@ -96,7 +96,7 @@ def takes_off(
 
 def leads(context: Context, led: Led) -> str:
     """Half a sentence that the folder follows: what puts it first on the path."""
-    return f"{led.by} puts" if led.by != MODULE_PATH else f"{who(context, led.by, led.entry)} puts"
+    return f"{led.by if led.by != MODULE_PATH else who(context, led.by, led.entry)} puts"
 
 
 def off_path(context: Context, led: Led) -> Remedy:
