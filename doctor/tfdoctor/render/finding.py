@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.findings import Severity, Status
 from tfdoctor.render.page import Page, Text, command_lines, hanging
-from tfdoctor.text import clean_line
+from tfdoctor.text import clean_line, upper_first
 
 if TYPE_CHECKING:
     from tfdoctor.findings import Evidence, Finding, Remedy
@@ -22,14 +22,14 @@ SEVERITY_STATUS = {
 }
 
 
-def explained(out: Page, finding: Finding, *, verbose: bool) -> None:
-    """Why, what to do, and with `verbose` where it was seen."""
+def explained(out: Page, finding: Finding) -> None:
+    """Why, what to do, and where it was seen."""
     out.print()
     why(out, finding)
     for number, remedy in enumerate(finding.remedies):
         out.print()
         do(out, remedy, first=number == 0)
-    if verbose and finding.evidence:
+    if finding.evidence:
         out.print()
         for evidence in finding.evidence:
             seen(out, evidence)
@@ -42,11 +42,14 @@ def why(out: Page, finding: Finding) -> None:
 
 def do(out: Page, remedy: Remedy, *, first: bool) -> None:
     """What to do, and what to type for it."""
-    text = clean_line(remedy.text, limit=1000)
-    if text.startswith("Or "):
-        text = text[3:4].upper() + text[4:]
-    hanging(out, Text("  Do    " if first else "  Or    "), text)
+    hanging(out, Text("  Do    " if first else "  Or    "), alone(remedy.text))
     command_lines(out, remedy.commands)
+
+
+def alone(text: str) -> str:
+    """A remedy's text where no other one stands before it, or a label does."""
+    text = clean_line(text, limit=1000)
+    return upper_first(text[3:]) if text.startswith("Or ") else text
 
 
 def seen(out: Page, evidence: Evidence) -> None:

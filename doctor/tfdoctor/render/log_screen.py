@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.causes import HARMLESS, MISREAD
 from tfdoctor.findings import Cause, Severity
+from tfdoctor.render.finding import alone
 from tfdoctor.render.page import LABEL, ROOM, Page, Text, cut, few, hanging, labelled, lines_of
-from tfdoctor.render.screen import NARROW, alone, counted, more
+from tfdoctor.render.screen import NARROW, counted, more
 from tfdoctor.text import clean_line, listed
 
 if TYPE_CHECKING:

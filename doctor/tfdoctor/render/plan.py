@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tfdoctor.findings import Cause
 from tfdoctor.render.page import ROOM, Page, Text, command_lines, few, hanging
 from tfdoctor.render.screen import NARROW, counted, more
-from tfdoctor.text import clean_line, listed
+from tfdoctor.text import clean_line, listed, upper_first
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ def render_recommendation(
             for number, option in enumerate(answer.options):
                 if number:
                     out.print()
-                _option(out, option, number, verbose=True)
+                _option(out, option, number)
         else:
             for number, option in enumerate(answer.options[:shown]):
                 _brief(out, option, number, lines)
@@ -83,7 +83,7 @@ def _counted(out: Page, answer: Recommendation, shown: int) -> None:
 def render_option(option: Option, *, commands: bool = True, width: int = 80, colour: bool = False) -> str:
     """One option, whole, with or without its commands: what `--dry-run` shows."""
     out = Page(width, coloured=colour)
-    _option(out, option, 0, verbose=True, commands=commands)
+    _option(out, option, 0, commands=commands)
     return out.text
 
 
@@ -95,16 +95,14 @@ def _for_whom(host: Host) -> str:
     return clean_line(f"For {cards or 'any card'}, {driver}")
 
 
-def _option(out: Page, option: Option, number: int, *, verbose: bool, commands: bool = True) -> None:
+def _option(out: Page, option: Option, number: int, *, commands: bool = True) -> None:
     _title(out, option, number)
     hanging(out, Text("  Has   "), _has(option))
     for reason in option.reasons:
         hanging(out, Text("  Why   "), clean_line(reason, limit=1000))
     for caveat in option.caveats:
-        if caveat.serious or verbose:
-            hanging(out, Text("  But   "), clean_line(caveat.text, limit=1000))
-    if verbose:
-        _parts(out, option.parts)
+        hanging(out, Text("  But   "), clean_line(caveat.text, limit=1000))
+    _parts(out, option.parts)
     command_lines(out, option.commands if commands else ())
 
 
@@ -160,7 +158,7 @@ def _conflict(out: Page, answer: Recommendation, shown: int, lines: int, *, verb
     for number, one in enumerate(answer.conflict.nearest):
         out.print()
         text = clean_line(one.text, limit=500)
-        hanging(out, Text("  Works ", style="bold"), text[:1].upper() + text[1:])
+        hanging(out, Text("  Works ", style="bold"), upper_first(text))
         for caveat in one.option.caveats:
             if caveat.serious or caveat.cause is Cause.DRIVER_TOO_OLD:
                 text = clean_line(caveat.text, limit=1000)

@@ -49,7 +49,7 @@ def render_report(
     if main is not None:
         if main is not report.root:
             hanging(out, mark(SEVERITY_STATUS[main.severity]), f"{clean_line(main.title)} [{main.code}]")
-        explained(out, main, verbose=True)
+        explained(out, main)
     _others(out, report)
     _reasons(out, report)
     _rules(out, report)
@@ -78,7 +78,7 @@ def _others(out: Page, report: Report) -> None:
         for finding in findings:
             status = SEVERITY_STATUS[finding.severity]
             hanging(out, mark(status, f"{finding.code}  "), clean_line(finding.title))
-            explained(out, finding, verbose=True)
+            explained(out, finding)
             out.print()
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from tfdoctor import __version__
 from tfdoctor.facts import value_of
 from tfdoctor.findings import OutcomeKind, Severity, Status
-from tfdoctor.render.finding import SEVERITY_STATUS, mark
+from tfdoctor.render.finding import SEVERITY_STATUS, alone, mark
 from tfdoctor.render.page import LABEL, ROOM, Page, Text, command_lines, cut, few, hanging, labelled, lines_of
-from tfdoctor.text import clean_line, listed, upper_first
+from tfdoctor.text import clean_line, listed
 
 if TYPE_CHECKING:
     from tfdoctor.environment.models import Offer
@@ -22,7 +22,6 @@ __all__ = [
     "NAME",
     "NARROW",
     "UNDOABLE",
-    "alone",
     "counted",
     "heading",
     "more",
@@ -151,12 +150,6 @@ def _whole(commands: list[str] | tuple[str, ...], width: int) -> list[str]:
             break
         kept.append(command)
     return kept
-
-
-def alone(text: str) -> str:
-    """A remedy's text where no other one stands before it."""
-    text = clean_line(text, limit=1000)
-    return upper_first(text[3:]) if text.startswith("Or ") else text
 
 
 def _needs_root(remedy: Remedy) -> bool:

@@ -52,7 +52,7 @@ def render_end(
         return out.text
     first, *rest = done.findings
     if verbose:
-        explained(out, first, verbose=True)
+        explained(out, first)
         for finding in rest:
             hanging(out, Text("  Also  "), clean_line(f"{finding.title} [{finding.code}]"))
         return out.text
@@ -63,7 +63,7 @@ def render_end(
     for finding in rest[:2]:
         hanging(out, Text("Also: "), clean_line(f"{finding.title} [{finding.code}]"))
     ways = [counted(len(first.remedies) - 1, "other way")] if len(first.remedies) > 1 else []
-    ways += [f"{len(rest) - 2} more findings"] if len(rest) > 2 else []
+    ways += [counted(len(rest) - 2, "more finding")] if len(rest) > 2 else []
     more(out, "More", [(f"tfdoctor explain {first.code}", ""), ("-v", listed([*ways, "the evidence"]))])
     return out.text
 
