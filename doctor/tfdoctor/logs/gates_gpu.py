@@ -9,7 +9,15 @@ from tfdoctor import versions
 from tfdoctor.findings import Cause
 from tfdoctor.logs.case import LIBRARY_CAUSES, Case, Decision
 from tfdoctor.logs.deduce import card_memory
-from tfdoctor.logs.libraries import is_cudnn, is_cupti, libraries_cause, search_path, stem_of, what_is_there
+from tfdoctor.logs.libraries import (
+    is_cudnn,
+    is_cupti,
+    libraries_cause,
+    partly_there,
+    search_path,
+    stem_of,
+    what_is_there,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,6 +70,10 @@ def libraries(case: Case) -> Decision | None:
     maybe = tuple(c for c in LIBRARY_CAUSES if c is not cause)
     path = search_path(toolkit)
     note = what_is_there(toolkit, case.log, case.compat)
+    title = ""
+    if cause is Cause.LIBS_WRONG_VERSION and partly_there(toolkit, case.log, case.compat):
+        title = "Some of the libraries that this TensorFlow opens are there, and others are not"
+        note = f"{note} Most often another version is installed, or only some of its packages."
     if cause is Cause.LIBS_WRONG_VERSION and path:
         note = f"{note} LD_LIBRARY_PATH was {path}.".strip().replace("`", "'")
     elif (
@@ -70,7 +82,7 @@ def libraries(case: Case) -> Decision | None:
         and not case.log.has("registration-skipped")
     ):
         maybe = (*maybe, Cause.NO_DRIVER)
-    return Decision(cause, events, maybe, note)
+    return Decision(cause, events, maybe, note, title)
 
 
 _UNUSABLE = (

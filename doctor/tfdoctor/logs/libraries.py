@@ -22,6 +22,7 @@ __all__ = [
     "libraries_cause",
     "missing_libraries",
     "other_cuda",
+    "partly_there",
     "search_path",
     "stem_of",
     "what_is_there",
@@ -214,11 +215,7 @@ def what_is_there(missing: Sequence[Missing], log: Log, compat: Compat) -> str:
     other = other_cuda(missing, compat)
     if other is not None:
         said.append(f"CUDA {other[0]} is on LD_LIBRARY_PATH, and CUDA {other[1]} is wanted.")
-    opened = dict.fromkeys(event.get("soname") for event in log.of("dso-opened"))
-    gone = {m.opened for m in missing}
-    found = [
-        one for one in opened if matters(one) and one not in gone and not is_driver(one) and not is_nvml(one)
-    ]
+    found = _found_beside(missing, log)
     if found:
         said.append(f"{', '.join(found[:6])} {'was' if len(found) == 1 else 'were'} found.")
     cards = len({event.get("index") for event in log.of("device-found")})
@@ -229,6 +226,22 @@ def what_is_there(missing: Sequence[Missing], log: Log, compat: Compat) -> str:
             else f"{cards} cards are there, and none is registered."
         )
     return " ".join(said)
+
+
+def _found_beside(missing: Sequence[Missing], log: Log) -> list[str]:
+    """Sonames of the libraries that the log shows to be opened where others of them are missing."""
+    opened = dict.fromkeys(event.get("soname") for event in log.of("dso-opened"))
+    gone = {m.opened for m in missing}
+    return [
+        one for one in opened if matters(one) and one not in gone and not is_driver(one) and not is_nvml(one)
+    ]
+
+
+def partly_there(missing: Sequence[Missing], log: Log, compat: Compat) -> bool:
+    """Whether libraries of the same kind were opened, and nothing shows that those missing are of another version."""
+    if any(_OTHER_VERSION.search(one.error) for one in missing) or other_cuda(missing, compat) is not None:
+        return False
+    return bool(_found_beside(missing, log))
 
 
 def other_cuda(missing: Sequence[Missing], compat: Compat) -> tuple[str, str] | None:
