@@ -514,3 +514,20 @@ def test_an_older_library_of_the_same_soname_is_named_with_its_wheel() -> None:
     one = finding(libs_transitive.RULE, with_loader(healthy(), failed))
     assert one.title == "libcusparse.so.12 needs another libnvJitLink.so.12 than is there"
     assert "nvidia-nvjitlink-cu12==" in commands(one)[0]
+
+
+def test_a_range_that_allows_the_installed_version_asks_for_another_one() -> None:
+    """2.20 asks for nvjitlink >=12.5.82, which pip calls satisfied by the very file that is too old."""
+    site = f"{SITE}/nvidia"
+    failed = replace(
+        found("libcusparse.so.12", f"{site}/cusparse/lib/libcusparse.so.12"),
+        error=f"{site}/cusparse/lib/libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_6",
+        really_missing=("libcusparse.so.12",),
+        tried=(Tried(f"{site}/nvjitlink/lib/libnvJitLink.so.12", "", "RUNPATH of libcusparse.so.12"),),
+    )
+    facts = with_loader(with_tensorflow(healthy(), version="2.20.0"), failed)
+    one = finding(libs_transitive.RULE, with_python(facts, installed={"nvidia-nvjitlink-cu12": "12.5.82"}))
+    assert one.remedies[0].steps == (Install(("nvidia-nvjitlink-cu12<13.0,>=12.5.82,!=12.5.82",)),)
+    assert "!=12.5.82" in commands(one)[0]
+    other = finding(libs_transitive.RULE, with_python(facts, installed={"nvidia-nvjitlink-cu12": "12.4.127"}))
+    assert "!=" not in commands(other)[0]

@@ -103,6 +103,21 @@ def cudnn_requirement(target: Target, project: str, pinned: str, built: str | No
     return pinned
 
 
+def in_another_version(target: Target, requirements: Sequence[str]) -> tuple[str, ...]:
+    """The requirements without the versions that are installed: pip keeps what a range allows."""
+    return tuple(_without_installed(target, text) for text in requirements)
+
+
+def _without_installed(target: Target, text: str) -> str:
+    name = versions.project_of(text)
+    ranged = text[len(name) :]
+    there = target.python.distribution(name) if target.python is not None else None
+    if there is None or not versions.is_version(there.version) or "==" in ranged:
+        return text
+    allowed = versions.satisfies(there.version, ranged)
+    return f"{text}{',' if ranged else ''}!={there.version}" if allowed else text
+
+
 def site_packages(target: Target) -> str:
     """Where this TensorFlow lies and its wheels go; empty where that is not known."""
     if target.tensorflow is not None:

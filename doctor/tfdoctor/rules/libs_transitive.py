@@ -110,6 +110,7 @@ def _remedies(
         return [through]
     wheels = advice.cuda_requirements(context.target, [path.rpartition("/")[2] for path in stale])
     if wheels and all("/nvidia/" in path for path in stale):
+        wheels = advice.in_another_version(context.target, wheels)
         command = advice.pip_install(context.target, wheels)
         again = advice.check_again(context.target)
         text = "Install it in the version that goes with the other libraries."
