@@ -25,8 +25,19 @@ from rules.make_facts import (
     with_tensorflow,
     without_libraries,
 )
-from tfdoctor.causes.steps import Install, LinkParts
-from tfdoctor.facts import Absent, CudaToolkit, Distribution, Known, Resolution, Tried, Unknown, value_of
+from tfdoctor.causes.steps import Drop, Install, Link, LinkParts
+from tfdoctor.facts import (
+    Absent,
+    CudaToolkit,
+    Distribution,
+    FoundElsewhere,
+    Known,
+    Resolution,
+    Tried,
+    Unknown,
+    Without,
+    value_of,
+)
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.predict import libraries_cause
 from tfdoctor.rules import (
@@ -531,3 +542,23 @@ def test_a_range_that_allows_the_installed_version_asks_for_another_one() -> Non
     assert "!=12.5.82" in commands(one)[0]
     other = finding(libs_transitive.RULE, with_python(facts, installed={"nvidia-nvjitlink-cu12": "12.4.127"}))
     assert "!=" not in commands(other)[0]
+
+
+def test_a_bad_library_on_the_path_before_the_wheels_own_goes_and_the_wheels_is_linked() -> None:
+    """Without the folder nothing would be found: what takes it off also connects the one in the wheels."""
+    bad, good = "/conda/lib/libcufft.so.11", f"{SITE}/nvidia/cufft/lib/libcufft.so.11"
+    failed = replace(
+        found("libcufft.so.11", bad),
+        error=f"{bad}: undefined symbol: gone",
+        really_missing=("libcufft.so.11",),
+    )
+    facts = with_loader(with_environment(healthy(), LD_LIBRARY_PATH="/conda/lib"), failed)
+    loader = value_of(facts.loader)
+    assert loader is not None
+    hidden = Without("LD_LIBRARY_PATH", ("/conda/lib",), loader.resolutions, (), ())
+    behind = FoundElsewhere("libcufft", "libcufft.so.11", good, None)
+    loader = replace(loader, library_path=("/conda/lib",), found=(behind,), without=(hidden,))
+    one = finding(libs_transitive.RULE, replace(facts, loader=Known(loader, "")))
+    assert one.title == "libcufft.so.11 needs a function that no library here has"
+    assert [type(step) for step in one.remedies[0].steps] == [Drop, Link]
+    assert commands(one)[0] == "unset LD_LIBRARY_PATH"

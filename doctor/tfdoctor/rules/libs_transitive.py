@@ -58,21 +58,31 @@ def _told(
 ) -> tuple[str, str]:
     """(title, explanation)."""
     opened = ", ".join(missing.soname for missing in lost)
+    need, find = ("needs", "it is") if len(lost) == 1 else ("need", "they are")
+    symbol = next((found for missing in lost if (found := _undefined(missing))), "")
     if stale:
         names = ", ".join(path.rpartition("/")[2] for path in stale)
-        symbol = next(symbol for missing in lost if (symbol := _undefined(missing)))
         return (
-            f"{opened} needs another {names} than is there",
+            f"{opened} {need} another {names} than is there",
             f"The function {symbol} is not in {', '.join(stale)}: it is of another version than its users.",
         )
-    what = ", ".join(absent) or "something that it needs"
-    title = f"{opened} needs {what}, which the loader cannot give it"
+    only = f"{opened} {find} found. TensorFlow's log only names the library that it opened."
     if any("version `" in missing.resolution.error for missing in lost):
-        title = f"{opened} needs a newer version of something than is there"
-    return (
-        title,
-        f"The loader finds {opened}, and not {what}. TensorFlow's log only names the library that it opened.",
-    )
+        return f"{opened} {need} a newer version of something than is there", only
+    if absent:
+        what = ", ".join(absent)
+        title = f"{opened} {need} {what}, which the loader cannot give {'it' if len(lost) == 1 else 'them'}"
+        return (
+            title,
+            f"{opened} {find} found, and not {what}. TensorFlow's log only names the library that it opened.",
+        )
+    if symbol:
+        return (
+            f"{opened} {need} a function that no library here has",
+            f"The function {symbol} is in none of the libraries that the loader gives. One of them is of another "
+            "version than its users. TensorFlow's log only names the library that it opened.",
+        )
+    return f"{opened} cannot be used: {lost[0].resolution.error or 'the loader refuses it'}", only
 
 
 def _undefined(missing: MissingLibrary) -> str:
@@ -169,11 +179,15 @@ SYSTEM = {"libz.so.1": "zlib1g", "libgomp.so.1": "libgomp1", "libstdc++.so.6": "
 
 
 def _past(context: Context, lost: tuple[MissingLibrary, ...]) -> Remedy | None:
-    """LD_LIBRARY_PATH without the folders that put a file first which cannot be used, where another one is behind."""
+    """LD_LIBRARY_PATH without the folders that put a file first which cannot be used, where another one is behind.
+
+    Where the loader would find the other one by itself, `hiders` has measured it, and its remedy takes the place of
+    this one.
+    """
     loader = context.loader
-    if loader is None or not loader.library_path or loader.without:  # then `hiders` knows
+    if loader is None or not loader.library_path:
         return None
-    folders = []
+    folders, behind = [], []
     for missing in lost:
         resolution = missing.resolution
         lacking = resolution.error.partition(": version `")
@@ -181,11 +195,20 @@ def _past(context: Context, lost: tuple[MissingLibrary, ...]) -> Remedy | None:
         path = path or resolution.needed_by or resolution.path or ""
         folder, _, name = path.rpartition("/")
         # The system's own libraries are behind every folder; of CUDA's it must be known.
-        behind = name in SYSTEM or any(f.name == name and f.path != path for f in loader.found)
-        if folder not in loader.library_path or not behind:
+        others = [f for f in loader.found if f.name == name and f.path != path]
+        if folder not in loader.library_path or not (name in SYSTEM or others):
             return None
         folders.append(folder)
-    return advice.off_the_path(context.target, tuple(dict.fromkeys(folders)))
+        behind += others[:1]
+    now = {r.soname for r in loader.resolutions if r.ok}
+    if any(now - {r.soname for r in one.resolutions if r.ok} for one in loader.without):
+        return None  # what works would not
+    off = advice.off_the_path(context.target, tuple(dict.fromkeys(folders)))
+    link = advice.link_into_runpath(context.target, behind) if loader.without else None
+    if off is None or link is None:
+        return off
+    text = f"{off.text} Then: {link.text}"
+    return Remedy(text, (*off.commands[:-1], *link.commands), steps=(*off.steps, *link.steps))
 
 
 def _elsewhere(context: Context, absent: tuple[str, ...]) -> list[FoundElsewhere]:
