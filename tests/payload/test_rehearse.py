@@ -21,14 +21,16 @@ if TYPE_CHECKING:
 ODD = (Oddity("a", "it is odd"),)
 
 
-def rehearse(folder: Path, *modules, sources=(), version="", timeout=60, variables=None):
+def rehearse(folder: Path, *modules, sources=(), keras=(), version="", timeout=60, variables=None):
     """The rehearsal in a folder, by one of this machine's Pythons."""
     system = LiveSystem(
         env={"PATH": "/usr/bin:/bin", "HOME": str(folder), **(variables or {})}, cwd=str(folder)
     )
     interpreter = PYTHONS[version] if version else sys.executable
     facts, _ = python.probe(system, Choice(str(interpreter), str(interpreter)), asked=True, timeout=60)
-    return rehearsal.probe(system, facts.value, modules, sources, ODD, timeout=timeout)
+    return rehearsal.probe(
+        system, facts.value, modules, sources, ODD, keras, version="2.99.1", timeout=timeout
+    )
 
 
 def write(folder: Path, **modules: str) -> None:
@@ -140,3 +142,74 @@ def test_a_recording_without_a_rehearsal_is_no_failure(tmp_path: Path) -> None:
     facts, _ = python.probe(system, Choice(str(sys.executable), str(sys.executable)), asked=True, timeout=60)
     gone = replace(facts.value, executable=str(tmp_path / "python"))
     assert isinstance(rehearsal.probe(system, gone, (("a", ()),), (), ODD, timeout=9), Absent)
+
+
+LIKE_KERAS = """
+import inspect, os
+import tensorflow as tf
+from tensorflow.python.util import module_wrapper
+from tensorflow.python.trackable.data_structures import ListWrapper
+from typing import Optional, Union
+
+assert tf.__version__ == "2.99.1" and inspect.isclass(ListWrapper)
+assert not isinstance(3, tf.Tensor) and not issubclass(int, tf.Module)
+
+class Meta(type):
+    pass
+
+@tf.keras_export("keras.Layer")
+class Layer(tf.Module, tf.__internal__.tracking.AutoTrackable, metaclass=Meta):
+    def __init__(self, one: Optional[tf.Tensor] = None, *more: Union[int, tf.Variable]):
+        super().__init__()
+        self.add = tf.nest.map_structure(lambda one: one, {})
+
+class Dense(Layer, tf.Other):
+    @tf.function(jit_compile=True)
+    def call(self, inputs):
+        return tf.matmul(inputs, self.kernel) + 1 - tf.constant(2) * 3
+
+    @tf.autograph.experimental.do_not_convert
+    def other(self):
+        return 5
+
+assert Dense().other() == 5 and Dense().anything is not None
+assert tf.__internal__.decorator.unwrap(Dense) == ([], Dense)
+DTYPES = {tf.float32: 4, tf.as_dtype("int8"): 1}
+LIMIT = tf.float32.max if tf.executing_eagerly() else tf.float32.min
+with tf.init_scope():
+    TOTAL = float(tf.constant(1)) + int(tf.constant(1)) + len(list(tf.config.list_physical_devices()))
+HOME = os.environ.get("KERAS_HOME", os.path.expanduser("~/.keras"))
+try:
+    os.makedirs(HOME)
+except OSError:
+    pass
+"""
+
+
+@on_every_python
+def test_keras_is_imported_with_something_in_the_place_of_tensorflow(tmp_path: Path, version: str) -> None:
+    write(tmp_path, keras_in___init__="", keras_in_whole=LIKE_KERAS, keras_in_bad="import tensorflow\ndef (")
+    found = rehearse(tmp_path, ("json", ()), keras=("keras.whole", "keras.bad"), version=version)
+    assert isinstance(found, Known)
+    if version and tuple(map(int, version.split("."))) < (3, 7):
+        assert found.value.keras == ()  # no TensorFlow for these has a Keras apart
+        return
+    whole, bad = found.value.keras
+    assert whole.ok, (whole.error_type, whole.error, whole.frames)
+    assert (bad.name, bad.error_type) == ("keras.bad", "SyntaxError")
+    assert not (tmp_path / ".keras").exists()  # `check` changes nothing
+
+
+def test_the_settings_that_keras_has_are_read(tmp_path: Path) -> None:
+    (tmp_path / ".keras").mkdir()
+    (tmp_path / ".keras" / "keras.json").write_text("{}", encoding="utf-8")
+    write(tmp_path, keras_in___init__="import os\nassert 'KERAS_HOME' not in os.environ\n")
+    (one,) = rehearse(tmp_path, ("json", ()), keras=("keras",)).value.keras
+    assert one.ok, one.error
+
+
+def test_a_crash_in_keras_is_keras_s(tmp_path: Path) -> None:
+    write(tmp_path, keras_in___init__="import os\nos.abort()\n")
+    found = rehearse(tmp_path, ("json", ()), keras=("keras",)).value
+    assert [one.ok for one in found.modules] == [True]
+    assert [(one.name, one.error_type) for one in found.keras] == [("keras", "crash")]

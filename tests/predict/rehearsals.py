@@ -40,8 +40,15 @@ def installed(changes=(), *, version: str = VERSION, python: str = "3.11", **fie
     return with_python(healthy(version), distributions=distributions, version=f"{python}.4")
 
 
-def rehearsed(facts, *answers, source=None, oddities=()):
-    return replace(facts, rehearsal=Known(RehearsalFacts(tuple(oddities), answers, source), "a child"))
+def rehearsed(facts, *answers, source=None, keras=(), oddities=()):
+    found = RehearsalFacts(tuple(oddities), answers, source, tuple(keras))
+    return replace(facts, rehearsal=Known(found, "a child"))
+
+
+def keras_asked(facts):
+    """The modules of Keras that would be imported with something in the place of TensorFlow."""
+    found = wanted(facts.python.value, facts.tensorflow.value, facts.environment.variables, COMPAT)
+    return found.keras if found is not None else ()
 
 
 def asked(facts):

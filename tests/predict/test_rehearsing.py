@@ -23,7 +23,8 @@ from tfdoctor.causes.steps import Install
 from tfdoctor.facts import NOEXEC, Distribution, Known, Resolution, Unknown
 from tfdoctor.facts.imports import FileDifference, Oddity, Rehearsed, Shadow
 from tfdoctor.findings import Cause, OutcomeKind, Severity
-from tfdoctor.predict.rehearsing import failures, unmet, wanted
+from tfdoctor.predict.failures import failures
+from tfdoctor.predict.rehearsing import unmet, wanted
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules import (
     damaged_installation,

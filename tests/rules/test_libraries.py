@@ -562,3 +562,20 @@ def test_a_bad_library_on_the_path_before_the_wheels_own_goes_and_the_wheels_is_
     assert one.title == "libcufft.so.11 needs a function that no library here has"
     assert [type(step) for step in one.remedies[0].steps] == [Drop, Link]
     assert commands(one)[0] == "unset LD_LIBRARY_PATH"
+
+
+def test_what_is_no_library_on_the_path_before_the_wheels_own_goes_and_the_wheels_is_linked() -> None:
+    bad, good = "/conda/lib/libcufft.so.11", f"{SITE}/nvidia/cufft/lib/libcufft.so.11"
+    via = "LD_LIBRARY_PATH"
+    failed = replace(
+        stopped("libcufft.so.11", bad, "is no ELF object"), tried=(Tried(bad, "is no ELF object", via),)
+    )
+    facts = with_loader(with_environment(healthy(), LD_LIBRARY_PATH="/conda/lib"), failed)
+    loader = value_of(facts.loader)
+    assert loader is not None
+    behind = FoundElsewhere("libcufft", "libcufft.so.11", good, None)
+    hidden = Without(via, ("/conda/lib",), loader.resolutions, (), ())
+    for without, kinds in (((), [Drop]), ((hidden,), [Drop, Link])):
+        seen = replace(loader, library_path=("/conda/lib",), found=(behind,), without=without)
+        one = finding(damaged_library.RULE, replace(facts, loader=Known(seen, "")))
+        assert [type(step) for step in one.remedies[0].steps] == kinds

@@ -70,15 +70,31 @@ def keep_line(target: Target, line: str) -> tuple[str, tuple[str, ...]]:
     return "The last line keeps it for each login.", (f"echo {quote(line)} >> ~/.profile",)
 
 
-def drop_folders(target: Target, bad: Sequence[Tried]) -> Remedy | None:
+def drop_folders(
+    target: Target, bad: Sequence[Tried], behind: Sequence[FoundElsewhere] = ()
+) -> Remedy | None:
     """LD_LIBRARY_PATH without the folders through which these files are reached; None where that is not the way."""
     if not bad or not all(tried.via.startswith("LD_LIBRARY_PATH") for tried in bad):
         return None
-    return off_the_path(target, tuple(dict.fromkeys(posixpath.dirname(tried.path) for tried in bad)))
+    return off_the_path(target, tuple(dict.fromkeys(posixpath.dirname(tried.path) for tried in bad)), behind)
 
 
-def off_the_path(target: Target, folders: Sequence[str]) -> Remedy | None:
-    """LD_LIBRARY_PATH without these folders, nor entries that are empty; None where they are not on it."""
+def off_the_path(
+    target: Target, folders: Sequence[str], behind: Sequence[FoundElsewhere] = ()
+) -> Remedy | None:
+    """LD_LIBRARY_PATH without these folders, nor entries that are empty; None where they are not on it.
+
+    `behind`: the libraries that are to be found then, and would not be: they are linked where TensorFlow looks.
+    """
+    off = _off(target, folders)
+    link = link_into_runpath(target, behind)
+    if off is None or link is None:
+        return off
+    text = f"{off.text} Then: {link.text}"
+    return Remedy(text, (*off.commands[:-1], *link.commands), steps=(*off.steps, *link.steps))
+
+
+def _off(target: Target, folders: Sequence[str]) -> Remedy | None:
     entries = _entries(target) or list(target.library_path)
     text = f"Take {', '.join(folders)} off LD_LIBRARY_PATH where TensorFlow runs."
     return _without(target, entries, [e for e in entries if (e.rstrip("/") or "/") in folders], text)

@@ -21,6 +21,8 @@ TraitName = Literal[
     "images-of-two-pythons",
     "keras-3",
     "keras-apart",
+    "keras-optimizers",
+    "keras-optimizers-twice",
     "legacy-keras-variable",
     "libdevice-of-versioned-toolkit",
     "libdevice-of-wheels",

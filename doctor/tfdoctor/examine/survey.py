@@ -323,10 +323,17 @@ def _rehearsal(
         if interpreter is not None and tensorflow is not None
         else None
     )
-    if interpreter is None or request is None:
+    if interpreter is None or tensorflow is None or request is None:
         return Absent("the packages that TensorFlow imports", NOT_REHEARSED)
     return rehearsal.probe(
-        system, interpreter, request.modules, request.sources, request.oddities, timeout=timeout
+        system,
+        interpreter,
+        request.modules,
+        request.sources,
+        request.oddities,
+        request.keras,
+        version=tensorflow.version or "",
+        timeout=timeout,
     )
 
 

@@ -73,5 +73,7 @@ class RehearsalFacts:
     modules: tuple[Rehearsed, ...]
     source: Rehearsed | None = None
     """A generated protobuf source of TensorFlow's or Keras's, executed by itself: the first that fails, or the last."""
+    keras: tuple[Rehearsed, ...] = ()
+    """Modules of Keras, imported with something in the place of TensorFlow."""
     complete: bool = True
     """False: the child ended, or was ended, before it came to the last one."""

@@ -9,16 +9,9 @@ from tfdoctor import versions
 from tfdoctor.facts import Resolution, Unknown, value_of
 from tfdoctor.findings import Cause
 from tfdoctor.predict.driver import driver_missing_cause
+from tfdoctor.predict.failures import cause_of, failures, imported, in_working_folder, own_damage
 from tfdoctor.predict.libraries import not_permitted
-from tfdoctor.predict.rehearsing import (
-    BREAKING,
-    cause_of,
-    failures,
-    imported,
-    in_working_folder,
-    no_longer_standard,
-    own_damage,
-)
+from tfdoctor.predict.rehearsing import BREAKING, no_longer_standard
 from tfdoctor.predict.shadows import led_by, package_led_away
 
 if TYPE_CHECKING:
@@ -28,7 +21,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat.companions import Companion
     from tfdoctor.facts import Facts, Instead, PythonFacts, TensorFlowFacts
     from tfdoctor.predict.build import Build
-    from tfdoctor.predict.rehearsing import Failure
+    from tfdoctor.predict.failures import Failure
 
 
 def import_failure(

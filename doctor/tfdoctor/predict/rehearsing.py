@@ -8,40 +8,36 @@ one another without a word of it in their metadata. Pure: no I/O.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.compat.locks import locked_package
-from tfdoctor.facts import MODULE_DISTRIBUTIONS, NOEXEC, TENSORFLOW_DISTRIBUTIONS, value_of
-from tfdoctor.facts.imports import Oddity, Rehearsed
-from tfdoctor.findings import Cause
+from tfdoctor.facts import MODULE_DISTRIBUTIONS, TENSORFLOW_DISTRIBUTIONS
+from tfdoctor.facts.imports import Oddity
 from tfdoctor.predict.requirements import asked, met, normal, shown
-from tfdoctor.predict.shadows import package_led_away
 from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tfdoctor.compat import Compat
     from tfdoctor.compat.imported import Imported
-    from tfdoctor.facts import Distribution, Facts, PythonFacts, TensorFlowFacts
-    from tfdoctor.facts.imports import FileDifference, RehearsalFacts
+    from tfdoctor.facts import Distribution, PythonFacts, TensorFlowFacts
 
 __all__ = [
+    "LEGACY_KERAS",
+    "ODD_DIFFERENCES",
     "READ",
-    "Failure",
+    "REAL_DIFFERENCES",
     "Unmet",
     "Wanted",
-    "cause_of",
-    "failures",
+    "distribution_of",
     "good_version",
-    "imported",
-    "in_working_folder",
+    "legacy_keras",
     "no_longer_standard",
-    "own_damage",
+    "required",
     "table_of",
     "unmet",
     "wanted",
@@ -66,6 +62,8 @@ class Wanted:
     """(module, the attributes that are taken of it), in the order in which TensorFlow takes them."""
     sources: tuple[str, ...]
     oddities: tuple[Oddity, ...]
+    keras: tuple[str, ...] = ()
+    """Modules of Keras that TensorFlow loads, to be imported with something in the place of TensorFlow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,25 +79,6 @@ class Unmet:
     """The version that is there; None where it is not there at all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A module with which `import tensorflow` stops."""
-
-    rehearsed: Rehearsed
-    package: str
-    """The distribution to blame: the one whose own file raised the error, or that is not there."""
-    missing: bool
-    """It is not there, or a module that it needs is not."""
-    shadow: str = ""
-    """The file that was imported in its place."""
-    library: str = ""
-    """The library that LD_LIBRARY_PATH or LD_PRELOAD puts before the system's, where the error is about a library."""
-    damage: tuple[FileDifference, ...] = ()
-    """Files of that distribution that are not as its RECORD says."""
-    fatal: bool = True
-    """False: only Keras (tf.keras) fails with it."""
-
-
 def table_of(tensorflow: TensorFlowFacts, compat: Compat) -> Imported | None:
     """What this TensorFlow is known to import."""
     return compat.imported_by(tensorflow.version)
@@ -112,7 +91,8 @@ def wanted(
     table = table_of(tensorflow, compat)
     if table is None or not python.distributions:
         return None
-    oddities = (*_oddities(python, tensorflow, table, compat), *_by_variables(variables))
+    beside = {"tf-keras"} if legacy_keras(variables, tensorflow.version, compat) else set[str]()
+    oddities = (*_oddities(python, tensorflow, table, compat, beside), *_by_variables(variables))
     if not oddities:
         return None
     named = {oddity.module for oddity in oddities}
@@ -127,7 +107,63 @@ def wanted(
     for name in (*table.tried, *(module for taken in table.family.values() for module in taken)):
         if distribution_of(name) in odd and python.distribution(distribution_of(name)) is not None:
             modules.setdefault(name, ())
-    return Wanted(tuple(modules.items()), tuple(_generated(python, tensorflow, table)), oddities)
+    keras = _of_keras(python, tensorflow, table, variables, compat)
+    return Wanted(tuple(modules.items()), tuple(_generated(python, tensorflow, table)), oddities, keras)
+
+
+LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
+
+
+def legacy_keras(variables: Mapping[str, str], version: str | None, compat: Compat) -> bool:
+    """Whether this release is told to take tf_keras."""
+    told = variables.get(LEGACY_KERAS, "").lower() in ("1", "true")
+    return told and version is not None and compat.has(version, "legacy-keras-variable")
+
+
+def _of_keras(
+    python: PythonFacts,
+    tensorflow: TensorFlowFacts,
+    table: Imported,
+    variables: Mapping[str, str],
+    compat: Compat,
+) -> tuple[str, ...]:
+    """The modules of Keras that TensorFlow loads, in their order, where something speaks against their import.
+
+    Keras is most of the work of a rehearsal, and newer packages than were tried are usual: only what is damaged, in
+    the place of another, not what somebody asks for, or older than all that was seen to work is a reason.
+    """
+    version = tensorflow.version or ""
+    if "keras" not in table.family or not versions.is_version(version):
+        return ()
+    legacy = legacy_keras(variables, version, compat)
+    installed = _first(python)
+    keras = "tf-keras" if legacy else "keras"
+    taken = {distribution_of(module) for module in table.family["keras"]}
+    alone = _closure(installed, {keras, *taken}) - {distribution_of(name) for name in table.needs}
+    known = _known_sets(python, tensorflow, table, compat)
+    doubted = {missing.package for missing in unmet(python)}
+    doubted |= {distribution_of(shadow.name) for shadow in python.shadows}
+    if keras not in installed or not any(
+        name in doubted
+        or any(difference.what in REAL_DIFFERENCES for difference in installed[name].differs)
+        or _older(installed[name].version, [one[name] for one in known if name in one])
+        for name in alone
+    ):
+        return ()
+    if not compat.has(version, "keras-optimizers"):
+        return ("keras.api._v2.keras",)
+    if legacy:
+        return ("tf_keras.src.optimizers", "tf_keras.api._v2.keras")
+    first = ("keras.optimizers",) if compat.has(version, "keras-optimizers-twice") else ()
+    whole = "keras._tf_keras.keras" if compat.has(version, "keras-3") else "keras.api._v2.keras"
+    return (*first, "keras.src.optimizers", whole)
+
+
+def _older(version: str, known: Sequence[str]) -> bool:
+    """Whether it is older than all of these; not where there are none."""
+    if not versions.is_version(version):
+        return True
+    return bool(known) and not any(versions.at_least(version, one) for one in known)
 
 
 def _generated(python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported) -> Iterator[str]:
@@ -167,14 +203,14 @@ def distribution_of(module: str) -> str:
 
 
 def _oddities(
-    python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported, compat: Compat
+    python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported, compat: Compat, beside: set[str]
 ) -> Iterator[Oddity]:
-    """Everything that is unlike what is known to work, each once or more."""
+    """Everything that is unlike what is known to work, each once or more. `beside`: taken, and in no table."""
     installed = _first(python)
     taken = {distribution_of(name) for name in (*table.needs, *no_longer_standard(python, table))}
     maybe = {distribution_of(name) for name in (*table.tried, *(m for f in table.family.values() for m in f))}
     family = {normal(name) for name in (*table.family, *table.must)}
-    relevant = _closure(installed, {*taken, *family, *(maybe & installed.keys())})
+    relevant = _closure(installed, {*taken, *family, *beside, *(maybe & installed.keys())})
     known = _nearest_set(python, tensorflow, table, relevant, compat)
     for name in sorted(relevant | taken):
         one = installed.get(name)
@@ -230,12 +266,12 @@ def _closure(installed: Mapping[str, Distribution], start: set[str]) -> set[str]
         if name in found or one is None or name in TENSORFLOW_DISTRIBUTIONS:
             continue
         found.add(name)
-        todo += [other for line in one.requires if (other := _required(line)) is not None]
+        todo += [other for line in one.requires if (other := required(line)) is not None]
     return found
 
 
 @lru_cache(maxsize=4096)
-def _required(line: str, *, extras: bool = False) -> str | None:
+def required(line: str, *, extras: bool = False) -> str | None:
     """The name in a requirement; None where only an extra asks for it, and extras are not asked for."""
     if not extras and "extra" in line.partition(";")[2]:
         return None
@@ -250,11 +286,21 @@ def _dependents(python: PythonFacts, odd: set[str]) -> set[str]:
         more = {
             one.name
             for one in python.distributions
-            if one.name not in found and any(_required(line) in found for line in one.requires)
+            if one.name not in found and any(required(line) in found for line in one.requires)
         }
         if not more:
             return found
         found |= more
+
+
+def _known_sets(
+    python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported, compat: Compat
+) -> list[Mapping[str, str]]:
+    """The versions of each environment in which this import worked."""
+    sets = list(table.sets) if table.exact else []
+    version = tensorflow.version or ""
+    locked = compat.locks.of(locked_package(version), version, python.version)
+    return [*sets, locked.versions] if locked is not None else sets
 
 
 def _nearest_set(
@@ -262,13 +308,8 @@ def _nearest_set(
 ) -> Mapping[str, str]:
     """The versions of the environment in which this import worked that is most like this one."""
     installed = _first(python)
-    sets = list(table.sets) if table.exact else []
-    version = tensorflow.version or ""
-    locked = compat.locks.of(locked_package(version), version, python.version)
-    if locked is not None:
-        sets.append(locked.versions)
     return max(
-        sets,
+        _known_sets(python, tensorflow, table, compat),
         key=lambda known: sum(
             known.get(name) == installed[name].version for name in relevant if name in installed
         ),
@@ -332,236 +373,3 @@ def _environment(python: PythonFacts) -> dict[str, str]:
         "platform_version": "",
         "extra": "",
     }
-
-
-# ---------------------------------------------------------------- what it means
-
-
-def failures(facts: Facts, compat: Compat) -> tuple[Failure, ...]:
-    """What stops `import tensorflow` (or, not `fatal`, Keras alone), the first one first."""
-    python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
-    rehearsal = value_of(facts.rehearsal)
-    table = table_of(tensorflow, compat) if tensorflow is not None else None
-    if python is None or tensorflow is None or table is None:
-        return ()
-    found = list(_absent_family(python, table))
-    loader = value_of(facts.loader)
-    noexec = loader is not None and any(NOEXEC in one.error for one in loader.import_needs)
-    if rehearsal is not None and not noexec:  # else no package's module can be loaded, and none is to blame
-        found += (_led_away(facts, one) for one in _of_rehearsal(python, table, rehearsal))
-    # The same package may be taken through several modules, and the same file hide from many of them: once is enough.
-    first: dict[str, Failure] = {}
-    for one in sorted(found, key=lambda one: not one.fatal):
-        first.setdefault(one.shadow or one.package, one)
-    told = list(first.values())
-    if rehearsal is not None:
-        # What is unlike what works lets others fail that are as they work.
-        suspects = _odd(rehearsal) | _refused(python)
-        first_hand = [one for one in told if one.shadow or one.missing or one.package in suspects]
-        if any(one.fatal for one in first_hand):
-            told = first_hand
-    return tuple(told)
-
-
-def imported(rehearsal: RehearsalFacts | None) -> set[str]:
-    """The distributions whose modules were imported without an error."""
-    modules = rehearsal.modules if rehearsal is not None else ()
-    failed = {distribution_of(one.name) for one in modules if not one.ok}
-    return {distribution_of(one.name) for one in modules if one.ok} - failed
-
-
-def _led_away(facts: Facts, failure: Failure) -> Failure:
-    """The failure, of a package of a folder that is put first: nothing that is installed changes it."""
-    taken = package_led_away(facts, failure.package) if not failure.shadow and not failure.missing else None
-    if taken is None:
-        return failure
-    return dataclasses.replace(failure, shadow=f"{taken.location}/{_top_module(taken.name)}")
-
-
-def _absent_family(python: PythonFacts, table: Imported) -> Iterator[Failure]:
-    if not any(one.requires for one in python.distributions):
-        return  # planned, not looked at
-    for name in table.must:
-        package = normal(name)
-        if python.distribution(package) is None and name not in python.modules:
-            error = f"No module named {name!r}"
-            yield Failure(
-                Rehearsed(name, error, "ModuleNotFoundError", import_error=True, not_found=name),
-                package,
-                missing=True,
-            )
-
-
-def _of_rehearsal(python: PythonFacts, table: Imported, rehearsal: RehearsalFacts) -> Iterator[Failure]:
-    for one in (_with_file(one) if one.name in table.tried else one for one in rehearsal.modules):
-        if one.ok:
-            continue
-        needed = (
-            one.name in table.needs
-            or one.name in table.standard
-            or one.name.partition(".")[0] in table.shadowable
-        )
-        if not needed and one.import_error:
-            continue
-        keras_alone = not needed and one.name not in table.tried and one.attribute_error
-        yield _failure(python, rehearsal, one, fatal=not keras_alone)
-    if rehearsal.source is not None and not rehearsal.source.ok:
-        source = dataclasses.replace(rehearsal.source, name="google.protobuf")
-        yield _failure(python, rehearsal, source, fatal=True)
-
-
-def _with_file(one: Rehearsed) -> Rehearsed:
-    """A folder that lost its `__init__` is imported, and has no file. Modules in packages are tried to put their
-    folder on TensorFlow's own path, for which their file is asked."""
-    if not one.ok or "." not in one.name or not one.file or one.file.endswith((".py", ".pyc", ".so", ".pyd")):
-        return one
-    error = f"{one.file} has no __init__.py: expected str, bytes or os.PathLike object, not NoneType"
-    return dataclasses.replace(one, error=error, error_type="TypeError")
-
-
-def _failure(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed, *, fatal: bool) -> Failure:
-    missing = bool(one.not_found)
-    if missing:
-        package = distribution_of(one.not_found)
-        there = python.distribution(package)
-        # A part of a package that is there: the package is to blame, or who asks for that part of it.
-        if there is not None and "." in one.not_found:
-            missing = False
-        elif there is not None and one.not_found.partition(".")[0] == "distutils":
-            missing = False  # setuptools brings it by importing its own, and says nothing where that fails
-            suspects = _refused(python) or _odd(rehearsal)
-            used = (name for line in there.requires if (name := _required(line, extras=True)) in suspects)
-            package = package if package in suspects else next(used, package)
-    else:
-        package = _raised_by(python, rehearsal, one)
-    shadow = next(
-        (
-            shadow.taken
-            for shadow in python.shadows
-            if any(place == shadow.taken or place.startswith(f"{shadow.taken}/") for place in _places(one))
-            or shadow.taken in one.error
-            or one.not_found.partition(".")[0] == shadow.name
-            or f"module '{shadow.name}' has no attribute" in one.error
-        ),
-        "",
-    )
-    said = f"{one.error} {one.root}"
-    library = next(iter(python.carried), "") if any(words in said for words in LOADER_WORDS) else ""
-    distribution = python.distribution(package)
-    here = in_working_folder(python, package)
-    if not shadow and here is not None:
-        shadow = f"{here.location}/{_top_module(package)}"
-    damage = (
-        tuple(d for d in distribution.differs if d.what in ODD_DIFFERENCES)
-        if distribution is not None
-        else ()
-    )
-    return Failure(one, package, missing, shadow, library, damage, fatal)
-
-
-def in_working_folder(python: PythonFacts, package: str) -> Distribution | None:
-    """A package that was installed into the working folder: into none that Python's own path has."""
-    there = python.distribution(package)
-    return there if there is not None and python.sys_path and there.location not in python.sys_path else None
-
-
-def _top_module(package: str) -> str:
-    """The file or folder that a distribution's module is: "protobuf" → "google"."""
-    named = (module for module, name in MODULE_DISTRIBUTIONS.items() if name == package)
-    return next(named, package.replace("-", "_")).partition(".")[0]
-
-
-def cause_of(failure: Failure) -> Cause:
-    """The contract's word for it."""
-    if failure.shadow:
-        return Cause.SHADOWED_MODULE
-    if failure.library:
-        old = "libstdc++" in failure.library and "version `" in failure.rehearsed.error
-        return Cause.LIBSTDCXX_TOO_OLD if old else Cause.DAMAGED_FILE
-    if any(difference.what == "unreadable" for difference in failure.damage):
-        return Cause.NOT_PERMITTED
-    if failure.damage:
-        return Cause.DAMAGED_FILE
-    if failure.package == "protobuf":
-        return Cause.PROTOBUF_CONFLICT
-    return Cause.PACKAGE_CONFLICT
-
-
-LOADER_WORDS = (
-    "undefined symbol",
-    "version `",
-    "cannot open shared object",
-    "file too short",
-    "invalid ELF header",
-)
-"""What the loader says of a library."""
-
-
-def _places(one: Rehearsed) -> tuple[str, ...]:
-    return tuple(path for path in (one.file, one.top, *reversed(one.frames)) if path)
-
-
-def _raised_by(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed) -> str:
-    """The distribution to blame for an error: of those whose files it came through, the one that is unlike what works.
-
-    The one whose version nobody asked for comes first, then one of another version than is known to work, then the
-    one whose own file raised it. A module that is compiled for another NumPy raises in NumPy's files, or in none.
-    """
-    through = []
-    for path in reversed(one.frames):
-        name = distribution_at(python, path)
-        if name is not None and name not in through:
-            through.append(name)
-    through.append(distribution_of(one.name))
-    refused, odd = _refused(python), _odd(rehearsal)
-    for suspects in (refused, odd, {*through} - {"numpy"}):
-        blamed = next((name for name in through if name in suspects), None)
-        if blamed is not None:
-            return _beneath(python, blamed, refused or odd)
-    return through[-1]
-
-
-def _refused(python: PythonFacts) -> set[str]:
-    """The packages whose version somebody does not want."""
-    return {missing.package for missing in unmet(python) if missing.have is not None}
-
-
-def _odd(rehearsal: RehearsalFacts) -> set[str]:
-    """What was rehearsed for being unlike what works."""
-    return {oddity.module for oddity in rehearsal.oddities}
-
-
-def _beneath(python: PythonFacts, name: str, suspects: set[str]) -> str:
-    """What a package requires and is unlike what works, where the package itself is not."""
-    there = python.distribution(name)
-    if name in suspects or there is None:
-        return name
-    return next((other for line in there.requires if (other := _required(line)) in suspects), None) or name
-
-
-def distribution_at(python: PythonFacts, path: str) -> str | None:
-    """The installed distribution that a file belongs to, by its place on the path."""
-    for folder in python.sys_path:
-        root = f"{folder.rstrip('/')}/"
-        if len(root) > 1 and path.startswith(root):
-            name = distribution_of(path[len(root) :].replace("/", ".").removesuffix(".py"))
-            if name not in TENSORFLOW_DISTRIBUTIONS and python.distribution(name) is not None:
-                return name
-    return None
-
-
-def own_damage(
-    python: PythonFacts, tensorflow: TensorFlowFacts, compat: Compat
-) -> tuple[FileDifference, ...]:
-    """Files of TensorFlow that its import loads and that are not as they were installed."""
-    table = table_of(tensorflow, compat)
-    own = python.distribution(tensorflow.distribution or "")
-    if own is None:
-        return ()
-    idle = table.idle if table is not None else frozenset()
-    owners = [
-        d for d in python.distributions if d.name in TENSORFLOW_DISTRIBUTIONS and d.location == own.location
-    ]
-    # Of two packages over each other one has other files than its RECORD says.
-    kinds = REAL_DIFFERENCES if len(owners) < 2 else frozenset({"missing", "empty", "unreadable"})
-    return tuple(d for d in own.differs if d.what in kinds and d.path not in idle)

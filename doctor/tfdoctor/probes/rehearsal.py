@@ -25,22 +25,21 @@ def probe(
     modules: Sequence[tuple[str, Sequence[str]]],
     sources: Sequence[str],
     oddities: Sequence[Oddity],
+    keras: Sequence[str] = (),
     *,
+    version: str = "",
     timeout: float,
 ) -> Fact[RehearsalFacts]:
-    """Import `modules` (with the attributes that are taken of them) and execute `sources`. `timeout` in seconds."""
+    """Import `modules` (with the attributes that are taken of them), execute `sources`, and import Keras's modules
+    with something in the place of TensorFlow `version`. `timeout` in seconds."""
     where = f"{python.executable}: the imports of TensorFlow's imports"
     if not modules and not sources:
         return Known(RehearsalFacts(tuple(oddities), ()), where)
-    wanted = {"modules": modules, "sources": sources}
+    wanted = {"modules": modules, "sources": sources, "keras": (keras, version)}
     answer, result = run_payload(
         system, python.executable, "rehearse", (json.dumps(wanted),), timeout=timeout
     )
-    seen = [
-        _rehearsed(answer[key])
-        for key in (f"module:{number}" for number in range(len(modules)))
-        if isinstance(answer.get(key), dict)
-    ]
+    seen, of_keras = _all(answer, "module", len(modules)), _all(answer, "keras", len(keras))
     source = answer.get("source")
     complete = answer.get("done") is True
     if result.failure is Failure.NOT_FOUND:  # it has just answered: this is a recording, without a rehearsal
@@ -54,13 +53,24 @@ def probe(
     if not complete:
         if result.returncode is None:
             return Unknown(f"the import of {clean_line(str(answer['at']))} {result.why()}", where)
-        seen.append(_crashed(str(answer["at"]), result))
+        ended = of_keras if answer["at"] in keras else seen
+        ended.append(_crashed(str(answer["at"]), result))
     return Known(
         RehearsalFacts(
-            tuple(oddities), tuple(seen), _rehearsed(source) if isinstance(source, dict) else None, complete
+            tuple(oddities),
+            tuple(seen),
+            _rehearsed(source) if isinstance(source, dict) else None,
+            tuple(of_keras),
+            complete,
         ),
         where,
     )
+
+
+def _all(answer: Mapping[str, Any], kind: str, number: int) -> list[Rehearsed]:
+    """What was said of the modules of one kind, as far as the child came."""
+    keys = (f"{kind}:{at}" for at in range(number))
+    return [_rehearsed(answer[key]) for key in keys if isinstance(answer.get(key), dict)]
 
 
 def _rehearsed(raw: Mapping[str, Any]) -> Rehearsed:

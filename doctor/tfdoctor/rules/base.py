@@ -12,14 +12,14 @@ from tfdoctor.advice import target_of
 from tfdoctor.facts import Absent, Known, Unknown, value_of
 from tfdoctor.findings import Cause, Check, Evidence, Finding, Outcome, OutcomeKind
 from tfdoctor.predict import Build, MissingLibrary, build_of, explain_missing
-from tfdoctor.predict.rehearsing import failures
+from tfdoctor.predict.failures import failures
 
 if TYPE_CHECKING:
     from tfdoctor.advice import Target
     from tfdoctor.compat import Compat
     from tfdoctor.facts import Facts, LoaderFacts, PythonFacts, TensorFlowFacts
     from tfdoctor.findings import Observation, Prediction
-    from tfdoctor.predict.rehearsing import Failure
+    from tfdoctor.predict.failures import Failure
 
 T = TypeVar("T")
 GPU, DRIVER, CUDA, CUDNN, TENSORFLOW, LOADER, ENVIRONMENT = (

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, versions
 from tfdoctor.causes.steps import Install
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.predict.rehearsing import own_damage
+from tfdoctor.predict.failures import own_damage
 from tfdoctor.rules.base import LOADER, Context, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs
 

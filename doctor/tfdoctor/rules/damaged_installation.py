@@ -25,7 +25,7 @@ from tfdoctor.causes.steps import Install
 from tfdoctor.facts import Absent, Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import closed_package, registered_without_files
-from tfdoctor.predict.rehearsing import own_damage
+from tfdoctor.predict.failures import own_damage
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.shared.companions import WHAT
 

@@ -74,7 +74,11 @@ def _stopped(missing: MissingLibrary) -> Tried:
 
 def _remedies(context: Context, lost: list[MissingLibrary], bad: list[Tried]) -> list[Remedy]:
     paths = [tried.path for tried in bad]
-    through = advice.drop_folders(context.target, bad)
+    measured = (
+        context.loader is not None and context.loader.without
+    )  # and without it nothing is found: see `hiders`
+    behind = [good for missing in lost for good in missing.elsewhere[:1]] if measured else []
+    through = advice.drop_folders(context.target, bad, behind)
     if through is not None and all(missing.elsewhere for missing in lost):
         return [through]
     wheels = [path for path in paths if _of_wheel(context, path)]

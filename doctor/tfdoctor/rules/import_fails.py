@@ -73,12 +73,14 @@ def _packages(context: Context) -> list[Finding]:
     failed = [
         one for one in context.failures if one.fatal and not one.shadow and one.package not in elsewhere
     ]
-    if failed:
-        return [package_finding(context, RULE, failed)]
-    rows = tuple(row for row in rows if row.cause not in told)
-    return (
-        [companion_finding(context, RULE, min(rows, key=lambda row: row.effect != "import"))] if rows else []
-    )
+    found = [package_finding(context, RULE, failed)] if failed else []
+    named = {one.package for one in failed}
+    rest = [row for row in rows if row.cause not in told and row.package not in named]
+    if failed:  # what else stops it comes to light only then; what hurts later can wait
+        rest = [row for row in rest if row.effect == "import"]
+    if rest:
+        found.append(companion_finding(context, RULE, min(rest, key=lambda row: row.effect != "import")))
+    return found
 
 
 def _library(context: Context, failed: Resolution) -> Finding:

@@ -9,7 +9,8 @@ TF_USE_LEGACY_KERAS asks for tf_keras and that is not there.
 How it is seen
 --------------
 The installed distributions and the variable are looked at; packages that Keras imports are imported by a child
-where they are not known to work.
+where they are not known to work. Where Keras or what it alone imports is damaged or older than all that was tried,
+the child imports Keras itself, with something in the place of TensorFlow.
 
 What to do
 ----------
@@ -24,6 +25,7 @@ from tfdoctor import advice, versions
 from tfdoctor.causes.steps import Install, Unset
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import BACKEND, folder_of, keras_backend, led_by
+from tfdoctor.predict.rehearsing import LEGACY_KERAS, legacy_keras
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs, origins, shadowing
 from tfdoctor.rules.shared.companions import package_finding, requirement_of
@@ -32,8 +34,6 @@ from tfdoctor.text import upper_first
 if TYPE_CHECKING:
     from tfdoctor.facts.imports import Shadow
     from tfdoctor.findings import Finding
-
-LEGACY = "TF_USE_LEGACY_KERAS"
 
 
 def check(context: Context) -> Result:
@@ -45,12 +45,7 @@ def check(context: Context) -> Result:
     if context.prediction.import_ok is False:
         return NotApplicable("import tensorflow itself fails")
     installed = python.versions_installed()
-    legacy = build.has("legacy-keras-variable") and context.facts.environment.variables.get(
-        LEGACY, ""
-    ).lower() in (
-        "1",
-        "true",
-    )
+    legacy = legacy_keras(context.facts.environment.variables, build.version, context.compat)
     if legacy and "tf-keras" not in installed:
         return [_legacy(context)]
     keras = installed.get("keras")
@@ -147,17 +142,17 @@ def _legacy(context: Context) -> Finding:
     return RULE.finding(
         Cause.PACKAGE_CONFLICT,
         Severity.WARNING,
-        f"{LEGACY} makes tf.keras take Keras 2 from the package tf-keras, and that is not installed: programs that use "
-        "tf.keras stop with ImportError.",
-        title=f"tf.keras fails: {LEGACY} asks for tf-keras, which is not installed",
-        evidence=[Evidence(LEGACY, context.facts.environment.variables.get(LEGACY, ""))],
+        f"{LEGACY_KERAS} makes tf.keras take Keras 2 from the package tf-keras, and that is not installed: programs "
+        "that use tf.keras stop with ImportError.",
+        title=f"tf.keras fails: {LEGACY_KERAS} asks for tf-keras, which is not installed",
+        evidence=[Evidence(LEGACY_KERAS, context.facts.environment.variables.get(LEGACY_KERAS, ""))],
         remedies=[
             Remedy(
                 "Install tf-keras.",
                 (advice.pip_install(context.target, [wanted]), advice.check_again(context.target)),
                 steps=(Install((wanted,)),),
             ),
-            Remedy("Or use Keras 3.", (f"unset {LEGACY}",), steps=(Unset(LEGACY),)),
+            Remedy("Or use Keras 3.", (f"unset {LEGACY_KERAS}",), steps=(Unset(LEGACY_KERAS),)),
         ],
     )
 

@@ -77,11 +77,11 @@ def _told(
             f"{opened} {find} found, and not {what}. TensorFlow's log only names the library that it opened.",
         )
     if symbol:
-        return (
-            f"{opened} {need} a function that no library here has",
+        told = (
             f"The function {symbol} is in none of the libraries that the loader gives. One of them is of another "
-            "version than its users. TensorFlow's log only names the library that it opened.",
+            "version than its users. TensorFlow's log only names the library that it opened."
         )
+        return f"{opened} {need} a function that no library here has", told
     return f"{opened} cannot be used: {lost[0].resolution.error or 'the loader refuses it'}", only
 
 
@@ -203,12 +203,9 @@ def _past(context: Context, lost: tuple[MissingLibrary, ...]) -> Remedy | None:
     now = {r.soname for r in loader.resolutions if r.ok}
     if any(now - {r.soname for r in one.resolutions if r.ok} for one in loader.without):
         return None  # what works would not
-    off = advice.off_the_path(context.target, tuple(dict.fromkeys(folders)))
-    link = advice.link_into_runpath(context.target, behind) if loader.without else None
-    if off is None or link is None:
-        return off
-    text = f"{off.text} Then: {link.text}"
-    return Remedy(text, (*off.commands[:-1], *link.commands), steps=(*off.steps, *link.steps))
+    return advice.off_the_path(
+        context.target, tuple(dict.fromkeys(folders)), behind if loader.without else ()
+    )
 
 
 def _elsewhere(context: Context, absent: tuple[str, ...]) -> list[FoundElsewhere]:

@@ -11,7 +11,8 @@ from tfdoctor.causes.steps import Install
 from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS, value_of
 from tfdoctor.facts.imports import FileDifference
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict.rehearsing import READ, cause_of, good_version, unmet
+from tfdoctor.predict.failures import cause_of
+from tfdoctor.predict.rehearsing import READ, good_version, unmet
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import origins
 from tfdoctor.text import listed
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat.companions import Companion
     from tfdoctor.findings import Finding
-    from tfdoctor.predict.rehearsing import Failure
+    from tfdoctor.predict.failures import Failure
 
 
 def broken_companions(context: Context) -> tuple[Companion, ...]:

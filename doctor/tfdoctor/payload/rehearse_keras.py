@@ -1,0 +1,130 @@
+# Part of rehearse.py: something in the place of TensorFlow, so that Keras can be imported without it.
+#
+# Keras imports TensorFlow, and a rehearsal must not. What Keras takes of TensorFlow while it is imported is names, classes
+# to derive from, decorators and calls whose results nobody looks at: whatever it asks for is an Anything here.
+import os
+import sys
+import types
+
+DECORATED = (types.FunctionType, type, property, staticmethod, classmethod)
+SPECIAL = ("__internal__", "__operators__")  # TensorFlow's own names that look like Python's
+NOWHERE = os.path.join(os.devnull, "keras")
+
+
+class Anything(object):
+    """Any name of TensorFlow's: has every attribute, can be called, derived from and compared, and is a class to those who ask."""
+
+    __bases__ = ()
+    __class__ = property(lambda self: type)
+
+    def __getattr__(self, name):
+        if name.startswith("__") and name not in SPECIAL:
+            raise AttributeError(name)
+        if name == "unwrap":  # tf.__internal__.decorator.unwrap: (decorators, what they decorate)
+            return lambda one: ([], one)
+        made = Wrapper if name == "TFModuleWrapper" else Anything()
+        self.__dict__[name] = made
+        return made
+
+    def __call__(self, *args, **options):
+        last = args[-1] if args else None
+        return last if isinstance(last, DECORATED) and type(last) is not Anything else self
+
+    def __mro_entries__(self, bases):
+        classes = [base for base in bases if type(base) is not Anything]
+        stands = [base for base in bases if type(base) is Anything]
+        return () if self is not stands[-1] or any(issubclass(one, Base) for one in classes) else (Base,)
+
+    def __instancecheck__(self, other):
+        return False
+
+    __subclasscheck__ = __contains__ = __instancecheck__
+
+    def __iter__(self):
+        return iter(())
+
+    def __len__(self):
+        return 0
+
+    def __int__(self):
+        return 0
+
+    __index__ = __int__
+
+    def __float__(self):
+        return 0.0
+
+    def __itself(self, *others):
+        return self
+
+    def __setitem__(self, key, value):
+        pass
+
+    def __exit__(self, *error):
+        return False
+
+    def __less(self, other):
+        return False
+
+    __getitem__ = __enter__ = __neg__ = __itself
+    __or__ = __ror__ = __and__ = __rand__ = __add__ = __radd__ = __mul__ = __rmul__ = __itself
+    __sub__ = __rsub__ = __truediv__ = __rtruediv__ = __pow__ = __rpow__ = __itself
+    __lt__ = __gt__ = __le__ = __ge__ = __less
+
+
+class Wrapper(object):
+    """TensorFlow's wrapper of a module: Keras puts what it returns in the place of the module."""
+
+    def __new__(cls, module, *args, **options):
+        return module
+
+
+class Base(object):
+    """What is derived from a class of TensorFlow's is derived from this."""
+
+    def __init__(self, *args, **options):
+        pass
+
+    def __init_subclass__(cls, **options):
+        pass
+
+    def __getattr__(self, name):
+        return Anything.__getattr__(self, name)
+
+
+class Module(types.ModuleType):
+    def __getattr__(self, name):
+        if name == "keras":
+            raise AttributeError(name)
+        if self.__name__.endswith(".data_structures") and not name.startswith("__"):
+            return type(name, (Base,), {})  # optree takes nothing but true classes, and looks at them from C++
+        return Anything.__getattr__(self, name)
+
+
+class Finder(object):
+    """Finds every module of TensorFlow."""
+
+    def __init__(self, version):
+        self.version = version
+
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] != "tensorflow":
+            return None
+        from importlib.machinery import ModuleSpec
+
+        return ModuleSpec(name, self, is_package=True)
+
+    def create_module(self, spec):
+        return Module(spec.name)
+
+    def exec_module(self, module):
+        module.__path__ = []
+        module.__version__ = self.version
+
+
+def stand_in(version):
+    """From now on `import tensorflow` gives the stand-in. Keras is kept from making its settings file, where there is none."""
+    sys.meta_path.insert(0, Finder(version))
+    home = os.environ.get("KERAS_HOME") or os.path.join(os.path.expanduser("~"), ".keras")
+    if not os.path.isfile(os.path.join(home, "keras.json")):
+        os.environ["KERAS_HOME"] = NOWHERE

@@ -1,0 +1,49 @@
+"""Which package is to blame for what a rehearsal met."""
+
+from __future__ import annotations
+
+from predict.rehearsals import VERSION, installed, rehearsed
+from rules.make_facts import COMPAT, SITE, run, with_python
+from tfdoctor.facts.imports import Oddity, Rehearsed, Shadow
+from tfdoctor.predict.failures import failures
+from tfdoctor.rules import import_fails
+
+
+def test_a_namespace_without_any_of_its_parts_is_the_package_that_was_wanted():
+    """There is a package called google, and it has nothing to do with this."""
+    error = Rehearsed(
+        "google.protobuf",
+        "No module named 'google'",
+        "ModuleNotFoundError",
+        import_error=True,
+        not_found="google",
+    )
+    facts = rehearsed(installed({"protobuf": None}), error, oddities=[Oddity("protobuf", "…")])
+    (one,) = failures(facts, COMPAT)
+    assert (one.package, one.missing) == ("protobuf", True)
+
+
+def test_what_fails_by_a_hidden_package_is_not_a_matter_of_its_version():
+    shadow = Shadow("numpy", "/home/user/code/numpy.py", SITE)
+    errors = [
+        Rehearsed(
+            "numpy",
+            "module 'numpy' has no attribute 'integer'",
+            "AttributeError",
+            attribute_error=True,
+            file=shadow.taken,
+        ),
+        Rehearsed("ml_dtypes", "numpy._core.umath failed to import", "ImportError", import_error=True),
+    ]
+    facts = rehearsed(with_python(installed(), shadows=(shadow,)), *errors, oddities=[Oddity("numpy", "…")])
+    assert [one.shadow for one in failures(facts, COMPAT)] == [shadow.taken]
+
+
+def test_what_the_table_knows_is_told_beside_what_was_rehearsed():
+    error = Rehearsed("packaging.version", "…", "SyntaxError", frames=(f"{SITE}/packaging/version.py",))
+    facts = rehearsed(installed({"namex": "0.0.3"}), error, oddities=[Oddity("packaging", "…")])
+    outcome = run(import_fails.RULE, facts)
+    assert [one.title.rpartition(" ")[0] for one in outcome.findings] == [
+        "import tensorflow fails with packaging",
+        f"TensorFlow {VERSION} cannot be imported with namex",
+    ]

@@ -1,0 +1,86 @@
+"""Keras, imported with something in the place of TensorFlow: when, and what is made of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from predict.rehearsals import installed, keras_asked, rehearsed
+from rules.make_facts import COMPAT, SITE, context, finding, with_environment
+from tfdoctor.facts.imports import FileDifference, Oddity, Rehearsed
+from tfdoctor.findings import Cause, Severity
+from tfdoctor.predict.failures import failures
+from tfdoctor.rules import import_fails, keras_fails
+
+KERAS = ("keras.src.optimizers", "keras._tf_keras.keras")
+GONE = (FileDifference("keras/src/layers/core/dense.py", "missing"),)
+
+
+def test_keras_is_imported_only_where_something_speaks_against_it():
+    """It is most of a rehearsal's time, and packages newer than those that were tried are usual."""
+    assert keras_asked(installed()) == ()
+    assert keras_asked(installed({"optree": "99.0", "rich": "99.0"})) == ()
+    assert (
+        keras_asked(installed({"numpy": "1.0.1"})) == ()
+    )  # TensorFlow takes it, too: its modules say enough
+    assert keras_asked(installed({"optree": "0.0.1"})) == KERAS
+    assert keras_asked(installed(keras={"differs": GONE})) == KERAS
+    assert keras_asked(installed(namex={"differs": (FileDifference("namex/__init__.py", "changed"),)})) == ()
+
+
+def test_keras_is_imported_as_this_release_does():
+    legacy = with_environment(
+        installed({"tf-keras": "0.1"}, **{"tf-keras": {"differs": GONE}}), TF_USE_LEGACY_KERAS="1"
+    )
+    assert keras_asked(legacy) == ("tf_keras.src.optimizers", "tf_keras.api._v2.keras")
+    damaged = {"keras": {"differs": GONE}}
+    assert keras_asked(installed(version="2.12.1", **damaged)) == ("keras.api._v2.keras",)
+    assert keras_asked(installed(version="2.13.1", **damaged))[:2] == (
+        "keras.optimizers",
+        "keras.src.optimizers",
+    )
+    assert keras_asked(installed(version="2.15.1", **damaged)) == (
+        "keras.src.optimizers",
+        "keras.api._v2.keras",
+    )
+
+
+ODD_KERAS = (Oddity("keras", "files of keras are not as it was installed with"),)
+
+
+@pytest.mark.parametrize(
+    ("kind", "where", "stops"),
+    [
+        ("SyntaxError", KERAS[0], True),
+        ("ImportError", KERAS[0], False),
+        ("AttributeError", KERAS[0], False),
+        ("SyntaxError", KERAS[1], False),  # only the first use of tf.keras loads that
+    ],
+)
+def test_what_keras_fails_with_stops_the_import_or_tf_keras_alone(kind: str, where: str, *, stops: bool):
+    error = Rehearsed(
+        where,
+        "…",
+        kind,
+        import_error=kind == "ImportError",
+        attribute_error=kind == "AttributeError",
+        frames=(f"{SITE}/keras/src/layers/core/dense.py",),
+    )
+    answers = [error if name == where else Rehearsed(name) for name in KERAS]
+    facts = rehearsed(installed(keras={"differs": GONE}), keras=answers, oddities=ODD_KERAS)
+    assert context(facts).prediction.import_ok is not stops
+    rule = import_fails.RULE if stops else keras_fails.RULE
+    one = finding(rule, facts)
+    assert (one.cause, one.severity) == (Cause.DAMAGED_FILE, Severity.ERROR if stops else Severity.WARNING)
+    assert "dense.py is not there" in one.title
+
+
+def test_what_keras_lacks_of_the_stand_in_is_no_failure():
+    one = Rehearsed(KERAS[0], "expected a class, got <rehearse_keras.Anything object>", "TypeError")
+    other = replace(one, error="…", frames=(f"{SITE}/keras/x.py", "/somewhere/rehearse_keras.py"))
+    for answer in (one, other):
+        facts = rehearsed(installed(keras={"differs": GONE}), keras=[answer], oddities=ODD_KERAS)
+        assert failures(facts, COMPAT) == ()
+    unknown = replace(other, frames=(f"{SITE}/keras/x.py",))  # a Keras nobody tried, and nothing else is odd
+    assert failures(rehearsed(installed({"keras": "99"}), keras=[unknown], oddities=ODD_KERAS), COMPAT) == ()
