@@ -294,10 +294,11 @@ class Process:
                 if len(self.loaded) > before:
                     queue.append(found)
         scope = cache(lambda: self._scope(start))  # seldom asked for: most are not bound at once
-        for current in queue:
-            self._check_versions(current, scope)
+        bound = {id(current) for current in queue if self._check_versions(current)}
         if bind_now and len(self.loaded) <= MAX_BOUND:
-            for current in reversed(queue):  # what is needed is relocated before what needs it
+            bound.update(map(id, queue))
+        for current in reversed(queue):  # what is needed is relocated before what needs it
+            if id(current) in bound:
                 self._check_symbols(current, scope)
 
     def _scope(self, start: LinkMap) -> list[LinkMap]:
@@ -337,7 +338,9 @@ class Process:
         if lost:
             raise _LoadError(current.path, f"undefined symbol: {lost[0]}", needed_by=current.path)
 
-    def _check_versions(self, current: LinkMap, scope: Callable[[], Sequence[LinkMap]]) -> None:
+    def _check_versions(self, current: LinkMap) -> bool:
+        """Whether only the binding of its symbols tells if it has what it needs."""
+        unknown = False
         for library, versions in current.elf.verneed:
             provider = self._already(library)
             if provider is None:
@@ -345,8 +348,7 @@ class Process:
             # An object without any version definitions only gets a warning: "no version information available".
             # What is not in it at all is missed when the symbols are bound.
             if not provider.elf.verdef:
-                if versions:
-                    self._check_symbols(current, scope)
+                unknown = unknown or bool(versions)
                 continue
             for version in versions:
                 if version not in provider.elf.verdef:
@@ -355,6 +357,7 @@ class Process:
                         f"version `{version}' not found (required by {current.path})",
                         needed_by=current.path,
                     )
+        return unknown
 
     # ------------------------------------------------------------ the search
 
