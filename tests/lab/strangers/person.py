@@ -75,8 +75,9 @@ class Person(Env):
         elif door == "activate":
             self.append(self.root / "bin" / "activate", "", line)
         elif door == "conda":
-            script = self.root / "etc/conda/activate.d" / f"{name.lower()}_{len(self.variables)}.sh"
-            script.parent.mkdir(parents=True, exist_ok=True)
+            folder = self.root / "etc/conda/activate.d"
+            folder.mkdir(parents=True, exist_ok=True)
+            script = folder / f"{name.lower()}_{len(list(folder.iterdir()))}.sh"  # never over another one
             script.write_text(line + "\n", encoding="utf-8")
         elif door == "pth":
             text = code.replace("\n", "; ").rstrip("; ") + "\n"
