@@ -10,7 +10,8 @@ import pytest
 
 import tfdoctor
 from tfdoctor import text
-from tfdoctor.text import late
+from tfdoctor.causes.steps import Drop, without_entries
+from tfdoctor.text import entries_of, late
 
 
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -56,3 +57,17 @@ def test_every_one_here_can_be_compiled() -> None:
     ]
     assert len(found) > 20
     assert all(isinstance(one.pattern, str) for one in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "entries"),
+    [
+        ("LD_LIBRARY_PATH", "/a:/b c;/d::", ["/a", "/b c", "/d"]),
+        ("LD_PRELOAD", " /a.so /b.so:/c.so\n", ["/a.so", "/b.so", "/c.so"]),
+        ("PYTHONPATH", ":/a;b:/c d", ["/a;b", "/c d"]),
+        ("PYTHONPATH", "", []),
+    ],
+)
+def test_the_entries_of_a_list_of_paths(name: str, value: str, entries: list[str]) -> None:
+    assert entries_of(name, value) == entries
+    assert without_entries(Drop(name, tuple(entries[:1])), value) == tuple(entries[1:])

@@ -81,3 +81,12 @@ def late(pattern: str, flags: int = 0) -> re.Pattern[str]:
     The functions of `re` themselves do not take it: `late(…).sub(…)`, not `re.sub(late(…), …)`.
     """
     return cast("re.Pattern[str]", _Late(pattern, flags))
+
+
+def entries_of(name: str, value: str) -> list[str]:
+    """The entries of a variable that is a list of paths, empty ones left out.
+
+    The loader also takes semicolons in LD_LIBRARY_PATH, and white space in LD_PRELOAD.
+    """
+    between = {"LD_LIBRARY_PATH": "[:;]", "LD_PRELOAD": r"[:\s]"}.get(name, ":")
+    return [entry for entry in re.split(between, value) if entry]

@@ -404,7 +404,9 @@ def test_the_model_says_what_the_loader_does(
             assert os.path.realpath(said_path) == os.path.realpath(cwd / path), name
         else:
             plain = [(text or "").replace("//", "/") for text in (said_error, error)]
-            if "undefined symbol" in plain[1]:  # in which file; of several, which one the linker happened to put first
+            if (
+                "undefined symbol" in plain[1]
+            ):  # in which file; of several, which one the linker happened to put first
                 plain = [text.partition(": undefined symbol")[0] for text in plain]
             assert plain[0] == plain[1], name
 

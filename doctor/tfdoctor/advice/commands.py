@@ -39,6 +39,7 @@ from tfdoctor.causes.steps import (
 )
 from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS
 from tfdoctor.findings import Cause, Remedy, Severity
+from tfdoctor.text import entries_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -349,9 +350,9 @@ def _changes_tensorflow(remedy: Remedy) -> bool:
 
 def _off_pythonpath(target: Target) -> Remedy | None:
     """Where PYTHONPATH leads to another TensorFlow than this Python's own: its own is good, and is not replaced."""
-    python, entries = target.python, target.variables.get("PYTHONPATH", "").split(":")
+    python, entries = target.python, entries_of("PYTHONPATH", target.variables.get("PYTHONPATH", ""))
     folder = site_packages(target)
-    if python is None or folder not in [posixpath.normpath(entry) for entry in entries if entry]:
+    if python is None or folder not in [posixpath.normpath(entry) for entry in entries]:
         return None
     own = [
         d
@@ -360,9 +361,7 @@ def _off_pythonpath(target: Target) -> Remedy | None:
     ]
     if not own:
         return None
-    step = Drop(
-        "PYTHONPATH", tuple(entry for entry in entries if entry and posixpath.normpath(entry) == folder)
-    )
+    step = Drop("PYTHONPATH", tuple(entry for entry in entries if posixpath.normpath(entry) == folder))
     return Remedy(
         f"Take {folder} off PYTHONPATH: this Python has {own[0].name} {own[0].version} of its own.",
         (_line(target, step), check_again(target)),

@@ -10,6 +10,7 @@ from tfdoctor.advice.links import link_commands, links_of, runpath_target
 from tfdoctor.advice.pip import check_again, quote
 from tfdoctor.causes.steps import Drop, LinkParts, Prepend
 from tfdoctor.findings import Remedy
+from tfdoctor.text import entries_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -108,8 +109,7 @@ def without_folder(target: Target, word: str, text: str) -> Remedy | None:
 
 def _entries(target: Target) -> list[str]:
     """What is on LD_LIBRARY_PATH, empty entries left out."""
-    value = target.variables.get("LD_LIBRARY_PATH", "")
-    return [entry for entry in value.replace(";", ":").split(":") if entry]
+    return entries_of("LD_LIBRARY_PATH", target.variables.get("LD_LIBRARY_PATH", ""))
 
 
 def _without(target: Target, entries: Sequence[str], wrong: Sequence[str], text: str) -> Remedy | None:

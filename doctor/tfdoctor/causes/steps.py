@@ -5,10 +5,10 @@ Only what changes one Python environment and can be taken back is a step. Paths 
 
 from __future__ import annotations
 
-import re
 from typing import Union
 
 from tfdoctor.records import dataclass
+from tfdoctor.text import entries_of
 
 __all__ = [
     "SHELL_STEPS",
@@ -153,8 +153,7 @@ class Remedy:
 def without_entries(step: Drop, value: str) -> tuple[str, ...]:
     """The entries of a variable's value that the step leaves."""
     gone = {entry.rstrip("/") for entry in step.entries}
-    entries = re.split(r"[:\s]+" if step.name == "LD_PRELOAD" else ":", value)
-    return tuple(entry for entry in entries if entry and entry.rstrip("/") not in gone)
+    return tuple(entry for entry in entries_of(step.name, value) if entry.rstrip("/") not in gone)
 
 
 def without_line(step: TakeOut, text: str) -> str | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdoctor.causes.steps import Export, Prepend, Rename, Unset
-from tfdoctor.text import late
+from tfdoctor.text import entries_of, late
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -333,7 +333,7 @@ def _satisfied(step: ShellStep, env: Mapping[str, str]) -> bool:
         return step.name not in env
     if isinstance(step, Rename):
         return step.wrong not in env
-    entries = {entry.rstrip("/") for entry in env.get(step.name, "").split(":")}
+    entries = {entry.rstrip("/") for entry in entries_of(step.name, env.get(step.name, ""))}
     if isinstance(step, Prepend):
         return all(folder.rstrip("/") in entries for folder in step.folders)
     return not entries & {entry.rstrip("/") for entry in step.entries}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.facts import MODULE_PATH, Absent, Known, value_of
 from tfdoctor.predict.build import build_of
+from tfdoctor.text import entries_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,8 +73,8 @@ def package_led_away(facts: Facts, package: str) -> Distribution | None:
 def led_by(facts: Facts, folder: str) -> Led | None:
     """What puts this folder first; None where it lies there by itself: the working folder, what is installed."""
     same = posixpath.normpath(folder)
-    entries = facts.environment.variables.get("PYTHONPATH", "").split(":")
-    entry = next((entry for entry in entries if entry and posixpath.normpath(entry) == same), None)
+    entries = entries_of("PYTHONPATH", facts.environment.variables.get("PYTHONPATH", ""))
+    entry = next((entry for entry in entries if posixpath.normpath(entry) == same), None)
     if entry is not None:
         return Led("PYTHONPATH", entry)
     python = value_of(facts.python)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.facts import Fact, FoundElsewhere, Instead, Known, LoaderFacts, Resolution, Unknown, Without
 from tfdoctor.parse.cudnn_header import parse_cudnn_header
 from tfdoctor.probes.loader import LinkMap, Process
+from tfdoctor.text import entries_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -224,9 +225,8 @@ def _choices(entries: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def _less(variable: str, value: str, entries: Sequence[str]) -> str:
-    if variable == PRELOAD:
-        return " ".join(name for name in value.replace(":", " ").split() if name not in entries)
-    return ":".join(entry for entry in value.replace(";", ":").split(":") if entry and entry not in entries)
+    kept = [entry for entry in entries_of(variable, value) if entry not in entries]
+    return (" " if variable == PRELOAD else ":").join(kept)
 
 
 def _instead(done: _Run, changed: _Run) -> tuple[Instead, ...]:

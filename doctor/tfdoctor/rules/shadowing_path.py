@@ -26,6 +26,7 @@ from tfdoctor.findings import Cause, Evidence, Severity
 from tfdoctor.predict import in_wheels, library_version
 from tfdoctor.rules.base import LOADER, Context, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import needs, origins
+from tfdoctor.text import entries_of
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Resolution
@@ -46,8 +47,8 @@ def check(context: Context) -> Result:
         return ()
     folders = tuple(dict.fromkeys((r.path or "").rpartition("/")[0] for r, _, _ in older))
     shown = ", ".join(f"{r.soname} {has} instead of {wants}" for r, has, wants in older)
-    value = context.facts.environment.variables.get("LD_LIBRARY_PATH", "").replace(";", ":")
-    entries = [entry for entry in value.split(":") if entry]
+    value = context.facts.environment.variables.get("LD_LIBRARY_PATH", "")
+    entries = entries_of("LD_LIBRARY_PATH", value)
     wrong = [entry for entry in entries if (entry.rstrip("/") or "/") in folders]
     remedy = advice.off_the_path(context.target, folders)
     if wrong:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from typing import TYPE_CHECKING
 
 from tfdoctor import advice, predict
@@ -15,7 +14,7 @@ from tfdoctor.predict.failures import cause_of
 from tfdoctor.predict.rehearsing import READ, good_version, unmet
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import origins
-from tfdoctor.text import listed
+from tfdoctor.text import entries_of, listed
 from tfdoctor.versions import project_of, requirement, satisfies
 
 if TYPE_CHECKING:
@@ -254,7 +253,7 @@ def _off(context: Context, library: str) -> Remedy:
         if library in variables.get("LD_PRELOAD", "").replace(":", " ").split()
         else "LD_LIBRARY_PATH"
     )
-    entries = [one for one in re.split("[:; ]", variables.get(name, "")) if one]
+    entries = entries_of(name, variables.get(name, ""))
     gone = [one for one in entries if one.rstrip("/") in (folder, library)]
     kept = [one for one in entries if one not in gone]
     text = f"Take {', '.join(gone) or library} off {name} where TensorFlow runs."

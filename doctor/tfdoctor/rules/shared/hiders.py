@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.findings import Evidence, Remedy
 from tfdoctor.records import dataclass
 from tfdoctor.rules.shared import origins
+from tfdoctor.text import entries_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,8 +92,7 @@ def remedy(context: Context, hiding: Hiding) -> Remedy:
     """How the entries go, where they were set."""
     name, entries = hiding.without.variable, hiding.without.entries
     value = context.facts.environment.variables.get(name, "")
-    separated = value.replace(";", ":") if name == "LD_LIBRARY_PATH" else value.replace(" ", ":")
-    kept = [entry for entry in separated.split(":") if entry and entry not in entries]
+    kept = [entry for entry in entries_of(name, value) if entry not in entries]
     other = _other(hiding)
     good = f": {other} is found then" if other else ""
     text = f"Take {', '.join(entries)} off {name} where TensorFlow runs{good}."

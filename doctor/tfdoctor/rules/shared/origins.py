@@ -11,6 +11,7 @@ from tfdoctor import advice
 from tfdoctor.causes.steps import Drop, TakeOut, Unset
 from tfdoctor.facts import MODULE_PATH
 from tfdoctor.findings import Evidence, Remedy
+from tfdoctor.text import entries_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,7 +105,7 @@ def off_path(context: Context, led: Led) -> Remedy:
     entry = led.entry
     if led.by == MODULE_PATH:
         return _not_by_the_start(context, entry)
-    entries = [one for one in context.facts.environment.variables.get("PYTHONPATH", "").split(":") if one]
+    entries = entries_of("PYTHONPATH", context.facts.environment.variables.get("PYTHONPATH", ""))
     gone = [one for one in entries if posixpath.normpath(one) == posixpath.normpath(entry)]
     kept = [one for one in entries if one not in gone]
     return takes_off(context, "PYTHONPATH", gone, kept, f"Take {entry.rstrip('/')} off PYTHONPATH.")
