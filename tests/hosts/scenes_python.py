@@ -30,6 +30,15 @@ def register(make: Any) -> None:
     """Add these machines to make.py's."""
     host, healthy = make.host, make.healthy
 
+    @host("TFD201", cause="libs-not-installed", registered=False)
+    def plain_pip_install() -> Any:
+        """`pip install tensorflow` and nothing else: no CUDA anywhere. After the fix it is healthy-one-gpu."""
+        machine = healthy()
+        for path in [path for path in machine.elf if "/site-packages/nvidia/" in path]:
+            del machine.elf[path]
+        machine.target["distributions"] = machine.target["distributions"][:4]
+        return machine
+
     @host("TFD301", "TFD318", cause="python-unusable", registered=False)
     def environment_deleted() -> Any:
         """VIRTUAL_ENV names a folder that was deleted; the shell finds the system's Python."""
