@@ -275,14 +275,61 @@ def test_the_changelog_has_this_version() -> None:
     assert tfdoctor.__version__ in versions
 
 
-PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")),
+)
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link may name in a page: its headings, as GitHub and MkDocs spell them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_links_lead_somewhere(name: str) -> None:
+    page = ROOT / name
+    text = page.read_text(encoding="utf-8")
+    named = re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", text)
+    named += [(target, "") for target in re.findall(r'(?:src|srcset)="([^"]+)"', text)]
+    for target, anchor in named:
+        if "://" in target:
+            continue
+        there = (page.parent / target).resolve() if target else page
+        assert there.exists(), target
+        if name.startswith("docs/"):  # the site has nothing else
+            assert ROOT / "docs" in there.parents, target
+        if anchor and not anchor.startswith("only-"):
+            assert anchor in anchors(there), f"{target}#{anchor}"
+
+
+def test_every_page_is_in_the_site() -> None:
+    listed = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert sorted(listed) == [name.removeprefix("docs/") for name in PAGES if name.startswith("docs/")]
+
+
+SITUATIONS = [name for name in PAGES if name.startswith("docs/situations/")]
+
+
+def test_every_situation_is_found() -> None:
+    for page in ("README.md", "docs/index.md"):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert all(name.removeprefix("docs/") in text for name in SITUATIONS), page
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_a_situation_begins_with_words_and_ends_with_a_command(name: str) -> None:
+    """What people paste comes first, what they type last; what is between fits two screens without its outputs."""
     text = (ROOT / name).read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
-        assert "://" in target or (ROOT / target).exists(), target
+    assert re.match(r"# [^\n]+\n\n```text\n", text)
+    last = re.search(r"```sh\n(.*?)```\n\Z", text, re.DOTALL)
+    assert last is not None
+    assert "tfdoctor " in last[1]
+    written = re.sub(r"^```console.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    assert len(written.splitlines()) <= 60
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -300,7 +347,10 @@ def commands_in(text: str) -> list[list[str]]:
     spans = re.findall(r"(?<!`)`([^`\n]+)`(?!`)", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
     found = []
     for line in [*lines, *spans]:
-        match = re.match(r"(?:\$ |Next: )?((?:\./)?scripts/\S+|tfdoctor)(?=\s|$)([^#|>]*)", line)
+        match = re.match(
+            r"(?:\$ |Next: |- run: |- (?=\S*/bin/)|srun \S+ )?((?:\./)?scripts/\S+|(?:/tmp/tfdoctor/bin/)?tfdoctor)(?=\s|$)([^#|>]*)",
+            line,
+        )
         if match and not re.match(r" \d", match[2]):  # "tfdoctor 0.1.0 …" is output
             found.append([match[1], *match[2].split()])
     return found
@@ -319,7 +369,7 @@ def test_commands_that_a_page_names_exist(name: str) -> None:
             known = {o for param in group.commands[words[0]].params for o in param.opts}
             options = {arg.partition("=")[0] for arg in args if arg.startswith("-")} - {"--help"}
             assert options <= known, f"{program} {' '.join(args)}"
-        if "/" in program:
+        if program.removeprefix("./").startswith("scripts/"):
             assert (ROOT / program).is_file(), program
 
 
