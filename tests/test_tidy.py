@@ -340,6 +340,13 @@ def test_files_that_a_page_names_exist(name: str) -> None:
     assert not missing
 
 
+TYPED = re.compile(
+    r"(?:\$ |Next: |- run: |- (?=\S*/bin/)|srun \S+ )?"
+    r"((?:\./)?scripts/\S+|(?:/tmp/tfdoctor/bin/)?tfdoctor)(?=\s|$)([^#|>]*)"
+)
+"""A command of ours on a line of code: (program, arguments)."""
+
+
 def commands_in(text: str) -> list[list[str]]:
     """`tfdoctor …` and `scripts/…` lines, from code blocks and code spans, taken apart at spaces."""
     code = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
@@ -347,10 +354,7 @@ def commands_in(text: str) -> list[list[str]]:
     spans = re.findall(r"(?<!`)`([^`\n]+)`(?!`)", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
     found = []
     for line in [*lines, *spans]:
-        match = re.match(
-            r"(?:\$ |Next: |- run: |- (?=\S*/bin/)|srun \S+ )?((?:\./)?scripts/\S+|(?:/tmp/tfdoctor/bin/)?tfdoctor)(?=\s|$)([^#|>]*)",
-            line,
-        )
+        match = TYPED.match(line)
         if match and not re.match(r" \d", match[2]):  # "tfdoctor 0.1.0 …" is output
             found.append([match[1], *match[2].split()])
     return found
