@@ -38,7 +38,7 @@ INTRO = """\
 `tfdoctor check` runs every rule below but those of 5, and each ends as *found*, *clean*, *not applicable*, *could not
 check* or *crashed*, and is counted. `tfdoctor build --check` puts the image that a Dockerfile will make to the same
 rules, and then looks for what only a Dockerfile can have: those of 5. `tfdoctor explain CODE` prints the same text. A
-code is for ever: a retired one is never used again.
+code is permanent: a retired one is never used again.
 
 The hundreds say where a rule looks: 1 driver and GPU, 2 libraries and loader, 3 Python and the TensorFlow
 package, 4 containers, 5 images, 6 environment and memory, 7 the user's code and clusters, 8 log signatures,

@@ -108,7 +108,7 @@ LOG_NOTES = {
             Section(
                 "What it means",
                 "A healthy log is full of lines that frighten: no NUMA node, a factory registered twice, no "
-                "TensorRT, instructions that the processor could do besides.",
+                "TensorRT, instructions that the processor could also do.",
             ),
             Section("What to do", "Nothing: they do not decide whether TensorFlow uses the GPU."),
         ),

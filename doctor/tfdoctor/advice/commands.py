@@ -1,7 +1,7 @@
 """Remedies as this person can type them, the first one with all that is needed. Pure.
 
 Rules write remedies for the owner of an environment, each for its own finding. Here they are told to who reads them:
-where the environment is somebody else's or the system's, what is missing goes into a folder of one's own that is named
+where the environment is somebody else's or the system's, what is missing goes into a folder of your own that is named
 before Python starts; where there is no sudo, the administrator is asked. And the finding that leads says at once what
 the errors beside it need, too: nobody wants to type in rounds.
 """

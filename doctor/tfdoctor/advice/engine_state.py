@@ -261,7 +261,7 @@ def stale(containers: ContainerFacts, driver: str | None, sudo: str = "sudo ") -
                 tuple(_spec_evidence(spec, driver)),
                 (
                     Remedy(
-                        "Write it anew; toolkits from 1.18 on do so themselves for /var/run/cdi.",
+                        "Write it again; toolkits from 1.18 on do so themselves for /var/run/cdi.",
                         (
                             f"{sudo}nvidia-ctk cdi generate --output={quote(spec.path)}",
                             *(
@@ -353,7 +353,7 @@ def losing(containers: ContainerFacts, sudo: str = "sudo ") -> list[Trouble]:
             "A running container can lose its GPUs at `systemctl daemon-reload`",
             "systemd manages the cgroups of containers here, and knows nothing of the devices that NVIDIA's hook "
             '(`--gpus`) adds: when it reloads its units, they are gone ("Failed to initialize NVML: Unknown '
-            'Error") until the container is started anew.',
+            'Error") until the container is started again.',
             (
                 Evidence(
                     "docker info", f"Cgroup Driver: systemd, Cgroup Version: {docker.cgroup_version or '?'}"

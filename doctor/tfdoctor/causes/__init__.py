@@ -301,7 +301,7 @@ class Cause(str, enum.Enum):
     BOTH_PACKAGES = Row(
         "both-packages",
         "Two TensorFlow distributions (tensorflow and tensorflow-gpu, or two builds) are installed over each other.",
-        title="Two TensorFlow packages lie over each other",
+        title="Two TensorFlow packages are installed over each other",
         code="TFD304",
         brings=("cpu-only-build",),
     )
@@ -553,7 +553,10 @@ class Cause(str, enum.Enum):
         code="TFD317",
         registers=False,
         brings=("tensorflow-missing",),
-        remedies=(Remedy("Make the environment anew: the Python that it was made with is gone."), Do.CHECK),
+        remedies=(
+            Remedy("Create the environment again: the Python that it was made with is gone."),
+            Do.CHECK,
+        ),
     )
     TENSORFLOW_MISSING = Row(
         "tensorflow-missing",

@@ -89,7 +89,7 @@ def build(
     gpu: Gpus = None,
     driver: Driver = None,
     anywhere: Annotated[bool, option("For any machine: do not look at this one.", "--anywhere")] = False,
-    no_cache: Annotated[bool, option("Build every step anew.", "--no-cache")] = False,
+    no_cache: Annotated[bool, option("Build every step again.", "--no-cache")] = False,
     no_verify: Annotated[bool, option("Do not verify the image.", "--no-verify")] = False,
     dry_run: Annotated[
         bool,

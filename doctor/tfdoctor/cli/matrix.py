@@ -61,9 +61,9 @@ def matrix(
     as_json: Json = False,
     as_markdown: Annotated[bool, option("Print Markdown.", "--markdown")] = False,
 ) -> int:
-    """Print the releases that fulfil the query; the sheet where one version was asked for. Returns the exit status.
+    """Print the releases that meet the query; the sheet where one version was asked for. Returns the exit status.
 
-    Read from the wheels of every release. With conditions: the releases that fulfil all of them.
+    Read from the wheels of every release. With conditions: the releases that meet all of them.
     """
     if list_gpus:
         return _list_gpus(as_json=as_json)

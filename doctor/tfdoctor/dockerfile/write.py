@@ -82,7 +82,7 @@ def check_index(text: str) -> str:
         if parts.netloc.startswith("["):
             ipaddress.IPv6Address(parts.hostname or "")  # Python 3.10 does not look
     except ValueError as error:
-        shown = text.rpartition("@")[2]  # what stands before it may be a password
+        shown = text.rpartition("@")[2]  # what comes before it may be a password
         msg = f"`{shown}` is not the address of a package index."
         raise UsageError(msg, hint="It looks like https://HOST/simple/.") from error
     if named:

@@ -136,7 +136,7 @@ class _Session(requests.Session):
             prepared_request.headers.pop("Authorization", None)
 
     def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:
-        """The user's own certificate stands before REQUESTS_CA_BUNDLE."""
+        """The user's own certificate comes before REQUESTS_CA_BUNDLE."""
         return super().merge_environment_settings(url, proxies, stream, self.ca_file or verify, cert)
 
 
@@ -234,5 +234,5 @@ def _why(error: Exception) -> str:
     if "Connection refused" in text:
         return "nothing listens there (connection refused)"
     if "Network is unreachable" in text or "No route to host" in text:
-        return "there is no way to it through the network"
+        return "the network has no route to it"
     return clean_line(text, limit=200)

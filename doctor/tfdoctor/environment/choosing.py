@@ -87,7 +87,7 @@ class Wishes:
         said = ",".join(dict.fromkeys(str(one.specifier) for one in named))
         where = " and ".join(dict.fromkeys(f"{one.where} (tensorflow{one.specifier})" for one in named))
         if not versions.Spec(said).select(known):
-            msg = f"{where}: no TensorFlow that is known fulfils this."
+            msg = f"{where}: no known TensorFlow meets this."
             raise UsageError(msg, hint="`tfdoctor matrix` lists every release.")
         if self.tf is None:
             return said

@@ -410,7 +410,7 @@ def _make(making: Making, place: Workplace, watcher: Progress, began: float) -> 
         watcher.stage(
             f"{shown} is unfinished: going on with it."
             if same
-            else f"{shown} is unfinished, and of another plan ({_in_words(known)}): it is made anew."
+            else f"{shown} is unfinished, and of another plan ({_in_words(known)}): it is rebuilt."
         )
     if "venv" in done and not _starts(making, place):
         done = ()

@@ -165,7 +165,7 @@ def _answer(found: Judgement, release: Release, python: str | None, chosen: Cuda
 
 
 def _python_for(compat: Compat, release: Release, host: Host) -> str | None:
-    """The examined Python where it serves, else the newest that is to be had."""
+    """The examined Python where it serves, else the newest that is available."""
     own = host.python
     if own is not None and own in release.linux_pythons and is_locked(compat, release, own):
         return own
@@ -196,7 +196,7 @@ def of_python(
     """Whether there is a wheel for the Python, and (`locked`) it was tried."""
     if python is None or python not in release.linux_pythons:
         have = ", ".join(release.linux_pythons) or "none"
-        asked = f"Python {python}" if python is not None else "any Python that is to be had"
+        asked = f"Python {python}" if python is not None else "any Python that is available"
         found.refuse(
             Cause.NO_MATCHING_WHEEL,
             f"TensorFlow {release.version} has no wheel for {asked} (it has them for {have})",

@@ -72,7 +72,7 @@ KINDS = (
 )
 """(kind, what it looks like in a message), the telling ones first: a message is of the first kind it matches."""
 STICKY = frozenset({"xid", "bus-lost"})
-"""Kinds that stay true when the driver is loaded anew."""
+"""Kinds that stay true when the driver is loaded again."""
 
 
 def parse_kernel_log(text: str) -> tuple[KernelEvent, ...]:

@@ -78,7 +78,7 @@ def compute_on(run, card):
                 said += " at %.0f GFLOP/s" % speed["gflops"]
             done.append(said + (" (%s)" % note if note else ""))
             say(ok=True, seconds=since(began), note=note, **line)
-    return "computes right: " + ", ".join(done), ""
+    return "computes correctly: " + ", ".join(done), ""
 
 
 def has_dtype(run, card, dtype):

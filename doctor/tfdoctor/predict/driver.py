@@ -116,7 +116,7 @@ def container_lost_nvml(facts: Facts) -> bool:
 
 
 def foreign_to_wsl(facts: Facts, driver: CudaDriver) -> bool:
-    """Whether a Linux driver's libcuda stands before WSL's own, which alone reaches the card there."""
+    """Whether a Linux driver's libcuda comes before WSL's own, which alone reaches the card there."""
     if not facts.machine.wsl or facts.machine.container or not facts.driver.dxcore:
         return False
     return bool(driver.path) and "/wsl/" not in (driver.path or "")

@@ -84,7 +84,7 @@ def _through_the_gates(facts: Facts, compat: Compat) -> Prediction:
     not_known = import_unknown(facts, tensorflow, compat)
     if not_known:
         return unknown(not_known, None)
-    reasons.append("import tensorflow: nothing stands in its way.")
+    reasons.append("import tensorflow: no problems found.")
     flags = unknown_flags(build, facts.environment.variables, compat)
     if flags:
         return Prediction(False, 0, (), Cause.HIDDEN_BY_ENV, True, (*reasons, flags))

@@ -1,4 +1,4 @@
-"""What stands before the examined Python's own packages: another TensorFlow, and whether the one behind it is the
+"""What comes before the examined Python's own packages: another TensorFlow, and whether the one behind it is the
 better one; a package of a folder that PYTHONPATH, or Python's own start, puts first."""
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ def probe_module_files(
     base = f"/lib/modules/{machine.kernel}"
     running = _module_files(system, base)
     if running is None:
-        return Unknown(f"{base}/modules.dep cannot be read (`sudo depmod` makes it anew)", base)
+        return Unknown(f"{base}/modules.dep cannot be read (`sudo depmod` rebuilds it)", base)
     others = [kernel for kernel in _names(system, "/lib/modules") if kernel != machine.kernel]
     return Known(
         ModuleFiles(

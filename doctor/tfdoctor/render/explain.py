@@ -160,7 +160,7 @@ def _columns(rows: Iterable[tuple[Text, Text, Text]]) -> Table:
 
 
 def _prose(text: str) -> Iterable[RenderableType]:
-    """Paragraphs are filled anew; a list's entries and indented lines (commands) stay lines of their own."""
+    """Paragraphs are filled again; a list's entries and indented lines (commands) stay lines of their own."""
     for number, paragraph in enumerate(text.split("\n\n")):
         if number:
             yield Text("")

@@ -47,7 +47,7 @@ def do(out: Page, remedy: Remedy, *, first: bool) -> None:
 
 
 def alone(text: str) -> str:
-    """A remedy's text where no other one stands before it, or a label does."""
+    """A remedy's text where no other one comes before it, or a label does."""
     text = clean_line(text, limit=1000)
     return upper_first(text[3:]) if text.startswith("Or ") else text
 

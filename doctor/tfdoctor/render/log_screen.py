@@ -138,7 +138,7 @@ def _processes(out: Page, report: LogReport, most: int) -> None:
 
 
 def _evidence(out: Page, evidence: Sequence[Evidence], most: int) -> None:
-    """The lines that decide, without what stands before each message; the search path that they share once."""
+    """The lines that decide, without what comes before each message; the search path that they share once."""
     wide = max(len(str(one.line or "")) for one in evidence)
     searched: dict[str, str] = {}
     shown = 0

@@ -21,7 +21,7 @@ CODES = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 ROOM = 22
 """Lines of a screen: those of the usual terminal, less the command that was typed and the next prompt."""
 LABEL = 12
-"""Columns of what stands before a paragraph ("  Fix it    ")."""
+"""Columns of what comes before a paragraph ("  Fix it    ")."""
 LEAST = 24
 """Columns without which a paragraph has no hanging indent."""
 

@@ -148,7 +148,7 @@ def _conflict(out: Page, answer: Recommendation, shown: int, lines: int, *, verb
     hanging(
         out,
         Text("✗ ", style="bold red"),
-        clean_line(f"There is no way to {what} that fulfils this."),
+        clean_line(f"There is no way to get {what} that meets this request."),
         style="bold",
     )
     reasons = answer.conflict.reasons

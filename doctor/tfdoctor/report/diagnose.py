@@ -148,7 +148,7 @@ def _verdict(
         return Verdict(
             False,
             root.cause,
-            f"{name} registers the GPU and cannot use it as it is: {why}",
+            f"{name} registers the GPU and cannot use it: {why}",
             f"{name} sees the GPU but cannot use it: {_of_it(why, name)}",
         )
     plural = "" if count == 1 else "s"
@@ -157,7 +157,7 @@ def _verdict(
     return Verdict(
         True,
         Cause.HEALTHY,
-        f"{name} {verb} {count} GPU{plural}; nothing found that stands in its way{rest}.",
+        f"{name} {verb} {count} GPU{plural}; no problems found{rest}.",
         f"{name} {'uses' if observed is not None else 'will use'} {'the GPU' if count == 1 else f'{count} GPUs'}.",
     )
 

@@ -120,7 +120,7 @@ class Rule(Check):
     """One check. Its module's docstring is its documentation (`tfdoctor explain CODE`)."""
 
     code: str
-    """"TFD101": for ever; retired, never used again."""
+    """"TFD101": permanent; retired, never used again."""
     name: str
     """The module's name, with hyphens."""
     title: str

@@ -1,4 +1,4 @@
-"""Two TensorFlow packages lie over each other.
+"""Two TensorFlow packages are installed over each other.
 
 What it means
 -------------
@@ -68,7 +68,7 @@ def _two(context: Context, builds: tuple[str, ...]) -> Finding:
             else "They write into the same folder. What is there now is a mixture, in which the one installed "
             "last wins."
         ),
-        title=f"{len(builds)} TensorFlow packages lie over each other: {', '.join(builds)}",
+        title=f"{len(builds)} TensorFlow packages are installed over each other: {', '.join(builds)}",
         evidence=[Evidence(tensorflow.package_dir if tensorflow else "", one) for one in builds],
         remedies=_clean(context, sorted(names), harmless=harmless),
     )
@@ -131,7 +131,7 @@ def _leftovers(left: list[Distribution]) -> Finding:
 RULE = Rule(
     "TFD304",
     "both-packages",
-    "Two TensorFlow packages lie over each other",
+    "Two TensorFlow packages are installed over each other",
     (Cause.BOTH_PACKAGES,),
     check,
     needs=(needs.tensorflow,),

@@ -55,7 +55,7 @@ def _pending(health: CardHealth) -> list[str]:
     if health.remap_pending:
         said.append("a bad row of the memory is to be replaced at the next reset")
     if health.retirement_pending:
-        said.append("a bad page of the memory is to be retired when the driver is loaded anew")
+        said.append("a bad page of the memory is to be retired when the driver is loaded again")
     return said
 
 

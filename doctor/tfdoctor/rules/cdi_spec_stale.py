@@ -15,7 +15,7 @@ file itself is read as JSON, or as the block YAML that `nvidia-ctk` writes.
 
 What to do
 ----------
-Write the specification anew. The toolkit from 1.18 on does so itself, for /var/run/cdi.
+Write the specification again. The toolkit from 1.18 on does so itself, for /var/run/cdi.
 """
 
 from __future__ import annotations

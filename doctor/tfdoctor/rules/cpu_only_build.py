@@ -51,7 +51,7 @@ def check(context: Context) -> Result:
     if context.prediction.cause is Cause.SHADOWED_MODULE:
         return NotApplicable("another TensorFlow, which has, is behind this one: TFD703 tells of it")
     if len(builds_installed(context.facts)) > 1:
-        return NotApplicable("two packages lie over each other: TFD304 tells of it")
+        return NotApplicable("two packages are installed over each other: TFD304 tells of it")
     name = tensorflow.distribution or "TensorFlow"
     return [
         RULE.finding(

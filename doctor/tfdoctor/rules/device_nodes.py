@@ -93,7 +93,7 @@ def _refused(context: Context) -> list[Remedy]:
     if context.facts.machine.container:
         return [
             Remedy(
-                "Start the container anew with GPUs (Docker: `--gpus all`; nodes that were mounted alone are "
+                "Start the container again with GPUs (Docker: `--gpus all`; nodes that were mounted alone are "
                 "refused by its cgroup)."
             )
         ]

@@ -178,7 +178,7 @@ def _unknown(context: Context, answer: CudaDriver) -> Said:
         )
         if context.facts.machine.container:
             restart = Remedy(
-                "Start the container anew; where that does not help, look at the host:", ("nvidia-smi",)
+                "Start the container again; where that does not help, look at the host:", ("nvidia-smi",)
             )
         return (
             f"The driver fails: {answer.init_name}",
@@ -193,7 +193,7 @@ def _unknown(context: Context, answer: CudaDriver) -> Said:
         ),
         [
             Remedy(
-                "Load nvidia_uvm anew (end programs that use the card first).",
+                "Load nvidia_uvm again (end programs that use the card first).",
                 (f"{root}rmmod nvidia_uvm", f"{root}modprobe nvidia-uvm", advice.check_again(context.target)),
                 changes_system=True,
             ),

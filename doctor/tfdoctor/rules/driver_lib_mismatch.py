@@ -3,7 +3,7 @@
 What it means
 -------------
 The two halves of NVIDIA's driver only work together when they are of one version. After an update the new
-libraries are on the disk at once, and the old kernel module stays in memory until it is loaded anew: cuInit
+libraries are on the disk at once, and the old kernel module stays in memory until it is loaded again: cuInit
 answers CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803), on GeForce cards often 804, and nvidia-smi says
 "Driver/library version mismatch".
 
@@ -86,7 +86,7 @@ def _remedies(context: Context) -> list[Remedy]:
     if facts.machine.container:
         return [
             Remedy(
-                "Restart the host if its driver was updated, then start this container anew: it keeps the "
+                "Restart the host if its driver was updated, then start this container again: it keeps the "
                 "libraries that it was given when it was started.",
             ),
             Remedy(

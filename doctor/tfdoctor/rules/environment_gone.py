@@ -12,7 +12,7 @@ its first place in pyvenv.cfg or in its activate script: folders near by are loo
 
 What to do
 ----------
-Put a moved environment back, or have its scripts written anew for where it is now. Make a deleted one anew. Nothing
+Put a moved environment back, or have its scripts written again for where it is now. Create a deleted one again. Nothing
 is to be installed into the Python that the shell finds instead.
 """
 
@@ -83,7 +83,7 @@ def remake(lost: LostEnvironment) -> list[Remedy]:
         remedies += [
             Remedy(f"It is now in {place}. Examine it there.", (f"tfdoctor check --python {there}",)),
             Remedy(
-                "To use it there, have its scripts written anew (its packages stay), and activate it.",
+                "To use it there, have its scripts written again (its packages stay), and activate it.",
                 (
                     f"{there}/bin/python -m venv --without-pip {there}",
                     "deactivate",
@@ -113,7 +113,7 @@ def remake(lost: LostEnvironment) -> list[Remedy]:
         )
         if lost.problem == "gone"
         else Remedy(
-            "Make it anew with TensorFlow in it; put the rest aside first.",
+            "Create it again with TensorFlow in it; put the rest aside first.",
             (f"mv {prefix} {prefix}.aside", f"tfdoctor install --into {prefix}", f". {prefix}/bin/activate"),
         ),
     ]
@@ -124,7 +124,7 @@ def _new_base(lost: LostEnvironment) -> list[Remedy]:
     prefix = advice.quote(lost.prefix)
     minor = ".".join((lost.version or "").split(".")[:2])
     again = Remedy(
-        "Or make it anew; its packages have to be installed again.",
+        "Or create it again; its packages have to be installed again.",
         (f"mv {prefix} {prefix}.aside", f"tfdoctor install --into {prefix}", f". {prefix}/bin/activate"),
     )
     if lost.successor is None:

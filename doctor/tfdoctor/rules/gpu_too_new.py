@@ -167,7 +167,7 @@ def _compiled(context: Context, build: Build, capability: str, devices: list[Cud
             origins.takes_away(
                 context,
                 "CUDA_CACHE_DISABLE",
-                "CUDA_CACHE_DISABLE makes every start wait anew: unset it.",
+                "CUDA_CACHE_DISABLE makes every start wait again: unset it.",
                 steps=False,
             ),
         )

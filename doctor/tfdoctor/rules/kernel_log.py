@@ -13,7 +13,7 @@ read none of them, the check could not be made. The meanings are those of NVIDIA
 
 What to do
 ----------
-After an Xid that a program caused: mend the program. Else restart; where it recurs, the card, its power, cooling
+After an Xid that a program caused: fix the program. Else restart; where it recurs, the card, its power, cooling
 or slot is at fault.
 """
 

@@ -250,7 +250,7 @@ def _surroundings(context: Context) -> list[Evidence]:
 
 def _reinstall(context: Context) -> Remedy:
     if context.facts.machine.container:
-        return Remedy("Start the container anew; the driver's libraries come from the host.")
+        return Remedy("Start the container again; the driver's libraries come from the host.")
     install = advice.driver_install(context.target)
     return Remedy(f"Reinstall the driver. {install.text}", install.commands, changes_system=True)
 

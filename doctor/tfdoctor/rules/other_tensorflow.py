@@ -96,7 +96,7 @@ def better(context: Context) -> bool:
 RULE = Rule(
     "TFD703",
     "other-tensorflow",
-    "Another TensorFlow stands before the one that would work",
+    "Another TensorFlow comes before the one that would work",
     (Cause.SHADOWED_MODULE,),
     check,
     needs=(needs.tensorflow,),

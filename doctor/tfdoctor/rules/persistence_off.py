@@ -2,7 +2,7 @@
 
 What it means
 -------------
-On a server without a screen the driver shuts a card down when the last program has left it, and starts it anew for
+On a server without a screen the driver shuts a card down when the last program has left it, and starts it again for
 the next one. Each start of TensorFlow then takes a second or more longer, by card, and settings such as power limits
 and error counters are lost in between. Nothing fails.
 
@@ -45,7 +45,7 @@ def check(context: Context) -> Result:
         RULE.finding(
             Cause.INCONCLUSIVE,
             Severity.INFO,
-            f"{names}: persistence mode is off, so that the driver starts the card anew for each program. That costs "
+            f"{names}: persistence mode is off, so that the driver starts the card again for each program. That costs "
             "time at each start and loses the card's settings.",
             title="The driver lets go of the card between programs",
             evidence=[

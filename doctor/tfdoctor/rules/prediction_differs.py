@@ -12,7 +12,7 @@ side.
 
 What to do
 ----------
-Believe the observation, and report the difference: it is mended with your report as a test.
+Believe the observation, and report the difference: it is fixed with your report as a test.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def check(context: Context) -> Result:
 
 
 def _import_failed(observed: Observation) -> Finding:
-    """The import failed, and nothing here was seen to stand in its way: what its error says is all that is known."""
+    """The import failed, and no reason was seen here: what its error says is all that is known."""
     cause = observed.cause or Cause.INCONCLUSIVE
     error = observed.error or "it ended without a word"
     known = cause is not Cause.INCONCLUSIVE

@@ -14,7 +14,7 @@ The driver is asked by another Python.
 What to do
 ----------
 Where its own start hangs, look into the sitecustomize.py or .pth file that is named. Where the Python that an
-environment was made from is gone, make the environment anew with one that is there.
+environment was made from is gone, create the environment again with one that is there.
 """
 
 from __future__ import annotations

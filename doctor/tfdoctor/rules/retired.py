@@ -1,4 +1,4 @@
-"""Codes that no rule has any more. They are for ever: never used again, and whoever asks for one is led on.
+"""Codes that no rule has any more. They are permanent: never used again, and whoever asks for one is led on.
 
 A rule that goes leaves a row here: other people's notes, scripts and bug reports name its code.
 """

@@ -92,7 +92,7 @@ def _remedies(context: Context) -> list[Remedy]:
     remedies.append(
         Remedy(
             "Enrol the key with which DKMS (on Fedora: akmods) signs what it builds. It asks for a password, and "
-            "the blue screen of the next start asks for it again; then build the module anew.",
+            "the blue screen of the next start asks for it again; then build the module again.",
             (f"{root}mokutil --import {key}", f"{root}reboot"),
             changes_system=True,
         )

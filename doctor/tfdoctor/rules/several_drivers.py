@@ -1,4 +1,4 @@
-"""Several installations of NVIDIA's driver lie over each other.
+"""Several NVIDIA drivers are installed over each other.
 
 What it means
 -------------
@@ -100,7 +100,7 @@ def _mixed(
     if runfile is not None:
         remedies.append(
             Remedy(
-                "Remove what NVIDIA's installer put there, install the package anew, and restart.",
+                "Remove what NVIDIA's installer put there, install the package again, and restart.",
                 (f"{root}nvidia-uninstall", *advice.driver_install(context.target).commands),
                 changes_system=True,
             )
@@ -119,7 +119,7 @@ def _mixed(
         f"The driver is here from {what}"
         + (f": {', '.join(sorted(versions))}" if several else "")
         + ". Which of them is used is decided by the loader, and the next update of one breaks it.",
-        title="Several installations of NVIDIA's driver lie over each other",
+        title="Several NVIDIA drivers are installed over each other",
         evidence=_evidence(packages, runfile, files),
         remedies=remedies,
     )
@@ -173,7 +173,7 @@ def _inside_wsl(context: Context, packages: tuple[DriverPackage, ...]) -> Findin
 RULE = Rule(
     "TFD120",
     "several-drivers",
-    "Several installations of NVIDIA's driver lie over each other",
+    "Several NVIDIA drivers are installed over each other",
     (Cause.DRIVER_LIB_MISMATCH, Cause.WSL_LIBCUDA, Cause.INCONCLUSIVE),
     check,
 )

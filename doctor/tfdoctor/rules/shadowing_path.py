@@ -72,7 +72,7 @@ def check(context: Context) -> Result:
 
 
 def _older(context: Context, resolution: Resolution) -> tuple[str, str] | None:
-    """(version that is used, version of the wheel) where an older file stands before the installed wheel."""
+    """(version that is used, version of the wheel) where an older file comes before the installed wheel."""
     build, python = context.build, context.python
     if build is None or build.cuda is None or python is None or not resolution.ok or resolution.path is None:
         return None

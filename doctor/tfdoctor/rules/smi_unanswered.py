@@ -13,7 +13,7 @@ How it is seen
 
 What to do
 ----------
-Where libcuda fails too, mend that first. A container that lost its devices has to be started anew.
+Where libcuda fails too, fix that first. A container that lost its devices has to be started again.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _cut_off(context: Context, *, harmless: bool) -> Finding:
         title="The container was cut off from the GPUs while it ran",
         evidence=drivers.smi_evidence(context),
         remedies=[
-            Remedy("Start the container anew (on the host).", ("docker restart CONTAINER", "nvidia-smi")),
+            Remedy("Start the container again (on the host).", ("docker restart CONTAINER", "nvidia-smi")),
             Remedy(
                 "So that it does not happen again: name the nodes when it is started, or use CDI (`--device "
                 "nvidia.com/gpu=all`).",

@@ -75,8 +75,8 @@ def _remedies(
     if "ld.so.cache" in via:
         remedies.append(
             Remedy(
-                "Find the file that names the stubs folder to the loader, take its line out, and make the "
-                "cache anew.",
+                "Find the file that names the stubs folder to the loader, take its line out, and rebuild "
+                "the cache.",
                 ("grep -rn stubs /etc/ld.so.conf /etc/ld.so.conf.d", f"{root}ldconfig"),
                 changes_system=True,
             )

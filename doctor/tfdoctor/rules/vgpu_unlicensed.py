@@ -46,7 +46,7 @@ def check(context: Context) -> Result:
             ],
             remedies=[
                 Remedy(
-                    "Put the client token of your licence server into /etc/nvidia/ClientConfigToken, then ask anew.",
+                    "Put the client token of your licence server into /etc/nvidia/ClientConfigToken, then ask again.",
                     (
                         "ls -l /etc/nvidia/ClientConfigToken /etc/nvidia/gridd.conf",
                         f"{root}systemctl restart nvidia-gridd",

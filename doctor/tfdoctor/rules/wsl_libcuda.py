@@ -4,7 +4,7 @@ What it means
 -------------
 Under WSL 2 the driver is Windows' driver. WSL puts its Linux side into /usr/lib/wsl/lib and tells the
 loader of it; only that libcuda.so.1 reaches the card. Where the loader does not look there, or a Linux
-driver that was installed inside WSL stands before it, TensorFlow registers no GPU.
+driver that was installed inside WSL comes before it, TensorFlow registers no GPU.
 
 How it is seen
 --------------
@@ -57,7 +57,7 @@ def _not_found(context: Context, evidence: list[Evidence]) -> Finding:
     return _error(
         "WSL's libcuda is there and the loader does not look there",
         f"WSL's driver library is in {FOLDER}, and the loader does not know this folder: the file "
-        "/etc/ld.so.conf.d/ld.wsl.conf, which WSL writes, is missing, or its cache was not made anew.",
+        "/etc/ld.so.conf.d/ld.wsl.conf, which WSL writes, is missing, or its cache was not rebuilt.",
         evidence,
         [
             Remedy(
@@ -101,7 +101,7 @@ def _foreign(context: Context, path: str, evidence: list[Evidence]) -> Finding:
             f"{root}ldconfig",
         )
     return _error(
-        "A Linux driver inside WSL stands before WSL's own",
+        "A Linux driver inside WSL comes before WSL's own",
         f"The loader takes {path}, which is a Linux driver's library: there is no NVIDIA kernel module under "
         f"WSL that it could talk to. Only {FOLDER}/libcuda.so.1 reaches the card.",
         evidence,

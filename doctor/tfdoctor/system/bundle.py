@@ -426,7 +426,7 @@ def _cache_entries(content: bytes) -> list[tuple[str, str, int, int, int]]:
 
 
 def _redacted_cache(content: bytes, redactor: Redactor) -> bytes:
-    """The loader's cache written anew: its names have other lengths now. The names of hardware kinds are kept."""
+    """The loader's cache written again: its names have other lengths now. The names of hardware kinds are kept."""
     start = content.find(_CACHE)
     entries = _cache_entries(content)
     size = _CACHE_HEADER.size + len(entries) * _CACHE_ENTRY.size

@@ -62,7 +62,7 @@ def write_file(target: Path, content: bytes, *, force: bool, option: str = "-o")
     check_file(target, force=force, option=option)
     try:
         number = _descriptor(target)
-        if number is not None:  # opened anew, a file would be written from its beginning
+        if number is not None:  # opened again, a file would be written from its beginning
             _into(os.dup(number), content)
             return
         place = _place(target, option)

@@ -114,7 +114,7 @@ class Answer:
     devices: tuple[str, ...] = ()
     """As TensorFlow names them."""
     computed: dict[int, str] = field(default_factory=dict)
-    """GPU → "" where it computes right, else what is wrong."""
+    """GPU → "" where it computes correctly, else what is wrong."""
     error: str = ""
     timed_out: bool = False
     topology: str = ""

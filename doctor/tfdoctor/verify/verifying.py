@@ -131,6 +131,6 @@ class Verifying:
         if count is None:
             return "nothing that was tried failed"
         if self.wish.device != "GPU":
-            return f"TensorFlow computes right on {count} {self.wish.device}{'s' * (count != 1)}"
+            return f"TensorFlow computes correctly on {count} {self.wish.device}{'s' * (count != 1)}"
         verb = "lists" if self.computed is None else "sees and computes on"
         return f"TensorFlow {verb} {count} GPU{'s' * (count != 1)}"

@@ -4,7 +4,7 @@ What it means
 -------------
 `/usr/local/cuda/lib64/stubs` has a libcuda.so for linking programs where there is no driver. It answers every call
 with CUDA_ERROR_STUB_LIBRARY. As libcuda.so it is not what TensorFlow opens; with a link called libcuda.so.1 beside it
-it stands before the driver's own library, and no GPU is seen.
+it comes before the driver's own library, and no GPU is seen.
 
 How it is seen
 --------------

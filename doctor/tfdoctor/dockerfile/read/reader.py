@@ -66,7 +66,7 @@ class _Making:
 
     @property
     def variables(self) -> dict[str, str | None]:
-        """What `$NAME` means: ENV stands before ARG."""
+        """What `$NAME` means: ENV comes before ARG."""
         return {**self.arguments, **self.environment}
 
     def done(self) -> Stage:

@@ -251,7 +251,7 @@ def _exec_words(text: str, line_at: Callable[[int], int]) -> list[Word]:
 
 
 def _unwrapped(making: _Making, variables: dict[str, str | None], depth: int) -> Iterator[Command]:
-    """The command without what stands before it; the script of a `sh -c` in its place."""
+    """The command without what comes before it; the script of a `sh -c` in its place."""
     words, shift = list(making.words), 0
     exporting = bool(words) and words[0].text in ("export", "declare", "readonly", "local", "ARG", "ENV")
     if exporting:

@@ -286,7 +286,7 @@ def scan(top: str, scope: Scope) -> dict[str, State]:
 def _rewritten_in_place(path: str, state: State, scope: Scope) -> bool:
     """Whether the bytes are copied, because programs may write into the file."""
     if state.mode & SET_ID:
-        return False  # made anew it would not be what it was, or would be too much
+        return False  # made again it would not be what it was, or would be too much
     if not scope.whole:
         return state.size <= SMALL_IF_NAMED
     if state.size > SMALL:

@@ -120,7 +120,7 @@ def package_finding(context: Context, rule: Rule, failed: Sequence[Failure]) -> 
     one = first.rehearsed
     names = listed([_named(context, failure) for failure in failed])
     if first.library:
-        title = f"import tensorflow fails: {first.library} stands before the system's own library"
+        title = f"import tensorflow fails: {first.library} comes before the system's own library"
     elif first.damage:
         title = f"{names} is damaged: {first.damage[0].path} {WHAT[first.damage[0].what]}"
         if len(failed) > 1:

@@ -182,7 +182,7 @@ def _firmware(context: Context, event: KernelEvent) -> Said:
             "The kernel's log says that firmware of NVIDIA's could not be loaded from /lib/firmware/nvidia: the "
             "driver was installed in part, or its files are not in the initial RAM disk."
         ),
-        [Remedy(f"Install the driver anew. {install.text}", install.commands, changes_system=True)],
+        [Remedy(f"Install the driver again. {install.text}", install.commands, changes_system=True)],
     )
 
 
