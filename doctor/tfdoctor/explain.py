@@ -299,6 +299,35 @@ def _cause_entry(cause: Cause, entries: Sequence[RuleEntry]) -> CauseEntry:
     return CauseEntry(cause, cause.row.meaning, codes)
 
 
+SITUATIONS: dict[str, tuple[str, str]] = {
+    "tensorflow-1": ("1.14 1.15 tf1 contrib", "tfdoctor recommend --tf 1.14"),
+    "rtx-50": ("blackwell 5050 5060 5070 5080 5090 sm_120", 'tfdoctor recommend --gpu "RTX 5090"'),
+    "old-cards": ("kepler maxwell pascal volta k40 k80 p100 v100", "tfdoctor recommend"),
+    "wsl2": ("wsl wsl2 windows", "tfdoctor check"),
+    "cluster": ("slurm srun sbatch hpc cluster apptainer singularity", "tfdoctor check"),
+    "kubernetes": ("kubernetes k8s kubectl pod pods", "tfdoctor check"),
+    "network": (
+        "proxy certificate certificate_verify_failed ssl mirror offline",
+        "tfdoctor install --dry-run",
+    ),
+    "conda": ("conda mamba miniconda anaconda miniforge", "tfdoctor check"),
+    "notebooks": ("jupyter notebook colab ipykernel kernelspec", "tfdoctor check --python kernel.json"),
+    "compose": ("docker compose devcontainer devcontainers podman", "tfdoctor check -v"),
+    "two-frameworks": ("torch pytorch jax", "tfdoctor check"),
+    "skipping-registering": ("skipping dlopen", "tfdoctor check"),
+}
+"""The pages of docs/situations, which do not come with the package: words that lead there, and what is typed first."""
+
+
+def _situation(query: str) -> str:
+    """A sentence on the page that is about one of these words; empty where none is."""
+    words = set(re.findall(r"[\w.]{2,40}", query[:LONGEST].lower()))
+    for page, (about, command) in SITUATIONS.items():
+        if words & set(about.split()):
+            return f"`{command}` is the command to begin with; docs/situations/{page}.md is about this. "
+    return ""
+
+
 def _unknown(query: str, word: str, code: str, known: Sequence[str]) -> UsageError:
     names = list(dict.fromkeys(known))
     begun = [name for name in names if len(code) > 3 and name.startswith(code)][:4]
@@ -306,7 +335,7 @@ def _unknown(query: str, word: str, code: str, known: Sequence[str]) -> UsageErr
     near += [name for name in difflib.get_close_matches(code, names, n=3, cutoff=0.75) if name not in near]
     if not near and len(word) > 2:
         near = [name for name in names if word in name][:4]
-    hint = "`tfdoctor explain` lists every code and cause."
+    hint = f"{_situation(query)}`tfdoctor explain` lists every code and cause."
     if near:
         hint = f"did you mean {_choice(near)}? {hint}"
     shown = query if len(query) <= 60 else query[:60] + "…"

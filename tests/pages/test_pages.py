@@ -6,6 +6,7 @@ which `train.log` is the page's first `text` block: the words that people paste.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -15,6 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tfdoctor.errors import UsageError
+from tfdoctor.explain import SITUATIONS, lookup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,3 +91,24 @@ def test_the_fixed_machine_is_the_sick_one_with_the_wheels() -> None:
     )
     assert {name for name in fixed if fixed[name] != sick[name]} == {"commands", "elf"}
     assert sick["elf"] == {path: known for path, known in fixed["elf"].items() if "/nvidia/" not in path}
+
+
+def test_explain_leads_to_the_pages_of_situations() -> None:
+    pages = {path.stem for path in (ROOT / "docs" / "situations").glob("*.md")}
+    assert set(SITUATIONS) == pages
+    for page, (words, command) in SITUATIONS.items():
+        assert command.startswith("tfdoctor ")
+        for word in words.split():
+            with contextlib.suppress(UsageError):
+                lookup(word)  # a rule's or cause's own name, or a message: that is told
+                continue
+            with pytest.raises(UsageError) as raised:
+                lookup(f"{word} no GPU")
+            assert f"docs/situations/{page}.md" in (raised.value.hint or ""), word
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_what_pages_have_explained_is_explained(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    for query in re.findall(r'`tfdoctor explain "([^"`]+)"`', text):
+        assert lookup(query).query == query
