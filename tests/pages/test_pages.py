@@ -17,8 +17,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tfdoctor.compat import Compat
 from tfdoctor.errors import UsageError
 from tfdoctor.explain import SITUATIONS, lookup
+from tfdoctor.findings import Cause
+from tfdoctor.logs.report import diagnose_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,3 +115,18 @@ def test_what_pages_have_explained_is_explained(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     for query in re.findall(r'`tfdoctor explain "([^"`]+)"`', text):
         assert lookup(query).query == query
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name.startswith("docs/situations/")])
+def test_the_words_that_people_paste_are_understood(name: str) -> None:
+    """But for those of pip behind a proxy, which is no log of TensorFlow's."""
+    match = FENCE.search((ROOT / name).read_text(encoding="utf-8"))
+    assert match is not None
+    found = diagnose_log(iter([match["text"].encode()]), Compat.load(), "train.log")
+    assert (found.cause is Cause.INCONCLUSIVE) == name.endswith("/network.md")
+
+
+def test_every_schema_is_listed() -> None:
+    page = (ROOT / "docs" / "schemas.md").read_text(encoding="utf-8")
+    for path in (ROOT / "docs" / "schemas").glob("*.json"):
+        assert f"(schemas/{path.name})" in page

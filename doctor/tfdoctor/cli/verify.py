@@ -64,14 +64,14 @@ def verify(
     timeout: Annotated[
         float | None,
         option(
-            "The longest that one stage of TensorFlow's may take.",
+            "Stop a stage that runs TensorFlow after this many seconds.",
             min=1,
             max=86400,
             metavar="SECONDS",
             callback=finite,
         ),
     ] = None,
-    memory: Annotated[str | None, option("What the container may take: 8g.", metavar="SIZE")] = None,
+    memory: Annotated[str | None, option("The container's memory limit: 8g.", metavar="SIZE")] = None,
     device: Annotated[
         Device, option("CPU: the same computations without a GPU, to try the rest.")
     ] = Device.GPU,
