@@ -254,8 +254,8 @@ class Cause(str, enum.Enum):
     )
     IMPORT_MISSING_CUDA_LIB = Row(
         "import-missing-cuda-lib",
-        "`import tensorflow` itself fails for want of a CUDA library: 1.13 and older, and Windows, link them hard.",
-        title="`import tensorflow` fails for want of a CUDA library",
+        "`import tensorflow` itself fails: a CUDA library is missing. 1.13 and older, and Windows, link them hard.",
+        title="`import tensorflow` fails because a CUDA library is missing",
         code="TFD207",
         registers=False,
         remedies=(Do.LIBRARIES,),

@@ -218,7 +218,7 @@ class ContainerSystem:
     def _gone(self) -> EngineError:
         said = self.errors.decode("utf-8", "replace").strip().splitlines()
         state = self.state() if self._container else {}
-        why = "was killed for want of memory" if state.get("OOMKilled") else "ended"
+        why = "was killed because memory ran out" if state.get("OOMKilled") else "ended"
         return EngineError(f"the container {why}{': ' + said[-1][:300] if said else '.'}")
 
     # ------------------------------------------------------------ System

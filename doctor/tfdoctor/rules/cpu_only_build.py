@@ -47,11 +47,11 @@ def check(context: Context) -> Result:
     if build.gpu:
         return ()
     if context.prediction.cause is Cause.WINDOWS_NATIVE_UNSUPPORTED:
-        return NotApplicable("no TensorFlow of this version has GPU code on Windows: TFD305 tells of it")
+        return NotApplicable("no TensorFlow of this version has GPU code on Windows: TFD305 reports it")
     if context.prediction.cause is Cause.SHADOWED_MODULE:
-        return NotApplicable("another TensorFlow, which has, is behind this one: TFD703 tells of it")
+        return NotApplicable("another TensorFlow, which has, is behind this one: TFD703 reports it")
     if len(builds_installed(context.facts)) > 1:
-        return NotApplicable("two packages are installed over each other: TFD304 tells of it")
+        return NotApplicable("two packages are installed over each other: TFD304 reports it")
     name = tensorflow.distribution or "TensorFlow"
     return [
         RULE.finding(

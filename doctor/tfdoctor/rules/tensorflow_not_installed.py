@@ -36,7 +36,7 @@ def check(context: Context) -> Result:
     if python is None:
         return CouldNotCheck("this Python did not answer")
     if registered_without_files(context.facts):
-        return NotApplicable("its distribution is registered and its files are gone: TFD311 tells of it")
+        return NotApplicable("its distribution is registered and its files are gone: TFD311 reports it")
     if closed_package(context.facts) is not None:
         return NotApplicable("it may be there: this user may not look, which TFD319 tells of")
     no_wheel, choice = reason(context), context.facts.choice
