@@ -235,8 +235,8 @@ def test_the_python_of_a_file_counts(tfdoctor: Tfdoctor, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("tensorflow==2.99\n", "no TensorFlow that is known"),
-        ("tensorflow==2.15.*\ntensorflow==2.16.*\n", "no TensorFlow that is known"),
+        ("tensorflow==2.99\n", "no known TensorFlow"),
+        ("tensorflow==2.15.*\ntensorflow==2.16.*\n", "no known TensorFlow"),
         ("tf-nightly\n", "another TensorFlow"),
         ("tensorflow==2.15.*; python_version > '4'\n", "want no TensorFlow"),
         ("-r missing.txt\n", "No such file"),
