@@ -12,6 +12,7 @@ from tfdoctor.cli.options import (
     NoDeep,
     Quiet,
     Timeout,
+    Yes,
     argument,
     command,
     option,
@@ -62,7 +63,7 @@ def fix(
     ] = None,
     python: Annotated[str | None, option("The Python to fix, as for `check`.", metavar="PATH")] = None,
     dry_run: Annotated[bool, option("Show what would be done; change nothing.", "--dry-run", "-n")] = False,
-    yes: Annotated[bool, option("Do not ask.", "--yes", "-y")] = False,
+    yes: Yes = False,
     take_back: Annotated[bool, option("Take back everything that fix has done here.", "--undo")] = False,
     force: Annotated[
         bool,

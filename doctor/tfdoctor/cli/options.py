@@ -23,6 +23,7 @@ __all__ = [
     "Quiet",
     "Severe",
     "Timeout",
+    "Yes",
     "argument",
     "command",
     "finite",
@@ -102,4 +103,5 @@ Gpus = Annotated[list[str] | None, option("For this card instead of this machine
 Driver = Annotated[str | None, option("For this driver.", metavar="V")]
 Index = Annotated[str | None, option("The package index, without a password.", metavar="URL")]
 Installers = Annotated[Installer | None, option("What installs. Default: uv where there is one.")]
+Yes = Annotated[bool, option("Do not ask.", "--yes", "-y")]
 NoDeep = Annotated[bool, option("Do not run TensorFlow at the end, also where there is a GPU.", "--no-deep")]
