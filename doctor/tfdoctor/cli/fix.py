@@ -6,6 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Annotated
 
+from tfdoctor.cli import values
 from tfdoctor.cli.options import (
     Installers,
     Json,
@@ -59,7 +60,11 @@ class _Machines:
 def fix(
     codes: Annotated[
         list[str] | None,
-        argument("These findings alone: TFD203. Default: all that can be fixed.", metavar="[CODE…]"),
+        argument(
+            "These findings alone: TFD203. Default: all that can be fixed.",
+            metavar="[CODE…]",
+            autocompletion=values.codes,
+        ),
     ] = None,
     python: Annotated[str | None, option("The Python to fix, as for `check`.", metavar="PATH")] = None,
     dry_run: Annotated[bool, option("Show what would be done; change nothing.", "--dry-run", "-n")] = False,

@@ -29,6 +29,7 @@ COMMANDS = {
     "parse": "What does this output of nvidia-smi, nvcc, ldconfig … say?",
     "capture": "Record what `check` looks at, so that others can judge it.",
     "report": "The Markdown that a bug report needs, redacted.",
+    "completion": "Have a shell complete commands, options and their values.",
 }
 """A command, which is a module of this folder and the function in it, both of its name → its help's first line.
 
