@@ -71,13 +71,20 @@ complete -c tfdoctor -f -k -a '(__tfdoctor)'
 
 @command
 def completion(
-    shell: Annotated[Shell, argument("The shell.")],
-    words: Annotated[list[str] | None, argument("What is typed.", hidden=True)] = None,
+    shell: Annotated[Shell, argument("bash, zsh or fish.", metavar="SHELL")],
+    words: Annotated[
+        list[str] | None, argument("Complete the last of these; the script asks so.", metavar="[-- WORD…]")
+    ] = None,
 ) -> int:
-    """Print the script, or what completes `words`. Returns the exit status.
+    """Print the script, or what completes the last of `words`. Returns the exit status.
 
-    Bash: eval "$(tfdoctor completion bash)" in ~/.bashrc. Zsh: tfdoctor completion zsh > "${fpath[1]}/_tfdoctor".
-    Fish: tfdoctor completion fish > ~/.config/fish/completions/tfdoctor.fish.
+    Prints a script that makes it so.
+
+    Bash: eval "$(tfdoctor completion bash)", in ~/.bashrc
+
+    Zsh: tfdoctor completion zsh > "${fpath[1]}/_tfdoctor"
+
+    Fish: tfdoctor completion fish > ~/.config/fish/completions/tfdoctor.fish
     """
     if words is None:
         OUT.write(SCRIPTS[shell])
