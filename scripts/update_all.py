@@ -13,6 +13,7 @@ One line of use for each script:
     scripts/update_source_lines.py  compat/source_lines.json, from the wheels; offline only --check and --cached
     scripts/update_matrix_docs.py   docs/matrix.md, from compat/
     scripts/generate_docs.py        docs/rules.md, from the rules' docstrings; the causes in docs/schemas
+    scripts/generate_man.py         docs/tfdoctor.1, the manual page, from the command line's help
 
 The other tables (cuda, cuda_wheels, cudnn, gpus, images, imports, libraries, problems, pythons, registration) are
 authored: nothing fetches them; their `as_of` says when they were looked through, and this script says which are older
@@ -70,7 +71,11 @@ def steps(fetch: int | None) -> list[Step]:
     found.append(Step("compat/imports, minors that are missing", imports, (*imports, "--check")))
     lines = (*((python,) if fetch is None else (uv, "run")), str(SCRIPTS / "update_source_lines.py"))
     found.append(Step("compat/source_lines.json, releases that are missing", lines, (*lines, "--check")))
-    for script, page in (("update_matrix_docs.py", "docs/matrix.md"), ("generate_docs.py", "docs/rules.md")):
+    for script, page in (
+        ("update_matrix_docs.py", "docs/matrix.md"),
+        ("generate_docs.py", "docs/rules.md"),
+        ("generate_man.py", "docs/tfdoctor.1"),
+    ):
         command = (python, str(SCRIPTS / script))
         found.append(Step(page, command, (*command, "--check")))
     return found

@@ -36,6 +36,14 @@ COMMANDS = {
 The rest of its help is what follows the first line of that function's docstring.
 """
 
+EXIT_STATUS = {
+    0: "nothing found",
+    1: "found",
+    2: "wrong request",
+    3: "could not be done",
+    130: "interrupted",
+}
+
 
 class _Commands(Mapping[str, Any]):
     """The commands by their names; each one's module is imported when somebody asks for it."""
@@ -137,7 +145,7 @@ def command_line() -> Any:
         rich_markup_mode=None,
         context_settings={"help_option_names": ["--help", "-h"]},
         epilog="Start with `tfdoctor check`; `tfdoctor help COMMAND` tells more.\n\n"
-        "Exit status: 0 nothing found, 1 found, 2 wrong request, 3 could not be done, 130 interrupted.",
+        f"Exit status: {', '.join(f'{status} {meaning}' for status, meaning in EXIT_STATUS.items())}.",
     )
     app.callback()(main)
     group: Any = typer.main.get_command(app)
