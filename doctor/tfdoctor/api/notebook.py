@@ -26,6 +26,9 @@ __all__ = ["Shown", "tfdoctor_magic"]
 SHOWN_HERE = {"python", "deep", "timeout"}
 """The options of `check` whose answer is shown as a notebook shows it."""
 
+OF_A_PYTHON = ("fix", "capture", "report")
+"""Commands that examine one, besides `check`."""
+
 
 class Shown:
     """An answer of `check`: HTML in a notebook, text elsewhere, and `answer` for programs."""
@@ -69,14 +72,17 @@ def tfdoctor_magic(line: str) -> Shown | None:
         return None
     words = words or ["check"]
     options = plain(words)
-    if options is None or not _can_be_shown(options):
-        _run(words if options is None or _names_a_machine(options) else [*words, "--python", sys.executable])
-        return None
-    return _checked(options)
+    if options is not None and _can_be_shown(options):
+        return _checked(options)
+    _run([*words, "--python", sys.executable] if _lacks_python(words, options) else words)
+    return None
 
 
-def _names_a_machine(options: Options) -> bool:
-    return options["python"] is not None or options["facts"] is not None
+def _lacks_python(words: Sequence[str], options: Options | None) -> bool:
+    """Whether the command line would choose a Python itself: the one of this kernel is meant."""
+    if options is not None:
+        return options["python"] is None and options["facts"] is None
+    return words[0] in OF_A_PYTHON and not any(word.startswith(("--python", "--facts")) for word in words)
 
 
 def _can_be_shown(options: Options) -> bool:
