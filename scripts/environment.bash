@@ -47,36 +47,34 @@ _proxy() {
 
 # _trouble LINE PROXY: what a line of pip's says of the network, and what to do; nothing where it says nothing of it.
 _trouble() {
-  local line=$1 proxy=$2 bundle=/etc/ssl/certs/ca-certificates.crt
+  local line=$1 proxy=$2 bundle=/etc/ssl/certs/ca-certificates.crt what hint
   case $line in
     *CERTIFICATE_VERIFY_FAILED* | *SSLCertVerificationError* | *'certificate verify failed'*)
-      printf '%s\n' "the package index shows a certificate that nobody vouches for here: your network has an authority of its own."
+      what="the package index shows a certificate that nobody vouches for here: your network has an authority of its own."
       if [[ ! -r $bundle ]]; then bundle=/path/to/authority.pem; fi
-      printf '%s\n' "hint: name the file that has it (PEM): PIP_CERT=$bundle $0" ;;
+      hint="name the file that has it (PEM): PIP_CERT=$bundle $0" ;;
     *'407 '* | *'Proxy Authentication Required'*)
-      printf '%s\n' "the proxy ${proxy:-in between} wants a user and a password." "hint: HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT $0" ;;
-    *ProxyError* | *'connect to proxy'*)
-      if [[ $line == *'imed out'* || $line == *imeout* ]]; then
-        printf '%s\n' "the proxy ${proxy:-in between} does not answer."
-      else
-        printf '%s\n' "the proxy ${proxy:-in between} cannot be reached, or refuses."
-      fi
-      printf '%s\n' "hint: is it the right one? HTTPS_PROXY=http://HOST:PORT $0, or without any: env -u HTTPS_PROXY -u https_proxy $0" ;;
-    *'imed out'* | *TimeoutError*)
-      if [[ -n $proxy ]]; then
-        printf '%s\n' "no answer through the proxy $proxy."
-        printf '%s\n' "hint: is it the right one? HTTPS_PROXY=http://HOST:PORT $0, or without any: env -u HTTPS_PROXY -u https_proxy $0"
-      else
-        printf '%s\n' "the package index does not answer."
-        printf '%s\n' "hint: is there a proxy? HTTPS_PROXY=http://HOST:PORT $0. A mirror? PIP_INDEX_URL=URL $0"
-      fi ;;
+      what="the proxy ${proxy:-in between} wants a user and a password."
+      hint="HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT $0" ;;
     *'Name or service not known'* | *'name resolution'* | *'nodename nor servname'* | *NameResolutionError*)
-      printf '%s\n' "the package index's name is not known here: there is no network, or only one through a proxy."
-      printf '%s\n' "hint: HTTPS_PROXY=http://HOST:PORT $0" ;;
-    *'connection broken by'* | *'Connection refused'* | *'etwork is unreachable'* | *'No route to host'*)
-      printf '%s\n' "the package index cannot be reached."
-      printf '%s\n' "hint: is there a proxy? HTTPS_PROXY=http://HOST:PORT $0. A mirror? PIP_INDEX_URL=URL $0" ;;
+      what="the package index cannot be reached."
+      if [[ -z $proxy ]]; then
+        what="the package index's name is not known here: there is no network, or only one through a proxy."
+        hint="HTTPS_PROXY=http://HOST:PORT $0"
+      fi ;;
+    *'imed out'* | *TimeoutError*)
+      what="the package index does not answer." ;;
+    *'connection broken by'* | *'onnection refused'* | *'etwork is unreachable'* | *'o route to host'*)
+      what="the package index cannot be reached." ;;
+    *) return 0 ;;
   esac
+  if [[ -z ${hint-} && -n $proxy ]]; then
+    what="${what%.} through the proxy $proxy."
+    hint="is it the right one? HTTPS_PROXY=http://HOST:PORT $0, or without any: env -u HTTPS_PROXY -u https_proxy $0"
+  elif [[ -z ${hint-} ]]; then
+    hint="is there a proxy? HTTPS_PROXY=http://HOST:PORT $0. A mirror? PIP_INDEX_URL=URL $0"
+  fi
+  printf '%s\nhint: %s\n' "$what" "$hint"
 }
 
 # Reads what pip prints: shows what it is at, where somebody looks on, and names the first trouble with the network at
@@ -175,7 +173,7 @@ folder_for() {
     return
   fi
   sum=$(printf '%s' "$root" | cksum)
-  folder=$cache/tfdoctor/$2-${sum%% *}
+  folder=$cache/tfdoctor/${2#.}-${sum%% *}
   if ! is_ready "$root" "$folder" && ! mkdir -p -- "$folder" 2>/dev/null; then
     say "tfdoctor: neither $root nor $cache can be written to: there is no place for the private environment."
     say "hint: name a folder that you may write to: XDG_CACHE_HOME=FOLDER $0"
