@@ -70,10 +70,15 @@ def _parameters(command: Any) -> Iterator[str]:
         if param.param_type_name == "argument":
             names = rf"\fI{_text(_metavar(param))}\fP"
         else:
-            joined = ", ".join(rf"\fB{_text(name)}\fP" for name in (*param.opts, *param.secondary_opts))
+            joined = ", ".join(rf"\fB{_text(name)}\fP" for name in _names(param))
             value = "" if getattr(param, "is_flag", False) else rf" \fI{_text(_metavar(param))}\fP"
             names = f"{joined}{value}"
         yield from (".TP", names, _text(f"{text}{_default(param, context)}"))
+
+
+def _names(param: Any) -> list[str]:
+    """Long ones first: those of --help come in any order."""
+    return sorted(param.opts, key=lambda name: (-len(name), name)) + param.secondary_opts
 
 
 def _places(command: Any) -> Iterator[str]:
