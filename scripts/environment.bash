@@ -21,6 +21,11 @@ find_python() {
   done
   if [[ -z $incapable ]]; then
     say "tfdoctor needs Python 3.10 or newer on PATH, and there is none."
+    if command -v apt-get >/dev/null; then
+      say "Where the distribution has one (Debian 12, Ubuntu 22.04 and newer), this brings it:"
+      say
+      say "    sudo apt-get install python3 python3-venv"
+    fi
   elif command -v apt-get >/dev/null; then
     say "$incapable cannot make virtual environments yet. This brings what it lacks:"
     say
@@ -31,15 +36,104 @@ find_python() {
   return 3
 }
 
-# Runs pip of an environment, and shows what it printed only where it fails. The user's own pip settings (index,
-# proxy, certificates) hold; those that would put the packages somewhere else, or take modules from somewhere
-# else, do not.
+# The proxy that pip is told to use, without a password; nothing where there is none. SETTINGS: of `pip config list`.
+_proxy() {
+  local proxy=
+  if [[ $1 =~ proxy=\'([^\']+)\' ]]; then proxy=${BASH_REMATCH[1]}; fi
+  proxy=${proxy:-${HTTPS_PROXY:-${https_proxy:-${ALL_PROXY:-${all_proxy:-}}}}}
+  if [[ $proxy =~ ^([a-zA-Z0-9]+://)?[^/@]*@(.*)$ ]]; then proxy=${BASH_REMATCH[1]}${BASH_REMATCH[2]}; fi
+  printf '%s' "$proxy"
+}
+
+# _trouble LINE PROXY: what a line of pip's says of the network, and what to do; nothing where it says nothing of it.
+_trouble() {
+  local line=$1 proxy=$2 bundle=/etc/ssl/certs/ca-certificates.crt what hint
+  case $line in
+    *CERTIFICATE_VERIFY_FAILED* | *SSLCertVerificationError* | *'certificate verify failed'*)
+      what="the package index shows a certificate that nobody vouches for here: your network has an authority of its own."
+      if [[ ! -r $bundle ]]; then bundle=/path/to/authority.pem; fi
+      hint="name the file that has it (PEM): PIP_CERT=$bundle $0" ;;
+    *'407 '* | *'Proxy Authentication Required'*)
+      what="the proxy ${proxy:-in between} wants a user and a password."
+      hint="HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT $0" ;;
+    *'Name or service not known'* | *'name resolution'* | *'nodename nor servname'* | *NameResolutionError*)
+      what="the package index cannot be reached."
+      if [[ -z $proxy ]]; then
+        what="the package index's name is not known here: there is no network, or only one through a proxy."
+        hint="HTTPS_PROXY=http://HOST:PORT $0"
+      fi ;;
+    *'imed out'* | *TimeoutError*)
+      what="the package index does not answer." ;;
+    *'connection broken by'* | *'onnection refused'* | *'etwork is unreachable'* | *'o route to host'*)
+      what="the package index cannot be reached." ;;
+    *) return 0 ;;
+  esac
+  if [[ -z ${hint-} && -n $proxy ]]; then
+    what="${what%.} through the proxy $proxy."
+    hint="is it the right one? HTTPS_PROXY=http://HOST:PORT $0, or without any: env -u HTTPS_PROXY -u https_proxy $0"
+  elif [[ -z ${hint-} ]]; then
+    hint="is there a proxy? HTTPS_PROXY=http://HOST:PORT $0. A mirror? PIP_INDEX_URL=URL $0"
+  fi
+  printf '%s\nhint: %s\n' "$what" "$hint"
+}
+
+# Reads what pip prints: shows what it is at, where somebody looks on, and names the first trouble with the network at
+# once, not when pip has given up. All of it goes into FILE; the last line is FILE.named where something was named.
+_watched() {
+  local log=$1 proxy=$2 line held= said= waited= status
+  : >"$log"
+  rm -f -- "$log.named"
+  while true; do
+    status=0
+    IFS= read -r -t 10 line || status=$?
+    if ((status > 128)); then # nothing came, which may be the network or a slow disk: whatever it is, it is said
+      if [[ -z $waited$said ]]; then
+        if [[ -t 2 ]]; then printf '\r\033[K' >&2; fi
+        say "tfdoctor: pip has been silent for 10 seconds${proxy:+ (it goes through the proxy $proxy)}; waiting …"
+        waited=yes
+      fi
+      held+=$line
+      continue
+    fi
+    line=$held$line held=
+    if ((status)) && [[ -z $line ]]; then break; fi
+    printf '%s\n' "$line" >>"$log"
+    if [[ -z $said ]]; then
+      said=$(_trouble "$line" "$proxy")
+      if [[ -n $said ]]; then
+        if [[ -t 2 ]]; then printf '\r\033[K' >&2; fi
+        say "tfdoctor: $said"
+        : >"$log.named"
+      fi
+    fi
+    if [[ -t 2 && $line =~ ^\ *(Collecting|Downloading|Installing|Building)\ ([^\ ]+) ]]; then
+      printf '\r\033[K  %s %.60s' "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]##*/}" >&2
+    fi
+  done
+  if [[ -t 2 ]]; then printf '\r\033[K' >&2; fi
+}
+
+# Runs pip of an environment. The user's own pip settings (index, proxy, certificates) hold; those that would put the
+# packages somewhere else, or take modules from somewhere else, do not. Where it fails and the reason was not named,
+# all that it printed is shown.
 pip_of() {
-  local folder=$1 output
+  local folder=$1 log=$1/pip.log settings
+  local -a clean patience=()
   shift
-  output=$(env -u PYTHONPATH -u PYTHONHOME -u PIP_TARGET -u PIP_PREFIX -u PIP_ROOT PIP_USER=0 PIP_REQUIRE_VIRTUALENV=0 \
-    PIP_DISABLE_PIP_VERSION_CHECK=1 "$folder/bin/python" -m pip "$@" 2>&1) && return
-  say "$output"
+  clean=(env -u PYTHONPATH -u PYTHONHOME -u PIP_TARGET -u PIP_PREFIX -u PIP_ROOT -u PIP_QUIET PIP_USER=0
+    PIP_REQUIRE_VIRTUALENV=0 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PYTHONUNBUFFERED=1)
+  settings=$("${clean[@]}" "$folder/bin/python" -m pip config list 2>/dev/null) || settings=
+  # pip's own are 15 seconds, six times, for each package: minutes of silence.
+  if [[ $settings != *timeout=* ]]; then patience+=(--timeout 8); fi
+  if [[ $settings != *retries=* ]]; then patience+=(--retries 2); fi
+  "${clean[@]}" "$folder/bin/python" -m pip "$@" "${patience[@]}" --progress-bar off 2>&1 </dev/null |
+    _watched "$log" "$(_proxy "$settings")"
+  if ((PIPESTATUS[0] == 0)); then return; fi
+  if [[ -e $log.named ]]; then
+    say "tfdoctor: pip gave up; what it said stands in $log"
+  else
+    cat -- "$log" >&2
+  fi
   return 3
 }
 
@@ -54,18 +148,38 @@ is_ready() {
 
 # _fill ROOT FOLDER [GROUP]: the steps; stops at the first that fails.
 _fill() {
-  local root=$1 folder=$2 group=${3-} python
+  local root=$1 folder=$2 group=${3-} python shown=${2#"$1"/}
   python=$(find_python) || return
-  say "tfdoctor: making a private environment in ${folder##*/} with $("$python" -I -V); once, within a minute …"
+  say "tfdoctor: making a private environment in $shown with $("$python" -I -V); once, within a minute …"
   rm -rf -- "$folder" || return 3
   env -u PYTHONPATH -u PYTHONHOME "$python" -m venv "$folder" >&2 || return 3
-  pip_of "$folder" install --quiet --editable "$root" || return
+  # In two steps: what builds it first, for pip says nothing of the network while it makes a place to build in.
+  pip_of "$folder" install 'hatchling>=1.26' editables || return
+  pip_of "$folder" install --no-build-isolation --editable "$root" || return
   if [[ -n $group ]]; then
     "$folder/bin/python" -I "$root/scripts/dependency_group.py" "$root/pyproject.toml" "$group" \
       >"$folder/requirements.txt" || return 3
-    pip_of "$folder" install --quiet --requirement "$folder/requirements.txt" || return
+    pip_of "$folder" install --requirement "$folder/requirements.txt" || return
   fi
   _state "$root" >"$folder/complete.part" && mv -- "$folder/complete.part" "$folder/complete"
+}
+
+# folder_for ROOT NAME: prints where an environment of this checkout is or can be: in it, else (it may be somebody
+# else's, as on a cluster) in the user's cache.
+folder_for() {
+  local root=$1 folder=$1/$2 cache=${XDG_CACHE_HOME:-${HOME:-}/.cache} sum
+  if is_ready "$root" "$folder" || [[ -w $root && (! -e $folder || -w $folder) ]]; then
+    printf '%s' "$folder"
+    return
+  fi
+  sum=$(printf '%s' "$root" | cksum)
+  folder=$cache/tfdoctor/${2#.}-${sum%% *}
+  if ! is_ready "$root" "$folder" && ! mkdir -p -- "$folder" 2>/dev/null; then
+    say "tfdoctor: neither $root nor $cache can be written to: there is no place for the private environment."
+    say "hint: name a folder that you may write to: XDG_CACHE_HOME=FOLDER $0"
+    return 3
+  fi
+  printf '%s' "$folder"
 }
 
 # make_environment ROOT FOLDER [GROUP]: the checkout, editable, with a dependency group of pyproject.toml.

@@ -14,6 +14,7 @@ One line of use for each script:
     scripts/update_matrix_docs.py   docs/matrix.md, from compat/
     scripts/generate_docs.py        docs/rules.md, from the rules' docstrings; the causes in docs/schemas
     scripts/make_pictures.py        docs/pictures, from runs on recorded machines
+    scripts/generate_man.py         docs/tfdoctor.1, the manual page, from the command line's help
 
 The other tables (cuda, cuda_wheels, cudnn, gpus, images, imports, libraries, problems, pythons, registration) are
 authored: nothing fetches them; their `as_of` says when they were looked through, and this script says which are older
@@ -75,6 +76,7 @@ def steps(fetch: int | None) -> list[Step]:
         ("update_matrix_docs.py", "docs/matrix.md"),
         ("generate_docs.py", "docs/rules.md"),
         ("make_pictures.py", "docs/pictures"),
+        ("generate_man.py", "docs/tfdoctor.1"),
     ):
         command = (python, str(SCRIPTS / script))
         found.append(Step(page, command, (*command, "--check")))

@@ -1,3 +1,21 @@
-"""Why TensorFlow does (not) see the GPUs, and what to type so that it does."""
+"""Why TensorFlow does (not) see the GPUs, and what to type so that it does.
+
+For programs: `tfdoctor.check()`, `tfdoctor.diagnose(text)`, `tfdoctor.recommend()`. In notebooks: `%load_ext tfdoctor`.
+All of it is in `tfdoctor.api`, which is loaded when something of it is asked for.
+"""
 
 __version__ = "0.1.0"
+__all__ = ["Error", "check", "diagnose", "load_ipython_extension", "recommend"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    from importlib import import_module
+
+    return getattr(import_module("tfdoctor.api.calls"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

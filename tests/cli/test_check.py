@@ -53,6 +53,41 @@ def test_exit_status(name: str, fail_on: str, status: int) -> None:
     assert host(name, "--fail-on", fail_on).returncode == status
 
 
+def test_a_folder_is_an_environment(tmp_path: Path) -> None:
+    """`check FOLDER` is what many type."""
+    (tmp_path / "env" / "bin").mkdir(parents=True)
+    (tmp_path / "env" / "bin" / "python").symlink_to(sys.executable)
+    by_folder, by_option = (run(*words, "--json", cwd=tmp_path) for words in (("env",), ("--python", "env")))
+    assert json.loads(by_folder.stdout)["facts"]["python"] == json.loads(by_option.stdout)["facts"]["python"]
+    assert by_folder.returncode == by_option.returncode
+    assert "tfdoctor check --python env -v" in run("env", cwd=tmp_path).stdout.decode()
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ((str(HOSTS / "nouveau"),), "tfdoctor check --facts"),
+        (("train.log",), "tfdoctor diagnose train.log"),
+        (("program",), "tfdoctor diagnose program"),
+        (("python3",), "--python python3"),
+        ((".", "--python", "x"), "--python"),
+        ((".", "--facts", "x"), "--facts"),
+        (("project",), "--python project/.venv"),
+    ],
+    ids=lambda words: Path(words[0]).name if isinstance(words, tuple) else None,
+)
+def test_what_is_no_environment_is_not_run(words: tuple[str, ...], hint: str, tmp_path: Path) -> None:
+    (tmp_path / "train.log").write_text("", encoding="ascii")
+    script(tmp_path / "program", "touch was-run")
+    inside = tmp_path / "project" / ".venv" / "bin"
+    inside.mkdir(parents=True)
+    (inside / "python").symlink_to(sys.executable)
+    done = run(*words, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert hint in done.stderr.decode()
+    assert not (tmp_path / "was-run").exists()
+
+
 def test_wrong_requests_exit_with_2_and_a_sentence(tmp_path: Path) -> None:
     no_python = script(tmp_path / "nopython", "echo something else")
     for args in (

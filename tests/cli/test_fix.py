@@ -21,7 +21,7 @@ from tfdoctor.environment.models import Status
 from tfdoctor.findings import Cause
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the stand-ins are ELF"),
@@ -133,11 +133,11 @@ os.execv(sys.executable, sys.argv[1:])
 """
 
 
-def at_a_terminal(env: Fake, answer: str, *words: str) -> tuple[int, str]:
+def at_a_terminal(env: Fake, answer: str, *words: str, command: Sequence[str] = ("fix",)) -> tuple[int, str]:
     """Exit status, and all that appears on the terminal."""
     terminal, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-c", LAUNCH, *env.command("fix", *words)],
+        [sys.executable, "-c", LAUNCH, *env.command(*command, *words)],
         env=env.environment(TERM="xterm", COLUMNS="80"),
         cwd=env.work,
         stdin=theirs,
@@ -179,6 +179,45 @@ def test_a_person_is_asked(answer: str, done: bool, new: Callable[..., Fake]) ->
     assert bool(difference(before, env.list())) is done
     assert ("Nothing was changed." in text.partition("Do this?")[2]) is not done
     assert ("will use 2 GPUs" in text) is done
+
+
+@pytest.mark.parametrize(("answer", "done"), [("y\n", True), ("n\n", False)])
+def test_check_asks_the_same_question(answer: str, done: bool, new: Callable[..., Fake]) -> None:
+    env = new()
+    before = env.list()
+    _, text = at_a_terminal(env, answer, command=("check", "--fix"))
+    first, _, then = re.sub(r"\x1b\[[0-9;]*m", "", text).partition("Do this? [y/N]")
+    assert "Fix it    tfdoctor fix" in first  # the screen of check
+    assert first.count("Environment ") >= 1  # what fix would do
+    assert "ln -sf" in first
+    assert bool(difference(before, env.list())) is done
+    assert ("Nothing was changed." in then) is not done
+
+
+def test_check_fixes_as_fix_does(new: Callable[..., Fake]) -> None:
+    env = new()
+    before = env.list()
+    nobody = env.run("check", "--fix")
+    assert nobody.status == 2
+    assert "nobody to ask" in nobody.err
+    assert env.run("check", "--fix", "--json").json()["error"]["code"] == 2
+    assert difference(before, env.list()) == {}
+    answer = env.run("check", "--fix", "--yes", "--json").json()
+    jsonschema.validate(answer, SCHEMA)
+    assert answer["repairs"][0]["status"] == "mended"
+    assert env.run("fix", "--undo").status == 0
+    assert {name for name in difference(before, env.list()) if ".tfdoctor" not in name} == set()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--yes",), ("--fix", "--facts", "x"), ("--fix", "--against", "x"), ("--fix", "--fail-on", "never")],
+)
+def test_what_does_not_go_with_fixing(words: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "tfdoctor", "check", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--fix" in done.stderr
 
 
 def test_ctrl_c_at_the_question(new: Callable[..., Fake]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -61,6 +62,59 @@ def test_without_a_command_it_is_the_whole_help() -> None:
     assert "Exit status: 0" in alone.stdout
     assert not alone.stderr
     assert (asked.returncode, alone.returncode) == (0, 2)
+
+
+def said(*words: str) -> tuple[int, str, str]:
+    """Exit status, and both streams, on a terminal of 80 columns."""
+    env = {**os.environ, "COLUMNS": "80"}
+    command = [sys.executable, "-m", "tfdoctor", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "means"),
+    [
+        (["-h"], ["--help"]),
+        (["help"], ["--help"]),
+        (["help", "help"], ["--help"]),
+        (["-V"], ["--version"]),
+        (["version"], ["--version"]),
+        (["help", "check"], ["check", "--help"]),
+        (["help", "run", "false"], ["run", "--help"]),
+        (["check", "-h"], ["check", "--help"]),
+        (["run", "-h"], ["run", "--help"]),
+    ],
+    ids=" ".join,
+)
+def test_what_many_type_first(words: list[str], means: list[str]) -> None:
+    found = said(*words)
+    assert found == said(*means)
+    assert (found[0], found[2]) == (0, "")
+
+
+def test_help_for_a_command_that_is_none() -> None:
+    status, out, err = said("help", "chek")
+    assert (status, out) == (2, "")
+    assert "'check'" in err
+
+
+def test_each_command_has_one_line() -> None:
+    """At 80 columns, in the order in which people need them."""
+    _, out, _ = said("--help")
+    lines = out.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
+    assert [line.split()[0] for line in lines] == list(COMMANDS)
+    assert [line.split(maxsplit=1)[1] for line in lines] == list(COMMANDS.values())
+    assert list(COMMANDS)[:8] == [
+        "check",
+        "diagnose",
+        "fix",
+        "install",
+        "build",
+        "verify",
+        "recommend",
+        "matrix",
+    ]
 
 
 def test_check_loads_nothing_that_takes_long() -> None:

@@ -27,6 +27,7 @@ from tfdoctor.advice.releases import (
     extra_installs,
     gpu_requirement,
     in_place_of,
+    install_for_cpu,
     install_release,
 )
 from tfdoctor.advice.search_path import (
@@ -78,6 +79,7 @@ __all__ = [
     "in_another_version",
     "in_place_of",
     "install_commands",
+    "install_for_cpu",
     "install_release",
     "interpreter",
     "keep_line",

@@ -113,6 +113,12 @@ def install_release(target: Target, release: Release, text: str, python: str | N
     return Remedy(text, commands, replaces=True)
 
 
+def install_for_cpu(target: Target, release: Release, text: str) -> Remedy:
+    """How this release is installed where no GPU is wanted: without the CUDA libraries."""
+    wanted = (f"{release.package}=={release.version}", *companion_pins(target.compat, release))
+    return Remedy(text, install_commands(target, wanted), replaces=True)
+
+
 def in_place_of(target: Target, names: tuple[str, ...], release: Release, text: str) -> Remedy:
     """These distributions removed, and a release installed into the examined Python with all that it needs."""
     requirements, site = gpu_requirement(target, release), site_packages(target)

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from tfdoctor.cli import values
 from tfdoctor.cli.files import requirement_lines, text_of
 from tfdoctor.cli.machine import host_for
 from tfdoctor.cli.options import (
@@ -61,7 +62,12 @@ class RecipeChoice(str, enum.Enum):
 @command
 def build(
     tf: Annotated[
-        str | None, option("TensorFlow: 1.14, 2.15.1, latest. Default: the best.", metavar="SPEC")
+        str | None,
+        option(
+            "TensorFlow: 1.14, 2.15.1, latest. Default: the best.",
+            metavar="SPEC",
+            autocompletion=values.releases,
+        ),
     ] = None,
     python: Annotated[str | None, option("This Python: 3.11.", metavar="V")] = None,
     recipe: Annotated[RecipeChoice | None, option("Force a recipe.")] = None,

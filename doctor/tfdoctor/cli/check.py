@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import importlib
+import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from tfdoctor.cli.options import FailOn, Json, Quiet, Severe, Timeout, command, option, verbose_option
+from tfdoctor.cli.options import (
+    FailOn,
+    Json,
+    Quiet,
+    Severe,
+    Timeout,
+    Yes,
+    argument,
+    command,
+    option,
+    verbose_option,
+)
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.examine import begin, examine, judge, live_machine, run_tensorflow
 from tfdoctor.text import clean_line
@@ -22,6 +34,7 @@ if TYPE_CHECKING:
 
 @command
 def check(
+    folder: Annotated[str | None, argument("As --python FOLDER.", metavar="[FOLDER]")] = None,
     python: Annotated[
         str | None,
         option(
@@ -45,6 +58,10 @@ def check(
             metavar="BUNDLE",
         ),
     ] = None,
+    then_fix: Annotated[
+        bool, option("Then do what `tfdoctor fix` does: show it, ask, do it.", "--fix")
+    ] = False,
+    yes: Yes = False,
     timeout: Timeout = 10.0,
     fail_on: Severe = FailOn.error,
     as_json: Json = False,
@@ -54,14 +71,18 @@ def check(
     """Look, judge, print. Returns the exit status.
 
     Looks at the driver, the Python environment and the loader, and predicts what TensorFlow will do,
-    without importing it. Changes nothing, sends nothing.
+    without importing it. Changes nothing but with --fix, sends nothing.
 
     Exit status: 0 nothing found, 1 found (--fail-on), 3 where whether TensorFlow will use a GPU could not be known
-    and nothing else was found. With --fail-on never it is 0 in all three cases.
+    and nothing else was found. With --fail-on never it is 0 in all three cases. With --fix exit status and JSON are
+    those of `tfdoctor fix`.
     """
-    if deep and facts is not None:
-        raise UsageError("--deep runs TensorFlow here; it cannot be run on a recorded machine (--facts).")
+    _agree(deep=deep, facts=facts, against=against, then_fix=then_fix, yes=yes, fail_on=fail_on)
+    if folder is not None:
+        python = _named(folder, python, facts)
     asked = python
+    if then_fix and as_json:
+        return _fix(asked, timeout, yes=yes, as_json=True, verbose=verbose, quiet=quiet)
     live = live_machine(python if facts is None else None)
     system: System = live
     then: RecordedSystem | None = None
@@ -88,10 +109,59 @@ def check(
                 fix = offer(report, system)
             typed = _typed(python=asked, facts=facts)
             _write(report, comparison, against, verbose=verbose, quiet=quiet, fix=fix, typed=typed)
-        return exit_status(report, fail_on.value)
     except BaseException:  # what was begun may not have been asked for yet
         system.stop()
         raise
+    if then_fix:
+        from tfdoctor.render.terminal import OUT
+
+        OUT.write("\n")
+        return _fix(asked, timeout, yes=yes, as_json=False, verbose=verbose, quiet=quiet)
+    return exit_status(report, fail_on.value)
+
+
+def _agree(
+    *, deep: bool, facts: Path | None, against: Path | None, then_fix: bool, yes: bool, fail_on: FailOn
+) -> None:
+    """Raises UsageError where options contradict each other."""
+    if deep and facts is not None:
+        raise UsageError("--deep runs TensorFlow here; it cannot be run on a recorded machine (--facts).")
+    if then_fix and not (facts is None and against is None):
+        raise UsageError("--fix is for this machine: it goes with neither --facts nor --against.")
+    if then_fix and fail_on is not FailOn.error:
+        raise UsageError("--fail-on does not go with --fix, which ends as `tfdoctor fix` does.")
+    if yes and not then_fix:
+        raise UsageError("--yes belongs to --fix.")
+
+
+def _named(folder: str, python: str | None, facts: Path | None) -> str:
+    """What `check FOLDER` means: `--python FOLDER`. Raises UsageError where it is something else; no file is run."""
+    if python is not None or facts is not None:
+        raise UsageError("check FOLDER is check --python FOLDER: it goes with neither --python nor --facts.")
+    from tfdoctor.system.archive import HOST
+
+    typed = shlex.quote(clean_line(folder))
+    if (Path(folder) / HOST).is_file():
+        msg = f"{typed} is a recorded machine."
+        raise UsageError(msg, hint=f"tfdoctor check --facts {typed}")
+    if Path(folder).is_file():
+        msg = f"{typed} is no folder of an environment."
+        raise UsageError(
+            msg,
+            hint=f"A log: tfdoctor diagnose {typed}. A Python: --python {typed}. A recorded machine: --facts {typed}.",
+        )
+    if not os.path.lexists(folder):
+        msg = f"{typed} does not exist."
+        raise UsageError(
+            msg, hint=f"The folder of an environment is wanted; a Python on PATH: --python {typed}."
+        )
+    return folder
+
+
+def _fix(python: str | None, timeout: float, *, yes: bool, as_json: bool, verbose: bool, quiet: bool) -> int:
+    from tfdoctor.cli.fix import fix
+
+    return fix(python=python, yes=yes, timeout=timeout, as_json=as_json, verbose=verbose, quiet=quiet)
 
 
 def _seen(

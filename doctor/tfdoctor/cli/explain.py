@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from tfdoctor.cli import values
 from tfdoctor.cli.options import Json, argument, command
 from tfdoctor.errors import ExitCode
 from tfdoctor.explain import catalogue, lookup
@@ -19,6 +20,7 @@ def explain(
         argument(
             "TFD203, libs-not-on-path, or the words of a message; nothing lists all.",
             metavar="[CODE|CAUSE|WORDS…]",
+            autocompletion=values.causes_and_codes,
         ),
     ] = None,
     as_json: Json = False,

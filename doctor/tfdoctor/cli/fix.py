@@ -6,12 +6,14 @@ import os
 import sys
 from typing import TYPE_CHECKING, Annotated
 
+from tfdoctor.cli import values
 from tfdoctor.cli.options import (
     Installers,
     Json,
     NoDeep,
     Quiet,
     Timeout,
+    Yes,
     argument,
     command,
     option,
@@ -58,11 +60,15 @@ class _Machines:
 def fix(
     codes: Annotated[
         list[str] | None,
-        argument("These findings alone: TFD203. Default: all that can be fixed.", metavar="[CODE…]"),
+        argument(
+            "These findings alone: TFD203. Default: all that can be fixed.",
+            metavar="[CODE…]",
+            autocompletion=values.codes,
+        ),
     ] = None,
     python: Annotated[str | None, option("The Python to fix, as for `check`.", metavar="PATH")] = None,
     dry_run: Annotated[bool, option("Show what would be done; change nothing.", "--dry-run", "-n")] = False,
-    yes: Annotated[bool, option("Do not ask.", "--yes", "-y")] = False,
+    yes: Yes = False,
     take_back: Annotated[bool, option("Take back everything that fix has done here.", "--undo")] = False,
     force: Annotated[
         bool,

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from tfdoctor.cli import values
 from tfdoctor.cli.files import wish_of
 from tfdoctor.cli.machine import LOOKING, host_for
 from tfdoctor.cli.options import (
@@ -78,7 +79,12 @@ _INDEX = re.compile(r"(?:https?://[A-Za-z0-9.\-\[\]:]{1,255}|file://)(?:/[A-Za-z
 @command
 def install(
     tf: Annotated[
-        str | None, option("TensorFlow: 2.15.1, 2.20, latest. Default: the best.", metavar="SPEC")
+        str | None,
+        option(
+            "TensorFlow: 2.15.1, 2.20, latest. Default: the best.",
+            metavar="SPEC",
+            autocompletion=values.releases,
+        ),
     ] = None,
     python: Annotated[
         str | None,

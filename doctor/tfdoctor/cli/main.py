@@ -17,23 +17,32 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "check": "Why does TensorFlow (not) see the GPUs?",
-    "capture": "Record what `check` looks at, so that it can be judged elsewhere.",
-    "report": "The Markdown that a maintainer asks for in a bug report, redacted.",
     "diagnose": "What does this TensorFlow log mean?",
-    "run": "Run a program as it is, and say at its end what its log meant.",
-    "explain": "What does a finding's code, or a cause, mean?",
-    "matrix": "Which TensorFlow goes with which CUDA, cuDNN, Python, driver and GPU?",
-    "parse": "What does this output of nvidia-smi, nvcc, ldconfig, lspci … say?",
-    "recommend": "Which TensorFlow works on this machine, and how to install it.",
-    "build": "Build a container image in which TensorFlow sees the GPUs.",
-    "verify": "Check that TensorFlow in an image or environment can use the GPUs.",
+    "fix": "Fix what `check` finds, as far as software can.",
     "install": "Make a virtual environment in which TensorFlow sees the GPUs.",
-    "fix": "Fix what `check` finds in a Python environment, as far as software can.",
+    "build": "Build a container image in which TensorFlow sees the GPUs.",
+    "verify": "Test TensorFlow on the GPUs, in an image or an environment.",
+    "recommend": "Which TensorFlow works on this machine, and how to install it.",
+    "matrix": "Which TensorFlow goes with which CUDA, driver, Python and GPU?",
+    "run": "Run a program as it is, and say at its end what its log meant.",
+    "explain": "What does a finding's code, a cause, or a message mean?",
+    "parse": "What does this output of nvidia-smi, nvcc, ldconfig … say?",
+    "capture": "Record what `check` looks at, so that others can judge it.",
+    "report": "The Markdown that a bug report needs, redacted.",
+    "completion": "Have a shell complete commands, options and their values.",
 }
 """A command, which is a module of this folder and the function in it, both of its name → its help's first line.
 
 The rest of its help is what follows the first line of that function's docstring.
 """
+
+EXIT_STATUS = {
+    0: "nothing found",
+    1: "found",
+    2: "wrong request",
+    3: "could not be done",
+    130: "interrupted",
+}
 
 
 class _Commands(Mapping[str, Any]):
@@ -96,6 +105,18 @@ class _Group(TyperGroup):
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, _as_options(args))
+
+
+def _as_options(words: list[str]) -> list[str]:
+    """`help`, `help COMMAND` and `version`, which many type first, as the options that they mean."""
+    if words == ["version"]:
+        return ["--version"]
+    if words[:1] == ["help"]:
+        return [*(word for word in words[1:2] if word not in ("help", "version")), "--help"]
+    return words
+
 
 def _version(asked: bool) -> None:
     if asked:
@@ -107,7 +128,8 @@ def _version(asked: bool) -> None:
 
 def main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+        bool,
+        typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version and end."),
     ] = False,
 ) -> None:
     """Tells why TensorFlow does not see your GPU, and what to type so that it does."""
@@ -121,7 +143,9 @@ def command_line() -> Any:
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
-        epilog="Exit status: 0 nothing found, 1 found, 2 wrong request, 3 could not be done, 130 interrupted.",
+        context_settings={"help_option_names": ["--help", "-h"]},
+        epilog="Start with `tfdoctor check`; `tfdoctor help COMMAND` tells more.\n\n"
+        f"Exit status: {', '.join(f'{status} {meaning}' for status, meaning in EXIT_STATUS.items())}.",
     )
     app.callback()(main)
     group: Any = typer.main.get_command(app)

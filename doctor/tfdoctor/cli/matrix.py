@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 from tfdoctor import versions
+from tfdoctor.cli import values
 from tfdoctor.cli.options import Json, command, option
 from tfdoctor.compat import Compat, UnknownReleaseError
 from tfdoctor.errors import ExitCode, UsageError
@@ -42,6 +43,7 @@ def matrix(
         option(
             'Releases: 2.15 (its newest), 2.15.0, ">=2.10,<2.13", latest. One release: its whole card.',
             metavar="SPEC",
+            autocompletion=values.releases,
         ),
     ] = None,
     cuda: Annotated[str | None, option("Built with this CUDA: 12, 11.2.", metavar="V")] = None,
@@ -49,7 +51,10 @@ def matrix(
     python: Annotated[str | None, option("With a wheel for this Python: 3.11.", metavar="V")] = None,
     cc: Annotated[str | None, option("With code for this compute capability: 8.6.", metavar="CC")] = None,
     gpu: Annotated[
-        str | None, option('With code for this card: "RTX 3060", or its PCI id.', metavar="NAME")
+        str | None,
+        option(
+            'With code for this card: "RTX 3060", or its PCI id.', metavar="NAME", autocompletion=values.gpus
+        ),
     ] = None,
     driver: Annotated[str | None, option("That run on this driver: 550.54.14.", metavar="V")] = None,
     windows: Annotated[bool, option("Windows wheels and drivers.", "--windows")] = False,

@@ -6,6 +6,7 @@ import enum
 import math
 from typing import Annotated, Any, Literal, TypeVar
 
+from tfdoctor.cli import values
 from tfdoctor.records import dataclass
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Quiet",
     "Severe",
     "Timeout",
+    "Yes",
     "argument",
     "command",
     "finite",
@@ -45,7 +47,7 @@ class Spec:
 
 
 def option(text: str, *names: str, **settings: Any) -> Spec:
-    """text: its help; settings: Typer's, such as `metavar`, `min`, `callback`."""
+    """text: its help; settings: Typer's, such as `metavar`, `min`, `callback`, `autocompletion` (see `values`)."""
     return Spec("option", names, {"help": text, **settings})
 
 
@@ -98,8 +100,12 @@ Timeout = Annotated[
 ]
 Python = Annotated[str | None, option("The Python to examine, as for `check`.", metavar="PATH")]
 Packages = Annotated[list[str] | None, option('Install this, too: pandas, "scipy<1.12".', metavar="P")]
-Gpus = Annotated[list[str] | None, option("For this card instead of this machine's.", metavar="NAME|CC")]
+Gpus = Annotated[
+    list[str] | None,
+    option("For this card instead of this machine's.", metavar="NAME|CC", autocompletion=values.gpus),
+]
 Driver = Annotated[str | None, option("For this driver.", metavar="V")]
 Index = Annotated[str | None, option("The package index, without a password.", metavar="URL")]
 Installers = Annotated[Installer | None, option("What installs. Default: uv where there is one.")]
+Yes = Annotated[bool, option("Do not ask.", "--yes", "-y")]
 NoDeep = Annotated[bool, option("Do not run TensorFlow at the end, also where there is a GPU.", "--no-deep")]

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from tfdoctor.cli import values
 from tfdoctor.cli.options import Json, argument, command
 from tfdoctor.errors import UsageError
 from tfdoctor.parse.kinds import PARSERS, detect
@@ -27,7 +28,11 @@ BYTE_ORDER_MARKS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"
 def parse(
     kind: Annotated[
         str,
-        argument("What printed it: smi_table, nvcc, ldconfig …, or auto.", metavar="KIND|auto"),
+        argument(
+            "What printed it: smi_table, nvcc, ldconfig …, or auto.",
+            metavar="KIND|auto",
+            autocompletion=values.kinds,
+        ),
     ],
     file: Annotated[str, argument("The output; - or nothing: standard input.", metavar="[FILE|-]")] = "-",
     as_json: Json = False,

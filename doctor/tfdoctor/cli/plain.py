@@ -22,10 +22,13 @@ __all__ = ["Options", "plain"]
 class Options(TypedDict):
     """What `cli.check.check` is called with."""
 
+    folder: str | None
     python: str | None
     deep: bool
     facts: Path | None
     against: Path | None
+    then_fix: bool
+    yes: bool
     timeout: float
     fail_on: FailOn
     as_json: bool
@@ -35,6 +38,9 @@ class Options(TypedDict):
 
 FLAGS = {
     "--deep": "deep",
+    "--fix": "then_fix",
+    "--yes": "yes",
+    "-y": "yes",
     "--json": "as_json",
     "--verbose": "verbose",
     "-v": "verbose",
@@ -56,6 +62,7 @@ def plain(words: Sequence[str]) -> Options | None:
     if words[:1] != ["check"] or os.name == "nt":  # where Typer expands what the shell does not
         return None
     found: dict[str, Any] = {
+        "folder": None,
         "python": None,
         "facts": None,
         "against": None,

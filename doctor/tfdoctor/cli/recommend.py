@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from tfdoctor.cli import values
 from tfdoctor.cli.machine import host_for
 from tfdoctor.cli.options import Json, command, option, verbose_option
 from tfdoctor.compat import Compat
@@ -20,11 +21,19 @@ from tfdoctor.render.terminal import OUT
 def recommend(
     tf: Annotated[
         str | None,
-        option('Releases: 2.15, 2.15.0, ">=2.10,<2.13". Default: the best.', metavar="SPEC"),
+        option(
+            'Releases: 2.15, 2.15.0, ">=2.10,<2.13". Default: the best.',
+            metavar="SPEC",
+            autocompletion=values.releases,
+        ),
     ] = None,
     gpu: Annotated[
         list[str] | None,
-        option('A card: "RTX 5090", 8.6. Default: this machine\'s.', metavar="NAME|CC"),
+        option(
+            'A card: "RTX 5090", 8.6. Default: this machine\'s.',
+            metavar="NAME|CC",
+            autocompletion=values.gpus,
+        ),
     ] = None,
     driver: Annotated[str | None, option("The driver: 550.54.14, or 550.", metavar="V")] = None,
     python: Annotated[str | None, option("This Python: 3.11.", metavar="V")] = None,

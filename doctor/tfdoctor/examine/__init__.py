@@ -16,7 +16,7 @@ from tfdoctor.system import LiveSystem
 from tfdoctor.system.signals import stopping
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from tfdoctor.compat import Compat
     from tfdoctor.facts import Fact, Facts, PythonFacts
@@ -44,9 +44,12 @@ LOOKING = 10.0
 RUNNING = "Running TensorFlow in a child process; this takes some seconds …"
 
 
-def live_machine(python: str | None) -> LiveSystem:
-    """This machine as the Python that is meant sees it: with the variables that its Jupyter kernel sets."""
-    system = LiveSystem()
+def live_machine(python: str | None, env: Mapping[str, str] | None = None) -> LiveSystem:
+    """This machine as the Python that is meant sees it: with the variables that its Jupyter kernel sets.
+
+    `env`: others than those that this process was started with.
+    """
+    system = LiveSystem(env=env)
     more = kernel_variables(system, python) if python else {}
     return LiveSystem(env={**system.env, **more}) if more else system
 

@@ -23,11 +23,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor import advice
-from tfdoctor.facts import Absent, value_of
+from tfdoctor.facts import Absent, Known, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import own_driver_files
 from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, seen
 from tfdoctor.rules.shared import drivers, hiders, kernels
+from tfdoctor.rules.shared.pythons import examine_others
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Resolution
@@ -148,20 +149,20 @@ def _nothing_there(context: Context, evidence: list[Evidence]) -> Finding:
     facts, driver = context.facts, context.facts.driver
     cards = value_of(driver.pci) or ()
     modules = value_of(driver.modules) or ()
-    cpu = Remedy("TensorFlow works here on the CPU; nothing needs to be installed for that.")
+    cpu = _on_the_cpu(context)
     if facts.machine.wsl:
         return _wsl_without_gpu(context, evidence)
     if facts.machine.container:
+        gpus = [
+            Remedy("On the host, look whether its driver works.", ("nvidia-smi",)),
+            Remedy("Where it does, start the container with GPUs (Docker: `--gpus all`)."),
+        ]
         return _error(
             "This container has no NVIDIA driver, and no card of its host is to be seen",
             "A container has no driver of its own: the host's is lent to it when it is started with GPUs. "
             "Here there is neither a card nor NVIDIA's kernel module to be seen.",
             evidence,
-            [
-                Remedy("On the host, look whether its driver works.", ("nvidia-smi",)),
-                Remedy("Where it does, start the container with GPUs (Docker: `--gpus all`)."),
-                cpu,
-            ],
+            [*cpu, *gpus] if isinstance(facts.tensorflow, Absent) else [*gpus, *cpu],
         )
     if isinstance(driver.pci, Absent):
         return _error(
@@ -170,7 +171,7 @@ def _nothing_there(context: Context, evidence: list[Evidence]) -> Finding:
             "find nothing to drive. If there should be a card, it is not attached (a virtual machine or an "
             "instance type without a GPU), switched off in the firmware, or not seated.",
             evidence,
-            [Remedy("Look whether the machine has an NVIDIA card at all.", ("lspci -d 10de:",)), cpu],
+            [*cpu, Remedy("If there should be a card: attach it or switch it on, then look again.")],
         )
     if "nouveau" in modules or any(card.driver == "nouveau" for card in cards):
         return _error(
@@ -194,6 +195,20 @@ def _nothing_there(context: Context, evidence: list[Evidence]) -> Finding:
         evidence,
         [*_legacy(context), advice.driver_install(context.target)],
     )
+
+
+def _on_the_cpu(context: Context) -> list[Remedy]:
+    """What is to be done by somebody who needs no GPU."""
+    facts, choice = context.facts, context.facts.choice
+    if isinstance(facts.tensorflow, Known):
+        return [Remedy("TensorFlow works here on the CPU; nothing needs to be installed for that.")]
+    if choice is not None and choice.others:
+        return examine_others(context)
+    release = advice.best_release(context.target)
+    nobody_meant_it = choice is not None and choice.lost
+    if nobody_meant_it or release is None or context.prediction.cause is not Cause.TENSORFLOW_MISSING:
+        return []
+    return [advice.install_for_cpu(context.target, release, "If the CPU is enough, install TensorFlow.")]
 
 
 def _wsl_without_gpu(context: Context, evidence: list[Evidence]) -> Finding:

@@ -57,17 +57,32 @@ def _enough_address_space() -> None:
         raise Error(msg, hint="See `ulimit -v`; 1 GiB is enough for tfdoctor, and TensorFlow needs far more.")
 
 
-def _by_own_start() -> dict[str, tuple[str | None, str | None]]:
-    """What this Python's own start (sitecustomize, .pth files) made of the variables: name → (before, after).
-
-    Empty where the system does not tell what a process was started with.
-    """
+def _at_the_start() -> dict[str, str]:
+    """The variables that this process was started with; none where the system does not tell."""
     try:
         raw = Path("/proc/self/environ").read_bytes()
     except OSError:
         return {}
     pairs = (entry.partition(b"=") for entry in raw.split(b"\0"))
-    before = {os.fsdecode(name): os.fsdecode(value) for name, equals, value in pairs if equals and name}
+    return {os.fsdecode(name): os.fsdecode(value) for name, equals, value in pairs if equals and name}
+
+
+def of_this_process() -> dict[str, str]:
+    """The variables that hold in this very process: as they are now, but what the loader has read at the start."""
+    env, before = dict(os.environ), _at_the_start()
+    for name in ("LD_LIBRARY_PATH", "LD_PRELOAD") if before else ():
+        env.pop(name, None)
+        if name in before:
+            env[name] = before[name]
+    return env
+
+
+def _by_own_start() -> dict[str, tuple[str | None, str | None]]:
+    """What this Python's own start (sitecustomize, .pth files) made of the variables: name → (before, after).
+
+    Empty where the system does not tell what a process was started with.
+    """
+    before = _at_the_start()
     names = before.keys() | os.environ.keys() if before else set()
     return {
         name: (before.get(name), os.environ.get(name))

@@ -1,0 +1,130 @@
+"""What `check`, `diagnose` and `recommend` print with `--json`, as values.
+
+Each returns just that document (docs/schemas; `shapes` has it as types) and prints nothing. As on the command line,
+nothing is changed or sent, and TensorFlow is at most run in a child process. Raises `Error`, which has a `message` and
+a `hint`, where the command line says so and exits with 2 or 3.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+from tfdoctor.errors import Error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tfdoctor.api.shapes import Check, Diagnosis, Recommendation
+
+__all__ = ["Error", "as_printed", "check", "diagnose", "heard", "load_ipython_extension", "recommend"]
+
+
+def check(
+    python: str | None = None,
+    *,
+    deep: bool = False,
+    facts: str | os.PathLike[str] | None = None,
+    timeout: float = 10.0,
+) -> Check:
+    """Why TensorFlow does (not) see the GPUs: `tfdoctor check --json`.
+
+    python: the interpreter to examine, or its environment's folder; None: the active environment's, else python3 on
+    PATH; `sys.executable` is the one that asks. deep: also run TensorFlow. facts: a recorded machine (what `capture`
+    wrote) instead of this one. timeout: seconds. Raises Error.
+    """
+    from pathlib import Path
+
+    from tfdoctor.compat import Compat
+    from tfdoctor.errors import UsageError
+    from tfdoctor.examine import examine, live_machine
+    from tfdoctor.render.report import report_json
+    from tfdoctor.system import RecordedSystem
+
+    if deep and facts is not None:
+        raise UsageError("TensorFlow cannot be run (deep) on a recorded machine (facts).")
+    with heard():
+        if facts is not None:
+            recorded = RecordedSystem(Path(facts))
+            report = examine(recorded, Compat.load(), python=python or recorded.python, timeout=timeout)
+        else:
+            report = examine(
+                live_machine(python, env=os.environ), Compat.load(), python=python, timeout=timeout, deep=deep
+            )
+    answer: Check = as_printed(report_json(report))
+    return answer
+
+
+def diagnose(text: str | bytes) -> Diagnosis:
+    """What a TensorFlow log means: `tfdoctor diagnose --json`. Never raises on any text."""
+    from tfdoctor.compat import Compat
+    from tfdoctor.logs.report import diagnose_log
+    from tfdoctor.render.log import log_json
+
+    data = text.encode("utf-8", "replace") if isinstance(text, str) else text
+    answer: Diagnosis = as_printed(log_json(diagnose_log([data], Compat.load())))
+    return answer
+
+
+def recommend(
+    tf: str | None = None,
+    *,
+    gpu: str | Sequence[str] = (),
+    driver: str | None = None,
+    python: str | None = None,
+    method: str | None = None,
+    facts: str | os.PathLike[str] | None = None,
+) -> Recommendation:
+    """Which TensorFlow works, and how it is installed: `tfdoctor recommend --json`.
+
+    tf: "2.15", ">=2.10,<2.13"; None: the best. gpu: names or compute capabilities; none: this machine's. method: "pip"
+    or "container". facts: a recorded machine instead of this one. Raises Error.
+    """
+    from pathlib import Path
+
+    from tfdoctor.cli.machine import host_for
+    from tfdoctor.compat import Compat
+    from tfdoctor.errors import UsageError
+    from tfdoctor.plan import Method, Request
+    from tfdoctor.plan.asked import checked_python, planned
+    from tfdoctor.render.plan import recommendation_json
+
+    ways = {one.value: one for one in Method}
+    if method is not None and method not in ways:
+        msg = f"method: one of {', '.join(ways)} is meant."
+        raise UsageError(msg)
+    compat = Compat.load()
+    gpus = [gpu] if isinstance(gpu, str) else list(gpu)
+    with heard():
+        host = host_for(compat, gpus=gpus, driver=driver, facts=Path(facts) if facts is not None else None)
+    request = Request(tensorflow=tf, python=checked_python(python), method=ways[method] if method else None)
+    answer: Recommendation = as_printed(recommendation_json(planned(compat, request, host)))
+    return answer
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """`%load_ext tfdoctor` in IPython or a notebook: gives it `%tfdoctor`."""
+    from tfdoctor.api.notebook import tfdoctor_magic
+
+    ipython.register_magic_function(tfdoctor_magic, "line", "tfdoctor")
+
+
+def as_printed(document: dict[str, Any]) -> Any:
+    """The values that come out of its JSON: no tuples, no enumerations."""
+    return json.loads(json.dumps(document))
+
+
+@contextlib.contextmanager
+def heard() -> Iterator[None]:
+    """A signal that asks this process to end stops what we have started, and then is the caller's own again."""
+    from tfdoctor.system import signals
+
+    try:
+        with signals.heard():
+            yield
+    except signals.EndedError as ended:
+        signal.raise_signal(ended.number)
+        raise

@@ -1,0 +1,276 @@
+"""The documents of `--json` as types; a test holds them and docs/schemas together. All are plain dictionaries."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypedDict
+
+Severity = Literal["error", "warning", "info"]
+Method = Literal["pip", "container"]
+Recipe = Literal["venv", "pip-cuda", "cuda-base", "official", "ngc"]
+
+
+class Evidence(TypedDict):
+    """Where something was seen."""
+
+    source: str
+    line: int | None
+    text: str
+
+
+class Remedy(TypedDict):
+    """What to do, and what is typed for it."""
+
+    text: str
+    commands: list[str]
+    changes_system: bool
+
+
+class Finding(TypedDict):
+    """One thing that was found."""
+
+    code: str
+    cause: str
+    severity: Severity
+    title: str
+    explanation: str
+    evidence: list[Evidence]
+    remedies: list[Remedy]
+
+
+# ---------------------------------------------------------------- check
+
+
+class Tool(TypedDict):
+    """Who says it."""
+
+    name: str
+    version: str
+
+
+class Verdict(TypedDict):
+    """Whether TensorFlow can use a GPU; None: could not be known."""
+
+    gpu_usable: bool | None
+    cause: str | None
+    summary: str
+
+
+class Prediction(TypedDict):
+    """What TensorFlow will do in this environment."""
+
+    gpu_registered: bool | None
+    gpu_count: int | None
+    missing_libraries: list[str]
+    cause: str | None
+    import_ok: bool | None
+    reasons: list[str]
+
+
+class Observation(TypedDict):
+    """What it did in a child process (`deep`)."""
+
+    import_ok: bool
+    gpu_registered: bool | None
+    gpu_count: int | None
+    missing_libraries: list[str]
+    seconds: float
+    devices: list[str]
+    computed: list[str]
+    error: str
+
+
+class Outcomes(TypedDict):
+    """How many checks ended how."""
+
+    found: int
+    clean: int
+    not_applicable: int
+    could_not_check: int
+    crashed: int
+
+
+class RuleOutcome(TypedDict):
+    """How one check ended."""
+
+    code: str
+    outcome: Literal["found", "clean", "not_applicable", "could_not_check", "crashed"]
+    why: str
+
+
+class Check(TypedDict):
+    """`tfdoctor check --json`."""
+
+    schema_version: int
+    tool: Tool
+    verdict: Verdict
+    prediction: Prediction
+    observed: Observation | None
+    facts: dict[str, Any]
+    """What was seen; docs/schemas/check.schema.json tells it."""
+    outcomes: Outcomes
+    rules: list[RuleOutcome]
+    findings: list[Finding]
+
+
+# ---------------------------------------------------------------- diagnose
+
+
+class LogVerdict(TypedDict):
+    """The one root cause."""
+
+    cause: str
+    summary: str
+    undecided: list[str]
+    """Other causes that the log does not rule out."""
+
+
+class Device(TypedDict):
+    """A GPU that a log names."""
+
+    index: int
+    name: str
+    compute_capability: str | None
+    memory_mib: int | None
+    pci_bus_id: str | None
+
+
+class Process(TypedDict):
+    """One of several programs that wrote a log."""
+
+    label: str
+    framework: str
+    line: int
+    gpu_registered: bool | None
+    cause: str | None
+    summary: str
+    devices: list[Device]
+
+
+class Diagnosis(TypedDict):
+    """`tfdoctor diagnose --json`."""
+
+    schema_version: int
+    file: str
+    tensorflow_version: str | None
+    era: str | None
+    gpu_registered: bool | None
+    devices: list[Device]
+    missing_libraries: list[str]
+    benign: list[str]
+    verdict: LogVerdict
+    findings: list[Finding]
+    lines: int
+    bytes: int
+    processes: list[Process]
+    more_processes: int
+
+
+# ---------------------------------------------------------------- recommend
+
+
+class Gpu(TypedDict):
+    """A card."""
+
+    name: str
+    compute_capability: str
+
+
+class Host(TypedDict):
+    """The machine that is meant."""
+
+    gpus: list[Gpu]
+    driver: str | None
+    system: str
+    machine: str
+    glibc: str | None
+    python: str | None
+    container_engine: bool | None
+
+
+class Request(TypedDict):
+    """What was asked for."""
+
+    tensorflow: str | None
+    python: str | None
+    method: Method | None
+    recipe: Recipe | None
+    base: str | None
+    requirements: list[str]
+
+
+class Reason(TypedDict):
+    """Why something does not fit."""
+
+    cause: str
+    text: str
+    source: str
+
+
+class Caveat(TypedDict):
+    """What fits, but."""
+
+    cause: str
+    text: str
+    source: str
+    serious: bool
+
+
+class Part(TypedDict):
+    """What an option's size is made of."""
+
+    name: str
+    bytes: int | None
+    why: str
+
+
+class Option(TypedDict):
+    """One way; the best has rank 1."""
+
+    rank: int
+    method: Method
+    recipe: Recipe
+    tensorflow: str
+    python: str
+    cuda: str
+    cudnn: str | None
+    base_image: str | None
+    packages: list[str]
+    size_bytes: int | None
+    parts: list[Part]
+    commands: list[str]
+    reasons: list[str]
+    caveats: list[Caveat]
+
+
+class Rejected(TypedDict):
+    """What does not fit, and why."""
+
+    method: Method
+    recipe: Recipe
+    tensorflow: str
+    reasons: list[Reason]
+
+
+class Nearest(TypedDict):
+    """What would fit if one thing were otherwise."""
+
+    text: str
+    option: Option
+
+
+class Conflict(TypedDict):
+    """Why nothing fits."""
+
+    reasons: list[Reason]
+    nearest: list[Nearest]
+
+
+class Recommendation(TypedDict):
+    """`tfdoctor recommend --json`."""
+
+    schema_version: int
+    request: Request
+    host: Host
+    options: list[Option]
+    rejected: list[Rejected]
+    conflict: Conflict | None

@@ -1,0 +1,255 @@
+"""`tfdoctor completion`: what completes a command line, and that real shells complete with it."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import shutil
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tfdoctor.cli import values
+from tfdoctor.cli.completion import FILES, SCRIPTS, Shell, candidates
+from tfdoctor.cli.main import COMMANDS, command_line
+from tfdoctor.compat import Compat
+from tfdoctor.findings import Cause
+from tfdoctor.plan.asked import named_cards
+from tfdoctor.rules import ALL_RULES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LIMIT = 0.5
+"""Seconds of processor that a key may cost."""
+
+
+def words(line: str) -> list[str]:
+    """What the last word of a line can become."""
+    return [word for word, _ in candidates(line.split(" "))]
+
+
+def test_commands() -> None:
+    assert words("") == list(COMMANDS)
+    assert words("re") == words("help re") == ["recommend", "report"]
+    assert candidates(["che"]) == [("check", COMMANDS["check"])]
+    assert words("--v") == ["--version"]
+    assert words("nonsense ") == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_of_a_command(name: str) -> None:
+    shown = {
+        word
+        for param in command_line().commands[name].params
+        if param.param_type_name == "option"
+        for word in (*param.opts, *param.secondary_opts)
+        if word.startswith("--")
+    }
+    assert set(words(f"{name} --")) == {*shown, "--help"}
+    assert all(text for _, text in candidates([name, "--"]))
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("check --fail-on ", ["error", "warning", "never"]),
+        ("check --fail-on=w", ["--fail-on=warning"]),
+        ("check --deep --fail", ["--fail-on"]),
+        ("check --fail-on never --de", ["--deep"]),
+        ("check --timeout ", []),
+        ("check ", [FILES]),
+        ("check env ", []),
+        ("check --facts ", [FILES]),
+        ("check --facts=", [f"--facts={FILES}"[8:]]),
+        ("diagnose a.log b", [FILES]),
+        ("install --installer u", ["uv"]),
+        ("parse nvc", ["nvcc"]),
+        ("parse nvcc ", [FILES]),
+        ("run --fail-on n", ["never"]),
+        ("run python --fail-on ", [FILES]),
+        ("run -- pyth", [FILES]),
+        ("verify ", []),
+        ("completion ", ["bash", "zsh", "fish"]),
+        ("explain libs-not-", ["libs-not-installed", "libs-not-on-path"]),
+        ("explain TFD203 libs-unl", ["libs-unlisted"]),
+        ("fix tfd301", ["tfd301"]),
+        ("recommend --tf 2.0.", ["2.0.4", "2.0.3", "2.0.2", "2.0.1", "2.0.0"]),
+    ],
+)
+def test_values(line: str, found: list[str]) -> None:
+    assert words(line) == found
+
+
+def test_all_values_of_a_kind_are_known() -> None:
+    compat = Compat.load()
+    assert set(words("matrix --tf ")) == {release.version for release in compat.releases}
+    assert words("fix ") == [rule.code for rule in ALL_RULES]
+    assert {*words("fix "), *(cause.value for cause in Cause)} <= set(words("explain "))
+
+
+def test_every_card_is_found_by_the_name_that_is_offered() -> None:
+    """One word that no shell has to quote; spaces that somebody typed stay."""
+    compat = Compat.load()
+    offered = values.gpus("")
+    assert len(offered) > 900
+    for name, told in offered:
+        assert re.fullmatch(r"[\w.+-]+", name), name
+        assert told.split()[-1] in [card.capability for card in named_cards(compat, name)]
+    assert ("rtx-4090", "compute capability 8.9") in values.gpus("rtx-40")
+    assert ("RTX 4090", "compute capability 8.9") in values.gpus("RTX 40")
+
+
+def run(*typed: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tfdoctor", "completion", *typed]
+    return subprocess.run(command, capture_output=True, text=True, check=True)
+
+
+def test_each_shell_has_its_own_lines() -> None:
+    for shell in Shell:
+        assert run(shell.value).stdout == SCRIPTS[shell]
+    assert run("bash", "--", "explain", "libs-unl").stdout == "libs-unlisted\n"
+    assert run("fish", "--", "explain", "libs-unl").stdout.startswith("libs-unlisted\tTensorFlow 2.12 ")
+    assert run("zsh", "--", "explain", "libs-unl").stdout.startswith("libs-unlisted:TensorFlow 2.12 ")
+
+
+def test_bash_takes_a_value_after_an_equals_sign_for_a_word() -> None:
+    assert run("bash", "--", "check", "--fail-on", "=", "w").stdout == "warning\n"
+    assert run("bash", "--", "check", "--fail-on", "=").stdout == "error\nwarning\nnever\n"
+    assert run("bash", "--", "recommend", "--gpu", '"RTX 4090').stdout.splitlines()[0] == "RTX 4090"
+
+
+@pytest.mark.parametrize(
+    "line", ["", "check --", "explain ", "recommend --tf ", "recommend --gpu ", "install --", "fix "]
+)
+def test_it_is_fast(line: str) -> None:
+    """Processor time: others may be at work on this machine."""
+    code = (
+        "import os, sys; from tfdoctor.cli.completion import completion, Shell\n"
+        f"completion(Shell.zsh, {line.split(' ')!r}); print(sum(os.times()[:4]), *sys.modules)"
+    )
+    spent = []
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
+        seconds, *modules = done.stdout.splitlines()[-1].split(" ")
+        spent.append(float(seconds))
+        assert not {"docker", "requests", "jinja2"} & set(modules)
+    assert min(spent) < LIMIT
+
+
+# ---------------------------------------------------------------- real shells
+
+START = {
+    "bash": (["--norc", "--noprofile", "-i"], 'eval "$(tfdoctor completion bash)"'),
+    "zsh": (["-f", "-i"], 'autoload -Uz compinit; compinit -u -D; eval "$(tfdoctor completion zsh)"'),
+}
+READY = "shell-is-ready"
+
+
+@pytest.fixture
+def typed(tmp_path: Path) -> Path:
+    """A folder whose `tfdoctor` writes the words it was called with into `called`, but for its completion."""
+    called = tmp_path / "called"
+    tool = tmp_path / "bin" / "tfdoctor"
+    tool.parent.mkdir()
+    tool.write_text(
+        f'#!/bin/sh\n[ "$1" = completion ] && exec {sys.executable} -m tfdoctor "$@"\n'
+        f'printf "%s\\n" "$@" > {called}.part\nmv {called}.part {called}\n',
+        encoding="utf-8",
+    )
+    tool.chmod(0o755)
+    (tmp_path / "bundle of mine").mkdir()
+    return tmp_path
+
+
+def type_into(shell: str, folder: Path, line: str) -> list[str]:
+    """The words with which a line calls tfdoctor, typed into an interactive shell."""
+    program, (options, script) = shutil.which(shell) or "", START[shell]
+    env = {
+        "HOME": str(folder),
+        "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
+        "TERM": "dumb",
+        "PS1": "",
+        "LANG": "C.UTF-8",
+    }
+    terminal, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [program, *options],
+        cwd=folder,
+        env=env,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    try:
+        # In two halves, so that the echo of what is typed is not taken for the answer.
+        os.write(terminal, f"{script}; printf '%s-%s\\n' shell is-ready\n".encode())
+        seen, called, sent, until = b"", folder / "called", False, time.monotonic() + 60
+        while time.monotonic() < until and not called.exists():
+            if select.select([terminal], [], [], 0.2)[0]:
+                seen += os.read(terminal, 65536)
+            if not sent and READY.encode() in seen:
+                sent = True
+                os.write(terminal, line.encode())
+                _until_quiet(terminal)
+                os.write(terminal, b"\n")
+        assert called.exists(), seen.decode(errors="replace")
+        return called.read_text(encoding="utf-8").splitlines()
+    finally:
+        process.kill()
+        process.wait()
+        os.close(terminal)
+
+
+def _until_quiet(terminal: int) -> None:
+    """Until the shell has completed, and shows no more."""
+    quiet, until = time.monotonic() + 3, time.monotonic() + 20
+    while time.monotonic() < min(quiet, until):
+        if select.select([terminal], [], [], 0.2)[0]:
+            os.read(terminal, 65536)
+            quiet = time.monotonic() + 2
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize(
+    ("line", "called"),
+    [
+        ("tfdoctor chec\t", ["check"]),
+        ("tfdoctor check --fai\tnev\t", ["check", "--fail-on", "never"]),
+        ("tfdoctor recommend --tf 2.0.4\t", ["recommend", "--tf", "2.0.4"]),
+        ("tfdoctor check --facts bun\t", ["check", "--facts", "bundle of mine"]),
+        ("tfdoctor explain libs-not-o\t", ["explain", "libs-not-on-path"]),
+    ],
+)
+@pytest.mark.parametrize("shell", START)
+def test_a_shell_completes(shell: str, line: str, called: list[str], typed: Path) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell}")
+    assert [word.removesuffix("/") for word in type_into(shell, typed, line)] == called
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="no fish")
+@pytest.mark.few(2)
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("chec", [f"check\t{COMMANDS['check']}"]),
+        ("check --fail-on nev", ["never"]),
+        ("check --fail-on=nev", ["--fail-on=never"]),
+        ("check --facts bun", ["bundle of mine/"]),
+        ("recommend --gpu 'rtx 4090-", ["rtx 4090-D\tcompute capability 8.9"]),
+    ],
+)
+def test_fish_completes(line: str, found: list[str], typed: Path) -> None:
+    script = f'tfdoctor completion fish | source; complete -C "tfdoctor {line}"'
+    env = {"HOME": str(typed), "PATH": f"{typed / 'bin'}:{os.environ['PATH']}", "LANG": "C.UTF-8"}
+    command = [shutil.which("fish") or "", "-c", script]
+    done = subprocess.run(command, cwd=typed, env=env, capture_output=True, text=True, check=True)
+    assert (done.stdout.splitlines(), done.stderr) == (found, "")

@@ -1,0 +1,84 @@
+"""The manual page: made of the same as `--help`, and what the programs that show it think of it."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tfdoctor import __version__
+from tfdoctor.cli.main import COMMANDS, EXIT_STATUS, command_line
+from tfdoctor.errors import ExitCode
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "tfdoctor.1"
+
+
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate_man", ROOT / "scripts" / "generate_man.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_it_is_fresh() -> None:
+    assert script().page() == PAGE.read_text(encoding="utf-8"), "stale: run python scripts/generate_man.py"
+
+
+def test_its_statuses_are_those_of_the_program() -> None:
+    assert list(EXIT_STATUS) == [int(code) for code in ExitCode]
+
+
+def shown(*command: str) -> str:
+    """The page as text of 200 columns, without overstrikes and escapes."""
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env={"PATH": "/usr/bin:/bin"})
+    assert done.stderr == ""
+    return " ".join(re.sub(r"\x1b\[[0-9;]*m|.\x08", "", done.stdout).split())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("groff", "-man", "-ww", "-Tascii", "-rLL=200n"), ("mandoc", "-T", "ascii", "-O", "width=200")],
+    ids=lambda command: command[0],
+)
+def test_it_says_what_help_says(command: tuple[str, ...]) -> None:
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"no {command[0]}")
+    text = shown(*command, str(PAGE)).replace("-", "").replace(" ", "")
+    assert f"tfdoctor{__version__}" in text
+    for name, line in COMMANDS.items():
+        assert f"tfdoctor{name}[OPTIONS]" in text
+        wanted = [line]
+        for param in command_line().commands[name].params:
+            wanted += [*param.opts, param.help] if param.param_type_name == "option" else [param.help]
+        for one in wanted:
+            plain = one.replace("`", "").replace("…", "...").replace("-", "").replace(" ", "")
+            assert plain in text, one
+
+
+@pytest.mark.skipif(shutil.which("mandoc") is None, reason="no mandoc")
+def test_mandoc_finds_no_error() -> None:
+    done = subprocess.run(
+        [shutil.which("mandoc") or "", "-T", "lint", "-W", "error", str(PAGE)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_nothing_is_a_request_by_chance() -> None:
+    """A line that begins with a dot or a quote is roff's: ours begin with those of a page."""
+    requests = re.findall(r"^[.'](\S*)", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert set(requests) <= {"TH", "SH", "SS", "TP", "PP", "B", "BR"}
+    assert PAGE.read_text(encoding="utf-8").isascii()
