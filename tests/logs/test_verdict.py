@@ -35,7 +35,6 @@ INIT = T + "E tensorflow/stream_executor/cuda/cuda_driver.cc:318] failed call to
 MISSING = (
     T + "W " + DSO + "Could not load dynamic library '{0}'; dlerror: {1}: cannot open shared object file{2}\n"
 )
-OLD = "I tensorflow/stream_executor/dso_loader.cc:99] Couldn't open CUDA library {0}. LD_LIBRARY_PATH: /usr/local/cuda/lib64\n"
 SKIPPED = "Cannot dlopen some GPU libraries.\nSkipping registering GPU devices...\n"
 
 
@@ -77,65 +76,6 @@ CASES: list[tuple[str, str, str]] = [
         GPU + "Initialize GrpcChannelCache for job ps -> {0 -> h:1}\n" + INIT + "CUDA_ERROR_NO_DEVICE\n",
     ),
     ("nothing", "inconclusive", "hello\n"),
-    ("the toolkit's libcuda, before TensorFlow 1.13", "stub-libcuda", INIT + "CUresult(-1)\n"),
-    ("no libcuda, before TensorFlow 1.0", "no-driver", OLD.format("libcuda.so.1")),
-    (
-        "neither libcuda nor cuDNN, before 1.0",
-        "no-driver",
-        OLD.format("libcudnn.so") + OLD.format("libcuda.so.1"),
-    ),
-    (
-        "libcuda under its second name",
-        "cudnn-missing",
-        OLD.format("libcuda.so")
-        + "I tensorflow/stream_executor/dso_loader.cc:105] successfully opened CUDA library libcuda.so.1 locally\n"
-        + OLD.format("libcudnn.so"),
-    ),
-    (
-        "cuDNN, and the line that names it is cut off",
-        "cudnn-missing",
-        "I tensorflow/stream_executor/cuda/cuda_dnn.cc:1062] Unable to load cuDNN DSO.\n",
-    ),
-    (
-        "a Mac without CUDA",
-        "import-missing-cuda-lib",
-        (
-            "ImportError: dlopen(/x/tensorflow/python/_pywrap_tensorflow.so, 10): Library not loaded: @rpath/libcudart.8.0.dylib\n"
-            "  Reason: image not found\n"
-        ),
-    ),
-    (
-        "another program of a Mac",
-        "inconclusive",
-        "dyld: Library not loaded: /usr/local/lib/libpng.16.dylib\n",
-    ),
-    (
-        "NCCL's warning behind a rank's name",
-        "nccl-failure",
-        GPU
-        + "[1,1]<stdout>:node7:801:845 [1] misc/enqueue.cu:150 WARN Cuda failure 'invalid device function'\n",
-    ),
-    (
-        "LLVM does not know the card",
-        "gpu-too-new",
-        "LLVM ERROR: PTX version 8.1 does not support target 'sm_100'. Minimum required PTX version is 8.6\n",
-    ),
-    (
-        "the same device used by another process",
-        "gpu-busy-other-process",
-        "InternalError: cudaSetDevice() on GPU:0 failed. Status: CUDA-capable device(s) is/are busy or unavailable\n",
-    ),
-    (
-        "a worker that was forked",
-        "inconclusive",
-        T
-        + "E cuda_driver.cc:1204] could not retrieve CUDA device count: CUDA_ERROR_NOT_INITIALIZED: initialization error\n",
-    ),
-    (
-        "a worker that was forked, at cuInit",
-        "inconclusive",
-        INIT + "CUDA_ERROR_NOT_INITIALIZED: initialization error\n",
-    ),
     ("a folder that an uninstall left", "damaged-file", NO_NAME.format("__version__")),
     ("the same, asked for its devices", "damaged-file", NO_NAME.format("config")),
     (
@@ -593,41 +533,3 @@ def test_a_name_that_is_missing_is_told_for_what_it_is(log: str, title: str) -> 
     assert report.root is not None
     assert report.root.title == title
     assert report.root.evidence[0].text.startswith("AttributeError")
-
-
-def test_a_forked_worker_is_told_what_it_is() -> None:
-    report = judged(
-        GPU
-        + "F cuda_driver.cc:148] Failed setting context: CUDA_ERROR_NOT_INITIALIZED: initialization error\n"
-    )
-    assert (report.cause, report.gpu_registered) == (Cause.INCONCLUSIVE, True)
-    assert report.root is not None
-    assert "forked" in report.root.title
-
-
-def test_a_library_is_named_where_the_line_is_cut_off_behind_it() -> None:
-    log = (
-        missing("libcudart.so.10.1") + T + "W " + DSO + "Could not load dynamic library 'libcufft.so.10'; dl"
-    )
-    assert judged(log).missing_libraries == ("libcudart.so.10.1", "libcufft.so.10")
-
-
-@pytest.mark.parametrize(
-    ("line", "registered"),
-    [
-        (
-            "W tf_gpu_runtime_wrappers.cc:40] 'cuModuleLoadData(&module, data)' failed with 'CUDA_ERROR_INVALID_PTX'",
-            True,
-        ),
-        (
-            "InternalError: CUDA runtime implicit initialization on GPU:0 failed. Status: device kernel image is invalid",
-            None,
-        ),
-        (
-            "InternalError: cudaSetDevice() on GPU:0 failed. Status: CUDA-capable device(s) is/are busy or unavailable",
-            False,
-        ),
-    ],
-)
-def test_what_a_failed_call_tells_of_registration(line: str, registered: bool | None) -> None:
-    assert judged(T + line + "\n").gpu_registered is registered
