@@ -85,6 +85,8 @@ UNPUBLISHED = (
     },
 )
 """What cannot be measured any more and has the lines of another release: with the dates between which people ran it."""
+CODE = re.compile(r"\(\)|->|[=!<>]=|::|\w_\.| [<>] \d|^!|^\.{0,2}/?(?:tensorflow|external)/")
+"""A condition, a name or a header: it stands in the code beside a message, and is none."""
 MINIMUM_RELEASES = 100
 MINIMUM_LINES = 40_000
 """Fewer than were measured in November 2026: something was lost."""
@@ -135,6 +137,8 @@ def measure(web: Web, url: str) -> list[Logged]:
 def spoken(text: str) -> str:
     """What is certainly in the message of which the code has this text: its longest part without a value in it;
     empty where that tells too little."""
+    if CODE.search(text):
+        return ""
     longest = max(re.split(r"%[-.\d]*[a-z]+|[\n\t]", text), key=len)[:24]
     return longest if len(re.findall("[A-Za-z]", longest)) >= 6 else ""
 

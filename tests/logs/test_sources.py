@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import re
 from pathlib import Path
 
 import pytest
@@ -234,3 +236,117 @@ def test_no_real_log_is_taken_for_another_release() -> None:
             assert truth["tensorflow"].startswith(report.tensorflow_version), name
             right += report.tensorflow_version in (minor, truth["tensorflow"])
     assert right > 200
+
+
+# --- the lines of TensorFlow's own Python ---
+
+PACKAGES = "/opt/env/lib/python3.6/site-packages/tensorflow"
+
+
+def frame(function: str, release: str, file: str = "client/session.py", packages: str = PACKAGES) -> str:
+    """A frame of a traceback, as this release shows it: the middle of the function."""
+    folder = packages.rpartition("/")[2]
+    words = COMPAT.functions.files[f"{folder}/python/{file}"].functions[function].split()
+    place = COMPAT.functions.releases.index(release)
+    for word in words:
+        where, _, places = word.partition(":")
+        first, last = map(int, where.split("-"))
+        for part in places.split(","):
+            low, _, high = part.partition("-")
+            if int(low) <= place <= int(high or low):
+                return f'  File "{packages}/python/{file}", line {(first + last) // 2}, in {function}\n'
+    raise AssertionError(function)
+
+
+def test_a_traceback_tells_the_release_where_no_line_of_the_source_is_named() -> None:
+    text = "".join(frame(name, "1.12.0") for name in ("run", "_run", "_do_run", "_do_call"))
+    report = diagnosed(
+        f"Traceback (most recent call last):\n{text}x.InternalError: Blas GEMM launch failed\n"
+    )
+    assert report.era == "1.12-1.13"
+
+
+def test_a_traceback_and_lines_of_the_source_narrow_each_other() -> None:
+    line = said("2020-09-11", f"I {DSO}:44] Successfully opened dynamic library libcudart.so.10.1")
+    text = frame("_do_call", "2.1.0", packages=f"{PACKAGES}_core")
+    assert diagnosed(line).tensorflow_version is None
+    assert diagnosed(line + text).tensorflow_version == "2.1"
+
+
+def test_a_frame_that_contradicts_the_lines_tells_nothing() -> None:
+    assert diagnosed(said("2020-09-11", *OLD) + frame("_do_call", "2.15.0")).tensorflow_version == "1.14"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '  File "/w/tensorflow/python/client/session.py", line 1334, in _do_call\n',
+        f'  File "{PACKAGES}/python/client/session.py", line 99999, in _do_call\n',
+        f'  File "{PACKAGES}/python/client/session.py", line 1334, in my_own\n',
+        f'  File "{PACKAGES}/python/nobody.py", line 1334, in run\n',
+    ],
+)
+def test_frames_of_others_tell_nothing(text: str) -> None:
+    assert (diagnosed(text).tensorflow_version, diagnosed(text).era) == (None, None)
+
+
+def test_frames_of_two_releases_tell_nothing() -> None:
+    text = frame("_do_call", "1.12.0") + frame("_do_call", "2.15.0")
+    assert diagnosed(text).tensorflow_version is None
+
+
+# --- candidates ---
+
+
+def test_what_was_written_soon_before_a_release_is_of_it_or_of_a_nightly_of_the_next() -> None:
+    late, early = diagnosed(said("2021-09-01", *NEW)), diagnosed(said("2020-11-20", *NEW))
+    assert (late.tensorflow_version, late.era) == ("2.4", "2.4")
+    assert (early.tensorflow_version, early.era) == (None, "2.4-2.5")
+    assert diagnosed(said("2020-05-01", *NEW)).era != "2.4-2.5"
+
+
+# --- what is typed ---
+
+
+def named(report: LogReport) -> set[str]:
+    """The releases that the commands name."""
+    commands = [line for one in report.findings for remedy in one.remedies for line in remedy.commands]
+    found = {word for line in commands for word in re.findall(r"--tf[ =]'?([\d.]+)", line)}
+    return found | {word for line in commands for word in re.findall(r"tensorflow(?:-gpu)?==([\d.]+)", line)}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_command_names_a_release_that_the_lines_exclude(seed: int) -> None:
+    choice = random.Random(seed)  # noqa: S311 - the same each time
+    table = COMPAT.source_lines
+    release = choice.choice(table.releases)
+    files = [
+        file for file in (GPU, DSO, "tensorflow/core/platform/cpu_feature_guard.cc") if file in table.files
+    ]
+    lines = [
+        (file, int(word.partition(":")[0]))
+        for file in files
+        for word in table.files[file].lines.split()
+        if release in (table.at(file, int(word.partition(":")[0])) or ())
+    ]
+    chosen = choice.sample(lines, min(len(lines), 4))
+    fitting = frozenset(table.releases).intersection(*(table.at(file, line) or () for file, line in chosen))
+    messages = [f"W {file}:{line}] Cannot dlopen some GPU libraries." for file, line in chosen]
+    report = diagnosed(said("2026-09-11", *messages))
+    assert report.gpu_registered is False
+    for version in named(report):
+        assert any(one == version or one.startswith(f"{version}.") for one in fitting), (version, fitting)
+    assert report.tensorflow_version is None or any(
+        one == report.tensorflow_version or one.startswith(f"{report.tensorflow_version}.") for one in fitting
+    )
+
+
+@pytest.mark.parametrize("path", sorted(LAB.glob("*.log")), ids=lambda path: path.stem)
+def test_no_command_names_a_release_that_the_log_cannot_be_of(path: Path) -> None:
+    report = diagnose_log([path.read_bytes()], COMPAT)
+    minors = list(dict.fromkeys(row.minor for row in COMPAT.releases))
+    low, _, high = (report.era or f"{minors[0]}-{minors[-1]}").partition("-")
+    known = minors[minors.index(low.rstrip("+")) : minors.index(high or low) + 1 if "+" not in low else None]
+    assert ".".join(path.name.split(".")[:2]) in known
+    for version in named(report):
+        assert ".".join(version.split(".")[:2]) in known

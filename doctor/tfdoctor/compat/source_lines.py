@@ -97,7 +97,7 @@ class SourceLines:
             for part in self._read[path].get(line, "").split(","):
                 places, _, text = part.partition("=")
                 first, _, last = places.partition("-")
-                fits = row.texts[int(text)] in message if text else None
+                fits = row.texts[int(text)].strip() in message if text else None
                 releases = self.releases[int(first) : int(last or first) + 1] if first else ()
                 found.update(dict.fromkeys(releases, fits))
         except (ValueError, IndexError) as error:

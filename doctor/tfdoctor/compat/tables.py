@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat.cuda import CudaRelease, CudaSeries, CudaTable, DriverMinimum, ForwardCompatibility
     from tfdoctor.compat.cudnn import CudnnRange, CudnnSupport, CudnnTable
     from tfdoctor.compat.flags import Flags
+    from tfdoctor.compat.functions import Functions
     from tfdoctor.compat.gpus import Gpu, GpuMatch, GpuTable
     from tfdoctor.compat.images import Flavour, Images, ImageTag, NgcImage, OfficialImage
     from tfdoctor.compat.imported import Imported
@@ -142,6 +143,13 @@ class Compat:
         from tfdoctor.compat.source_lines import load_source_lines
 
         return load_source_lines(self.folder)
+
+    @cached_property
+    def functions(self) -> Functions:
+        """On which lines the functions of TensorFlow's own Python stand."""
+        from tfdoctor.compat.functions import load_functions
+
+        return load_functions(self.folder)
 
     @cached_property
     def images(self) -> Images:

@@ -67,11 +67,16 @@ def origin(log: Log, compat: Compat) -> Origin:
         also = [one for one in _unpublished(lines, sources.writers[0], compat) if _between(one, low, high)]
         asking = [row for row in lines if row in fitting and (dlls is None or _of_cuda(row, dlls))]
         return _by_lines(lines, asking, also, cuda, sources, compat)
+    early = _before(sources.writers, [row for row in rows if _within(row, low, high)])
+    if early is not None:
+        return Origin(None, _range(early, _next(early, rows)), cuda, None, sources)
     if low == "" and not names:
         return Origin(None, None, cuda, None, sources)
     if not fitting:
         return Origin(None, _range(low, high), cuda, None, sources)
     minors = [row.minor for row in fitting]
+    if low and versions.compare(low, rows[0].minor) < 0 and minors[0] == rows[0].minor:
+        minors[0] = low  # there are older ones, of which the table knows nothing
     near = [row for row in fitting if any(row.version in writer.releases for writer in sources.writers)]
     newest = (near or fitting)[-1]
     known = {row.cuda for row in fitting}
@@ -97,6 +102,36 @@ def _of_lines(writers: Sequence[Writer], rows: Sequence[Release]) -> list[Releas
         for row in rows
         if row.version in writers[0].releases and (date is None or out[row.minor] <= _day_after(date))
     ]
+
+
+def _before(writers: Sequence[Writer], rows: Sequence[Release]) -> str | None:
+    """The one minor release that has these lines and came out soon after the log's date: a candidate of it wrote them,
+    or a nightly, which has the number of the next.
+
+    None where they are few: what is built between two releases has many lines of one of them.
+    """
+    if len(writers) != 1 or writers[0].date is None or len(writers[0].lines) < _ENOUGH:
+        return None
+    having = [row for row in rows if row.version in writers[0].releases]
+    if len({row.minor for row in having}) != 1:
+        return None
+    out = dt.date.fromisoformat(min(row.released for row in having))
+    try:
+        ahead = (out - dt.date.fromisoformat(writers[0].date)).days
+    except ValueError:
+        return None
+    return having[0].minor if 0 < ahead <= _CANDIDATES else None
+
+
+def _next(minor: str, rows: Sequence[Release]) -> str:
+    """The minor release after this one; itself where it is the last."""
+    return next((row.minor for row in rows if versions.compare(row.minor, minor) > 0), minor)
+
+
+_ENOUGH = 3
+"""Different lines."""
+_CANDIDATES = 60
+"""Days before a release in which its candidates are out."""
 
 
 def _day_after(date: str) -> str:

@@ -45,6 +45,8 @@ def lazy_libraries(case: Case) -> Decision | None:
         return Decision(Cause.LIBS_WRONG_VERSION, case.says("undefined-symbol"))
     if case.log.has("cudnn-not-linked"):
         return Decision(Cause.CUDNN_MISSING, case.says("cudnn-not-linked"), (Cause.LIBS_NOT_ON_PATH,))
+    if case.log.has("cudnn-not-loaded"):
+        return Decision(Cause.CUDNN_MISSING, case.says("cudnn-not-loaded"), LIBRARY_CAUSES)
     if not lazy:
         return None
     events = tuple(m.event for m in lazy[:2])
@@ -173,6 +175,8 @@ def no_code(case: Case) -> Decision | None:
         return Decision(Cause.GPU_TOO_OLD, case.says("ptxas-too-old"))
     if log.has("jit-from-ptx", "ptxas-too-old"):
         return Decision(Cause.GPU_TOO_NEW, case.says("jit-from-ptx", "no-kernel-image", "ptxas-too-old"))
+    if log.has("target-too-new"):
+        return Decision(Cause.GPU_TOO_NEW, case.says("target-too-new"))
     capability = case.capability()
     newer = _newer_than_cuda(case, capability)
     event = log.first("no-kernel-image")
@@ -348,6 +352,20 @@ def fault(case: Case) -> Decision | None:
         "them apart."
     )
     title = "The GPU is registered and works, until a kernel on it is aborted"
+    return Decision(Cause.INCONCLUSIVE, events, (), note, title)
+
+
+def forked(case: Case) -> Decision | None:
+    """A process that has no CUDA: no word of the cause of the one that it was forked from."""
+    events = case.says("forked")
+    if not events:
+        return None
+    note = (
+        "CUDA cannot be used in a process that was forked from one that had used it: most often a worker of "
+        "multiprocessing, gunicorn or celery. Start the workers with `spawn`, or let TensorFlow be imported and used "
+        "in the workers alone. Where the workers need no GPU, the message is harmless."
+    )
+    title = "A process that was forked from one that uses the GPU cannot use it"
     return Decision(Cause.INCONCLUSIVE, events, (), note, title)
 
 

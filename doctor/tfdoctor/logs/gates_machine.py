@@ -24,6 +24,10 @@ TOO_OLD = frozenset(
 )
 STUB = frozenset({"UNKNOWN ERROR (-1)", "UNKNOWN ERROR (34)", "CUDA_ERROR_STUB_LIBRARY"})
 
+"""The library that a toolkit has for linking answers so: -1 up to CUDA 11, 34 after it."""
+NOT_STARTED = frozenset({"CUDA_ERROR_NOT_INITIALIZED"})
+"""CUDA's state of a process that was forked, not the driver's."""
+
 
 # ---------------------------------------------------------------- containers and installation
 
@@ -121,7 +125,7 @@ def _missing_at_import(case: Case) -> Decision | None:
     at_import = [
         m
         for m in case.missing
-        if m.event.id in ("import-so", "import-dll")
+        if m.event.id in ("import-so", "import-dll", "import-dylib")
         or (m.event.id == "damaged-library" and "ImportError:" in m.event.text)
     ]
     if at_import:
@@ -162,7 +166,9 @@ def driver(case: Case) -> Decision | None:
     later = case.created is not None and case.created.order > event.order
     if later or (case.created is not None and log.has("parameter-server")):
         return None
-    codes = {e.get("code") for e in log.of("cuinit")}
+    codes = {e.get("code").replace("CUresult(", "UNKNOWN ERROR (") for e in log.of("cuinit")}
+    if codes == NOT_STARTED:
+        return None
     evidence = case.says(
         "cuinit", "driver-mismatch", "kernel-driver-missing", "device-node-missing", "stub-version"
     )
@@ -231,9 +237,14 @@ def _driver_library_missing(case: Case) -> bool:
 def _driver_library(case: Case) -> Decision | None:
     """libcuda could not be opened, and cuInit's line is not in the excerpt."""
     missing = [
-        m for m in case.missing if is_driver(m.soname) and m.event.id in ("dso-failed", "damaged-library")
+        m
+        for m in case.missing
+        if is_driver(m.soname) and m.event.id in ("dso-failed", "dso-failed-old", "damaged-library")
     ]
-    if not missing or (case.created is not None and case.created.order > missing[-1].event.order):
+    found = any(is_driver(event.get("soname")) for event in case.log.of("dso-opened"))
+    if not missing or (found and missing[-1].event.id == "dso-failed-old"):  # it tries two names
+        return None
+    if case.created is not None and case.created.order > missing[-1].event.order:
         return None
     events = tuple(m.event for m in missing[:2])
     node = case.log.has("device-node-missing")

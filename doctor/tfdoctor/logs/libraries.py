@@ -62,11 +62,11 @@ class Missing:
 
 
 def stem_of(name: str) -> str:
-    """ "libcudart.so.11.0" and "cudart64_110.dll" → "cudart"."""
+    """ "libcudart.so.11.0", "cudart64_110.dll" and "libcudart.8.0.dylib" → "cudart"."""
     name = name.rpartition("/")[2].rpartition("\\")[2]
     if name.lower().endswith(".dll"):
         return re.sub(r"(?:64|32)?(?:_[\d_]{1,12})?\.dll$", "", name, flags=re.IGNORECASE)
-    return name.partition(".so")[0].removeprefix("lib")
+    return re.sub(r"(?:\.\d{1,6})*\.dylib$", "", name).partition(".so")[0].removeprefix("lib")
 
 
 def is_cudnn(name: str) -> bool:
@@ -102,6 +102,7 @@ def missing_libraries(log: Log) -> tuple[Missing, ...]:
         "dso-failed-old",
         "import-so",
         "import-dll",
+        "import-dylib",
         "lazy-library-failed",
         "damaged-library",
     )
@@ -134,7 +135,7 @@ def _of_event(event: Event) -> list[Missing]:
         if inner is not None and inner[1] != soname and "cannot open" in event.get("error"):
             result += _one(inner[1], soname, event)
         return result
-    if event.id == "damaged-library":
+    if event.id in ("damaged-library", "import-dylib"):
         return _one(soname, soname, event)
     parts = _LIBRARY_PATH.split(event.get("error") if event.id == "dso-failed" else "", maxsplit=1)
     error = parts[0].strip()

@@ -11,6 +11,7 @@ from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.logs import advice
 from tfdoctor.logs.case import Case, Decision
 from tfdoctor.logs.events import scan
+from tfdoctor.logs.known import known_of_release
 from tfdoctor.logs.libraries import is_cupti, named
 from tfdoctor.logs.processes import FRAMEWORKS, Part, Process, Splitter, overall
 from tfdoctor.logs.reader import read_lines
@@ -245,7 +246,10 @@ def _root(case: Case, decision: Decision, name: str, missing: Sequence[str]) -> 
     parts = [text for text in parts if text]
     if missing and cause is not Cause.HEALTHY:
         parts.append(f"The log names: {', '.join(missing[:8])}{' …' if len(missing) > 8 else ''}.")
-    remedies = advice.remedies(case, cause)
+    told, avoid = known_of_release(case, decision)
+    if told:
+        parts.append(told)
+    remedies = (*advice.remedies(case, cause), *avoid)
     if decision.maybe:
         words = ", ".join(other.value for other in decision.maybe)
         parts.append(f"The log alone does not rule out: {words}. `tfdoctor check` on that machine decides.")

@@ -1,4 +1,5 @@
-"""Which release wrote a log, by the lines of the source that its messages name: `gpu_device.cc:1663]`.
+"""Which release wrote a log, by the lines of the source that its messages name: `gpu_device.cc:1663]`, and by those of
+its own Python in tracebacks: `session.py", line 1334, in _do_call`.
 
 Each such line is of the releases that compat/source_lines.json has for it, and all lines of one process are of one
 release: what they share is the answer. A line of a known file that no release has, or lines that share none, are of
@@ -75,15 +76,12 @@ class Told:
 
 def told(log: Log, compat: Compat) -> Told:
     """Whose lines these are."""
-    events = log.of("source-line")
-    if not events:
-        return Told()
     table = compat.source_lines
     others = log.has("framework-jax")
     seen: set[tuple[str, str]] = set()
     parts: list[_Lines] = []
     last = 0
-    for event in events:
+    for event in log.of("source-line"):
         key = path, number = event.get("path"), event.get("number")
         message = event.text.partition(f":{number}]")[2]
         if key in seen or message.lstrip().startswith("Check failed"):
@@ -104,11 +102,36 @@ def told(log: Log, compat: Compat) -> Told:
             parts.append(_Lines(releases, []))
         parts[last].common &= releases
         parts[last].said.append((event, releases))
+    if len(parts) < 2:
+        parts = _with_frames(parts, log, compat)
     if len(parts) > _MOST or (len(parts) > 1 and any(len(part.said) < _LEAST for part in parts)):
         return Told(
             (), min((event for part in parts for event, _ in part.said), key=lambda event: event.order)
         )
     return Told(tuple(_writer(part, table.releases) for part in parts))
+
+
+def _with_frames(parts: list[_Lines], log: Log, compat: Compat) -> list[_Lines]:
+    """The same, and what TensorFlow's own functions in tracebacks tell; what contradicts it, tells nothing: files can
+    have been changed, and a traceback can be another one's."""
+    frames = []
+    for event in log.of("python-frame"):
+        path = event.get("path") or event.get("shown")
+        line, function = event.get("number") or event.get("at"), event.get("function") or event.get("name")
+        releases = compat.functions.at(path, int(line), function)
+        if releases:
+            frames.append((event, releases))
+    common = parts[0].common if parts else frozenset(compat.source_lines.releases)
+    said = []
+    for event, releases in frames:
+        if common & releases:
+            common &= releases
+            said.append((event, releases))
+        elif not parts:
+            return parts  # of two TensorFlows
+    if not said:
+        return parts
+    return [_Lines(common, [*(parts[0].said if parts else []), *said])]
 
 
 def _writer(lines: _Lines, order: Sequence[str]) -> Writer:
@@ -121,7 +144,9 @@ def _writer(lines: _Lines, order: Sequence[str]) -> Writer:
     return Writer(
         tuple(version for version in order if version in lines.common),
         tuple(sorted(telling, key=lambda event: event.order)[:_SHOWN]),
-        frozenset((event.get("path"), event.get("number")) for event, _ in lines.said),
+        frozenset(
+            (event.get("path"), event.get("number")) for event, _ in lines.said if event.id == "source-line"
+        ),
         max((date for event, _ in lines.said if (date := _date(event.text))), default=None),
     )
 

@@ -47,6 +47,7 @@ GATES: tuple[Callable[[Case], Decision | None], ...] = (
     gates_gpu.both_packages,
     gates_gpu.placement,
     gates_gpu.cupti,
+    gates_gpu.forked,
     gates_gpu.nothing_registered,
     gates_gpu.fault,
     gates_gpu.healthy,
@@ -70,6 +71,7 @@ def registered(case: Case, decision: Decision) -> bool | None:
     if (
         any(event.get("loaded") for event in log.of("cudnn-version"))
         or log.has(*used)
+        or any("'cu" in event.text for event in log.of("no-kernel-image"))  # a kernel was to be run
         or any(event.get("status") for event in log.of("cudnn-init"))
     ):
         return decision.cause.row.registers or decision.cause is Cause.LIBS_TRANSITIVE
@@ -80,7 +82,7 @@ def registered(case: Case, decision: Decision) -> bool | None:
     if log.has("device-ignored"):  # from 2.5 on nothing says how many cards there are
         none = case.none_left or gates_gpu.none_listed(case) or log.has("interconnect")
         return False if none else None
-    if decision.cause in AT_THE_DRIVER and log.has("cuinit", "context-failed"):
+    if decision.cause in AT_THE_DRIVER and log.has("cuinit", "context-failed", "driver-code"):
         return False
     if case.ready >= 0 or gates_gpu.failed_allocations(case):
         return True

@@ -21,6 +21,7 @@ from tfdoctor.parse.smi_table import looks_like_smi_table, parse_smi_table
 from tfdoctor.parse.smi_topo import parse_smi_topo
 from tfdoctor.parse.smi_version import parse_smi_version
 from tfdoctor.parse.tf_env import has_tf_env_titles
+from tfdoctor.parse.wrapped import unwrapped
 
 # A kind shows in the first pages; the rest of a huge log would only cost time.
 _HEAD = 200_000
@@ -37,7 +38,7 @@ _DOCKER = re.compile(
 
 def detect(text: str) -> str | None:
     """The kind of ``PARSERS`` that ``text`` most likely is; None if it is none of them."""
-    text = clean(text[:_HEAD])
+    text = clean(unwrapped(text)[:_HEAD])
     return _by_mark(text) or _by_sentence(text) or _by_shape(text)
 
 

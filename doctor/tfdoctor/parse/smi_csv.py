@@ -10,7 +10,7 @@ from tfdoctor.records import dataclass
 
 # A column: a property name as of --help-query-gpu, with its unit unless nounits; a host prefix on the first
 # (pdsh).
-_COLUMN = re.compile(r"(?:\S{1,200}:[ \t])?[a-z][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*(?: \[[A-Za-z%]{1,8}\])?")
+_COLUMN = re.compile(r"(?:\S{1,200}:[ \t])?[a-z][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*(?: \[[A-Za-z%/]{1,8}\])?")
 _PLAIN_COLUMNS = frozenset({
     "name", "gpu_name", "index", "uuid", "gpu_uuid", "serial", "gpu_serial", "count", "timestamp", "pstate",
     "pid", "process_name", "vbios_version", "driver_version", "kmd_version", "compute_cap", "compute_mode",

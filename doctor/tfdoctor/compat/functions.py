@@ -1,0 +1,69 @@
+"""On which lines the functions of TensorFlow's own Python stand, release for release: compat/functions.json, read from
+the wheels by scripts.
+
+`session.py", line 1334, in _do_call` in a traceback is of the releases whose `_do_call` has that line. A wheel that
+somebody built of the same sources has the same lines.
+"""
+
+# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from tfdoctor.compat.decode import DataError, Sources, read
+from tfdoctor.records import dataclass
+
+__all__ = ["Functions", "load_functions"]
+
+_INSTALLED = re.compile(r"(?:site|dist)-packages/(tensorflow(?:_core)?/[\w/]{1,200}\.py)c?$")
+
+
+@dataclass(frozen=True, slots=True)
+class PythonFile:
+    """The functions of one file."""
+
+    functions: Mapping[str, str]
+    """Name → `"1280-1300:12-14,16"`: first and last line, and the places of its releases in `releases`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Functions:
+    """The whole table."""
+
+    as_of: str
+    sources: Sources
+    releases: tuple[str, ...]
+    """Those that were measured, oldest first."""
+    files: Mapping[str, PythonFile]
+    """By path in the wheel."""
+
+    def at(self, path: str, line: int, function: str) -> frozenset[str] | None:
+        """The releases whose function has this line; none where no release's has. None: it is not in the table.
+
+        `path` as a traceback has it. Raises DataError.
+        """
+        found = _INSTALLED.search(re.sub(r"[\\/]{1,8}", "/", path))
+        row = self.files.get(found[1]) if found is not None else None
+        words = row.functions.get(function) if row is not None else None
+        if words is None:
+            return None
+        releases: set[str] = set()
+        try:
+            for word in words.split():
+                where, _, places = word.partition(":")
+                first, _, last = where.partition("-")
+                if int(first) <= line <= int(last):
+                    for part in places.split(","):
+                        low, _, high = part.partition("-")
+                        releases.update(self.releases[int(low) : int(high or low) + 1])
+        except ValueError as error:
+            msg = f"compat/functions.json: {path}: {error}"
+            raise DataError(msg) from error
+        return frozenset(releases)
+
+
+def load_functions(folder: Path) -> Functions:
+    """compat/functions.json. Raises DataError."""
+    return read(Functions, folder / "functions.json")

@@ -1,0 +1,82 @@
+"""compat/functions.json and the script that reads it out of wheels."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tfdoctor.compat import Compat
+from tfdoctor.compat.decode import DataError
+from tfdoctor.compat.functions import load_functions
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+try:
+    import update_functions as script
+finally:
+    sys.path.pop(0)
+
+TABLE = Compat.load().functions
+SESSION = "/opt/env/lib/python3.6/site-packages/tensorflow/python/client/session.py"
+SOURCE = (
+    '"""Text."""\nimport a\nfrom b import (\n    c,\n)\n\n\n'
+    "def run(x):\n    return x\n\n\nclass K:\n    def run(self):\n        pass\n\n\nd = 1\n"
+)
+
+
+def small(folder: Path, words: str) -> Path:
+    raw = {
+        "schema_version": 1,
+        "as_of": "2026-01-01",
+        "sources": ["x"],
+        "releases": ["1.0.0", "1.1.0"],
+        "files": {"tensorflow/a.py": {"functions": {"run": words}}},
+    }
+    (folder / "functions.json").write_text(json.dumps(raw), encoding="utf-8")
+    return folder
+
+
+def test_every_release_is_measured() -> None:
+    assert script.stale(json.loads((ROOT / "compat" / "functions.json").read_text(encoding="utf-8"))) == []
+    assert TABLE.releases == Compat.load().source_lines.releases
+
+
+def test_the_table_is_what_the_script_makes_of_it() -> None:
+    text = (ROOT / "compat" / "functions.json").read_text(encoding="utf-8")
+    raw = json.loads(text)
+    assert script.render(script.known(raw), raw["as_of"]) == text
+
+
+def test_the_lines_of_functions() -> None:
+    found = script.functions(SOURCE, ("run", "<module>"))
+    assert found == {"run": [(8, 9), (13, 14)], "<module>": [(2, 5), (17, 17)]}
+
+
+def test_a_line_of_a_function(tmp_path: Path) -> None:
+    table = load_functions(small(tmp_path, "3-5:0 4-6:1"))
+    path = "/x/dist-packages/tensorflow/a.py"
+    assert table.at(path, 3, "run") == {"1.0.0"}
+    assert table.at(path, 4, "run") == {"1.0.0", "1.1.0"}
+    assert table.at("C:\\x\\site-packages\\tensorflow\\a.py", 6, "run") == {"1.1.0"}
+    assert table.at(path, 7, "run") == frozenset()
+    assert table.at(path, 4, "other") is None
+    assert table.at("/x/tensorflow/a.py", 4, "run") is None
+
+
+@pytest.mark.parametrize("words", ["3-5:x", "3:0", "a-b:0"])
+def test_a_damaged_table_is_refused(tmp_path: Path, words: str) -> None:
+    table = load_functions(small(tmp_path, words))
+    with pytest.raises(DataError, match=r"functions\.json"):
+        table.at("/x/site-packages/tensorflow/a.py", 4, "run")
+
+
+def test_the_folder_of_a_file_tells_releases_apart() -> None:
+    of_core = {
+        release
+        for line in range(900, 1500, 50)
+        for release in TABLE.at(SESSION.replace("tensorflow", "tensorflow_core"), line, "_do_call") or ()
+    }
+    assert of_core <= {one for one in TABLE.releases if one.startswith(("1.15", "2.0", "2.1."))}

@@ -1,0 +1,58 @@
+"""What is known of the very release that wrote a log is told beside the cause, and only where it can be why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tfdoctor.compat import Compat
+from tfdoctor.logs.report import LogReport, diagnose_log
+
+COMPAT = Compat.load()
+LAB = Path(__file__).parent / "lab"
+JIT = (
+    "{0}\nW0000 00:00:1753232013.685876   24341 gpu_device.cc:2431] TensorFlow was not built with CUDA kernel binaries "
+    "compatible with compute capability {1}. CUDA kernels will be jit-compiled from PTX\n"
+)
+
+
+def told(report: LogReport) -> str:
+    return report.root.explanation.partition("Known of this release")[2] if report.root is not None else ""
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        ("2.21.0-without-cusolver-named", "does not find its own cuSOLVER"),
+        ("2.21.0-without-cusolver", "does not find its own cuSOLVER"),
+        ("2.21.0-all-missing-named", ""),
+        ("2.21.0-all-present", ""),
+        ("2.21.0-no-driver", ""),
+        ("2.12.1-without-cusolver", ""),
+        ("2.4.4-without-cusolver", "needs CUDA 11.0 and no later 11.x"),
+        ("2.4.4-without-cudart", ""),
+    ],
+)
+def test_a_log_of_the_lab(log: str, words: str) -> None:
+    report = diagnose_log([(LAB / f"{log}.log").read_bytes()], COMPAT)
+    assert words in told(report) if words else not told(report)
+
+
+def test_the_remedy_is_given_too() -> None:
+    report = diagnose_log([(LAB / "2.21.0-without-cusolver-named.log").read_bytes()], COMPAT)
+    assert report.root is not None
+    assert any("nvidia/cusolver/lib" in remedy.text for remedy in report.root.remedies)
+
+
+@pytest.mark.parametrize(
+    ("version", "capability", "words"),
+    [
+        ("TensorFlow version: 2.19.0", "12.0", "fail on Blackwell"),
+        ("TensorFlow version: 2.19.0", "9.0", ""),
+        ("", "12.0", ""),
+    ],
+)
+def test_the_card_decides_where_it_must(version: str, capability: str, words: str) -> None:
+    report = diagnose_log([JIT.format(version, capability).encode()], COMPAT)
+    assert words in told(report) if words else not told(report)
