@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 WORDS: dict[str, str] = tomllib.loads((ROOT / "tests" / "words.toml").read_text(encoding="utf-8"))["instead"]
 PATTERN = re.compile(r"\b(?:" + "|".join(re.escape(word) for word in WORDS) + r")\b", re.IGNORECASE)
-PAGES = ("README.md", "CONTRIBUTING.md", "mkdocs.yml")
+PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "mkdocs.yml")
 SHOWN_MODULES = ("rules/", "dockerfile/checks/")
 """Where a module's docstring is shown, by `explain` and in docs/rules.md."""
 
