@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from predict.rehearsals import VERSION, installed, rehearsed
 from rules.make_facts import COMPAT, SITE, run, with_python
-from tfdoctor.facts.imports import Oddity, Rehearsed, Shadow
+from tfdoctor.causes.steps import Install
+from tfdoctor.facts import value_of
+from tfdoctor.facts.imports import FileDifference, Oddity, Rehearsed, Shadow
 from tfdoctor.predict.failures import failures
 from tfdoctor.rules import import_fails
 
@@ -47,3 +49,21 @@ def test_what_the_table_knows_is_told_beside_what_was_rehearsed():
         "import tensorflow fails with packaging",
         f"TensorFlow {VERSION} cannot be imported with namex",
     ]
+
+
+def test_what_is_damaged_is_installed_again_and_what_does_not_fit_in_a_version_that_does() -> None:
+    damaged = {"packaging": {"differs": (FileDifference("packaging/version.py", "empty"),)}}
+    errors = [
+        Rehearsed("packaging.version", "…", "SyntaxError", frames=(f"{SITE}/packaging/version.py",)),
+        Rehearsed("wrapt", "…", "TypeError", frames=(f"{SITE}/wrapt/__init__.py",)),
+    ]
+    odd = [Oddity("packaging", "…"), Oddity("wrapt", "…")]
+    facts = rehearsed(installed({"wrapt": "1.10.11"}, **damaged), *errors, oddities=odd)
+    (one,) = run(import_fails.RULE, facts).findings
+    assert "damaged" not in one.title
+    (step,) = one.remedies[0].steps
+    assert isinstance(step, Install)
+    again, other = step.requirements
+    assert again == f"packaging=={value_of(facts.python).distribution('packaging').version}"
+    assert other.startswith("wrapt==")
+    assert other != "wrapt==1.10.11"

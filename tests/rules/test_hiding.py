@@ -22,7 +22,7 @@ from tfdoctor.facts import (
     Without,
     value_of,
 )
-from tfdoctor.facts.imports import RehearsalFacts, Rehearsed
+from tfdoctor.facts.imports import Oddity, RehearsalFacts, Rehearsed, Shadow
 from tfdoctor.findings import Cause, Severity
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules import other_tensorflow
@@ -239,6 +239,31 @@ def test_what_the_first_one_cannot_import_is_no_fault_of_the_one_behind() -> Non
     report, one = first(replace(facts, rehearsal=Known(tried, "a child")))
     assert report.prediction.import_ok is False
     assert (one.code, report.verdict.cause) == (other_tensorflow.RULE.code, Cause.SHADOWED_MODULE)
+
+
+def test_a_file_that_hides_a_module_and_another_tensorflow_go_at_once_and_its_packages_stay() -> None:
+    """What the TensorFlow that nobody meant lacks is not installed; the file hides the module from the other, too."""
+    facts = two(origin="activation")
+    python = value_of(facts.python)
+    assert python is not None
+    shadow = Shadow("numpy", "/home/user/code/numpy.py", SITE)
+    error = Rehearsed(
+        "numpy", "module 'numpy' has no attribute 'integer'", "AttributeError", file=shadow.taken
+    )
+    other = Rehearsed(
+        "google.protobuf", "too old", "TypeError", frames=(f"{SITE}/google/protobuf/__init__.py",)
+    )
+    tried = RehearsalFacts((Oddity("numpy", "…"),), (error, other))
+    facts = replace(
+        facts,
+        python=Known(replace(python, shadows=(shadow,)), "x"),
+        rehearsal=Known(tried, "a child"),
+    )
+    _, one = first(facts)
+    commands = one.remedies[0].commands
+    assert any("numpy.py" in command for command in commands)
+    assert any("PYTHONPATH" in command for command in commands)
+    assert not any("install" in command for command in commands)
 
 
 def test_the_first_one_stays_where_the_one_behind_is_no_better() -> None:

@@ -67,6 +67,8 @@ def for_person(
     for finding in findings:
         if finding is root:
             others = [f for f in findings if f is not root and f.code not in skipped]
+            if root.cause is Cause.SHADOWED_MODULE and _not_the_one_meant(target):
+                others = [f for f in others if f.cause is Cause.SHADOWED_MODULE]
             adapted = _after_hand(target, root, others, _of_root(target, root, others))
         else:
             adapted = [new for remedy in finding.remedies for new in _adapted(target, remedy)]
@@ -147,9 +149,7 @@ def _in_turn(remedies: Sequence[Remedy]) -> str:
 def _joins(target: Target, root: Finding) -> bool:
     """Whether what other errors need is to be thought of together with the finding that leads."""
     first = root.remedies[0]
-    if root.severity is not Severity.ERROR or (
-        root.cause is Cause.SHADOWED_MODULE and _not_the_one_meant(target)
-    ):
+    if root.severity is not Severity.ERROR:
         return False
     return bool(first.steps) or _by_hand(target, first)
 

@@ -121,7 +121,7 @@ def package_finding(context: Context, rule: Rule, failed: Sequence[Failure]) -> 
     names = listed([_named(context, failure) for failure in failed])
     if first.library:
         title = f"import tensorflow fails: {first.library} comes before the system's own library"
-    elif first.damage:
+    elif all(failure.damage for failure in failed):
         title = f"{names} is damaged: {first.damage[0].path} {WHAT[first.damage[0].what]}"
         if len(failed) > 1:
             title = f"{names} are damaged"
@@ -215,8 +215,14 @@ def _remedy(context: Context, failed: Sequence[Failure]) -> Remedy:
         ]
         command = f"chmod a+r {' '.join(advice.quote(path) for path in paths)}"
         return Remedy("Have the files' owner let everybody read them.", (command,), changes_system=True)
-    again = any(failure.damage or _lost_a_part(context, failure) for failure in failed)
-    wanted = tuple(dict.fromkeys(requirement_of(context, failure.package, again=again) for failure in failed))
+    lost = [bool(failure.damage) or _lost_a_part(context, failure) for failure in failed]
+    again = any(lost)
+    wanted = tuple(
+        dict.fromkeys(
+            requirement_of(context, failure.package, again=one)
+            for failure, one in zip(failed, lost, strict=True)
+        )
+    )
     options = "--force-reinstall --no-deps" if again else ""
     return Remedy(
         "Install it again." if again else "Install versions that this TensorFlow works with.",
