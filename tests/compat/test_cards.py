@@ -9,7 +9,7 @@ import pytest
 
 from tfdoctor import versions
 from tfdoctor.compat import Compat, DataError
-from tfdoctor.data import data_dir
+from tfdoctor.compat.folder import data_dir
 
 if TYPE_CHECKING:
     from pathlib import Path

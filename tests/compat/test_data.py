@@ -13,7 +13,7 @@ import pytest
 
 from tfdoctor import versions
 from tfdoctor.compat import Compat, Release, decode, split_soname
-from tfdoctor.data import data_dir
+from tfdoctor.compat.folder import data_dir
 from tfdoctor.records import dataclass
 
 COMPAT = Compat.load()

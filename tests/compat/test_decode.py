@@ -17,7 +17,7 @@ import pytest
 import tfdoctor.compat
 from tfdoctor.compat import Compat, DataError
 from tfdoctor.compat.decode import decode
-from tfdoctor.data import data_dir
+from tfdoctor.compat.folder import data_dir
 from tfdoctor.records import dataclass
 
 READ: dict[str, Callable[[Compat], Any]] = {

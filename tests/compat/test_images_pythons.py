@@ -11,7 +11,7 @@ import pytest
 
 from tfdoctor import versions
 from tfdoctor.compat import Compat, DataError
-from tfdoctor.data import data_dir
+from tfdoctor.compat.folder import data_dir
 
 COMPAT = Compat.load()
 IMAGES = COMPAT.images

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tfdoctor.compat import Compat, DataError
+from tfdoctor.compat.folder import data_dir
 from tfdoctor.compat.imported import load_imported, measured_minors
-from tfdoctor.data import data_dir
 
 COMPAT = Compat.load()
 MINORS = measured_minors(COMPAT.folder)

@@ -13,8 +13,8 @@ from packaging.utils import canonicalize_name
 from tfdoctor import versions
 from tfdoctor.compat import Compat
 from tfdoctor.compat.decode import DataError
+from tfdoctor.compat.folder import data_dir
 from tfdoctor.compat.locks import Lock, lock_name, locked_package, read_lock
-from tfdoctor.data import data_dir
 
 if TYPE_CHECKING:
     from pathlib import Path

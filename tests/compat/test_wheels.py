@@ -14,8 +14,8 @@ from packaging.requirements import Requirement
 from tfdoctor import versions
 from tfdoctor.compat import Compat
 from tfdoctor.compat.decode import DataError
+from tfdoctor.compat.folder import data_dir
 from tfdoctor.compat.wheels import CudaSet, read_sets
-from tfdoctor.data import data_dir
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ import pytest
 
 from tfdoctor import versions
 from tfdoctor.compat import Compat, UnknownReleaseError
-from tfdoctor.data import data_dir
+from tfdoctor.compat.folder import data_dir
 from tfdoctor.findings import Cause, Severity
 from tfdoctor.fit import Card, Host, judge
 from tfdoctor.plan import (

@@ -9,7 +9,7 @@ import pytest
 
 from rules.make_facts import commands, finding, healthy, run, with_tensorflow, without_libraries
 from tfdoctor.compat import Compat, DataError
-from tfdoctor.data import data_dir
+from tfdoctor.compat.folder import data_dir
 from tfdoctor.facts import Unknown
 from tfdoctor.findings import Observation, OutcomeKind, Severity
 from tfdoctor.rules import ALL_RULES, not_known, prediction_differs, unknown_release

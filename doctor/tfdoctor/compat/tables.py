@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.compat import releases
+from tfdoctor.compat.folder import data_dir
 from tfdoctor.compat.releases import code_for
-from tfdoctor.data import data_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from tfdoctor import __version__, versions
-from tfdoctor.data import data_dir
+from tfdoctor.compat.folder import data_dir
 from tfdoctor.errors import UsageError
 from tfdoctor.plan.models import Recipe
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from tfdoctor.compat.decode import DataError, Made, ReleaseSet, decode, read_raw
-from tfdoctor.data import data_dir
+from tfdoctor.compat.folder import data_dir
 from tfdoctor.findings import Cause
 from tfdoctor.logs.reader import DIGITS, decoded, messages_of
 from tfdoctor.records import dataclass

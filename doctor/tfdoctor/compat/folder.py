@@ -17,7 +17,7 @@ def data_dir(name: str) -> Path:
     The packaged copy (`tfdoctor/_data/NAME`) wins over the checkout's `NAME/`, which is what an editable
     install finds. Raises DataMissingError, naming both places, where there is neither.
     """
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parent.parent
     candidates = (package / "_data" / name, package.parent.parent / name)
     for folder in candidates:
         if folder.is_dir():

@@ -1,4 +1,4 @@
-"""tfdoctor.data: data in a checkout and in an installed package."""
+"""tfdoctor.compat.folder: data in a checkout and in an installed package."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfdoctor import data
+from tfdoctor.compat import folder as data
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ def test_the_packaged_copy_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     checkout = tmp_path / "compat"
     for folder in (packaged, checkout):
         folder.mkdir(parents=True)
-    monkeypatch.setattr(data, "__file__", str(package / "resources.py"))
+    monkeypatch.setattr(data, "__file__", str(package / "compat" / "folder.py"))
     assert data.data_dir("compat") == packaged.resolve()
     packaged.rmdir()
     assert data.data_dir("compat") == checkout.resolve()
