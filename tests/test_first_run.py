@@ -40,6 +40,17 @@ def pip_script(folder: Path, body: str) -> Path:
     return folder / "env"
 
 
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    """A command that a later test runs in this process would end it at once, for fear of a thread still at work."""
+    before = set(threading.enumerate())
+    yield
+    until = time.monotonic() + 10
+    while set(threading.enumerate()) - before and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not set(threading.enumerate()) - before
+
+
 @pytest.fixture
 def real_pip(tmp_path: Path) -> Path:
     done = subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True, check=False)
@@ -88,8 +99,11 @@ def silent() -> Iterator[int]:
                 while True:
                     kept.append(server.accept()[0])
 
-        threading.Thread(target=accept, daemon=True).start()
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
         yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)  # wakes who waits in accept
+        thread.join(10)
         for one in kept:
             one.close()
 
@@ -111,9 +125,11 @@ def answering(
         if context is not None:
             server.socket = context.wrap_socket(server.socket, server_side=True)
         server.handle_error = lambda *_: None  # type: ignore[method-assign]
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
         yield server.server_port
         server.shutdown()
+        thread.join(10)
 
 
 def refuses_with(status: int, reason: str) -> type[http.server.BaseHTTPRequestHandler]:
