@@ -215,9 +215,9 @@ def test_the_trouble_has_its_name_at_once(
     real_pip: Path,
 ) -> None:
     with server() as port:
-        status, said, out = pip_of(
-            real_pip, "download", "--no-deps", "x", **{variable: f"{scheme}127.0.0.1:{port}"}
-        )
+        # How long pip tries without these: test_patience_of_ones_own_holds.
+        hasty = {variable: f"{scheme}127.0.0.1:{port}", "PIP_TIMEOUT": "3", "PIP_RETRIES": "1"}
+        status, said, out = pip_of(real_pip, "download", "--no-deps", "x", **hasty)
     assert (status, out) == (3, "")
     named(said, says.format(port), hint)
     assert "secret" not in "".join(line for _, line in said)
