@@ -20,14 +20,15 @@ from tfdoctor.logs.events import scan
 from tfdoctor.logs.processes import Splitter
 from tfdoctor.logs.reader import read_lines
 from tfdoctor.logs.report import diagnose_log
-from tfdoctor.logs.signatures import load_signatures
+from tfdoctor.logs.signatures import Catalogue, load_signatures
 from tfdoctor.render.log import log_json, render_log
 from tfdoctor.render.log_markdown import log_markdown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from tfdoctor.logs.report import LogReport
+    from tfdoctor.logs.signatures import Match
 
 COMPAT = Compat.load()
 CATALOGUE = load_signatures()
@@ -177,13 +178,69 @@ def test_what_differs_in_digits_alone_is_the_same_however_it_is_read(
         one = "".join(chance.choice("0123456789") if c.isdigit() else c for c in chance.choice(examples))
         lines.append(f"{stamp.format(n % 60, chance.randrange(3))}{one}\n")
     data = "".join(lines).encode()
+    same_however_it_is_read(data)
+
+
+ALIKE = {
+    "more threads than are told apart": (
+        "I0000 00:00:1700000000.{0:06d}  {1} gpu_device.cc:2022] Created device /job:localhost/replica:0/task:0/"
+        "device:GPU:{2} with {1} MB memory:  -> device: {2}, name: Tesla T4, pci bus id: 0000:0{2}:00.0, compute"
+        " capability: 7.5\n"
+        "E0000 00:00:1700000000.{0:06d}  {1} cuda_driver.cc:265] failed call to cuInit: UNKNOWN ERROR (303)\n"
+    ),
+    "a digit that changes what is matched": (
+        "I0000 00:00:{2}700000000.{0:06d}  7 gpu_device.cc:20{2}2] failed call to cuInit: CUDA_ERROR_NO_DEVICE\n"
+    ),
+    "escapes": "I0000 00:00:1700000000.{0:06d}  7 x.cc:1] \\x{2}b[31mfailed call &#{1}; cuInit: CUresult({2})\n",
+    "several messages on a line": (
+        "2024-03-01 10:00:00.{0:06d}: I a.cc:{1}] one {1} 2024-03-01 10:00:00.{0:06d}: E"
+        " tensorflow/stream_executor/cuda/cuda_driver.cc:2{2}5] failed call to cuInit: CUDA_ERROR_NO_DEVICE `\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("form", ALIKE.values(), ids=ALIKE)
+def test_what_digits_can_change_is_not_taken_for_the_same(form: str) -> None:
+    chance = random.Random(1)  # noqa: S311 - the same each time
+    same_however_it_is_read(
+        "".join(
+            form.format(n, chance.randrange(10**4, 10**5), chance.randrange(4)) for n in range(600)
+        ).encode()
+    )
+
+
+@pytest.mark.parametrize("threads", [1, 4_000])
+def test_what_differs_in_digits_alone_is_matched_a_few_times(
+    threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    matches = Catalogue.matches
+
+    def counted(self: Catalogue, line: str) -> Iterator[Match]:
+        asked.append(line)
+        return matches(self, line)
+
+    monkeypatch.setattr(Catalogue, "matches", counted)
+    created = CREATED[CREATED.index("gpu_device.cc") :]
+    lines = "".join(
+        f"I0000 00:00:1700000000.{n:06d}  {n % threads + 10_000} {created.format(n % 4, n % 4)}\n".replace(
+            "7000", f"{n:04d}"
+        )
+        for n in range(4_000)
+    )
+    scan(read_lines([lines.encode()], None, CATALOGUE), CATALOGUE, Splitter())
+    assert len(asked) < 1_500
+
+
+def same_however_it_is_read(data: bytes) -> None:
+    """With what lines mean remembered, and each line read for itself."""
     known = kept(data)
-    size = scanning.REMEMBERED
+    sizes = scanning.REMEMBERED, reader._REMEMBERED
     try:
-        scanning.REMEMBERED = 0  # type: ignore[misc]
+        scanning.REMEMBERED = reader._REMEMBERED = 0  # type: ignore[misc]
         slow = kept(data)
     finally:
-        scanning.REMEMBERED = size  # type: ignore[misc]
+        scanning.REMEMBERED, reader._REMEMBERED = sizes  # type: ignore[misc]
 
     def told(events: Iterable[scanning.Event]) -> list[object]:
         return [(e.id, e.line, e.text, e.fields, e.prefix, e.record) for e in events]

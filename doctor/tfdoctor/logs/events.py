@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tfdoctor.logs.reader import DIGITS
+from tfdoctor.logs.reader import folded
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -148,6 +148,25 @@ class _Said:
     line: Line | None = None
     record: int = 0
     order: int = 0
+    places: int = 0
+    """How many places in the order it takes."""
+
+    def __post_init__(self) -> None:
+        self.places = sum(signature.id != SOURCE_LINE for signature, _, _ in self.matches)
+
+
+@dataclass(slots=True)
+class _Alike:
+    """Lines that differ in digits alone, and what of their digits can change what they mean."""
+
+    named: bool
+    """Whether something tells who says it."""
+    source: slice | None
+    """Where the line of the source is that they name."""
+    sighted: tuple[Signature, ...]
+    """Signatures that they can have and that do not take one digit for another."""
+    said: dict[tuple[object, ...], _Said] = field(default_factory=dict)
+    """Who says it, the line of the source, what `sighted` find → what every such line means."""
 
 
 class _Scanner:
@@ -159,9 +178,10 @@ class _Scanner:
         self._splitter = splitter
         self._known: dict[tuple[str, str, int], _Said] = {}
         """What a line says, its prefix, the length of all of it → what that means."""
-        self._alike: dict[tuple[str, str, str, str, str], _Said] = {}
-        """A line and its prefix, digits all 0, the line of the source that it names, and who says it → what every such
-        line means."""
+        self._alike: dict[tuple[bytes, bytes], _Alike] = {}
+        """By a line and its prefix, digits all 0."""
+        self._alike_said = 0
+        """How many meanings these hold."""
         self._put_off: list[_Said] = []
         self._state = 0
         """How often something changed that more than a last time."""
@@ -173,17 +193,20 @@ class _Scanner:
     def add(self, line: Line) -> None:
         self._record += 1 if line.place <= self._end + 1 else 2
         self._end = line.end
-        said = self._known.get((line.said, line.prefix, len(line.text)))
-        kind = None
-        if said is None:
-            kind = self._kind(line)
-            alike = self._alike.get(kind)
-            if alike is not None and alike.settled == self._state:
-                self._again(alike, line)
+        alike = self._alike.get((folded(line.text), folded(line.prefix)))
+        if alike is not None:
+            said = alike.said.get(self._kind(alike, line))
+            if said is not None and said.settled == self._state:
+                self._again(said, line)
                 return
+        said = self._known.get((line.said, line.prefix, len(line.text)))
+        fresh = said is None
+        if said is None:
             said = self._read(line)
         elif said.settled == self._state:
             self._again(said, line)
+            return
+        if not said.matches:
             return
         if self._put_off:
             self.settle()
@@ -191,9 +214,9 @@ class _Scanner:
             self._state += 1
         else:
             said.settled = self._state
-            if kind is not None:
-                self._remember(kind, line, said)
-        self._order += sum(signature.id != SOURCE_LINE for signature, _, _ in said.matches)
+            if fresh:
+                self._remember(line, said)
+        self._order += said.places
 
     def _again(self, said: _Said, line: Line) -> None:
         """Put off what only changes where it was said last."""
@@ -201,30 +224,48 @@ class _Scanner:
             self._put_off.append(said)
         said.times += 1
         said.line, said.record, said.order = line, self._record, self._order
-        self._order += sum(signature.id != SOURCE_LINE for signature, _, _ in said.matches)
+        self._order += said.places
 
-    def _kind(self, line: Line) -> tuple[str, str, str, str, str]:
-        who = self._splitter.who(line.prefix, line.text) if self._splitter is not None else ("", "")
+    def _new_alike(self, line: Line) -> _Alike:
         text = line.text
         end = text.find(".cc:") + 10
-        source = text[text.rfind(" ", 0, end - 10) + 1 : end] if end > 9 else ""
-        return (text.translate(DIGITS), line.prefix.translate(DIGITS), source, *who)
+        return _Alike(
+            self._splitter is not None and self._splitter.named(line.prefix, text),
+            slice(text.rfind(" ", 0, end - 10) + 1, end) if end > 9 else None,
+            tuple(signature for signature in self._catalogue.candidates(text) if not signature.blind),
+        )
 
-    def _remember(self, kind: tuple[str, str, str, str, str], line: Line, said: _Said) -> None:
+    def _who(self, alike: _Alike, line: Line) -> tuple[str, str]:
+        if self._splitter is None or not alike.named:
+            return "", ""
+        return self._splitter.who(line.prefix, line.text)
+
+    def _kind(self, alike: _Alike, line: Line) -> tuple[object, ...]:
+        found: tuple[object, ...] = ()
+        if alike.sighted:
+            matches = [self._catalogue.match(signature, line.text) for signature in alike.sighted]
+            found = tuple(one and (one.start, *one.fields.items()) for one in matches)
+        source = line.text[alike.source] if alike.source is not None else ""
+        return (*self._who(alike, line), source, *found)
+
+    def _remember(self, line: Line, said: _Said) -> None:
         """Remember what every line of this kind means, where that cannot depend on its digits."""
         if len(line.text) >= REMEMBERED or (
             line.prefix and self._catalogue.candidates(f"{line.prefix} ")  # what a new prefix says is sought
         ):
             return
+        shape = folded(line.text), folded(line.prefix)
+        alike = self._alike.get(shape) or self._new_alike(line)
+        who = self._who(alike, line)
         matched = {signature.id: (fields, start) for signature, fields, start in said.matches}
         lasting = []
         for signature in self._catalogue.candidates(line.text):
             if self.log.spent(signature.id) and (
-                self._splitter is None or self._splitter.spent(kind[3], kind[4], signature.id)
+                self._splitter is None or self._splitter.spent(*who, signature.id)
             ):
                 continue
             fields, start = matched.get(signature.id, ({}, 0))
-            if not signature.blind or start > FAR:
+            if start > FAR:
                 return
             if signature.id == SOURCE_LINE:
                 continue
@@ -232,9 +273,12 @@ class _Scanner:
                 return
             if signature.id in matched:
                 lasting.append((signature, fields, start))
-        if len(self._alike) >= REMEMBERED:
+        if self._alike_said >= REMEMBERED:
             self._alike.clear()
-        self._alike[kind] = _Said(tuple(lasting), self._state)
+            self._alike_said = 0
+        self._alike[shape] = alike
+        alike.said[self._kind(alike, line)] = _Said(tuple(lasting), self._state)
+        self._alike_said += 1
 
     def settle(self) -> None:
         """Note what was put off, in the order in which it was said last."""

@@ -169,10 +169,16 @@ class Splitter:
         return new or before != (len(self._parts), len(self._threads), len(self._starters), len(self._ended))
 
     def who(self, prefix: str, text: str) -> tuple[str, str]:
-        """Who says this: a label, else a thread; empty where nothing tells."""
-        label = label_of(prefix, text)
-        thread = _THREAD.match(text) if not label else None
-        return label, f"process {thread['id']}" if thread is not None else ""
+        """Who says this: a label, else a thread; empty where nothing tells, or one thread more is not told apart."""
+        label, thread = _named(prefix, text)
+        if thread not in self._threads and len(self._threads) >= MOST:
+            thread = ""
+        return label, thread
+
+    @staticmethod
+    def named(prefix: str, text: str) -> bool:
+        """Whether anything tells who says this; no digit can change that."""
+        return any(_named(prefix, text))
 
     def spent(self, label: str, thread: str, name: str) -> bool:
         """Whether nothing that this signature could still say there would change anything."""
@@ -254,6 +260,12 @@ class Splitter:
                 if said and not part.log.has(name):
                     part.log.events[name] = said
         return sorted(parts, key=lambda part: (part.first, part.label, part.run))
+
+
+def _named(prefix: str, text: str) -> tuple[str, str]:
+    label = label_of(prefix, text)
+    thread = _THREAD.match(text) if not label else None
+    return label, f"process {thread['id']}" if thread is not None else ""
 
 
 def label_of(prefix: str, text: str) -> str:

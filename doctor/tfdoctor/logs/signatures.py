@@ -360,10 +360,18 @@ class Catalogue:
     def matches(self, line: str) -> Iterator[Match]:
         """Every signature that this line has."""
         for signature in self.candidates(line):
-            found = signature.pattern.search(line)
-            if found is not None and any(literal in line for literal in signature.literals):
-                fields = {name: value for name, value in found.groupdict().items() if value is not None}
-                yield Match(signature, fields, found.start())
+            found = self.match(signature, line)
+            if found is not None:
+                yield found
+
+    @staticmethod
+    def match(signature: Signature, line: str) -> Match | None:
+        """What one signature finds in a line."""
+        found = signature.pattern.search(line)
+        if found is None or not any(literal in line for literal in signature.literals):
+            return None
+        fields = {name: value for name, value in found.groupdict().items() if value is not None}
+        return Match(signature, fields, found.start())
 
 
 def digitless(pattern: str) -> str:
