@@ -30,7 +30,7 @@ from tfdoctor.cli.parse import leaves
 from tfdoctor.compat import Compat, DataError
 from tfdoctor.errors import UsageError
 from tfdoctor.examine.survey import survey
-from tfdoctor.logs.reader import is_binary
+from tfdoctor.logs.blocks import is_binary
 from tfdoctor.logs.report import diagnose_log
 from tfdoctor.parse.kinds import PARSERS, detect
 from tfdoctor.privacy.redactor import Redactor

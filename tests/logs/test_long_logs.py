@@ -14,8 +14,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tfdoctor.compat import Compat
+from tfdoctor.logs import blocks, reader
 from tfdoctor.logs import events as scanning
-from tfdoctor.logs import reader
+from tfdoctor.logs.blocks import is_binary
 from tfdoctor.logs.events import scan
 from tfdoctor.logs.processes import Splitter
 from tfdoctor.logs.reader import read_lines
@@ -100,12 +101,12 @@ def test_read_by_shapes_or_line_by_line_the_same_is_found(
     beginning = "step 0\n" * 450
     text = beginning + "".join(mark + word + end for word, end in pieces)
     data = text.encode("utf-8", "replace") + (b"\xff\xfe broken \xe9" if broken else b"") + b" end"
-    whole, block = reader._WHOLE, reader._BLOCK
+    whole, block = reader._WHOLE, blocks._BLOCK
     try:
-        reader._WHOLE, reader._BLOCK = 1, 700  # type: ignore[misc]
+        reader._WHOLE, blocks._BLOCK = 1, 700  # type: ignore[misc]
         fast, slow = seen(data, fast=True), seen(data, fast=False)
     finally:
-        reader._WHOLE, reader._BLOCK = whole, block  # type: ignore[misc]
+        reader._WHOLE, blocks._BLOCK = whole, block  # type: ignore[misc]
     assert fast == slow
 
 
@@ -274,7 +275,7 @@ def test_nothing_is_lost_in_the_middle_of_a_long_log() -> None:
 
 def test_a_progress_bar_is_a_text_and_no_terminal_cut_it() -> None:
     bar = b"".join(b"\x08" * 70 + b"\r%4d/1534 [==>....] - loss: 0.5" % n for n in range(200))
-    assert not reader.is_binary(bar[:8192])
+    assert not is_binary(bar[:8192])
     lines = [
         f"{n:4d}/1534 [{'=' * (n // 50):30s}] - ETA: 35s - loss: 0.{n:04d} - accuracy: 0.5123"
         for n in range(900)

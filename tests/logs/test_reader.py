@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfdoctor.compat import Compat
-from tfdoctor.logs.reader import is_binary, read_lines
+from tfdoctor.logs.blocks import is_binary
+from tfdoctor.logs.reader import read_lines
 from tfdoctor.logs.report import diagnose_log
 from tfdoctor.render.log import render_log
 from tfdoctor.render.log_markdown import log_markdown

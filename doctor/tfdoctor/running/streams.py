@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from tfdoctor.errors import UsageError
-from tfdoctor.logs.reader import is_binary, without_nuls_before
+from tfdoctor.logs.blocks import is_binary, without_nuls_before
 from tfdoctor.running import archives
 from tfdoctor.text import clean
 
