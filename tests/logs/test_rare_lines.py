@@ -77,8 +77,8 @@ CASES = [
         + "E cuda_driver.cc:1204] could not retrieve CUDA device count: CUDA_ERROR_NOT_INITIALIZED: initialization error\n",
     ),
     (
-        "a worker that was forked, at cuInit",
-        "inconclusive",
+        "cuInit itself, and no word of another process",
+        "driver-init-unknown",
         INIT + "CUDA_ERROR_NOT_INITIALIZED: initialization error\n",
     ),
 ]
@@ -101,6 +101,17 @@ def test_a_forked_worker_is_told_what_it_is() -> None:
     assert (report.cause, report.gpu_registered) == (Cause.INCONCLUSIVE, True)
     assert report.root is not None
     assert "forked" in report.root.title
+
+
+def test_cuinit_in_a_forked_worker_may_be_the_reason() -> None:
+    """The driver answers so, too, where nothing was forked (seen in the lab): which it is, the log does not say."""
+    failed = INIT + "CUDA_ERROR_NOT_INITIALIZED: initialization error\n"
+    alone, beside = judged(failed), judged(GPU + failed)
+    assert (alone.gpu_registered, beside.gpu_registered) == (False, True)
+    for report in (alone, beside):
+        assert report.cause is Cause.DRIVER_INIT_UNKNOWN
+        assert report.root is not None
+        assert "forked" in report.root.explanation
 
 
 def test_a_library_is_named_where_the_line_is_cut_off_behind_it() -> None:

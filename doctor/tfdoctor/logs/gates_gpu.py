@@ -9,6 +9,7 @@ from tfdoctor import versions
 from tfdoctor.findings import Cause
 from tfdoctor.logs.case import LIBRARY_CAUSES, Case, Decision
 from tfdoctor.logs.deduce import card_memory
+from tfdoctor.logs.gates_machine import FORKED
 from tfdoctor.logs.libraries import (
     is_cudnn,
     is_cupti,
@@ -360,11 +361,7 @@ def forked(case: Case) -> Decision | None:
     events = case.says("forked")
     if not events:
         return None
-    note = (
-        "CUDA cannot be used in a process that was forked from one that had used it: most often a worker of "
-        "multiprocessing, gunicorn or celery. Start the workers with `spawn`, or let TensorFlow be imported and used "
-        "in the workers alone. Where the workers need no GPU, the message is harmless."
-    )
+    note = f"{FORKED} Where the workers need no GPU, the message is harmless."
     title = "A process that was forked from one that uses the GPU cannot use it"
     return Decision(Cause.INCONCLUSIVE, events, (), note, title)
 

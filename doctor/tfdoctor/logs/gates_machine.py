@@ -26,7 +26,12 @@ STUB = frozenset({"UNKNOWN ERROR (-1)", "UNKNOWN ERROR (34)", "CUDA_ERROR_STUB_L
 
 """The library that a toolkit has for linking answers so: -1 up to CUDA 11, 34 after it."""
 NOT_STARTED = frozenset({"CUDA_ERROR_NOT_INITIALIZED"})
-"""CUDA's state of a process that was forked, not the driver's."""
+"""CUDA's state of a process that was forked; where nothing else ran, it is the driver's."""
+FORKED = (
+    "CUDA cannot be used in a process that was forked from one that had used it: most often a worker of "
+    "multiprocessing, gunicorn or celery. Start the workers with `spawn`, or let TensorFlow be imported and used "
+    "in the workers alone."
+)
 
 
 # ---------------------------------------------------------------- containers and installation
@@ -167,7 +172,7 @@ def driver(case: Case) -> Decision | None:
     if later or (case.created is not None and log.has("parameter-server")):
         return None
     codes = {e.get("code").replace("CUresult(", "UNKNOWN ERROR (") for e in log.of("cuinit")}
-    if codes == NOT_STARTED:
+    if codes == NOT_STARTED and case.created is not None:
         return None
     evidence = case.says(
         "cuinit", "driver-mismatch", "kernel-driver-missing", "device-node-missing", "stub-version"
@@ -175,7 +180,7 @@ def driver(case: Case) -> Decision | None:
     if case.hidden is not None:
         evidence = (*evidence, case.hidden)
     cause, maybe = _cuinit_cause(case, codes)
-    return Decision(cause, evidence, maybe)
+    return Decision(cause, evidence, maybe, FORKED if codes == NOT_STARTED else "")
 
 
 def _cuinit_cause(case: Case, codes: set[str]) -> tuple[Cause, tuple[Cause, ...]]:
