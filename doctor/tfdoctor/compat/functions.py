@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tfdoctor.compat.decode import DataError, Sources, read
+from tfdoctor.compat.source_lines import spanned
 from tfdoctor.records import dataclass
 
 __all__ = ["Functions", "load_functions"]
@@ -56,8 +57,7 @@ class Functions:
                 first, _, last = where.partition("-")
                 if int(first) <= line <= int(last):
                     for part in places.split(","):
-                        low, _, high = part.partition("-")
-                        releases.update(self.releases[int(low) : int(high or low) + 1])
+                        releases.update(spanned(self.releases, part))
         except ValueError as error:
             msg = f"compat/functions.json: {path}: {error}"
             raise DataError(msg) from error

@@ -17,7 +17,7 @@ from typing import ClassVar
 from tfdoctor.compat.decode import DataError, Sources, read
 from tfdoctor.records import dataclass
 
-__all__ = ["SourceLines", "load_source_lines"]
+__all__ = ["SourceLines", "load_source_lines", "spanned"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +96,19 @@ class SourceLines:
                 self._read[path] = {int(number): places for number, _, places in words}
             for part in self._read[path].get(line, "").split(","):
                 places, _, text = part.partition("=")
-                first, _, last = places.partition("-")
                 fits = row.texts[int(text)].strip() in message if text else None
-                releases = self.releases[int(first) : int(last or first) + 1] if first else ()
+                releases = spanned(self.releases, places) if places else ()
                 found.update(dict.fromkeys(releases, fits))
         except (ValueError, IndexError) as error:
             msg = f"compat/source_lines.json: {path}: {error}"
             raise DataError(msg) from error
         return found
+
+
+def spanned(releases: tuple[str, ...], places: str) -> tuple[str, ...]:
+    """Those at "37", or from "52" to "54": "52-54". Raises ValueError."""
+    first, _, last = places.partition("-")
+    return releases[int(first) : int(last or first) + 1]
 
 
 def load_source_lines(folder: Path) -> SourceLines:

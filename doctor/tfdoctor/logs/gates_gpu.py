@@ -74,7 +74,7 @@ def libraries(case: Case) -> Decision | None:
     path = search_path(toolkit)
     note = what_is_there(toolkit, case.log, case.compat)
     title = ""
-    if cause is Cause.LIBS_WRONG_VERSION and partly_there(toolkit, case.log, case.compat):
+    if cause is Cause.LIBS_WRONG_VERSION and case.other_cuda is None and partly_there(toolkit, case.log):
         title = "Some of the libraries that this TensorFlow opens are there, and others are not"
         note = f"{note} Most often another version is installed, or only some of its packages."
     if cause is Cause.LIBS_WRONG_VERSION and path:

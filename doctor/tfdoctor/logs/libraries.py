@@ -238,11 +238,9 @@ def _found_beside(missing: Sequence[Missing], log: Log) -> list[str]:
     ]
 
 
-def partly_there(missing: Sequence[Missing], log: Log, compat: Compat) -> bool:
-    """Whether libraries of the same kind were opened, and nothing shows that those missing are of another version."""
-    if any(_OTHER_VERSION.search(one.error) for one in missing) or other_cuda(missing, compat) is not None:
-        return False
-    return bool(_found_beside(missing, log))
+def partly_there(missing: Sequence[Missing], log: Log) -> bool:
+    """Whether libraries of the same kind were opened, and no error says that those missing are of another version."""
+    return not any(_OTHER_VERSION.search(one.error) for one in missing) and bool(_found_beside(missing, log))
 
 
 def other_cuda(missing: Sequence[Missing], compat: Compat) -> tuple[str, str] | None:

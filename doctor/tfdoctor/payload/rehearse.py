@@ -121,15 +121,20 @@ def run_source(path):
     return {}
 
 
+def tell(key, name, chains):
+    """Import one module, and say what came of it."""
+    say(at=name)
+    answer = rehearse(name, chains)
+    answer.update(name=name, file=place(name), top=place(name.split(".")[0]))
+    say(**{key: answer})
+
+
 def main():
     wanted = json.loads(sys.argv[1])
     if not _SAFE:
         sys.path.insert(0, "")
     for number, (name, chains) in enumerate(wanted["modules"]):
-        say(at=name)
-        answer = rehearse(name, chains)
-        answer.update(name=name, file=place(name), top=place(name.split(".")[0]))
-        say(**{"module:%d" % number: answer})
+        tell("module:%d" % number, name, chains)
     for path in filter(os.path.isfile, wanted["sources"]):
         say(at=path)
         answer = run_source(path)
@@ -139,11 +144,8 @@ def main():
     keras, version = wanted.get("keras") or ((), "")
     if keras and sys.version_info >= (3, 7):
         stand_in(version)
-    for number, name in enumerate(keras if sys.version_info >= (3, 7) else ()):
-        say(at=name)
-        answer = rehearse(name, ())
-        answer.update(name=name, file=place(name), top=place(name.split(".")[0]))
-        say(**{"keras:%d" % number: answer})
+        for number, name in enumerate(keras):
+            tell("keras:%d" % number, name, ())
     say(done=True)
     return 0
 
