@@ -306,7 +306,7 @@ BROKEN: tuple[Broken, ...] = (
         "damaged-file",
     ),
     Broken(
-        "cusparse-is-text", "2.20", "a linker script in the place of a library",
+        "cusparse-is-text", "2.20", "a linker script in place of a library",
         replaced("cusparse/lib/libcusparse.so.12", b"/* GNU ld script */\nINPUT ( /nowhere )\n"),
         ("TFD209",),
     ),
@@ -420,7 +420,7 @@ BROKEN: tuple[Broken, ...] = (
         ("TFD601",), "hidden-by-env",
     ),
     Broken(
-        "hidden-by-foreign-sitecustomize", "2.20", "…in a sitecustomize.py outside of the environment",
+        "hidden-by-foreign-sitecustomize", "2.20", "…in a sitecustomize.py outside the environment",
         starts_with_foreign, ("TFD601",), "hidden-by-env",
         mendable=False, why_not="the file is not the environment's own",
     ),

@@ -28,15 +28,16 @@ def predicted(target: Target, situation: Situation, cache: Path) -> dict[str, An
         bench = Bench(target, root, cache)
         situation.prepare(bench)
         command = [
-            *bench.prefix, sys.executable, "-m", "tfdoctor", "check", "--json", "--python", str(bench.interpreter)
-        ]  # fmt: skip
+            *(*bench.prefix, sys.executable, "-m", "tfdoctor", "check", "--json"),
+            *("--python", str(bench.interpreter), "--timeout", "40"),  # engines are at work beside this
+        ]
         done = subprocess.run(
             command,
             env=bench.environment(),
             cwd=bench.cwd or root,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=100,
             check=False,
         )
         if not done.stdout.startswith("{"):

@@ -38,7 +38,7 @@ STARTING = 60
 """Seconds that dockerd may take to answer."""
 BASES: dict[str, str] = {
     "bookworm": "python3,python3-venv,python3-pip",
-    "bullseye": "python3,python3-venv,python3-pip,python2.7",
+    "bullseye": "python3,python3-venv,python3-pip,python2.7,libgomp1",
 }
 """Debian's release → packages beyond the smallest system."""
 SPARE = (
@@ -150,9 +150,10 @@ class LabEngine:
     def base(self, release: str) -> str:
         """The name of an image of Debian with its Pythons; made once, kept as a tar in the cache."""
         if release not in self.bases:
-            name = f"{PREFIX}/debian:{release}"
+            path = debian(release, self.cache)
+            name = _name_of(path)
             if self.docker("image", "inspect", name, check=False).returncode:
-                with debian(release, self.cache).open("rb") as archive:
+                with path.open("rb") as archive:
                     self.docker("import", "-", name, stdin=archive)
             self.bases[release] = name
         return self.bases[release]
@@ -221,7 +222,7 @@ def _furnish(one: LabEngine, data: Path | None) -> None:
     """The hook, the stand-ins, an empty configuration."""
     (one.folder / "bin").mkdir()
     hook = one.folder / "bin" / HOOK
-    text = (standins.SOURCES / "hook.py").read_text(encoding="utf-8")
+    text = (Path(__file__).parent / "standin" / "hook.py").read_text(encoding="utf-8")
     hook.write_text(f"#!{sys.executable} -I\n{text}", encoding="utf-8")
     hook.chmod(0o755)
     (one.folder / "daemon.json").write_text("{}", encoding="ascii")
@@ -304,6 +305,11 @@ def debian(release: str, cache: Path) -> Path:
     return archive
 
 
+def _name_of(archive: Path) -> str:
+    """Of the image of a tar of `debian`: another content is another image."""
+    return f"{PREFIX}/debian:{archive.stem.removeprefix('debian-')}"
+
+
 def _pip_of_python2(root: Path) -> None:
     """Debian has no pip for its Python 2.7 any more; the wheels that its virtual environments are made of do."""
     wheels = "/usr/share/python-wheels"
@@ -344,9 +350,57 @@ events_logger = "file"
 """
 
 
+@dataclass
+class LabPodman:
+    """A private Podman; see `podman()`."""
+
+    folder: Path
+    cache: Path
+
+    @property
+    def url(self) -> str:
+        """For DOCKER_HOST."""
+        return f"unix://{self.folder}/podman.sock"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of all its processes. What they unpack goes with the folder, whatever ends them."""
+        return {
+            **os.environ,
+            "CONTAINERS_CONF": str(self.folder / "containers.conf"),
+            "TMPDIR": str(self.folder / "tmp"),
+        }
+
+    def command(self, *words: str) -> list[str]:
+        places = ("--root", str(self.folder / "data"), "--runroot", str(self.folder / "run"))
+        return [_tool("podman"), *places, "--storage-driver", "overlay", *words]
+
+    def podman(
+        self, *words: str, check: bool = True, stdin: IO[bytes] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Podman's own client, at this one's images."""
+        return subprocess.run(
+            self.command(*words),
+            stdin=stdin or subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=check,
+            timeout=900,
+            env=self.environment,
+        )
+
+    def base(self, release: str) -> str:
+        """As `LabEngine.base`."""
+        path = debian(release, self.cache)
+        name = f"localhost/{_name_of(path)}"
+        if self.podman("image", "exists", name, check=False).returncode:
+            self.podman("import", str(path), name)
+        return name
+
+
 @contextlib.contextmanager
-def podman(*, cache: Path, gpus: int) -> Iterator[str]:
-    """The address of a private Podman that gives stand-in GPUs through CDI. Raises Unavailable."""
+def podman(*, cache: Path, gpus: int) -> Iterator[LabPodman]:
+    """A private Podman that gives stand-in GPUs through CDI. Raises Unavailable."""
     if shutil.which("podman") is None or shutil.which("runc") is None:
         raise Unavailable("podman and runc are not installed")
     if os.geteuid() != 0:
@@ -356,28 +410,21 @@ def podman(*, cache: Path, gpus: int) -> Iterator[str]:
         raise Unavailable(message)
     with tempfile.TemporaryDirectory(prefix="tfdoctor-podman-", ignore_cleanup_errors=True) as place:
         folder = Path(place)
+        one = LabPodman(folder, cache)
+        (folder / "tmp").mkdir()
         libraries = standins.driver(folder / "standin", cache / "compiled", gpus=gpus)
         own = not CDI_SPEC.parent.exists()
         CDI_SPEC.parent.mkdir(exist_ok=True)
         CDI_SPEC.write_text(json.dumps(_cdi(libraries)), encoding="ascii")
         (folder / "containers.conf").write_text(CONTAINERS, encoding="ascii")
-        address = f"unix://{folder}/podman.sock"
-        root = (
-            "--root",
-            str(folder / "data"),
-            "--runroot",
-            str(folder / "run"),
-            "--storage-driver",
-            "overlay",
-        )
         with (
             (folder / "podman.log").open("wb") as log,
             subprocess.Popen(
-                [_tool("podman"), *root, "system", "service", "--time=0", address],
+                one.command("system", "service", "--time=0", one.url),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
-                env={**os.environ, "CONTAINERS_CONF": str(folder / "containers.conf")},
+                env=one.environment,
                 start_new_session=True,
             ) as process,
         ):
@@ -389,7 +436,7 @@ def podman(*, cache: Path, gpus: int) -> Iterator[str]:
                         message = f"podman does not start here: {said[-1000:]}"
                         raise Unavailable(message)
                     time.sleep(0.1)
-                yield address
+                yield one
             finally:
                 process.terminate()
                 with contextlib.suppress(subprocess.TimeoutExpired):

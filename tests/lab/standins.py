@@ -16,10 +16,11 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfdoctor.simulate.sources import SOURCES
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-SOURCES = Path(__file__).parent / "standin"
 CUDA = "libcuda.so.1"
 NVML = "libnvidia-ml.so.1"
 _NOTHING = "static int nothing __attribute__((unused));\n"
@@ -157,10 +158,13 @@ def _place(built: Path, path: Path) -> Path:
     return path
 
 
-def driver(folder: Path, cache: Path, *, cuda: bool = True, nvml: bool = True, gpus: int = 1) -> Path:
+def driver(
+    folder: Path, cache: Path, *, cuda: bool = True, nvml: bool = True, gpus: int = 1, init: int = 0
+) -> Path:
     """Put the stand-in driver (libcuda.so.1, libnvidia-ml.so.1) into a folder; the folder comes back.
 
-    `gpus`: how many devices it has where STANDIN_GPUS does not say.
+    `gpus`: how many devices it has where STANDIN_GPUS does not say; `init`: what cuInit gives where STANDIN_INIT does
+    not.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for wanted, soname, name in ((cuda, CUDA, "libcuda.c"), (nvml, NVML, "libnvidia-ml.c")):
@@ -173,6 +177,7 @@ def driver(folder: Path, cache: Path, *, cuda: bool = True, nvml: bool = True, g
                 "-Wextra",
                 "-Werror",
                 f"-DGPUS={gpus}",
+                f"-DINIT={init}",
                 f"-Wl,-soname,{soname}",
             ]
             _place(_compile(cache, source, flags), folder / soname)

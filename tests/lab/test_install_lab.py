@@ -20,6 +20,7 @@ from lab.situations import clean_environment
 from tfdoctor.compat import Compat
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = [
@@ -36,9 +37,11 @@ COUNT = "import tensorflow as tf; print('GPUS', len(tf.config.list_physical_devi
 
 
 @pytest.fixture(scope="module")
-def uv_caches(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The caller's own cache would be filled with tens of gigabytes."""
-    return tmp_path_factory.mktemp("uv-caches")
+def uv_caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The caller's own cache would be filled with tens of gigabytes; these go before other environments are made."""
+    folder = tmp_path_factory.mktemp("uv-caches")
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

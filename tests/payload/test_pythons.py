@@ -63,6 +63,16 @@ class Elsewhere(LiveSystem):
     own_python = None
 
 
+@pytest.mark.skipif("CS_GNU_LIBC_VERSION" not in getattr(os, "confstr_names", ()), reason="no glibc here")
+@on_every_python
+def test_every_python_tells_the_glibc_that_it_runs_with(version: str) -> None:
+    """Without it the loader is not followed, and no library is looked for."""
+    path = PYTHONS[version]
+    facts, _ = python.probe(LiveSystem(), Choice(path, path), asked=True, timeout=60)
+    assert isinstance(facts, Known)
+    assert f"glibc {facts.value.glibc}" == os.confstr("CS_GNU_LIBC_VERSION")
+
+
 @on_every_python
 def test_a_driver_that_is_not_there(version: str) -> None:
     cuda, nvml = driver.probe_libraries(

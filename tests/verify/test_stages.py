@@ -76,7 +76,7 @@ def test_a_crash_on_the_way_out_is_not_counted() -> None:
 
 def test_an_end_between_two_stages_is_of_the_next() -> None:
     given = result(*IMPORTED, code=137)
-    assert "SIGKILL: most often the memory was used up" in detail(given, "compute")
+    assert "SIGKILL: usually the memory was used up" in detail(given, "compute")
     assert read_answer(given, LIMITS).status("cudnn") is None
 
 
@@ -120,7 +120,7 @@ def test_late_in_other_stages() -> None:
         (132, "an illegal instruction (SIGILL)"),
         (-11, "a segmentation fault (SIGSEGV)"),
         (-6, "abort (SIGABRT)"),
-        (137, "SIGKILL: most often the memory was used up"),
+        (137, "SIGKILL: usually the memory was used up"),
         (-31, "signal 31"),
         (3, "TensorFlow exited with status 3"),
         (255, "TensorFlow exited with status 255"),
@@ -235,7 +235,7 @@ def test_what_failed_before_a_crash_is_nearer_to_the_cause() -> None:
             "InternalError: cudaGetDevice() failed. Status: Error loading CUDA libraries. GPU will not be used.",
             "lacks the functions its name promises.",
         ),
-        ("CUDA_ERROR_STUB_LIBRARY: CUDA driver is a stub library", "in the place of the driver's."),
+        ("CUDA_ERROR_STUB_LIBRARY: CUDA driver is a stub library", "in place of the driver's."),
     ],
 )
 def test_errors_that_are_worded_badly(said: str, means: str) -> None:

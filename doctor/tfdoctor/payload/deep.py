@@ -1,6 +1,7 @@
 # What TensorFlow really does: import, list the GPUs, a product on each. The only payload that imports TensorFlow.
 # Runs on Python 2.7 and 3.5 to 3.14 and on TensorFlow 1.0 to 2.x. A line for each step as soon as it is done, so
 # that a crash or a hang later on costs only what comes after it. Takes little memory: growth is switched on.
+# The argument "list": it ends when the GPUs are listed.
 from __future__ import print_function
 
 import sys
@@ -99,6 +100,8 @@ def main():
         say(error="%s: %s" % (type(error).__name__, error), seconds=time.time() - began)
         return
     say(devices=names, seconds=time.time() - began)
+    if "list" in sys.argv[1:]:
+        return
     try:
         set_growth(tf)
     except Exception as error:

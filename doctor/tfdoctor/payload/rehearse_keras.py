@@ -3,6 +3,7 @@
 # Keras imports TensorFlow, and a rehearsal must not. What Keras takes of TensorFlow while it is imported is names, classes
 # to derive from, decorators and calls whose results nobody looks at: whatever it asks for is an Anything here.
 import os
+import re
 import sys
 import types
 
@@ -92,27 +93,77 @@ class Base(object):
         return Anything.__getattr__(self, name)
 
 
+OPEN = ("import *", "globals()", "setattr(", "__getattr__", "exec(", "__dict__")  # then more is there than the text names
+
+
 class Module(types.ModuleType):
+    """A module of TensorFlow's. It has every name, but for what the installed file is sure not to have."""
+
     def __getattr__(self, name):
         if name == "keras":
             raise AttributeError(name)
         if self.__name__.endswith(".data_structures") and not name.startswith("__"):
             return type(name, (Base,), {})  # optree takes nothing but true classes, and looks at them from C++
+        if not name.startswith("__") and lacks(self.__dict__.get("__real__"), name):
+            raise AttributeError("module %r has no attribute %r" % (self.__name__, name))
         return Anything.__getattr__(self, name)
 
 
-class Finder(object):
-    """Finds every module of TensorFlow."""
+def lacks(real, name):
+    """Whether the module with this file or folder (None: not known) has no such name."""
+    if real is None or exists(real, name):
+        return False
+    path = os.path.join(real, "__init__.py") if os.path.isdir(real) else real
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            text = file.read()
+    except (OSError, ValueError):
+        return False
+    if any(words in text for words in OPEN):
+        return False
+    return re.search(r"\b%s\b" % re.escape(name), text) is None
 
-    def __init__(self, version):
-        self.version = version
+
+def exists(folder, name):
+    """The module of this name in a folder of TensorFlow's: its folder or file, or None."""
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return None
+    found = [one for one in names if one.partition(".")[0] == name]
+    found.sort(key=lambda one: (one != name, one != name + ".py"))
+    return os.path.join(folder, found[0]) if found else None
+
+
+class Finder(object):
+    """Finds every module of TensorFlow, but for what is sure not to be installed."""
+
+    def __init__(self, version, folder):
+        self.version, self.folder = version, folder
 
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] != "tensorflow":
+        parts = name.split(".")
+        if parts[0] != "tensorflow":
             return None
         from importlib.machinery import ModuleSpec
 
-        return ModuleSpec(name, self, is_package=True)
+        spec = ModuleSpec(name, self, is_package=True)
+        spec.loader_state = self.real(parts[1:])
+        if len(parts) > 1 and spec.loader_state is None:
+            if lacks(self.real(parts[1:-1]), parts[-1]):
+                return None
+        return spec
+
+    def real(self, parts):
+        """The file or folder of one of TensorFlow's modules; None where it is not known."""
+        if self.folder is None or not parts:
+            return None  # what lies in the package itself is put together while it is imported
+        for place in (os.path.join(self.folder, "_api", "v2"), self.folder):
+            for part in parts:
+                place = place and exists(place, part)
+            if place:
+                return place
+        return None
 
     def create_module(self, spec):
         return Module(spec.name)
@@ -120,11 +171,24 @@ class Finder(object):
     def exec_module(self, module):
         module.__path__ = []
         module.__version__ = self.version
+        module.__real__ = module.__spec__.loader_state
+
+
+def installed():
+    """TensorFlow's folder, or None; nothing is imported."""
+    from importlib.machinery import PathFinder
+
+    try:
+        spec = PathFinder.find_spec("tensorflow")
+    except (ImportError, ValueError):
+        return None
+    places = list(spec.submodule_search_locations or ()) if spec is not None else []
+    return places[0] if places else None
 
 
 def stand_in(version):
     """From now on `import tensorflow` gives the stand-in. Keras is kept from making its settings file, where there is none."""
-    sys.meta_path.insert(0, Finder(version))
+    sys.meta_path.insert(0, Finder(version, installed()))
     home = os.environ.get("KERAS_HOME") or os.path.join(os.path.expanduser("~"), ".keras")
     if not os.path.isfile(os.path.join(home, "keras.json")):
         os.environ["KERAS_HOME"] = NOWHERE

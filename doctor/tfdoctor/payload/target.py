@@ -41,12 +41,13 @@ def machine():
 
 
 def glibc():
-    try:
-        value = os.confstr("CS_GNU_LIBC_VERSION")
+    for name in ("CS_GNU_LIBC_VERSION", 2):  # Python 2 does not know its name, and takes glibc's number of it
+        try:
+            value = os.confstr(name)
+        except (AttributeError, OSError, ValueError):
+            continue
         if value and value.startswith("glibc "):
             return value.split()[1]
-    except (AttributeError, OSError, ValueError):
-        pass
     return None
 
 

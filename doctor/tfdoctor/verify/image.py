@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 import time
 from typing import TYPE_CHECKING
 
-from tfdoctor.engine import GpuAccess, RunRequest
-from tfdoctor.engine.system import ContainerSystem, StartError
+from tfdoctor.advice import engine as engine_advice
+from tfdoctor.advice import engine_state
+from tfdoctor.advice.target import InImage
+from tfdoctor.engine import EngineError, GpuAccess, RunRequest
+from tfdoctor.engine.running import FOLDER
+from tfdoctor.engine.system import ContainerEndedError, ContainerSystem, StartError
 from tfdoctor.examine import examine
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.logs.report import diagnose_log
+from tfdoctor.simulate.asked import beside_stand_in
+from tfdoctor.simulate.facts import AsSimulated
+from tfdoctor.simulate.sources import LIBRARIES
 from tfdoctor.text import clean_line
+from tfdoctor.verify.findings import ended_early, killed
 from tfdoctor.verify.inside import LOOKING, look_inside
 from tfdoctor.verify.verifying import Verifying, completed, expected_gpus, nobody
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from tfdoctor.compat import Compat
     from tfdoctor.engine import Engine
     from tfdoctor.facts import Facts
+    from tfdoctor.facts.containers import ContainerFacts
     from tfdoctor.findings import Stage, Verification
+    from tfdoctor.simulate.asked import Simulated
     from tfdoctor.system import System
     from tfdoctor.verify.verifying import Wish
 
-__all__ = ["verify_image", "ways"]
+__all__ = ["usual_option", "verify_image", "ways"]
 
 _PYTHONS = ("python", "python3", "python2")
 
@@ -46,49 +59,99 @@ def verify_image(
     *,
     host: Facts | None = None,
     on_stage: Callable[[Stage], None] = nobody,
+    stand_in: Path | None = None,
 ) -> Verification:
     """Verify an image of the engine. The container is removed, whatever happens.
 
-    `host`: the facts of the machine that the engine runs on, where it is this one. Raises EngineError where the image
-    or the engine is not there.
+    `host`: the facts of the machine that the engine runs on, where it is this one. `stand_in`: the folder of the
+    stand-in driver's libraries, with `wish.simulated`; a copy is put into the container, and is gone with it. Raises
+    EngineError where the image or the engine is not there.
     """
+    known = engine.image(image)
+    if known is None:
+        msg = f"the image {image} is not here."
+        raise EngineError(msg, hint=f"{engine.name} pull {image}")
     wish = completed(wish)
-    run = Verifying(image, wish, on_stage, image=image)
+    run = Verifying(image, wish, on_stage, image=InImage(image, engine.name, "", known.user))
     if run.expected is None and host is not None:
         run.expected = expected_gpus(host, wish.gpus)
     began = time.monotonic()
-    system, access = _start(engine, compat, image, wish, host, run)
+    request = RunRequest(image=image, command=(), memory=wish.memory, shm_size=1 << 30)
+    if wish.simulated is not None and stand_in is not None:
+        request = _with_stand_in(request, wish.simulated, known.environment, stand_in)
+    system, access = _start(engine, compat, request, wish, host, run)
     if system is None:
         return run.result()
     run.access = access.option
-    with system:
-        started = time.monotonic() - began
-        python = wish.python or _python_with_tensorflow(system)
-        report = examine(system, compat, python=python, timeout=LOOKING, image=image)
-        _runtime(run, report.facts, access, started)
-        look_inside(run, system, compat, report)
-        if system.state().get("OOMKilled") and run.stopped:
-            run.findings.append(_killed_for_memory(wish))
+    run.image = made = InImage(image, engine.name, access.option or usual_option(engine), known.user)
+    try:
+        with system:
+            started = time.monotonic() - began
+            python = wish.python or _python_with_tensorflow(system)
+            as_if = AsSimulated() if wish.simulated is not None else None
+            report = examine(system, compat, python=python, timeout=LOOKING, image=made, as_if=as_if)
+            run.other_libcuda = as_if.other if as_if is not None else None
+            if "runtime" in wish.stages:
+                _runtime(run, report.facts, access, started)
+            look_inside(run, system, compat, report)
+            if run.stopped and system.state().get("OOMKilled"):
+                run.cause = Cause.OOM
+                run.findings = [
+                    killed(run, sure=True),
+                    *(one for one in run.findings if one.cause is not Cause.OOM),
+                ]
+    except ContainerEndedError as error:
+        _ended(run, error, time.monotonic() - began)
     return run.result()
 
 
+def _ended(run: Verifying, error: ContainerEndedError, seconds: float) -> None:
+    """The container ended before it could be looked at, or in the midst of it."""
+    finding = ended_early(run, error)
+    run.findings.insert(0, finding)
+    run.fail("runtime" if not run.stages else "import", finding.title, finding.cause, seconds)
+
+
+def usual_option(engine: Engine) -> str:
+    """The option that gives all GPUs, as this engine most often takes it."""
+    return ways(engine, None)[0].option
+
+
+def _with_stand_in(
+    request: RunRequest, asked: Simulated, environment: Mapping[str, str], stand_in: Path
+) -> RunRequest:
+    """The request with the stand-in driver in the container, after all that the image itself has on its search path.
+
+    `environment`: the image's variables.
+    """
+    return dataclasses.replace(
+        request,
+        environment=beside_stand_in(environment, asked, FOLDER),
+        folder={name: (stand_in / name).read_bytes() for name in LIBRARIES},
+    )
+
+
 def _start(
-    engine: Engine, compat: Compat, image: str, wish: Wish, host: Facts | None, run: Verifying
+    engine: Engine, compat: Compat, request: RunRequest, wish: Wish, host: Facts | None, run: Verifying
 ) -> tuple[ContainerSystem | None, GpuAccess]:
     """The container, by the first way to the GPUs that the engine takes."""
     began = time.monotonic()
     refused: list[tuple[GpuAccess, str]] = []
     for access in ways(engine, wish.gpus):
-        request = RunRequest(image=image, command=(), gpus=access, memory=wish.memory, shm_size=1 << 30)
         try:
-            return ContainerSystem(engine, request), access
+            return ContainerSystem(engine, dataclasses.replace(request, gpus=access)), access
         except StartError as error:
             refused.append((access, error.said))
+        except ContainerEndedError as error:
+            run.access = access.option
+            _ended(run, error, time.monotonic() - began)
+            return None, access
     access, said = refused[0]
-    finding = _refused(compat, refused, host)
+    finding = _refused(engine, compat, refused, host)
     run.access = access.option
     run.findings.append(finding)
-    run.fail("runtime", f"{finding.title}: {said}", finding.cause, time.monotonic() - began)
+    detail = f"{finding.title}: {_shortly(said)}"
+    run.fail("runtime", detail, finding.cause, time.monotonic() - began)
     return None, access
 
 
@@ -108,37 +171,93 @@ def ways(engine: Engine, gpus: str | None) -> list[GpuAccess]:
     return found
 
 
-def _refused(compat: Compat, refused: Sequence[tuple[GpuAccess, str]], host: Facts | None) -> Finding:
+def _refused(
+    engine: Engine, compat: Compat, refused: Sequence[tuple[GpuAccess, str]], host: Facts | None
+) -> Finding:
     """What the engine's own words mean, by the same signatures as `diagnose`."""
     text = "\n".join(f"docker: Error response from daemon: {said}" for _, said in refused)
+    evidence = tuple(
+        Evidence(f"{engine.name} run {access.option}", clean_line(said, limit=600))
+        for access, said in refused
+    )
+    access, containers = refused[0][0], value_of(host.containers) if host is not None else None
+    if access.devices != ("all",) and _unknown_device(text, containers):
+        return _no_such_gpu(engine, access, host, evidence)
     report = diagnose_log([text.encode("utf-8", "replace")], compat, "the engine")
     cause = report.cause
     if cause in (Cause.INCONCLUSIVE, Cause.HEALTHY):
         cause = Cause.NO_NVIDIA_RUNTIME if _about_gpus(text) else Cause.INCONCLUSIVE
-    remedies: list[Remedy] = list(report.root.remedies) if report.root is not None else []
-    containers = value_of(host.containers) if host is not None else None
+    own = list(report.root.remedies) if report.root is not None else []
+    if engine.name == "podman" and cause is Cause.NO_NVIDIA_RUNTIME:
+        own = [engine_advice.write_spec()]
+    here: list[Remedy] = []
     if containers is not None:
-        from tfdoctor.advice.engine_state import troubles
-
-        for trouble in troubles(containers):
-            if trouble.cause is cause:
-                remedies = [*trouble.remedies, *remedies]
-    title = report.summary if report.root is not None else cause.row.meaning
+        here = [r for one in engine_state.troubles(containers) if one.cause is cause for r in one.remedies]
+    title = report.root.title if report.root is not None else cause.row.title
+    why = report.summary if report.root is not None else cause.row.meaning
+    if cause is Cause.INCONCLUSIVE:
+        title, why = (
+            "The engine does not start the container",
+            "The engine's message is not about GPUs.",
+        )
     return Finding(
         code=cause.row.code,
         cause=cause,
         severity=Severity.ERROR,
-        title=clean_line(report.root.title if report.root is not None else title, limit=200),
-        explanation=clean_line(report.summary, limit=1000),
-        evidence=tuple(
-            Evidence(f"docker run {access.option}", clean_line(said, limit=600)) for access, said in refused
-        ),
-        remedies=tuple(dict.fromkeys(remedies)),
+        title=clean_line(title, limit=200),
+        explanation=clean_line(why, limit=1000),
+        evidence=evidence,
+        # What is known of this machine says it for this machine: the general way is not said besides.
+        remedies=_each_once(here or own),
     )
 
 
+def _each_once(remedies: Sequence[Remedy]) -> tuple[Remedy, ...]:
+    kept: dict[object, Remedy] = {}
+    for remedy in remedies:
+        kept.setdefault(remedy.commands or remedy.text, remedy)
+    return tuple(kept.values())
+
+
+_UNKNOWN = re.compile(r"device error: .{0,400}unknown device|unresolvable CDI devices?")
+
+
+def _unknown_device(text: str, containers: ContainerFacts | None) -> bool:
+    """Whether the engine has GPUs, and not the one that was asked for."""
+    if "unresolvable CDI" in text:
+        return containers is not None and bool(engine_advice.gpu_specs(containers))
+    return _UNKNOWN.search(text) is not None
+
+
+def _no_such_gpu(
+    engine: Engine, access: GpuAccess, host: Facts | None, evidence: tuple[Evidence, ...]
+) -> Finding:
+    count = expected_gpus(host, None) if host is not None else None
+    asked = ",".join(access.devices)
+    shows = f"The driver shows {count} GPU{'s' * (count != 1)} (from 0 on). " if count else ""
+    ask = "nvidia-ctk cdi list" if access.way == "cdi" else "nvidia-smi -L"
+    return Finding(
+        code=Cause.NO_DEVICE.row.code,
+        cause=Cause.NO_DEVICE,
+        severity=Severity.ERROR,
+        title=f"{engine.name} has no GPU {asked}",
+        explanation=f"{shows}--gpus takes their indexes or UUIDs, and one of those named does not exist.",
+        evidence=evidence,
+        remedies=(Remedy("List the existing ones and name those, or use all.", (ask,)),),
+    )
+
+
+_ERROR = re.compile(r"(?:nvidia-container-cli|could not select|unresolvable|exec: ).{0,300}", re.DOTALL)
+
+
+def _shortly(said: str) -> str:
+    """The end of the engine's words, where the reason stands behind the names of all that handed it on."""
+    found = _ERROR.search(said)
+    return clean_line(found[0] if found is not None else said, limit=300)
+
+
 def _about_gpus(text: str) -> bool:
-    return any(word in text.lower() for word in ("gpu", "nvidia", "cdi", "device driver", "runtime"))
+    return any(word in text.lower() for word in ("gpu", "nvidia", "cdi", "device driver"))
 
 
 def _python_with_tensorflow(system: System) -> str | None:
@@ -160,6 +279,14 @@ def _runtime(run: Verifying, facts: Facts, access: GpuAccess, seconds: float) ->
     inside = (cuda is not None and cuda.loaded) or (
         nodes is not None and any(name.startswith("/dev/nvidia") for name in nodes.names)
     )
+    if run.wish.simulated is not None:
+        run.add(
+            "runtime",
+            "passed",
+            "a container starts, without GPUs: a stand-in driver is put beside it",
+            seconds,
+        )
+        return
     if inside or run.wish.device != "GPU":
         run.add("runtime", "passed", f"a container starts with {access.option or 'no GPUs'}", seconds)
         return
@@ -168,18 +295,6 @@ def _runtime(run: Verifying, facts: Facts, access: GpuAccess, seconds: float) ->
     detail = (
         "the container was started without GPUs, as asked"
         if asked
-        else f"the container starts with {access.option}, and no driver and no device node comes into it"
+        else f"the container starts with {access.option}, but gets neither a driver nor a device node"
     )
     run.fail("runtime", detail, cause, seconds)
-
-
-def _killed_for_memory(wish: Wish) -> Finding:
-    limit = f" of {wish.memory / 1e9:.1f} GB" if wish.memory else ""
-    return Finding(
-        code=Cause.OOM.row.code,
-        cause=Cause.OOM,
-        severity=Severity.ERROR,
-        title=f"The container reached its limit of memory{limit} and was killed",
-        explanation="The kernel ended a process of the container: it may take no more of the machine's memory.",
-        remedies=(Remedy("Give it more: --memory, or none.", ()),),
-    )

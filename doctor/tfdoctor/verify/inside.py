@@ -7,20 +7,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.examine import judge
-from tfdoctor.examine.observe import SHOW_LOADER, Said, cause_in_log, observation, opened
+from tfdoctor.examine.observe import KILLED, SHOW_LOADER, Said, cause_in_log, observation, opened
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Severity
 from tfdoctor.rules import compute_fails
 from tfdoctor.system import Failure
 from tfdoctor.system.payloads import run_payload
 from tfdoctor.system.signals import stopping
+from tfdoctor.verify import simulating
+from tfdoctor.verify.findings import killed, late, other_count
 from tfdoctor.verify.stages import PAYLOAD, read_answer
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
     from tfdoctor.compat.cards import Cards
     from tfdoctor.facts import Facts
-    from tfdoctor.findings import Report, Stage
+    from tfdoctor.findings import Finding, Report, Stage
     from tfdoctor.system import CommandResult, System
     from tfdoctor.verify.stages import Answer
     from tfdoctor.verify.verifying import Verifying
@@ -36,34 +38,64 @@ DRIVERS = frozenset({"libcuda.so.1", "libnvidia-ml.so.1"})
 def look_inside(run: Verifying, system: System, compat: Compat, report: Report) -> None:
     """driver, libraries, and what TensorFlow itself does."""
     facts, run.report = report.facts, report
-    if not run.stopped and run.wish.device == "GPU":
+    wished = run.wish.stages
+    if not run.stopped and run.wish.device == "GPU" and "driver" in wished:
         _driver(run, facts, report)
-    if not run.stopped:
+    if not run.stopped and "libraries" in wished:
         _libraries(run, facts, report)
     interpreter, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     if run.stopped and run.wish.device == "GPU":
         run.findings += [finding for finding in report.findings if finding.severity is Severity.ERROR]
         return
-    if interpreter is None or tensorflow is None:
-        run.fail("import", "there is no TensorFlow in it", Cause.INCONCLUSIVE)
+    of_tensorflow = [name for name in ("libraries", *PAYLOAD) if name in wished]
+    if of_tensorflow and (interpreter is None or tensorflow is None):
+        root = report.root
+        detail = "there is no TensorFlow in it" if interpreter is not None else "no Python answers in it"
+        run.fail(of_tensorflow[0], detail, root.cause if root is not None else Cause.INCONCLUSIVE)
         run.findings += list(report.findings)
+        return
+    if interpreter is None or tensorflow is None or not any(name in wished for name in PAYLOAD):
+        return
+    if run.wish.simulated is not None and not simulating.lists(run, tensorflow, compat):
+        run.findings += [f for f in report.findings if f.severity is not Severity.INFO]
         return
     answer, result = _compute(run, system, interpreter.executable, expected_speed(facts, compat.cards))
     observed = observation(_said(answer, result), result, opened(tensorflow, compat), compat)
     report = judge(facts, compat, observed, image=run.image)
     run.report = report
     _told(run, answer, result, report, compat)
+    if run.wish.simulated is not None:
+        simulating.judge_kernels(run, system, interpreter, tensorflow, report, compat)
+    stage = next((one for one in run.stages if one.status == "failed"), None)
+    if stage is not None and stage.name in PAYLOAD:
+        run.findings += _own(run, stage, answer, result, facts)
     run.findings += [f for f in report.findings if f.severity is not Severity.INFO]
+
+
+def _own(run: Verifying, stage: Stage, answer: Answer, result: CommandResult, facts: Facts) -> list[Finding]:
+    """What is found of a stage that failed, and that no rule sees."""
+    if answer.timed_out:
+        return [late(run, stage.name, stage.detail)]
+    if result.returncode in KILLED and run.cause in (None, Cause.INCONCLUSIVE):
+        run.cause = Cause.OOM
+        return [killed(run, sure=False)]
+    if stage.name == "visible" and answer.devices and len(answer.devices) != run.expected:
+        cuda = value_of(facts.driver.cuda)
+        return [other_count(run, len(answer.devices), cuda.count if cuda is not None else None)]
+    return []
 
 
 def _driver(run: Verifying, facts: Facts, report: Report) -> None:
     cuda = value_of(facts.driver.cuda)
     without = [name for name in report.prediction.missing_libraries if name in DRIVERS]
+    said = " (simulated)" if run.wish.simulated is not None else ""
+    if run.wish.simulated is not None and simulating.refused(run, facts):
+        return
     if cuda is not None and cuda.loaded and cuda.init == 0 and cuda.count and not without:
         run.add(
             "driver",
             "passed",
-            f"libcuda answers: CUDA {cuda.version}, {cuda.count} device{'s' * (cuda.count != 1)}",
+            f"libcuda answers{said}: CUDA {cuda.version}, {cuda.count} device{'s' * (cuda.count != 1)}",
         )
         return
     root = report.root
@@ -109,6 +141,8 @@ def _compute(
     """Run the payload; it ends by itself at each stage's deadline, and is ended where it does not."""
     wish = run.wish
     names = [name for name in wish.stages if name in PAYLOAD]
+    if wish.simulated is not None:
+        names = [name for name in names if name not in simulating.COMPUTING]
     asked: dict[str, Any] = {"stages": names, "device": wish.device, "limits": wish.limits.as_json()}
     if wish.device == "GPU":
         asked["expected"] = speed
@@ -162,7 +196,8 @@ def _count(run: Verifying, stage: Stage, visible: int) -> Stage:
     """As many as expected, or a failure that says how many."""
     if run.expected is None or visible == run.expected:
         return stage
-    return replace(stage, status="failed", detail=f"TensorFlow lists {visible} of {run.expected} GPUs")
+    plural = "s" * (run.expected != 1)
+    return replace(stage, status="failed", detail=f"TensorFlow lists {visible} of {run.expected} GPU{plural}")
 
 
 def _cause_of(

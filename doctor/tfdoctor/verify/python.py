@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.examine import examine
 from tfdoctor.facts import value_of
+from tfdoctor.simulate.facts import AsSimulated
 from tfdoctor.verify.inside import LOOKING, look_inside
 from tfdoctor.verify.verifying import Verifying, completed, expected_gpus, nobody
 
@@ -29,11 +30,16 @@ def verify_python(
     *,
     on_stage: Callable[[Stage], None] = nobody,
 ) -> Verification:
-    """Verify the TensorFlow of a Python on this machine. Raises UsageError where there is no such Python."""
+    """Verify the TensorFlow of a Python on this machine. Raises UsageError where there is no such Python.
+
+    With `wish.simulated` the variables of `system` are those that `beside_stand_in` gives.
+    """
     wish = completed(replace(wish, stages=tuple(name for name in wish.stages if name != "runtime")))
-    report = examine(system, compat, python=python, timeout=LOOKING)
+    as_if = AsSimulated() if wish.simulated is not None else None
+    report = examine(system, compat, python=python, timeout=LOOKING, as_if=as_if)
     interpreter = value_of(report.facts.python)
     run = Verifying(interpreter.executable if interpreter is not None else str(python), wish, on_stage)
+    run.other_libcuda = as_if.other if as_if is not None else None
     if run.expected is None:
         run.expected = expected_gpus(report.facts, wish.gpus)
     look_inside(run, system, compat, report)

@@ -24,6 +24,7 @@ PAYLOAD = ("import", "visible", "compute", "cudnn", "nccl")
 """The stages that payload/stages.py goes through, in this order."""
 ALARM = 14
 """SIGALRM: the payload ends itself so at a stage's deadline."""
+KILL = 9
 LAST_SIGNAL = 64
 IDLE, BUSY = 0.05, 0.5
 """Processors that a process keeps busy: at most, where it waits; at least, where it works."""
@@ -47,9 +48,9 @@ FROM_PTX = "jit-compiled from PTX"
 SIGNALS = {
     4: "an illegal instruction (SIGILL): this processor lacks what TensorFlow was built for",
     6: "abort (SIGABRT)",
-    7: "a bus error (SIGBUS): a file is cut off, or shared memory is full",
+    7: "a bus error (SIGBUS): a file is truncated, or shared memory is full",
     8: "an arithmetic error (SIGFPE)",
-    9: "SIGKILL: most often the memory was used up",
+    9: "SIGKILL: usually the memory was used up",
     11: "a segmentation fault (SIGSEGV)",
     14: "its deadline",
     15: "SIGTERM",
@@ -65,7 +66,7 @@ EXPLAINED = (
     ),
     (
         re.compile(r"\b(CUDA_ERROR_STUB_LIBRARY|CUDA driver is a stub library)"),
-        "The toolkit's stub of libcuda was loaded in the place of the driver's.",
+        "The toolkit's stub of libcuda was loaded in place of the driver's.",
     ),
     (
         re.compile(r"\b(CUDA_ERROR_NOT_SUPPORTED|cudaErrorNotSupported)\b"),
@@ -270,6 +271,11 @@ def _ended(stage: str, result: CommandResult, limits: Limits, heard: _Heard) -> 
     if result.failure is Failure.TIMEOUT or number == ALARM:
         late = f"did not end within {limits.of(stage):.0f} s{at}. {_meanwhile(stage, result, heard)}"
         return late.strip(), True
+    if number == KILL:  # nobody is told before: what stands last in the log is not the reason
+        return (
+            f"TensorFlow was ended by {SIGNALS[KILL]}{at}. {_last(result.stderr, fatal=True)}".strip(),
+            False,
+        )
     end = f"was ended by {SIGNALS.get(number, f'signal {number}')}" if number is not None else result.why()
     return f"TensorFlow {end}{at}. {_last(result.stderr)}".strip(), False
 
@@ -300,10 +306,15 @@ def _meanwhile(stage: str, result: CommandResult, heard: _Heard) -> str:
     )
 
 
-def _last(stderr: str) -> str:
-    """Why it ended, in its own words: the last line that is fatal, else the last; and CUDA's error right before."""
+def _last(stderr: str, *, fatal: bool = False) -> str:
+    """Why it ended, in its own words: the last line that is fatal, else (not `fatal`) the last; and CUDA's error right
+    before."""
     rows = [row.strip() for row in stderr.splitlines() if row.strip()] or [""]
-    at = next((n for n in reversed(range(len(rows))) if FATAL.match(rows[n])), len(rows) - 1)
+    at = next((n for n in reversed(range(len(rows))) if FATAL.match(rows[n])), -1)
+    if at < 0:
+        if fatal:
+            return ""
+        at = len(rows) - 1
     near = [
         row for row in rows[max(at - NEAR, 0) : at + 1] if CUDA_ERROR.search(row) and "peer access" not in row
     ]

@@ -5,18 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from tfdoctor.advice.pip import quote
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Stage, Verification
-from tfdoctor.text import clean_line
+from tfdoctor.text import clean_line, listed
 from tfdoctor.verify.stages import PAYLOAD, STAGES, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tfdoctor.advice.target import InImage
     from tfdoctor.facts import Facts
-    from tfdoctor.findings import Finding, Report
+    from tfdoctor.findings import Finding, Report, Simulation
+    from tfdoctor.simulate.asked import Simulated
 
-__all__ = ["Verifying", "Wish", "completed", "expected_gpus", "nobody"]
+__all__ = ["Verifying", "Wish", "completed", "expected_gpus", "nobody", "size_of"]
+
+
+PROVES = {
+    "runtime": "a container of the image starts, and a Python answers in it",
+    "driver": "the environment lets TensorFlow find a driver where a driver's libraries lie",
+    "libraries": "the loader gives TensorFlow the CUDA libraries that it opens",
+    "import": "TensorFlow imports",
+    "visible": "TensorFlow registers such cards behind such a driver",
+}
+"""What a stage that passes shows, also where card and driver are stand-ins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +48,8 @@ class Wish:
     """The Python in the image."""
     device: str = "GPU"
     """"CPU": the same computations on the CPU, where there is no GPU to be had (a test of the test)."""
+    simulated: Simulated | None = None
+    """The cards and the driver that stand-ins are for; None: it is the real ones that count."""
 
 
 def completed(wish: Wish) -> Wish:
@@ -43,6 +58,8 @@ def completed(wish: Wish) -> Wish:
     last = max((PAYLOAD.index(name) for name in stages if name in PAYLOAD), default=-1)
     needed = PAYLOAD[: min(last, 1) + 1]
     stages = tuple(name for name in STAGES if name in stages or name in needed)
+    if wish.simulated is not None:
+        return replace(wish, stages=stages, gpus="none")
     if wish.device == "GPU":
         return replace(wish, stages=stages)
     stages = tuple(name for name in stages if name not in ("driver", "nccl"))
@@ -66,11 +83,19 @@ def nobody(stage: Stage) -> None:
     """Nobody is told."""
 
 
+def size_of(size: int | None) -> str:
+    """Bytes as --memory takes them."""
+    for unit, letter in ((1 << 30, "g"), (1 << 20, "m"), (1 << 10, "k")):
+        if size and size % unit == 0:
+            return f"{size // unit}{letter}"
+    return f"{(size or 0) >> 10}k"
+
+
 class Verifying:
     """The stages as they come, and what is found."""
 
     def __init__(
-        self, target: str, wish: Wish, on_stage: Callable[[Stage], None], image: str | None = None
+        self, target: str, wish: Wish, on_stage: Callable[[Stage], None], image: InImage | None = None
     ) -> None:
         self.target, self.wish, self._tell, self.image = target, wish, on_stage, image
         self.stages: list[Stage] = []
@@ -81,6 +106,12 @@ class Verifying:
         self.expected = wish.expected
         self.report: Report | None = None
         self.access = ""
+        self.other_libcuda: str | None = None
+        """The libcuda.so.1 that the loader finds before the stand-in, where one was meant to be met."""
+        self.shown_by_simulation: tuple[str, ...] = ()
+        """What a simulation has shown beyond its stages, a phrase each."""
+        if wish.simulated is not None:
+            self.expected = wish.expected if wish.expected is not None else len(wish.simulated.cards)
 
     def add(self, name: str, status: str, detail: str, seconds: float = 0.0) -> None:
         if name not in self.wish.stages:
@@ -90,7 +121,11 @@ class Verifying:
         self._tell(stage)
 
     def fail(self, name: str, detail: str, cause: Cause | None, seconds: float = 0.0) -> None:
-        self.add(name, "failed", detail, seconds)
+        """What keeps a stage from passing keeps those behind it: where it is not asked for, the next one that is."""
+        wished = [one for one in STAGES if one in self.wish.stages]
+        behind = [one for one in wished if STAGES.index(one) >= STAGES.index(name)]
+        for one in (behind or wished[-1:])[:1]:
+            self.add(one, "failed", detail, seconds)
         if self.cause is None and any(stage.status == "failed" for stage in self.stages):
             self.cause = cause or Cause.INCONCLUSIVE
 
@@ -117,7 +152,37 @@ class Verifying:
             findings=tuple(self._worth_telling(failed)),
             access=self.access,
             report=self.report,
+            typed=self.again(),
+            simulated=self._simulation(),
         )
+
+    def _simulation(self) -> Simulation | None:
+        """What stood in for the GPUs, and what was shown with that."""
+        asked = self.wish.simulated
+        if asked is None:
+            return None
+        passed = [stage.name for stage in self.stages if stage.status == "passed"]
+        return asked.simulation(
+            [*(PROVES[name] for name in passed if name in PROVES), *self.shown_by_simulation]
+        )
+
+    def again(self, *, memory: bool = True, gpus: bool = True) -> str:
+        """The same verification, as it is typed, without its stages and deadlines."""
+        wish, image = self.wish, self.image
+        if image is None:
+            words = ["--python", quote(self.target)]
+        else:
+            words = [quote(image.name)]
+            words += (
+                ["--gpus", quote(wish.gpus)]
+                if gpus and wish.gpus is not None and wish.device == "GPU" and wish.simulated is None
+                else []
+            )
+            words += ["--memory", size_of(wish.memory)] if memory and wish.memory else []
+            words += ["--python", quote(wish.python)] if wish.python else []
+        words += ["--device", wish.device] if wish.device != "GPU" else []
+        words += [quote(word) for word in wish.simulated.typed] if wish.simulated is not None else []
+        return " ".join(["tfdoctor verify", *words])
 
     def _worth_telling(self, failed: Stage | None) -> list[Finding]:
         """What was found; where all passed without a look at the driver, what is said of that is beside the point."""
@@ -126,10 +191,16 @@ class Verifying:
     def _summary(self, failed: Stage | None) -> str:
         if failed is not None:
             return f"{failed.name} failed: {failed.detail}"
-        listed = self.visible if "visible" in self.wish.stages else None
-        count = self.computed if self.computed is not None else listed
+        seen = self.visible if "visible" in self.wish.stages else None
+        count = self.computed if self.computed is not None else seen
         if count is None:
-            return "nothing that was tried failed"
+            passed = [stage.name for stage in self.stages if stage.status == "passed"]
+            begun = "import" in passed
+            done = f"{listed(passed)} passed" if passed else "nothing could be tried"
+            return done if begun else f"{done}; TensorFlow was not started"
+        if self.wish.simulated is not None:
+            listed_ones = f"TensorFlow lists {count} GPU{'s' * (count != 1)}"
+            return f"{listed_ones} (simulated: {self.wish.simulated.title}); nothing was computed"
         if self.wish.device != "GPU":
             return f"TensorFlow computes correctly on {count} {self.wish.device}{'s' * (count != 1)}"
         verb = "lists" if self.computed is None else "sees and computes on"

@@ -1,8 +1,9 @@
 """The stand-in for nvidia-container-runtime-hook: lab/engine.py puts it on dockerd's PATH under that name.
 
 dockerd has the runtime call it for every container that asks for GPUs. The state comes in on standard input; the
-stand-in driver goes into the container's /usr/lib/x86_64-linux-gnu. How many GPUs it shows: TFDOCTOR_STANDIN (of
-dockerd's environment) is a folder with the file `gpus` and, for each number N, a folder N with the libraries.
+stand-in driver, or the parts of it that NVIDIA_DRIVER_CAPABILITIES names, goes into the container's
+/usr/lib/x86_64-linux-gnu. How many GPUs it shows: TFDOCTOR_STANDIN (of dockerd's environment) is a folder with the
+file `gpus` and, for each number N, a folder N with the libraries.
 """
 
 import json
@@ -11,6 +12,9 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+PARTS = {"libcuda.so.1": "compute", "libnvidia-ml.so.1": "utility"}
+"""Library → the driver capability that brings it."""
 
 
 def main() -> None:
@@ -29,8 +33,10 @@ def main() -> None:
     root = bundle / config["root"]["path"]
     folder = root / "usr" / "lib" / "x86_64-linux-gnu"
     folder.mkdir(parents=True, exist_ok=True)
+    parts = set(environment.get("NVIDIA_DRIVER_CAPABILITIES", "all").split(","))
     for library in (standins / str(wanted)).iterdir():
-        shutil.copyfile(library, folder / library.name)
+        if {PARTS[library.name], "all"} & parts:
+            shutil.copyfile(library, folder / library.name)
     subprocess.run(["/sbin/ldconfig", "-r", str(root)], check=True)
 
 

@@ -99,7 +99,7 @@ class Story:
 
 def draw(seed: int, grounds: Mapping[str, Ground], kinds: Sequence[Kind]) -> Story:
     """The environment that a seed stands for; the same every time. Raises Undrawn where nothing can be drawn."""
-    rng = random.Random(seed)  # noqa: S311 - it is to be repeatable
+    rng = random.Random(seed)
     # Drawn first and always, so that another choice of bases does not change the rest of a seed.
     place = rng.random()
     way = rng.choice(WAYS)

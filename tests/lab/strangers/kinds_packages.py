@@ -66,7 +66,7 @@ def of_companion(name: str) -> Meaning:
     return Meaning(causes("package-conflict") | _SPECIAL.get(name, frozenset()))
 
 
-def of_cuda(part: str) -> frozenset:  # type: ignore[type-arg]
+def of_cuda(part: str) -> frozenset:
     """A part of CUDA ("cudnn", "nvjitlink") that is gone or of another version."""
     own = next((words for stem, words in _CUDA.items() if part.endswith(stem)), frozenset())
     return causes("libs-not-installed", "libs-wrong-version", "libs-transitive") | own

@@ -128,7 +128,7 @@ def test_a_kind_that_the_index_has_nothing_for_is_drawn_again(tmp_path: Path) ->
         kinds = {change.kind for change in draw(seed, {"2.20": bare}, KINDS).changes}
         assert not kinds & {"companion-version", "beside", "overlay", "cuda-dropped", "file-removed"}
     with pytest.raises(Undrawn):
-        BY_NAME["beside"].draw(random.Random(1), bare)  # noqa: S311
+        BY_NAME["beside"].draw(random.Random(1), bare)
 
 
 def test_what_is_acceptable() -> None:

@@ -8,7 +8,7 @@
  *     STANDIN_DRIVER=570.86.15   the driver's version
  *     STANDIN_NVML_INIT=0        nvmlInit's result (9 driver not loaded, 18 library/driver mismatch,
  *                                999 unknown ...)
- * CUDA_VISIBLE_DEVICES means nothing to NVML.
+ * CUDA_VISIBLE_DEVICES means nothing to NVML. -DSIMULATED: as in libcuda.c; without STANDIN_GPUS no driver is loaded.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <stdint.h>
@@ -16,8 +16,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef SIMULATED
+const char tfdoctor_stand_in[] = "tfdoctor's stand-in for libnvidia-ml.so.1: no driver, and no card behind it";
+#endif
+
 typedef void *Device;
-enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, MOST = 32 };
+enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7,
+       DRIVER_NOT_LOADED = 9, MOST = 32 };
 
 #ifndef GPUS
 #define GPUS 1
@@ -62,6 +67,9 @@ static int index_of(Device device) { return (int)(intptr_t)device - 1; }
 #define NEED_DEVICE(device) do { NEED_INIT; if (index_of(device) < 0 || index_of(device) >= physical()) return INVALID_ARGUMENT; } while (0)
 
 int nvmlInit_v2(void) {
+#ifdef SIMULATED
+    if (!getenv("STANDIN_GPUS")) return DRIVER_NOT_LOADED;
+#endif
     int result = (int)strtol(text("STANDIN_NVML_INIT", "0"), NULL, 10);
     if (!result) initialized = 1;
     return result;

@@ -12,11 +12,14 @@
  *     STANDIN_MP="132,2"          multiprocessor counts
  *     STANDIN_PCI="0000:01:00.0"  PCI ids, where others than those below are wanted
  *     STANDIN_CUDA=12080          cuDriverGetVersion
- *     STANDIN_INIT=0              cuInit's result (100, 999, 803, 804 ...)
+ *     STANDIN_INIT=0              cuInit's result (100, 999, 803, 804 ...); compiled with -DINIT=N: N
  *     STANDIN_ATTRIBUTE=0         cuDeviceGetAttribute's result (999: the driver fell over)
  *     STANDIN_CTX=0               cuDevicePrimaryCtxRetain's result (2: out of memory, 46: exclusive mode)
  *     STANDIN_TRACE=1             print each call to stderr
  *     CUDA_VISIBLE_DEVICES        read once, in cuInit, as the real driver does
+ *
+ * Compiled with -DSIMULATED it says what it is (the symbol tfdoctor_stand_in), and without STANDIN_GPUS it is as
+ * dead as the toolkit's stub: nobody who meets it by accident takes it for a driver.
  *
  * Physical device i is 0000:(i+1):00.0 and GPU-xxxxxxxx-xxxx-... with every byte i+1; libnvidia-ml.c
  * tells the same story. The real driver sorts by speed unless CUDA_DEVICE_ORDER=PCI_BUS_ID; this one
@@ -28,15 +31,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef SIMULATED
+const char tfdoctor_stand_in[] = "tfdoctor's stand-in for libcuda.so.1: no driver, and it computes nothing";
+#endif
+
 typedef int CUresult;
 typedef int CUdevice;
 enum {
-    SUCCESS = 0, INVALID_VALUE = 1, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101,
+    SUCCESS = 0, INVALID_VALUE = 1, NOT_INITIALIZED = 3, STUB_LIBRARY = 34, NO_DEVICE = 100, INVALID_DEVICE = 101,
     NOT_FOUND = 500, NOT_SUPPORTED = 801, MOST = 32
 };
 
 #ifndef GPUS
 #define GPUS 1
+#endif
+#ifndef INIT
+#define INIT 0
 #endif
 #define TRACE do { if (getenv("STANDIN_TRACE")) fprintf(stderr, "[stand-in] %s\n", __func__); } while (0)
 
@@ -135,7 +145,10 @@ static void look(void) {
 
 CUresult cuInit(unsigned flags) {
     TRACE; (void)flags;
-    int result = number("STANDIN_INIT", 0);
+#ifdef SIMULATED
+    if (!getenv("STANDIN_GPUS")) return STUB_LIBRARY;
+#endif
+    int result = number("STANDIN_INIT", INIT);
     if (result) return result;
     if (!initialized) look();
     if (!count) return NO_DEVICE; /* also where CUDA_VISIBLE_DEVICES hides them all */
@@ -233,7 +246,7 @@ CUresult cuDeviceCanAccessPeer(int *can, CUdevice one, CUdevice other) { TRACE; 
 /* -- Contexts: a handle for each device, and nothing behind it -------------------------------- */
 
 static int contexts[MOST];
-static void *current;
+static __thread void *current; /* a thread's own, as the driver has it */
 
 static CUdevice device_of(const void *context) {
     return context ? (CUdevice)((const int *)context - contexts) : 0;
@@ -253,12 +266,28 @@ CUresult cuCtxGetDevice(CUdevice *device) { TRACE; *device = device_of(current);
 CUresult cuCtxSynchronize(void) { TRACE; return SUCCESS; }
 CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) { TRACE; *least = 0; *greatest = 0; return SUCCESS; }
 CUresult cuCtxGetSharedMemConfig(int *config) { TRACE; *config = 1; return SUCCESS; }
+#ifndef COMPUTES
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
     TRACE; NEED_INIT;
     *total = memory(device_of(current));
     *free_bytes = *total - *total / 80;
     return SUCCESS;
 }
+#endif
+
+#ifdef COMPUTES
+
+/* What the computing parts, compute/ beside this file, ask about the device that a thread has chosen. */
+int standin_device(void) { return device_of(current); }
+void *standin_context(int device) { return &contexts[device]; }
+size_t standin_bytes(int device) { return memory(device); }
+int standin_capability(int device) { return (int)listed("STANDIN_CC", "80", order[device]); }
+void standin_trace(const char *name) { if (getenv("STANDIN_TRACE")) fprintf(stderr, "[stand-in] %s\n", name); }
+
+CUresult cuCtxSetSharedMemConfig(int config) { TRACE; (void)config; return SUCCESS; }
+CUresult cuCtxEnablePeerAccess(void *context, unsigned flags) { TRACE; (void)context; (void)flags; return 217; }
+
+#else
 
 /* -- What 1.13 and older link against, and do not call before a session asks for a device ----- */
 
@@ -310,6 +339,8 @@ CANNOT(cuOccupancyMaxActiveBlocksPerMultiprocessor)
 CANNOT(cuOccupancyMaxPotentialBlockSize)
 CANNOT(cuPointerGetAttribute)
 CANNOT(cuStreamAddCallback)
+
+#endif
 
 /* -- Errors ----------------------------------------------------------------------------------- */
 

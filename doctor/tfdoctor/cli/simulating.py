@@ -1,0 +1,105 @@
+"""`--simulate` of several commands: which card and driver are meant, and the stand-in for them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tfdoctor.errors import UsageError
+from tfdoctor.plan.asked import checked_driver, named_card
+from tfdoctor.simulate.asked import beside_stand_in, simulated
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdoctor.compat import Compat
+    from tfdoctor.engine import Engine
+    from tfdoctor.findings import Verification
+    from tfdoctor.simulate.asked import Simulated
+    from tfdoctor.system import LiveSystem
+    from tfdoctor.verify.verifying import Wish
+
+__all__ = ["asked_for", "label", "live_with_stand_in", "simulated_image", "simulated_python", "told_of_end"]
+
+MOST = 32
+"""Cards that the stand-in can show."""
+_NUMBER = re.compile(r"[0-9]{1,3}")
+
+
+def asked_for(
+    compat: Compat, names: Sequence[str], *, driver: str | None = None, gpus: str | None = None
+) -> Simulated | None:
+    """What --simulate, --driver and --gpus mean together; None: nothing is simulated. Raises UsageError."""
+    if not names:
+        return None
+    driver = checked_driver(driver)
+    cards = [named_card(compat, name, "--simulate") for name in names]
+    typed = [word for name in names for word in ("--simulate", name)]
+    typed += ["--driver", driver] if driver is not None else []
+    if gpus is not None:
+        if len(cards) != 1 or not _NUMBER.fullmatch(gpus) or not 1 <= int(gpus) <= MOST:
+            raise UsageError(
+                "--gpus: with --simulate it is how many such cards there are; several cards are named one by one.",
+                hint='--simulate "RTX 4090" --gpus 2, or --simulate "RTX 4090" --simulate "T4"',
+            )
+        cards *= int(gpus)
+        typed += ["--gpus", gpus]
+    if len(cards) > MOST:
+        msg = f"--simulate: {len(cards)} cards; {MOST} are possible."
+        raise UsageError(msg)
+    return simulated(compat, cards, driver=driver, typed=typed)
+
+
+def live_with_stand_in(python: str | None, asked: Simulated) -> LiveSystem:
+    """This machine with the stand-in driver in the variables that its children are started with, and nowhere else.
+
+    Raises CompilerError where the stand-in cannot be built.
+    """
+    from tfdoctor.examine import live_machine
+    from tfdoctor.simulate.build import built
+
+    here = live_machine(python)
+    folder = built(here.env)
+    return live_machine(python, env=beside_stand_in(here.env, asked, str(folder)))
+
+
+def label(asked: Simulated, *, quiet: bool) -> None:
+    """Say above everything else that it is a simulation."""
+    from tfdoctor.render.terminal import OUT
+    from tfdoctor.render.verify import render_simulation
+
+    if not quiet:
+        OUT.write(render_simulation(asked.title, **OUT.looks))
+
+
+def told_of_end(*, quiet: bool) -> None:
+    """Say below a page that is a real card's otherwise what it does not mean."""
+    from tfdoctor.render.terminal import OUT
+
+    if not quiet:
+        OUT.write("Simulated: nothing was computed. `tfdoctor verify --simulate` also reads its kernels.\n")
+
+
+def simulated_python(
+    compat: Compat, python: str | None, wish: Wish, asked: Simulated, *, quiet: bool
+) -> Verification:
+    """Verify a Python of this machine beside the stand-in. Raises as `verify_python` does, CompilerError."""
+    from tfdoctor.cli.telling import telling
+    from tfdoctor.verify.python import verify_python
+
+    system = live_with_stand_in(python, asked)
+    label(asked, quiet=quiet)
+    return verify_python(system, compat, python, wish, on_stage=telling(quiet=quiet))
+
+
+def simulated_image(
+    engine: Engine, compat: Compat, image: str, wish: Wish, asked: Simulated, *, quiet: bool
+) -> Verification:
+    """Verify an image beside the stand-in. Raises as `verify_image` does, CompilerError."""
+    from tfdoctor.cli.telling import telling
+    from tfdoctor.simulate.build import built
+    from tfdoctor.verify.image import verify_image
+
+    stand_in = built()
+    label(asked, quiet=quiet)
+    return verify_image(engine, compat, image, wish, on_stage=telling(quiet=quiet), stand_in=stand_in)

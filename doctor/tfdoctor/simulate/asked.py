@@ -1,0 +1,174 @@
+"""The card and the driver that are simulated: what the tables know of them, and what nobody can know. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tfdoctor import versions
+from tfdoctor.errors import UsageError
+from tfdoctor.findings import Simulation
+from tfdoctor.fit import Card, newest_of_branch, not_driven
+from tfdoctor.records import dataclass
+from tfdoctor.text import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tfdoctor.compat import Compat
+
+__all__ = ["LABEL", "Simulated", "beside_stand_in", "simulated"]
+
+LABEL = "(simulated)"
+"""What stands behind each card's name, so that no log of a simulation passes for a real one."""
+MEMORY_MIB = 16384
+"""What a card is given whose memory its name does not say."""
+MULTIPROCESSORS = 40
+"""What each card is given: above TensorFlow's least (8), alike, so that none is left out for being the slower one."""
+_MEMORY = re.compile(r"\b(\d{1,3}) ?GB\b")
+_UNSAFE = re.compile(r"[;,\x00-\x1f\x7f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """Stand-in cards behind a stand-in driver."""
+
+    cards: tuple[Card, ...]
+    """One entry a card, in the driver's order."""
+    driver: str
+    """The whole version that it tells: `"550.54.15"`."""
+    cuda: str
+    """The CUDA version that it tells: `"12.4"`."""
+    undriven: tuple[str, ...] = ()
+    """Why this driver does not show some of the cards, a sentence each."""
+    shown: tuple[Card, ...] = ()
+    """The cards that it shows."""
+    typed: tuple[str, ...] = ()
+    """The options, as they are typed."""
+
+    @property
+    def title(self) -> str:
+        """ "2 x GeForce RTX 4090 (compute capability 8.9), driver 550.54.15 (CUDA 12.4)"."""
+        each: dict[Card, int] = {}
+        for card in self.cards:
+            each[card] = each.get(card, 0) + 1
+        names = [
+            f"{f'{count} x ' if count > 1 else ''}{card.name}"
+            + ("" if "capability" in card.name else f" (compute capability {card.capability})")
+            for card, count in each.items()
+        ]
+        return f"{listed(names)}, driver {self.driver} (CUDA {self.cuda})"
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What the stand-in reads (see standin/libcuda.c)."""
+        major, minor = map(int, versions.major_minor(self.cuda).split("."))
+        names = (_UNSAFE.sub(" ", card.name)[:80] for card in self.shown)
+        return {
+            "STANDIN_GPUS": str(len(self.shown)),
+            "STANDIN_CC": ",".join(card.capability.replace(".", "") for card in self.shown) or "80",
+            "STANDIN_NAME": ";".join(f"{name} {LABEL}" for name in names),
+            "STANDIN_MEM_MIB": ",".join(str(memory_of(card) or MEMORY_MIB) for card in self.shown),
+            "STANDIN_MP": str(MULTIPROCESSORS),
+            "STANDIN_CUDA": str(1000 * major + 10 * minor),
+            "STANDIN_DRIVER": self.driver,
+        }
+
+    @property
+    def does_not_prove(self) -> tuple[str, ...]:
+        """What no simulation can know, a phrase each."""
+        unknown = [card.name for card in dict.fromkeys(self.cards) if memory_of(card) is None]
+        told = f"the tables do not have it, and the stand-in tells {MEMORY_MIB >> 10} GiB"
+        own = "its own faults, whether it is installed rightly, and whether this very version knows this very card"
+        return (
+            "that anything is computed, rightly or at all: no product, convolution or all-reduce is tried",
+            "speed, and how long a first start takes",
+            f"the real driver {self.driver}: {own}",
+            "the real card: its health, its links, its number of multiprocessors",
+            *([f"the memory of {listed(unknown)}: {told}"] if unknown else []),
+            "how a container engine gives GPUs to a container",
+        )
+
+    def simulation(self, proves: Sequence[str]) -> Simulation:
+        """What is told of it, with what was shown: a phrase each."""
+        return Simulation(
+            title=self.title,
+            cards=tuple(card.name for card in self.cards),
+            capabilities=tuple(card.capability for card in self.cards),
+            driver=self.driver,
+            cuda=self.cuda,
+            proves=tuple(proves),
+            does_not_prove=self.does_not_prove,
+        )
+
+
+def memory_of(card: Card) -> int | None:
+    """MiB, where the card's own name says it (`"A100-SXM4-80GB"`)."""
+    match = _MEMORY.search(card.name)
+    return int(match[1]) << 10 if match is not None else None
+
+
+def simulated(
+    compat: Compat, cards: Sequence[Card], *, driver: str | None = None, typed: Sequence[str] = ()
+) -> Simulated:
+    """The stand-in for these cards. `driver`: a whole version or a branch; None: the newest known that drives them all.
+
+    A driver that does not know a card is allowed: it then does not show it, as the real one would not. Raises
+    UsageError where a card or a driver does not exist, or nobody knows which CUDA the driver speaks.
+    """
+    for card in cards:
+        _known(compat, card)
+    whole = newest_of_branch(compat, driver) if driver is not None else _newest(compat, cards)
+    cuda = compat.newest_cuda_for_driver(whole)
+    if cuda is None:
+        msg = f"--driver: which CUDA driver {whole} speaks is not known: the tables end before it, or begin after it."
+        raise UsageError(msg, hint=f"The newest that is known: {_drivers(compat)[0]} ({compat.as_of}).")
+    why = {card: not_driven(compat, whole, card) for card in cards}
+    return Simulated(
+        cards=tuple(cards),
+        driver=whole,
+        cuda=cuda,
+        undriven=tuple(reason[0] for reason in why.values() if reason is not None),
+        shown=tuple(card for card in cards if why[card] is None),
+        typed=tuple(typed),
+    )
+
+
+def _known(compat: Compat, card: Card) -> None:
+    """Raises UsageError where the name means several cards, or nothing has that compute capability."""
+    if card.others:
+        each = listed([card.capability, *card.others])
+        msg = f"--simulate: `{card.name}` is the name of cards of compute capability {each}."
+        raise UsageError(msg, hint=f"Give its compute capability instead: --simulate {card.capability}")
+    if any(gpu.capability == card.capability for gpu in compat.gpus):
+        return
+    known = sorted({gpu.capability for gpu in compat.gpus}, key=versions.parse_capability)
+    msg = f"--simulate: no NVIDIA GPU of compute capability {card.capability} is known."
+    raise UsageError(msg, hint=f"There are {', '.join(known)}.")
+
+
+def _drivers(compat: Compat) -> list[str]:
+    """The drivers of the table, newest first."""
+    known = {row.linux for row in compat.cuda_releases if row.linux is not None}
+    return sorted(known, key=versions.numbers, reverse=True)
+
+
+def _newest(compat: Compat, cards: Sequence[Card]) -> str:
+    """The newest driver of the table that drives all the cards. Raises UsageError where none does."""
+    for driver in _drivers(compat):
+        if all(not_driven(compat, driver, card) is None for card in cards):
+            return driver
+    names = listed([card.name for card in dict.fromkeys(cards)])
+    one = len(set(cards)) == 1
+    msg = f"--simulate: no driver that is known drives {names}{'' if one else ' together'}."
+    raise UsageError(msg, hint="Say which driver is meant: --driver 550.")
+
+
+def beside_stand_in(env: Mapping[str, str], asked: Simulated, folder: str) -> dict[str, str]:
+    """These variables with the stand-in of `folder` behind all that LD_LIBRARY_PATH has.
+
+    There a driver is found, too: what stands before a driver has to stand before the stand-in.
+    """
+    before = env.get("LD_LIBRARY_PATH", "").rstrip(":")
+    others = {name: text for name, text in env.items() if not name.startswith("STANDIN_")}
+    return {**others, **asked.variables, "LD_LIBRARY_PATH": f"{before}:{folder}" if before else folder}

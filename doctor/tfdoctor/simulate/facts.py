@@ -1,0 +1,65 @@
+"""What was seen of a machine, with the simulated card and driver in the place of its own. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from tfdoctor.facts import KernelFacts, Known, Unknown, value_of
+
+if TYPE_CHECKING:
+    from tfdoctor.facts import CudaDriver, Fact, Facts
+
+__all__ = ["AsSimulated", "as_simulated", "other_libcuda"]
+
+_WHY = "the card and its driver are simulated"
+
+
+class AsSimulated:
+    """`as_simulated`, which keeps in mind what it was given (`examine`'s `as_if`)."""
+
+    other: str | None = None
+    """The libcuda.so.1 that the loader found before the stand-in."""
+
+    def __call__(self, facts: Facts) -> Facts:
+        """The facts to be judged."""
+        self.other = other_libcuda(facts)
+        return as_simulated(facts)
+
+
+def as_simulated(facts: Facts) -> Facts:
+    """The facts without what the machine's own card, kernel and nvidia-smi say: they are not those that are meant."""
+    unknown = Unknown(_WHY)
+    driver = facts.driver
+    return dataclasses.replace(
+        facts,
+        driver=dataclasses.replace(
+            driver,
+            pci=unknown,
+            kernel_module=unknown,
+            modules=unknown,
+            nodes=unknown,
+            smi=unknown,
+            cuda=_as_a_driver(driver.cuda),
+            cuda_unhidden=_as_a_driver(driver.cuda_unhidden) if driver.cuda_unhidden is not None else None,
+            dxcore=False,
+            driver_files=(),
+        ),
+        kernel=KernelFacts(),
+    )
+
+
+def _as_a_driver(fact: Fact[CudaDriver]) -> Fact[CudaDriver]:
+    """The stand-in is what was asked for: it is judged as the driver that it stands for."""
+    if isinstance(fact, Known) and fact.value.stand_in:
+        return Known(dataclasses.replace(fact.value, stand_in=False), fact.source)
+    return fact
+
+
+def other_libcuda(facts: Facts) -> str | None:
+    """The libcuda.so.1 that the loader finds before the stand-in; None where it finds the stand-in, or none. Of facts
+    as they were seen."""
+    cuda = value_of(facts.driver.cuda)
+    if cuda is None or not cuda.loaded or cuda.stand_in:
+        return None
+    return cuda.path or "libcuda.so.1"

@@ -1,0 +1,84 @@
+/* cuBLAS: the products of matrices that TensorFlow asks for. What is not here answers CUBLAS_STATUS_NOT_SUPPORTED. */
+#define _GNU_SOURCE
+#include "gemm.h"
+
+#include <stdio.h>
+
+typedef int cublasStatus_t;
+typedef struct handle { void *stream; int math, pointers, atomics; } *cublasHandle_t;
+enum { OK = 0, ALLOC_FAILED = 3, NOT_SUPPORTED = 15 };
+#ifndef CUBLAS
+#define CUBLAS 120804 /* major * 10000 + minor * 100 + patch */
+#endif
+
+cublasStatus_t cublasCreate_v2(cublasHandle_t *h) { *h = calloc(1, sizeof **h); return *h ? OK : ALLOC_FAILED; }
+cublasStatus_t cublasDestroy_v2(cublasHandle_t h) { free(h); return OK; }
+cublasStatus_t cublasSetStream_v2(cublasHandle_t h, void *stream) { h->stream = stream; return OK; }
+cublasStatus_t cublasGetStream_v2(cublasHandle_t h, void **stream) { *stream = h->stream; return OK; }
+cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t h, void *w, size_t n) { (void)h; (void)w; (void)n; return OK; }
+cublasStatus_t cublasSetMathMode(cublasHandle_t h, int mode) { h->math = mode; return OK; }
+cublasStatus_t cublasGetMathMode(cublasHandle_t h, int *mode) { *mode = h->math; return OK; }
+cublasStatus_t cublasSetPointerMode_v2(cublasHandle_t h, int mode) { h->pointers = mode; return OK; }
+cublasStatus_t cublasGetPointerMode_v2(cublasHandle_t h, int *mode) { *mode = h->pointers; return OK; }
+cublasStatus_t cublasSetAtomicsMode(cublasHandle_t h, int mode) { h->atomics = mode; return OK; }
+cublasStatus_t cublasGetAtomicsMode(cublasHandle_t h, int *mode) { *mode = h->atomics; return OK; }
+cublasStatus_t cublasGetVersion_v2(cublasHandle_t h, int *version) { (void)h; *version = CUBLAS; return OK; }
+cublasStatus_t cublasGetProperty(int which, int *value) { *value = which == 0 ? CUBLAS / 10000 : which == 1 ? CUBLAS / 100 % 100 : CUBLAS % 100; return OK; }
+const char *cublasGetStatusName(cublasStatus_t s) { return s == OK ? "CUBLAS_STATUS_SUCCESS" : s == NOT_SUPPORTED ? "CUBLAS_STATUS_NOT_SUPPORTED" : "CUBLAS_STATUS_INTERNAL_ERROR"; }
+const char *cublasGetStatusString(cublasStatus_t s) { return s == OK ? "success" : s == NOT_SUPPORTED ? "the requested functionality is not supported" : "an internal operation failed"; }
+
+/* The type of alpha and beta: cublasComputeType_t's numbers. */
+static int scale_of(int compute, int type) {
+    switch (compute) {
+    case 70: case 71: return type == C_64F ? C_64F : R_64F;
+    case 64: case 65: return R_16F;
+    case 72: case 73: return R_32I;
+    default: return type == C_32F ? C_32F : R_32F;
+    }
+}
+
+cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t h, int ta, int tb, int m, int n, int k, const void *alpha, const void *a, int at, int lda, long long sa, const void *b,
+                                          int bt, int ldb, long long sb, const void *beta, void *c, int ct, int ldc, long long sc, int count, int compute, int algorithm) {
+    (void)h; (void)algorithm;
+    int scale = scale_of(compute, ct), result = OK;
+    for (long long i = 0; i < count && !result; i++) {
+        char *d = (char *)c + i * sc * (long long)width_of(ct);
+        struct product p = {ta, tb, m, n, k, element(alpha, 0, scale), element(beta, 0, scale), (const char *)a + i * sa * (long long)width_of(at),
+                            (const char *)b + i * sb * (long long)width_of(bt), d, d, at, bt, ct, lda, ldb, ldc, ldc};
+        result = multiply(&p);
+    }
+    return result;
+}
+cublasStatus_t cublasGemmEx(cublasHandle_t h, int ta, int tb, int m, int n, int k, const void *alpha, const void *a, int at, int lda, const void *b, int bt, int ldb,
+                            const void *beta, void *c, int ct, int ldc, int compute, int algorithm) {
+    return cublasGemmStridedBatchedEx(h, ta, tb, m, n, k, alpha, a, at, lda, 0, b, bt, ldb, 0, beta, c, ct, ldc, 0, 1, compute, algorithm);
+}
+cublasStatus_t cublasGemmBatchedEx(cublasHandle_t h, int ta, int tb, int m, int n, int k, const void *alpha, const void *const a[], int at, int lda, const void *const b[],
+                                   int bt, int ldb, const void *beta, void *const c[], int ct, int ldc, int count, int compute, int algorithm) {
+    int result = OK;
+    for (int i = 0; i < count && !result; i++) result = cublasGemmEx(h, ta, tb, m, n, k, alpha, a[i], at, lda, b[i], bt, ldb, beta, c[i], ct, ldc, compute, algorithm);
+    return result;
+}
+/* Before CUDA 11 the compute type was a data type. */
+cublasStatus_t cublasSgemmEx(cublasHandle_t h, int ta, int tb, int m, int n, int k, const float *alpha, const void *a, int at, int lda, const void *b, int bt, int ldb,
+                             const float *beta, void *c, int ct, int ldc) {
+    return cublasGemmEx(h, ta, tb, m, n, k, alpha, a, at, lda, b, bt, ldb, beta, c, ct, ldc, 68, 0);
+}
+
+#define GEMM(letter, T, type, compute)                                                                                                                              \
+    cublasStatus_t cublas##letter##gemm_v2(cublasHandle_t h, int ta, int tb, int m, int n, int k, const T *alpha, const T *a, int lda, const T *b, int ldb,          \
+                                           const T *beta, T *c, int ldc) {                                                                                           \
+        return cublasGemmEx(h, ta, tb, m, n, k, alpha, a, type, lda, b, type, ldb, beta, c, type, ldc, compute, 0);                                                  \
+    }                                                                                                                                                                \
+    cublasStatus_t cublas##letter##gemmBatched(cublasHandle_t h, int ta, int tb, int m, int n, int k, const T *alpha, const void *const a[], int lda,                \
+                                               const void *const b[], int ldb, const T *beta, void *const c[], int ldc, int count) {                                 \
+        return cublasGemmBatchedEx(h, ta, tb, m, n, k, alpha, a, type, lda, b, type, ldb, beta, c, type, ldc, count, compute, 0);                                    \
+    }                                                                                                                                                                \
+    cublasStatus_t cublas##letter##gemmStridedBatched(cublasHandle_t h, int ta, int tb, int m, int n, int k, const T *alpha, const T *a, int lda, long long sa,       \
+                                                      const T *b, int ldb, long long sb, const T *beta, T *c, int ldc, long long sc, int count) {                    \
+        return cublasGemmStridedBatchedEx(h, ta, tb, m, n, k, alpha, a, type, lda, sa, b, type, ldb, sb, beta, c, type, ldc, sc, count, compute, 0);                 \
+    }
+GEMM(S, float, R_32F, 68)
+GEMM(D, double, R_64F, 70)
+GEMM(C, float complex, C_32F, 68)
+GEMM(Z, double complex, C_64F, 70)

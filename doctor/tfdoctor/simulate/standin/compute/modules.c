@@ -1,0 +1,198 @@
+/* Modules, kernels and launches: the interpreter runs the PTX that a module has.
+ *
+ * A launch that fails ends the process unless STANDIN_FAILED=return: TensorFlow does not look at the result of every
+ * launch, and would compute with what the kernel never wrote. */
+#define _GNU_SOURCE
+#include "driver.h"
+#include "../ptx/interpreter.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct module {
+    struct ptx_module *code;
+    struct function *functions;
+};
+struct function {
+    char *name;
+    struct module *module;
+    struct ptx_kernel *kernel;
+    struct function *next;
+};
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void complain(const char *what, const char *name, int code, const char *why) { fprintf(stderr, "[software GPU] %s %s: %d %s\n", what, name, code, why); }
+
+CUresult cuModuleLoadData(void **module, const void *image) {
+    TRACE;
+    char why[512] = "";
+    struct module *m = calloc(1, sizeof *m);
+    if (!m) return OUT_OF_MEMORY;
+    CUresult result = ptx_load(image, standin_capability(standin_device()), &m->code, why, sizeof why);
+    if (result) {
+        if (*why) complain("module", "", result, why);
+        free(m);
+        return result;
+    }
+    *module = m;
+    return OK;
+}
+CUresult cuModuleLoadDataEx(void **module, const void *image, unsigned count, int *options, void **values) { (void)count; (void)options; (void)values; return cuModuleLoadData(module, image); }
+CUresult cuModuleLoadFatBinary(void **module, const void *image) { return cuModuleLoadData(module, image); }
+CUresult cuModuleUnload(void *module) {
+    TRACE;
+    struct module *m = module;
+    for (struct function *f = m->functions, *next; f; f = next) {
+        next = f->next;
+        free(f->name);
+        free(f);
+    }
+    ptx_unload(m->code);
+    free(m);
+    return OK;
+}
+CUresult cuModuleGetLoadingMode(int *mode) { TRACE; *mode = 2; return OK; } /* lazy */
+
+CUresult cuModuleGetFunction(void **function, void *module, const char *name) {
+    TRACE;
+    struct module *m = module;
+    char why[512] = "";
+    CUresult result = OK;
+    pthread_mutex_lock(&lock);
+    struct function *f = m->functions;
+    while (f && strcmp(f->name, name) != 0) f = f->next;
+    if (!f) {
+        struct ptx_kernel *kernel;
+        result = ptx_find(m->code, name, &kernel, why, sizeof why);
+        if (!result && (f = malloc(sizeof *f))) {
+            *f = (struct function){strdup(name), m, kernel, m->functions};
+            m->functions = f;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    if (*why) complain("kernel", name, result, why);
+    *function = f;
+    return result;
+}
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, void *module, const char *name) {
+    TRACE;
+    void *at = NULL;
+    size_t size = 0;
+    CUresult result = ptx_variable(((struct module *)module)->code, name, &at, &size);
+    if (address) *address = (CUdeviceptr)at;
+    if (bytes) *bytes = size;
+    return result;
+}
+
+/* CUDA 12's names for the same: a library is a module, a kernel a function. */
+CUresult cuLibraryLoadData(void **library, const void *code, int *jit, void **jit_values, unsigned jits, int *options, void **values, unsigned count) {
+    (void)jit; (void)jit_values; (void)jits; (void)options; (void)values; (void)count;
+    return cuModuleLoadData(library, code);
+}
+CUresult cuLibraryUnload(void *library) { return cuModuleUnload(library); }
+CUresult cuLibraryGetKernel(void **kernel, void *library, const char *name) { return cuModuleGetFunction(kernel, library, name); }
+CUresult cuLibraryGetModule(void **module, void *library) { TRACE; *module = library; return OK; }
+CUresult cuKernelGetFunction(void **function, void *kernel) { TRACE; *function = kernel; return OK; }
+CUresult cuKernelGetName(const char **name, void *kernel) { TRACE; *name = ((struct function *)kernel)->name; return OK; }
+CUresult cuFuncGetName(const char **name, void *function) { TRACE; *name = ((struct function *)function)->name; return OK; }
+CUresult cuFuncGetModule(void **module, void *function) { TRACE; *module = ((struct function *)function)->module; return OK; }
+
+CUresult cuFuncGetAttribute(int *value, int attribute, void *function) {
+    TRACE;
+    switch (attribute) {
+    case 0: *value = 1024; break;                                                       /* MAX_THREADS_PER_BLOCK */
+    case 1: *value = (int)ptx_shared_bytes(((struct function *)function)->kernel); break; /* SHARED_SIZE_BYTES */
+    case 4: *value = 32; break;                                                         /* NUM_REGS */
+    case 5: case 6: *value = standin_capability(standin_device()); break;               /* PTX_VERSION, BINARY_VERSION */
+    case 8: *value = 49152; break;                                                      /* MAX_DYNAMIC_SHARED_SIZE_BYTES */
+    default: *value = 0;
+    }
+    return OK;
+}
+CUresult cuKernelGetAttribute(int *value, int attribute, void *kernel, int device) { (void)device; return cuFuncGetAttribute(value, attribute, kernel); }
+CUresult cuFuncSetAttribute(void *function, int attribute, int value) { TRACE; (void)function; (void)attribute; (void)value; return OK; }
+CUresult cuKernelSetAttribute(int attribute, int value, void *kernel, int device) { TRACE; (void)attribute; (void)value; (void)kernel; (void)device; return OK; }
+CUresult cuFuncSetCacheConfig(void *function, int config) { TRACE; (void)function; (void)config; return OK; }
+CUresult cuFuncSetSharedMemConfig(void *function, int config) { TRACE; (void)function; (void)config; return OK; }
+CUresult cuFuncLoad(void *function) { TRACE; (void)function; return OK; }
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void *function, int threads, size_t shared) {
+    TRACE; (void)function; (void)shared;
+    *blocks = threads > 0 && threads <= 1024 ? 2048 / threads : 1;
+    return OK;
+}
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, void *function, int threads, size_t shared, unsigned flags) {
+    (void)flags;
+    return cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, threads, shared);
+}
+CUresult cuOccupancyMaxPotentialBlockSize(int *grid, int *block, void *function, void *shared_of, size_t shared, int limit) {
+    TRACE; (void)function; (void)shared_of; (void)shared;
+    *block = limit && limit < 1024 ? limit : 1024;
+    *grid = 216;
+    return OK;
+}
+
+static CUresult failed(const char *name, CUresult code, const char *why) {
+    complain("kernel", name, code, why);
+    const char *wanted = getenv("STANDIN_FAILED");
+    if (!wanted || strcmp(wanted, "return") != 0) {
+        fprintf(stderr, "[software GPU] it stops here: what this kernel had to write would be garbage (STANDIN_FAILED=return goes on)\n");
+        abort();
+    }
+    return code;
+}
+
+CUresult cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void *stream, void **parameters,
+                        void **extra) {
+    TRACE; (void)stream;
+    struct function *f = function;
+    char why[2048] = "";
+    struct ptx_grid grid = {{gx, gy, gz}, {bx, by, bz}, shared};
+    void *pointers[1024];
+    if (!f) return INVALID_HANDLE;
+    if (!parameters) { /* a buffer of them all: CU_LAUNCH_PARAM_BUFFER_POINTER is 1 */
+        char *buffer = NULL;
+        for (void **e = extra; e && *e; e += 2)
+            if (*e == (void *)1) buffer = e[1];
+        size_t count = ptx_parameters(f->kernel);
+        if (count > sizeof pointers / sizeof *pointers || (count && !buffer)) return INVALID_VALUE;
+        for (size_t n = 0; n < count; n++) {
+            size_t offset, bytes;
+            ptx_parameter(f->kernel, n, &offset, &bytes);
+            pointers[n] = buffer + offset;
+        }
+        parameters = pointers;
+    }
+    CUresult result = ptx_launch(f->kernel, &grid, parameters, why, sizeof why);
+    if (getenv("STANDIN_LAUNCHES")) fprintf(stderr, "[software GPU] %s (%u,%u,%u) (%u,%u,%u) %u: %d\n", f->name, gx, gy, gz, bx, by, bz, shared, result);
+    return result ? failed(f->name, result, why) : OK;
+}
+struct launch_config {
+    unsigned grid[3], block[3], shared;
+    void *stream, *attributes;
+    unsigned count;
+};
+CUresult cuLaunchKernelEx(const struct launch_config *c, void *function, void **parameters, void **extra) {
+    return cuLaunchKernel(function, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2], c->shared, c->stream, parameters, extra);
+}
+
+/* -- What the runtime and TensorFlow ask by name ---------------------------------------------- */
+
+CUresult cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags, int *found) {
+    TRACE; (void)version; (void)flags;
+    char newer[256];
+    Dl_info self;
+    void *library = dladdr((void *)&cuGetProcAddress_v2, &self) ? dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD) : NULL;
+    snprintf(newer, sizeof newer, "%s_v2", name);
+    *function = library ? dlsym(library, newer) : NULL;
+    if (!*function && library) *function = dlsym(library, name);
+    if (found) *found = *function ? 0 : 1;
+    return *function ? OK : NOT_FOUND;
+}
+CUresult cuGetProcAddress(const char *name, void **function, int version, uint64_t flags) { return cuGetProcAddress_v2(name, function, version, flags, NULL); }
+/* NVIDIA's own libraries ask for private tables here, and refuse a driver that has none. */
+CUresult cuGetExportTable(const void **table, const void *id) { TRACE; (void)id; *table = NULL; return NOT_FOUND; }
+CUresult cuProfilerStart(void) { TRACE; return OK; }
+CUresult cuProfilerStop(void) { TRACE; return OK; }

@@ -1,0 +1,80 @@
+/* Fat binaries: where their PTX is. The format is NVIDIA's own and nowhere documented; these fields were read
+ * from what nvcc writes. Every length is checked against the container: an image may be damaged. */
+#include "ptx.h"
+
+namespace ptx {
+namespace {
+
+template <class T> T at(const u8 *p) {
+    T value;
+    memcpy(&value, p, sizeof value);
+    return value;
+}
+
+constexpr size_t MOST = size_t(1) << 30; /* no PTX of a wheel is near a gigabyte */
+
+/* LZ4's block format. Empty where it is damaged. */
+std::string lz4(const u8 *p, size_t size, size_t wanted) {
+    std::string out;
+    if (wanted > MOST) return out;
+    out.reserve(wanted);
+    const u8 *end = p + size;
+    auto length = [&](size_t n) {
+        for (u8 more = 255; n >= 15 && more == 255 && p < end;) n += more = *p++;
+        return n;
+    };
+    while (p < end && out.size() < wanted) {
+        u8 token = *p++;
+        size_t literals = length(token >> 4);
+        if (literals > size_t(end - p)) return "";
+        out.append(reinterpret_cast<const char *>(p), literals);
+        p += literals;
+        if (end - p < 2) break; /* the last sequence has no match */
+        size_t back = at<u16>(p);
+        p += 2;
+        size_t match = length(token & 15) + 4;
+        if (!back || back > out.size() || match > wanted - out.size()) return "";
+        for (; match; match--) out += out[out.size() - back];
+    }
+    return out.size() == wanted ? out : "";
+}
+
+} // namespace
+
+std::string text_of(const void *image, int capability) {
+    const u8 *p = static_cast<const u8 *>(image);
+    u32 magic = at<u32>(p);
+    if (magic == 0x466243b1 || magic == 0x466243b2) { /* the wrapper that nvcc puts around it */
+        p = at<const u8 *>(p + 8);
+        magic = at<u32>(p);
+    }
+    if (magic == 0x464c457f) return ""; /* a cubin by itself: machine code */
+    if (magic != 0xba55ed50) {
+        const char *text = reinterpret_cast<const char *>(p);
+        return std::string(text, strnlen(text, MOST));
+    }
+    const u8 *entry = p + at<u16>(p + 6), *end = entry + at<u64>(p + 8);
+    std::string best;
+    u32 best_arch = 0;
+    while (end - entry >= 64) {
+        u16 kind = at<u16>(entry);
+        u32 header = at<u32>(entry + 4), arch = at<u32>(entry + 28);
+        u64 payload = at<u64>(entry + 8), flags = at<u64>(entry + 40), whole = at<u64>(entry + 56);
+        u32 compressed = at<u32>(entry + 16);
+        if (header < 64 || header > u64(end - entry) || payload > u64(end - entry) - header) break;
+        const u8 *data = entry + header;
+        if (kind == 1 && arch <= u32(capability) && arch >= best_arch) {
+            std::string text;
+            if (flags & 0x2000) text = compressed <= payload ? lz4(data, compressed, whole) : "";
+            else if (flags & 0x9000) throw Unsupported{"PTX that is compressed in another way than LZ4"};
+            else text = std::string(reinterpret_cast<const char *>(data), strnlen(reinterpret_cast<const char *>(data), payload));
+            if (text.empty()) throw Unsupported{"a damaged fat binary"};
+            best = text.substr(0, text.find('\0'));
+            best_arch = arch;
+        }
+        entry = data + payload;
+    }
+    return best;
+}
+
+} // namespace ptx

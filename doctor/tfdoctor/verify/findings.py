@@ -1,0 +1,125 @@
+"""What a verification itself finds, beside the rules: what was cut short, too few GPUs, an image without Python. Pure.
+
+Nothing of it is a fault of tfdoctor's prediction, and nothing is judged of a TensorFlow that was not let finish.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.advice.image import new_name
+from tfdoctor.advice.pip import quote
+from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.verify.verifying import size_of
+
+if TYPE_CHECKING:
+    from tfdoctor.engine.system import ContainerEndedError
+    from tfdoctor.verify.verifying import Verifying
+
+__all__ = ["ended_early", "failure", "killed", "late", "other_count"]
+
+MORE_TIME = 4
+"""How many times as long is worth a try."""
+
+
+def late(run: Verifying, stage: str, detail: str) -> Finding:
+    """A stage that did not end within its limit."""
+    seconds = run.wish.limits.of(stage)
+    more = f"{run.again()} --timeout {max(seconds * MORE_TIME, 60):.0f}"
+    return failure(
+        Cause.INCONCLUSIVE,
+        f"{stage} did not end within {seconds:.0f} s",
+        f"It was stopped, so what it would have done is not known. TensorFlow {detail}",
+        (
+            Remedy("Give it more time.", (more,)),
+            Remedy("If it still does not end, check whether the driver answers at all.", ("nvidia-smi",)),
+        ),
+    )
+
+
+def killed(run: Verifying, *, sure: bool) -> Finding:
+    """Memory was used up. `sure`: the engine says so; else it is the most usual reason of a SIGKILL."""
+    limit = f" of {size_of(run.wish.memory)}" if run.wish.memory else ""
+    if run.wish.memory:
+        title = f"The container reached its limit of memory{limit} and was killed"
+        if not sure:
+            title = f"It was killed (SIGKILL): usually the container's limit of memory{limit} was reached"
+        remedy = Remedy("Give it more, or no limit.", (run.again(memory=False),))
+        why = "The kernel ended a process of the container: it had reached its memory limit."
+    else:
+        title = "It was killed (SIGKILL): usually the machine's memory was used up"
+        remedy = Remedy("See what is free, and who holds the rest.", ("free -h", "sudo dmesg | tail -n 20"))
+        why = "The kernel ends the process that takes the most where memory runs out."
+    return failure(Cause.OOM, title, why, (remedy,))
+
+
+def other_count(run: Verifying, visible: int, given: int | None) -> Finding:
+    """TensorFlow lists another number of GPUs than expected. `given`: those that the driver shows there."""
+    expected = run.expected or 0
+    fewer = visible < expected
+    if given is None:
+        why = ""
+    elif given == visible:
+        why = f"The driver shows {given} there, and TensorFlow lists all of them."
+    else:
+        why = f"The driver shows {given} there, and TensorFlow lists {visible}."
+    remedies = [
+        Remedy("If that is correct, expect this number.", (f"{run.again()} --expect-gpus {visible}",))
+    ]
+    if fewer and given == visible and run.image is not None and run.wish.gpus not in (None, "all"):
+        remedies.insert(
+            0, Remedy("Give the container all of them.", (f"{run.again(gpus=False)} --gpus all",))
+        )
+    elif fewer and given == visible:
+        remedies.insert(0, Remedy("See which cards the driver of this machine shows.", ("nvidia-smi -L",)))
+    return failure(
+        Cause.INCONCLUSIVE,
+        f"{expected} GPU{'s were' if expected != 1 else ' was'} expected, and TensorFlow lists {visible}",
+        why,
+        tuple(remedies),
+    )
+
+
+def ended_early(run: Verifying, error: ContainerEndedError) -> Finding:
+    """The container ended before anything could be asked."""
+    if error.oom:
+        return killed(run, sure=True)
+    base = run.image.name if run.image is not None else "IMAGE"
+    new = new_name(base)
+    verify = f"tfdoctor verify {new}"
+    remedies = (
+        Remedy("Build an image that has all of it.", (f"tfdoctor build --tag {new}", verify)),
+        Remedy(
+            "Or on this one, where it is a Debian or an Ubuntu: Python is installed, too.",
+            (f"tfdoctor build --base {quote(base)} --tag {new}", verify),
+        ),
+    )
+    if error.no_python:
+        why = "TensorFlow is a Python package: without Python nothing can be examined."
+        return failure(Cause.PYTHON_UNUSABLE, "There is no Python in this image", why, remedies)
+    return failure(
+        Cause.PYTHON_UNUSABLE,
+        "The image's Python does not start",
+        "A container of it ended before its Python answered.",
+        remedies,
+        (Evidence(f"the container of {base}", error.said or "it said nothing"),),
+    )
+
+
+def failure(
+    cause: Cause,
+    title: str,
+    explanation: str,
+    remedies: tuple[Remedy, ...],
+    evidence: tuple[Evidence, ...] = (),
+) -> Finding:
+    """A stage's failure, with the code of its cause."""
+    return Finding(
+        code=cause.row.code,
+        cause=cause,
+        severity=Severity.ERROR,
+        title=title,
+        explanation=explanation,
+        evidence=evidence,
+        remedies=remedies,
+    )

@@ -1,0 +1,171 @@
+"""What of a verification is other where card and driver are stand-ins: nothing computes, and the kernels are read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor import versions
+from tfdoctor.facts import value_of
+from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.predict import build_of
+from tfdoctor.simulate.kernels import Kernels, coverage, read_kernels
+from tfdoctor.verify.findings import failure
+
+if TYPE_CHECKING:
+    from tfdoctor.compat import Compat
+    from tfdoctor.facts import Facts, PythonFacts, TensorFlowFacts
+    from tfdoctor.findings import Report
+    from tfdoctor.predict import Build
+    from tfdoctor.simulate.asked import Simulated
+    from tfdoctor.simulate.kernels import Coverage
+    from tfdoctor.system import System
+    from tfdoctor.verify.verifying import Verifying
+
+__all__ = ["COMPUTING", "judge_kernels", "lists", "refused"]
+
+COMPUTING = ("compute", "cudnn", "nccl")
+"""The stages for which a card has to compute."""
+NOT_SIMULATED = "not simulated: a stand-in computes nothing"
+ABOUT_CODE = (Cause.DRIVER_TOO_OLD, Cause.GPU_TOO_NEW, Cause.GPU_TOO_OLD)
+"""Causes of which a release's code, the card and the driver are all that matters: they hold for stand-ins, too."""
+
+
+def refused(run: Verifying, facts: Facts) -> bool:
+    """Whether the stage `driver` failed for what a simulation alone can meet: a driver that shows no such card, or
+    another libcuda before the stand-in."""
+    asked, cuda = run.wish.simulated, value_of(facts.driver.cuda)
+    if asked is not None and not asked.shown and cuda is not None and not cuda.count:
+        run.fail("driver", "; ".join(asked.undriven), Cause.NO_DEVICE)
+        run.findings.append(_undriven(asked))
+        return True
+    other = run.other_libcuda
+    if other is None or (cuda is not None and cuda.init == 34):  # the toolkit's stub: a rule names that
+        return False
+    title = f"{other} is found before the stand-in"
+    run.fail("driver", f"{title}: nothing could be simulated", Cause.INCONCLUSIVE)
+    run.findings.append(
+        failure(
+            Cause.INCONCLUSIVE,
+            title,
+            "The stand-in comes last on LD_LIBRARY_PATH, as a driver comes after it. A folder on that path has a "
+            "libcuda.so.1 of its own, which a real driver would not replace either.",
+            (Remedy("Take that folder off LD_LIBRARY_PATH, and verify again.", (run.again(),)),),
+        )
+    )
+    return True
+
+
+def lists(run: Verifying, tensorflow: TensorFlowFacts, compat: Compat) -> bool:
+    """Whether this TensorFlow can list GPUs without computing; where not, that is said, and it is not run."""
+    if build_of(tensorflow, compat).linkage != "needed":
+        return True
+    for name in ("import", "visible", *COMPUTING):
+        run.add(
+            name,
+            "skipped",
+            "not simulated: this TensorFlow has CUDA linked into it, and lists its GPUs by computing",
+        )
+    return False
+
+
+def judge_kernels(
+    run: Verifying,
+    system: System,
+    python: PythonFacts,
+    tensorflow: TensorFlowFacts,
+    report: Report,
+    compat: Compat,
+) -> None:
+    """In the place of `compute`: is there code for each card, and does the driver take it? No more is simulated."""
+    asked = run.wish.simulated
+    if asked is None or run.stopped:
+        return
+    build = build_of(tensorflow, compat)
+    if "compute" in run.wish.stages:
+        binaries = read_kernels(system, python, tensorflow)
+        if binaries.counts:
+            each = [coverage(binaries, card) for card in dict.fromkeys(c.capability for c in asked.shown)]
+            _of_files(run, asked, build, report, each)
+        else:
+            _of_tables(run, report, binaries.why)
+    for name in ("cudnn", "nccl"):
+        if not run.stopped:
+            run.add(name, "skipped", NOT_SIMULATED)
+
+
+def _of_files(run: Verifying, asked: Simulated, build: Build, report: Report, each: list[Coverage]) -> None:
+    """By what stands in the fat binaries."""
+    said = "; ".join(one.sentence for one in each)
+    lacking = next((one for one in each if one.kernels in (Kernels.TOO_NEW, Kernels.TOO_OLD)), None)
+    if lacking is not None:
+        cause = Cause.GPU_TOO_NEW if lacking.kernels is Kernels.TOO_NEW else Cause.GPU_TOO_OLD
+        run.fail("compute", said, cause)
+        if all(finding.cause is not cause for finding in report.findings):
+            run.findings.append(_no_code(build, lacking, cause))
+        return
+    too_old = next((f for f in report.findings if _blocks(f) and f.cause is Cause.DRIVER_TOO_OLD), None)
+    if too_old is not None:
+        run.fail("compute", too_old.title, Cause.DRIVER_TOO_OLD)
+        return
+    late = next((one for one in each if one.kernels is Kernels.PTX), None)
+    if late is not None and not _compiles(asked, build):
+        why = f"driver {asked.driver} speaks CUDA {asked.cuda}, and the PTX is of CUDA {build.cuda}"
+        run.fail("compute", f"{late.sentence}, and this driver cannot: {why}", Cause.DRIVER_TOO_OLD)
+        if all(finding.cause is not Cause.DRIVER_TOO_OLD for finding in report.findings):
+            run.findings.append(_cannot_compile(asked, build, late))
+        return
+    run.shown_by_simulation = (f"there is {said}",)
+    run.add("compute", "skipped", f"{NOT_SIMULATED}. There is {said}")
+
+
+def _of_tables(run: Verifying, report: Report, why: str) -> None:
+    """By the rules alone, where the files themselves could not be read."""
+    found = next((f for f in report.findings if _blocks(f)), None)
+    if found is not None:
+        run.fail("compute", found.title, found.cause)
+        return
+    run.add("compute", "skipped", f"{NOT_SIMULATED}; whether there is code for the card is not known: {why}")
+
+
+def _blocks(finding: Finding) -> bool:
+    return finding.severity is Severity.ERROR and finding.cause in ABOUT_CODE
+
+
+def _compiles(asked: Simulated, build: Build) -> bool:
+    """Whether the driver is as new as the toolkit whose PTX it would have to compile."""
+    if build.cuda is None or not versions.is_version(build.cuda):
+        return True
+    return versions.at_least(asked.cuda, versions.major_minor(build.cuda))
+
+
+def _undriven(asked: Simulated) -> Finding:
+    return failure(
+        Cause.NO_DEVICE,
+        "This driver does not show this card",
+        f"{'. '.join(asked.undriven)}. The stand-in answers as such a driver does: cuInit finds no device.",
+        (Remedy("Simulate another driver; without --driver the newest that drives the card is taken.", ()),),
+        (Evidence("the tables", asked.title),),
+    )
+
+
+def _no_code(build: Build, lacking: Coverage, cause: Cause) -> Finding:
+    return failure(
+        cause,
+        f"TensorFlow {build.version} has no code for compute capability {lacking.capability}",
+        f"Its fat binaries were read: {lacking.sentence}. TensorFlow registers the card, and operations fail.",
+        (
+            Remedy(
+                "See which releases have code for it.", (f"tfdoctor recommend --gpu {lacking.capability}",)
+            ),
+        ),
+    )
+
+
+def _cannot_compile(asked: Simulated, build: Build, late: Coverage) -> Finding:
+    return failure(
+        Cause.DRIVER_TOO_OLD,
+        f"The driver is too old to compile this TensorFlow's PTX: CUDA {build.cuda} is needed",
+        f"Its fat binaries were read: {late.sentence}. Driver {asked.driver} speaks CUDA {asked.cuda} and takes no "
+        "newer PTX (CUDA_ERROR_UNSUPPORTED_PTX_VERSION).",
+        (Remedy("Take a newer driver, or a release with machine code for the card.", ()),),
+    )

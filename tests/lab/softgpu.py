@@ -1,0 +1,196 @@
+"""The software GPU's interpreter, built with the C++ compiler, and kernels that it runs for the tests."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from tfdoctor.simulate.sources import SOURCES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+PTX = SOURCES / "ptx"
+FLAGS = ("-std=c++17", "-O1", "-frounding-math", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror")
+SANITIZED = ("-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+_HEAD = ".version 8.5\n.target sm_90\n.address_size 64\n"
+_SIZES = {"pred": 1, "8": 1, "16": 2, "32": 4, "64": 8, "6x2": 4, "3x2": 2, "2x2": 2}
+
+
+def size_of(kind: str) -> int:
+    """How many bytes a value of a PTX type ("f32") has."""
+    return next(size for end, size in _SIZES.items() if kind.endswith(end))
+
+
+def build(cache: Path, flags: Sequence[str] = ()) -> Path:
+    """`ptx-run`, compiled once for what its sources and flags are; its path comes back."""
+    compiler = os.environ.get("CXX") or "c++"
+    sources = sorted(PTX.glob("*.cc"))
+    told = hashlib.sha256("\0".join((compiler, *FLAGS, *flags)).encode())
+    for path in sorted(PTX.iterdir()):
+        told.update(path.read_bytes())
+    program = cache / f"ptx-run-{told.hexdigest()[:24]}"
+    if program.exists():
+        return program
+    work = cache / f"{program.name}.{os.getpid()}"
+    work.mkdir(parents=True)
+
+    def compiled(source: Path) -> Path:
+        out = work / f"{source.stem}.o"
+        _checked([compiler, *FLAGS, *flags, "-c", str(source), "-o", str(out)])
+        return out
+
+    with ThreadPoolExecutor(2) as pool:
+        objects = list(pool.map(compiled, sources))
+    _checked([compiler, *flags, "-o", f"{work}/ptx-run", *map(str, objects)])
+    (work / "ptx-run").replace(program)
+    for path in objects:
+        path.unlink()
+    work.rmdir()
+    return program
+
+
+def libraries(folder: Path, *, cuda: int = 12, cudnn: int = 9) -> Path:
+    """The software GPU's libraries, for LD_LIBRARY_PATH; the folder comes back.
+
+    `ptxas`, which XLA starts, is beside them: put the folder on PATH, too. cuDNN, cuFFT, cuSPARSE, cuSOLVER and cuRAND
+    are empty: TensorFlow finds them, and says what it does not find in them.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    compute = SOURCES / "compute"
+    optimized = [flag for flag in FLAGS if flag != "-O1"]
+    c, cxx = os.environ.get("CC") or "cc", os.environ.get("CXX") or "c++"
+    objects = []
+    for source in (*PTX.glob("*.cc"), *(compute / f"{name}.c" for name in ("memory", "streams", "modules"))):
+        if source.name == "run.cc":
+            continue
+        out = folder / f"{source.parent.name}-{source.stem}.o"
+        language = [cxx, *optimized] if source.suffix == ".cc" else [c, "-std=gnu11"]
+        _checked([*language, "-O2", "-fPIC", "-fvisibility=default", "-c", str(source), "-o", str(out)])
+        objects.append(out)
+    driver = folder / "driver.o"
+    _checked(
+        [c, "-std=gnu99", "-DCOMPUTES", "-O1", "-fPIC", "-c", str(SOURCES / "libcuda.c"), "-o", str(driver)]
+    )
+    objects.append(driver)
+    static = ["-static-libstdc++", "-static-libgcc", "-Wl,-Bsymbolic", "-Wl,--exclude-libs,ALL"]
+    named = ["-Wl,-soname,libcuda.so.1", "-o", f"{folder}/libcuda.so.1"]
+    _checked([cxx, "-shared", *static, *named, *map(str, objects), "-ldl", "-lpthread"])
+    for out in objects:
+        out.unlink()
+    # CUDA's sonames: cuFFT and cuSOLVER have numbers of their own
+    runtime, fft, solver = {12: ("12", "11", "11"), 11: ("11.0", "10", "11"), 10: ("10.1", "10", "10")}[cuda]
+    wanted = {
+        "cudart": (runtime, compute / "libcudart.c"),
+        "cublas": (str(cuda), compute / "libcublas.c"),
+        "cublasLt": (str(cuda), compute / "libcublasLt.c"),
+        "cudnn": (str(cudnn), None),
+        "cufft": (fft, None),
+        "cusolver": (solver, None),
+        "cusparse": (str(cuda), None),
+        "curand": ("10", None),
+        "nvidia-ml": ("1", SOURCES / "libnvidia-ml.c"),
+    }
+    for name, (version, source) in wanted.items():
+        soname = f"lib{name}.so.{version}"
+        script = folder / "versions"
+        script.write_text(f"{soname} {{ global: *; }};\n" if name != "nvidia-ml" else "{ global: *; };\n")
+        options = ["-std=gnu11", "-O3", f"-DCUDART={cuda * 1000}", "-fPIC", "-shared"]
+        options += [f"-Wl,--version-script={script}", f"-Wl,-soname,{soname}", "-o", f"{folder}/{soname}"]
+        needs = [f"-L{folder}", "-l:libcuda.so.1"] if name == "cudart" else []
+        given = [str(source)] if source else ["-x", "c", "/dev/null"]
+        _checked([c, *options, *given, "-x", "none", *needs, "-lm", "-lpthread"])
+        script.unlink()
+    shutil.copy2(compute / "ptxas", folder / "ptxas")
+    return folder
+
+
+def _checked(command: Sequence[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    if done.returncode != 0:
+        message = f"{' '.join(command)}: {done.stderr}"
+        raise RuntimeError(message)
+
+
+class RefusedError(Exception):
+    """The interpreter did not run a kernel; its message is the driver's code and the reason."""
+
+
+class Interpreter:
+    """Runs kernels of PTX text."""
+
+    def __init__(self, program: Path, folder: Path) -> None:
+        """`folder`: where the texts are put."""
+        self._program = program
+        self._folder = folder
+
+    def kernel(
+        self,
+        text: str,
+        *arguments: int | bytes,
+        grid: tuple[int, int, int] = (1, 1, 1),
+        block: tuple[int, int, int] = (1, 1, 1),
+        shared: int = 0,
+        name: str = "k",
+    ) -> list[bytes]:
+        """Run kernel `name` of a module; what its memory arguments hold at the end. Raises RefusedError."""
+        path = self._folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.ptx"
+        path.write_text(text if ".version" in text else _HEAD + text)
+        shape = [",".join(map(str, one)) for one in (grid, block)]
+        given = [one.hex() if isinstance(one, bytes) else f"u64:{one}" for one in arguments]
+        command = [str(self._program), str(path), name, *shape, str(shared), *given]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        if done.returncode != 0:
+            raise RefusedError(done.stderr.strip())
+        return [bytes.fromhex(line) for line in done.stdout.split("\n")[:-1]]
+
+    def lanes(
+        self,
+        body: str,
+        result: str,
+        columns: Mapping[str, tuple[str, Sequence[int]]],
+        *,
+        declare: str = "",
+        block: int | None = None,
+    ) -> list[int]:
+        """A thread for each row of `columns` (name: type, the values' bits); the bits of `%d`, of type `result`.
+
+        `body` finds its values in registers of the columns' names and leaves its result in `%d`; its thread is `%t`.
+        """
+        rows = len(next(iter(columns.values()))[1]) if columns else block or 32
+        params, loads = [".param .u64 p_out"], []
+        data: list[int | bytes] = [bytes(rows * max(size_of(result), 1))]
+        for name, (kind, values) in columns.items():
+            assert len(values) == rows
+            size = size_of(kind)
+            stored = kind if size != 1 else "u8"
+            register = "b16" if size == 1 else f"b{8 * size}"
+            params.append(f".param .u64 p_{name}")
+            loads.append(
+                f".reg .{register} %{name}; ld.param.u64 %base, [p_{name}];"
+                f" mad.wide.u32 %base, %t, {size}, %base;"
+                f" ld.global.{'u8' if stored == 'u8' else f'b{8 * size}'} %{name}, [%base];"
+            )
+            data.append(b"".join((value % (1 << 8 * size)).to_bytes(size, "little") for value in values))
+        size = size_of(result)
+        register = "pred" if result == "pred" else f"b{max(16, 8 * size)}"
+        keep = ".reg .b16 %d8; selp.u16 %d8, 1, 0, %d; st.global.u8 [%base], %d8;"
+        if result != "pred":
+            keep = f"st.global.b{8 * size} [%base], %d;"
+        text = (
+            f".visible .entry k({', '.join(params)}) {{\n"
+            f".reg .u64 %base; .reg .u32 %t; .reg .u32 %n; .reg .{register} %d; {declare}\n"
+            "mov.u32 %t, %ctaid.x; mov.u32 %n, %ntid.x; mad.lo.u32 %t, %t, %n, %tid.x;\n"
+            f"setp.ge.u32 %out, %t, {rows}; @%out exit;\n" + "\n".join(loads) + f"\n{body}\n"
+            f"ld.param.u64 %base, [p_out]; mad.wide.u32 %base, %t, {size}, %base; {keep}\nret;\n}}\n"
+        ).replace(".reg .u64 %base;", ".reg .u64 %base; .reg .pred %out;", 1)
+        threads = min(block or 256, 1024)
+        out = self.kernel(
+            text, *data, grid=((rows + threads - 1) // threads, 1, 1), block=(min(threads, rows), 1, 1)
+        )[0]
+        return [int.from_bytes(out[at : at + size], "little") for at in range(0, len(out), size)]
