@@ -1,0 +1,57 @@
+"""`tfdoctor placement`."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Annotated
+
+from tfdoctor.cli.options import FailOn, Json, Severe, argument, command, option, verbose_option
+from tfdoctor.cli.reading import asked_logs, note
+from tfdoctor.errors import ExitCode
+from tfdoctor.findings import Severity
+from tfdoctor.placement import judged, read_placement
+from tfdoctor.render.placement import placement_json, placement_svg, render_placement
+from tfdoctor.render.progress import meter
+from tfdoctor.render.terminal import ERR, OUT
+from tfdoctor.running.streams import read_log
+from tfdoctor.system.writing import check_file, write_file
+from tfdoctor.text import clean
+
+
+@command
+def placement(
+    file: Annotated[
+        str | None,
+        argument("A log, also .gz, .bz2, .xz and .zst; - or nothing: standard input.", metavar="[LOG|-]"),
+    ] = None,
+    svg: Annotated[
+        Path | None, option("Write a picture of operations over devices, too.", "--svg", metavar="FILE")
+    ] = None,
+    fail_on: Severe = FailOn.error,
+    as_json: Json = False,
+    verbose: Annotated[bool, verbose_option("Show all operations and all evidence.")] = False,
+) -> int:
+    """Read one log, count, print. Returns the exit status.
+
+    TensorFlow prints where operations go after tf.debugging.set_log_device_placement(True), in TensorFlow 1 with
+    ConfigProto(log_device_placement=True). Sends nothing.
+    """
+    (name,) = asked_logs([file] if file else [], "placement")
+    if svg is not None:
+        check_file(svg, force=True, option="--svg")
+    shown = clean(name, limit=300)
+    with meter(shown) if ERR.watched and not as_json else contextlib.nullcontext() as told:
+        answer = judged(read_placement(read_log(name, note=note, meter=told)), shown)
+    if svg is not None:
+        write_file(svg, placement_svg(answer).encode("utf-8"), force=True, option="--svg")
+    if as_json:
+        from tfdoctor.render.json import write_json
+
+        write_json(placement_json(answer))
+    else:
+        OUT.write(render_placement(answer, verbose=verbose, **OUT.looks))
+    if fail_on is FailOn.never:
+        return ExitCode.OK
+    least = Severity[fail_on.value.upper()]
+    return ExitCode.FOUND if any(one.severity >= least for one in answer.findings) else ExitCode.OK

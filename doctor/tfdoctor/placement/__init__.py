@@ -1,0 +1,9 @@
+"""Which operations went to which device, from what TensorFlow prints where it is asked to log device placement."""
+
+from __future__ import annotations
+
+from tfdoctor.placement.judge import judged
+from tfdoctor.placement.models import Device, Found, OpCount, Placement, Refusal
+from tfdoctor.placement.reader import read_placement
+
+__all__ = ["Device", "Found", "OpCount", "Placement", "Refusal", "judged", "read_placement"]

@@ -1,0 +1,210 @@
+"""What was read → the answer in a sentence, and findings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.causes.codes import DEVICE_UNUSED, NOT_PRINTED, RAN_ON_CPU
+from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.placement.models import Found, Placement, kind_of
+from tfdoctor.text import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["judged", "operations"]
+
+SHOWN = 6
+MOST = 8
+"""Names in a sentence."""
+HEAVY = (
+    "MatMul",
+    "BatchMatMul",
+    "BatchMatMulV2",
+    "BatchMatMulV3",
+    "_FusedMatMul",
+    "Conv2D",
+    "Conv3D",
+    "_FusedConv2D",
+)
+"""Operations that a GPU is bought for; what is next to them may well run on the CPU."""
+REASONS = {
+    "no-such-device": "TensorFlow has no such device",
+    "no-kernel": "it has no kernel for that kind of device",
+    "no-kernel-for-type": "it has no kernel for this type of data there",
+    "colocation": "it must stand beside another operation that is elsewhere",
+    None: "the message does not say why",
+}
+SOFT = Remedy(
+    "Let TensorFlow choose another device where it must: tf.config.set_soft_device_placement(True), or in "
+    "TensorFlow 1 ConfigProto(allow_soft_placement=True)."
+)
+LOGGING = Remedy(
+    "Have TensorFlow print where it puts each operation, before anything else runs: "
+    "tf.debugging.set_log_device_placement(True), or in TensorFlow 1 ConfigProto(log_device_placement=True)."
+)
+CHECK = Remedy("See whether TensorFlow can use the GPU at all.", ("tfdoctor check",))
+
+
+def judged(found: Found, name: str = "-") -> Placement:
+    """The answer. Pure."""
+    findings = [*_refused(found, name), *_without_gpu(found), *_unused(found), *_between(found)]
+    if found.api is None and not found.devices:
+        findings.append(
+            Finding(
+                NOT_PRINTED,
+                Cause.INCONCLUSIVE,
+                Severity.WARNING,
+                "This log does not say where operations ran",
+                "TensorFlow prints it only where it is asked to.",
+                remedies=(LOGGING,),
+            )
+        )
+    return Placement(name, found, _summary(found), tuple(findings))
+
+
+def _summary(found: Found) -> str:
+    totals = found.totals
+    if not totals:
+        if found.refused:
+            return f"{operations(len(found.refused))} refused; nothing was placed."
+        if found.devices:
+            return f"Nothing of placement is printed; TensorFlow lists {_few([one.device for one in found.devices])}."
+        if found.no_known_devices:
+            return "TensorFlow knew no GPU (no known devices), and no operation is printed."
+        return "This log does not say where operations ran."
+    gpus = {device: count for device, count in totals.items() if kind_of(device) in ("GPU", "TPU")}
+    every, on_gpus = sum(totals.values()), sum(gpus.values())
+    done = "ran" if found.api == "2" else "was placed" if every == 1 else "were placed"
+    whole = "The only operation" if every == 1 else f"All {operations(every)}"
+    if not gpus:
+        where = _few(sorted(totals))
+        text = f"{whole} {done} on {where}; no GPU got any."
+    elif on_gpus == every:
+        text = f"{whole} {done} on {_few(sorted(gpus))}."
+    else:
+        text = f"{on_gpus:,} of {operations(every)} {done} on {_few(sorted(gpus))}, {every - on_gpus:,} elsewhere."
+    heavy = [row for row in found.ops if row.op in HEAVY]
+    if heavy and gpus and on_gpus != every:
+        on = sum(row.count for row in heavy if row.device in gpus)
+        of = sum(row.count for row in heavy)
+        many = f"all {of:,}" if on == of > 1 else f"{on:,} of {of:,}"
+        text += f" On a GPU are {many} matrix products and convolutions."
+    if found.unused:
+        text += f" {_few(found.unused)} got nothing."
+    return text
+
+
+def _refused(found: Found, name: str) -> list[Finding]:
+    if not found.refused:
+        return []
+    told = []
+    for one in found.refused[:SHOWN]:
+        what = one.op or one.node or "an operation"
+        where = f" on {one.wanted}" if one.wanted else ""
+        told.append(f"{what}{where}: {REASONS[one.reason]}")
+    more = f"; and {len(found.refused) - SHOWN} more" if len(found.refused) > SHOWN else ""
+    return [
+        Finding(
+            Cause.PLACEMENT_ERROR.row.code,
+            Cause.PLACEMENT_ERROR,
+            Severity.ERROR,
+            f"TensorFlow refused to place {operations(len(found.refused))}",
+            f"{'; '.join(told)}{more}.",
+            evidence=tuple(Evidence(name, one.text, one.line) for one in found.refused[:SHOWN]),
+            remedies=(SOFT, CHECK)
+            if any(one.reason == "no-such-device" for one in found.refused)
+            else (SOFT,),
+        )
+    ]
+
+
+def _without_gpu(found: Found) -> list[Finding]:
+    kinds = {one.kind for one in found.devices}
+    if "XLA_GPU" in kinds and "GPU" not in kinds:
+        row = Cause.XLA_GPU_ONLY.row
+        return [
+            Finding(row.code, Cause.XLA_GPU_ONLY, Severity.ERROR, row.title, row.meaning, remedies=(CHECK,))
+        ]
+    if kinds & {"GPU", "TPU"} or any(kind_of(one) in ("GPU", "TPU") for one in found.totals):
+        return []
+    if not found.no_known_devices:
+        return [_nothing_on_a_gpu()] if found.totals else []
+    return [
+        Finding(
+            RAN_ON_CPU,
+            Cause.INCONCLUSIVE,
+            Severity.WARNING,
+            "TensorFlow knew no GPU",
+            '"Device mapping: no known devices." names no GPU, so everything runs on the CPU. The placement does not '
+            "say why; the lines before it, and `tfdoctor check`, do.",
+            remedies=(CHECK,),
+        )
+    ]
+
+
+def _nothing_on_a_gpu() -> Finding:
+    return Finding(
+        RAN_ON_CPU,
+        Cause.INCONCLUSIVE,
+        Severity.WARNING,
+        "No operation ran on a GPU, and the log lists none",
+        "Where there is a GPU, this TensorFlow does not see it. The placement does not say why.",
+        remedies=(CHECK,),
+    )
+
+
+def _unused(found: Found) -> list[Finding]:
+    if not found.unused or found.api is None:
+        return []
+    what = _few(found.unused)
+    many = len(found.unused) > 1
+    return [
+        Finding(
+            DEVICE_UNUSED,
+            Cause.HEALTHY,
+            Severity.WARNING,
+            f"{what} {'are' if many else 'is'} there and got nothing",
+            "TensorFlow puts operations on the first GPU unless it is told otherwise. It still takes the memory of "
+            "every GPU that it sees.",
+            remedies=(
+                Remedy(
+                    "Use all GPUs through tf.distribute.MirroredStrategy, or show the program one: "
+                    "CUDA_VISIBLE_DEVICES=0."
+                ),
+            ),
+        )
+    ]
+
+
+def _between(found: Found) -> list[Finding]:
+    often = [(op, count) for op, count in found.between if count >= 10]
+    if not often:
+        return []
+    told = _few([f"{op} ({count:,} times)" for op, count in often[:SHOWN]])
+    return [
+        Finding(
+            RAN_ON_CPU,
+            Cause.HEALTHY,
+            Severity.WARNING,
+            f"Between operations on a GPU, the CPU ran {told}",
+            "Each time the data may be copied to the CPU and back. Where this is in the training loop, it costs time.",
+            remedies=(
+                Remedy(
+                    "Look for strings, Python functions and types without a GPU kernel in the training step."
+                ),
+            ),
+        )
+    ]
+
+
+def operations(count: int) -> str:
+    """ "1 operation", "1,204 operations"."""
+    return f"{count:,} operation{'s' if count != 1 else ''}"
+
+
+def _few(names: Sequence[str]) -> str:
+    """The first eight, and how many more there are."""
+    if len(names) > MOST:
+        return f"{', '.join(names[:MOST])} and {len(names) - MOST} more"
+    return listed(names)

@@ -1,0 +1,102 @@
+"""What a placement log says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tfdoctor.findings import Finding
+
+__all__ = ["LOCAL", "Device", "Found", "OpCount", "Placement", "Refusal", "kind_of"]
+
+LOCAL = "/job:localhost/replica:0/task:0"
+"""The task of a program that is in no cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device that TensorFlow lists: in "Device mapping:" or where it creates it."""
+
+    device: str
+    """"GPU:0", or whole for another task's: "/job:worker/replica:0/task:1/device:GPU:0"."""
+    kind: str
+    """GPU, CPU, XLA_GPU, XLA_CPU, TPU …"""
+    task: str
+    name: str | None = None
+    compute_capability: str | None = None
+    pci_bus_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpCount:
+    """How often operations of one type went to one device."""
+
+    op: str
+    device: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An operation that TensorFlow would not put where it was wanted."""
+
+    op: str | None
+    node: str | None
+    wanted: str | None
+    reason: str | None
+    """no-such-device, no-kernel, no-kernel-for-type, colocation, or None: the message does not say."""
+    line: int
+    text: str
+    """The message's first line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was read, before it is judged."""
+
+    api: str | None
+    """"1": graphs placed for sessions. "2": operations executed one by one. None: nothing of placement is printed."""
+    devices: tuple[Device, ...]
+    no_known_devices: bool
+    """Whether "Device mapping: no known devices." stands there."""
+    ops: tuple[OpCount, ...]
+    """By device, then by operation."""
+    refused: tuple[Refusal, ...]
+    between: tuple[tuple[str, int], ...]
+    """(operation, how often it ran on the CPU between two that ran on a GPU), the most frequent first."""
+    forgotten: bool
+    """Whether there were more nodes than are kept apart: those printed twice may count twice."""
+    lines: int
+    bytes: int
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """Device → operations."""
+        totals: dict[str, int] = {}
+        for row in self.ops:
+            totals[row.device] = totals.get(row.device, 0) + row.count
+        return totals
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """GPUs and TPUs that are listed and to which nothing went."""
+        totals = self.totals
+        listed = dict.fromkeys(one.device for one in self.devices if one.kind in ("GPU", "TPU"))
+        return tuple(one for one in listed if one not in totals)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Everything that `placement` has to say. Renderers compute nothing beyond it."""
+
+    name: str
+    """The file, as the user named it; "-" for standard input."""
+    found: Found
+    summary: str
+    findings: tuple[Finding, ...]
+
+
+def kind_of(device: str) -> str:
+    """GPU of "GPU:0" and of "/job:worker/replica:0/task:1/device:GPU:0"."""
+    return device.rpartition("/")[2].removeprefix("device:").partition(":")[0]

@@ -1,0 +1,233 @@
+"""Bytes of a log → which operation went where. Any size: what is kept grows with the graph's nodes, up to `MOST`.
+
+TensorFlow prints a node of a graph twice, with printf and with its logging: "MatMul: (MatMul): /job:…/device:GPU:0".
+Before 0.12 it left the type out. An operation that runs eagerly is printed each time: "Executing op MatMul in device
+…"; from 2.5 on the little graph that it runs in is printed as well, which is no further operation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from tfdoctor.logs.blocks import blocks
+from tfdoctor.placement.models import LOCAL, Device, Found, OpCount, kind_of
+from tfdoctor.placement.refusals import Refusals, short
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["MOST", "read_placement"]
+
+MOST = 200_000
+"""Lines and nodes by which others are known for the same, at least; some 70 bytes each, and twice as many at most."""
+LONGEST = 1000
+"""Bytes before a device that may be a node's name and type."""
+_LITTLE = 64
+"""Nodes of a graph that may be one eager operation's own."""
+
+_TASK = rb"/job:[\w.\-]{1,80}/replica:\d{1,9}/task:\d{1,9}"
+_PLACED = re.compile(
+    # what comes next ends the line, a string, or is the next message's time
+    rb"("
+    + _TASK
+    + rb"/(?:device:)?[A-Za-z_]{1,40}:\d{1,6}?)(?:( -> )|(?=[\s\"'\\\x1b<,]|$|\d{4}-\d\d-\d\d ))"
+)
+_NAME_OF_NODE = re.compile(rb"[A-Za-z0-9_.][\w.\-/\\>]*")
+_TYPE = re.compile(rb"[\w>]+")
+_BEFORE_A_NODE = re.compile(rb"[\s\"'|:\]]")
+_CREATED = re.compile(
+    rb"Creat(?:ed|ing) TensorFlow device \(([^\s()]{1,200})[^()\n]{0,80}\) -> ([^\n]{0,300})"
+)
+_NAME = re.compile(rb"name: ([^,\n]{1,200}?),? pci bus id: ")
+_PCI = re.compile(rb"pci bus id: ([0-9A-Fa-f:.]{4,20})")
+_CAPABILITY = re.compile(rb"compute capability: (\d{1,3}\.\d{1,3})")
+_EXECUTING = b"Executing op "
+_IN = b" in device "
+_ARGUMENTS = (b"_Arg", b"_Retval", b"_DeviceArg", b"_DeviceRetval")
+"""What carries a function's arguments and results: no work."""
+_NUMBER = re.compile(r"_\d+$")
+
+
+def read_placement(chunks: Iterable[bytes]) -> Found:
+    """What the log's bytes say. Never raises on any bytes."""
+    reader = _Reader()
+    for block in blocks(chunks):
+        reader.take(block)
+    return reader.end()
+
+
+class _Recently:
+    """What was met, as numbers; of very many the oldest are forgotten."""
+
+    def __init__(self) -> None:
+        self.now: set[int] = set()
+        self.before: set[int] = set()
+
+    def add(self, *numbers: int) -> None:
+        """Take note of them."""
+        if len(self.now) >= MOST:
+            self.before, self.now = self.now, set()
+        self.now.update(numbers)
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.lines = self.bytes = 0
+        self.placed: Counter[tuple[bytes, bytes]] = Counter()
+        """(operation, device) → nodes of graphs."""
+        self.arguments: Counter[tuple[bytes, bytes]] = Counter()
+        self.executed: Counter[tuple[bytes, bytes]] = Counter()
+        self.devices: dict[tuple[str, str | None, str | None], Device] = {}
+        """What tells one from another → the device, with all that any line says of it."""
+        self.refusals = Refusals()
+        self.mapped = self.nothing_known = False
+        self.seen = _Recently()
+        self.little: dict[int, tuple[int, bytes, bytes]] = {}
+        """What was printed since the last eager operation, and may be that one's own graph: the line → the node."""
+        self.little_nodes: set[int] = set()
+        self.between: Counter[bytes] = Counter()
+        self.after_gpu: list[bytes] | None = None
+        self.ends_open = False
+
+    def take(self, block: bytes) -> None:
+        """One piece of whole lines."""
+        self.refusals.take(block, self.lines)
+        self._devices(block)
+        self.bytes += len(block)
+        self.lines += block.count(b"\n")
+        self.ends_open = not block.endswith(b"\n")
+        last = 0
+        seen = self.seen
+        for match in _PLACED.finditer(block):
+            start = match.start()
+            device = match[1]
+            before = block[max(block.rfind(b"\n", last, start) + 1, start - LONGEST, last) : start]
+            last = start
+            if match[2] is not None:
+                self._mapped(device, block[match.end() : match.end() + 300].partition(b"\n")[0])
+                continue
+            if before.endswith(_IN):
+                at = before.rfind(_EXECUTING)
+                if at >= 0:
+                    self._ran(before[at + len(_EXECUTING) : -len(_IN)].strip(), device)
+                continue
+            told = before.rpartition(b"] ")[2]
+            line = hash((told, device))
+            if line not in seen.now and line not in seen.before and line not in self.little:
+                self._stands(line, told, device)
+
+    def _stands(self, line: int, told: bytes, device: bytes) -> None:
+        text, marked, op = told.removesuffix(b": ").removesuffix(b")").rpartition(b": (")
+        if not marked:  # the type is left out, or this is something else
+            text, op = told.removesuffix(b": "), b""
+            if text == told:
+                return
+        name = text if _NAME_OF_NODE.fullmatch(text) else _BEFORE_A_NODE.split(text)[-1]
+        if not _NAME_OF_NODE.fullmatch(name) or not (op == b"" or _TYPE.fullmatch(op)):
+            return
+        key = hash((name, op, device))
+        if key in self.little_nodes or key in self.seen.now or key in self.seen.before:
+            return
+        self.little[line] = key, op or _of_name(name), device
+        self.little_nodes.add(key)
+        if len(self.little) > _LITTLE:
+            self._commit()
+
+    def _commit(self) -> None:
+        """The nodes that wait are those of a graph."""
+        for line, (key, op, device) in self.little.items():
+            (self.arguments if op in _ARGUMENTS else self.placed)[op, device] += 1
+            self.seen.add(line, key)
+        self._forget()
+
+    def _forget(self) -> None:
+        self.little.clear()
+        self.little_nodes.clear()
+
+    def _ran(self, op: bytes, device: bytes) -> None:
+        if self.little:
+            work = [one for _, one, _ in self.little.values() if one not in _ARGUMENTS]
+            if work in ([op], []):
+                self._forget()
+            else:
+                self._commit()
+        self.executed[op, device] += 1
+        on = device.rpartition(b"/")[2]
+        if b"GPU:" in on or b"gpu:" in on:
+            for one in self.after_gpu or ():
+                self.between[one] += 1
+            self.after_gpu = []
+        elif self.after_gpu is not None and len(self.after_gpu) < _LITTLE:
+            self.after_gpu.append(op)
+
+    # ---------------------------------------------------------------- devices
+
+    def _devices(self, block: bytes) -> None:
+        if b"Device mapping: no known devices" in block:
+            self.nothing_known = self.mapped = True
+        elif b"Device mapping:" in block:
+            self.mapped = True
+        if b"TensorFlow device (" not in block:
+            return
+        for match in _CREATED.finditer(block):
+            self._mapped(match[1], match[2], created=True)
+
+    def _mapped(self, spelled: bytes, text: bytes, *, created: bool = False) -> None:
+        if len(self.devices) >= 10_000:
+            return
+        device = short(spelled)
+        if not device or (created and kind_of(device) not in ("GPU", "TPU")):
+            return
+        task = device.partition("/device:")[0] if device.startswith("/job:") else LOCAL
+        name, pci, capability = (pattern.search(text) for pattern in (_NAME, _PCI, _CAPABILITY))
+        self.mapped = self.mapped or not created
+        new = Device(
+            device,
+            kind_of(device),
+            task,
+            name[1].decode("utf-8", "replace") if name else None,
+            capability[1].decode() if capability else None,
+            pci[1].decode() if pci else None,
+        )
+        key = (new.device, new.name, new.pci_bus_id)
+        old = self.devices.get(key)
+        if old is None or old.compute_capability is None:
+            self.devices[key] = new
+
+    # ---------------------------------------------------------------- the end
+
+    def end(self) -> Found:
+        """Everything."""
+        self.refusals.end()
+        eager = bool(self.executed) or any(one.eager for one in self.refusals.found)
+        if self.little:
+            ops = [op for _, op, _ in self.little.values()]
+            work = [op for op in ops if op not in _ARGUMENTS]
+            if self.executed and len(work) == 1 and len(ops) > 1:
+                self._forget()  # cut before the line that says that it ran
+            else:
+                self._commit()
+        counts: Counter[tuple[str, str]] = Counter()
+        for table in (self.placed, self.executed, *(() if eager else (self.arguments,))):
+            for (op, device), count in table.items():
+                counts[op.decode("utf-8", "replace"), short(device)] += count
+        rows = sorted(counts.items(), key=lambda row: (row[0][1], row[0][0]))
+        graphs = bool(self.placed or self.arguments or self.mapped or self.refusals.found)
+        return Found(
+            api="2" if eager else "1" if graphs else None,
+            devices=tuple(self.devices.values()),
+            no_known_devices=self.nothing_known,
+            ops=tuple(OpCount(op, device, count) for (op, device), count in rows),
+            refused=tuple(one.refusal for one in self.refusals.found),
+            between=tuple((op.decode("utf-8", "replace"), n) for op, n in self.between.most_common(10)),
+            forgotten=bool(self.seen.before),
+            lines=self.lines + self.ends_open,
+            bytes=self.bytes,
+        )
+
+
+def _of_name(name: bytes) -> bytes:
+    """What very old releases leave of an operation: its node's name, without the number of a repeated one."""
+    return _NUMBER.sub("", name.decode("utf-8", "replace")).encode()

@@ -1,0 +1,85 @@
+"""`tfdoctor placement` as it is typed."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cli.planner import validate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+JOB = "/job:localhost/replica:0/task:0/device"
+LOG = f"""Device mapping:
+{JOB}:GPU:0 -> device: 0, name: Tesla T4, pci bus id: 0000:00:05.0, compute capability: 7.5
+{JOB}:GPU:1 -> device: 1, name: Tesla T4, pci bus id: 0000:00:06.0, compute capability: 7.5
+MatMul: (MatMul): {JOB}:GPU:0
+x: (Const): {JOB}:CPU:0
+"""
+REFUSED = (
+    "Cannot assign a device for operation x: {{node x}} was explicitly assigned to /device:GPU:1 "
+    "but available devices are [ ]"
+)
+
+
+def run(*args: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "tfdoctor", "placement", *args]
+    return subprocess.run(command, input=given, capture_output=True, timeout=60, check=False)
+
+
+def test_json_from_a_file_an_archive_and_a_pipe(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(LOG)
+    (tmp_path / "log.gz").write_bytes(gzip.compress(LOG.encode()))
+    for args, given in (
+        ([str(tmp_path / "log")], ""),
+        ([str(tmp_path / "log.gz")], ""),
+        ([], LOG),
+        (["-"], LOG),
+    ):
+        done = run(*args, "--json", given=given.encode())
+        answer = json.loads(done.stdout)
+        validate(answer, "placement")
+        assert done.returncode == 0
+        assert answer["totals"] == {"CPU:0": 1, "GPU:0": 1}
+        assert answer["unused"] == ["GPU:1"]
+
+
+def test_the_screen_and_the_picture(tmp_path: Path) -> None:
+    picture = tmp_path / "ops.svg"
+    done = run("--svg", str(picture), given=LOG.encode())
+    assert "1 of 2 operations were placed on GPU:0, 1 elsewhere." in done.stdout.decode()
+    drawn = picture.read_text("utf-8")
+    assert ">MatMul</text>" in drawn
+    assert "<title>MatMul on GPU:0: 1</title>" in drawn
+
+
+@pytest.mark.parametrize(
+    ("given", "args", "status"),
+    [
+        (REFUSED, [], 1),
+        (REFUSED, ["--fail-on", "never"], 0),
+        (LOG, ["--fail-on", "warning"], 1),
+        ("nothing", [], 0),
+        ("", [], 0),
+    ],
+)
+def test_the_exit_status(given: str, args: list[str], status: int) -> None:
+    assert run(*args, given=given.encode()).returncode == status
+
+
+def test_wrong_requests(tmp_path: Path) -> None:
+    for args, words in (
+        ((str(tmp_path / "none"),), b"there is no file"),
+        ((str(tmp_path),), b"is a folder"),
+        (("-", "--svg", str(tmp_path / "no" / "x.svg")), b"--svg"),
+    ):
+        done = run(*args, given=LOG.encode())
+        assert done.returncode == 2, done
+        assert words in done.stderr, done
+        assert not done.stdout
