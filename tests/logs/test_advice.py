@@ -84,9 +84,9 @@ def test_libraries_that_are_not_named(text: str, release: str) -> None:
 def test_another_cuda_is_named_with_the_one_that_is_wanted() -> None:
     report = of_release("2.3", "10.0")
     assert report.cause is Cause.LIBS_WRONG_VERSION
-    assert "CUDA 10.0 is there, and it wants CUDA 10.1" in report.headline
+    assert "CUDA 10.0 is installed, but it needs CUDA 10.1" in report.headline
     assert report.root is not None
-    assert "CUDA 10.0 is on LD_LIBRARY_PATH, and CUDA 10.1 is wanted." in report.root.explanation
+    assert "CUDA 10.0 is on LD_LIBRARY_PATH, but CUDA 10.1 is needed." in report.root.explanation
 
 
 def test_the_card_that_a_log_names_is_in_the_command() -> None:

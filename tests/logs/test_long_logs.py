@@ -8,31 +8,31 @@ import re
 import time
 import tracemalloc
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from logs.everything import CATALOGUE, kept
 from tfdoctor.compat import Compat
 from tfdoctor.logs import blocks, reader
-from tfdoctor.logs import events as scanning
 from tfdoctor.logs.blocks import is_binary
-from tfdoctor.logs.events import scan
 from tfdoctor.logs.processes import Splitter
 from tfdoctor.logs.reader import read_lines
 from tfdoctor.logs.report import diagnose_log
-from tfdoctor.logs.signatures import Catalogue, load_signatures
+from tfdoctor.logs.scan import scan
+from tfdoctor.logs.signatures import Catalogue
 from tfdoctor.render.log import log_json, render_log
 from tfdoctor.render.log_markdown import log_markdown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tfdoctor.logs.report import LogReport
     from tfdoctor.logs.signatures import Match
 
 COMPAT = Compat.load()
-CATALOGUE = load_signatures()
 T = "2020-05-01 10:00:00.000001: "
 CREATED = (
     T
@@ -47,23 +47,11 @@ MISSING = (
 )
 
 
-def seen(data: bytes, *, fast: bool) -> tuple[list[tuple[object, ...]], tuple[int, int]]:
+def seen(data: bytes, *, fast: bool) -> tuple[Sequence[tuple[object, ...]], tuple[int, int]]:
     """Every event of a log, and its lines and bytes."""
-    counted = [(0, 0)]
-
-    def count(lines: int, size: int) -> None:
-        counted[0] = (lines, size)
-
-    log = scan(read_lines([data], count, CATALOGUE if fast else None), CATALOGUE)
-    events: list[tuple[object, ...]] = []
-    record = 0
-    for e in log:
-        apart = min(
-            e.record - record, 2
-        )  # whether two messages are next to each other, no more than that, is used
-        record = e.record
-        events.append((e.id, e.line, e.text, tuple(sorted(e.fields.items())), apart, e.prefix))
-    return events, counted[0]
+    log = scan([data], CATALOGUE, each=not fast)
+    events = [(e.id, e.line, e.text, tuple(e.fields.items()), e.record, e.following, e.prefix) for e in log]
+    return events, (log.lines, log.bytes)
 
 
 EXAMPLES = [line for signature in CATALOGUE.signatures for line in signature.match]
@@ -101,12 +89,8 @@ def test_read_by_shapes_or_line_by_line_the_same_is_found(
     beginning = "step 0\n" * 450
     text = beginning + "".join(mark + word + end for word, end in pieces)
     data = text.encode("utf-8", "replace") + (b"\xff\xfe broken \xe9" if broken else b"") + b" end"
-    whole, block = reader._WHOLE, blocks._BLOCK
-    try:
-        reader._WHOLE, blocks._BLOCK = 1, 700  # type: ignore[misc]
+    with mock.patch.object(reader, "_WHOLE", 1), mock.patch.object(blocks, "_BLOCK", 700):
         fast, slow = seen(data, fast=True), seen(data, fast=False)
-    finally:
-        reader._WHOLE, blocks._BLOCK = whole, block  # type: ignore[misc]
     assert fast == slow
 
 
@@ -117,19 +101,6 @@ STAMPS = (
     "[1,{1}]<stderr>:2024-03-01 10:00:{0:02d}.{1:06d}: ",
     "",
 )
-
-
-def kept(data: bytes) -> list[object]:
-    """All that is kept of a log: of the whole, of each process, how often each message was said."""
-    splitter = Splitter()
-    log = scan(read_lines([data], None, CATALOGUE), CATALOGUE, splitter)
-    parts = splitter.parts(log)
-    return [
-        log.counts,
-        list(log),
-        splitter.more,
-        [(part.label, part.run, part.first, part.kept, part.log.counts, list(part.log)) for part in parts],
-    ]
 
 
 @settings(max_examples=40, deadline=None)
@@ -152,13 +123,7 @@ def test_what_is_said_again_loses_no_event_no_line_and_no_count(
         for which, stamp, who, times in said
         for n in range(times)
     )
-    known = kept(text.encode())
-    sizes = scanning.REMEMBERED, reader._REMEMBERED
-    try:
-        scanning.REMEMBERED = reader._REMEMBERED = 0  # type: ignore[misc]
-        assert kept(text.encode()) == known
-    finally:
-        scanning.REMEMBERED, reader._REMEMBERED = sizes  # type: ignore[misc]
+    assert kept(text.encode()) == kept(text.encode(), each=True)
 
 
 @settings(max_examples=30, deadline=None)
@@ -173,7 +138,7 @@ def test_what_is_said_again_loses_no_event_no_line_and_no_count(
 def test_what_differs_in_digits_alone_is_the_same_however_it_is_read(
     examples: list[str], stamp: str, seed: int, times: int
 ) -> None:
-    chance = random.Random(seed)  # noqa: S311 - the same each time
+    chance = random.Random(seed)
     lines = []
     for n in range(times):
         one = "".join(chance.choice("0123456789") if c.isdigit() else c for c in chance.choice(examples))
@@ -202,7 +167,7 @@ ALIKE = {
 
 @pytest.mark.parametrize("form", ALIKE.values(), ids=ALIKE)
 def test_what_digits_can_change_is_not_taken_for_the_same(form: str) -> None:
-    chance = random.Random(1)  # noqa: S311 - the same each time
+    chance = random.Random(1)
     same_however_it_is_read(
         "".join(
             form.format(n, chance.randrange(10**4, 10**5), chance.randrange(4)) for n in range(600)
@@ -229,33 +194,19 @@ def test_what_differs_in_digits_alone_is_matched_a_few_times(
         )
         for n in range(4_000)
     )
-    scan(read_lines([lines.encode()], None, CATALOGUE), CATALOGUE, Splitter())
+    scan([lines.encode()], CATALOGUE, Splitter())
     assert len(asked) < 1_500
 
 
 def same_however_it_is_read(data: bytes) -> None:
     """With what lines mean remembered, and each line read for itself."""
-    known = kept(data)
-    sizes = scanning.REMEMBERED, reader._REMEMBERED
-    try:
-        scanning.REMEMBERED = reader._REMEMBERED = 0  # type: ignore[misc]
-        slow = kept(data)
-    finally:
-        scanning.REMEMBERED, reader._REMEMBERED = sizes  # type: ignore[misc]
-
-    def told(events: Iterable[scanning.Event]) -> list[object]:
-        return [(e.id, e.line, e.text, e.fields, e.prefix, e.record) for e in events]
-
-    fast_parts, slow_parts = known[3], slow[3]
-    assert told(known[1]) == told(slow[1])  # type: ignore[arg-type]
-    assert known[2] == slow[2]
-    assert [(*p[:4], told(p[5])) for p in fast_parts] == [(*p[:4], told(p[5])) for p in slow_parts]  # type: ignore[attr-defined]
+    assert kept(data) == kept(data, each=True)
 
 
 def test_the_last_time_is_known_however_often_it_was_said() -> None:
     line = MISSING.format("libcudart.so.10.1") + "\n"
     data = line * 5_000 + "step 1\n" * 7 + line + "step 2\n"
-    log = scan(read_lines([data.encode()], None, CATALOGUE), CATALOGUE)
+    log = scan([data.encode()], CATALOGUE)
     last = log.last("dso-failed")
     assert last is not None
     assert last.line == 5_008
@@ -336,7 +287,7 @@ def test_time_grows_with_the_length_of_a_line_and_not_with_its_square(text: byte
     def seconds(size: int) -> float:
         data = text * (size // len(text))
         best = 99.0
-        for _ in range(2):
+        for _ in range(4):
             began = time.process_time()
             diagnose_log([data], COMPAT)
             best = min(best, time.process_time() - began)

@@ -37,7 +37,7 @@ CASES = [
         + OLD.format("libcudnn.so"),
     ),
     (
-        "cuDNN, and the line that names it is cut off",
+        "cuDNN, and the line that names it is truncated",
         "cudnn-missing",
         "I tensorflow/stream_executor/cuda/cuda_dnn.cc:1062] Unable to load cuDNN DSO.\n",
     ),

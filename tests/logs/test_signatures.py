@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tfdoctor.compat.decode import DataError
-from tfdoctor.logs.reader import LONGEST
+from tfdoctor.logs.reader import DIGITS, LONGEST
 from tfdoctor.logs.signatures import _REMEMBERED, Catalogue, Signature, digitless, load_signatures
 
 if TYPE_CHECKING:
@@ -78,7 +78,8 @@ def test_whatever_the_pattern_matches_has_a_literal(signature: Signature) -> Non
     for line in (*signature.match, *_lines_for(sre.parse(signature.pattern.pattern))):
         if signature.pattern.search(line) and len(line) <= (signature.longest or LONGEST):
             tried += 1
-            assert any(literal in line for literal in signature.literals), line
+            shape = line.translate(DIGITS) if signature.blind else line
+            assert any(literal in shape for literal in signature.literals), line
     assert tried
 
 

@@ -9,17 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from tfdoctor.causes import RELEASE
+from tfdoctor.causes.codes import RELEASE
 from tfdoctor.compat import Compat
 from tfdoctor.findings import Cause
-from tfdoctor.logs.events import scan
-from tfdoctor.logs.reader import read_lines
 from tfdoctor.logs.report import LogReport, diagnose_log
+from tfdoctor.logs.scan import scan
 from tfdoctor.logs.signatures import load_signatures
-from tfdoctor.render.log import log_json
+from tfdoctor.logs.sources import told
+from tfdoctor.render.log import log_json, render_log
 
 COMPAT = Compat.load()
 LAB = Path(__file__).parent / "lab"
+CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus" / "logs"
 GPU = "tensorflow/core/common_runtime/gpu/gpu_device.cc"
 DSO = "tensorflow/stream_executor/platform/default/dso_loader.cc"
 
@@ -66,15 +67,43 @@ def test_the_lines_name_the_release_and_its_commands() -> None:
     commands = [command for remedy in report.root.remedies for command in remedy.commands]
     assert {"tfdoctor matrix --tf 1.14", "tfdoctor build --tf 1.14"} <= set(commands)
     assert any("TensorFlow 1.14 needs CUDA 10.0" in remedy.text for remedy in report.root.remedies)
+    assert not any("has code for" in remedy.text for remedy in report.root.remedies)
     for words in (
-        "CUDA 10.1 is on LD_LIBRARY_PATH, and CUDA 10.0 is wanted.",
+        "CUDA 10.1 is on LD_LIBRARY_PATH, but CUDA 10.0 is needed.",
         "libcudnn.so.7 was found.",
-        "One card is there",
+        "One card is present",
     ):
         assert words in report.root.explanation
-    assert note(report) == "Of all releases only TensorFlow 1.14 has these lines of its source."
+    assert note(report) == "Only TensorFlow 1.14 has these source lines."
     assert all(evidence.line for finding in report.findings for evidence in finding.evidence)
     assert log_json(report)["tensorflow_version"] == "1.14"
+
+
+def test_four_cards_beside_another_cuda_than_the_one_that_is_wanted() -> None:
+    found = "".join(
+        f"2020-09-11 10:00:0{n}.000001: I {GPU}:1640] Found device {n} with properties: \n"
+        "name: Tesla M60 major: 5 minor: 2 memoryClockRate(GHz): 1.1775\n"
+        for n in range(4)
+    )
+    xla = "".join(
+        f"/job:localhost/replica:0/task:0/device:XLA_GPU:{n} -> device: XLA_GPU device\n" for n in range(4)
+    )
+    report = diagnosed(found + said("2020-09-11", *OLD[1:]) + xla)
+    assert (report.tensorflow_version, report.gpu_registered, report.devices) == ("1.14", False, ())
+    assert report.root is not None
+    for words in (
+        "10.1 is on LD_LIBRARY_PATH, but CUDA 10.0",
+        "libcudnn.so.7 was found",
+        "4 cards are present",
+    ):
+        assert words in report.root.explanation
+    build = next(one for one in report.root.remedies if "tfdoctor build --tf 1.14" in one.commands)
+    assert "It has code for Tesla M60." in build.text
+    misread = next(one.explanation for one in report.findings if one.title == "Easily misread")
+    assert "An XLA_GPU is not a registered GPU" in misread
+    short = render_log(report, room=20)
+    assert len(short.splitlines()) <= 20
+    assert "An XLA_GPU is not a registered GPU: operations run on the CPU." in short
 
 
 def test_a_build_for_another_cuda_has_the_lines_and_not_the_needs_of_the_release() -> None:
@@ -138,7 +167,7 @@ def test_lines_that_share_no_release_by_chance_name_none() -> None:
 def test_a_log_from_before_a_release_is_not_of_it() -> None:
     report = diagnosed(said("2020-11-14", *NEW[:1]))
     assert report.tensorflow_version is None
-    assert "different times" in note(report)
+    assert "come from different releases: the release" in note(report)
     ahead = diagnosed(
         said("2020-04-14", f"I {DSO}:44] Successfully opened dynamic library libcudart.so.10.1", CANDIDATE)
     )
@@ -204,6 +233,43 @@ def test_a_page_that_quotes_an_old_session_is_read_as_the_log_that_it_has() -> N
     assert any("tfdoctor build --tf 1.14" in remedy.commands for remedy in report.root.remedies)
 
 
+def test_a_beta_is_told_from_the_release_whose_sources_it_has_by_the_file_that_differs() -> None:
+    numa = "successful NUMA node read from SysFS had negative value (-1)"
+    executor = "tensorflow/stream_executor/cuda/cuda_gpu_executor.cc"
+    beta = said("2019-07-11", f"I {executor}:1006] {numa}", *OLD)
+    assert (diagnosed(beta).tensorflow_version, diagnosed(beta).era) == ("2.0", "2.0")
+    assert (
+        diagnosed(beta.replace("2019-07", "2020-02")).era == "2.0"
+    )  # nothing else has these lines, whenever
+    assert diagnosed(beta.replace(":1006]", ":1005]")).tensorflow_version == "1.14"
+    assert diagnosed(said("2019-07-11", *OLD)).era == "1.14-2.0"
+
+
+def test_what_messages_say_decides_between_releases_that_share_the_lines() -> None:
+    service = "tensorflow/compiler/xla/service/service.cc"
+    lines = (
+        "E tensorflow/stream_executor/cuda/cuda_driver.cc:318] failed call to cuInit: UNKNOWN ERROR (303)",
+        f"I {service}:168] XLA service 0x1 executing computations on platform Host. Devices:",
+    )
+    assert diagnosed(said("2023-03-06", *lines)).era == "1.14-2.0"
+    old = diagnosed(
+        said("2023-03-06", *lines, f"I {service}:175]   StreamExecutor device (0): <undefined>, <undefined>")
+    )
+    assert old.tensorflow_version == "1.14"
+    assert note(old).startswith("Of the releases with these source lines, only TensorFlow 1.14")
+    new = said("2023-03-06", *lines, f"I {service}:175]   StreamExecutor device (0): Host, Default Version")
+    assert diagnosed(new).tensorflow_version == "2.0"
+
+
+def test_no_release_was_compiled_with_a_cudnn_that_is_newer() -> None:
+    dnn = (
+        "E tensorflow/stream_executor/cuda/cuda_dnn.cc:324] Loaded runtime CuDNN library: 7.3.1 but source was "
+        "compiled with: {}."
+    )
+    assert diagnosed(said("2020-07-05", dnn.format("7.1.4"))).tensorflow_version is None
+    assert diagnosed(said("2020-07-05", dnn.format("7.5.0"))).tensorflow_version == "1.13"
+
+
 # --- real logs ---
 
 
@@ -214,7 +280,7 @@ def test_every_line_that_a_release_printed_in_the_lab_is_in_the_table() -> None:
     missing: list[str] = []
     for name, truth in json.loads((LAB / "expected.json").read_text(encoding="utf-8")).items():
         release = truth["tensorflow"]
-        log = scan(read_lines([(LAB / name).read_bytes()], None, catalogue), catalogue)
+        log = scan([(LAB / name).read_bytes()], catalogue)
         for event in log.of("source-line"):
             message = event.text.partition("]")[2]
             found = COMPAT.source_lines.at(event.get("path"), int(event.get("number")), message)
@@ -302,7 +368,28 @@ def test_what_was_written_soon_before_a_release_is_of_it_or_of_a_nightly_of_the_
     late, early = diagnosed(said("2021-09-01", *NEW)), diagnosed(said("2020-11-20", *NEW))
     assert (late.tensorflow_version, late.era) == ("2.4", "2.4")
     assert (early.tensorflow_version, early.era) == (None, "2.4-2.5")
+    assert "2.5" not in " ".join(named(early))  # what is typed is for the release that has these lines
+    assert "2.4" in named(early)
     assert diagnosed(said("2020-05-01", *NEW)).era != "2.4-2.5"
+
+
+# --- what the messages say ---
+
+
+def test_the_words_of_messages_tell_the_release_where_no_line_is_named() -> None:
+    assert diagnosed("Cannot dlopen some GPU libraries. Skipping registering GPU devices...\n").era == "1.14"
+    new = "Created device /job:localhost/replica:0/task:0/device:GPU:0 with 9 MB memory:  -> device: 0, name: Tesla T4,"
+    assert (diagnosed(f"{new} pci bus id: 0000:00:04.0, compute capability: 7.5").era or "").startswith("2.6")
+
+
+@pytest.mark.parametrize("path", sorted(LAB.glob("*.log")), ids=lambda path: path.stem)
+def test_every_release_says_what_is_said_of_its_words(path: Path) -> None:
+    text = path.read_text(encoding="utf-8", errors="replace")
+    minor = tuple(map(int, path.name.split(".")[:2]))
+    for one in load_signatures().wordings:
+        if one.text in text:
+            first, last = (tuple(map(int, bound.split("."))) if bound else minor for bound in one.era)
+            assert first <= minor <= last, one.text
 
 
 # --- what is typed ---
@@ -317,7 +404,7 @@ def named(report: LogReport) -> set[str]:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_no_command_names_a_release_that_the_lines_exclude(seed: int) -> None:
-    choice = random.Random(seed)  # noqa: S311 - the same each time
+    choice = random.Random(seed)
     table = COMPAT.source_lines
     release = choice.choice(table.releases)
     files = [
@@ -331,7 +418,8 @@ def test_no_command_names_a_release_that_the_lines_exclude(seed: int) -> None:
     ]
     chosen = choice.sample(lines, min(len(lines), 4))
     fitting = frozenset(table.releases).intersection(*(table.at(file, line) or () for file, line in chosen))
-    messages = [f"W {file}:{line}] Cannot dlopen some GPU libraries." for file, line in chosen]
+    messages = [f"W {file}:{line}] what is said there" for file, line in chosen]
+    messages.append("W Cannot dlopen some GPU libraries.")
     report = diagnosed(said("2026-09-11", *messages))
     assert report.gpu_registered is False
     for version in named(report):
@@ -350,3 +438,105 @@ def test_no_command_names_a_release_that_the_log_cannot_be_of(path: Path) -> Non
     assert ".".join(path.name.split(".")[:2]) in known
     for version in named(report):
         assert ".".join(version.split(".")[:2]) in known
+
+
+def logs() -> list[Path]:
+    """Those of the lab, and the real ones where they are at hand."""
+    return sorted([*LAB.glob("*.log"), *CORPUS.glob("*/log.txt")])
+
+
+@pytest.mark.parametrize("path", logs(), ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_no_log_gets_a_command_that_names_a_release_that_its_lines_exclude(path: Path) -> None:
+    text = path.read_bytes()
+    catalogue = load_signatures()
+    writers = told(scan([text], catalogue), COMPAT).writers
+    if not writers:
+        return
+    having = {release for writer in writers for release in writer.releases}
+    report = diagnose_log([text], COMPAT)
+    for version in {*named(report), report.tensorflow_version} - {None}:
+        assert any(one == version or one.startswith(f"{version}.") for one in having), (version, having)
+
+
+# --- what is no release, and what is between two ---
+
+
+def lines_of(release: str, *files: str, without: str = "", count: int = 3) -> list[str]:
+    """Messages of a release that the release `without` does not log from there."""
+    table = COMPAT.source_lines
+    found = []
+    for file in files:
+        numbers = [int(word.partition(":")[0]) for word in table.files[file].lines.split()]
+        own = [
+            number
+            for number in numbers
+            if release in (at := table.at(file, number) or ()) and (without not in at or not without)
+        ]
+        found += [f"W {file}:{number}] " for number in own[:count]]
+    return found
+
+
+def test_a_candidate_and_a_package_for_other_cards_are_named_by_their_minor() -> None:
+    builds = [build.version for build in COMPAT.source_lines.builds]
+    assert any("rocm" in build for build in builds)
+    assert any(build.startswith("0.12") for build in builds)
+    lines = lines_of("2.13.1.600+rocm", GPU, without="2.13.1", count=8)
+    assert diagnosed(said("2024-02-01", *lines)).era == "2.13"
+
+
+def test_lines_of_two_releases_one_after_the_other_are_of_a_nightly_of_the_later() -> None:
+    own = lines_of("2.3.0", GPU, without="2.2.0", count=4)
+    older = lines_of("2.2.0", "tensorflow/stream_executor/cuda/cuda_driver.cc", without="2.3.0", count=1)
+    report = diagnosed(said("2020-05-31", *own, *older))
+    assert (report.tensorflow_version, report.era) == (None, "2.3")
+    far = lines_of("1.14.0", "tensorflow/stream_executor/cuda/cuda_driver.cc", without="2.3.0", count=2)
+    assert diagnosed(said("2020-05-31", *own, *far)).era != "2.3"
+
+
+def test_another_build_that_asks_for_the_libraries_of_a_release_can_be_one_of_the_next() -> None:
+    opened = f"I {DSO}:49] Successfully opened dynamic library libcudart.so.10.1"
+    assert diagnosed(opened.replace(":49]", "]")).era == "2.1-2.3"
+    assert diagnosed(said("2020-11-14", opened, f"I {GPU}:9] Found device 0")).era == "2.1-2.4"
+
+
+def test_long_before_the_first_candidate_a_nightly_has_the_number_of_its_lines() -> None:
+    lines = lines_of("2.11.0", GPU, without="2.12.0", count=4)
+    candidate = min(build.released for build in COMPAT.source_lines.builds if build.version == "2.11.0rc0")
+    assert candidate > "2022-10-01"
+    assert diagnosed(said("2022-09-19", *lines)).era == "2.11"
+    assert diagnosed(said("2022-11-10", *lines)).era == "2.11-2.12"
+
+
+def test_the_name_of_a_dll_tells_of_which_cuda_it_is() -> None:
+    text = (
+        "ImportError: Could not find 'cudart64_100.dll'. TensorFlow requires that this DLL be installed in a directory "
+        "that is named in your %PATH% environment variable. Download and install CUDA 10.0 from this URL: "
+    )
+    assert diagnosed(text).era == "1.13-2.0"
+
+
+def test_a_notebook_shows_the_line_that_ran_with_an_arrow() -> None:
+    text = (
+        "~/env/lib/python3.6/site-packages/tensorflow/python/platform/self_check.py in preload_check()\n"
+        '     80               "environment variable. Download and install CUDA %s from "\n'
+        "---> 82               % (build_info.cudart_dll_name, build_info.cuda_version_number))\n"
+    )
+    assert diagnosed(text).era == "1.4-1.14"
+    assert diagnosed(f"{text}ImportError: Could not find 'cudart64_100.dll'.\n").era == "1.13-1.14"
+    assert diagnosed(text.replace("self_check.py in preload_check()", "nobody.py in run()")).era is None
+
+
+def test_a_frame_whose_module_html_took_is_the_modules() -> None:
+    packages = "C:\\env\\lib\\site-packages\\tensorflow\\python"
+    text = f'Traceback (most recent call last):\n  File "{packages}\\pywrap_tensorflow.py", line 62, in '
+    end = "\nfrom tensorflow.python._pywrap_tensorflow_internal import *\nImportError: DLL load failed"
+    assert diagnosed(f"{text}<module>{end}: x\n").era == diagnosed(f"{text}{end}: x\n").era == "1.5-2.14"
+    assert diagnosed(f"{text}{end} while importing _pywrap_tensorflow_internal: x\n").era == "2.9-2.14"
+
+
+def test_a_python_for_which_a_release_has_no_wheel_leaves_it_out() -> None:
+    line = said("2024-09-11", f"W {GPU}:1934] Cannot dlopen some GPU libraries.")
+    frame = '  File "/opt/env/lib/python3.7/site-packages/tensorflow/python/nobody.py", line 1, in run\n'
+    assert diagnosed(line).era == "2.10-2.11"
+    eleven = frame.replace("3.7", "3.11")
+    assert diagnosed(line + eleven).era == "2.10-2.11"  # of none, then it was built for it

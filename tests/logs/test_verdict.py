@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import tfdoctor.logs
-from tfdoctor.causes import MISREAD
+from tfdoctor.causes.codes import MISREAD
 from tfdoctor.compat import Compat
 from tfdoctor.findings import Cause, Severity
 from tfdoctor.logs.report import LogReport, diagnose_log
@@ -47,6 +47,10 @@ def opened(*names: str) -> str:
     return "".join(f"{T}I {DSO}Successfully opened dynamic library {name}\n" for name in names)
 
 
+PRIVILEGES = (
+    T + "E tensorflow/core/profiler/internal/gpu/cupti_tracer.cc:1441] function cupti_interface_->Subscribe( "
+    "&subscriber_, (CUpti_CallbackFunc)ApiCallback, this)failed with error CUPTI_ERROR_INSUFFICIENT_PRIVILEGES\n"
+)
 NO_NAME = (
     'Traceback (most recent call last):\n  File "/w/train.py", line 4, in <module>\n    tf.x\n'
     "AttributeError: module 'tensorflow' has no attribute '{0}'\n"
@@ -67,6 +71,12 @@ CASES: list[tuple[str, str, str]] = [
         "healthy",
         GPU
         + "W bfc_allocator.cc:243] Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.16GiB. The caller indicates that this is not a failure, but\n",
+    ),
+    (
+        "a card that shares the system's memory has little left",
+        "oom",
+        CREATED.format(mb=161, name="NVIDIA Tegra X1", cc="5.3")
+        + "W bfc_allocator.cc:431] Allocator (GPU_0_bfc) ran out of memory trying to allocate 27.85MiB (rounded to 29203200)requested by op Send\n",
     ),
     ("healthy after a first try", "healthy", missing(*CUDA101) + SKIPPED + opened(*CUDA101) + GPU),
     ("ready without a session", "healthy", opened("libcuda.so.1", *CUDA101, "libcudnn.so.7")),
@@ -349,6 +359,7 @@ CASES: list[tuple[str, str, str]] = [
     ),
     ("libdevice", "libdevice-or-ptxas-missing", GPU + "libdevice not found at ./libdevice.10.bc\n"),
     ("CUPTI", "cupti-missing", GPU + missing("libcupti.so.10.1")),
+    ("CUPTI that only root may use", "cupti-missing", GPU + PRIVILEGES),
     ("XLA", "xla-gpu-only", '[name: "/device:CPU:0"\n, name: "/device:XLA_GPU:0"\n'),
     (
         "placement",
@@ -520,7 +531,7 @@ def test_a_registered_gpu_whose_kernel_is_aborted_is_not_called_healthy(error: s
 @pytest.mark.parametrize(
     ("log", "title"),
     [
-        (NO_NAME.format("__version__"), "What is imported under the name tensorflow is no TensorFlow"),
+        (NO_NAME.format("__version__"), "What is imported under the name tensorflow is not TensorFlow"),
         (NO_NAME.format("Session"), "The program asks for a name that TensorFlow 2 does not have"),
         (
             "tensorflow version: 1.13.2\n" + NO_NAME.format("config"),

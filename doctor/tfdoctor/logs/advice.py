@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CHECK", "remedies", "usually"]
 
-CHECK = Remedy("Look at the machine itself: it tells what a log cannot.", ("tfdoctor check",))
+CHECK = Remedy("Check the machine itself: it shows what a log cannot.", ("tfdoctor check",))
 _SHARED: dict[Do, Remedy] = {
     Do.CHECK: CHECK,
     Do.RESTART: Remedy(
@@ -35,14 +35,26 @@ _SHARED: dict[Do, Remedy] = {
         changes_system=True,
     ),
     Do.MEMORY: Remedy(
-        "Let TensorFlow take memory as it needs it, and look who else holds some.",
+        "Let TensorFlow allocate memory as needed, and see which other processes hold some.",
         ("export TF_FORCE_GPU_ALLOW_GROWTH=true", "nvidia-smi"),
     ),
     Do.NAME_LIBRARIES: Remedy(
-        "Let TensorFlow name the libraries: run the program once more under tfdoctor, which has them named.",
+        "Make TensorFlow name the libraries: run the program once more under tfdoctor.",
         ("tfdoctor run python3 -c \"import tensorflow as tf; tf.config.list_physical_devices('GPU')\"",),
     ),
 }
+
+
+_CUPTI = Remedy(
+    "Put the CUDA toolkit's extras/CUPTI/lib64 on LD_LIBRARY_PATH (here of the one in /usr/local/cuda), or do without "
+    "the profiler.",
+    ('export LD_LIBRARY_PATH="/usr/local/cuda/extras/CUPTI/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"',),
+)
+_COUNTERS = Remedy(
+    "Start the container with --cap-add=SYS_ADMIN, or load the kernel module nvidia with "
+    "NVreg_RestrictProfilingToAdminUsers=0, or do without the profiler.",
+    ("grep RmProfilingAdminOnly /proc/driver/nvidia/params",),
+)
 
 
 def remedies(case: Case, cause: Cause) -> tuple[Remedy, ...]:
@@ -60,6 +72,8 @@ def _asked(case: Case, what: Do) -> Sequence[Remedy]:
     if what in (Do.LIBRARIES, Do.LIBRARY):
         ways = _libraries(case)
         return ways[1:2] or ways if what is Do.LIBRARY else ways
+    if what is Do.PROFILER:
+        return (_COUNTERS if case.log.has("cupti-not-permitted") else _CUPTI,)
     return (_SHARED[what],)
 
 
@@ -70,15 +84,15 @@ def usually(case: Case, cause: Cause) -> str:
     release = _release(case)
     if release is not None and release.pip_extra is not None:
         return (
-            f"Most often it was installed with plain `pip install {release.package}`, which brings no CUDA; "
+            f"Usually it was installed with plain `pip install {release.package}`, which does not include CUDA; "
             f"`{release.package}[{release.pip_extra}]` does."
         )
-    return "Most often there is no CUDA, or another one: `pip install` of this TensorFlow brings none."
+    return "Usually CUDA is missing or has a different version: `pip install` of this TensorFlow does not include it."
 
 
 def _another_release(case: Case) -> Remedy:
     """Which release fits: for the cards that the log names, else for the machine that is asked."""
-    return Remedy("See which TensorFlow fits, and how to get it.", (_recommend(case),))
+    return Remedy("See which TensorFlow fits, and how to install it.", (_recommend(case),))
 
 
 def _recommend(case: Case) -> str:
@@ -102,8 +116,9 @@ def _libraries(case: Case) -> tuple[Remedy, ...]:
     release, version = _release(case), case.origin.version
     if case.origin.release is None and version is not None and not case.windows:
         other = (
-            f"Somebody built this TensorFlow {version} for other libraries; that of the package index, in a container "
-            "image, finds its own."
+            f"This TensorFlow {version} was built for other libraries; the one from the package index, "
+            f"in a container image, finds its "
+            "own."
         )
         return (Remedy(other, (f"tfdoctor build --tf {shlex.quote(version)}",)),)
     if case.windows:
@@ -113,8 +128,11 @@ def _libraries(case: Case) -> tuple[Remedy, ...]:
         )
         return (wsl, *_needs(case, release, version))
     brings = release is not None and case.compat.cuda_set(release.version) is not None
-    then = "; then `tfdoctor fix`, no root." if brings else ", and what to type."
-    here = Remedy(f"On that machine: see what is wrong{then}", ("tfdoctor check",))
+    here = Remedy("On that machine: see what is wrong, and what to type.", ("tfdoctor check",))
+    if brings:
+        here = Remedy(
+            "On that machine: see what is wrong, and have it fixed.", ("tfdoctor check", "tfdoctor fix")
+        )
     if release is None or not release.gpu:
         new = Remedy("Or make a new environment in which TensorFlow finds them.", ("tfdoctor install",))
         return (here, new, *_fitting(case), *_needs(case, None, None))
@@ -127,11 +145,24 @@ def _libraries(case: Case) -> tuple[Remedy, ...]:
     official = case.compat.official_image(exact)
     made = official is not None and _is_locked(case, exact, (official.recipe.python,))
     if brings or made or case.compat.ngc_images(exact) or _has_base(case, release):
-        text = f"Or build a container image of TensorFlow {exact} in which it finds them."
+        text = f"Or build a container image of TensorFlow {exact} in which it finds them.{_serves(case, release)}"
         ways.append(Remedy(text, (f"tfdoctor build --tf {wanted}",)))
     else:
         ways.append(Remedy("Or see which release comes nearest.", (f"tfdoctor recommend --tf {wanted}",)))
     return (*ways, *_fitting(case), *_needs(case, release, version))
+
+
+def _serves(case: Case, release: Release) -> str:
+    """For which cards that the log names the release has code, as a sentence; empty where that is not so of each."""
+    cards = case.cards[:4]
+    for name in cards:
+        found = case.compat.gpus_named(name)
+        codes = (
+            {case.compat.code_for(release, one) for one in found.capabilities} if found is not None else set()
+        )
+        if not codes or not codes <= {"native", "jit"}:
+            return ""
+    return f" It has code for {' and '.join(cards)}." if cards else ""
 
 
 def _has_base(case: Case, release: Release) -> bool:

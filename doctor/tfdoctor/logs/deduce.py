@@ -52,29 +52,47 @@ def origin(log: Log, compat: Compat) -> Origin:
     belong."""
     version = _stated(log)
     names = _sonames(log)
+    sources = told(log, compat)
     low, high = _bounds(log)
+    worded = _worded(log, low, high) if sources.foreign is None else (low, high)
+    if not sources.writers:
+        low, high = worded
     rows = [row for row in compat.releases if row.gpu and not row.is_prerelease]
     dlls = _cuda_of_dlls(log)
-    fitting = [row for row in rows if _within(row, low, high) and _has_all(row, names)]
+    bounded = [row for row in rows if _within(row, low, high)]
+    fitting = [row for row in bounded if _has_all(row, names)]
+    fitting = _of_python(fitting, log) or fitting
     cuda = _cuda(names, compat) or dlls
-    sources = told(log, compat)
-    lines = _of_lines(sources.writers, [row for row in rows if _within(row, low, high)])
+    lines = _of_lines(sources.writers, bounded)
     if version is not None and not _excluded(version, lines, compat):
         nearest = compat.nearest(version)
         minor = versions.major_minor(version)
         return Origin(version, minor, cuda or nearest.release.cuda, nearest.release, sources, "log")
     if lines:
+        lines = [row for row in lines if _within(row, *worded)] or lines
         also = [one for one in _unpublished(lines, sources.writers[0], compat) if _between(one, low, high)]
-        asking = [row for row in lines if row in fitting and (dlls is None or _of_cuda(row, dlls))]
+        asks = {row.version for row in fitting}
+        asking = [row for row in lines if row.version in asks and (dlls is None or _of_cuda(row, dlls))]
         return _by_lines(lines, asking, also, cuda, sources, compat)
-    early = _before(sources.writers, [row for row in rows if _within(row, low, high)])
+    built = _of_builds(sources.writers, rows)
+    if built and all(_between(one, low, high) for one in built):
+        alone = built[0] if len(built) == 1 else None
+        return Origin(alone, _range(built[0], built[-1]), cuda, None, sources, "lines")
+    early = _before(sources.writers, bounded)
     if early is not None:
-        return Origin(None, _range(early, _next(early, rows)), cuda, None, sources)
+        late = early if _not_branched(early, sources.writers[0], compat) else _next(early, rows)
+        own = [row for row in rows if row.minor == early and row.version in sources.writers[0].releases]
+        return Origin(None, _range(early, late), cuda, own[-1], sources)
+    if sources.before is not None and _between(sources.before, low, high):
+        return Origin(None, sources.before, cuda, None, sources)
     if low == "" and not names:
-        return Origin(None, None, cuda, None, sources)
+        of_cuda = [row.minor for row in rows if _of_cuda(row, dlls)] if dlls is not None else []
+        return Origin(None, _range(of_cuda[0], of_cuda[-1]) if of_cuda else None, cuda, None, sources)
     if not fitting:
         return Origin(None, _range(low, high), cuda, None, sources)
     minors = [row.minor for row in fitting]
+    if sources.foreign is not None and names:
+        minors.append(_next(minors[-1], rows))  # a nightly asks for the libraries of the release before it
     if low and versions.compare(low, rows[0].minor) < 0 and minors[0] == rows[0].minor:
         minors[0] = low  # there are older ones, of which the table knows nothing
     near = [row for row in fitting if any(row.version in writer.releases for writer in sources.writers)]
@@ -123,6 +141,32 @@ def _before(writers: Sequence[Writer], rows: Sequence[Release]) -> str | None:
     return having[0].minor if 0 < ahead <= _CANDIDATES else None
 
 
+def _of_builds(writers: Sequence[Writer], rows: Sequence[Release]) -> list[str]:
+    """The minors of the builds that have these lines, where no release has them: candidates, those for AMD's cards."""
+    if len(writers) != 1 or any(row.version in writers[0].releases for row in rows):
+        return []
+    return list(dict.fromkeys(versions.major_minor(one) for one in writers[0].releases))
+
+
+def _not_branched(minor: str, writer: Writer, compat: Compat) -> bool:
+    """Whether this was written before the minor's first candidate was near: what was built then had its number."""
+    first = min(
+        (
+            one.released
+            for one in compat.source_lines.builds
+            if "rc" in one.version and versions.major_minor(one.version) == minor
+        ),
+        default=None,
+    )
+    if first is None or writer.date is None:
+        return False
+    try:
+        ahead = (dt.date.fromisoformat(first) - dt.date.fromisoformat(writer.date)).days
+    except ValueError:
+        return False
+    return ahead > _BRANCH
+
+
 def _next(minor: str, rows: Sequence[Release]) -> str:
     """The minor release after this one; itself where it is the last."""
     return next((row.minor for row in rows if versions.compare(row.minor, minor) > 0), minor)
@@ -132,6 +176,8 @@ _ENOUGH = 3
 """Different lines."""
 _CANDIDATES = 60
 """Days before a release in which its candidates are out."""
+_BRANCH = 21
+"""Days before its first candidate from which on a nightly can have the number of the next release."""
 
 
 def _day_after(date: str) -> str:
@@ -175,11 +221,11 @@ def _by_lines(
 
 
 def _unpublished(rows: Sequence[Release], writer: Writer, compat: Compat) -> list[str]:
-    """The minors of builds that nobody can measure any more, have these lines, and were in use at the log's time."""
+    """The minors of the builds among its releases that nobody can measure any more, and that have these rows' lines."""
     return [
         versions.major_minor(one.version)
         for one in compat.source_lines.unpublished
-        if one.like in {row.version for row in rows} and one.first <= (writer.date or "") <= one.last
+        if one.like in {row.version for row in rows} and one.version in writer.releases
     ]
 
 
@@ -222,6 +268,21 @@ def _bounds(log: Log) -> tuple[str, str]:
     return low, high
 
 
+def _worded(log: Log, low: str, high: str) -> tuple[str, str]:
+    """The same bounds, narrowed by what the messages say; as they were where that contradicts itself or them."""
+    lows, highs = [low] if low else [], [high] if high else []
+    for event in log:
+        for one in load_signatures().wordings:
+            if one.text in event.text:
+                lows += [one.era[0]] if one.era[0] else []
+                highs += [one.era[1]] if one.era[1] else []
+    first = max(lows, key=versions.numbers, default="")
+    last = min(highs, key=versions.numbers, default="")
+    if first and last and versions.compare(first, last) > 0:
+        return low, high
+    return first, last
+
+
 def _within(row: Release, low: str, high: str) -> bool:
     return _between(row.minor, low, high)
 
@@ -249,6 +310,23 @@ _REGISTRATION = frozenset(
 
 def _has_all(row: Release, names: list[str]) -> bool:
     return all(name in row.required_libraries for name in names)
+
+
+def _of_python(rows: Sequence[Release], log: Log) -> list[Release]:
+    """Those that there are for the Python in whose folder a traceback shows TensorFlow; none where it shows several."""
+    pythons = {
+        f"{found[1]}.{found[2]}"
+        for event in log.of("python-frame", "python-frame-shown")
+        if (found := _PYTHON.search(event.get("path") or event.get("shown"))) is not None
+    }
+    if len(pythons) != 1:
+        return []
+    python = pythons.pop()
+    return [row for row in rows if python in row.linux_pythons or python in row.windows_pythons]
+
+
+_PYTHON = re.compile(r"[/\\]python([23])\.?(\d{1,2})[/\\]", re.IGNORECASE)
+"""`/lib/python3.6/`, `\\Python37\\`."""
 
 
 def _cuda(names: list[str], compat: Compat) -> str | None:

@@ -14,6 +14,7 @@ from tfdoctor.logs.libraries import (
     is_cudnn,
     is_cupti,
     libraries_cause,
+    only_a_path,
     partly_there,
     search_path,
     stem_of,
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 BUSY_MIB = 1024
 """A device made with less than this, on a card of unknown size, was made beside somebody else."""
+_TEGRA = re.compile(r"\b(?:Tegra|Orin|Xavier|Thor)\b")
+"""Cards that share the memory of the system: what is not left there, no other process holds on the card."""
 BUSY_SHARE = 0.35
 
 
@@ -75,8 +78,11 @@ def libraries(case: Case) -> Decision | None:
     note = what_is_there(toolkit, case.log, case.compat)
     title = ""
     if cause is Cause.LIBS_WRONG_VERSION and case.other_cuda is None and partly_there(toolkit, case.log):
-        title = "Some of the libraries that this TensorFlow opens are there, and others are not"
-        note = f"{note} Most often another version is installed, or only some of its packages."
+        title = "Some of the libraries that this TensorFlow opens are installed, others are not"
+        note = f"{note} Usually a different version is installed, or only some of its packages."
+    elif cause is Cause.LIBS_WRONG_VERSION and case.other_cuda is None and only_a_path(toolkit, case.log):
+        title = "LD_LIBRARY_PATH names a CUDA, but what this TensorFlow opens is not found there"
+        note = f"{note} Usually a different version is installed, or none.".strip()
     if cause is Cause.LIBS_WRONG_VERSION and path:
         note = f"{note} LD_LIBRARY_PATH was {path}.".strip().replace("`", "'")
     elif (
@@ -135,6 +141,13 @@ def cupti(case: Case) -> Decision | None:
     missing = [m for m in case.missing if is_cupti(m.soname)]
     if not missing and not case.log.has("cupti-failed"):
         return None
+    if case.log.has("cupti-not-permitted") and not missing:
+        return Decision(
+            Cause.CUPTI_MISSING,
+            case.says("cupti-not-permitted"),
+            note="CUPTI was found. The driver lets only root read these counters, where nobody allows it to others.",
+            title="The profiler may not read the GPU's counters; nothing else needs them",
+        )
     events = (*(m.event for m in missing[:2]), *case.says("cupti-failed"))
     return Decision(Cause.CUPTI_MISSING, events)
 
@@ -191,13 +204,20 @@ def no_code(case: Case) -> Decision | None:
     if event is not None:
         too_new = newer or "PTX" in event.get("what") or (capability is not None and _from(capability, "8.9"))
         cause = Cause.GPU_TOO_NEW if too_new else Cause.GPU_TOO_OLD
-        return Decision(cause, case.says("no-kernel-image", "device-created", "device-properties"))
+        evidence = case.says("no-kernel-image", "device-created", "device-properties")
+        if capability is None and not too_new:  # a build for few cards lacks code for older and newer ones
+            title = "This TensorFlow has no code that the card can run"
+            note = (
+                "The log does not name the card: usually it is older than what this TensorFlow was built for."
+            )
+            return Decision(cause, evidence, (Cause.GPU_TOO_NEW,), note, title)
+        return Decision(cause, evidence)
     if newer and case.created is not None:
         evidence = case.says("device-created", "cublas-init", "cudnn-init")
         return Decision(
             Cause.GPU_TOO_NEW,
             evidence,
-            note=f"CUDA {case.origin.cuda} knows no card of compute capability {capability}.",
+            note=f"CUDA {case.origin.cuda} does not support compute capability {capability}.",
         )
     return None
 
@@ -230,7 +250,7 @@ def _newer_than_cuda(case: Case, capability: str | None) -> bool:
 def _busy(case: Case) -> bool:
     """Whether a device was made with so little memory that somebody else must have the rest."""
     amounts = [device.memory_mib for device in case.devices if device.memory_mib is not None]
-    if not amounts:
+    if not amounts or any(_TEGRA.search(device.name) for device in case.devices):
         return False
     least, card = min(amounts), card_memory(case.log)
     if card is not None and card < 2300:
@@ -259,8 +279,8 @@ def memory(case: Case) -> Decision | None:
 
 def failed_allocations(case: Case) -> list[Event]:
     """Failures of memory that are failures: not those of which the caller says that they are none."""
-    harmless = {event.record - after for event in case.log.of("oom-not-a-failure") for after in (0, 1)}
-    return [event for event in case.log.of("oom") if event.record not in harmless]
+    harmless = {event.record for event in case.log.of("oom-not-a-failure")}
+    return [event for event in case.log.of("oom") if harmless.isdisjoint((event.record, event.following))]
 
 
 def cudnn(case: Case) -> Decision | None:
@@ -281,7 +301,15 @@ def cudnn(case: Case) -> Decision | None:
             case.says("driver-possibly-insufficient", "cudnn-init"),
             (Cause.CUDNN_INIT_FAILED,),
         )
+    if all(_AT_WORK.search(event.text) for event in log.of("cudnn-init")):
+        title = "cuDNN started, and failed at work"
+        note = "The log does not say why: usually memory, a driver or cuDNN that does not serve this card."
+        return Decision(Cause.CUDNN_INIT_FAILED, case.says("cudnn-init"), (Cause.OOM,), note, title)
     return Decision(Cause.CUDNN_INIT_FAILED, case.says("cudnn-init"), (Cause.OOM,))
+
+
+_AT_WORK = re.compile(r"CUDNN_STATUS_(?:EXECUTION_FAILED|MAPPING_ERROR)")
+"""What cuDNN answers to an operation; its handle was made before."""
 
 
 def _barely_enough(case: Case, driver: str) -> bool:
@@ -348,8 +376,9 @@ def fault(case: Case) -> Decision | None:
     if not events:
         return None
     note = (
-        "A GPU was registered, and then a kernel was aborted on it. That is a fault of the program or of an operation "
-        "(most often), of the card (memory, heat, power) or of the driver; NVRM and Xid lines of the kernel's log tell "
+        "A GPU was registered, but then a kernel was aborted on it. The cause is a fault of the program "
+        "or of an operation (the usual case), of the "
+        "card (memory, heat, power) or of the driver; NVRM and Xid lines of the kernel's log tell "
         "them apart."
     )
     title = "The GPU is registered and works, until a kernel on it is aborted"
@@ -366,14 +395,23 @@ def forked(case: Case) -> Decision | None:
     return Decision(Cause.INCONCLUSIVE, events, (), note, title)
 
 
+_COMMAND = re.compile(
+    r"^(?:[^\n]{0,80}[$#%>±] {1,3}|\W{0,8})(?:env )?CUDA_VISIBLE_DEVICES=\S{0,8} {1,3}(?:\S{0,80}/)?python"
+)
+"""A program that is started with it, at a prompt."""
+
+
 def nothing_registered(case: Case) -> Decision | None:
     log = case.log
     if case.created is not None:
         return None
     if log.has("xla-gpu-listed"):
         return Decision(Cause.XLA_GPU_ONLY, case.says("xla-gpu-listed"), LIBRARY_CAUSES)
-    if case.hidden is not None and none_listed(case):
-        return Decision(Cause.HIDDEN_BY_ENV, (case.hidden, *case.says("gpu-none-listed")))
+    hidden = case.hidden
+    if hidden is not None and (
+        none_listed(case) or (_COMMAND.search(hidden.text) and case.ready < 0 and log.has("dso-opened"))
+    ):
+        return Decision(Cause.HIDDEN_BY_ENV, (hidden, *case.says("gpu-none-listed")))
     if log.has("dso-opened", "device-found", "numa", "xla-on-cuda", "devices-visible"):
         return None
     return _silence(case) if none_listed(case) else None

@@ -135,7 +135,7 @@ def _lacks_names(case: Case) -> Decision | None:
         return None
     maybe = (Cause.SHADOWED_MODULE, Cause.INCONCLUSIVE) if event.get("newer") else (Cause.SHADOWED_MODULE,)
     who = "Every TensorFlow from 2.0 on" if event.get("newer") else "Every TensorFlow"
-    title = "What is imported under the name tensorflow is no TensorFlow"
+    title = "What is imported under the name tensorflow is not TensorFlow"
     return Decision(Cause.DAMAGED_FILE, (event,), maybe, f"{who} {HOLLOW}", title)
 
 
@@ -168,19 +168,22 @@ def other_api(case: Case) -> Decision | None:
 
 PARTIAL = (
     "While `tensorflow` was being imported, something that it imports asked for this name: a file of the program's own "
-    "that is called tensorflow.py, or as a module that TensorFlow imports, is in the way most often."
+    "that is called tensorflow.py, or as a module that TensorFlow imports, is usually in the way."
 )
 HOLLOW = (
-    "has this name, so this is none: most often a folder `tensorflow` without its __init__.py, which an interrupted "
+    "has this name, so this is not TensorFlow: usually it is a folder `tensorflow` without its "
+    "__init__.py, which an interrupted "
     "installation or removal has left, else a file or folder of that name beside the program. "
-    '`python3 -c "import tensorflow; print(tensorflow.__path__)"` shows where it lies.'
+    '`python3 -c "import tensorflow; print(tensorflow.__path__)"` shows where it is.'
 )
 REMOVED = (
-    "It was taken out of TensorFlow 2, or moved to tf.compat.v1 (`import tensorflow.compat.v1 as tf`): the program is "
-    "written for TensorFlow 1. This is no fault of the GPU, nor of the installation."
+    "It was removed from TensorFlow 2, or moved to tf.compat.v1 (`import tensorflow.compat.v1 as tf`): "
+    "the program is "
+    "written for TensorFlow 1. This has nothing to do with the GPU or the installation."
 )
 NEWER = (
-    "It came with a later release: the program is written for that one. This is no fault of the GPU, nor of the "
+    "It was added in a later release: the program is written for that release. This has nothing to do "
+    "with the GPU or the "
     "installation."
 )
 
@@ -232,4 +235,4 @@ def _imports_tensorflow(frames: Sequence[Event]) -> bool:
 
 def _rename(path: str) -> str:
     shown = path.replace("`", "'")
-    return f"Rename {shown}, and delete the __pycache__ beside it." if path else ""
+    return f"Rename {shown}, and delete the __pycache__ next to it." if path else ""

@@ -25,12 +25,13 @@ TOO_OLD = frozenset(
 STUB = frozenset({"UNKNOWN ERROR (-1)", "UNKNOWN ERROR (34)", "CUDA_ERROR_STUB_LIBRARY"})
 
 """The library that a toolkit has for linking answers so: -1 up to CUDA 11, 34 after it."""
+UNKNOWN = frozenset({"CUDA_ERROR_UNKNOWN", "UNKNOWN ERROR (999)"})
 NOT_STARTED = frozenset({"CUDA_ERROR_NOT_INITIALIZED"})
 """CUDA's state of a process that was forked; where nothing else ran, it is the driver's."""
 FORKED = (
-    "CUDA cannot be used in a process that was forked from one that had used it: most often a worker of "
-    "multiprocessing, gunicorn or celery. Start the workers with `spawn`, or let TensorFlow be imported and used "
-    "in the workers alone."
+    "CUDA cannot be used in a process that was forked from one that had used it: usually a worker of "
+    "multiprocessing, gunicorn or celery. Start the workers with `spawn`, or import and use TensorFlow only in the "
+    "workers."
 )
 
 
@@ -180,7 +181,12 @@ def driver(case: Case) -> Decision | None:
     if case.hidden is not None:
         evidence = (*evidence, case.hidden)
     cause, maybe = _cuinit_cause(case, codes)
-    return Decision(cause, evidence, maybe, FORKED if codes == NOT_STARTED else "")
+    if codes == NOT_STARTED:
+        return Decision(cause, evidence, maybe, FORKED)
+    if cause is Cause.DRIVER_INIT_UNKNOWN and not codes & UNKNOWN:
+        note = f"The driver's library opens, and starting it fails with {' and '.join(sorted(codes))}."
+        return Decision(cause, evidence, maybe, note, "The driver is installed but does not start")
+    return Decision(cause, evidence, maybe)
 
 
 def _cuinit_cause(case: Case, codes: set[str]) -> tuple[Cause, tuple[Cause, ...]]:
@@ -274,6 +280,15 @@ def _driver_words(case: Case) -> Decision | None:
     event = log.first("driver-code")
     if event is not None:
         words = event.get("what")
+        if "initialization error" in words:
+            return Decision(
+                Cause.DRIVER_INIT_UNKNOWN,
+                case.says("driver-code"),
+                (Cause.DRIVER_TOO_OLD,),
+                "The log does not say why: usually a driver that does not serve this CUDA, or a process that was "
+                "forked from one that uses the GPU.",
+                "CUDA does not start in this process",
+            )
         table = (
             ("display driver", Cause.DRIVER_LIB_MISMATCH),
             ("forward compat", Cause.COMPAT_NOT_SUPPORTED),
@@ -293,4 +308,12 @@ def _driver_words(case: Case) -> Decision | None:
     if log.has("device-node-missing"):
         cause = Cause.CONTAINER_NO_GPU if case.in_container() else Cause.NO_DEVICE
         return Decision(cause, case.says("device-node-missing"), (Cause.NO_DRIVER,))
+    if log.has("libcuda-not-loaded") and not any(is_driver(e.get("soname")) for e in log.of("dso-opened")):
+        title = "The driver's kernel module is there, and its library, libcuda, was not found"
+        return Decision(
+            Cause.NO_DRIVER,
+            case.says("libcuda-not-loaded", "kernel-driver"),
+            (Cause.LIBS_NOT_ON_PATH, Cause.CONTAINER_NO_GPU),
+            title=title if log.has("kernel-driver") else "",
+        )
     return None

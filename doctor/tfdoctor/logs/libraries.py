@@ -215,16 +215,16 @@ def what_is_there(missing: Sequence[Missing], log: Log, compat: Compat) -> str:
     said = []
     other = other_cuda(missing, compat)
     if other is not None:
-        said.append(f"CUDA {other[0]} is on LD_LIBRARY_PATH, and CUDA {other[1]} is wanted.")
+        said.append(f"CUDA {other[0]} is on LD_LIBRARY_PATH, but CUDA {other[1]} is needed.")
     found = _found_beside(missing, log)
     if found:
         said.append(f"{', '.join(found[:6])} {'was' if len(found) == 1 else 'were'} found.")
     cards = len({event.get("index") for event in log.of("device-found")})
     if cards and log.has("registration-skipped"):
         said.append(
-            "One card is there, and not registered."
+            "One card is present but not registered."
             if cards == 1
-            else f"{cards} cards are there, and none is registered."
+            else f"{cards} cards are present, but none is registered."
         )
     return " ".join(said)
 
@@ -241,6 +241,16 @@ def _found_beside(missing: Sequence[Missing], log: Log) -> list[str]:
 def partly_there(missing: Sequence[Missing], log: Log) -> bool:
     """Whether libraries of the same kind were opened, and no error says that those missing are of another version."""
     return not any(_OTHER_VERSION.search(one.error) for one in missing) and bool(_found_beside(missing, log))
+
+
+def only_a_path(missing: Sequence[Missing], log: Log) -> bool:
+    """Whether nothing but the search path tells of a CUDA: its folder can be empty."""
+    return (
+        not any(_OTHER_VERSION.search(one.error) for one in missing)
+        and not _found_beside(missing, log)
+        and not _all_but_the_runtime(log)
+        and _CUDA_PLACE.search(search_path(missing) or "") is not None
+    )
 
 
 def other_cuda(missing: Sequence[Missing], compat: Compat) -> tuple[str, str] | None:

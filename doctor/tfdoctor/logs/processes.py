@@ -15,13 +15,24 @@ from tfdoctor.findings import Cause
 from tfdoctor.logs.events import Log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from tfdoctor.logs.case import Decision
     from tfdoctor.logs.deduce import Device
     from tfdoctor.logs.events import Event
 
-__all__ = ["FRAMEWORKS", "MOST", "Part", "Process", "Splitter", "label_of", "overall"]
+__all__ = [
+    "FRAMEWORKS",
+    "MOST",
+    "Part",
+    "Process",
+    "Splitter",
+    "label_of",
+    "overall",
+    "thread_of",
+    "who",
+    "who_spans",
+]
 
 MOST = 256
 """Processes that are kept; more are counted."""
@@ -104,6 +115,7 @@ _NO_NAMES = frozenset(
         *("msg", "notice", "out", "output", "stderr", "stdout", "trace", "w", "warn", "warning"),
     }
 )
+_QUOTES = "># `"
 _WELL = frozenset({Cause.HEALTHY, Cause.INCONCLUSIVE, Cause.HIDDEN_BY_ENV})
 _THREAD = re.compile(r"[IWEF]\d{4} [\d:.]{8,40}\s{1,8}(?P<id>\d{1,20}) ")
 
@@ -134,6 +146,8 @@ class Part:
     log: Log = field(default_factory=Log)
     first: int = 0
     kept: int = 0
+    closed: bool = False
+    """Whether it has as many events as may be: nothing is added any more."""
 
     def speaks(self) -> bool:
         """Whether TensorFlow says anything here."""
@@ -141,7 +155,10 @@ class Part:
 
 
 class Splitter:
-    """Sorts events by process while a log is read. Bounded: processes, events of one, events of all."""
+    """Sorts events by process while a log is read. Bounded: processes, events of one, events of all.
+
+    What is said again changes nothing but the last time, in whatever order it is told; but for what `turns` names.
+    """
 
     def __init__(self) -> None:
         self._parts: dict[tuple[str, int], Part] = {}
@@ -151,10 +168,13 @@ class Splitter:
         self._ended: set[str] = set()
         self._kept = 0
         self._more: set[int] = set()
+        self._full: list[Part] = []
+        """Parts that are to be closed."""
+        self.closed = False
+        """Whether enough is kept: nothing is told apart any more, other processes are counted."""
 
-    def add(self, event: Event, times: int = 1) -> bool:
-        """Sort one event in. `times`, and what is returned: as of `Log.add`."""
-        label = label_of(event.prefix, event.text)
+    def add(self, event: Event, label: str, thread: str, times: int = 1) -> bool:
+        """Sort in an event that these say (see `who`). `times`, and what is returned: as of `Log.add`."""
         if event.id == "process-start":
             new = label in self._runs and label not in self._ended
             if new:
@@ -163,41 +183,54 @@ class Splitter:
         before = len(self._parts), len(self._threads), len(self._starters), len(self._ended)
         part = self._part(label, event)
         new = part is not None and self._keep(part, event, times)
-        thread = _THREAD.match(event.text) if not label else None
-        if thread is not None:
-            new |= self._by_thread(f"process {thread['id']}", event, times)
+        if thread:
+            new |= self._by_thread(thread, event, times)
         return new or before != (len(self._parts), len(self._threads), len(self._starters), len(self._ended))
 
-    def who(self, prefix: str, text: str) -> tuple[str, str]:
-        """Who says this: a label, else a thread; empty where nothing tells, or one thread more is not told apart."""
-        label, thread = _named(prefix, text)
-        if thread not in self._threads and len(self._threads) >= MOST:
-            thread = ""
-        return label, thread
-
-    @staticmethod
-    def named(prefix: str, text: str) -> bool:
-        """Whether anything tells who says this; no digit can change that."""
-        return any(_named(prefix, text))
-
-    def spent(self, label: str, thread: str, name: str) -> bool:
-        """Whether nothing that this signature could still say there would change anything."""
+    def turns(self, label: str, names: Collection[str]) -> bool:
+        """Whether a message with these signatures can begin another process: what was said before it, is to be added
+        before."""
+        if self.closed:
+            return False
+        if len(self._parts) >= MOST and hash(f"{label} {self._runs.get(label, 0) + 1}") in self._more:
+            return False  # others are only counted, and this one is
+        if not _TURNS.isdisjoint(names) or label in self._ended:
+            return True
         part = self._parts.get((label, self._runs.get(label, 0)))
-        if part is None or label in self._ended or name in _TURNS or name in _ONCE:
-            return False
-        if name in _DEVICES and part.log.has("cuinit") and not part.log.has(*_DEVICES):
-            return False
-        other = self._threads.get(thread)
-        if other is None and thread and len(self._threads) < MOST:
-            return False
-        full = self._kept >= _EVENTS
-        parts = (part,) if other is None else (part, other)
-        return all(full or one.kept >= _EVENTS_OF_ONE or one.log.spent(name) for one in parts)
+        again, device = "cuinit" in names, not _DEVICES.isdisjoint(names)
+        if part is None:
+            return again and device
+        failed, seen = part.log.has("cuinit"), part.log.has(*_DEVICES)
+        return (again and (failed or seen or device)) or (device and failed and not seen)
+
+    def filled(self) -> bool:
+        """Whether something is to be closed: what was said before is to be added before that is done."""
+        return bool(self._full) or (self._kept >= _EVENTS and not self.closed)
+
+    def close(self) -> None:
+        """Close what has as much as may be."""
+        self.closed = self._kept >= _EVENTS
+        for part in self._full:
+            part.closed = True
+        self._full.clear()
+
+    def stranger(self, thread: str) -> bool:
+        """Whether this is one thread more than are told apart."""
+        return (self.closed or len(self._threads) >= MOST) and thread not in self._threads
+
+    def deaf(self, label: str, thread: str, name: str) -> bool:
+        """Whether what this signature takes from a message changes nothing here but the last time."""
+        part = self._parts.get((label, self._runs.get(label, 0)))
+        return self.closed or all(
+            one is None or one.closed or one.log.full(name) for one in (part, self._threads.get(thread))
+        )
 
     def _part(self, label: str, event: Event) -> Part | None:
         run = self._runs.get(label)
+        if self.closed and run is not None:
+            return None
         if run is None:
-            if len(self._runs) >= MOST:
+            if len(self._runs) >= MOST or self.closed:
                 self._count(label)
                 return None
             run = self._runs[label] = 1
@@ -220,7 +253,7 @@ class Splitter:
     def _by_thread(self, label: str, event: Event, times: int) -> bool:
         part = self._threads.get(label)
         if part is None:
-            if len(self._threads) >= MOST:
+            if len(self._threads) >= MOST or self.closed:
                 return False
             part = self._threads[label] = Part(label)
         if event.id in _ONCE:
@@ -229,13 +262,13 @@ class Splitter:
 
     def _keep(self, part: Part, event: Event, times: int) -> bool:
         part.first = part.first or event.line
-        if self._kept >= _EVENTS or part.kept >= _EVENTS_OF_ONE:
+        if part.closed or self.closed:
             return False
-        before = len(part.log.events.get(event.id, ()))
         new = part.log.add(event, times)
-        added = len(part.log.events[event.id]) - before
-        part.kept += added
-        self._kept += added
+        part.kept += new
+        self._kept += new
+        if new and part.kept >= _EVENTS_OF_ONE:
+            self._full.append(part)
         return new
 
     def _count(self, label: str) -> None:
@@ -249,6 +282,8 @@ class Splitter:
 
     def parts(self, whole: Log) -> list[Part]:
         """The processes in which TensorFlow speaks, in the order in which they begin; at most one: not told apart."""
+        for part in (*self._parts.values(), *self._threads.values()):
+            part.log.finish()
         parts = [part for part in self._parts.values() if part.speaks()]
         labelled = {part.label for part in parts if part.label}
         threads = [part for label, part in self._threads.items() if label in self._starters]
@@ -256,27 +291,55 @@ class Splitter:
             parts = threads
         for part in parts:
             for name in _HINTS:
-                said = [event for event in whole.of(name) if not label_of(event.prefix, event.text)]
+                said = [event for event in whole.of(name) if not who(event.prefix, event.text)[0]]
                 if said and not part.log.has(name):
                     part.log.events[name] = said
         return sorted(parts, key=lambda part: (part.first, part.label, part.run))
 
 
-def _named(prefix: str, text: str) -> tuple[str, str]:
+def who(prefix: str, text: str) -> tuple[str, str]:
+    """Who says this: what the log calls the process; else the thread. Each is empty where nothing tells."""
     label = label_of(prefix, text)
     thread = _THREAD.match(text) if not label else None
-    return label, f"process {thread['id']}" if thread is not None else ""
+    return label, thread_of(thread["id"]) if thread is not None else ""
+
+
+def thread_of(number: str) -> str:
+    """What a thread is called."""
+    return f"process {number}"
+
+
+def who_spans(prefix: str, text: str) -> list[tuple[bool, int, int]]:
+    """Where that is read from: whether in the text, and where it begins and ends there. No digit changes that."""
+    named = _named(prefix, text)
+    if named is not None:
+        found, _ = named
+        rest = prefix.lstrip(_QUOTES)
+        inside = not rest.rstrip()
+        at = 0 if inside else len(prefix) - len(rest)
+        return [(inside, found.start(name) + at, found.end(name) + at) for name in found.re.groupindex]
+    thread = _THREAD.match(text)
+    return [] if thread is None else [(True, *thread.span("id"))]
 
 
 def label_of(prefix: str, text: str) -> str:
     """What names the process that said this; empty where nothing does."""
-    before = prefix.lstrip("># `").rstrip()
+    named = _named(prefix, text)
+    if named is None:
+        return ""
+    found, form = named
+    return form.format(**found.groupdict())
+
+
+def _named(prefix: str, text: str) -> tuple[re.Match[str], str] | None:
+    """What names a process, and the form in which it is told."""
+    before = prefix.lstrip(_QUOTES).rstrip()
     for patterns, where in ((_LABELS, before or text), (_BEFORE_A_MESSAGE, before)):
         for pattern, form in patterns:
             found = pattern.match(where) if where else None
             if found is not None and found.groupdict().get("name", "x").lower() not in _NO_NAMES:
-                return form.format(**found.groupdict())
-    return ""
+                return found, form
+    return None
 
 
 def overall(whole: Decision, parts: Iterable[tuple[Part, Decision]]) -> tuple[Decision, int]:

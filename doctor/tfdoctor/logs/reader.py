@@ -10,20 +10,22 @@ from __future__ import annotations
 import html
 import re
 from collections import deque
-from itertools import chain, pairwise
+from functools import cached_property
+from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfdoctor.logs.blocks import as_text, blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Protocol
 
     class Filter(Protocol):
         """What says which lines of a long log are read."""
 
-        def telling(self, shapes: list[bytes]) -> frozenset[bytes]:
-            """Those of these lines, their digits all 0, in which a known message can be."""
+        def unread(self, rows: Rows) -> Iterable[int]:
+            """The places in `rows` of those whose messages are wanted; all others were dealt with. Before the next
+            place is asked for, what was wanted of the last one is read."""
 
         def worth(self, block: bytes) -> bool:
             """Whether a known message can be in a piece of a log that a terminal cut."""
@@ -32,9 +34,11 @@ if TYPE_CHECKING:
 __all__ = [
     "DIGITS",
     "LONGEST",
+    "ZEROED",
     "Line",
+    "Rows",
     "decoded",
-    "folded",
+    "lines_of",
     "messages_of",
     "read_lines",
 ]
@@ -45,20 +49,22 @@ _LOOKAHEAD = 400
 """Physical lines that are looked at before the first is given out, to learn a terminal's width."""
 _WIDEST = 1000
 """Characters that no terminal shows on one line."""
-_REMEMBERED = 2048
-"""Different lines of which is remembered what they say; shorter ones than this many characters."""
 _WHOLE = 1 << 18
-"""Bytes of the beginning that are always read line by line."""
+"""Bytes of the beginning of which every line is read that says something new."""
 _OVERLAP = 400
 """Characters that two pieces of a cut line share, so that no message is lost at the cut."""
+_BATCH = 500
+"""Lines that a terminal cut and that are handed on together."""
 _SHAPE = bytes.maketrans(b"123456789\r", b"000000000\n")
 """A line's shape is the line with its digits all 0: a training log has few. Carriage returns end lines, too."""
+ZEROED = bytes.maketrans(b"123456789", b"000000000")
 DIGITS = str.maketrans("123456789", "000000000")
 """The same for texts."""
-_ZEROED = bytes.maketrans(b"123456789", b"000000000")
 _LINES = bytes.maketrans(b"\r", b"\n")
 _BACK = b"\b"
 """Progress bars go back with it; it is dropped before all else."""
+_MESSAGES = 24
+"""Bits of a message's place that count the messages of its line."""
 
 _ANSI = re.compile(
     r"(?:\x1b|\\u001b|\\x1b|\\033)(?:\[[0-9;?]{0,32}[ -/]?[@-~]|\][^\x07\x1b]{0,200}\x07|[@-Z\\^_-])"
@@ -83,8 +89,6 @@ _LETTER = re.compile(
 )
 """Where a record begins: with the time, or with the letter of its severity. Apart, each is found by its first
 character, which is far quicker than both together."""
-_STAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}: |[IWEF]\d{4} \d\d:\d\d:\d[\d.]{1,18}(?=\s)")
-"""When a message was logged: what alone differs where it is said again."""
 _OWN_LINE = re.compile(
     r"\s{0,8}(?:Skipping registering|To enable th|name: |pciBusID|coreClock|major: |totalMemory|Total memory|"
     r"Free memory|Your kernel|Traceback|File \"|>>>|\.\.\. |\[|Epoch|Limit:|InUse:|Please make sure|"
@@ -101,12 +105,10 @@ class Line(NamedTuple):
     text: str
     prefix: str = ""
     """What stood before the message: a rank, a process, a container's name. Empty where nothing did."""
-    place: int = 0
-    """The place of its physical line among all, parts between carriage returns counted."""
-    end: int = 0
-    """The place of the last physical line that belongs to it."""
-    said: str = ""
-    """The end of `text`: without the time that it begins with, where it does."""
+    record: int = 0
+    """Its place among all messages. Not every number is a message's."""
+    following: int = 0
+    """The place of the message behind it, where nothing stands between them."""
 
 
 def read_lines(
@@ -116,19 +118,73 @@ def read_lines(
 ) -> Iterator[Line]:
     """The logical lines of a stream of bytes. Never raises.
 
-    `count` is told (lines, bytes) at the end. `only` lets a long log be read faster: lines in which it sees nothing
-    are counted and passed over. What is found is the same (tests/logs).
+    `count` is told (lines, bytes) at the end. `only` lets a long log be read faster: it says which lines are read.
     """
-    source = _Source(chunks, only)
-    physical = iter(source)
-    first = list(_beginning(physical))
-    width = source.width = _terminal_width([piece.text for piece in first])
-    yield from _logical(chain(first, physical), width)
+    source = _Source(chunks)
+    for rows in source.rows(only):
+        for index in range(len(rows.shapes)) if only is None else only.unread(rows):
+            yield from lines_of(rows.texts[index], rows.numbers[index], rows.places[index])
     if count is not None:
         count(source.number, source.size)
 
 
+def lines_of(row: bytes, number: int, place: int) -> Iterator[Line]:
+    """The messages of one line: the line's number, and its place among all."""
+    following = place << _MESSAGES
+    if len(row) <= LONGEST:
+        messages = list(messages_of(as_text(row)))
+    else:
+        messages = [message for text in decoded(row) for message in messages_of(text)]
+    for left, (text, prefix) in enumerate(messages, 1 - len(messages)):
+        record = following
+        following = record + 1 if left else (place + 1) << _MESSAGES
+        if text or prefix:
+            yield Line(number, text, prefix, record, following)
+
+
 # ---------------------------------------------------------------- bytes → physical lines
+
+
+class Rows:
+    """Lines as they stand in a log, or what stands between two carriage returns of one. The lists belong together."""
+
+    def __init__(self, block: bytes, number: int, place: int, *, early: bool) -> None:
+        self._block = block
+        self._number = number
+        self._place = place
+        self.early = early
+        """Whether they are of the beginning of a log."""
+        self.shapes = block.translate(_SHAPE, _BACK).split(b"\n")
+        if block.endswith(b"\n"):
+            self.shapes.pop()
+
+    @cached_property
+    def texts(self) -> list[bytes]:
+        return self._block.translate(_LINES, _BACK).split(b"\n")
+
+    @cached_property
+    def numbers(self) -> Sequence[int]:
+        """Of the lines in the file."""
+        if b"\r" not in self._block:
+            return range(self._number, self._number + len(self.shapes))
+        lines = enumerate(self._block.split(b"\n"), self._number)
+        return [number for number, raw in lines for _ in range(raw.count(b"\r") + 1)]
+
+    @cached_property
+    def places(self) -> Sequence[int]:
+        """Their places among all."""
+        return range(self._place, self._place + len(self.shapes))
+
+
+class _Joined(Rows):
+    """Lines that a terminal cut, joined."""
+
+    def __init__(self, lines: list[tuple[int, int, str]]) -> None:
+        self.early = True
+        self.texts = [text.encode("utf-8", "replace") for _, _, text in lines]
+        self.shapes = [text.translate(_SHAPE) for text in self.texts]
+        self.numbers = [number for number, _, _ in lines]
+        self.places = [place for _, place, _ in lines]
 
 
 class _Piece(NamedTuple):
@@ -140,94 +196,78 @@ class _Piece(NamedTuple):
 
 
 class _Source:
-    """The physical lines of a stream, and how much was read of it."""
+    """The lines of a stream, and how much was read of it."""
 
-    def __init__(self, chunks: Iterable[bytes], only: Filter | None) -> None:
-        self.chunks = chunks
-        self.only = only
-        self.width: int | None = None
-        """The terminal's width, once it is known; nothing is passed over before."""
-        self.number = self.place = self.size = 0
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._blocks = blocks(self._counted(chunks))
+        self.number = self.size = 0
+        self._place = 0
         self._begins = True
         """Whether the next block begins a line; it does not where a far too long one was cut."""
-        self._last_worth = False
 
-    def __iter__(self) -> Iterator[_Piece]:
-        read = 0
-        for block in blocks(self._counted()):
-            only = self.only if self.width is not None and read > _WHOLE else None
-            read += len(block)
-            if only is None:
-                yield from self._all(block)
-            else:
-                yield from self._cut(block, only) if self.width else self._telling(block, only)
+    def rows(self, only: Filter | None) -> Iterator[Rows]:
+        """All lines. Where a terminal cut them, without what `only` does not want."""
+        beginning: list[bytes] = []
+        lines: list[str] = []
+        for block in self._blocks:
+            beginning.append(block)
+            rows = Rows(block, 0, 0, early=True)
+            lines += [piece.text for piece in islice(_pieces(rows), _LOOKAHEAD)]
+            if len(lines) >= _LOOKAHEAD or sum(map(len, beginning)) >= _WHOLE:
+                break
+        width = _terminal_width(lines[:_LOOKAHEAD])
+        everything = chain(beginning, self._blocks)
+        if not width:
+            read = 0
+            for block in everything:
+                yield self._rows(block, early=read <= _WHOLE)
+                read += len(block)
+            return
+        joined = _joined(self._cut(everything, only), width)
+        while lines_ := list(islice(joined, _BATCH)):
+            yield _Joined(lines_)
 
-    def _counted(self) -> Iterator[bytes]:
-        for chunk in self.chunks:
+    def _counted(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        for chunk in chunks:
             self.size += len(chunk)
             yield chunk
 
-    def _start(self, block: bytes) -> tuple[int, int]:
-        """The number and the place of the first piece of a block."""
+    def _rows(self, block: bytes, *, early: bool) -> Rows:
         begins, self._begins = self._begins, block.endswith(b"\n")
-        return self.number + begins, self.place + begins
+        rows = Rows(block, self.number + begins, self._place + begins, early=early)
+        self._place += len(rows.shapes) - 1 + begins
+        self.number += len(rows.shapes) - 1 + begins
+        if b"\r" in block:  # counting costs more than looking
+            self.number -= block.count(b"\r")
+        return rows
 
-    def _all(self, block: bytes) -> Iterator[_Piece]:
-        number, place = self._start(block)
-        lines = block.replace(_BACK, b"").removesuffix(b"\n").split(b"\n")
-        self.number = number + len(lines) - 1
-        self.place = place + len(lines) - 1 + block.count(b"\r")
-        for raw in lines:
-            parts = raw.split(b"\r")
-            following = place + len(parts)
-            while len(parts) > 1 and not parts[-1]:
-                parts.pop()
-            for part in parts:
-                for text in decoded(part):
-                    yield _Piece(number, place, text)
-                place += 1
-            number, place = number + 1, following
-
-    def _telling(self, block: bytes, only: Filter) -> Iterator[_Piece]:
-        """Only the lines in which something can be: without a terminal's cuts, each line stands for itself."""
-        number, place = self._start(block)
-        shapes = block.translate(_SHAPE, _BACK).split(b"\n")
-        if block.endswith(b"\n"):
-            shapes.pop()
-        returns = block.count(b"\r") if b"\r" in block else 0  # counting costs more than looking
-        self.number = number + len(shapes) - 1 - returns
-        self.place = place + len(shapes) - 1
-        telling = only.telling(shapes)
-        if not telling:
-            return
-        pieces = block.translate(_LINES, _BACK).split(b"\n")
-        numbers: Iterable[int] = range(number, number + len(shapes))
-        if returns:
-            numbers = [n for n, raw in enumerate(block.split(b"\n"), number) for _ in raw.split(b"\r")]
-        for n, at, shape, part in zip(numbers, range(place, self.place + 1), shapes, pieces, strict=False):
-            if shape in telling:
-                if len(part) <= LONGEST:
-                    yield _Piece(n, at, as_text(part))
-                    continue
-                for text in decoded(part):
-                    yield _Piece(n, at, text)
-
-    def _cut(self, block: bytes, only: Filter) -> Iterator[_Piece]:
+    def _cut(self, everything: Iterable[bytes], only: Filter | None) -> Iterator[_Piece]:
         """A log that a terminal cut: all of a block or nothing; the rest of a message can be in the next."""
-        worth = only.worth(block)
-        if worth or self._last_worth:
-            self._last_worth = worth
-            yield from self._all(block)
-            return
-        number, place = self._start(block)
-        lines = block.count(b"\n") - block.endswith(b"\n")
-        self.number = number + lines
-        self.place = place + lines + block.count(b"\r")
+        read = 0
+        last = True
+        for block in everything:
+            rows = self._rows(block, early=True)
+            worth = only is None or read <= _WHOLE or only.worth(block)
+            read += len(block)
+            if worth or last:
+                yield from _pieces(rows)
+            last = worth
 
 
-def folded(text: str) -> bytes:
-    """What is the same for all texts that differ in digits alone. Several times as fast as `translate(DIGITS)`."""
-    return text.encode("utf-8", "surrogatepass").translate(_ZEROED)
+def _pieces(rows: Rows) -> Iterator[_Piece]:
+    """Each of these lines. Nothing behind the last carriage return of a line is none."""
+    blank: list[_Piece] = []
+    last = -1
+    for number, place, row in zip(rows.numbers, rows.places, rows.texts, strict=False):
+        if not row and number == last:
+            blank.append(_Piece(number, place, ""))
+            continue
+        if number == last:
+            yield from blank
+        blank.clear()
+        last = number
+        for text in decoded(row):
+            yield _Piece(number, place, text)
 
 
 def decoded(raw: bytes) -> Iterator[str]:
@@ -275,16 +315,6 @@ def _unwrapped(text: str) -> Iterator[str]:
 # ---------------------------------------------------------------- physical → logical
 
 
-def _beginning(physical: Iterator[_Piece]) -> Iterator[_Piece]:
-    """The first lines, few enough to be held."""
-    size = 0
-    for number, piece in enumerate(physical, 1):
-        yield piece
-        size += len(piece.text)
-        if number >= _LOOKAHEAD or size >= _WHOLE:
-            return
-
-
 def _terminal_width(lines: list[str]) -> int:
     """The width at which a terminal cut these lines; 0 where none did.
 
@@ -318,17 +348,13 @@ def _alike(this: str, following: str) -> bool:
     return same * 10 >= len(this) * 9
 
 
-def _logical(pieces: Iterable[_Piece], width: int) -> Iterator[Line]:
-    """Join what was cut, split what ran together."""
-    records = _Records()
-    if not width:
-        for piece in pieces:
-            if piece.text:
-                yield from records.of(piece, piece.place, piece.text)
-        return
+def _joined(pieces: Iterable[_Piece], width: int) -> Iterator[tuple[int, int, str]]:
+    """The lines that a terminal cut: the number, the place and the text of each. No place is left out for what was
+    joined."""
     held: deque[str] = deque()
     began = end = _Piece(0, 0, "")
     last = mark = ""
+    gone = 0
     for piece in pieces:
         raw = line = piece.text
         rest = line.removeprefix(mark) if held and mark else line
@@ -341,13 +367,14 @@ def _logical(pieces: Iterable[_Piece], width: int) -> Iterator[Line]:
                 continue
             raw = ""  # the record is full and is given out as it is
         if held:
-            yield from records.of(began, end.place, "".join(held))
+            yield began.number, began.place - gone, "".join(held)
+            gone += end.place - began.place
             held.clear()
         if raw:
             held.append(raw)
             began, end, last, mark = piece, piece, raw, _mark_of(raw)
     if held:
-        yield from records.of(began, end.place, "".join(held))
+        yield began.number, began.place - gone, "".join(held)
 
 
 def _head(text: str, at: int = 0) -> re.Match[str] | None:
@@ -395,95 +422,6 @@ def _goes_on(last: str, following: str, length: int, width: int) -> bool:
     if not following.strip() or _head(following):
         return False
     return not _OWN_LINE.match(following)
-
-
-class _Message(NamedTuple):
-    """A message of a record that was met before."""
-
-    timed: bool
-    """Whether the record's time begins it."""
-    time: str
-    """The time that begins it, where that is another."""
-    said: str
-    prefix: str
-
-
-class _Layout(NamedTuple):
-    """Where the one message of a record is: the same in each that differs in digits alone."""
-
-    start: int
-    end: int
-    said: int
-    """Where it goes on after its time."""
-    prefix: int
-    prefix_end: int
-
-
-def _layout(raw: str) -> _Layout | None:
-    """None where the record has several messages, or none that begins as TensorFlow's do, or a digit could be part of
-    an escape."""
-    if "\\" in raw or "&" in raw or clean_text(raw) != raw:
-        return None
-    starts, found = list(_heads(raw)), _STAMP.search(raw, 0, 120)
-    if len(starts) != 1 or (found is not None and found.start() != starts[0]):
-        return None
-    start = starts[0]
-    prefix = raw[:start].strip()
-    at = start - len(raw[:start].lstrip())
-    end = len(raw.rstrip(" `|"))
-    if list(messages_of(raw)) != [(raw[start:end], prefix)]:
-        return None
-    return _Layout(start, end, found.end() if found is not None else start, at, at + len(prefix))
-
-
-class _Records:
-    """The messages of records. What was said before, at another time or with other digits, is known."""
-
-    def __init__(self) -> None:
-        self._layouts: dict[bytes, _Layout | None] = {}
-        """Records whose digits are all 0."""
-        self._known: dict[tuple[str, int, str], tuple[_Message, ...]] = {}
-        """What stands before the time of a record, the time's length, what stands behind it → its messages."""
-
-    def of(self, began: _Piece, end: int, raw: str) -> Iterator[Line]:
-        layout = self._layout(raw)
-        if layout is not None:
-            text, prefix = raw[layout.start : layout.end], raw[layout.prefix : layout.prefix_end]
-            yield Line(began.number, text, prefix, began.place, end, raw[layout.said : layout.end])
-            return
-        found = _STAMP.search(raw, 0, 120)
-        before, time, rest = "", "", raw
-        if found is not None:
-            before, time, rest = raw[: found.start()], found[0], raw[found.end() :]
-        messages = self._known.get((before, len(time), rest))
-        if messages is None:
-            messages = tuple(_message(text, prefix, time) for text, prefix in messages_of(raw))
-            once = [message.timed for message in messages].count(True) == bool(time)
-            if len(raw) < _REMEMBERED and once and not (time and any(time in m.prefix for m in messages)):
-                if len(self._known) >= _REMEMBERED:
-                    self._known.clear()
-                self._known[before, len(time), rest] = messages
-        for timed, own, said, prefix in messages:
-            yield Line(began.number, f"{time if timed else own}{said}", prefix, began.place, end, said)
-
-    def _layout(self, raw: str) -> _Layout | None:
-        if len(raw) >= _REMEMBERED:
-            return None
-        shape = folded(raw)
-        if shape in self._layouts:
-            return self._layouts[shape]
-        if len(self._layouts) >= _REMEMBERED:
-            self._layouts.clear()
-        layout = self._layouts[shape] = _layout(raw)
-        return layout
-
-
-def _message(text: str, prefix: str, time: str) -> _Message:
-    if time and text.startswith(time):
-        return _Message(True, "", text[len(time) :], prefix)
-    found = _STAMP.match(text)
-    at = found.end() if found is not None else 0
-    return _Message(False, text[:at], text[at:], prefix)
 
 
 def messages_of(raw: str) -> Iterator[tuple[str, str]]:

@@ -6,15 +6,14 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tfdoctor.causes import HARMLESS, MISREAD, RELEASE
+from tfdoctor.causes.codes import HARMLESS, MISREAD, RELEASE
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.logs import advice
 from tfdoctor.logs.case import Case, Decision
-from tfdoctor.logs.events import scan
 from tfdoctor.logs.known import known_of_release
 from tfdoctor.logs.libraries import is_cupti, named
 from tfdoctor.logs.processes import FRAMEWORKS, Part, Process, Splitter, overall
-from tfdoctor.logs.reader import read_lines
+from tfdoctor.logs.scan import scan
 from tfdoctor.logs.signatures import load_signatures
 from tfdoctor.logs.sources import by_writer, of_its_time
 from tfdoctor.logs.verdict import decide, registered
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tfdoctor.compat import Compat
-    from tfdoctor.logs.deduce import Device
+    from tfdoctor.logs.deduce import Device, Origin
     from tfdoctor.logs.events import Event, Log
 
 __all__ = ["LogReport", "diagnose_log"]
@@ -71,16 +70,9 @@ class LogReport:
 
 def diagnose_log(chunks: Iterable[bytes], compat: Compat, name: str = "-") -> LogReport:
     """Read a log and judge it. `chunks` are its bytes, in pieces of any size. Never raises on any bytes."""
-    size = [0, 0]
-
-    def count(lines: int, length: int) -> None:
-        size[:] = [lines, length]
-
     catalogue = load_signatures()
     splitter = Splitter()
-    log = scan(read_lines(chunks, count, catalogue), catalogue, splitter)
-    log.lines, log.bytes = size
-    log = of_its_time(log, compat)
+    log = of_its_time(scan(chunks, catalogue, splitter), compat)
     case = Case(log, compat)
     decision = decide(case)
     parts = splitter.parts(log)
@@ -91,7 +83,7 @@ def diagnose_log(chunks: Iterable[bytes], compat: Compat, name: str = "-") -> Lo
     if len(parts) > 1:
         decision, having = overall(decision, zip(parts, decisions, strict=True))
         if decision.cause is not Cause.HEALTHY and 0 < having < len(parts):
-            note = f"It is so in {having} of {len(parts)} processes."
+            note = f"This applies to {having} of {len(parts)} processes."
             decision = replace(decision, note=f"{decision.note} {note}".strip())
         case = _about(case, decision, zip(cases, decisions, strict=True))
     report = _report(case, decision, name)
@@ -170,7 +162,7 @@ def _frameworks(case: Case) -> list[Process]:
         if event is None:
             continue
         oom = next((e for e in case.log.of(signature) if e.get("oom")), None)
-        what = f"{name} speaks here, too; tfdoctor does not judge it."
+        what = f"{name} also logs here; tfdoctor does not judge it."
         if oom is not None:
             what = f"{name} ran out of GPU memory (line {oom.line})."
         found.append(Process(name, name, event.line, None, None, what))
@@ -251,8 +243,10 @@ def _root(case: Case, decision: Decision, name: str, missing: Sequence[str]) -> 
         parts.append(told)
     remedies = (*advice.remedies(case, cause), *avoid)
     if decision.maybe:
-        words = ", ".join(other.value for other in decision.maybe)
-        parts.append(f"The log alone does not rule out: {words}. `tfdoctor check` on that machine decides.")
+        titles = "; ".join(_within(other.row.title) for other in decision.maybe)
+        parts.append(
+            f"The log alone does not rule out: {titles}. Run `tfdoctor check` on that machine to tell them apart."
+        )
         if not any("tfdoctor check" in remedy.commands for remedy in remedies):
             remedies = (*remedies, advice.CHECK)
     return Finding(
@@ -289,17 +283,15 @@ def _misread(case: Case, decision: Decision, name: str) -> list[Finding]:
     log, healthy = case.log, decision.cause is Cause.HEALTHY
     if case.created is None:
         if log.has("xla-gpu-listed"):
-            found.append(
-                ("XLA_GPU devices are not registered GPUs: operations run on the CPU.", "xla-gpu-listed")
-            )
+            found.append(("An XLA_GPU is not a registered GPU: operations run on the CPU.", "xla-gpu-listed"))
         if log.has("xla-on-cuda"):
             found.append(("XLA naming the card does not mean that TensorFlow registered it.", "xla-on-cuda"))
         if log.has("device-found"):
-            found.append(("A device that is found is not yet registered: that comes later.", "device-found"))
+            found.append(("Finding a device does not register it: that comes later.", "device-found"))
     if log.has("cuda-not-found") and decision.cause is not Cause.NO_DRIVER and not healthy:
         found.append(
             (
-                "“Could not find cuda drivers” is printed with working drivers, too: it is about libcudart.",
+                "“Could not find cuda drivers” is about libcudart; working drivers print it, too.",
                 "cuda-not-found",
             )
         )
@@ -328,17 +320,19 @@ def _release(case: Case, name: str) -> list[Finding]:
     if sources.foreign is not None:
         events = [sources.foreign]
         said = (
-            "No release has this line of the source, or none has it and the others: the log is of another build (a "
-            "nightly, a candidate, a vendor's) or of several, and its release is not known."
+            "Not known: no release contains all these source lines. It may be another build (a nightly, a candidate, "
+            "a vendor's), or several."
         )
     elif len(sources.writers) > 1:
-        said = "These lines of the source are of different releases: several TensorFlows wrote this log."
+        said = "These source lines come from different releases: several TensorFlows wrote this log."
     elif origin.by == "rest":
-        said = "These lines of the source and the rest of the log are of different times: its release is not known."
+        said = "These source lines and the rest of the log come from different releases: the release is not known."
+    elif origin.version is not None and not _by_lines_alone(origin):
+        said = f"Of the releases with these source lines, only TensorFlow {origin.version} fits the rest of the log."
     elif origin.version is not None:
-        said = f"Of all releases only TensorFlow {origin.version} has these lines of its source."
+        said = f"Only TensorFlow {origin.version} has these source lines."
     else:
-        said = f"TensorFlow {origin.era} can have written this, by the lines of its source."
+        said = f"TensorFlow {origin.era} can have written this, judging by its source lines."
     return [
         Finding(
             RELEASE,
@@ -351,19 +345,42 @@ def _release(case: Case, name: str) -> list[Finding]:
     ]
 
 
+def _by_lines_alone(origin: Origin) -> bool:
+    """Whether no other release than the one that is named has the lines."""
+    named = origin.version or ""
+    return all(
+        release == named or release.startswith(f"{named}.")
+        for writer in origin.sources.writers
+        for release in writer.releases
+    )
+
+
 # ---------------------------------------------------------------- the sentence
 
 
 def _summary(case: Case, decision: Decision, missing: Sequence[str]) -> str:
     cause, who = decision.cause, case.origin.name
+    if cause is Cause.HEALTHY and case.created is None:
+        return f"{who} takes {_taken(case)}; the log ends before the registration, and nothing in it speaks against it."
     if cause is Cause.HEALTHY:
         count = len({device.index for device in case.devices}) or 1
         names = ", ".join(dict.fromkeys(device.name for device in case.devices))
         what = f"{count} GPU{'' if count == 1 else 's'}" + (f" ({names})" if names else "")
-        return f"{who} registered {what}; nothing in this log speaks against it."
+        return f"{who} registered {what}; nothing in this log contradicts that."
     if cause is Cause.INCONCLUSIVE:
         return f"{decision.title or cause.row.title}."
     return f"{who}: {lower_first(_titled(decision, missing, 4))}."
+
+
+def _taken(case: Case) -> str:
+    """The cards of which a log shows that nothing stands in their way, where it ends before they are registered."""
+    visible = case.log.last("devices-visible")
+    indices = visible.get("which").split(",") if visible is not None else []
+    count = len([one for one in indices if one.strip()]) or len(
+        {event.get("index") for event in case.log.of("device-found")}
+    )
+    names = f" ({', '.join(case.cards)})" if case.cards else ""
+    return f"{count} GPU{'' if count == 1 else 's'}{names}" if count else f"the GPU{names}"
 
 
 def _titled(decision: Decision, missing: Sequence[str], most: int) -> str:
@@ -389,13 +406,20 @@ def _headline(case: Case, decision: Decision, missing: Sequence[str], *, used: b
     other = case.other_cuda
     if cause is Cause.LIBS_WRONG_VERSION and other is not None:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        title = f"CUDA {other[0]} is there, and it wants CUDA {other[1]} ({_runtime(missing)}{more})"
-    title = f"a{title[1:]}" if title.startswith("A ") else lower_first(title)
+        title = f"CUDA {other[0]} is installed, but it needs CUDA {other[1]} ({_runtime(missing)}{more})"
+    title = _within(title)
     if used is False:
         return f"{who} did not use the GPU: {title}."
     if used and cause.row.severity is Severity.ERROR:
-        return f"{who} found the GPU and failed on it: {title}."
+        return f"{who} found the GPU but failed on it: {title}."
+    if used is None and cause.row.severity is Severity.ERROR:
+        return f"{who} may not have used the GPU: {title}."
     return f"{who}: {title}."
+
+
+def _within(title: str) -> str:
+    """A title in the middle of a sentence."""
+    return f"a{title[1:]}" if title.startswith("A ") else lower_first(title)
 
 
 def with_host(report: LogReport, cause: Cause | None, finding: Finding | None) -> LogReport:
@@ -414,7 +438,7 @@ def with_host(report: LogReport, cause: Cause | None, finding: Finding | None) -
             root=finding,
             findings=(finding, *kept),
         )
-    here = Remedy("What `check` says of this machine agrees or differs: compare.", ("tfdoctor check",))
+    here = Remedy("Compare this with what `check` reports for this machine.", ("tfdoctor check",))
     note = Finding(
         finding.code,
         finding.cause,

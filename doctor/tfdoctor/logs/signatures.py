@@ -7,10 +7,10 @@ signature is only tried on lines that contain one of its literals, which costs n
 # The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import field, replace
 from functools import cached_property, lru_cache
+from heapq import heapify, heappop, heappush
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
@@ -83,7 +83,8 @@ class Signature:
     says: str
     """What the message means, as a sentence."""
     literals: tuple[str, ...]
-    """A line with none of these cannot match."""
+    """A line with none of these cannot match. Where the pattern takes each digit for every other one, and these have
+    none but 0, that stands for any digit."""
     pattern: Annotated[re.Pattern[str], Made(str, _pattern)]
     causes: Annotated[tuple[Cause, ...], Made(tuple[str, ...], _causes)] = ()
     """The root causes that it can stand for."""
@@ -128,6 +129,16 @@ class Place:
     source: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wording:
+    """A text that the messages of some releases have, and of no others."""
+
+    NAMED: ClassVar = ("text",)
+    text: str
+    era: Era
+    source: str
+
+
 @dataclass(frozen=True, slots=True)
 class Match:
     """A signature that a line has, with what it captured."""
@@ -155,13 +166,20 @@ class _Shapes:
 class Catalogue:
     """All signatures, ready to be matched."""
 
-    def __init__(self, signatures: tuple[Signature, ...], places: tuple[Place, ...] = ()) -> None:
+    def __init__(
+        self,
+        signatures: tuple[Signature, ...],
+        places: tuple[Place, ...] = (),
+        wordings: tuple[Wording, ...] = (),
+    ) -> None:
         self.signatures = signatures
         self.places = places
         """The first that fits counts."""
+        self.wordings = wordings
         self._dull = _Shapes()
         self._telling = _Shapes()
         self._candidates: dict[str, tuple[Signature, ...]] = {}
+        self._shapes: dict[int, re.Pattern[str]] = {}
 
     @cached_property
     def dated(self) -> tuple[Signature, ...]:
@@ -191,25 +209,36 @@ class Catalogue:
 
         Greedy: again and again the piece of five characters that most of the remaining literals share.
         """
-        left = set(self.literals)
-        chosen = [literal for literal in sorted(left) if len(literal) < _PIECE]
-        while left := {literal for literal in left if not any(piece in literal for piece in chosen)}:
-            pieces = Counter(
-                piece
-                for literal in left
-                for piece in {literal[i : i + _PIECE] for i in range(len(literal) - _PIECE + 1)}
-            )
-            chosen.append(max(pieces, key=lambda piece: (pieces[piece], piece)))
+        chosen = [literal for literal in sorted(self.literals) if len(literal) < _PIECE]
+        left = {literal for literal in self.literals if not any(piece in literal for piece in chosen)}
+        having: dict[str, set[str]] = {}
+        for literal in left:
+            for start in range(len(literal) - _PIECE + 1):
+                having.setdefault(literal[start : start + _PIECE], set()).add(literal)
+        best = [(-len(literals), piece) for piece, literals in having.items()]
+        heapify(best)
+        while best:
+            count, piece = heappop(best)
+            if len(having[piece]) < -count:  # others, chosen since, are in some of them
+                if having[piece]:
+                    heappush(best, (-len(having[piece]), piece))
+                continue
+            chosen.append(piece)
+            for literal in tuple(having[piece]):
+                for start in range(len(literal) - _PIECE + 1):
+                    having[literal[start : start + _PIECE]].discard(literal)
         return tuple(chosen)
 
     @cached_property
     def _raw_anchors(self) -> tuple[tuple[bytes, frozenset[int]], ...]:
         return tuple((anchor.encode(), frozenset(anchor.encode())) for anchor in self.anchors)
 
-    @cached_property
-    def _shapes(self) -> tuple[re.Pattern[str], ...]:
-        """Each signature's pattern as it is for lines whose digits are all 0."""
-        return tuple(re.compile(digitless(signature.pattern.pattern)) for signature in self.signatures)
+    def _shape(self, number: int) -> re.Pattern[str]:
+        """A signature's pattern as it is for lines whose digits are all 0."""
+        known = self._shapes.get(number)
+        if known is None:
+            known = self._shapes[number] = re.compile(digitless(self.signatures[number].pattern.pattern))
+        return known
 
     @cached_property
     def _by_anchor(self) -> tuple[tuple[str, tuple[tuple[str, tuple[int, ...]], ...]], ...]:
@@ -350,7 +379,7 @@ class Catalogue:
             signature = self.signatures[number]
             if signature.longest is not None and len(shape) > signature.longest:
                 continue
-            if self._shapes[number].search(shape):
+            if self._shape(number).search(shape):
                 yield signature
 
     @cached_property
@@ -368,7 +397,7 @@ class Catalogue:
     def match(signature: Signature, line: str) -> Match | None:
         """What one signature finds in a line."""
         found = signature.pattern.search(line)
-        if found is None or not any(literal in line for literal in signature.literals):
+        if found is None or not (signature.blind or any(literal in line for literal in signature.literals)):
             return None
         fields = {name: value for name, value in found.groupdict().items() if value is not None}
         return Match(signature, fields, found.start())
@@ -433,6 +462,7 @@ def _group_end(pattern: str, at: int) -> int:
 class _File:
     signatures: tuple[Signature, ...] = field(metadata={"key": "signature"})
     places: tuple[Place, ...] = field(default=(), metadata={"key": "place"})
+    wordings: tuple[Wording, ...] = field(default=(), metadata={"key": "wording"})
 
 
 @lru_cache(maxsize=4)
@@ -441,12 +471,14 @@ def load_signatures(folder: Path | None = None) -> Catalogue:
     folder = data_dir("compat") / "logs" if folder is None else folder
     signatures: list[Signature] = []
     places: list[Place] = []
+    wordings: list[Wording] = []
     for path in sorted(folder.glob("*.toml")):
         where = f"compat/logs/{path.name}"
         file = decode(_File, read_raw(path, where), where)
         places += file.places
+        wordings += file.wordings
         for one in file.signatures:
-            digits = any(re.search("[0-9]", literal) for literal in one.literals)
+            digits = any(re.search("[1-9]", literal) for literal in one.literals)
             signatures.append(replace(one, blind=blind(one.pattern.pattern) and not digits))
     seen: set[str] = set()
     for signature in signatures:
@@ -457,4 +489,4 @@ def load_signatures(folder: Path | None = None) -> Catalogue:
     if not signatures:
         msg = "compat/logs: there are no signatures"
         raise DataError(msg)
-    return Catalogue(tuple(signatures), tuple(places))
+    return Catalogue(tuple(signatures), tuple(places), tuple(wordings))

@@ -9,6 +9,8 @@ another build (a nightly, a vendor's, a patched one) or of several TensorFlows: 
 from __future__ import annotations
 
 import datetime as dt
+import itertools
+import keyword
 import re
 from bisect import bisect
 from dataclasses import dataclass
@@ -18,9 +20,10 @@ from tfdoctor import versions
 from tfdoctor.logs.events import Log
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from tfdoctor.compat import Compat
+    from tfdoctor.compat.source_lines import SourceLines
     from tfdoctor.logs.events import Event
     from tfdoctor.logs.signatures import Signature
 
@@ -31,12 +34,17 @@ _STAMP = re.compile(
 )
 _SHARED = re.compile(r"external/(?:xla|tsl)/")
 """Sources that other frameworks have, too, at other lines; a file's name alone can be theirs as well."""
+_OF_LINES = ("source-line", "python-frame", "python-frame-shown")
 _SHOWN = 4
 """Lines that are given as evidence."""
 _LEAST = 2
 """Different lines that each of several TensorFlows in one log must have said."""
 _SURELY = 3
 """Different lines of one release that outweigh what else is of another time."""
+_MOSTLY = 0.8
+"""How many of the lines of what was built between two releases are of one of them."""
+_BELOW = 12
+"""Lines below a function's name at most at which a notebook shows the line that ran."""
 _MOST = 3
 """TensorFlows in one log that are told apart by lines; more of them are chance."""
 
@@ -72,27 +80,21 @@ class Told:
     known."""
     foreign: Event | None = None
     """A line that no release has, or that has no release in common with the others: another build wrote this."""
+    before: str | None = None
+    """`"2.3"`: where the lines of another build are partly of this minor release and partly of the one before it. It
+    was built between both, and what is built then has the later one's number."""
 
 
 def told(log: Log, compat: Compat) -> Told:
     """Whose lines these are."""
-    table = compat.source_lines
-    others = log.has("framework-jax")
-    seen: set[tuple[str, str]] = set()
+    if not log.has(*_OF_LINES):
+        return Told()
+    said, foreign = _said(log, compat)
+    if foreign is not None:
+        return Told((), foreign, _between(said, compat))
     parts: list[_Lines] = []
     last = 0
-    for event in log.of("source-line"):
-        key = path, number = event.get("path"), event.get("number")
-        message = event.text.partition(f":{number}]")[2]
-        if key in seen or message.lstrip().startswith("Check failed"):
-            continue
-        seen.add(key)
-        shared = _SHARED.search(path) is not None or "tensorflow" not in path
-        releases = table.at(path, int(number), message)
-        if releases is None or (shared and (others or not releases)):
-            continue
-        if not releases:
-            return Told((), event)
+    for event, releases in said:
         for place in sorted(range(len(parts)), key=lambda place: place != last):
             if parts[place].common & releases:
                 last = place
@@ -105,23 +107,59 @@ def told(log: Log, compat: Compat) -> Told:
     if len(parts) < 2:
         parts = _with_frames(parts, log, compat)
     if len(parts) > _MOST or (len(parts) > 1 and any(len(part.said) < _LEAST for part in parts)):
-        return Told(
-            (), min((event for part in parts for event, _ in part.said), key=lambda event: event.order)
-        )
-    return Told(tuple(_writer(part, table.releases) for part in parts))
+        first = min((event for event, _ in said), key=lambda event: event.order)
+        return Told((), first, _between(said, compat))
+    return Told(tuple(_writer(part, compat.source_lines) for part in parts))
+
+
+def _said(log: Log, compat: Compat) -> tuple[list[tuple[Event, frozenset[str]]], Event | None]:
+    """Each line once with its releases, in the order of the log; and the first that no release has."""
+    others = log.has("framework-jax")
+    seen: set[tuple[str, str]] = set()
+    found: list[tuple[Event, frozenset[str]]] = []
+    foreign = None
+    for event in log.of("source-line"):
+        key = path, number = event.get("path"), event.get("number")
+        message = event.text.partition(f":{number}]")[2]
+        if key in seen or message.lstrip().startswith("Check failed"):
+            continue
+        seen.add(key)
+        shared = _SHARED.search(path) is not None or "tensorflow" not in path
+        releases = compat.source_lines.at(path, int(number), message)
+        if releases is None or (shared and (others or not releases)):
+            continue
+        if releases:
+            found.append((event, releases))
+        elif foreign is None:
+            foreign = event
+    return found, foreign
+
+
+def _between(said: Sequence[tuple[Event, frozenset[str]]], compat: Compat) -> str | None:
+    """The later of two minor releases, one after the other, whose lines these are: see `Told.before`."""
+    lines = [{versions.major_minor(release) for release in releases} for _, releases in said]
+    minors = list(dict.fromkeys(row.minor for row in compat.releases if row.gpu and not row.is_prerelease))
+    fitting = [
+        later
+        for earlier, later in itertools.pairwise(minors)
+        if sum(earlier in one or later in one for one in lines) >= _MOSTLY * len(lines)
+        and any(earlier in one and later not in one for one in lines)
+        and sum(later in one and earlier not in one for one in lines) >= _LEAST
+    ]
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def _with_frames(parts: list[_Lines], log: Log, compat: Compat) -> list[_Lines]:
     """The same, and what TensorFlow's own functions in tracebacks tell; what contradicts it, tells nothing: files can
     have been changed, and a traceback can be another one's."""
+    unpublished = compat.source_lines.unpublished
     frames = []
-    for event in log.of("python-frame"):
-        path = event.get("path") or event.get("shown")
-        line, function = event.get("number") or event.get("at"), event.get("function") or event.get("name")
-        releases = compat.functions.at(path, int(line), function)
+    for event, path, line, function in _frames(log):
+        releases = compat.functions.at(path, line, function)
         if releases:
-            frames.append((event, releases))
-    common = parts[0].common if parts else frozenset(compat.source_lines.releases)
+            frames.append((event, releases | {one.version for one in unpublished if one.like in releases}))
+    everything = frozenset([*compat.source_lines.releases, *(one.version for one in unpublished)])
+    common = parts[0].common if parts else everything
     said = []
     for event, releases in frames:
         if common & releases:
@@ -134,20 +172,48 @@ def _with_frames(parts: list[_Lines], log: Log, compat: Compat) -> list[_Lines]:
     return [_Lines(common, [*(parts[0].said if parts else []), *said])]
 
 
-def _writer(lines: _Lines, order: Sequence[str]) -> Writer:
-    left = frozenset(order)
+def _frames(log: Log) -> Iterator[tuple[Event, str, int, str]]:
+    """Each frame of a traceback with its path, line and function."""
+    for event in log.of("python-frame"):
+        function = event.get("function") or event.get("name")
+        if not function or keyword.iskeyword(function):
+            function = "<module>"  # read as a tag of HTML and gone: the next line's first word stands there
+        yield (
+            event,
+            event.get("path") or event.get("shown"),
+            int(event.get("number") or event.get("at")),
+            function,
+        )
+    shown = None
+    for event in log.of("python-frame-shown", "python-arrow"):
+        if event.id == "python-frame-shown":
+            shown = event
+        elif shown is not None and event.line - shown.line <= _BELOW:
+            yield event, shown.get("path"), int(event.get("number")), shown.get("function").rstrip("(")
+            shown = None
+
+
+def _writer(lines: _Lines, table: SourceLines) -> Writer:
+    date = max((date for event, _ in lines.said if (date := _date(event.text))), default=None)
+    of_then = {one.version for one in table.unpublished if one.first <= (date or "") <= one.last}
+    known = frozenset(table.releases) | of_then
+    if not lines.common & known:
+        known |= lines.common
+    common = lines.common & known
+    left = known
     telling: list[Event] = []
-    while left != lines.common:
+    while left != common:
         event, releases = min(lines.said, key=lambda one: len(one[1] & left))
         left &= releases
         telling.append(event)
+    order = (*table.releases, *(one.version for one in table.unpublished))
     return Writer(
-        tuple(version for version in order if version in lines.common),
+        tuple(version for version in order if version in common),
         tuple(sorted(telling, key=lambda event: event.order)[:_SHOWN]),
         frozenset(
             (event.get("path"), event.get("number")) for event, _ in lines.said if event.id == "source-line"
         ),
-        max((date for event, _ in lines.said if (date := _date(event.text))), default=None),
+        date,
     )
 
 
@@ -166,6 +232,8 @@ def of_its_time(log: Log, compat: Compat) -> Log:
 
     Only where enough lines name the release; else nothing is left out.
     """
+    if len(log.of("source-line")) < _SURELY:
+        return log
     writers = told(log, compat).writers
     if len(writers) != 1 or len(writers[0].lines) < _SURELY:
         return log

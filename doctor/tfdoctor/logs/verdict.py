@@ -77,6 +77,12 @@ def registered(case: Case, decision: Decision) -> bool | None:
         return decision.cause.row.registers or decision.cause is Cause.LIBS_TRANSITIVE
     if case.others_left and decision.cause.row.registers:
         return True
+    if (
+        decision.cause is Cause.CUDNN_MISSING
+        and log.has("dso-failed-old")
+        and not gates_gpu.none_listed(case)
+    ):
+        return None  # these releases registered a GPU without cuDNN, and failed where it was first used
     if not decision.cause.row.registers or log.has("amd-ignored"):
         return False
     if log.has("device-ignored"):  # from 2.5 on nothing says how many cards there are

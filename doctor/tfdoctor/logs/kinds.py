@@ -1,0 +1,385 @@
+"""Lines that differ in digits alone and mean the same: each kind of them is read once, and its last line.
+
+A line's shape is the line with its digits all 0. Of most shapes no digit matters: then a whole block of lines is
+counted at once. Else the digits that matter tell the kinds of a shape apart: those that name who says it, those that a
+signature takes from it while there is room for more, and whatever a signature finds that does not take one digit for
+another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from tfdoctor.logs.blocks import as_text
+from tfdoctor.logs.processes import thread_of, who, who_spans
+from tfdoctor.logs.reader import ZEROED, lines_of, messages_of
+from tfdoctor.text import clean_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from tfdoctor.logs.events import Log
+    from tfdoctor.logs.processes import Splitter
+    from tfdoctor.logs.reader import Line, Rows
+    from tfdoctor.logs.signatures import Catalogue, Signature
+
+__all__ = ["Kinds"]
+
+REMEMBERED = 1 << 23
+"""Bytes that the kinds may take that are remembered, about."""
+_TAKEN = 1000
+"""Bytes of one kind, beside its line and its shape, about."""
+_LONG = 2048
+"""Bytes of a line from which on it is read each time."""
+_SILENT = 4096
+"""Shapes of lines that are remembered to say nothing."""
+_UNSTEADY = re.compile(rb"&.*;|\\(?:u000b|x0b|000)")
+"""What a shape has where digits can be a part of an escape."""
+_DIGIT = re.compile("[0-9]")
+
+
+class _Said:
+    """What one kind of lines said since it was read."""
+
+    __slots__ = ("number", "place", "row", "times")
+
+    def __init__(self) -> None:
+        self.times = 0
+        self.row = b""
+        self.number = self.place = 0
+
+
+class _Voice:
+    """What is said in one shape by one process and thread."""
+
+    __slots__ = ("key", "said", "spans")
+
+    def __init__(self, spans: object, key: Callable[[Any], object] | None) -> None:
+        self.spans = spans
+        self.key = key
+        """What of a line tells its kind; None: nothing, all are of one."""
+        self.said: dict[object, _Said] = {}
+
+
+class _Shape:
+    """Lines of one shape."""
+
+    __slots__ = ("flat", "lone", "voices", "who")
+
+    def __init__(
+        self, flat: Callable[[bytes], str] | None, who: Callable[[Any], Any] | None, lone: bool
+    ) -> None:
+        self.flat = flat
+        """What of a line the places are counted in: its messages; None: the line itself."""
+        self.who = who
+        self.lone = lone
+        """Whether a thread's number is all that tells who speaks."""
+        self.voices: dict[object, _Voice] = {}
+
+
+class _Message:
+    """A message of a line, and where it is."""
+
+    __slots__ = ("label", "matched", "prefix", "prefix_at", "sighted", "text", "text_at", "thread")
+
+    def __init__(self, text: str, prefix: str, text_at: int, prefix_at: int) -> None:
+        self.text, self.prefix, self.text_at, self.prefix_at = text, prefix, text_at, prefix_at
+        self.label, self.thread = who(prefix, clean_line(text))
+        self.matched: list[tuple[Signature, re.Match[str], int]] = []
+        """Signatures that take one digit for another, what they find, and where in the line that is counted from."""
+        self.sighted: list[tuple[Signature, slice]] = []
+        """Those that do not, and where they look."""
+
+    def names(self) -> list[str]:
+        """The signatures that it has, or can have."""
+        return [one.id for one, _, _ in self.matched] + [one.id for one, _ in self.sighted]
+
+
+class Kinds:
+    """Says which lines are to be read, and adds what the others say to what is known."""
+
+    def __init__(
+        self, catalogue: Catalogue, log: Log, splitter: Splitter | None, again: Callable[[Line, int], None]
+    ) -> None:
+        self._catalogue = catalogue
+        self._log = log
+        self._splitter = splitter
+        self._again = again
+        """Takes a message that is known, and how often it was said."""
+        self.changed = False
+        """Set where a message that was read said something new."""
+        self._silent: set[bytes] = {b""}
+        self._shapes: dict[bytes, _Shape] = {}
+        self._plain: dict[bytes, _Said] = {}
+        """Shapes of which no digit matters."""
+        self._having: dict[str, set[bytes]] = {}
+        """Signature → the shapes that can have it."""
+        self._kept = self._forgotten = 0
+        """How much is remembered; how often some of it was forgotten."""
+        self._heard: dict[_Said, int] = {}
+        """What was said again in these rows, and where the last time."""
+        self._waiting: list[_Said] = []
+        """What was said again, and is not yet added."""
+        self._rows: Rows | None = None
+        self._from = self._at = 0
+        """In these rows: up to where plain lines were counted; the line that is read."""
+
+    def unread(self, rows: Rows) -> Iterator[int]:
+        """As `reader.Filter`."""
+        shapes = rows.shapes
+        telling = frozenset(shapes) if rows.early else self._catalogue.telling(shapes)
+        telling -= self._silent
+        if not telling:
+            return
+        self._rows, self._from, self._at = rows, 0, -1
+        texts, heard = rows.texts, self._heard
+        while wanted := telling - self._plain.keys():
+            forgotten, known, plain = self._forgotten, self._shapes, self._plain
+            for index in [at for at in range(self._at + 1, len(shapes)) if shapes[at] in wanted]:
+                shape = shapes[index]
+                if shape in plain:  # since the line before
+                    continue
+                said = self._said(known[shape], texts[index]) if shape in known else None
+                if said is not None:
+                    said.times += 1
+                    heard[said] = index
+                    continue
+                self.changed, self._at = False, index
+                yield index
+                if not self.changed:
+                    self._learn(shape, texts[index])
+                if self._forgotten != forgotten:
+                    break
+            else:
+                break
+        self._count(len(shapes))
+        self._rows = None
+
+    def settle(self) -> None:
+        """Add what was said again."""
+        if self._rows is not None:
+            self._count(self._at)
+        for said in self._waiting:
+            for line in lines_of(said.row, said.number, said.place):
+                self._again(line, said.times)
+            said.times, said.row = 0, b""
+        self._waiting.clear()
+
+    def forget(self, names: Iterable[str] = ()) -> None:
+        """Add what was said again; from here on it can mean something else: what has these signatures, or all."""
+        self.settle()
+        self._from = self._at + 1  # that line is read
+        self._forgotten += 1
+        for name in names:
+            for shape in self._having.pop(name, ()):
+                self._shapes.pop(shape, None)
+                self._plain.pop(shape, None)
+        if not names:
+            self._shapes.clear()
+            self._plain.clear()
+            self._having.clear()
+            self._kept = 0
+
+    def _count(self, end: int) -> None:
+        """Count the plain lines up to here, and note the last of each kind that was heard."""
+        rows, start = self._rows, self._from
+        if rows is None:
+            return
+        if self._plain and start < end:
+            shapes = rows.shapes if end - start == len(rows.shapes) else rows.shapes[start:end]
+            counts = Counter(shapes)
+            last = dict(zip(shapes, range(start, end), strict=True))
+            for shape in counts.keys() & self._plain.keys():
+                said = self._plain[shape]
+                said.times += counts[shape]
+                self._heard[said] = last[shape]
+        self._from = max(start, end)
+        for said, index in self._heard.items():
+            if not said.row:
+                self._waiting.append(said)
+            said.row, said.number, said.place = rows.texts[index], rows.numbers[index], rows.places[index]
+        self._heard.clear()
+
+    def _said(self, known: _Shape, text: bytes) -> _Said | None:
+        """The kind of which this line is, where such a one was read."""
+        row: Any = text if known.flat is None else known.flat(text)
+        if known.who is None:
+            voice = known.voices.get(None)
+        else:
+            name = known.who(row)
+            voice = known.voices.get(name)
+            if voice is None and known.lone and self._strange(name):
+                voice = known.voices.get(None)
+        if voice is None:
+            return None
+        return voice.said.get(voice.key(row) if voice.key is not None else None)
+
+    def _strange(self, name: bytes | str) -> bool:
+        number = name if isinstance(name, str) else name.decode()
+        return self._splitter is not None and self._splitter.stranger(thread_of(number))
+
+    # ------------------------------------------------------------ learning a kind
+
+    def _learn(self, shape: bytes, row: bytes) -> None:
+        """A line of this shape was read, and said nothing new: so will those of its kind."""
+        if len(row) >= _LONG or _UNSTEADY.search(shape):
+            return
+        found = list(messages_of(as_text(row)))
+        places = _located(shape, found)
+        flat = None if places is not None else _flat
+        messages = [_Message(*one, *at) for one, at in zip(found, places or _flat_places(found), strict=True)]
+        for message in messages:
+            self._match(message)
+        if not any(message.matched or message.sighted for message in messages):
+            if len(self._silent) < _SILENT:
+                self._silent.add(shape)
+            return
+        people: list[tuple[int, int]] = []
+        for message in messages:
+            spans = self._who(message)
+            if spans is None:
+                return
+            people += spans
+        self._add(shape, row, flat, messages, people)
+
+    def _match(self, message: _Message) -> None:
+        for text, at in ((message.text, message.text_at), (f"{message.prefix} ", message.prefix_at)):
+            for signature in self._catalogue.candidates(text) if text != " " else ():
+                if not signature.blind:
+                    message.sighted.append((signature, slice(at, at + len(text))))
+                    continue
+                found = signature.pattern.search(text)
+                if found is not None:
+                    message.matched.append((signature, found, at))
+
+    def _who(self, message: _Message) -> list[tuple[int, int]] | None:
+        """Where in the line it is told who says this; None where the next one who says it can be another."""
+        if self._splitter is None or not (message.matched or message.sighted):
+            return []
+        if self._splitter.turns(message.label, message.names()):
+            return None
+        if (message.label, message.thread) != who(message.prefix, message.text):
+            return None
+        if self._splitter.closed and not message.label:
+            return []  # nothing is kept of threads any more
+        return [
+            (start + at, end + at)
+            for inside, start, end in who_spans(message.prefix, message.text)
+            for at in [message.text_at if inside else message.prefix_at]
+        ]
+
+    def _spans(self, message: _Message) -> Iterator[tuple[int, int]]:
+        """Where the digits are that signatures take from it and that can be new."""
+        for signature, found, at in message.matched:
+            if self._log.full(signature.id) and (
+                self._splitter is None or self._splitter.deaf(message.label, message.thread, signature.id)
+            ):
+                continue
+            for name, value in found.groupdict().items():
+                if value is not None and _DIGIT.search(value):
+                    yield found.start(name) + at, found.end(name) + at
+
+    def _add(
+        self,
+        shape: bytes,
+        row: bytes,
+        flat: Callable[[bytes], str] | None,
+        messages: list[_Message],
+        people: list[tuple[int, int]],
+    ) -> None:
+        if self._kept >= REMEMBERED:
+            self.forget()
+        for message in messages:
+            for signature_id in message.names():
+                self._having.setdefault(signature_id, set()).add(shape)
+        line: Any = row if flat is None else flat(row)
+        known = self._shapes.get(shape)
+        if known is None:
+            spans = sorted({span for span in people if _has_digit(line, span)})
+            lone = len(messages) == 1 and not messages[0].label
+            known = self._shapes[shape] = _Shape(flat, _getter(spans), lone)
+        name = known.who(line) if known.who is not None else None
+        if known.lone and name is not None and self._strange(name):
+            name = None
+        digits = sorted({span for message in messages for span in self._spans(message)})
+        sighted = [one for message in messages for one in message.sighted]
+        voice = known.voices.get(name)
+        if voice is None or voice.spans != digits:
+            voice = known.voices[name] = _Voice(digits, _key(digits, sighted))
+        said = voice.said[voice.key(line) if voice.key is not None else None] = _Said()
+        self._kept += _TAKEN + 2 * len(row)
+        if known.who is None and voice.key is None:
+            self._count(self._at)
+            self._from = self._at + 1  # that line is read
+            self._plain[shape] = said
+
+
+def _located(shape: bytes, messages: Sequence[tuple[str, str]]) -> list[tuple[int, int]] | None:
+    """Where in a line of this shape the texts of its messages stand, and what stands before them; None where that is
+    not sure, or not so in one piece."""
+    found: list[tuple[int, int]] = []
+    last = None
+    for text, prefix in messages:
+        at = _only(shape, text)
+        head, mark = shape[: max(at, 0)], prefix.encode("utf-8", "replace").translate(ZEROED)
+        if prefix == last:
+            before = found[-1][1]
+        elif head.rstrip().endswith(mark):
+            before = len(head.rstrip()) - len(mark)
+        else:
+            before = _only(head, prefix)
+        if at < 0 or before < 0 or not prefix.isascii():
+            return None
+        found.append((at, before))
+        last = prefix
+    return found
+
+
+def _only(shape: bytes, text: str) -> int:
+    """Where a text stands that is there once; -1 where it does not, or its places cannot be counted in bytes."""
+    raw = text.encode("utf-8", "replace").translate(ZEROED)
+    return shape.find(raw) if text.isascii() and shape.count(raw) == 1 else -1
+
+
+def _flat(row: bytes) -> str:
+    """The messages of a line, one behind the other, each behind what stands before it."""
+    return "".join(f"{prefix}\0{text}\0" for text, prefix in messages_of(as_text(row)))
+
+
+def _flat_places(messages: Sequence[tuple[str, str]]) -> Iterator[tuple[int, int]]:
+    """Where in that the texts stand, and what stands before them."""
+    at = 0
+    for text, prefix in messages:
+        yield at + len(prefix) + 1, at
+        at += len(prefix) + len(text) + 2
+
+
+def _has_digit(line: bytes | str, span: tuple[int, int]) -> bool:
+    part = line[slice(*span)]
+    return _DIGIT.search(part if isinstance(part, str) else part.decode()) is not None
+
+
+def _getter(spans: list[tuple[int, int]]) -> Callable[[Any], Any] | None:
+    return itemgetter(*(slice(*span) for span in spans)) if spans else None
+
+
+def _key(
+    spans: list[tuple[int, int]], sighted: list[tuple[Signature, slice]]
+) -> Callable[[Any], object] | None:
+    """What of a line tells its kind, those of its shape and of who says it."""
+    digits = _getter(spans)
+    if not sighted:
+        return digits
+
+    def key(line: bytes | str) -> object:
+        text = line if isinstance(line, str) else line.decode()
+        found = []
+        for signature, where in sighted:
+            match = signature.pattern.search(text[where])
+            found.append(match and (match.start(), match.groups()))
+        return digits and digits(line), tuple(found)
+
+    return key
