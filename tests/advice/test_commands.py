@@ -22,15 +22,17 @@ from rules.make_facts import (
     with_machine,
     with_python,
     with_tensorflow,
+    without_libraries,
 )
 from tfdoctor import advice, versions
 from tfdoctor.advice import commands, person
 from tfdoctor.advice.person import Place
 from tfdoctor.causes.steps import Prepend, Remedy
 from tfdoctor.environment.actions import shown
-from tfdoctor.environment.models import Environment
+from tfdoctor.environment.models import Environment, Offer
 from tfdoctor.facts import Absent, Known, Resolution, value_of
 from tfdoctor.findings import Finding, Severity
+from tfdoctor.render.report import render_report
 from tfdoctor.report.diagnose import diagnose
 
 if TYPE_CHECKING:
@@ -319,6 +321,25 @@ def test_what_is_typed_by_hand_is_typed_with_what_the_others_need() -> None:
     assert remedy.commands[2] == "tfdoctor check --python /env/bin/python"
     assert " Then: " in remedy.text
     assert not remedy.steps  # `fix` cannot do the first half
+
+
+def test_what_fix_does_not_do_is_not_in_its_words() -> None:
+    """CUDA 11.0 comes by hand, NumPy by `fix`: the screen and `fix` say each of its own."""
+    facts = with_python(healthy("2.4.4", python="3.8.18"), installed={"numpy": "1.24.4"})
+    facts = with_programs(without_libraries(facts), "conda")
+    report = diagnose(facts, COMPAT)
+    remedy = report.findings[0].remedies[0]
+    assert report.findings[0].code == "TFD306"
+    assert [type(step).__name__ for step in remedy.steps] == ["Install"]
+    assert "conda" not in remedy.text
+    assert "conda" in remedy.by_hand
+    assert remedy.full_text == f"{remedy.by_hand} Then: {remedy.text}"
+    assert remedy.commands[0].startswith("conda create")
+    assert any("'numpy<1.20'" in line for line in remedy.commands)
+    screen = render_report(report, fix=Offer("tfdoctor fix", (report.findings[0],)))
+    offered, _, by_hand = screen.partition("By hand")
+    assert "conda" not in offered
+    assert "conda" in by_hand
 
 
 def test_so_it_is_in_somebody_elses_environment() -> None:

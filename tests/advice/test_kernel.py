@@ -35,7 +35,7 @@ def target(*names: str, **variables: str) -> Target:
         ("export NEW='a b'", (), '"NEW": "a b"'),
         ("export P=/new${P:+:$P}", ("P",), '"P": "/new:/old"'),
         ('export P="/n w${P:+:$P}"', ("P",), '"P": "/n w:/old"'),
-        ('export RIGHT="$WRNG"; unset WRNG', ("WRNG",), '"RIGHT" in the place of "WRNG"'),
+        ('export RIGHT="$WRNG"; unset WRNG', ("WRNG",), '"RIGHT" in place of "WRNG"'),
     ],
 )
 def test_a_line_of_a_shell_becomes_one_of_the_kernels(

@@ -63,10 +63,11 @@ def small(engine: Engine) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def slow_base(engine: Engine, small: str) -> str:
     """An image that has an apt-get, which takes a minute (and then fails; at once where /etc/apt-fails is)."""
-    dockerfile = f"FROM {small}\nCOPY apt-get /usr/bin/apt-get\n"
-    dockerfile += "RUN python3 -c 'import os; os.chmod(\"/usr/bin/apt-get\", 0o755)'\n"
+    files = {"apt-get": SLOW_APT.encode(), "date": b"#!/bin/sh\necho 0\n"}
+    modes = "; ".join(f'os.chmod("/usr/bin/{name}", 0o755)' for name in files)
+    dockerfile = f"FROM {small}\nCOPY {' '.join(files)} /usr/bin/\nRUN python3 -c 'import os; {modes}'\n"
     name = f"{PREFIX}/slow:1"
-    list(build(engine, BuildRequest(dockerfile, {"apt-get": SLOW_APT.encode()}, name)))
+    list(build(engine, BuildRequest(dockerfile, files, name)))
     return name
 
 

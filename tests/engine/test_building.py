@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from engine.conftest import PREFIX, containers_of
+from tfdoctor.dockerfile.write import check_reference
 from tfdoctor.engine import BuildEvent, BuildFailedError, BuildRequest, EngineError, build
-from tfdoctor.engine.building import context_archive
+from tfdoctor.engine.building import context_archive, unfinished_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,6 +82,13 @@ def test_a_failing_step_and_its_last_lines(engine: Engine, small: str, nothing_l
     assert engine.image(TAG) is None
 
 
+NO_NETWORK = (
+    "WARNING: Retrying after connection broken by 'NewConnectionError(': Failed to establish a new connection: "
+    "[Errno -3] Temporary failure in name resolution')': /simple/x/\nERROR: Could not find a version that satisfies "
+    "the requirement x (from versions: none)\nERROR: No matching distribution found for x"
+)
+
+
 @pytest.mark.parametrize(
     ("said", "hint"),
     [
@@ -90,6 +98,7 @@ def test_a_failing_step_and_its_last_lines(engine: Engine, small: str, nothing_l
         ("Temporary failure resolving 'packages.example'", "--proxy"),
         ("ERROR: Cannot install x because these package versions have conflicting dependencies.", "loosen"),
         ("ERROR: No matching distribution found for nothing==9", "--index"),
+        (NO_NETWORK, "--proxy"),
     ],
 )
 def test_what_a_step_said_gives_the_hint(
@@ -141,6 +150,76 @@ def wait_until_gone(engine: Engine, image: str, seconds: float = 30) -> None:
     while containers_of(engine, image) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert containers_of(engine, image) == []
+
+
+# ---------------------------------------------------------------- what a build leaves that did not end
+
+
+def dangling(engine: Engine) -> set[str]:
+    return {one["Id"] for one in engine.client.api.images(filters={"dangling": True})}
+
+
+@pytest.fixture
+def unfinished(engine: Engine) -> Iterator[str]:
+    name = unfinished_name(TAG)
+    engine.remove_image(name, force=True)
+    yield name
+    engine.remove_image(name, force=True)
+
+
+def test_a_failed_build_leaves_a_name_and_the_next_goes_on_from_there(
+    engine: Engine, small: str, tag: str, unfinished: str
+) -> None:
+    before = dangling(engine)
+    first = request(small, "RUN echo dear", "RUN exit 1")
+    for _ in range(2):  # the second time from the cache
+        with pytest.raises(BuildFailedError):
+            finish(build(engine, first))
+        kept = engine.image(unfinished)
+        assert kept is not None
+        assert dangling(engine) == before, "no <none>"
+    longer = BuildRequest(first.dockerfile.replace("RUN exit 1", "RUN echo more\nRUN exit 1"), {}, TAG)
+    with pytest.raises(BuildFailedError):
+        finish(build(engine, longer))
+    assert engine.image(unfinished) != kept
+    assert dangling(engine) == before
+    other = request(small, "RUN exit 1")  # nothing of it is of the one before: that goes
+    with pytest.raises(BuildFailedError):
+        finish(build(engine, other))
+    assert dangling(engine) == before
+    with pytest.raises(BuildFailedError):
+        finish(build(engine, first))
+    right = BuildRequest(first.dockerfile.replace("RUN exit 1", "RUN echo right"), {}, TAG)
+    events = finish(build(engine, right))
+    assert [event.number for event in events if event.kind == "cached"] == [2, 3]
+    assert dangling(engine) == before
+
+
+def test_an_interrupted_build_leaves_a_name(
+    engine: Engine, small: str, unfinished: str, nothing_left: None
+) -> None:
+    before = dangling(engine)
+    events = build(engine, request(small, "RUN echo started; sleep 100"))
+    for event in events:
+        if event.text == "started":
+            break
+    events.close()
+    wait_until_gone(engine, small)
+    assert engine.image(unfinished) is not None
+    assert dangling(engine) == before
+
+
+def test_where_no_step_ended_nothing_is_named(engine: Engine, small: str, unfinished: str) -> None:
+    with pytest.raises(BuildFailedError):
+        finish(build(engine, BuildRequest(f"FROM {small}\nRUN exit {next(_FRESH) % 250 + 1}\n", {}, TAG)))
+    assert engine.image(unfinished) is None
+    assert engine.image(small) is not None
+
+
+@pytest.mark.parametrize("tag", ["a/b:1", "HOST:5000/a_b/c:x", "x" * 300, "...", "-a"])
+def test_the_name_of_what_is_unfinished_is_one(tag: str) -> None:
+    assert check_reference(unfinished_name(tag).rpartition(":")[0])
+    assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", unfinished_name(tag).rpartition(":")[2])
 
 
 def test_two_builds_at_once(engine: Engine, small: str, nothing_left: None) -> None:
@@ -199,8 +278,6 @@ def command(engine: Engine, folder: Path, *words: str) -> subprocess.Popen[str]:
         stdin=subprocess.DEVNULL,
         text=True,
         start_new_session=True,
-        # Under a shell that runs this in the background SIGINT is ignored, and children inherit that.
-        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
 
 
@@ -210,9 +287,16 @@ def nothing_there(engine: Engine, image: str, folder: Path) -> None:
     assert list((folder / "scratch").iterdir()) == []
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 @pytest.mark.parametrize("where", ["--no-install-recommends", "python=$v"], ids=["step", "look"])
-def test_ctrl_c_in_the_middle_of_a_real_build(
-    engine: Engine, small: str, slow_base: str, nothing_left: None, tmp_path: Path, where: str
+def test_a_signal_in_the_middle_of_a_real_build(
+    engine: Engine,
+    small: str,
+    slow_base: str,
+    nothing_left: None,
+    tmp_path: Path,
+    where: str,
+    number: signal.Signals,
 ) -> None:
     """In a step that the engine runs, and while the base is looked into, its container perhaps not made yet."""
     with command(engine, tmp_path, "--base", slow_base, "-v") as process:
@@ -221,9 +305,9 @@ def test_ctrl_c_in_the_middle_of_a_real_build(
             assert process.poll() is None, process.communicate()
             assert time.monotonic() < deadline
             time.sleep(0.1)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         _, said = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == (130 if number == signal.SIGINT else -number)
     assert "Traceback" not in said
     nothing_there(engine, small, tmp_path)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import grp
+import json
 import os
 import socket
 import subprocess
@@ -18,6 +19,7 @@ import pytest
 
 from tfdoctor.engine import Engine, EngineError, connect, connection
 from tfdoctor.errors import UsageError
+from tfdoctor.system.contexts import identity_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -177,6 +179,130 @@ def test_what_is_no_address(url: str) -> None:
 )
 def test_addresses_that_lead_nowhere(url: str) -> None:
     assert refused(url).kind in ("engine-silent", "engine-missing")
+
+
+def test_an_engine_over_the_network_is_not_started_here() -> None:
+    assert "systemctl" not in refused("tcp://127.0.0.1:1").hint
+
+
+def test_an_engine_behind_ssh_is_refused_with_the_reason_and_a_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "ssh://somebody@host")
+    with pytest.raises(EngineError, match="through ssh") as caught:
+        connect()
+    assert caught.value.kind == "engine-ssh"
+    assert "docker.sock somebody@host &" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("address", "typed"),
+    [
+        ("ssh://me@far:2222", "-p 2222 me@far"),
+        ("ssh://far", "far"),
+        ("ssh://me@far:22/var/run/docker.sock", "-p 22 me@far"),
+        ("ssh://a;b:1", "-p 1 'a;b'"),
+        ("ssh://far:x", "far:x"),
+    ],
+)
+def test_a_port_of_ssh_is_typed_as_ssh_takes_it(address: str, typed: str) -> None:
+    assert f"/var/run/docker.sock {typed} &" in refused(address).hint
+
+
+@pytest.mark.parametrize(
+    ("socket", "typed"),
+    [
+        ("/run/user/1000/docker.sock", "systemctl --user start docker "),
+        ("RUNTIME/docker.sock", "systemctl --user start docker "),
+        ("RUNTIME/podman/podman.sock", "systemctl --user start podman.socket"),
+        ("/run/podman/podman.sock", "sudo systemctl start podman.socket"),
+        ("HOME/.docker/desktop/docker.sock", "Start Docker Desktop"),
+        ("HOME/.docker/run/docker.sock", "Start Docker Desktop"),
+        ("/var/run/none/docker.sock", "sudo systemctl start docker"),
+    ],
+)
+def test_each_engine_is_started_in_its_own_way(
+    socket: str, typed: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(place))
+    path = socket.replace("RUNTIME", str(place)).replace("HOME", str(place))
+    hint = refused(f"unix://{path}").hint
+    assert typed in hint
+    assert typed.startswith("sudo") == ("sudo" in hint)
+
+
+# ---------------------------------------------------------------- contexts
+
+
+@pytest.fixture
+def contexts(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of Docker's client, with a context `other` that leads to place/s."""
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    monkeypatch.delenv("DOCKER_CONTEXT", raising=False)
+    folder = place / "docker"
+    monkeypatch.setenv("DOCKER_CONFIG", str(folder))
+    meta = folder / "contexts" / "meta" / identity_of("other")
+    meta.mkdir(parents=True)
+    endpoints = {"docker": {"Host": f"unix://{place}/s", "SkipTLSVerify": False}}
+    (meta / "meta.json").write_text(json.dumps({"Name": "other", "Endpoints": endpoints}), encoding="utf-8")
+    return folder
+
+
+def asked(place: Path) -> str:
+    """Whom `connect` asks: nothing but nonsense answers there."""
+    one = Answering(place / "s", http(b"[]"))
+    try:
+        with pytest.raises(EngineError) as caught:
+            connect()
+    finally:
+        one.close()
+    return caught.value.message
+
+
+def test_the_context_of_the_variable_is_taken(
+    contexts: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_CONTEXT", "other")
+    told = asked(place)
+    assert str(place / "s") in told
+    assert "context other" in told
+
+
+def test_the_context_that_was_chosen_is_taken(contexts: Path, place: Path) -> None:
+    (contexts / "config.json").write_text('{"currentContext": "other"}', encoding="utf-8")
+    assert str(place / "s") in asked(place)
+
+
+def test_the_address_of_the_variable_comes_before_a_context(
+    contexts: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (contexts / "config.json").write_text('{"currentContext": "none"}', encoding="utf-8")
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{place}/s")
+    assert str(place / "s") in asked(place)
+
+
+def test_a_context_that_is_not_there_is_not_passed_over(
+    contexts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_CONTEXT", "gone")
+    with pytest.raises(EngineError, match="context gone is not there") as caught:
+        connect()
+    assert caught.value.kind == "engine-context"
+    assert "docker context ls" in caught.value.hint
+
+
+def test_a_contexts_keys_are_used(contexts: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = contexts / "contexts" / "tls" / identity_of("other") / "docker"
+    keys.mkdir(parents=True)
+    for name in ("cert.pem", "key.pem", "ca.pem"):
+        (keys / name).write_text("", encoding="utf-8")
+    meta = contexts / "contexts" / "meta" / identity_of("other") / "meta.json"
+    meta.write_text('{"Endpoints": {"docker": {"Host": "tcp://127.0.0.1:1"}}}', encoding="utf-8")
+    monkeypatch.setenv("DOCKER_CONTEXT", "other")
+    taken: list[object] = []
+    monkeypatch.setattr(connection, "TLSConfig", lambda **words: taken.append(words))
+    with pytest.raises(EngineError):
+        connect()
+    own = (str(keys / "cert.pem"), str(keys / "key.pem"))
+    assert taken == [{"client_cert": own, "ca_cert": str(keys / "ca.pem"), "verify": True}]
 
 
 # ---------------------------------------------------------------- permission

@@ -162,7 +162,7 @@ def failed_well(process: subprocess.Popen[str], folder: Path, seconds: float = 1
         (404, {}, "is not in the registry"),
         (401, {"WWW_Authenticate": 'Basic realm="corp"'}, "docker login localhost"),
         (403, {}, "docker login localhost"),
-        (429, {"Retry_After": "600"}, "600 seconds of patience"),
+        (429, {"Retry_After": "600"}, "asks to wait 600 seconds"),
     ],
 )
 def test_a_registry_that_refuses(

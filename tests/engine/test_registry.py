@@ -141,7 +141,7 @@ def test_the_limit_is_reached(played: Played, after: str, seconds: int | None) -
     played.manifest = lambda to: reply(to, 429, Retry_After=after)
     answer = ask_registry(played.name)
     assert (answer.state, answer.retry_after) == ("limited", seconds)
-    assert ("patience" in answer.text) is bool(seconds)
+    assert ("asks to wait" in answer.text) is bool(seconds)
 
 
 @pytest.mark.parametrize("field", ["token", "access_token"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
-def shell(image: str, script: str, **more: object) -> RunRequest:
-    return RunRequest(image, ("sh", "-c", script), **more)  # type: ignore[arg-type]
+def shell(image: str, script: str, **more: Any) -> RunRequest:
+    return RunRequest(image, ("sh", "-c", script), **more)
 
 
 def test_status_and_both_streams(engine: Engine, small: str) -> None:

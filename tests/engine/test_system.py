@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
@@ -17,7 +18,7 @@ from lab.small import SITE
 from tfdoctor import payload
 from tfdoctor.compat import Compat
 from tfdoctor.engine import BuildRequest, EngineError, GpuAccess, RunRequest, build, run
-from tfdoctor.engine.system import ContainerSystem, StartError
+from tfdoctor.engine.system import ContainerEndedError, ContainerSystem, StartError
 from tfdoctor.examine.survey import survey
 from tfdoctor.system import Failure
 
@@ -211,6 +212,48 @@ def test_closed_twice_and_asked_afterwards(engine: Engine, small: str) -> None:
 def test_an_image_that_is_not_there(engine: Engine) -> None:
     with pytest.raises(EngineError, match="is not here"):
         ContainerSystem(engine, RunRequest("tfdoctor-test/none:1", ()))
+
+
+@pytest.mark.parametrize(
+    "dockerfile",
+    ["FROM scratch\nCOPY hi /hi\n", "FROM {small}\nRUN rm -f /usr/bin/python3* {python}\n"],
+    ids=["nothing", "a shell and no Python"],
+)
+def test_an_image_without_python(engine: Engine, small: str, dockerfile: str) -> None:
+    name = "tfdoctor-test-no-python:1"
+    text = dockerfile.format(small=small, python=Path(sys.executable).resolve())
+    list(build(engine, BuildRequest(text, {"hi": b"hi"}, name)))
+    try:
+        with pytest.raises(ContainerEndedError) as caught:
+            ContainerSystem(engine, RunRequest(name, ()))
+    finally:
+        engine.remove_image(name, force=True)
+    assert caught.value.no_python
+
+
+def test_an_image_without_a_shell_is_looked_into(engine: Engine, small: str) -> None:
+    name = "tfdoctor-test-no-shell:1"
+    script = "import os; [os.remove(f'/usr/bin/{n}') for n in ('sh',)]"
+    text = f'FROM {small}\nRUN ["python3", "-c", "{script}"]\n'
+    list(build(engine, BuildRequest(text, {}, name)))
+    try:
+        with ContainerSystem(engine, RunRequest(name, ())) as system:
+            assert system.run(["python3", "-c", "print(1)"], timeout=30).stdout == "1\n"
+    finally:
+        engine.remove_image(name, force=True)
+
+
+def test_what_an_images_python_sets_for_itself_is_not_the_containers(engine: Engine, small: str) -> None:
+    name = "tfdoctor-test-sets:1"
+    text = f"FROM {small}\nENV PYTHONPATH=/own\nCOPY sitecustomize.py json.py /own/\n"
+    files = {"sitecustomize.py": b"import os; os.environ['CUDA_VISIBLE_DEVICES'] = '-1'", "json.py": b"1 / 0"}
+    list(build(engine, BuildRequest(text, files, name)))
+    try:
+        with ContainerSystem(engine, RunRequest(name, ())) as system:
+            assert "CUDA_VISIBLE_DEVICES" not in system.env
+            assert system.env["PYTHONPATH"] == "/own"
+    finally:
+        engine.remove_image(name, force=True)
 
 
 def test_gpus_that_the_engine_cannot_give(engine: Engine, small: str) -> None:

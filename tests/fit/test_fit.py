@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -50,9 +50,9 @@ DRIVERS = (
 PYTHONS = ("3.5", "3.6", "3.7", "3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
 
 
-def host(*capabilities: str, **more: object) -> Host:
+def host(*capabilities: str, **more: Any) -> Host:
     cards = tuple(Card(f"a card of {capability}", capability) for capability in capabilities)
-    return Host(cards=cards, **more)  # type: ignore[arg-type]
+    return Host(cards=cards, **more)
 
 
 def named(remedy: Remedy) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,7 +46,8 @@ def test_everything_newest_first() -> None:
         (MatrixQuery(cuda="12.2"), ["tensorflow-2.15.1", "tensorflow-2.15.0.post1", "tensorflow-2.15.0"]),
         (MatrixQuery(cuda="11", cudnn="8.7"), ["tensorflow-2.14.1", "tensorflow-2.14.0"]),
         (MatrixQuery(tf=">=2.9", os="windows", gpu=True, package="tensorflow-gpu", python="3.7"), None),
-        (MatrixQuery(cuda="12.5", driver="525.60"), []),
+        (MatrixQuery(cuda="12.5", driver="525.53"), []),
+        (MatrixQuery(tf="2.19", cuda="12.5", driver="525"), ["tensorflow-2.19.1"]),
         (MatrixQuery(capability="2.0", gpu=True), []),
     ],
 )
@@ -88,7 +90,7 @@ def test_problems_follow_the_capability() -> None:
 @pytest.mark.parametrize("field", ["tf", "cuda", "python", "capability", "driver"])
 def test_not_a_version(field: str) -> None:
     with pytest.raises(VersionSyntaxError):
-        matrix(COMPAT, MatrixQuery(**{field: "banana"}))  # type: ignore[arg-type]
+        matrix(COMPAT, replace(MatrixQuery(), **{field: "banana"}))
 
 
 def test_no_such_release() -> None:

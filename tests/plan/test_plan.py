@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import os
 import re
+from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -70,17 +71,18 @@ DRIVERS = (
     "570.86.10",
     "580.65.06",
 )
+LAB = bool(os.environ.get("TFDOCTOR_LAB_FULL"))
 PYTHONS = (None, "2.7", "3.5", "3.6", "3.7", "3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
 OF_THE_MACHINE = frozenset({Cause.GPU_TOO_OLD, Cause.GPU_TOO_NEW, Cause.DRIVER_TOO_OLD})
 
 
-def host(*capabilities: str, driver: str | None = None, **more: object) -> Host:
+def host(*capabilities: str, driver: str | None = None, **more: Any) -> Host:
     cards = tuple(Card(f"a card of {capability}", capability) for capability in capabilities)
-    return Host(cards=cards, driver=driver, **more)  # type: ignore[arg-type]
+    return Host(cards=cards, driver=driver, **more)
 
 
-def ask(tensorflow: str | None = None, machine: Host | None = None, **more: object) -> Recommendation:
-    return recommend(COMPAT, Request(tensorflow=tensorflow, **more), machine or Host())  # type: ignore[arg-type]
+def ask(tensorflow: str | None = None, machine: Host | None = None, **more: Any) -> Recommendation:
+    return recommend(COMPAT, Request(tensorflow=tensorflow, **more), machine or Host())
 
 
 def option_of(answer: Recommendation, recipe: Recipe) -> Option:
@@ -130,8 +132,8 @@ def check_answer(answer: Recommendation) -> None:
     if answer.conflict is not None:
         assert answer.conflict.reasons
         told += answer.conflict.reasons
-        told += [caveat for one in answer.conflict.nearest for caveat in one.option.caveats]  # type: ignore[misc]
-    told += [caveat for option in answer.options for caveat in option.caveats]  # type: ignore[misc]
+        told += [caveat for one in answer.conflict.nearest for caveat in one.option.caveats]
+    told += [caveat for option in answer.options for caveat in option.caveats]
     for one in told:
         assert isinstance(one.cause, Cause)
         assert len(one.text) > 20
@@ -160,6 +162,7 @@ def test_every_release_has_a_way_or_says_why_not(version: str) -> None:
     assert len({option.recipe for option in answer.options}) == len(answer.options)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "machine",
     [
@@ -233,9 +236,7 @@ def test_no_plan_of_a_fitting_machine_raises_an_error() -> None:
     assert plans > 150
 
 
-@pytest.mark.skipif(
-    not os.environ.get("TFDOCTOR_LAB_FULL"), reason="every combination takes minutes: TFDOCTOR_LAB_FULL=1"
-)
+@pytest.mark.skipif(not LAB, reason="every combination takes minutes: TFDOCTOR_LAB_FULL=1")
 @pytest.mark.timeout(3600)
 def test_no_plan_raises_an_error() -> None:
     plans, wrong = sweep(combinations([None]))
@@ -365,7 +366,8 @@ def test_a_python_without_a_wheel() -> None:
 
 def test_24_has_no_wheels_of_cuda() -> None:
     answer = ask("2.4")
-    assert {option.recipe for option in answer.options} == {Recipe.OFFICIAL, Recipe.CUDA_BASE}
+    assert [option.recipe for option in answer.options[-1:]] == [Recipe.CONDA_CUDA]
+    assert {option.recipe for option in answer.options[:-1]} == {Recipe.OFFICIAL, Recipe.CUDA_BASE}
     base = option_of(answer, Recipe.CUDA_BASE).base
     assert base is not None
     assert base.image.startswith("nvidia/cuda:11.0.3-cudnn8-runtime-ubuntu")
@@ -515,3 +517,45 @@ def test_a_container_is_built_by_the_command_that_is_shown() -> None:
             again = ask(words[words.index("--tf") + 1], recipe=Recipe(words[words.index("--recipe") + 1]))
             assert again.options[0].base == option.base
             assert again.options[0].python == option.python
+
+
+@pytest.mark.parametrize(
+    ("machine", "spec", "words"),
+    [
+        (host("8.0", driver="525"), "1.15", " --gpu 8.0 --driver 525"),
+        (host("3.7"), "2.13", " --gpu 3.7"),
+        (host("8.0", "3.7", "3.7"), "2.13.1", " --gpu 8.0 --gpu 3.7"),
+        (host("8.6"), "2.13", ""),
+        (host("8.0", driver="525"), "2.20", ""),
+    ],
+)
+def test_the_command_names_the_machine_where_the_base_is_chosen_for_it(
+    machine: Host, spec: str, words: str
+) -> None:
+    commands = [option.commands[0] for option in ask(spec, machine).options if option.base is not None]
+    assert any(command.endswith(words) for command in commands)
+    assert words or not any("--gpu" in command or "--driver" in command for command in commands)
+
+
+def test_what_is_shown_for_a_machine_is_what_is_built_on_another() -> None:
+    for capability, driver in itertools.product(GENERATIONS, DRIVERS[:: 1 if LAB else 3]):
+        for spec in ("1.15", "2.13", "2.17", None) if LAB or driver is None else ("1.15", "2.13"):
+            for option in ask(spec, host(capability, driver=driver), method=Method.CONTAINER).options:
+                words = option.commands[0].split()
+                given = dict(zip(words[2::2], words[3::2], strict=True))
+                there = host(given["--gpu"]) if "--gpu" in given else Host()
+                there = replace(there, driver=given.get("--driver"))
+                again = ask(given["--tf"], there, recipe=Recipe(given["--recipe"])).options[0]
+                assert (again.base, again.python) == (option.base, option.python), option.commands
+
+
+def test_of_two_images_that_serve_the_one_without_a_worry_is_taken() -> None:
+    """The newest was made for a newer driver, which it may do without; an older one was made for this driver."""
+    option = option_of(ask("1.15", host("8.0", driver="525.60.13")), Recipe.NGC)
+    assert option.base is not None
+    assert option.base.image == "nvcr.io/nvidia/tensorflow:21.10-tf1-py3"
+    assert not option.serious
+    newer = option_of(ask("1.15", host("9.0", driver="525.60.13")), Recipe.NGC)
+    assert newer.base is not None
+    assert newer.base.image == "nvcr.io/nvidia/tensorflow:23.03-tf1-py3", "the older ones have no code for it"
+    assert newer.serious

@@ -138,7 +138,10 @@ def _after_hand(
 def _one_after_another(earlier: Sequence[Remedy], last: Remedy) -> Remedy:
     """`last` after the commands of the others; TensorFlow is looked at again once, at the end."""
     lines = dict.fromkeys(line for one in earlier for line in one.commands[:-1] if line not in last.commands)
-    return replace(last, text=_in_turn([*earlier, last]), commands=(*lines, *last.commands))
+    commands = (*lines, *last.commands)
+    if lines and last.steps:
+        return replace(last, by_hand=_in_turn(earlier), commands=commands)
+    return replace(last, text=_in_turn([*earlier, last]), commands=commands)
 
 
 def _in_turn(remedies: Sequence[Remedy]) -> str:
@@ -282,11 +285,11 @@ def _placed(target: Target, remedy: Remedy) -> list[Remedy]:
     found, why = [], WHY[where].format(owner=_owner(target))
     apart = _apart(target, remedy.steps)
     if apart:
-        text = "Put it into a folder of your own, and name that before Python starts."
+        text = "Put it into your own folder, and add it to the search path before Python starts."
         found.append(Remedy(f"{why} {text}", apart))
     release = _same_release(target)
     if not apart and where in OTHERS and release is not None:
-        text = f"Make an environment of your own with TensorFlow {release.version}."
+        text = f"Make your own environment with TensorFlow {release.version}."
         found.append(install_release(target, release, f"{why} {text}"))
     if where in OTHERS:
         # `fix` is run by this person, too, and would fail half way: what is left to others is no step of its own.
@@ -303,9 +306,9 @@ def _same_release(target: Target) -> Release | None:
 
 
 WHY = {
-    Place.CLOSED: "You may not write into this environment, which is {owner}'s.",
+    Place.CLOSED: "You have no permission to write to this environment, which belongs to {owner}.",
     Place.MANAGED: "The system manages this Python, and refuses pip (PEP 668).",
-    Place.ELSEWHERE: "TensorFlow lies outside of the folder that pip installs into.",
+    Place.ELSEWHERE: "TensorFlow lies outside the folder that pip installs into.",
 }
 
 
@@ -363,7 +366,7 @@ def _off_pythonpath(target: Target) -> Remedy | None:
         return None
     step = Drop("PYTHONPATH", tuple(entry for entry in entries if posixpath.normpath(entry) == folder))
     return Remedy(
-        f"Take {folder} off PYTHONPATH: this Python has {own[0].name} {own[0].version} of its own.",
+        f"Remove {folder} from PYTHONPATH: this Python has {own[0].name} {own[0].version} of its own.",
         (_line(target, step), check_again(target)),
         steps=(step,),
     )

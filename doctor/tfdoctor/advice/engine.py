@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.advice.pip import quote
+from tfdoctor.causes.steps import Export
 from tfdoctor.facts import value_of
 from tfdoctor.facts.containers import ContainerFacts, ContainerToolkit, DockerEngine, EngineSilence
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
@@ -18,6 +19,7 @@ from tfdoctor.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tfdoctor.advice.target import Target
     from tfdoctor.facts.containers import CdiSpec, Runtime, ToolkitConfig
 
 HOOK = "nvidia-container-runtime-hook"
@@ -33,6 +35,8 @@ GPUS_BY_CDI_FROM = "29"
 """The first Docker that serves `--gpus` through CDI where NVIDIA's hook is not there (moby pull request 50228)."""
 PODMAN_CDI_FROM = "4.1"
 """The first Podman that takes CDI devices."""
+CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
+"""Which parts of the driver a container is given; whoever starts it may set it, and so may its image."""
 STOCK_RUNTIMES = frozenset({"", "runc", "crun", "io.containerd.runc.v2", "io.containerd.runtime.v1.linux"})
 LEGACY_MODES = frozenset({"", "auto", "legacy"})
 """Modes of the toolkit in which its hook serves `--gpus`; in any other it refuses."""
@@ -53,6 +57,22 @@ class Trouble:
 
 
 # ---------------------------------------------------------------- questions
+
+
+def lacks(capabilities: str, part: str) -> bool:
+    """Whether a value of `CAPABILITIES` keeps this part of the driver out of a container."""
+    return not {part, "all"} & set(capabilities.replace(" ", "").split(","))
+
+
+def name_parts(target: Target) -> Remedy:
+    """The variable that brings libcuda and NVML into a container."""
+    value = "compute,utility"
+    steps: tuple[Export, ...] = ()
+    text = f"Start the container with this variable (Docker; in a Dockerfile: `ENV {CAPABILITIES}={value}`)."
+    if target.image is not None:
+        text = "This variable names the parts of the driver that a container is given."
+        steps = (Export(CAPABILITIES, value),)
+    return Remedy(text, (f"docker run --gpus all -e {CAPABILITIES}={value} IMAGE",), steps=steps)
 
 
 def engine(containers: ContainerFacts) -> DockerEngine | None:
@@ -133,14 +153,14 @@ def unreachable(containers: ContainerFacts, sudo: str = "sudo ") -> list[Trouble
         else f"{sudo}systemctl start docker"
     )
     remedies: tuple[Remedy, ...] = ()
-    title, why = "Docker's engine does not answer", "Docker's client is here."
+    title, why = "Docker's engine does not answer", "Docker's client is installed."
     starts = (Remedy("Start the engine.", (start, "docker info"), changes_system=True),)
     if silent.kind == "permission":
         group = silent.group
-        title = "This user may not speak with Docker's engine"
+        title = "This user has no permission to use Docker's engine"
         why = f"The socket of the engine belongs to the group {group or '(not known)'}, and this process is not in it."
         join = Remedy(
-            "Join that group, then log in again; whoever is in it can become root through Docker.",
+            "Join that group, then log in again; its members can become root through Docker.",
             (f'sudo usermod -aG {quote(group)} "$USER"', "newgrp " + quote(group)) if group else (),
             changes_system=True,
         )
@@ -150,27 +170,25 @@ def unreachable(containers: ContainerFacts, sudo: str = "sudo ") -> list[Trouble
         title, why = "Docker's engine is not running", "Docker is installed."
         remedies = starts
     elif silent.kind == "no-client":
-        title = "Docker's engine has a socket, and there is no docker command"
-        why = "Its client is not on PATH, so that it was not asked."
+        title = "Docker's engine has a socket, but there is no docker command"
+        why = "Its client is not on PATH, so it was not asked."
     elif silent.kind == "context":
-        title = "Docker's chosen context leads nowhere"
+        title = "Docker's current context does not work"
         name = f" {containers.context!r}" if containers.context else ""
-        why = f"The context{name} is not there, or cannot be read."
+        why = f"The context{name} does not exist, or cannot be read."
         remedies = (
-            Remedy(
-                "See which there are, and choose one.", ("docker context ls", "docker context use default")
-            ),
+            Remedy("List the contexts, and choose one.", ("docker context ls", "docker context use default")),
         )
     elif silent.kind == "timeout":
-        why = "It listens and does not answer."
-        remedies = (Remedy("See what it says.", (f"{sudo}journalctl -u docker -n 50 --no-pager",)),)
+        why = "The socket is open, but the engine does not answer."
+        remedies = (Remedy("See its log.", (f"{sudo}journalctl -u docker -n 50 --no-pager",)),)
     return [
         Trouble(
             f"engine-{silent.kind}",
             Cause.INCONCLUSIVE,
             Severity.INFO,
             title,
-            f"{why} Whether it can give GPUs to containers could not be seen. TensorFlow outside of containers "
+            f"{why} Could not check whether it can give GPUs to containers. TensorFlow outside containers "
             "does not need it.",
             (Evidence("docker info", silent.text),),
             remedies,
@@ -221,7 +239,7 @@ def no_runtime(
 
 def _no_toolkit(containers: ContainerFacts, lacking: list[str], sudo: str) -> Trouble:
     docker = engine(containers)
-    evidence = [Evidence("PATH", "none of nvidia-ctk, nvidia-container-runtime and its hook is there")]
+    evidence = [Evidence("PATH", "nvidia-ctk, nvidia-container-runtime and its hook are all missing")]
     if docker is not None:
         evidence.append(Evidence("docker info", f"Runtimes: {names(docker.runtimes)}"))
     setup = [f"{sudo}nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"] if "Podman" in lacking else []
@@ -229,8 +247,9 @@ def _no_toolkit(containers: ContainerFacts, lacking: list[str], sudo: str) -> Tr
         setup += configure(docker, sudo)
     remedies = [
         Remedy(
-            f"Install the package nvidia-container-toolkit from NVIDIA's repository ({GUIDE}), then let it set "
-            "the engine up.",
+            f"Install the package nvidia-container-toolkit from NVIDIA's repository ({GUIDE}), then let "
+            f"it configure the "
+            "engine.",
             tuple(setup),
             changes_system=True,
         )
@@ -239,15 +258,15 @@ def _no_toolkit(containers: ContainerFacts, lacking: list[str], sudo: str) -> Tr
     if apptainer is not None:
         remedies.append(
             Remedy(
-                f"{apptainer.name.capitalize()}, which is here as well, needs no toolkit.",
+                f"{apptainer.name.capitalize()}, which is also installed, needs no toolkit.",
                 (f"{apptainer.name} exec --nv IMAGE.sif python3 SCRIPT.py",),
             )
         )
     return no_runtime(
         "no-toolkit",
         f"{' and '.join(lacking)} cannot give GPUs to containers: NVIDIA's container toolkit is not here",
-        "The driver works, and containers get nothing of it: an engine lends them its device nodes and libraries "
-        "through NVIDIA's container toolkit. TensorFlow outside of containers does not need it.",
+        "The driver works, but containers cannot use it: an engine gives them its device nodes and libraries "
+        "through NVIDIA's container toolkit. TensorFlow outside containers does not need it.",
         evidence,
         remedies,
     )
@@ -285,11 +304,24 @@ def _not_known_to_docker(
         )
     return no_runtime(
         "not-registered",
-        "Docker does not know of NVIDIA's container toolkit",
-        f"The toolkit is here in part. `--gpus` needs {HOOK} in the engine's PATH, `--runtime=nvidia` a runtime of "
+        "Docker is not configured for NVIDIA's container toolkit",
+        f"The toolkit is only partly installed. `--gpus` needs {HOOK} in the engine's PATH, "
+        f"`--runtime=nvidia` a runtime of "
         "that name, `--device` CDI; this engine has none of the three.",
         evidence,
         [fix],
+    )
+
+
+def write_spec(sudo: str = "sudo ") -> Remedy:
+    """How Podman is told of the GPUs."""
+    return Remedy(
+        "Write the CDI specification; again after each update of the driver.",
+        (
+            f"{sudo}nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+            f"podman run --rm --device {KIND}=all IMAGE nvidia-smi",
+        ),
+        changes_system=True,
     )
 
 
@@ -305,16 +337,7 @@ def _no_spec(containers: ContainerFacts, sudo: str) -> Trouble:
             Evidence("podman --version", version or "not known"),
             Evidence("/etc/cdi, /var/run/cdi", f"no {KIND}"),
         ],
-        [
-            Remedy(
-                "Write it; again after each update of the driver.",
-                (
-                    f"{sudo}nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
-                    f"podman run --rm --device {KIND}=all IMAGE nvidia-smi",
-                ),
-                changes_system=True,
-            )
-        ],
+        [write_spec(sudo)],
     )
 
 
@@ -322,8 +345,9 @@ def _desktop(containers: ContainerFacts) -> Trouble:
     return no_runtime(
         "docker-desktop",
         "Docker Desktop for Linux gives no GPU to containers",
-        "Its engine runs in a virtual machine, which has neither the card nor NVIDIA's toolkit. Docker Engine, "
-        "which can be installed beside it, has no such wall.",
+        "Its engine runs in a virtual machine, which has neither the card nor NVIDIA's toolkit. Docker "
+        "Engine, which can be installed next to it, does not have this "
+        "limit.",
         [
             Evidence("docker info", "Operating System: Docker Desktop"),
             Evidence("docker", containers.endpoint),
@@ -339,14 +363,14 @@ def _desktop(containers: ContainerFacts) -> Trouble:
 def _snap(sudo: str) -> Trouble:
     return no_runtime(
         "snap",
-        "The snap of Docker has not set its NVIDIA support up",
-        "It sees nothing of the toolkit installed on this machine, brings its own, and registers the runtime "
+        "Docker's snap has not set up its NVIDIA support",
+        "It does not see the toolkit installed on this machine, has its own, and registers the runtime "
         "`nvidia` where it could set that up; its engine has none.",
         [Evidence("docker info", "Docker Root Dir is below /var/snap; no runtime `nvidia`")],
         [
             Remedy("See why.", (f"{sudo}snap logs -n 100 docker.nvidia-container-toolkit",)),
             Remedy(
-                "Or replace it by Docker Engine from Docker's own packages; images of the snap are lost with it.",
+                "Or replace it with Docker Engine from Docker's own packages; images of the snap are lost with it.",
                 changes_system=True,
             ),
         ],

@@ -56,7 +56,7 @@ def misconfigured(containers: ContainerFacts, sudo: str = "sudo ") -> list[Troub
             no_runtime(
                 "toolkit-config",
                 "The configuration of NVIDIA's container toolkit is not TOML",
-                "Its hook and its runtime stop at it, and no container with GPUs starts.",
+                "Its hook and its runtime stop with an error, and no container with GPUs starts.",
                 [Evidence(config.path, config.problem)],
                 [
                     Remedy(
@@ -164,7 +164,7 @@ def _daemon_json(containers: ContainerFacts, sudo: str) -> list[Trouble]:
             ],
             [
                 Remedy(
-                    "Define it with the toolkit, or take the line out.",
+                    "Define it with the toolkit, or remove the line.",
                     (
                         f"{sudo}nvidia-ctk runtime configure --runtime=docker",
                         f"{sudo}systemctl restart docker",
@@ -194,7 +194,8 @@ def _missing_runtimes(containers: ContainerFacts, sudo: str) -> list[Trouble]:
             no_runtime(
                 "runtime-missing",
                 f"Docker's runtime {runtime.name!r} points to a program that is not there",
-                f"Docker is told to start containers with {runtime.path}, and that is not on this machine.{every}",
+                f"Docker is told to start containers with {runtime.path}, which does not exist on this "
+                f"machine.{every}",
                 [
                     Evidence(
                         "docker info" if docker is not None else "daemon.json",
@@ -204,8 +205,9 @@ def _missing_runtimes(containers: ContainerFacts, sudo: str) -> list[Trouble]:
                 ],
                 [
                     Remedy(
-                        f"Install the package nvidia-container-toolkit ({GUIDE}), or take the runtime out of "
-                        f"{config.path if config is not None else 'daemon.json'} and restart the engine.",
+                        "Install the package nvidia-container-toolkit, or take the runtime out of "
+                        f"{config.path if config is not None else 'daemon.json'}; then restart the engine. "
+                        f"See NVIDIA's installation guide ({GUIDE}).",
                         (f"{sudo}systemctl restart docker",),
                         changes_system=True,
                     )
@@ -251,7 +253,7 @@ def stale(containers: ContainerFacts, driver: str | None, sudo: str = "sudo ") -
                 Severity.WARNING if grave else Severity.INFO,
                 "The CDI specification cannot be used"
                 if spec.problem
-                else "The CDI specification is of another state of the driver",
+                else "The CDI specification does not match the driver",
                 f"{what} "
                 + (
                     f"Engines that look into {_folder(later[0].path)} take its devices from there."
@@ -290,7 +292,7 @@ def _what_is_wrong(spec: CdiSpec, driver: str | None) -> str:
         more = f" and {len(spec.missing) - 1} more that are" if len(spec.missing) > 1 else ", which is"
         return f"It names {spec.missing[0]}{more} not there."
     if driver is not None and spec.driver_version is not None and not _same(spec.driver_version, driver):
-        return f"It lends the libraries of driver {spec.driver_version}, and {driver} is loaded."
+        return f"It names the libraries of driver {spec.driver_version}, but {driver} is loaded."
     return ""
 
 
@@ -330,7 +332,7 @@ def losing(containers: ContainerFacts, sudo: str = "sudo ") -> list[Trouble]:
                 "no-cgroups",
                 Cause.CONTAINER_NVML_LOST,
                 Severity.WARNING,
-                "Containers get the card's nodes without the right to open them",
+                "Containers get the card's device nodes without permission to open them",
                 "no-cgroups is true, which is for rootless engines; this one runs as root, and its containers say "
                 '"Failed to initialize NVML: Unknown Error".',
                 (Evidence(config.path, "no-cgroups = true"), Evidence("docker info", "not rootless")),
@@ -351,7 +353,7 @@ def losing(containers: ContainerFacts, sudo: str = "sudo ") -> list[Trouble]:
             Cause.CONTAINER_NVML_LOST,
             Severity.INFO,
             "A running container can lose its GPUs at `systemctl daemon-reload`",
-            "systemd manages the cgroups of containers here, and knows nothing of the devices that NVIDIA's hook "
+            "systemd manages the cgroups of containers here, and does not know about the devices that NVIDIA's hook "
             '(`--gpus`) adds: when it reloads its units, they are gone ("Failed to initialize NVML: Unknown '
             'Error") until the container is started again.',
             (
@@ -362,8 +364,9 @@ def losing(containers: ContainerFacts, sudo: str = "sudo ") -> list[Trouble]:
             ),
             (
                 Remedy(
-                    "For containers that run for long, ask through CDI (Docker 28.2 and newer; before that it is to "
-                    "be enabled), which tells the engine of the devices.",
+                    "For long-running containers, ask through CDI (Docker 28.2 and newer; older "
+                    "versions have to enable "
+                    "it), which tells the engine of the devices.",
                     (f"docker run {DEVICE} IMAGE",),
                 ),
                 Remedy(

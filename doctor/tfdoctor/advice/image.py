@@ -5,11 +5,14 @@ What is typed into a shell of the host, or of a container, changes no image.
 
 from __future__ import annotations
 
+import re
+import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.advice.commands import typed, wanted_of, with_others
+from tfdoctor.advice.engine import DEVICE, GPUS
 from tfdoctor.advice.pip import quote
 from tfdoctor.causes.steps import (
     Drop,
@@ -28,7 +31,7 @@ from tfdoctor.fit.images import fitting_tags
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tfdoctor.advice.target import Target
+    from tfdoctor.advice.target import InImage, Target
     from tfdoctor.causes.steps import Step
     from tfdoctor.compat import Compat, Release
     from tfdoctor.findings import Finding
@@ -62,6 +65,8 @@ OF_HOST = frozenset(
     }
 )
 """What is in no image: the driver, and how a container is started."""
+ANY_GPU = (GPUS, DEVICE)
+"""The options of `run` that remedies for any engine name."""
 
 
 def for_images(
@@ -81,11 +86,7 @@ def for_images(
 def for_image(target: Target, finding: Finding) -> Finding:
     """The finding with the remedies that an image has (`Target.image`); the host's are left as they are."""
     if finding.cause in OF_HOST:
-        kept = [
-            new
-            for one in finding.remedies
-            for new in (_lines(target, one, whole=False) if one.steps else [_again(target, one)])
-        ]
+        kept = [new for one in finding.remedies for new in _beside_host(target, one)]
         return replace(finding, remedies=tuple(kept))
     build = target.build
     release = build.release if build is not None and build.exact else None
@@ -95,8 +96,43 @@ def for_image(target: Target, finding: Finding) -> Finding:
     if of_base and release is not None:
         remedies += on_another_base(target.compat, release, _python(target))
     if finding.cause is not Cause.HIDDEN_BY_ENV and not any(one.replaces for one in remedies):
-        remedies.append(built(release))
+        remedies.append(_under_new_name(target, built(release)))
     return replace(finding, remedies=tuple(remedies))
+
+
+def _beside_host(target: Target, remedy: Remedy) -> list[Remedy]:
+    """A remedy of what is the host's: as it is, but for what it does to a Python, to files or to variables."""
+    if remedy.replaces:  # another TensorFlow
+        return _lines(target, remedy, whole=False)
+    image, steps = target.image, remedy.steps or _exported(remedy)
+    if image is not None and image.name and not remedy.steps and steps and all(map(_given, steps)):
+        # A card of this machine, or how it is shared, is nothing for an image.
+        return [replace(remedy, commands=(start_of(image, *map(_given, steps)),))]
+    if steps or _on_files(remedy):
+        return _lines(target, replace(remedy, steps=steps), whole=False)
+    return [_again(target, remedy)]
+
+
+_EXPORT = re.compile(r"export (?P<name>[A-Z][A-Z0-9_]{0,80})=(?P<value>.{1,4000})")
+
+
+def _exported(remedy: Remedy) -> tuple[Step, ...]:
+    """The steps of a remedy whose commands only set variables of a shell; none where they do anything else."""
+    found: list[Step] = []
+    for line in remedy.commands:
+        match = _EXPORT.fullmatch(line)
+        if match is None:
+            if line.startswith("tfdoctor check"):
+                continue
+            return ()
+        name = match["name"]
+        value = match["value"].removesuffix(f'"${{{name}:+:${name}}}"')
+        plain = shlex.split(value)
+        if len(plain) != 1 or "$" in value:
+            return ()
+        ahead = value != match["value"]
+        found.append(Prepend(name, tuple(plain[0].split(":"))) if ahead else Export(name, plain[0]))
+    return tuple(found)
 
 
 def on_another_base(compat: Compat, release: Release, python: str | None) -> list[Remedy]:
@@ -105,7 +141,7 @@ def on_another_base(compat: Compat, release: Release, python: str | None) -> lis
     return [Remedy(text, (f"FROM {tag.name}",)) for tag in fitting_tags(compat, release, python)[:1]]
 
 
-def built(release: Release | None, text: str = "Have an image built that fits together.") -> Remedy:
+def built(release: Release | None, text: str = "Build an image whose parts fit together.") -> Remedy:
     """`tfdoctor build`, for the release that is meant."""
     return Remedy(
         text, (f"tfdoctor build --tf {release.version}" if release is not None else "tfdoctor build",)
@@ -116,11 +152,59 @@ def _python(target: Target) -> str | None:
     return versions.major_minor(target.python.version) if target.python is not None else None
 
 
+def _name(target: Target) -> str:
+    """Of the image that is looked at; empty where a Dockerfile will make it."""
+    return target.image.name if target.image is not None else ""
+
+
+def new_name(image: str) -> str:
+    """What an image made anew from this one is called: nothing is written over what is there."""
+    if "@" in image or not _REFERENCE.fullmatch(image):
+        return "fixed:1"
+    folder, slash, last = image.rpartition("/")
+    name, _, tag = last.partition(":")
+    return f"{folder}{slash}{name}:{(tag or 'latest')[:120]}-fixed"
+
+
+_REFERENCE = re.compile(r"(?!sha256:|[0-9a-f]{12,64}$)[a-z0-9][\w./:-]{0,400}")
+"""A name, not an identity."""
+
+
+def start_of(image: InImage, *options: str) -> str:
+    """How a container of it is started with the GPUs, as it is typed."""
+    words = (image.program, "run", "--rm", image.access, *options, quote(image.name))
+    return " ".join(word for word in words if word)
+
+
 def _again(target: Target, remedy: Remedy) -> Remedy:
-    """It ends with looking again: at an image, that is another command."""
-    again = f"tfdoctor verify {target.image}" if target.image else "tfdoctor build --check Dockerfile"
-    lines = (again if line.startswith("tfdoctor check") else line for line in remedy.commands)
+    """It ends with looking again: at an image, that is another command; and what is said of any image is said of it."""
+    name = _name(target)
+    again = f"tfdoctor verify {quote(name)}" if name else "tfdoctor build --check Dockerfile"
+    lines = [again if line.startswith("tfdoctor check") else line for line in remedy.commands]
+    if target.image is not None and name:
+        lines = [_of_this(target.image, line) for line in lines]
     return replace(remedy, commands=tuple(lines))
+
+
+def _of_this(image: InImage, line: str) -> str:
+    """`docker run --gpus all IMAGE` as it is typed for this image, in its engine's words; other lines as they are."""
+    program, *words = line.split(" ")
+    if program not in ("docker", "podman") or words[:1] != ["run"] or "IMAGE" not in words:
+        return line
+    rest = " ".join(words)
+    for general in ANY_GPU:
+        rest = rest.replace(general, image.access)
+    told = (quote(image.name) if word == "IMAGE" else word for word in rest.split(" ") if word)
+    return " ".join((image.program, *told))
+
+
+def _under_new_name(target: Target, remedy: Remedy) -> Remedy:
+    """What is built in place of an image gets a name of its own, and is verified under that."""
+    name = _name(target)
+    if not name or len(remedy.commands) != 1 or not remedy.commands[0].startswith("tfdoctor build"):
+        return remedy
+    again = new_name(name)
+    return replace(remedy, commands=(f"{remedy.commands[0]} --tag {again}", f"tfdoctor verify {again}"))
 
 
 def _lines(target: Target, remedy: Remedy, *, whole: bool) -> list[Remedy]:
@@ -128,28 +212,77 @@ def _lines(target: Target, remedy: Remedy, *, whole: bool) -> list[Remedy]:
     if remedy.commands and all(
         line.startswith(("tfdoctor build", "tfdoctor recommend")) for line in remedy.commands
     ):
-        return [_again(target, remedy)]
-    if not remedy.steps:
+        return [_under_new_name(target, _again(target, remedy))]
+    image, files = target.image, _on_files(remedy)
+    if not remedy.steps and not (image is not None and image.name and files):
         return [] if remedy.commands else [remedy]
-    return _of_dockerfile(target, remedy, whole=whole) if not target.image else _of_image(target, remedy)
+    if image is None or not image.name:
+        return _of_dockerfile(target, remedy, whole=whole)
+    return _of_image(target, image, remedy, files)
 
 
-def _of_image(target: Target, remedy: Remedy) -> list[Remedy]:
-    """Of an image that is there: lines for the Dockerfile that made it, and variables for `docker run`."""
-    image = target.image or ""
-    name = "IMAGE" if "@" in image or image.startswith("sha256:") else image
+_FILES = re.compile(r"(?:sudo )?(?:chmod|mv|rm) ")
+
+
+def _on_files(remedy: Remedy) -> tuple[str, ...]:
+    """Lines for what is done to files alone, which in an image are its own; none where anything else is done."""
+    done = [line for line in remedy.commands if not line.startswith(("tfdoctor check", "cat "))]
+    if remedy.steps or not all(_FILES.match(line) for line in done):
+        return ()
+    return tuple(f"RUN {line.removeprefix('sudo ')}" for line in done)
+
+
+def _of_image(target: Target, image: InImage, remedy: Remedy, files: tuple[str, ...]) -> list[Remedy]:
+    """Of an image that is there: lines for the Dockerfile that made it, or for one that goes on from it; variables
+    that are to go, for `run`."""
     found = []
-    lines = tuple(line for step in remedy.steps for line in _line(target, step))
+    text = _KEPT.sub("", remedy.text)
+    lines = (*files, *(line for step in remedy.steps for line in _line(target, step)))
     if lines:
-        before = "" if target.root is not False else ", before its USER line"
-        text = f"{remedy.text} Write this into the Dockerfile{before}, and build it again."
-        found.append(Remedy(text, (*lines, f"docker build -t {name} .", f"tfdoctor verify {name}")))
-    lost = [f"-e {step.name}" for step in remedy.steps if isinstance(step, Unset)]
+        alone = image.user.partition(":")[0] in ("", "0", "root")
+        other = "" if alone or all(line.startswith("ENV ") for line in lines) else image.user
+        again = new_name(image.name)
+        found.append(
+            Remedy(
+                f"{text} Write this at the end of the image's Dockerfile, or into one that begins with "
+                f"`FROM {image.name}`; build it, and verify what was built.",
+                (
+                    *(("USER root",) if other else ()),
+                    *lines,
+                    *((f"USER {other}",) if other else ()),
+                    f"{image.program} build -t {again} .",
+                    f"tfdoctor verify {again}",
+                ),
+            )
+        )
+    given = [_given(step) for step in remedy.steps]
+    if given and all(given):
+        found.append(Remedy("For one container this does.", (start_of(image, *given),)))
+    lost = [step.name for step in remedy.steps if isinstance(step, Unset)]
     if lost:
-        what = "" if lines else f"{remedy.text} "
-        text = f"{what}Take its ENV line out of the Dockerfile; for one container this does (Podman: `--unsetenv`)."
-        found.append(Remedy(text, (f"docker run --gpus all {' '.join(lost)} {image}",)))
+        what = "" if lines else f"{text} "
+        option = "--unsetenv" if image.program == "podman" else "-e"
+        words = " ".join(f"{option} {name}" for name in lost)
+        # `-e NAME` hands on what this shell has; without it there, the image's own value is taken out.
+        shell = "" if image.program == "podman" else f"env -u {' -u '.join(lost)} "
+        text = (
+            f"{what}Remove the line `ENV {lost[0]}` from its Dockerfile: no later line can remove a "
+            f"variable. For a single container, use this "
+            "command."
+        )
+        found.append(Remedy(text, (f"{shell}{start_of(image, words)}",)))
     return found
+
+
+def _given(step: Step) -> str:
+    """A variable as `run` gives it to one container."""
+    return f"-e {step.name}={quote(step.value)}" if isinstance(step, Export) else ""
+
+
+_KEPT = re.compile(
+    r" ?The last (?:two lines|line) keeps? it for [^.]{1,60}\.|,? ?[Ff]or this shell(?: only)?(?::$)?"
+)
+"""What is said of a shell's line, which no image has."""
 
 
 def _line(target: Target, step: Step) -> list[str]:
@@ -159,7 +292,8 @@ def _line(target: Target, step: Step) -> list[str]:
     if isinstance(step, Export):
         return [f"ENV {step.name}={quote(step.value)}"]
     if isinstance(step, Prepend):
-        return [f"ENV {step.name}={quote(':'.join(step.folders))}:${step.name}"]
+        # An empty entry would be the working folder.
+        return [f"ENV {step.name}={quote(':'.join(step.folders))}${{{step.name}:+:${step.name}}}"]
     if isinstance(step, Rename):
         return [f"ENV {step.right}={quote(target.variables.get(step.wrong, ''))}"]
     if isinstance(step, Drop):

@@ -53,7 +53,7 @@ def _change(target: Target, command: str) -> str:
     """What a shell's line becomes; empty for one that is none, or takes away what the kernel does not set."""
     own = target.choice.kernel_sets if target.choice is not None else ()
     if (match := _RENAME.fullmatch(command)) is not None:
-        return f'"{match[1]}" in the place of "{match[2]}"' if match[2] in own else ""
+        return f'"{match[1]}" in place of "{match[2]}"' if match[2] in own else ""
     if (match := _UNSET.fullmatch(command)) is not None:
         return f'take "{match[1]}" out' if match[1] in own else ""
     if (match := _EXPORT.fullmatch(command)) is None:

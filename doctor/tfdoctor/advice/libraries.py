@@ -46,10 +46,10 @@ def bring_libraries(target: Target, sonames: Sequence[str]) -> list[Remedy]:
     links = connecting_steps(target.compat, release, site, places) if release is not None and site else ()
     remedies = [
         Remedy(
-            "Install NVIDIA's wheels; this TensorFlow looks into them by itself."
+            "Install NVIDIA's wheels; this TensorFlow finds them by itself."
             if not links
-            else f"Install NVIDIA's wheels, and link what TensorFlow {build.version} does not find of them into a "
-            "folder where it looks.",
+            else f"Install NVIDIA's wheels, and link the libraries that TensorFlow {build.version} does not find "
+            "into a folder where it looks.",
             (*install, *link_commands(links), check_again(target)),
             steps=(*steps, *links),
         )
@@ -57,9 +57,12 @@ def bring_libraries(target: Target, sonames: Sequence[str]) -> list[Remedy]:
     if links or release is None:
         missed = places if release is None or not release.runpath_misses else release.runpath_misses
         folders = dict.fromkeys(f"{site}/{places[name]}" for name in missed if name in places)
-        text = "Instead of the links, name the folders before Python starts."
+        text = "Instead of linking, add the folders to the search path before Python starts."
         if release is None:
-            remedies, text = [], "Install NVIDIA's wheels and name their folders before Python starts."
+            remedies, text = (
+                [],
+                "Install NVIDIA's wheels and add their folders to the search path before Python starts.",
+            )
         remedies.append(name_folders(target, folders, text, first=install, steps=steps))
     return remedies
 
@@ -85,15 +88,17 @@ def _conda_libraries(target: Target) -> list[Remedy]:
             name_folders(
                 target,
                 [f"{prefix}/lib"],
-                f"Install CUDA {cuda} and its cuDNN from conda, and name the folder before Python starts.",
+                f"Install CUDA {cuda} and its cuDNN from conda, and add its folder to the search path "
+                f"before Python starts.",
                 first=(f"conda install --prefix {quote(prefix)} -c {channel} {wanted}",),
                 steps=None,
             )
         ]
     return [
         Remedy(
-            f"CUDA {cuda} has no wheels; conda (Miniforge) has it. Make a folder with its libraries and "
-            "name it before Python starts.",
+            f"CUDA {cuda} has no wheels; conda (Miniforge) has it. Create a folder with its libraries "
+            f"and add it to the search path before Python "
+            "starts.",
             (*conda_folder(target.compat, cuda, build.cudnn), check_again(target)),
         )
     ]

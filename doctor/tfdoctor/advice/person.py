@@ -25,9 +25,9 @@ class Place(enum.Enum):
     """Where a command that installs into the examined Python would put things."""
 
     OWN = "its own folder"
-    USER = "the user's folder, in which TensorFlow lies"
-    ELSEWHERE = "not where TensorFlow lies"
-    CLOSED = "a folder of somebody else's"
+    USER = "the user's folder, which contains TensorFlow"
+    ELSEWHERE = "not where TensorFlow is"
+    CLOSED = "a folder that belongs to somebody else"
     MANAGED = "the system's Python (PEP 668)"
 
 

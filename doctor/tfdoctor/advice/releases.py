@@ -61,19 +61,7 @@ def companion_pins(compat: Compat, release: Release) -> tuple[str, ...]:
 
     Without them pip installs today's: `pip install tensorflow==2.10.1` cannot even be imported.
     """
-    own = [one for text in release.requires if (one := versions.requirement(text)) is not None]
-    pins: dict[str, str] = {}
-    for row in compat.companions:
-        first = row.breaks.removeprefix(">=").partition(",")[0]
-        if not row.breaks.startswith(">=") or not versions.satisfies(release.version, row.tensorflow):
-            continue
-        asked = [one.specifier for one in own if one.name.lower() == row.package]
-        if asked and not any(one.contains(first, prereleases=True) for one in asked):
-            continue
-        known, limit = versions.upper_limit(pins.get(row.package, "")), versions.upper_limit(row.requirement)
-        if limit is not None and (known is None or versions.compare(limit, known) < 0):
-            pins[row.package] = row.requirement
-    return tuple(pins.values())
+    return tuple(compat.companion_limits(release.version, release.requires).values())
 
 
 def best_release(target: Target, *, python: str | None = None) -> Release | None:
@@ -87,7 +75,7 @@ def best_release(target: Target, *, python: str | None = None) -> Release | None
 def ask_recommend() -> Remedy:
     """Where no release serves this machine with this Python."""
     return Remedy(
-        "No TensorFlow with GPU code serves this machine and Python as they are: this says why, and what would.",
+        "No TensorFlow with GPU code works on this machine and Python: this shows why, and what would work.",
         ("tfdoctor recommend",),
     )
 

@@ -97,7 +97,7 @@ def off_the_path(
 
 def _off(target: Target, folders: Sequence[str]) -> Remedy | None:
     entries = _entries(target) or list(target.library_path)
-    text = f"Take {', '.join(folders)} off LD_LIBRARY_PATH where TensorFlow runs."
+    text = f"Remove {', '.join(folders)} from LD_LIBRARY_PATH where TensorFlow runs."
     return _without(target, entries, [e for e in entries if (e.rstrip("/") or "/") in folders], text)
 
 
@@ -126,7 +126,7 @@ def ldconfig(target: Target, folders: Sequence[str]) -> Remedy:
     root = person.sudo(target)
     lines = " ".join(quote(folder) for folder in folders)
     return Remedy(
-        "Tell the loader of it for every program.",
+        "Add it to the loader's search path for every program.",
         (
             f"printf '%s\\n' {lines} | {root}tee /etc/ld.so.conf.d/tensorflow-cuda.conf",
             f"{root}ldconfig",

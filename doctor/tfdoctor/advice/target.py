@@ -18,7 +18,21 @@ if TYPE_CHECKING:
     from tfdoctor.facts.python import Choice
     from tfdoctor.predict import Build
 
-__all__ = ["Target", "target_of"]
+__all__ = ["InImage", "Target", "target_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class InImage:
+    """An image that is looked at, and how its containers are started here."""
+
+    name: str
+    """As it was given to the engine; empty for an image that a Dockerfile will make."""
+    program: str = "docker"
+    """Whose commands are typed: docker or podman."""
+    access: str = "--gpus all"
+    """The option of `run` that gives the GPUs."""
+    user: str = ""
+    """Who runs in it: empty for root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +59,11 @@ class Target:
     """The ID of /etc/os-release."""
     like: tuple[str, ...] = ()
     """Its ID_LIKE."""
-    image: str | None = None
-    """An image that is looked at; empty for one that a Dockerfile will make. None: what is typed takes effect here."""
+    image: InImage | None = None
+    """None: what is typed takes effect here."""
 
 
-def target_of(facts: Facts, compat: Compat, image: str | None = None) -> Target:
+def target_of(facts: Facts, compat: Compat, image: InImage | None = None) -> Target:
     """The target that an examined machine is, or an image, which root makes."""
     tensorflow, loader, machine = value_of(facts.tensorflow), value_of(facts.loader), facts.machine
     python = value_of(facts.python)

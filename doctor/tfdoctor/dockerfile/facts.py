@@ -12,6 +12,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from tfdoctor import versions
 from tfdoctor.advice import image
+from tfdoctor.advice.target import InImage
 from tfdoctor.dockerfile.read.tensorflow import tensorflow_from
 from tfdoctor.facts import FoundElsewhere
 from tfdoctor.findings import Evidence, Remedy, Severity
@@ -58,7 +59,7 @@ def findings_of(context: Context) -> list[Finding]:
         return []
     places = _Places()
     facts = sketched_facts(context.compat, _sketch(context, places))
-    judging = RuleContext(facts, context.compat, predict(facts, context.compat), image="")
+    judging = RuleContext(facts, context.compat, predict(facts, context.compat), image=InImage(""))
     return [
         _told(context, places, image.for_image(judging.target, finding))
         for rule in ALL_RULES
@@ -134,7 +135,7 @@ def _companions(context: Context, places: _Places) -> Iterator[tuple[str, str, E
         at = context.about_tensorflow
         if name in subject.packages:
             at = context.about(subject.packages[name].want.seen)
-        version = next(iter(_exact(subject.all_of(name))), None)
+        version = next(iter(_exact(subject.all_of(name))), None) or _replaced(context, ladder)
         if version is None and tensorflow.installed is not None:
             version = _today(context, ladder)
             text = (
@@ -157,6 +158,20 @@ def _exact(limits: tuple[str, ...]) -> Iterator[str]:
                 yield one.version
 
 
+def _replaced(context: Context, ladder: Ladder) -> str | None:
+    """What a `pip install` after TensorFlow's puts in the place of the version that it asks for: pip only tells so.
+
+    None where the one that is there will do, and of both at once, which pip refuses.
+    """
+    subject, name = context.subject, ladder.package
+    installed = context.tensorflow.installed
+    ours = installed.want.name if installed is not None else ""
+    last = {one.name: place for place, call in enumerate(subject.calls) for one in call.wants}
+    if name not in subject.packages or last.get(name, -1) <= last.get(ours, -1):
+        return None
+    return _newest(context, ladder, subject.all_of(name)) if _today(context, ladder) is None else None
+
+
 def _today(context: Context, ladder: Ladder) -> str | None:
     """The newest version that every known limit and the Python let through; None where the Python is not known."""
     python, release = context.tensorflow.python, context.tensorflow.release
@@ -169,10 +184,16 @@ def _today(context: Context, ladder: Ladder) -> str | None:
         for one in own
         if one.name.lower() == ladder.package and (one.marker is None or one.marker.evaluate(marks))
     ]
+    return _newest(context, ladder, (*context.subject.all_of(ladder.package), *limits))
+
+
+def _newest(context: Context, ladder: Ladder, limits: tuple[str, ...]) -> str | None:
+    """The newest version within the limits that this Python takes."""
+    python = context.tensorflow.python
+    if python is None or not versions.is_version(python):
+        return None
     try:
-        wanted = SpecifierSet(
-            ",".join(one for one in (*context.subject.all_of(ladder.package), *limits) if one)
-        )
+        wanted = SpecifierSet(",".join(one for one in limits if one))
     except InvalidSpecifier:
         return None
     fitting = [
@@ -204,7 +225,7 @@ def _of_libraries(context: Context, evidence: list[Evidence]) -> list[Evidence]:
     """With the base image, and why neither that nor an extra brings what one thinks."""
     base, notes = context.about_base, {}
     if "and-cuda" in context.tensorflow.extras:
-        notes[context.about_tensorflow] = ": this release has no such extra, and pip only warns of it"
+        notes[context.about_tensorflow] = ": this release has no such extra, and pip only warns about it"
     if context.subject.base.flavour == "base":
         notes[base] = ": a `base` image has the CUDA runtime and none of its libraries"
     if not any((one.source, one.line) == (base.source, base.line) for one in evidence):

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfdoctor.compat import Compat
+    from tfdoctor.dockerfile.checks.base import Foresee
     from tfdoctor.dockerfile.read.models import Dockerfile
+    from tfdoctor.dockerfile.read.starts import Start
     from tfdoctor.dockerfile.read.subject import Subject
     from tfdoctor.dockerfile.read.tensorflow import TensorFlow
     from tfdoctor.findings import Finding
@@ -39,13 +41,22 @@ class Judged:
 
 
 def judge_dockerfile(
-    text: str, compat: Compat, *, name: str = "Dockerfile", read: Callable[[str], str | None] = lambda _: None
+    text: str,
+    compat: Compat,
+    *,
+    name: str = "Dockerfile",
+    read: Callable[[str], str | None] = lambda _: None,
+    start: Start | None = None,
+    foresee: Foresee | None = None,
 ) -> Judged | None:
-    """What will not work of a Dockerfile; None where it has no FROM. `read`: path in the context → text."""
+    """What will not work of a Dockerfile; None where it has no FROM. `read`: path in the context → text.
+
+    start: how its containers are started, where that is known. foresee: asks the package index.
+    """
     file = read_dockerfile(text)
     if not file.stages:
         return None
-    context = Context(subject_of(file, compat, read), compat, name)
+    context = Context(subject_of(file, compat, read), compat, name, start, foresee)
     of_base = [finding for rule in DOCKERFILE_RULES if rule.first for finding in rule.check(context)]
     others = [finding for rule in DOCKERFILE_RULES if not rule.first for finding in rule.check(context)]
     findings = [*of_base, *findings_of(context), *others]
@@ -66,12 +77,12 @@ def _verdict(context: Context, findings: tuple[Finding, ...]) -> Verdict:
     if unseen or context.tensorflow.state != "there" or any(one.found is None for one in context.libraries):
         why = f": {unseen[0].text}" if unseen else ""
         return Verdict(
-            None, Cause.INCONCLUSIVE, f"Nothing wrong was seen, and not everything could be seen{why}."
+            None, Cause.INCONCLUSIVE, f"Found nothing wrong, but not everything could be checked{why}."
         )
     if any(finding.severity is Severity.WARNING for finding in findings):
         return Verdict(
             None,
             Cause.INCONCLUSIVE,
-            f"{what} can see a GPU in this image, if what is warned of does no harm.",
+            f"{what} can see a GPU in this image, if the warnings turn out to be harmless.",
         )
-    return Verdict(True, Cause.HEALTHY, f"Nothing in it stands between {what} and a GPU.")
+    return Verdict(True, Cause.HEALTHY, f"Found nothing in it that keeps {what} from using a GPU.")

@@ -6,6 +6,7 @@ names of images, folders and indexes come from outside.
 
 from __future__ import annotations
 
+import datetime as dt
 import ipaddress
 import json
 import re
@@ -27,20 +28,52 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat.locks import Lock, LockedPackage
     from tfdoctor.compat.prune import Leftover
-    from tfdoctor.plan.models import Option
+    from tfdoctor.plan.models import Base, Option
 
-__all__ = ["VENV", "Context", "Extras", "render"]
+__all__ = [
+    "CACHE",
+    "LOCKED",
+    "MOST_UID",
+    "TOOLS",
+    "UID",
+    "VENV",
+    "Context",
+    "Extras",
+    "in_venv",
+    "interpreter",
+    "render",
+]
 
 VENV = "/opt/tensorflow"
 """Where the recipes with a virtual environment put it."""
 UID = 1000
+"""The image's user, where none is asked for."""
+MOST_UID = 2**32 - 2
+HOME = "/home/user"
+"""Of every user of the image: anybody may write there, whoever `docker run --user` names."""
+CACHE = "/var/cache/cuda"
+"""Where CUDA keeps the kernels that it compiled for a card; a volume keeps them between containers."""
+CACHE_SIZE = 2**31
+"""Bytes; the kernels of TensorFlow for one card are more than CUDA's own limit."""
 SHARE = "/usr/local/share/tfdoctor"
+LOGS = (
+    "/var/cache/apt/*.bin",
+    "/var/cache/ldconfig/aux-cache",
+    "/var/log/alternatives.log",
+    "/var/log/apt/*",
+    "/var/log/dpkg.log",
+)
+"""What apt leaves that is of this one build."""
+TOOLS = "tools.txt"
+LOCKED = ("cuda.txt", "release.txt", "tensorflow.txt")
+"""The files of a context that pip installs from, pinned and hashed; and `TOOLS`, which it does that with."""
 STALE_LISTS = ("/etc/apt/sources.list.d/cuda*.list", "/etc/apt/sources.list.d/nvidia-ml.list")
 """Lists in old images whose key (7fa2af80) NVIDIA retired in April 2022."""
 _REFERENCE = re.compile(
     r"(?:[a-z0-9](?:[a-z0-9.-]{0,250}[a-z0-9])?(?::[0-9]{1,5})?/)?[a-z0-9]+(?:(?:[._/]|__|-{1,9})[a-z0-9]+){0,40}"
     r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
 )
+_CONDA_WORD = re.compile(r"[a-z][a-z0-9-]{0,60}(?:=[0-9]{1,5}(?:\.[0-9]{1,5}){0,4})?")
 _INDEX = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]{1,255}(?:/[A-Za-z0-9._~%/\-]{0,500})?")
 
 
@@ -54,6 +87,8 @@ class Extras:
     """PEM; used while building, by pip."""
     index: str | None = None
     platform: str | None = None
+    uid: int = UID
+    """Of the image's user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +98,8 @@ class Context:
     dockerfile: str
     files: Mapping[str, bytes] = field(default_factory=dict)
     """Name in the context → content; the Dockerfile is not among them."""
+    epoch: int = 0
+    """The time that every file of the image gets, in seconds since 1970: that of the TensorFlow release."""
 
 
 def check_reference(text: str) -> str:
@@ -84,7 +121,7 @@ def check_index(text: str) -> str:
     except ValueError as error:
         shown = text.rpartition("@")[2]  # what comes before it may be a password
         msg = f"`{shown}` is not the address of a package index."
-        raise UsageError(msg, hint="It looks like https://HOST/simple/.") from error
+        raise UsageError(msg, hint="Expected an address such as https://HOST/simple/.") from error
     if named:
         raise UsageError(
             "an index with a name or password in its address would be readable in the image's layers.",
@@ -92,7 +129,7 @@ def check_index(text: str) -> str:
         )
     if not _INDEX.fullmatch(text):
         msg = f"`{text}` is not the address of a package index."
-        raise UsageError(msg, hint="It looks like https://HOST/simple/.")
+        raise UsageError(msg, hint="Expected an address such as https://HOST/simple/.")
     return text
 
 
@@ -113,7 +150,7 @@ def render(
     text = _environment().get_template(f"{option.recipe.value}.Dockerfile.j2").render(d=values)
     text = re.sub(r"[ \t]+\n", "\n", text)
     text = re.sub(r"\n{3,}", "\n\n", text).strip("\n") + "\n"
-    return Context(text, files)
+    return Context(text, files, _epoch(option))
 
 
 @lru_cache(maxsize=1)
@@ -137,8 +174,8 @@ def _files(option: Option, extras: Extras, lock: Lock | None, tools: Lock | None
     own = [_line(one) for one in locked if one.name == option.release.package]
     rest = [_line(one) for one in locked if one.name != option.release.package]
     cuda = [f"{wheel.pin} --hash=sha256:{wheel.sha256}" for wheel in option.wheels]
-    if tools is not None and locked and _in_venv(option):
-        files["tools.txt"] = _text(_line(one) for one in tools.packages)
+    if tools is not None and locked and in_venv(option):
+        files[TOOLS] = _text(_line(one) for one in tools.packages)
     if option.recipe is Recipe.OFFICIAL:
         files["release.txt"], files["tensorflow.txt"] = _text(own), _text(rest)
     elif locked:
@@ -151,15 +188,29 @@ def _files(option: Option, extras: Extras, lock: Lock | None, tools: Lock | None
             files["constraints.txt"] = _text(held)
         files["requirements.txt"] = _text(extras.requirements)
     found = {name: text.encode() for name, text in files.items()}
-    if _in_venv(option):
+    if in_venv(option):
         found["strip.py"] = _payload("strip.py")
+    found["settle.sh"] = (data_dir("dockerfiles") / "settle.sh").read_bytes()
     if extras.ca_certificate is not None:
         found["ca.crt"] = extras.ca_certificate
     return found
 
 
-def _in_venv(option: Option) -> bool:
-    return option.recipe in (Recipe.PIP_CUDA, Recipe.CUDA_BASE)
+def in_venv(option: Option) -> bool:
+    """Whether its Python is a virtual environment's (`VENV`), not the image's own."""
+    return option.recipe.own_venv
+
+
+def interpreter(option: Option) -> str:
+    """The command of the Python that TensorFlow is in, in a container of the image."""
+    if in_venv(option):
+        return f"{VENV}/bin/python"
+    return (option.base.python if option.base is not None else None) or f"python{option.python}"
+
+
+def _epoch(option: Option) -> int:
+    day = dt.date.fromisoformat(option.release.released)
+    return int(dt.datetime.combine(day, dt.time(), dt.timezone.utc).timestamp())
 
 
 def _payload(name: str) -> bytes:
@@ -182,9 +233,9 @@ def _values(
 ) -> dict[str, object]:
     base = option.base
     assert base is not None  # noqa: S101 - render has looked
-    in_venv = _in_venv(option)
+    venv = in_venv(option)
     site = f"{VENV}/lib/python{option.python}/site-packages"
-    interpreter = base.python or f"python{option.python}"
+    own = base.python or f"python{option.python}"
     folders = _library_folders(option, site)
     nvcc = next((f"{site}/nvidia/cuda_nvcc" for wheel in option.wheels if "nvcc" in wheel.name), None)
     here = [one for one in leftovers if versions.satisfies(option.release.version, one.tensorflow)]
@@ -200,22 +251,40 @@ def _values(
         "ca": "ca.crt" in files,
         "install": base.install,
         "stale_lists": STALE_LISTS if _has_nvidia_lists(option) else (),
-        "interpreter": interpreter,
+        "logs": LOGS,
+        "epoch": _epoch(option),
+        "share": SHARE,
+        "home": HOME,
+        "cache": CACHE,
+        "interpreter": own,
         "venv": VENV,
         "site": site,
-        "pip": f"{VENV}/bin/pip" if in_venv else f"{interpreter} -m pip",
-        "python_command": f"{VENV}/bin/python",
+        "pip": f"{VENV}/bin/pip" if venv else f"{own} -m pip",
+        "python_command": interpreter(option),
+        "owned": venv and extras.uid != 0,
         "prune_cuda": _patterns(here, "cuda", site) if option.cuda_set else [],
         "prune_tensorflow": _patterns(here, "tensorflow", site),
         "library_folders": folders,
         "cuda_home": nvcc,
         "constraints": "constraints.txt" in files,
         "requirements": "requirements.txt" in files,
-        "uid": UID,
-        "environment": _variables(option, in_venv),
+        "uid": extras.uid,
+        "environment": _variables(option),
         "labels": _labels(option),
-        "command": "python" if in_venv else interpreter,
+        "command": "python" if venv else own,
+        "conda": _conda(option),
     }
+
+
+def _conda(option: Option) -> dict[str, object] | None:
+    conda = option.conda
+    if conda is None:
+        return None
+    for word in (conda.channel, *conda.packages):
+        if not _CONDA_WORD.fullmatch(word):
+            msg = f"`{word}` is no package of conda"
+            raise ValueError(msg)
+    return {"image": check_reference(conda.image), "channel": conda.channel, "packages": conda.packages}
 
 
 def _patterns(rows: Iterable[Leftover], part: str, site: str) -> list[str]:
@@ -231,14 +300,20 @@ def _library_folders(option: Option, site: str) -> list[str]:
     return [f"{site}/{folder}" for folder in option.cuda_set.folders] if option.cuda_set is not None else []
 
 
-def _variables(option: Option, in_venv: bool) -> list[tuple[str, str]]:
-    variables = [("NVIDIA_VISIBLE_DEVICES", "all"), ("NVIDIA_DRIVER_CAPABILITIES", "compute,utility")]
+def _variables(option: Option) -> list[tuple[str, str]]:
+    path = f"{VENV}/bin:$PATH" if in_venv(option) else f"{HOME}/.local/bin:$PATH"
+    variables = [
+        ("PATH", path),
+        ("HOME", HOME),
+        ("CUDA_CACHE_PATH", CACHE),
+        ("CUDA_CACHE_MAXSIZE", str(CACHE_SIZE)),
+        ("NVIDIA_VISIBLE_DEVICES", "all"),
+        ("NVIDIA_DRIVER_CAPABILITIES", "compute,utility"),
+    ]
     major = versions.major(option.cuda)
     if option.recipe is Recipe.PIP_CUDA or (major >= 11 and option.recipe is not Recipe.NGC):
         # Minor-version compatibility: the base's own line would refuse older drivers of the same CUDA major.
         variables.append(("NVIDIA_REQUIRE_CUDA", f'"cuda>={major}.0"'))
-    if in_venv:
-        variables.insert(0, ("PATH", f"{VENV}/bin:$PATH"))
     return variables
 
 
@@ -251,14 +326,21 @@ def _labels(option: Option) -> list[tuple[str, str]]:
         "cudnn": option.cudnn,
         "recipe": option.recipe.value,
     }
+    cudnn = f", cuDNN {option.cudnn}" if option.cudnn else ""
     pairs = {
         "org.opencontainers.image.title": f"TensorFlow {option.tensorflow} for NVIDIA GPUs",
+        "org.opencontainers.image.description": f"Python {option.python}, CUDA {option.cuda}{cudnn}",
         "org.opencontainers.image.version": option.tensorflow,
-        "org.opencontainers.image.base.name": base.image if base is not None else "",
+        "org.opencontainers.image.base.name": base.image.partition("@")[0] if base is not None else "",
+        "org.opencontainers.image.base.digest": _digest(base),
         "io.tfdoctor.plan": json.dumps(plan, sort_keys=True),
         "io.tfdoctor.version": __version__,
     }
-    return [(name, _quoted(value)) for name, value in pairs.items()]
+    return [(name, _quoted(value)) for name, value in pairs.items() if value]
+
+
+def _digest(base: Base | None) -> str:
+    return base.reference.partition("@")[2] if base is not None else ""
 
 
 def _quoted(value: str) -> str:

@@ -5,6 +5,7 @@ The classic builder is used, which every engine from 1.9 to today and Podman's s
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 import tarfile
@@ -23,10 +24,22 @@ if TYPE_CHECKING:
 
     from tfdoctor.engine.connection import Engine
 
-__all__ = ["BuildEvent", "BuildFailedError", "BuildRequest", "build", "context_archive"]
+__all__ = [
+    "BuildEvent",
+    "BuildFailedError",
+    "BuildRequest",
+    "build",
+    "context_archive",
+    "forget_unfinished",
+    "unfinished_name",
+]
 
 _STEP = re.compile(r"^STEP (\d{1,4})/(\d{1,4}): |^Step (\d{1,4})/(\d{1,4}) : ", re.IGNORECASE)
 _BUILT = re.compile(r"^Successfully built ([0-9a-f]{12,64})")
+_MADE = re.compile(r"^-{2,3}> ([0-9a-f]{11,64})$")
+"""A step has ended with this image."""
+UNFINISHED = "tfdoctor/unfinished"
+"""What the finished steps of a build that did not end are called: without a name they are `<none>` among the images."""
 _KEPT = 40
 """Lines of a failing step that are told."""
 
@@ -89,8 +102,11 @@ def build(engine: Engine, request: BuildRequest) -> Generator[BuildEvent, None, 
     """Build, and tell what happens; the last event is the "image".
 
     Closing the iterator (Ctrl-C does) makes the engine stop the running step and remove its container; finished
-    steps stay in the engine's cache, so that the next build goes on from there. Raises BuildFailedError, EngineError.
+    steps stay in the engine under `unfinished_name`, so that the next build goes on from there. Raises
+    BuildFailedError, EngineError.
     """
+    made: list[str] = []
+    ended = False
     try:
         stream = engine.client.api.build(
             fileobj=io.BytesIO(context_archive(request.dockerfile, request.files)),
@@ -108,13 +124,43 @@ def build(engine: Engine, request: BuildRequest) -> Generator[BuildEvent, None, 
             timeout=request.timeout,
             decode=True,
         )
-        yield from _events(stream)
+        for event in _events(stream, made):
+            ended = event.kind == "image"
+            yield event
     except (APIError, DockerException, RequestException, HTTPError, OSError, ValueError) as error:
         # HTTPError is urllib3's: the SDK reads the stream without requests. ValueError: JSON that was cut off.
         raise explain_api(error, "building the image") from error
+    finally:
+        if made and not ended:
+            _name_unfinished(engine, made[-1], request.tag)
 
 
-def _events(stream: Iterator[dict[str, Any]]) -> Iterator[BuildEvent]:
+def unfinished_name(tag: str) -> str:
+    """What the finished steps of the build of this image are called, where it does not end."""
+    name = re.sub(r"[^A-Za-z0-9_.-]", "-", tag)[-120:].lstrip(".-")
+    return f"{UNFINISHED}:{name or 'image'}"
+
+
+def _name_unfinished(engine: Engine, image: str, tag: str) -> None:
+    """Name the image of the last step that ended; never raises: another failure is on its way."""
+    repository, _, name = unfinished_name(tag).rpartition(":")
+    with contextlib.suppress(EngineError, APIError, DockerException, RequestException, HTTPError, OSError):
+        last, before = engine.image(image), engine.image(unfinished_name(tag))
+        if last is None or last.tags or last.digests:  # the base, or another's
+            return
+        engine.client.api.tag(last.id, repository, name)
+        if before is not None and before.id != last.id:
+            engine.remove_image(before.id)  # what is of no other image
+
+
+def forget_unfinished(engine: Engine, tag: str) -> None:
+    """The build has ended: what is left of one that had not is of the image, or of nothing."""
+    with contextlib.suppress(EngineError):
+        engine.remove_image(unfinished_name(tag))
+
+
+def _events(stream: Iterator[dict[str, Any]], made: list[str]) -> Iterator[BuildEvent]:
+    """`made`: is given the images of the steps that ended."""
     step, number, total, image = "", 0, 0, ""
     recent: list[str] = []
     try:
@@ -134,6 +180,8 @@ def _events(stream: Iterator[dict[str, Any]]) -> Iterator[BuildEvent]:
                         yield BuildEvent("step", step, number, total)
                     elif text.startswith(("---> Using cache", "--> Using cache")):
                         yield BuildEvent("cached", step, number, total)
+                    elif _MADE.match(text):
+                        made.append(text.split()[1])
                     elif _BUILT.match(text):
                         image = image or _BUILT.match(text)[1]  # type: ignore[index]
                     elif text and not text.startswith(("--->", "--> ", "Removing intermediate container ")):
@@ -148,7 +196,7 @@ def _events(stream: Iterator[dict[str, Any]]) -> Iterator[BuildEvent]:
     if not image:
         raise EngineError(
             "the engine ended the build without an image and without a reason.",
-            hint="Its own words: sudo journalctl -u docker -n 50",
+            hint="See its log: sudo journalctl -u docker -n 50",
         )
     yield BuildEvent("image", image, number, total)
 
@@ -188,21 +236,25 @@ def _hint_of(output: str) -> str:
     ):
         return "Your network has its own certificate authority: --ca-cert /etc/ssl/certs/ca-certificates.crt"
     if "do not match the hashes" in lower:
-        return "The index gave another file than the one that was tried: try another --index, or report it."
-    if "could not find a version" in lower or "no matching distribution" in lower:
-        return "The package index does not have it: another --index, or the requirement is wrong."
+        return "The index served a different file than the one that was tested: try another --index, or report it."
     if (
         "temporary failure resolving" in lower
         or "name or service not known" in lower
         or "failed to establish a new connection" in lower
+        or "newconnectionerror" in lower
         or "connection timed out" in lower
+        or "connecttimeouterror" in lower
+        or "name resolution" in lower
         or "network is unreachable" in lower
     ):
         return (
             "The network of the build does not reach it: --proxy URL, --index URL, or the engine's settings."
         )
+    # pip says so, too, of an index that it did not reach: that is asked first.
+    if "could not find a version" in lower or "no matching distribution" in lower:
+        return "The package index does not have it: another --index, or the requirement is wrong."
     if "conflicting dependencies" in lower:
-        return "A requirement of yours asks for another version than TensorFlow's own: loosen it, or leave it out."
+        return "A requirement of yours asks for a different version than TensorFlow's own: loosen it, or leave it out."
     if "no_pubkey" in lower or "is not signed" in lower:
         return "An apt list in the base has a retired key."
     return ""

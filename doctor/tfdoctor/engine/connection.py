@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import getpass
 import os
+import re
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,13 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 import docker
 from docker.errors import APIError, DockerException, ImageNotFound
+from docker.tls import TLSConfig
 from requests.exceptions import RequestException
 
+from tfdoctor.advice.pip import quote
 from tfdoctor.errors import Error, UsageError
+from tfdoctor.system import LiveSystem
+from tfdoctor.system.contexts import endpoint_of, identity_of, settings_folder
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from docker import DockerClient
+
+    from tfdoctor.system import System
 
 __all__ = ["Engine", "EngineError", "Image", "connect", "explain_api"]
 
@@ -27,6 +34,7 @@ CONNECT_TIMEOUT = 20
 ANSWER_TIMEOUT = 180
 """Seconds for every later one: an engine that writes gigabytes lets others wait."""
 DOCKER_SOCKET = "/var/run/docker.sock"
+SCHEMES = ("unix://", "tcp://", "http://", "https://", "npipe://", "ssh://")
 CDI_SINCE = (1, 44)
 """Docker's API from engine 25 on takes CDI devices."""
 
@@ -93,18 +101,20 @@ class Engine:
 
 
 def connect(url: str | None = None) -> Engine:
-    """The engine at `url`, at DOCKER_HOST, at Docker's own socket, else at Podman's.
+    """The engine at `url`, at DOCKER_HOST, of Docker's chosen context, at Docker's own socket, else at Podman's.
 
     Raises EngineError that says why there is none, and what to type.
     """
-    asked = url or os.environ.get("DOCKER_HOST") or None
-    if asked is not None and not asked.startswith(
-        ("unix://", "tcp://", "http://", "https://", "npipe://", "ssh://")
-    ):
+    system = LiveSystem()
+    address, context = (url, None) if url is not None else endpoint_of(system)
+    if context is not None:
+        return _of_context(system, context, address)
+    asked = url or system.env.get("DOCKER_HOST") or None
+    if asked is not None and not asked.startswith(SCHEMES):
         msg = f"`{clean_line(asked)}` is not the address of an engine."
         raise UsageError(msg, hint="It looks like unix:///var/run/docker.sock or tcp://HOST:PORT.")
     if asked is not None:
-        return _open(asked)
+        return _open(asked, _tls_of_variables(system) if asked.startswith("tcp://") else None)
     failures: list[EngineError] = []
     for address in _usual():
         try:
@@ -114,12 +124,59 @@ def connect(url: str | None = None) -> Engine:
     raise _most_telling(failures)
 
 
+def _of_context(system: System, context: str, address: str) -> Engine:
+    """The engine of the context that `docker context use` or DOCKER_CONTEXT chose, as Docker's own client takes it."""
+    name = clean_line(context, limit=100)
+    if not address.startswith(SCHEMES):
+        failure = EngineError(
+            f"Docker's context {name} is not there, or names no engine.",
+            hint="docker context ls   shows which there are; docker context use default   chooses the usual one.",
+        )
+        failure.kind = "engine-context"
+        raise failure
+    keys = Path(settings_folder(system)) / "contexts" / "tls" / identity_of(context) / "docker"
+    try:
+        return _open(address, _tls(keys) if keys.is_dir() else None)
+    except EngineError as error:
+        error.message = f"{error.message} (Docker's context {name})"
+        raise
+
+
+def _tls_of_variables(system: System) -> TLSConfig | None:
+    """As Docker's own client takes DOCKER_TLS_VERIFY and DOCKER_CERT_PATH."""
+    verify, keys = system.env.get("DOCKER_TLS_VERIFY"), system.env.get("DOCKER_CERT_PATH")
+    if not verify and not keys:
+        return None
+    return _tls(Path(keys or f"{system.env.get('HOME', '')}/.docker"), verify=bool(verify))
+
+
+def _tls(keys: Path, *, verify: bool = True) -> TLSConfig:
+    """Raises EngineError."""
+    own = (str(keys / "cert.pem"), str(keys / "key.pem"))
+    authority = keys / "ca.pem"
+    try:
+        return TLSConfig(
+            client_cert=own if Path(own[0]).is_file() else None,
+            ca_cert=str(authority) if authority.is_file() else None,
+            verify=verify,
+        )
+    except DockerException as error:
+        msg = f"the keys in {clean_line(str(keys))} cannot be used: {clean_line(str(error), limit=200)}"
+        raise EngineError(msg) from error
+
+
 def _usual() -> list[str]:
-    """Docker's socket, its rootless one, and Podman's."""
+    """Docker's socket, its rootless ones, Docker Desktop's, and Podman's."""
     places = [DOCKER_SOCKET]
     own = os.getuid() if hasattr(os, "getuid") else 0
     runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{own}"
-    places += [f"{runtime}/docker.sock", f"{runtime}/podman/podman.sock", "/run/podman/podman.sock"]
+    desktop = Path.home() / ".docker"
+    places += [
+        f"{runtime}/docker.sock",
+        *(f"{desktop}/{place}/docker.sock" for place in ("run", "desktop")),
+        f"{runtime}/podman/podman.sock",
+        "/run/podman/podman.sock",
+    ]
     there = [place for place in places if Path(place).exists() or _hidden(place)]
     return [f"unix://{place}" for place in (there or places[:1])]
 
@@ -140,9 +197,11 @@ def _most_telling(failures: list[EngineError]) -> EngineError:
     return min(failures, key=lambda failure: order.get(failure.kind, 2))
 
 
-def _open(url: str) -> Engine:
+def _open(url: str, tls: TLSConfig | None = None) -> Engine:
+    if url.startswith("ssh://"):
+        raise _by_ssh(url)
     try:
-        client = docker.DockerClient(base_url=url, timeout=CONNECT_TIMEOUT, version="auto")
+        client = docker.DockerClient(base_url=url, timeout=CONNECT_TIMEOUT, version="auto", tls=tls or False)
     except (DockerException, RequestException, OSError, ValueError) as error:
         raise _unreachable(url, error) from error
     except (AttributeError, KeyError, RecursionError, TypeError) as error:
@@ -188,7 +247,7 @@ def _numbers(text: str) -> tuple[int, int]:
 
 
 def _unreachable(url: str, error: BaseException) -> EngineError:
-    """Which of the usual reasons it is, with the command that mends it."""
+    """Which of the usual reasons it is, with the command that fixes it."""
     path = url.removeprefix("unix://") if url.startswith("unix://") else ""
     number = _errno(error)
     if number in (errno.EACCES, errno.EPERM):
@@ -198,16 +257,57 @@ def _unreachable(url: str, error: BaseException) -> EngineError:
     if path and (number == errno.ENOENT or not Path(path).exists()):
         failure = EngineError(
             f"no container engine answers: {path} is not there.",
-            hint="Install Docker or Podman; then: sudo systemctl start docker   (or: systemctl --user start "
+            hint=_start_hint(path)
+            or "Install Docker or Podman; then: sudo systemctl start docker   (or: systemctl --user start "
             "podman.socket)",
         )
         failure.kind = "engine-missing"
         return failure
     failure = EngineError(
-        f"the container engine at {path or url} does not answer: {clean_line(_last(error), limit=300)}",
-        hint="sudo systemctl start docker   (its own words: sudo journalctl -u docker -n 20)",
+        f"the container engine at {path or clean_line(url, limit=200)} does not answer: "
+        f"{clean_line(_last(error), limit=300)}",
+        hint=_start_hint(path) or "sudo systemctl start docker   (its log: sudo journalctl -u docker -n 20)"
+        if path
+        else "Is that its address, and does the engine there listen on it? DOCKER_HOST or Docker's context names it.",
     )
     failure.kind = "engine-silent"
+    return failure
+
+
+_DESKTOP = re.compile(r".*/\.docker/(?:desktop|run)/docker\.sock")
+_OF_USER = re.compile(r"/run/user/\d{1,10}/")
+
+
+def _start_hint(path: str) -> str:
+    """How the engine of this socket is started; empty where its place does not tell which it is."""
+    if _DESKTOP.fullmatch(path):
+        return "Start Docker Desktop: systemctl --user start docker-desktop   (on a Mac: open -a Docker)"
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    own = _OF_USER.match(path) is not None or (bool(runtime) and path.startswith(f"{runtime}/"))
+    if path.endswith("/podman/podman.sock"):
+        return f"{'systemctl --user' if own else 'sudo systemctl'} start podman.socket"
+    if own and path.endswith("/docker.sock"):
+        return "A rootless Docker: systemctl --user start docker   (its own words: journalctl --user -u docker -n 20)"
+    return ""
+
+
+_SSH = re.compile(r"(?P<host>.*?)(?::(?P<port>\d{1,5}))?")
+
+
+def _by_ssh(url: str) -> EngineError:
+    """Docker's own client starts a program there; what is spoken with here is a socket."""
+    host = clean_line(url.removeprefix("ssh://").partition("/")[0], limit=200)
+    named = _SSH.fullmatch(host)
+    where = (
+        f"-p {named['port']} {quote(named['host'])}" if named is not None and named["port"] else quote(host)
+    )
+    failure = EngineError(
+        f"tfdoctor cannot reach an engine through ssh ({host}).",
+        hint="Run tfdoctor there; or bring that engine's socket here: "
+        f"ssh -nNT -L /tmp/engine.sock:/var/run/docker.sock {where} &   "
+        "and then DOCKER_HOST=unix:///tmp/engine.sock",
+    )
+    failure.kind = "engine-ssh"
     return failure
 
 
@@ -281,7 +381,7 @@ def explain_api(error: BaseException, doing: str) -> EngineError:
     lower = said.lower()
     hint = ""
     if "no space left on device" in lower:
-        hint = "The engine's disk is full. What can go: docker system df; docker builder prune; docker image prune"
+        hint = "The engine's disk is full. To free space: docker system df; docker builder prune; docker image prune"
     elif "toomanyrequests" in lower or "rate limit" in lower:
         hint = "The registry's limit for anonymous pulls is reached: docker login, or wait, or --registry MIRROR."
     elif "unauthorized" in lower or "authentication required" in lower or "denied" in lower:

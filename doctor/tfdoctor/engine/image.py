@@ -18,11 +18,10 @@ from tfdoctor import versions
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.write import Context, Extras, check_reference, render
 from tfdoctor.engine import BuildFailedError, BuildRequest, EngineError, RunRequest, ask_registry, build, run
-from tfdoctor.engine.building import layer_event
+from tfdoctor.engine.building import forget_unfinished, layer_event, unfinished_name
 from tfdoctor.engine.connection import explain_api
-from tfdoctor.engine.registry import mirrored
+from tfdoctor.engine.registry import mirrored, parse_reference
 from tfdoctor.errors import Error
-from tfdoctor.plan import Recipe
 
 if TYPE_CHECKING:
     from tfdoctor.engine import BuildEvent, Engine
@@ -36,6 +35,7 @@ __all__ = [
     "build_image",
     "context_of",
     "look_into",
+    "pinned_base",
     "with_mirror",
 ]
 
@@ -79,7 +79,10 @@ def with_mirror(option: Option, registry: str | None) -> Option:
     if registry is None or option.base is None:
         return option
     name = check_reference(mirrored(option.base.reference, registry))
-    return replace(option, base=replace(option.base, image=name, digest=None))
+    conda = option.conda
+    if conda is not None:
+        conda = replace(conda, image=check_reference(mirrored(conda.image, registry)))
+    return replace(option, base=replace(option.base, image=name, digest=None), conda=conda)
 
 
 def context_of(option: Option, extras: Extras) -> Context:
@@ -115,6 +118,7 @@ def build_image(
     if custom_base:
         progress.stage(f"Looking into {reference}")
         option = look_into(engine, option)
+    option = pinned_base(engine, option)
     context = context_of(option, extras)
     progress.stage(f"Building {settings.tag}")
     request = BuildRequest(
@@ -133,14 +137,44 @@ def build_image(
                 _tell(progress, event)
                 if event.kind == "image":
                     identity = event.text
-    except BuildFailedError as error:
-        progress.failed(error.step, error.output)
+    except BaseException as error:
+        if isinstance(error, BuildFailedError):
+            progress.failed(error.step, error.output)
+        _tell_unfinished(engine, settings.tag, progress)
         raise
+    forget_unfinished(engine, settings.tag)
     image = engine.image(identity)
     if image is None:
-        msg = f"the engine built {identity[:19]} and does not have it any more."
+        msg = f"the engine built {identity[:19]} and no longer has it."
         raise EngineError(msg)
     return option, context, image
+
+
+def _tell_unfinished(engine: Engine, tag: str, progress: Progress) -> None:
+    """What a build that did not end has left, and how it goes."""
+    with contextlib.suppress(EngineError):
+        kept = engine.image(unfinished_name(tag))
+        if kept is not None:
+            name = kept.tags[0] if kept.tags else unfinished_name(tag)
+            progress.stage(
+                f"The steps that ended are kept as {name} ({kept.size / 1e9:.1f} GB): the next build goes on from "
+                f"there. Remove them: {engine.name} rmi {name}"
+            )
+
+
+def pinned_base(engine: Engine, option: Option) -> Option:
+    """The option with the digest of its base, where the engine has that from a registry."""
+    base = option.base
+    assert base is not None  # noqa: S101 - every container option has one
+    image = engine.image(base.reference)
+    if image is None or "@" in base.reference:
+        return option
+    own = parse_reference(base.image)
+    for digest in image.digests:
+        one = parse_reference(digest)
+        if (one.registry, one.repository) == (own.registry, own.repository):
+            return replace(option, base=replace(base, digest=one.digest))
+    return option
 
 
 def _tell(progress: Progress, event: BuildEvent) -> None:
@@ -220,7 +254,7 @@ def look_into(engine: Engine, option: Option) -> Option:
         "",
     )
     pythons = [match for row in result.stdout.splitlines() if (match := _PYTHON.fullmatch(row.rstrip()))]
-    needs_venv = option.recipe in (Recipe.PIP_CUDA, Recipe.CUDA_BASE)
+    needs_venv = option.recipe.own_venv
     for match in pythons:
         if match[1] == option.python and (match[3] if needs_venv else match[4]):
             return replace(option, base=replace(base, system=system, python=match[2]))

@@ -19,18 +19,32 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Reference", "RegistryAnswer", "ask_registry", "mirrored", "parse_reference"]
+__all__ = [
+    "LISTS",
+    "SINGLE",
+    "Reference",
+    "RegistryAnswer",
+    "Session",
+    "anonymous_token",
+    "ask_registry",
+    "mirrored",
+    "parse_reference",
+]
 
 TIMEOUT = (5.0, 10.0)
 """Seconds to connect, and to answer."""
 HUB = "docker.io"
 _HUB_HOST = "registry-1.docker.io"
-_ACCEPT = (
-    "application/vnd.oci.image.index.v1+json,"
-    "application/vnd.docker.distribution.manifest.list.v2+json,"
-    "application/vnd.oci.image.manifest.v1+json,"
-    "application/vnd.docker.distribution.manifest.v2+json"
+LISTS = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
 )
+"""Media types of what lists an image for several platforms."""
+SINGLE = (
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+)
+"""Media types of one image's manifest."""
 _CHALLENGE = re.compile(r'([a-z]{1,20})="([^"]{0,500})"')
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 LARGEST_TOKEN = 200_000
@@ -52,6 +66,13 @@ class Reference:
         where = "" if self.registry == HUB else f"{self.registry}/"
         short = self.repository.removeprefix("library/") if self.registry == HUB else self.repository
         return f"{where}{short}:{self.tag}" + (f"@{self.digest}" if self.digest else "")
+
+    @property
+    def address(self) -> str:
+        """Where its registry answers for the repository, without a slash at the end."""
+        host = _HUB_HOST if self.registry == HUB else self.registry
+        scheme = "http" if host.partition(":")[0] in ("localhost", "127.0.0.1", "[::1]") else "https"
+        return f"{scheme}://{host}/v2/{self.repository}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +127,7 @@ def ask_registry(
     """Ask once; never raises: a registry that does not answer is an answer."""
     one = parse_reference(text)
     try:
-        with _Session() as session:
+        with Session() as session:
             if ca_file is not None:
                 session.ca_file = ca_file
             if proxies:
@@ -120,7 +141,7 @@ def ask_registry(
         )
 
 
-class _Session(requests.Session):
+class Session(requests.Session):
     """Without the passwords of ~/.netrc, which requests would send, also after a redirection."""
 
     ca_file: str | None = None
@@ -145,13 +166,11 @@ def _no_password(request: requests.PreparedRequest) -> requests.PreparedRequest:
 
 
 def _ask(session: requests.Session, one: Reference, text: str) -> RegistryAnswer:
-    host = _HUB_HOST if one.registry == HUB else one.registry
-    scheme = "http" if host.partition(":")[0] in ("localhost", "127.0.0.1", "[::1]") else "https"
-    url = f"{scheme}://{host}/v2/{one.repository}/manifests/{one.digest or one.tag}"
-    headers = {"Accept": _ACCEPT}
+    url = f"{one.address}/manifests/{one.digest or one.tag}"
+    headers = {"Accept": ",".join((*LISTS, *SINGLE))}
     answer = session.head(url, headers=headers, timeout=TIMEOUT, allow_redirects=True)
     if answer.status_code == 401:
-        token = _token(session, answer.headers.get("WWW-Authenticate", ""))
+        token = anonymous_token(session, answer.headers.get("WWW-Authenticate", ""))
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
             answer = session.head(url, headers=headers, timeout=TIMEOUT, allow_redirects=True)
@@ -176,7 +195,7 @@ def _judge(answer: requests.Response, one: Reference, text: str) -> RegistryAnsw
     if status == 429:
         wait = answer.headers.get("Retry-After", "")
         seconds = int(wait) if wait.isascii() and wait.isdigit() and len(wait) < 8 else None
-        after = f" It asks for {seconds} seconds of patience." if seconds else ""
+        after = f" It asks to wait {seconds} seconds." if seconds else ""
         return RegistryAnswer(
             text,
             "limited",
@@ -189,7 +208,7 @@ def _judge(answer: requests.Response, one: Reference, text: str) -> RegistryAnsw
     )
 
 
-def _token(session: requests.Session, challenge: str) -> str | None:
+def anonymous_token(session: requests.Session, challenge: str) -> str | None:
     """An anonymous token, where the registry's challenge offers one over https (or loopback)."""
     if not challenge.lower().startswith("bearer "):
         return None

@@ -24,18 +24,22 @@ if TYPE_CHECKING:
     from tfdoctor.engine.connection import Engine
 
 __all__ = [
+    "FOLDER",
     "Attached",
     "GpuAccess",
     "RunRequest",
     "RunResult",
     "create_container",
     "put_file",
+    "put_folder",
     "remove_container",
     "run",
 ]
 
 LABEL = "io.tfdoctor.run"
 """What all our containers carry, so that a lost one can be found."""
+FOLDER = "/tfdoctor-simulated"
+"""The folder of ours in a container (`RunRequest.folder`): no image has one of that name."""
 _MOST_OUTPUT = 4 * 1024 * 1024
 _STOP = 5
 """Seconds that a container has to end by itself."""
@@ -85,6 +89,8 @@ class RunRequest:
     """Whether the image's own entry point is kept."""
     shm_size: int | None = None
     platform: str | None = None
+    folder: Mapping[str, bytes] = field(default_factory=dict)
+    """Names of files → content, for the folder FOLDER: made before it starts, and gone with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +138,8 @@ def run(engine: Engine, request: RunRequest, on_line: Callable[[str], None] | No
             return _not_started(error, began)
         for path, content in request.files.items():
             put_file(engine, container, path, content)
-        attached = Attached(engine, container, stdin=bool(request.stdin))
-        try:
+        try:  # Podman prepares the container, its GPUs too, when it is attached to
+            attached = Attached(engine, container, stdin=bool(request.stdin))
             api.start(container)
         except APIError as error:
             return _not_started(error, began)
@@ -240,6 +246,20 @@ def put_file(engine: Engine, container: str, path: str, content: bytes) -> None:
         entry.size, entry.mode, entry.mtime = len(content), 0o444, 0
         archive.addfile(entry, io.BytesIO(content))
     engine.client.api.put_archive(container, folder or "/", out.getvalue())
+
+
+def put_folder(engine: Engine, container: str, files: Mapping[str, bytes]) -> None:
+    """Put FOLDER with these files into a container that is not started yet: whoever runs in it may read it."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        folder = tarfile.TarInfo(FOLDER.strip("/"))
+        folder.type, folder.mode, folder.mtime = tarfile.DIRTYPE, 0o555, 0
+        archive.addfile(folder)
+        for name, content in files.items():
+            entry = tarfile.TarInfo(f"{folder.name}/{name}")
+            entry.size, entry.mode, entry.mtime = len(content), 0o555, 0
+            archive.addfile(entry, io.BytesIO(content))
+    engine.client.api.put_archive(container, "/", out.getvalue())
 
 
 class _Output:

@@ -28,6 +28,7 @@ from tfdoctor.engine.running import (
     create_container,
     new_name,
     put_file,
+    put_folder,
     remove_container,
 )
 from tfdoctor.system import CommandResult, ElfFile, Failure
@@ -40,14 +41,21 @@ if TYPE_CHECKING:
 
     from tfdoctor.engine.connection import Engine
 
-__all__ = ["ContainerSystem", "StartError"]
+__all__ = ["ContainerEndedError", "ContainerSystem", "StartError"]
 
 MARKER = b"tfdoctor-payload:"
+AGENT = "/tfdoctor-agent.py"
+"""In the folder that every image has."""
+ALONE = ("-B", "-E", "-S")
+"""Nothing of the image's packages runs in the agent: what they set (a .pth file) would pass for the container's own."""
+NO_PYTHON = "tfdoctor: no Python in this image"
 START = (
     "for p in python3 python python2 python2.7 python3.6 python3.7 python3.8 /usr/bin/python3; do "
-    'command -v "$p" >/dev/null 2>&1 && exec "$p" -B /tmp/tfdoctor-agent.py; done; '
-    "echo tfdoctor: no Python in this image >&2; exit 127"
+    f'command -v "$p" >/dev/null 2>&1 && exec "$p" {" ".join(ALONE)} {AGENT}; done; '
+    f"echo {NO_PYTHON} >&2; exit 127"
 )
+STARTS = (("sh", "-c", START), ("python3", *ALONE, AGENT), ("python", *ALONE, AGENT))
+"""Through the image's shell, which finds its Python; where it has none, by name."""
 STARTING = 60.0
 """Seconds that the agent has for its first answer."""
 _PIECE = 1 << 16
@@ -73,6 +81,21 @@ class StartError(EngineError):
         self.said = said
 
 
+class ContainerEndedError(EngineError):
+    """The container ended before it could be looked at, or in the midst of it."""
+
+    kind = "container-ended"
+
+    def __init__(self, said: str, *, oom: bool = False, no_python: bool = False) -> None:
+        why = "was killed because memory ran out" if oom else "ended"
+        super().__init__(f"the container {why}{': ' + said[:300] if said else '.'}")
+        self.said = said
+        self.oom = oom
+        """The engine says that it used up its memory."""
+        self.no_python = no_python
+        """No Python of a usual name is in it."""
+
+
 class ContainerSystem:
     """A running container of an image. Close it, or use it with `with`."""
 
@@ -87,28 +110,8 @@ class ContainerSystem:
         """What the agent and its Python wrote to standard error."""
         self._container, self._made = "", False
         self._attached: Attached | None = None
-        agent = Path(tfdoctor.payload.__file__).with_name("agent.py").read_bytes()
-        api = engine.client.api
         try:
-            try:
-                self._container = new_name()
-                create_container(engine, request, ("sh", "-c", START), name=self._container, stdin=True)
-                self._made = True
-            except ImageNotFound as error:
-                self._container = ""
-                msg = f"the image {request.image} is not here."
-                raise EngineError(msg, hint=f"docker pull {request.image}") from error
-            except APIError as error:
-                self._container = ""
-                raise StartError(str(error.explanation or error)) from error
-            put_file(engine, self._container, "/tmp/tfdoctor-agent.py", agent)  # noqa: S108 - in the container
-            self._attached = Attached(engine, self._container, stdin=True)
-            try:
-                api.start(self._container)
-            except APIError as error:
-                raise StartError(str(error.explanation or error)) from error
-            threading.Thread(target=self._listen, args=(self._attached,), daemon=True).start()
-            hello = self._ask({"op": "hello"}, STARTING)
+            hello = self._begin(request)
             self._env: Mapping[str, str] = _texts(hello, "env")
             self._cwd: str = hello["cwd"]
             self._platform: Mapping[str, str] = {**_NO_PLATFORM, **_texts(hello, "platform")}
@@ -123,6 +126,51 @@ class ContainerSystem:
             self.close()
             raise
 
+    def _begin(self, request: RunRequest) -> dict[str, Any]:
+        """The agent's first answer. Raises as `__init__` does."""
+        for command in STARTS:
+            if self._start(request, command):
+                try:
+                    return self._ask({"op": "hello"}, STARTING)
+                except (
+                    ContainerEndedError
+                ) as error:  # the engine's own first process says it, where there is one
+                    if not _no_such_command(error.said, command[0]):
+                        raise
+            self._remove()
+            self._closed.clear()
+            self.errors = b""
+        raise ContainerEndedError(NO_PYTHON, no_python=True)
+
+    def _start(self, request: RunRequest, command: tuple[str, ...]) -> bool:
+        """Whether the container runs; not where the command is none of the image's. Raises as `__init__` does."""
+        agent = Path(tfdoctor.payload.__file__).with_name("agent.py").read_bytes()
+        engine = self._engine
+        try:
+            self._container, self._made = new_name(), False
+            create_container(engine, request, command, name=self._container, stdin=True)
+            self._made = True
+        except ImageNotFound as error:
+            self._container = ""
+            msg = f"the image {request.image} is not here."
+            raise EngineError(msg, hint=f"{engine.name} pull {request.image}") from error
+        except APIError as error:
+            self._container = ""
+            raise StartError(str(error.explanation or error)) from error
+        put_file(engine, self._container, AGENT, agent)
+        if request.folder:
+            put_folder(engine, self._container, request.folder)
+        try:  # Podman prepares the container, its GPUs too, when it is attached to
+            self._attached = Attached(engine, self._container, stdin=True)
+            engine.client.api.start(self._container)
+        except APIError as error:
+            said = str(error.explanation or error)
+            if _no_such_command(said, command[0]):
+                return False
+            raise StartError(said) from error
+        threading.Thread(target=self._listen, args=(self._attached,), daemon=True).start()
+        return True
+
     def __enter__(self) -> ContainerSystem:  # noqa: PYI034 - typing has no Self before 3.11
         return self
 
@@ -134,6 +182,9 @@ class ContainerSystem:
     def close(self) -> None:
         """Remove the container; whoever waits for an answer gets none."""
         self._closed.set()
+        self._remove()
+
+    def _remove(self) -> None:
         container, self._container = self._container, ""
         if container:
             remove_container(self._engine, container, made=self._made)
@@ -218,8 +269,8 @@ class ContainerSystem:
     def _gone(self) -> EngineError:
         said = self.errors.decode("utf-8", "replace").strip().splitlines()
         state = self.state() if self._container else {}
-        why = "was killed because memory ran out" if state.get("OOMKilled") else "ended"
-        return EngineError(f"the container {why}{': ' + said[-1][:300] if said else '.'}")
+        last = said[-1] if said else ""
+        return ContainerEndedError(last, oom=bool(state.get("OOMKilled")), no_python=last == NO_PYTHON)
 
     # ------------------------------------------------------------ System
 
@@ -332,8 +383,16 @@ class ContainerSystem:
             self._attached.close()
 
 
+def _no_such_command(said: str, command: str) -> bool:
+    """Whether the engine refused for want of this program, by the words of runc and crun."""
+    plain = said.replace("\\", "")
+    named = f"exec {command} failed" in plain or any(f"{m}{command}{m}" in plain for m in "\"'`")
+    missing = ("executable file not found", "no such file or directory", "not found in $PATH")
+    return named and any(words in plain.lower() for words in missing)
+
+
 def _nonsense() -> OSError:
-    return OSError(errno.EIO, "the container's answer makes no sense")
+    return OSError(errno.EIO, "the container's answer cannot be read")
 
 
 def _texts(reply: Mapping[str, Any], name: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Which driver is there. Pure."""
+"""Which driver is there, and which cards it drives. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from tfdoctor import versions
 from tfdoctor.facts import SmiFacts, value_of
 
 if TYPE_CHECKING:
+    from tfdoctor.compat import Compat
     from tfdoctor.facts import Facts
+    from tfdoctor.fit.models import Card
 
-__all__ = ["driver_version"]
+__all__ = ["driver_version", "newest_of_branch", "not_driven", "past_branch"]
 
 
 def driver_version(facts: Facts) -> tuple[str, str] | None:
@@ -24,3 +26,48 @@ def driver_version(facts: Facts) -> tuple[str, str] | None:
     if isinstance(smi, SmiFacts) and smi.driver_version and versions.is_version(smi.driver_version):
         return smi.driver_version, getattr(driver.smi, "source", "nvidia-smi")
     return None
+
+
+def newest_of_branch(compat: Compat, driver: str) -> str:
+    """The newest driver that the tables have of a branch (`"550"` → `"550.54.15"`); a whole version as it is."""
+    if "." in driver:
+        return driver
+    of_branch = [
+        row.linux
+        for row in compat.cuda_releases
+        if row.linux is not None and versions.major(row.linux) == versions.major(driver)
+    ]
+    return max(of_branch, key=versions.numbers, default=driver)
+
+
+def past_branch(compat: Compat, driver: str, card: Card) -> tuple[str, str] | None:
+    """Why a driver of a newer branch than the card's last one does not drive it, and the row that says so, or None."""
+    branch = compat.cards.ended_with(card.capability)
+    if branch is None or not versions.at_least(driver, branch.first_without):
+        return None
+    last = f"the last branch for compute capability {card.capability} is {branch.last}"
+    return f"driver {driver} does not drive the {card.name}: {last}", f"cards.toml: [[ended]] {branch.name}"
+
+
+def not_driven(compat: Compat, driver: str, card: Card) -> tuple[str, str] | None:
+    """Why this driver for Linux does not drive the card, and the row that says so; None: nothing that is known says so.
+
+    Its branch is newer than the card's last one; or it came before the card: its own compiler, which is that of the
+    CUDA it speaks, has no such target.
+    """
+    past = past_branch(compat, driver, card)
+    cuda = compat.newest_cuda_for_driver(newest_of_branch(compat, driver))
+    # What a newer toolkit does not know, none before it does: the oldest have no row of their own.
+    known = [
+        row for row in compat.all_cuda_series if cuda is not None and versions.at_least(row.version, cuda)
+    ]
+    if past is not None or cuda is None or not known:
+        return past
+    newest = known[0].capabilities[-1]
+    if versions.parse_capability(card.capability) <= versions.parse_capability(newest):
+        return None
+    why = f"it speaks CUDA {cuda}, which knows cards up to compute capability {newest}"
+    return (
+        f"driver {driver} is older than the {card.name}: {why}",
+        f"cuda.toml: [[series]] {known[0].version}",
+    )

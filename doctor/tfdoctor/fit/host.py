@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.facts import Known, SmiFacts, Unknown, value_of
+from tfdoctor.facts import Absent, Known, SmiFacts, Unknown, value_of
 from tfdoctor.facts.containers import DockerEngine
 from tfdoctor.fit.drivers import driver_version
 from tfdoctor.fit.models import Card, Host
@@ -22,8 +22,9 @@ def host_of(facts: Facts, compat: Compat) -> Host:
     python = value_of(facts.python)
     machine = facts.machine
     seen = driver_version(facts)
+    cards = _cards(facts, compat)
     return Host(
-        cards=_cards(facts, compat),
+        cards=cards,
         driver=seen[0] if seen is not None else None,
         system=machine.system,
         machine=machine.machine,
@@ -32,7 +33,29 @@ def host_of(facts: Facts, compat: Compat) -> Host:
         cpu_flags=machine.cpu_flags,
         wsl=bool(machine.wsl),
         engine=_engine(facts),
+        shown=_shown(facts),
+        no_card=not cards and _no_card(facts),
     )
+
+
+def _shown(facts: Facts) -> bool:
+    """Whether the cards are those that the driver shows."""
+    answers = [value_of(fact) for fact in (facts.driver.cuda, facts.driver.cuda_unhidden) if fact is not None]
+    return any(answer is not None and answer.devices for answer in answers)
+
+
+def _no_card(facts: Facts) -> bool:
+    """Whether somebody looked where a card would show, and none is there: an empty bus below WSL tells nothing."""
+    if facts.machine.wsl or facts.machine.jetson or facts.machine.system != "Linux":
+        return False
+    for fact in (facts.driver.cuda, facts.driver.cuda_unhidden):
+        answer = value_of(fact) if fact is not None else None
+        if answer is not None and answer.count:
+            return False
+    smi = value_of(facts.driver.smi)
+    if isinstance(smi, SmiFacts) and smi.gpus:
+        return False
+    return isinstance(facts.driver.pci, Absent)
 
 
 def _cards(facts: Facts, compat: Compat) -> tuple[Card, ...]:

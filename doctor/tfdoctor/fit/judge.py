@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.findings import Cause
+from tfdoctor.fit.drivers import past_branch
 from tfdoctor.fit.models import Caveat, Reason
 from tfdoctor.predict import DEFAULT_FLOOR
 
@@ -16,7 +17,16 @@ if TYPE_CHECKING:
     from tfdoctor.compat.images import NgcImage
     from tfdoctor.fit.models import Card, Host
 
-__all__ = ["Judgement", "of_cards", "of_driver", "of_machine", "of_ngc", "of_release"]
+__all__ = [
+    "Judgement",
+    "libraries_end",
+    "of_cards",
+    "of_driver",
+    "of_machine",
+    "of_ngc",
+    "of_release",
+    "platform_of",
+]
 
 
 class Judgement:
@@ -105,6 +115,8 @@ def of_cards(
     found: Judgement, compat: Compat, release: Release, host: Host, cuda: str, cudnn: str | None
 ) -> None:
     """Machine code and PTX of the wheel, and what its CUDA libraries and its cuDNN have."""
+    if not host.cards:
+        _newest(found, compat, cuda)
     for card in _different(host.cards):
         before = len(found.reasons)
         _code(found, compat, release, card)
@@ -180,7 +192,7 @@ def _code(found: Judgement, compat: Compat, release: Release, card: Card) -> Non
     elif code == "unknown":
         found.warn(
             Cause.INCONCLUSIVE,
-            f"nobody has read which cards {name} has code for",
+            f"it is not known which cards {name} has code for",
             row(release),
             serious=False,
         )
@@ -201,13 +213,36 @@ def _libraries(found: Judgement, compat: Compat, card: Card, cuda: str) -> None:
             f"{series.capabilities[0]}; {_label(card)} is older",
             source,
         )
-    elif wanted[0] > max(have)[0]:
+    elif (ends := libraries_end(compat, cuda, card.capability)) is not None:
         found.refuse(
             Cause.GPU_TOO_NEW,
-            f"the libraries of CUDA {versions.major_minor(cuda)} end at compute capability "
-            f"{series.capabilities[-1]}; {_label(card)} is newer",
+            f"the libraries of CUDA {versions.major_minor(cuda)} end at compute capability {ends}; "
+            f"{_label(card)} is newer",
             source,
         )
+
+
+def _newest(found: Judgement, compat: Compat, cuda: str) -> None:
+    """For any card: which are too new, where some are."""
+    known = max((gpu.capability for gpu in compat.gpus), key=versions.parse_capability)
+    if (ends := libraries_end(compat, cuda, known)) is not None:
+        found.warn(
+            Cause.GPU_TOO_NEW,
+            f"the libraries of CUDA {versions.major_minor(cuda)} end at compute capability {ends}: a card of a newer "
+            "generation cannot use them",
+            f"cuda.toml: [[series]] {versions.major_minor(cuda)}",
+            serious=False,
+        )
+
+
+def libraries_end(compat: Compat, cuda: str, capability: str) -> str | None:
+    """The newest card that cuBLAS, cuFFT and the others of this CUDA know, where this one is of a newer generation."""
+    series = compat.cuda_series(cuda)
+    if series is None or not series.capabilities:
+        return None
+    newest = series.capabilities[-1]
+    newer = versions.parse_capability(capability)[0] > versions.parse_capability(newest)[0]
+    return newest if newer else None
 
 
 def _cudnn(found: Judgement, compat: Compat, card: Card, cudnn: str) -> None:
@@ -226,11 +261,14 @@ def _cudnn(found: Judgement, compat: Compat, card: Card, cudnn: str) -> None:
 def of_ngc(found: Judgement, compat: Compat, image: NgcImage, host: Host) -> None:
     """The cards and the driver that one of NVIDIA's own images serves; its TensorFlow is NVIDIA's build."""
     source = f"images.toml: [[ngc]] {image.tag}"
+    lowest, said = compat.images.lowest_of(image), ""
+    if image.lowest is None:
+        said = " (assumed from NVIDIA's other images; no page for this one was read)"
     for card in _different(host.cards):
-        if image.lowest is not None and not versions.at_least(card.capability, image.lowest):
+        if lowest is not None and not versions.at_least(card.capability, lowest):
             found.refuse(
                 Cause.GPU_TOO_OLD,
-                f"{image.name} begins at compute capability {image.lowest}; {_label(card)} is older",
+                f"{image.name} begins at compute capability {lowest}{said}; {_label(card)} is older",
                 source,
             )
         else:
@@ -238,16 +276,17 @@ def of_ngc(found: Judgement, compat: Compat, image: NgcImage, host: Host) -> Non
             if image.cudnn is not None:
                 _cudnn(found, compat, card, image.cudnn)
     _branch_of_cards(found, compat, image.cuda, host)
-    if host.driver is None or image.driver is None:
+    if host.driver is None or image.driver is None or not drives(found, compat, host):
         return
-    if versions.at_least(host.driver, image.driver):
+    if versions.reaches(host.driver, image.driver):
+        _within_branch(found, host.driver, image.driver, source)
         return
-    minimum = compat.driver_minimum(image.cuda, _platform(host))
-    if minimum.minimum is not None and versions.at_least(host.driver, minimum.minimum):
+    minimum = compat.driver_minimum(image.cuda, platform_of(host))
+    if minimum.minimum is not None and versions.reaches(host.driver, minimum.minimum):
         found.warn(
             Cause.DRIVER_TOO_OLD,
             f"{image.name} was made for driver {image.driver}; {host.driver} runs it by minor-version "
-            "compatibility, but for what has to be compiled from PTX",
+            "compatibility, except for code that has to be compiled from PTX",
             source,
         )
     else:
@@ -261,10 +300,12 @@ def of_ngc(found: Judgement, compat: Compat, image: NgcImage, host: Host) -> Non
 
 def of_driver(found: Judgement, compat: Compat, release: Release, host: Host, cuda: str) -> None:
     """The driver that CUDA needs, and the one that the cards can have at most."""
-    minimum = compat.driver_minimum(cuda, _platform(host))
+    minimum = compat.driver_minimum(cuda, platform_of(host))
     source = f"cuda.toml: [[family]] {versions.major(cuda)}"
+    if not drives(found, compat, host):
+        return
     if host.driver is not None and minimum.minimum is not None:
-        if not versions.at_least(host.driver, minimum.minimum):
+        if not versions.reaches(host.driver, minimum.minimum):
             found.refuse(
                 Cause.DRIVER_TOO_OLD,
                 f"CUDA {versions.major_minor(cuda)} needs driver {minimum.minimum} or newer; here is "
@@ -272,11 +313,35 @@ def of_driver(found: Judgement, compat: Compat, release: Release, host: Host, cu
                 source,
             )
             return
+        _within_branch(found, host.driver, minimum.minimum, source)
         _jit_driver(found, compat, release, host)
     _branch_of_cards(found, compat, cuda, host)
 
 
-def _platform(host: Host) -> Platform:
+def drives(found: Judgement, compat: Compat, host: Host) -> bool:
+    """Whether the driver still drives all the cards; newer branches than a card's last one do not."""
+    if host.driver is None or host.shown:
+        return True
+    before = len(found.reasons)
+    for card in _different(host.cards):
+        why = past_branch(compat, host.driver, card)
+        if why is not None:
+            found.refuse(Cause.NO_DEVICE, *why)
+    return len(found.reasons) == before
+
+
+def _within_branch(found: Judgement, driver: str, minimum: str, source: str) -> None:
+    """Of a branch (`450`) its newest driver is meant: said where an older one of it would not do."""
+    if not versions.at_least(driver, minimum):
+        found.warn(
+            Cause.DRIVER_TOO_OLD,
+            f"of driver {driver} its newest is meant: {minimum} or newer is needed",
+            source,
+            serious=False,
+        )
+
+
+def platform_of(host: Host) -> Platform:
     """Whose driver numbers count: below WSL and Docker Desktop it is the Windows driver."""
     return "windows" if host.wsl or host.system == "Windows" else "linux"
 
@@ -285,9 +350,9 @@ def _jit_driver(found: Judgement, compat: Compat, release: Release, host: Host) 
     """PTX of the wheel is compiled by the driver, which has to be as new as the wheel's own toolkit."""
     if release.cuda is None or host.driver is None:
         return
-    own = compat.driver_minimum(release.cuda, _platform(host)).own
+    own = compat.driver_minimum(release.cuda, platform_of(host)).own
     row_of_cuda = compat.cuda_release(release.cuda)
-    if own is None or versions.at_least(host.driver, own):
+    if own is None or versions.reaches(host.driver, own):
         return
     for card in _different(host.cards):
         if compat.code_for(release, card.capability) == "jit":

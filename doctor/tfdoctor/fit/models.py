@@ -19,6 +19,8 @@ class Card:
     name: str
     """As the user or the driver names it; "compute capability 8.6" where only that was given."""
     capability: str
+    others: tuple[str, ...] = ()
+    """The other capabilities that cards of this name have; which one is meant was not said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,10 @@ class Host:
     wsl: bool = False
     engine: bool | None = None
     """Whether a container engine was seen."""
+    shown: bool = False
+    """The driver itself shows the cards: it drives them, whatever a table says."""
+    no_card: bool = False
+    """Its buses were looked at, and no card of NVIDIA's is there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,12 +81,31 @@ def candidates(compat: Compat, spec: str | None = None) -> Iterator[Release]:
             reverse=True,
         )
     else:
-        rows = compat.select(spec)
-    seen: set[str] = set()
+        rows = _meant(compat, spec)
+    found: dict[str, Release] = {}
     for release in rows:
-        if release.gpu and release.version not in seen and len(seen) < _CONSIDERED:
-            seen.add(release.version)
-            yield release
+        if not release.gpu or len(found) >= _CONSIDERED:
+            continue
+        known = found.get(release.version)
+        if known is None or (not _pinned(compat, known) and _pinned(compat, release)):
+            found[release.version] = release
+    yield from found.values()
+
+
+def _meant(compat: Compat, spec: str) -> Sequence[Release]:
+    """What `versions.Spec` means, and of a beginning (`2.17`) every final release: the newest may not be the one that
+    fits."""
+    rows = compat.select(spec)
+    if not versions.is_prefix(spec) or rows[0].is_prerelease:
+        return rows
+    every = [
+        row
+        for row in compat.releases
+        if versions.has_prefix(row.version.partition(".post")[0], spec.strip())
+        and not row.is_prerelease
+        and (not row.yanked or row in rows)
+    ]
+    return sorted(every, key=lambda row: (row.parsed, row.package == "tensorflow"), reverse=True)
 
 
 @lru_cache(maxsize=64)
@@ -184,6 +203,12 @@ def is_locked(compat: Compat, release: Release, python: str) -> bool:
     return lock_name(release.package, release.version, python) in _locks(compat.locks.folder)
 
 
+def _pinned(compat: Compat, release: Release) -> bool:
+    """Whether this distribution was pinned and tried on any Python: of 1.15.0 it is `tensorflow-gpu`, though
+    `tensorflow` has the same code."""
+    return any(is_locked(compat, release, python) for python in release.linux_pythons)
+
+
 @lru_cache(maxsize=4)
 def _locks(folder: Path) -> frozenset[str]:
     """The names of all locks: there are hundreds, and each question meets many."""
@@ -205,7 +230,7 @@ def of_python(
     elif locked and not is_locked(compat, release, python):
         found.refuse(
             Cause.NO_MATCHING_WHEEL,
-            f"nobody has pinned and tried TensorFlow {release.version} on Python {python}",
+            f"no pinned and tested packages exist for TensorFlow {release.version} on Python {python}",
             f"locks: {release.package}-{release.version}",
         )
 
@@ -220,8 +245,9 @@ def of_wheels(found: Judgement, compat: Compat, release: Release, host: Host) ->
         needs = ", ".join(name for name in release.required_libraries if not _in_wheels(compat, name))
         found.refuse(
             Cause.LIBS_NOT_INSTALLED,
-            f"TensorFlow {release.version} opens {needs or 'libraries'} of CUDA "
-            f"{release.cuda or 'unknown'}, which no wheel of NVIDIA's has",
+            f"TensorFlow {release.version} opens libraries of CUDA {release.cuda or 'unknown'}, which "
+            f"no NVIDIA wheel "
+            f"has{': ' if needs else ''}{needs}",
             judge.row(release),
         )
         return None

@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tfdoctor import versions
 from tfdoctor.compat import UnknownReleaseError
 from tfdoctor.errors import UsageError
 from tfdoctor.fit import Card
 from tfdoctor.plan import recommend
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from tfdoctor.compat import Compat
     from tfdoctor.fit import Host
     from tfdoctor.plan import Recommendation, Request
 
-__all__ = ["checked_driver", "checked_python", "named_cards", "planned"]
+__all__ = ["checked_driver", "checked_python", "named_card", "planned", "readings", "settled"]
+
+T = TypeVar("T")
 
 _DRIVER = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4}){0,3}")
+_OLDEST_DRIVER = 100
+"""Versions of CUDA lie below, drivers for any card that TensorFlow ever used above."""
+_READINGS = 64
+"""Machines that are looked at where names are unclear."""
 _PYTHON = re.compile(r"[0-9]{1,2}\.[0-9]{1,3}(?:\.[0-9]{1,3})?")
 
 
 def planned(compat: Compat, request: Request, host: Host) -> Recommendation:
     """`recommend`, with what is wrong with the request told as such. Raises UsageError."""
     try:
-        return recommend(compat, request, host)
+        answers = [recommend(compat, request, one) for one in readings(host)]
     except UnknownReleaseError as error:
         nearest = ", ".join(error.nearest)
         msg = f"--tf: no TensorFlow {error.version} is known."
@@ -37,6 +48,60 @@ def planned(compat: Compat, request: Request, host: Host) -> Recommendation:
         raise UsageError(
             msg, hint='A version (2.15.1), its beginning (2.15) or conditions (">=2.10,<2.13").'
         ) from error
+    if len({_gist(answer) for answer in answers}) > 1:
+        raise _which(compat, host, [_shown(answer) for answer in answers])
+    return dataclasses.replace(answers[0], host=host)
+
+
+def settled(compat: Compat, host: Host, answer: Callable[[Host], T]) -> T:
+    """What is answered for a machine, where every card that its names can mean has the same answer. Raises UsageError
+    where it is another one: which card it is has to be said."""
+    answers = [answer(one) for one in readings(host)]
+    if len(set(answers)) > 1:
+        raise _which(compat, host, [])
+    return answers[0]
+
+
+def readings(host: Host) -> tuple[Host, ...]:
+    """The machines that are meant: one for each thing that the names of its cards can mean."""
+    each = [
+        [Card(card.name, capability) for capability in (card.capability, *card.others)] for card in host.cards
+    ]
+    every = itertools.islice(itertools.product(*each), _READINGS)
+    return tuple(dataclasses.replace(host, cards=cards) for cards in every)
+
+
+def _gist(answer: Recommendation) -> tuple[object, ...]:
+    """What a reader types and has to know, as far as the answers to two readings may differ in it."""
+    first = answer.options[0] if answer.options else None
+    return () if first is None else (first.recipe, first.tensorflow, first.python, first.serious)
+
+
+def _shown(answer: Recommendation) -> str:
+    first = answer.options[0] if answer.options else None
+    return f"TensorFlow {first.tensorflow}" if first is not None else "there is no way"
+
+
+def _which(compat: Compat, host: Host, outcomes: Sequence[str]) -> UsageError:
+    """The question that cannot be put here: which of several cards it is."""
+    unclear = [card for card in host.cards if card.others]
+    names = " and ".join(f"`{clean_line(card.name)}`" for card in unclear)
+    parts = []
+    for card in unclear:
+        match = compat.gpus_named(card.name)
+        for place, capability in enumerate((card.capability, *card.others)):
+            rows = [gpu for gpu in match.gpus if gpu.capability == capability] if match is not None else []
+            ids = [f"10de:{one}" for gpu in rows for one in gpu.pci_ids][:2]
+            known = f" ({', '.join([rows[0].name, *ids])})" if rows else ""
+            told = f": {outcomes[place]}" if len(unclear) == 1 and outcomes else ""
+            parts.append(f"--gpu {capability}{known}{told}")
+    verb = "is the name" if len(unclear) == 1 else "are names"
+    msg = f"--gpu: {names} {verb} of several cards, and the answer depends on which card is meant."
+    return UsageError(
+        msg,
+        hint=f"Give its compute capability or its PCI id instead: {'; '.join(parts)}. "
+        "`nvidia-smi --query-gpu=name,compute_cap --format=csv` and `lspci -nn` show them.",
+    )
 
 
 def checked_python(text: str | None) -> str | None:
@@ -50,17 +115,26 @@ def checked_python(text: str | None) -> str | None:
 
 
 def checked_driver(text: str | None) -> str | None:
-    """`550` or `550.54.14`. Raises UsageError."""
+    """`550` (a branch: its newest) or `550.54.14`. Raises UsageError."""
     if text is not None and not _DRIVER.fullmatch(text):
         msg = f"--driver: `{text}` is not a version."
         raise UsageError(
             msg, hint="As nvidia-smi prints it: --driver 550.54.14, or its branch: --driver 550."
         )
+    if text is not None and versions.major(text) < _OLDEST_DRIVER:
+        msg = f"--driver: {text} is not a version of NVIDIA's driver."
+        raise UsageError(
+            msg,
+            hint="It may be a version of CUDA; nvidia-smi prints the driver's as `Driver Version: 550.54.14`.",
+        )
     return text
 
 
-def named_cards(compat: Compat, text: str) -> tuple[Card, ...]:
-    """What `--gpu` names: a compute capability, a PCI id or a card; a name of several chips gives each of them.
+_SEVERAL = re.compile(r"[,;+&]|\band\b")
+
+
+def named_card(compat: Compat, text: str, option: str = "--gpu") -> Card:
+    """What `option` names: a compute capability, a PCI id or a card; a name of several chips has all of theirs.
 
     Raises UsageError.
     """
@@ -68,17 +142,21 @@ def named_cards(compat: Compat, text: str) -> tuple[Card, ...]:
         try:
             text = versions.format_capability(versions.parse_capability(text))
         except versions.VersionSyntaxError as error:
-            msg = f"--gpu: {error}."
-            raise UsageError(msg, hint="A card's name, or its compute capability: --gpu 8.6.") from error
-        return (Card(f"compute capability {text}", text),)
+            msg = f"{option}: {error}."
+            raise UsageError(msg, hint=f"A card's name, or its compute capability: {option} 8.6.") from error
+        return Card(f"compute capability {text}", text)
     one = compat.gpu_by_pci_id(text)
     if one is not None:
-        return (Card(one.name, one.capability),)
+        return Card(one.name, one.capability)
     match = compat.gpus_named(text)
     if match is None:
         nearest = compat.nearest_gpu_names(text)
         found = f"The nearest: {', '.join(nearest)}. " if nearest else ""
-        msg = f"--gpu: no NVIDIA GPU called `{text}` is known."
+        msg = f"{option}: no NVIDIA GPU called `{text}` is known."
+        if _SEVERAL.search(text):
+            found = f"Several cards: {option} once for each. "
         raise UsageError(msg, hint=f"{found}`tfdoctor matrix --list-gpus` lists every one.")
-    names = {gpu.capability: gpu.name for gpu in reversed(match.gpus)}
-    return tuple(Card(names[capability], capability) for capability in match.capabilities)
+    named = {gpu.name for gpu in match.gpus}
+    first, *others = match.capabilities
+    name = match.gpus[0].name if len(named) == 1 or not others else text
+    return Card(name, first, tuple(others))

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Release
+    from tfdoctor.compat.arm64 import Arm64Way
     from tfdoctor.compat.wheels import CudaSet, CudaWheel
+    from tfdoctor.findings import Remedy
     from tfdoctor.fit import Caveat, Host, Reason
 
 __all__ = [
     "Base",
+    "CondaCuda",
     "Conflict",
     "Method",
     "Option",
@@ -43,13 +46,20 @@ class Recipe(str, enum.Enum):
     CUDA_BASE = "cuda-base"
     """A runtime image of nvidia/cuda with its own cuDNN."""
     OFFICIAL = "official"
-    """An image of tensorflow/tensorflow, repaired."""
+    """An image of tensorflow/tensorflow, with its faults fixed."""
+    CONDA_CUDA = "conda-cuda"
+    """A slim Python image, the TensorFlow wheel, CUDA and cuDNN from conda-forge."""
     NGC = "ngc"
     """An image of nvcr.io/nvidia/tensorflow."""
 
     @property
     def method(self) -> Method:
         return Method.PIP if self is Recipe.VENV else Method.CONTAINER
+
+    @property
+    def own_venv(self) -> bool:
+        """Whether the image has a virtual environment of ours."""
+        return self in (Recipe.PIP_CUDA, Recipe.CUDA_BASE, Recipe.CONDA_CUDA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +86,8 @@ class Part:
     bytes: int | None
     """Unpacked; None: not known."""
     why: str
+    download: int | None = None
+    """Bytes that are fetched, of an image of which that is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +107,17 @@ class Base:
     def reference(self) -> str:
         """What FROM is given."""
         return f"{self.image}@{self.digest}" if self.digest and "@" not in self.image else self.image
+
+
+@dataclass(frozen=True, slots=True)
+class CondaCuda:
+    """CUDA from a conda channel, fetched by another image while the image is built."""
+
+    image: str
+    """It has micromamba."""
+    channel: str
+    packages: tuple[str, ...]
+    """`"cudatoolkit=10.0"`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +141,7 @@ class Option:
     commands: tuple[str, ...]
     reasons: tuple[str, ...]
     caveats: tuple[Caveat, ...]
+    conda: CondaCuda | None = None
 
     @property
     def method(self) -> Method:
@@ -167,6 +191,8 @@ class Conflict:
 
     reasons: tuple[Reason, ...]
     nearest: tuple[Suggestion, ...] = ()
+    elsewhere: tuple[Arm64Way, ...] = ()
+    """TensorFlow for this machine that tfdoctor neither plans nor builds: NVIDIA's own, as others tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,3 +204,5 @@ class Recommendation:
     options: tuple[Option, ...]
     rejected: tuple[Rejected, ...]
     conflict: Conflict | None
+    without_gpu: Remedy | None = None
+    """TensorFlow on the processor alone, where the machine has no card or no GPU code is made for it."""

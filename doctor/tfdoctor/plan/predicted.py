@@ -31,7 +31,7 @@ from tfdoctor.facts import (
     TensorFlowFacts,
     Unknown,
 )
-from tfdoctor.fit import Card, Host
+from tfdoctor.fit import Card, Host, judge
 from tfdoctor.plan.models import Method, Recipe
 from tfdoctor.predict import build_of, opened_sonames
 
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LIBRARIES", "SITE", "Sketch", "predicted_facts", "sketched_facts"]
 
+FULL = 2
+"""Points in the version of a driver that is given in full."""
 PREFIX = "/opt/tensorflow"
 SITE = f"{PREFIX}/lib/python{{}}/site-packages"
 SOURCE = "the plan"
@@ -121,7 +123,7 @@ def sketched_facts(compat: Compat, sketch: Sketch) -> Facts:
     return Facts(
         machine=_machine(sketch),
         environment=EnvironmentFacts(dict(sketch.variables), (), None),
-        driver=_driver(compat, cards, host.driver),
+        driver=_driver(compat, cards, host),
         python=Known(_python(sketch), SOURCE),
         tensorflow=Known(tensorflow, SOURCE),
         loader=Known(_loader(sketch, tensorflow, build), SOURCE),
@@ -146,8 +148,11 @@ def _machine(sketch: Sketch) -> MachineFacts:
     )
 
 
-def _driver(compat: Compat, cards: tuple[Card, ...], driver: str | None) -> DriverFacts:
-    speaks = compat.newest_cuda_for_driver(driver) if driver is not None else None
+def _driver(compat: Compat, cards: tuple[Card, ...], host: Host) -> DriverFacts:
+    driver = host.driver
+    if driver is not None and driver.count(".") < FULL:
+        driver = f"{driver}.9999"  # of a branch its newest is meant, which nobody knows: above all that a table has
+    speaks = compat.newest_cuda_for_driver(driver, judge.platform_of(host)) if driver is not None else None
     if driver is None:
         speaks = max((row.version for row in compat.cuda_releases), key=versions.numbers)
     devices = tuple(

@@ -2,37 +2,58 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
+from tfdoctor.advice.conda import conda_packages
 from tfdoctor.findings import Cause
-from tfdoctor.fit import Judgement, environment, judge
+from tfdoctor.fit import Host, Judgement, Reason, environment, judge, preferred
 from tfdoctor.fit.images import fitting_tags
 from tfdoctor.fit.serve import is_locked, newest_python, of_python, of_wheels
-from tfdoctor.plan.models import Base, Option, Part, Recipe, Rejected
+from tfdoctor.plan.bases import with_manifest
+from tfdoctor.plan.models import Base, CondaCuda, Option, Part, Recipe, Rejected
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tfdoctor.compat import Compat, Release
-    from tfdoctor.compat.images import ImageTag
+    from tfdoctor.compat.images import ImageTag, NgcImage
     from tfdoctor.compat.pythons import PythonBuild
     from tfdoctor.compat.wheels import CudaSet, CudaWheel
-    from tfdoctor.fit import Host, Reason
     from tfdoctor.plan.models import Request
 
     Way = Callable[[Compat, Release, Request, Host], "Option | Rejected"]
 
-__all__ = ["RECIPES", "build_command", "tries"]
+__all__ = ["RECIPES", "build_command", "for_machine", "from_conda", "tries"]
 
 PYTHON2 = "2.7"
+CHANNEL = "conda-forge"
+"""The one channel that is free for everybody."""
 
 
 def tries(
     compat: Compat, release: Release, request: Request, host: Host, recipe: Recipe
 ) -> Option | Rejected:
     """What this recipe makes of a release for this request and machine."""
-    return RECIPES[recipe](compat, release, request, host)
+    if recipe.own_venv and request.python == PYTHON2:
+        text = f"{recipe.value} installs into a virtual environment, and Python {PYTHON2} has no `venv` to make one"
+        return _rejected(recipe, release, [Reason(Cause.NO_MATCHING_WHEEL, text, "images.toml: [[python]]")])
+    answer = RECIPES[recipe](compat, release, request, host)
+    return answer if isinstance(answer, Rejected) else with_manifest(compat, answer)
+
+
+def for_machine(compat: Compat, option: Option, request: Request, host: Host) -> Option:
+    """The option with a command that builds it anywhere: it names the cards and the driver where its base is chosen
+    for them."""
+    if option.base is None or request.base is not None or not (host.cards or host.driver):
+        return option
+    elsewhere = tries(compat, option.release, replace(request, recipe=option.recipe), Host(), option.recipe)
+    if isinstance(elsewhere, Option) and (elsewhere.base, elsewhere.python) == (option.base, option.python):
+        return option
+    words = [f"--gpu {capability}" for capability in dict.fromkeys(card.capability for card in host.cards)]
+    words += [f"--driver {host.driver}"] if host.driver is not None else []
+    return replace(option, commands=(" ".join([option.commands[0], *words]), *option.commands[1:]))
 
 
 def build_command(release: Release, python: str, recipe: Recipe, request: Request) -> str:
@@ -67,9 +88,7 @@ def _cuda_parts(compat: Compat, chosen: CudaSet) -> list[Part]:
 
 
 def _from_the_index(chosen: CudaSet) -> str:
-    return (
-        f"everything is on the package index: NVIDIA's wheels of CUDA {chosen.cuda} with cuDNN {chosen.cudnn}"
-    )
+    return f"everything is on the package index: NVIDIA's wheels for CUDA {chosen.cuda} with cuDNN {chosen.cudnn}"
 
 
 def _what_for(compat: Compat, wheel: CudaWheel) -> str:
@@ -110,34 +129,18 @@ def _linked(release: Release) -> tuple[str, ...]:
     """For a release whose RUNPATH leaves out folders of NVIDIA's wheels."""
     if release.runpath and not release.runpath_misses:
         return ()
-    text = "does not look into all of NVIDIA's wheels by itself: links put their libraries where it looks"
+    text = "does not find all of NVIDIA's wheels by itself: links put their libraries where it looks"
     return (f"TensorFlow {release.version} {text}",)
 
 
 def _pip_cuda(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
     found = Judgement()
     judge.of_machine(found, release, host, container=True)
-    python = request.python or newest_python(
-        release,
-        lambda one: (
-            (request.base is not None or compat.images.of_python(one) is not None)
-            and is_locked(compat, release, one)
-        ),
-    )
-    of_python(found, compat, release, python)
+    python = _python(found, compat, release, request)
     chosen = of_wheels(found, compat, release, host)
-    image = compat.images.of_python(python) if python is not None else None
-    if python is not None and image is None and request.base is None:
-        found.refuse(
-            Cause.NO_MATCHING_WHEEL, f"there is no slim image of Python {python}", "images.toml: [[python]]"
-        )
-    if found.reasons or python is None or chosen is None:
+    base = _slim(found, compat, request, python)
+    if found.reasons or python is None or chosen is None or base is None:
         return _rejected(Recipe.PIP_CUDA, release, found.reasons)
-    if request.base is not None:
-        base = Base(request.base, "", None)
-    else:
-        assert image is not None  # noqa: S101 - else there is a reason above
-        base = Base(image.name, image.system, "python3", digest=image.digest)
     return Option(
         recipe=Recipe.PIP_CUDA,
         release=release,
@@ -163,6 +166,96 @@ def _pip_cuda(compat: Compat, release: Release, request: Request, host: Host) ->
     )
 
 
+def _python(found: Judgement, compat: Compat, release: Release, request: Request) -> str | None:
+    """The asked Python, else the newest that has a lock and a slim image, where the base is not the user's."""
+    python = request.python or newest_python(
+        release,
+        lambda one: (
+            (request.base is not None or compat.images.of_python(one) is not None)
+            and is_locked(compat, release, one)
+        ),
+    )
+    of_python(found, compat, release, python)
+    return python
+
+
+def _slim(found: Judgement, compat: Compat, request: Request, python: str | None) -> Base | None:
+    """The user's base, else the slim image of this Python; None where there is none, for the reason that is found."""
+    if request.base is not None:
+        return Base(request.base, "", None)
+    image = compat.images.of_python(python) if python is not None else None
+    if python is not None and image is None:
+        found.refuse(
+            Cause.NO_MATCHING_WHEEL, f"there is no slim image of Python {python}", "images.toml: [[python]]"
+        )
+    return Base(image.name, image.system, "python3", digest=image.digest) if image is not None else None
+
+
+# ---------------------------------------------------------------- CUDA from conda
+
+
+def _conda_cuda(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
+    """For releases whose CUDA no wheel has: the second way to them, should TensorFlow's own images go."""
+    found = Judgement()
+    judge.of_machine(found, release, host, container=True)
+    conda = from_conda(compat, release)
+    if conda is None or release.cuda is None:
+        found.refuse(
+            Cause.INCONCLUSIVE,
+            f"conda-forge is for releases whose CUDA no NVIDIA wheel has, and not for {release.version}",
+            "cudnn.toml: [[conda]]",
+        )
+        return _rejected(Recipe.CONDA_CUDA, release, found.reasons)
+    python = _python(found, compat, release, request)
+    base = _slim(found, compat, request, python)
+    cudnn = compat.conda_cudnn(versions.major_minor(release.cuda), release.cudnn)
+    judge.of_cards(found, compat, release, host, release.cuda, cudnn)
+    judge.of_driver(found, compat, release, host, release.cuda)
+    if found.reasons or python is None or base is None:
+        return _rejected(Recipe.CONDA_CUDA, release, found.reasons)
+    found.warn(
+        Cause.INCONCLUSIVE,
+        "this recipe is untested with the packages of conda-forge: no conda channel could be reached where it was "
+        "written, and its versions come from users' reports. Its other steps were run. The image is verified after it "
+        "is built",
+        "cudnn.toml: [[conda]]",
+    )
+    return Option(
+        recipe=Recipe.CONDA_CUDA,
+        release=release,
+        tensorflow=release.version,
+        python=python,
+        cuda=release.cuda,
+        cudnn=cudnn,
+        base=base,
+        cuda_set=None,
+        wheels=(),
+        parts=(
+            Part(base.image, None if request.base else 130_000_000, "the system and Python"),
+            _tensorflow_part(release, python),
+            Part(" ".join(conda.packages), None, f"CUDA and cuDNN from the channel {conda.channel}"),
+        ),
+        commands=(build_command(release, python, Recipe.CONDA_CUDA, request),),
+        reasons=("it needs no image with an old CUDA, and the last of those may be deleted",),
+        caveats=(*found.caveats, *judge.of_release(release)),
+        conda=conda,
+    )
+
+
+def from_conda(compat: Compat, release: Release) -> CondaCuda | None:
+    """The packages that have what no wheel has; None where a wheel has it, or conda-forge has not."""
+    if release.cuda is None or compat.cuda_set(release.version) is not None:
+        return None
+    cuda = versions.major_minor(release.cuda)
+    if compat.conda_cudnn(cuda, release.cudnn) is None:
+        return None
+    channel, packages = conda_packages(compat, cuda, release.cudnn)
+    tool = compat.images.of_program("micromamba")
+    if channel != CHANNEL or tool is None:
+        return None
+    return CondaCuda(tool.image, channel, tuple(packages.split()))
+
+
 # ---------------------------------------------------------------- nvidia/cuda
 
 
@@ -172,24 +265,32 @@ def _cuda_base(compat: Compat, release: Release, request: Request, host: Host) -
     tags = fitting_tags(compat, release)
     if not tags:
         _no_tag(found, compat, release)
-    options: list[Option] = []
     first: list[Reason] = []
-    for tag in tags if not found.reasons else ():
+    option = preferred(_on_tags(compat, release, request, host, tags if not found.reasons else (), first))
+    return option if option is not None else _rejected(Recipe.CUDA_BASE, release, found.reasons or first)
+
+
+def _on_tags(
+    compat: Compat,
+    release: Release,
+    request: Request,
+    host: Host,
+    tags: Sequence[ImageTag],
+    first: list[Reason],
+) -> Iterator[Option]:
+    """The tags that serve; why the first one does not goes to `first`."""
+    for tag in tags:
         tried = Judgement()
         option = _on_tag(tried, compat, release, request, host, tag)
         if option is not None:
-            options.append(option)
-            if not option.serious:
-                break
-        first = first or tried.reasons
-    if options:
-        return min(options, key=lambda option: option.serious)
-    return _rejected(Recipe.CUDA_BASE, release, found.reasons or first)
+            yield option
+        elif not first:
+            first += tried.reasons
 
 
 def _no_tag(found: Judgement, compat: Compat, release: Release) -> None:
     gone = compat.images.deleted(versions.major_minor(release.cuda)) if release.cuda else None
-    said = gone.note if gone is not None else "None of those that are left has its libraries."
+    said = gone.note if gone is not None else "None of the remaining images has its libraries."
     found.refuse(
         Cause.LIBS_NOT_INSTALLED,
         f"no image of nvidia/cuda has the libraries of CUDA {release.cuda} with cuDNN {release.cudnn}: {said}",
@@ -229,7 +330,7 @@ def _on_tag(
         found.warn(
             Cause.LIBS_WRONG_VERSION,
             f"TensorFlow {release.version} was built with CUDA {release.cuda}; the newest image with its cuDNN has "
-            f"{tag.cuda}: the sonames are the same, and nobody promises the rest",
+            f"{tag.cuda}: the sonames are the same, but nothing else is guaranteed",
             judge.row(release),
         )
     if found.reasons or python is None:
@@ -320,7 +421,11 @@ def _official(compat: Compat, release: Release, request: Request, host: Host) ->
     base = Base(
         request.base or name, f"ubuntu {image.recipe.system}" if request.base is None else "", command
     )
-    how = "as its recipe says" if image.recipe.evidence == "documented" else "as far as others' files tell"
+    how = (
+        "as its recipe says"
+        if image.recipe.evidence == "documented"
+        else "according to other projects' files"
+    )
     return Option(
         recipe=Recipe.OFFICIAL,
         release=release,
@@ -343,7 +448,10 @@ def _official(compat: Compat, release: Release, request: Request, host: Host) ->
         ),
         commands=(build_command(release, python, Recipe.OFFICIAL, request),),
         reasons=(
-            f"{name} has CUDA {image.recipe.cuda} and is the one place left that does"
+            f"{name} has CUDA {image.recipe.cuda} and is the only image left that does. Its tag may be "
+            f"deleted: keep a "
+            f"copy (docker pull {name}, docker save -o tensorflow.tar {name}); after docker load, --base {name} "
+            "builds on it"
             if versions.numbers(image.recipe.cuda) < (11,)
             else f"{name} has CUDA {image.recipe.cuda}, {how}",
         ),
@@ -366,6 +474,19 @@ def _ngc(compat: Compat, release: Release, request: Request, host: Host) -> Opti
         )
         return _rejected(Recipe.NGC, release, found.reasons)
     first: list[Reason] = []
+    option = preferred(_on_ngc(compat, release, request, host, images, first))
+    return option if option is not None else _rejected(Recipe.NGC, release, first)
+
+
+def _on_ngc(
+    compat: Compat,
+    release: Release,
+    request: Request,
+    host: Host,
+    images: Sequence[NgcImage],
+    first: list[Reason],
+) -> Iterator[Option]:
+    """The images that serve; why the first one does not goes to `first`."""
     for image in images:
         tried = Judgement()
         judge.of_machine(tried, release, host, container=True)
@@ -379,12 +500,13 @@ def _ngc(compat: Compat, release: Release, request: Request, host: Host) -> Opti
                 f"images.toml: [[ngc]] {image.tag}",
             )
         if tried.reasons or image.python is None:
-            first = first or tried.reasons
+            if not first:
+                first += tried.reasons
             continue
         if image.driver is not None and host.driver is None:
             text = f"{image.name} was made for driver {image.driver} and newer"
             tried.warn(Cause.DRIVER_TOO_OLD, text, f"images.toml: [[ngc]] {image.tag}", serious=False)
-        return Option(
+        yield Option(
             recipe=Recipe.NGC,
             release=release,
             tensorflow=release.version,
@@ -401,13 +523,13 @@ def _ngc(compat: Compat, release: Release, request: Request, host: Host) -> Opti
             reasons=(image.note or f"{image.name} is NVIDIA's own build for CUDA {image.cuda}",),
             caveats=(*tried.caveats, *judge.of_release(release)),
         )
-    return _rejected(Recipe.NGC, release, first)
 
 
 RECIPES: dict[Recipe, Way] = {
     Recipe.PIP_CUDA: _pip_cuda,
     Recipe.OFFICIAL: _official,
     Recipe.CUDA_BASE: _cuda_base,
+    Recipe.CONDA_CUDA: _conda_cuda,
     Recipe.NGC: _ngc,
     Recipe.VENV: _venv,
 }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.findings import Cause
 from tfdoctor.fit import Reason, candidates, preferred
+from tfdoctor.plan import without_gpu
 from tfdoctor.plan.models import (
     Conflict,
     Method,
@@ -18,7 +19,7 @@ from tfdoctor.plan.models import (
     Rejected,
     Suggestion,
 )
-from tfdoctor.plan.recipes import RECIPES, tries
+from tfdoctor.plan.recipes import RECIPES, for_machine, from_conda, tries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,9 +39,14 @@ def recommend(compat: Compat, request: Request, host: Host) -> Recommendation:
 
     Raises UnknownReleaseError where the specification fits no release, versions.VersionSyntaxError where it is none.
     """
+    processor = without_gpu.of_machine(compat, request, host)
+    if without_gpu.is_arm64(host):
+        if request.tensorflow is not None:
+            compat.select(request.tensorflow)  # what is no release is told as such
+        return Recommendation(request, host, (), (), _on_arm64(compat, host), processor)
     options, rejected = _search(compat, request, host)
     if options:
-        return Recommendation(request, host, tuple(options), tuple(rejected), None)
+        return Recommendation(request, host, tuple(options), tuple(rejected), None, processor)
     reasons = _together(rejected)
     if not reasons:
         reasons = [
@@ -50,9 +56,27 @@ def recommend(compat: Compat, request: Request, host: Host) -> Recommendation:
                 "tensorflow.json",
             )
         ]
-    return Recommendation(
-        request, host, (), tuple(rejected), Conflict(tuple(reasons), _nearest(compat, request, host))
+    conflict = Conflict(tuple(reasons), _nearest(compat, request, host))
+    return Recommendation(request, host, (), tuple(rejected), conflict, processor)
+
+
+def _on_arm64(compat: Compat, host: Host) -> Conflict:
+    """No wheel has GPU code for it: what NVIDIA has for such a machine, as far as it is known."""
+    table = compat.arm64
+    reason = Reason(
+        Cause.CPU_ONLY_BUILD,
+        f"the package index has no TensorFlow with GPU code for {host.machine} machines. {table.index.note}",
+        "arm64.toml",
     )
+    found = [
+        kind
+        for card in host.cards
+        for capability in (card.capability, *card.others)
+        for kind in [table.kind_of(card.name, capability)]
+        if kind is not None
+    ]
+    ways = {way.command: way for kind in found for way in kind.ways}
+    return Conflict((reason,), (), tuple(ways.values()))
 
 
 def _search(compat: Compat, request: Request, host: Host) -> tuple[list[Option], list[Rejected]]:
@@ -62,14 +86,19 @@ def _search(compat: Compat, request: Request, host: Host) -> tuple[list[Option],
     rejected: list[Rejected] = []
     for recipe in _recipes(request):
         turned_down: list[Rejected] = []
-        option = preferred(_options(compat, releases, request, host, recipe, turned_down))
+        meant = releases
+        if (
+            recipe is Recipe.CONDA_CUDA and request.recipe is None
+        ):  # for others it is no way that was turned down
+            meant = [release for release in releases if from_conda(compat, release) is not None]
+        option = preferred(_options(compat, meant, request, host, recipe, turned_down))
         if option is not None:
             best[recipe] = option
         rejected += turned_down if option is None else _above(turned_down, option)
     order = versions.sort_key
     newest_first = sorted({option.tensorflow for option in best.values()}, key=order, reverse=True)
     options = sorted(best.values(), key=lambda option: _rank(request, host, option, newest_first))
-    return options[:MOST_OPTIONS], rejected
+    return [for_machine(compat, option, request, host) for option in options[:MOST_OPTIONS]], rejected
 
 
 def _options(
@@ -192,14 +221,19 @@ def _relaxed(compat: Compat, request: Request, host: Host) -> Iterator[tuple[str
             host,
         )
     if host.driver is not None:
+        ended = (compat.cards.ended_with(card.capability) for card in host.cards)
+        last = min((versions.major(row.last) for row in ended if row is not None), default=None)
+        which = "a newer driver"
+        if last is not None and versions.major(host.driver) > last:
+            which = f"another driver, of branch {last} (the last for these cards)"
         yield (
-            "a newer driver, and then TensorFlow {tensorflow} (CUDA {cuda}) with Python {python}, {where}",
+            f"{which}, and then TensorFlow {{tensorflow}} (CUDA {{cuda}}) with Python {{python}}, {{where}}",
             request,
-            replace(host, driver=None),
+            replace(host, driver=None if last is None else str(last)),
         )
     if host.cards:
         yield (
-            "another card: without these, TensorFlow {tensorflow} with Python {python}, {where}",
+            "a different card: TensorFlow {tensorflow} with Python {python}, {where}",
             request,
             replace(host, cards=()),
         )

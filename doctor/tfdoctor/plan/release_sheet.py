@@ -12,6 +12,9 @@ from tfdoctor import advice
 from tfdoctor.advice import Target
 from tfdoctor.findings import Remedy
 from tfdoctor.fit import Card, Host
+from tfdoctor.plan import without_gpu
+from tfdoctor.plan.models import Recipe
+from tfdoctor.plan.recipes import from_conda
 from tfdoctor.rules import ALL_RULES, known_problem
 
 if TYPE_CHECKING:
@@ -152,11 +155,19 @@ def _system(release: Release) -> list[tuple[str, str]]:
 def _steps(compat: Compat, release: Release, capabilities: Sequence[str], python: str | None) -> list[Remedy]:
     target = _nobody(compat, capabilities)
     if not release.gpu or not release.required_libraries:
-        return _without_gpu(target, release, python)
+        return [without_gpu.of_release(target, release, python)]
     steps = [_with_pip(target, release, python)]
     image = _in_a_container(compat, release)
     if image is not None:
         steps.append(image)
+    conda = from_conda(compat, release)
+    if conda is not None:
+        steps.append(
+            Remedy(
+                f"Or an image with CUDA from {conda.channel} ({', '.join(conda.packages)}); untested.",
+                (f"tfdoctor build --tf {release.version} --recipe {Recipe.CONDA_CUDA.value} --anywhere",),
+            )
+        )
     if release.windows_gpu:
         steps.append(_on_windows(target, release, python))
     return steps
@@ -187,7 +198,7 @@ def _where_from(compat: Compat, python: str) -> str:
         f"{' and '.join(systems)} {'has' if len(systems) == 1 else 'have'} it; elsewhere " if systems else ""
     )
     named = " or ".join(f"`{way.command}`" for way in makers[::-1])
-    return f" Python {python} is old: {have}{named} gives it."
+    return f" Python {python} is old: {have}{named} provides it."
 
 
 def _with_pip(target: Target, release: Release, python: str | None) -> Remedy:
@@ -215,13 +226,6 @@ def _on_windows(target: Target, release: Release, python: str | None) -> Remedy:
             rf"tf-env\Scripts\python -m pip install {wanted}",
         ),
     )
-
-
-def _without_gpu(target: Target, release: Release, python: str | None) -> list[Remedy]:
-    chosen = python or release.linux_pythons[-1]
-    wanted = (f"{release.package}=={release.version}", *advice.companion_pins(target.compat, release))
-    commands = advice.venv_with(target, wanted, f"python{chosen}")[:-1]
-    return [Remedy(f"Without a GPU, with Python {chosen}.", commands)]
 
 
 def _newest_python(target: Target, release: Release) -> str:

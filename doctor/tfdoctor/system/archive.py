@@ -187,7 +187,7 @@ def check_target(target: Path, *, force: bool) -> None:
     if os.path.lexists(target):
         if not _is_recording(target):
             message = f"-o: {target} exists, and is no recording of tfdoctor's."
-            raise UsageError(message, hint="It was left as it is. Name another place.")
+            raise UsageError(message, hint="It was left unchanged. Name another place.")
         if not force:
             message = f"-o: {target} exists."
             raise UsageError(message, hint="Name another place, or give --force to replace it.")

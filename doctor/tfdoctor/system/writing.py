@@ -42,7 +42,7 @@ def check_file(target: Path, *, force: bool, option: str = "-o") -> None:
     if kind == "other":
         what = "a folder" if place.is_dir() else "neither a file nor a pipe"
         message = f"{option}: {shown} is {what}."
-        raise UsageError(message, hint="It was left as it is. Name another place.")
+        raise UsageError(message, hint="It was left unchanged. Name another place.")
     if kind == "stream":
         return
     if not place.parent.is_dir():

@@ -12,7 +12,9 @@ from tfdoctor.dockerfile.checks import (
     no_such_release,
     not_seen,
     official_image_broken,
+    pip_refused,
     python_does_not_fit,
+    requirements_conflict,
     retired_apt_key,
     stubs_on_path,
     tensorflow_not_pinned,
@@ -35,4 +37,6 @@ DOCKERFILE_RULES: tuple[DockerfileRule, ...] = (
     stubs_on_path.RULE,
     devel_image.RULE,
     not_seen.RULE,
+    requirements_conflict.RULE,
+    pip_refused.RULE,
 )

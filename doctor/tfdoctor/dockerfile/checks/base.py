@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tfdoctor.advice.image import built
 from tfdoctor.dockerfile.read.libraries import Library, libraries_of
@@ -16,10 +16,29 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat import Compat
     from tfdoctor.dockerfile.read.models import Seen
+    from tfdoctor.dockerfile.read.starts import Start
     from tfdoctor.dockerfile.read.subject import Subject
     from tfdoctor.findings import Cause, Finding, Remedy
 
-__all__ = ["Context", "DockerfileRule"]
+__all__ = ["Context", "DockerfileRule", "Foresee", "Said"]
+
+
+class Said(Protocol):
+    """What the index says of requirements; nothing in either: they go together."""
+
+    @property
+    def conflict(self) -> str:
+        """Why they do not."""
+
+    @property
+    def unknown(self) -> str:
+        """Why it could not be asked."""
+
+
+class Foresee(Protocol):
+    """Whether requirement lines, constraint lines and a Python ("3.11") go together."""
+
+    def __call__(self, wanted: Sequence[str], limits: Sequence[str], python: str) -> Said: ...
 
 
 @dataclass(frozen=True)
@@ -30,6 +49,10 @@ class Context:
     compat: Compat
     file: str
     """The Dockerfile's name, for evidence."""
+    start: Start | None = None
+    """How its containers are started, where a compose file or a dev container says so."""
+    foresee: Foresee | None = None
+    """Asks the package index; None: nobody does."""
 
     @cached_property
     def tensorflow(self) -> TensorFlow:
@@ -55,7 +78,7 @@ class Context:
         one = self.tensorflow
         return self.at(one.line, one.text, one.source) if one.installed is not None else self.about_base
 
-    def build(self, text: str = "Have an image built that fits together.") -> Remedy:
+    def build(self, text: str = "Build an image whose parts fit together.") -> Remedy:
         """`tfdoctor build`, for the release that is meant."""
         return built(self.tensorflow.release, text)
 

@@ -10,7 +10,7 @@ The tag of the last stage's base image.
 
 What to do
 ----------
-Where nothing is compiled against CUDA, take the `runtime` tag; where something is, compile it in a stage of its own
+Where nothing is compiled against CUDA, take the `runtime` tag; where something is, compile it in a separate stage
 and copy it.
 """
 
@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.dockerfile.checks.base import DockerfileRule
+from tfdoctor.dockerfile.read.bases import deleted
 from tfdoctor.findings import Cause, Remedy, Severity
 
 if TYPE_CHECKING:
@@ -30,8 +31,11 @@ if TYPE_CHECKING:
 
 def check(context: Context) -> Sequence[Finding]:
     base = context.subject.base
-    if base.kind != "cuda" or base.flavour != "devel":
+    # Of a release that is gone every tag is: the check `image-deleted` says what to build on.
+    if base.kind != "cuda" or base.flavour != "devel" or deleted(context.compat, base) is not None:
         return ()
+    if deleted(context.compat, base) is not None:
+        return ()  # its runtime tag is gone, too
     smaller = base.reference.partition("@")[0].replace("-devel", "-runtime")
     return [
         RULE.finding(

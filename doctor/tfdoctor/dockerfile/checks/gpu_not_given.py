@@ -1,20 +1,22 @@
-"""A variable of the image keeps the GPU, or a part of the driver, away from TensorFlow.
+"""A variable, or how the container is started, keeps the GPU or a part of the driver away from TensorFlow.
 
 What it means
 -------------
 NVIDIA_VISIBLE_DEVICES=none or void gives a container no GPU (`docker run --gpus` overrides it).
 NVIDIA_DRIVER_CAPABILITIES says which parts of the driver a container gets: without `compute` there is no libcuda,
 without `utility` no NVML, and TensorFlow from 2.21 on registers no GPU without NVML. CUDA_VISIBLE_DEVICES, empty or
--1, hides every GPU from CUDA.
+-1, hides every GPU from CUDA. A service of a compose file and a dev container are given no GPU unless the file asks.
 
 How it is seen
 --------------
-The ENV instructions of the last stage and of those that it builds on.
+The ENV instructions of the last stage and of those that it builds on; of a compose file the service's `environment`,
+`deploy.resources.reservations.devices`, `gpus`, `runtime` and `devices`, of devcontainer.json `containerEnv`, `runArgs`
+and `hostRequirements`.
 
 What to do
 ----------
 Set NVIDIA_VISIBLE_DEVICES=all and NVIDIA_DRIVER_CAPABILITIES=compute,utility, and leave CUDA_VISIBLE_DEVICES to
-`docker run -e`.
+`docker run -e`. Ask for the GPU where the container is started.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.dockerfile.checks.base import Context
     from tfdoctor.dockerfile.read.models import Setting
+    from tfdoctor.dockerfile.read.starts import Start
     from tfdoctor.findings import Finding
 
 
@@ -48,7 +51,7 @@ def check(context: Context) -> Sequence[Finding]:
                 Cause.HIDDEN_BY_ENV,
                 Severity.ERROR,
                 "It hides every GPU from CUDA, in every container of this image.",
-                "Take the line out.",
+                "Remove the line.",
             )
         )
     devices = environment.get("NVIDIA_VISIBLE_DEVICES")
@@ -66,6 +69,38 @@ def check(context: Context) -> Sequence[Finding]:
     capabilities = environment.get("NVIDIA_DRIVER_CAPABILITIES")
     if capabilities is not None and capabilities.value:
         found += _capabilities(context, capabilities)
+    if context.start is not None and context.tensorflow.state != "none":
+        found += _started(context, context.start)
+    return found
+
+
+def _started(context: Context, start: Start) -> list[Finding]:
+    """What the file that starts the container keeps away."""
+    what = f"The service {start.name}" if start.name else "The dev container"
+    found = []
+    if start.gpu is False:
+        found.append(
+            RULE.finding(
+                Cause.CONTAINER_NO_GPU,
+                Severity.ERROR,
+                f"{what} is started without a GPU: nothing in {start.file} asks for one.",
+                title=f"{what} is given no GPU",
+                evidence=[context.at(start.line, start.name or "devcontainer.json", start.file)],
+                remedies=[Remedy(start.instead)],
+            )
+        )
+    hidden = start.environment.get("CUDA_VISIBLE_DEVICES")
+    if hidden is not None and hidden.strip() in ("", "-1", "NoDevFiles"):
+        found.append(
+            RULE.finding(
+                Cause.HIDDEN_BY_ENV,
+                Severity.ERROR,
+                "It hides every GPU from CUDA.",
+                title=f"CUDA_VISIBLE_DEVICES={hidden or '(empty)'} keeps the GPU away",
+                evidence=[context.at(start.line, f"CUDA_VISIBLE_DEVICES={hidden}", start.file)],
+                remedies=[Remedy("Remove the line.")],
+            )
+        )
     return found
 
 
@@ -76,7 +111,7 @@ def _capabilities(context: Context, setting: Setting) -> list[Finding]:
     if "all" in given:
         return []
     if "compute" not in given:
-        why = "Without `compute` the container gets no libcuda.so.1, so that no GPU is registered."
+        why = "Without `compute` the container gets no libcuda.so.1, so no GPU is registered."
         return [_finding(context, setting, Cause.CONTAINER_NO_GPU, Severity.ERROR, why, instead)]
     wanted = context.compat.driver_libraries_for(release.version) if release is not None else ()
     if "utility" not in given and "libnvidia-ml.so.1" in wanted:

@@ -1,4 +1,4 @@
-"""The image that FROM names does not exist any more.
+"""The image that FROM names no longer exists.
 
 What it means
 -------------
@@ -50,7 +50,7 @@ def check(context: Context) -> Sequence[Finding]:
             Cause.INCONCLUSIVE,
             Severity.WARNING if base.mirror else Severity.ERROR,
             why,
-            title=f"{base.reference} does not exist any more",
+            title=f"{base.reference} no longer exists",
             evidence=[context.about_base],
             remedies=_instead(context),
         )
@@ -62,22 +62,22 @@ def _instead(context: Context) -> list[Remedy]:
     if tensorflow.release is not None:
         other = on_another_base(context.compat, tensorflow.release, tensorflow.python)
         if other:
-            return [*other, context.build("Or have the image built.")]
+            return [*other, context.build("Or build the image.")]
     if tensorflow.release is None and base.cuda is not None:
         minor = versions.major_minor(base.cuda)
         tags = context.compat.images.tags(minor, flavour="runtime")
         if tags:
             return [
                 Remedy(f"Of CUDA {minor} there is {tags[0].name}."),
-                context.build("Or have an image built."),
+                context.build("Or build an image."),
             ]
-    return [context.build("There is no image of this CUDA to take its place: have one built another way.")]
+    return [context.build("There is no image of this CUDA to take its place: build one another way.")]
 
 
 RULE = DockerfileRule(
     code="TFD501",
     name="image-deleted",
-    title="The base image does not exist any more",
+    title="The base image no longer exists",
     causes=(Cause.INCONCLUSIVE,),
     check=check,
     first=True,

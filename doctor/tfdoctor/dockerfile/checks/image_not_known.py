@@ -3,8 +3,8 @@
 What it means
 -------------
 tfdoctor knows the tags of nvidia/cuda for Ubuntu, the GPU images of tensorflow/tensorflow and some of NVIDIA's own.
-A tag that is not among them may be misspelt, newer than this tfdoctor, or of a kind that the tables leave out. Of an
-image of your own, what is in it cannot be known.
+A tag that is not among them may be misspelt, newer than this tfdoctor, or of a kind that the tables leave out. Of
+an image of your own, its content cannot be determined.
 
 How it is seen
 --------------

@@ -54,7 +54,7 @@ def check(context: Context) -> Sequence[Finding]:
             title=f"{base.reference} does not find its own CUDA libraries",
             evidence=[context.about_base],
             remedies=[
-                context.build("Have this release built on a base that fits."),
+                context.build("Build this release on a base that fits."),
                 *([Remedy(problem.remedy)] if problem is not None else []),
             ],
         )

@@ -36,7 +36,7 @@ def check(context: Context) -> Sequence[Finding]:
     problem = context.compat.problem("image-with-retired-apt-key")
     if problem is None or not problem.applies(base.package, base.tensorflow):
         return ()
-    update = next((seen for seen, mended in context.subject.apt_updates if not mended), None)
+    update = next((seen for seen, fixed in context.subject.apt_updates if not fixed), None)
     if update is None:
         return ()
     return [

@@ -50,7 +50,7 @@ def check(context: Context) -> Sequence[Finding]:
                 context.at(path.line, f"ENV LD_LIBRARY_PATH={path.text}"),
                 *(context.at(one.line, one.text) for one in links[:1]),
             ],
-            remedies=[Remedy("Take the folder out of LD_LIBRARY_PATH; for linking there is LIBRARY_PATH.")],
+            remedies=[Remedy("Remove the folder from LD_LIBRARY_PATH; for linking there is LIBRARY_PATH.")],
         )
     ]
 

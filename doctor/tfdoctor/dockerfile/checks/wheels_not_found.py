@@ -67,9 +67,10 @@ def check(context: Context) -> Sequence[Finding]:
                 context,
                 Cause.LIBS_NOT_ON_PATH,
                 Severity.ERROR,
-                f"{tensorflow.name} does not look into NVIDIA's wheels",
-                f"Before 2.14 TensorFlow has no search path into site-packages/nvidia: {names} … are installed and "
-                "not found.",
+                f"{tensorflow.name} does not look in NVIDIA's wheels",
+                f"Before 2.14 TensorFlow has no search path into site-packages/nvidia: {names} … are "
+                f"installed but not "
+                "found.",
                 "Name the folders in LD_LIBRARY_PATH, or in /etc/ld.so.conf.d and run ldconfig.",
             )
         )

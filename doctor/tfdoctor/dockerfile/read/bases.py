@@ -52,6 +52,8 @@ class Base:
     """Its `python3`; of the image `python` its `python`."""
     musl: bool = False
     """Alpine: no glibc."""
+    managed: bool = False
+    """pip refuses to install into its system's Python (PEP 668)."""
     tensorflow: str | None = None
     """The release that is in it."""
     package: str = "tensorflow"
@@ -105,9 +107,14 @@ def _recognised(
         return plain(
             system=system.name if system is not None else None,
             python=system.default if system is not None else None,
+            managed=system is not None and system.managed,
         )
     if short == "debian":
-        return plain(python=compat.pythons.default_of("debian", tag.partition("-")[0].split(".")[0]))
+        release = tag.partition("-")[0].split(".")[0]
+        return plain(
+            python=compat.pythons.default_of("debian", release),
+            managed=compat.pythons.managed("debian", release),
+        )
     if short == "alpine":
         return plain(musl=True)
     if hub and path.startswith(_CONDA):
@@ -140,6 +147,7 @@ def _cuda(reference: str, line: int, tag: str, compat: Compat, *, mirror: bool, 
         has_cudnn=bool(match["cudnn"]),
         system=system,
         python=found.default if found is not None else None,
+        managed=found is not None and found.managed,
     )
 
 

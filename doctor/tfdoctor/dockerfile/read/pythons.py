@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from tfdoctor import versions
+
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
     from tfdoctor.dockerfile.read.bases import Base
-    from tfdoctor.dockerfile.read.installs import AptCall, CondaCall
+    from tfdoctor.dockerfile.read.installs import AptCall, CondaCall, PipCall
     from tfdoctor.dockerfile.read.models import Setting
     from tfdoctor.dockerfile.read.shell import Command
 
@@ -17,6 +19,17 @@ __all__ = ["Pythons"]
 _VERSIONED = re.compile(r"(?:.*/)?(?:python|pip)(\d\.\d{1,2})")
 _PLAIN = re.compile(r"(?:.*/)?(python3?|pip3?)")
 _SWITCHES = frozenset({"pyenv", "asdf", "rye", "pixi", "add-pkg", "module"})
+
+
+_ALLOWED = frozenset(
+    {"--break-system-packages", "--target", "-t", "--prefix", "--root", "--dry-run", "--python", "-p"}
+)
+"""With them pip does not change the system's Python, or was told that it may."""
+
+
+def _has_plain_pip(base: Base) -> bool:
+    """Whether the system's python3-pip has a `pip` besides `pip3`: Debian's from 11 on."""
+    return base.kind == "plain" and base.python is not None and versions.at_least(base.python, "3.9")
 
 
 class Pythons:
@@ -29,10 +42,28 @@ class Pythons:
         own = base.python
         if base.kind in ("python", "official", "ngc"):
             self.names |= {"python": own, "pip": own}
-        elif own is not None and base.system is not None and base.system >= "20.04":
+        elif own is not None and (
+            (base.system is not None and base.system >= "20.04") or _has_plain_pip(base)
+        ):
             self.names |= {"pip": own, "python": None}
         self.environments: dict[str, str | None] = {}
         """Folder of a virtual environment → its Python."""
+        self.managed = base.managed
+        """Whether pip still refuses the system's own Python."""
+        self.inside = False
+        """Whether plain names mean an environment's Python by now."""
+
+    def refuses(self, call: PipCall, command: Command) -> bool:
+        """Whether pip refuses for the Python being the system's (PEP 668)."""
+        words = {word.text.partition("=")[0] for word in command.words}
+        if not self.managed or words & _ALLOWED:
+            return False
+        version = call.python or self.of(call.program)
+        if call.program == "uv":
+            return version == self.base.python and "--system" in words
+        folder = call.program.rpartition("/bin/")[0]
+        plain = folder in ("/usr", "") and (not self.inside or _VERSIONED.fullmatch(call.program) is not None)
+        return plain and version == self.base.python
 
     def of(self, program: str) -> str | None:
         """The Python of `pip3`, `python3.8`, `/opt/venv/bin/pip`, `uv`."""
@@ -56,6 +87,8 @@ class Pythons:
             self._enter(
                 next((f.removesuffix("/bin") for f in folders if f.endswith("/bin")), ""), setting.text
             )
+        elif setting.name == "PIP_BREAK_SYSTEM_PACKAGES" and setting.value not in ("", "0", "false"):
+            self.managed = False
         elif setting.name == "VIRTUAL_ENV" and setting.value in self.environments:
             self.names["uv"] = self.environments[setting.value]
 
@@ -69,6 +102,7 @@ class Pythons:
             self._all(None)
 
     def _all(self, version: str | None) -> None:
+        self.inside = True
         for name in ("python", "python3", "pip", "pip3"):
             self.names[name] = version
 
@@ -90,6 +124,8 @@ class Pythons:
     def command(self, command: Command) -> None:
         """Links, alternatives, virtual environments, get-pip."""
         name, words = command.name, [word.text for word in command.words]
+        if "EXTERNALLY-MANAGED" in command.text or "break-system-packages" in command.text:
+            self.managed = False
         if name in ("ln", "cp") and len(words) > 2:
             self._link(words[-2], words[-1])
         elif name == "update-alternatives" and len(words) > 3:

@@ -18,16 +18,34 @@ from tfdoctor.dockerfile.read.models import Copy, Run, Seen, Setting
 from tfdoctor.dockerfile.read.pythons import Pythons
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tfdoctor.compat import Compat
     from tfdoctor.dockerfile.read.installs import PipCall, Wanted
     from tfdoctor.dockerfile.read.models import Dockerfile, Stage, Step
+    from tfdoctor.dockerfile.read.shell import Command
 
     Reader = Callable[[str], "str | None"]
 
-__all__ = ["Installed", "Subject", "subject_of"]
+__all__ = ["Call", "Installed", "Subject", "subject_of"]
 
+MOST_CALLS = 100
+_ELSEWHERE = frozenset(
+    {
+        "-i",
+        "--index-url",
+        "--extra-index-url",
+        "-f",
+        "--find-links",
+        "--index",
+        "--default-index",
+        "--no-index",
+    }
+)
+_INDEXES = frozenset(
+    {"PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "UV_INDEX", "UV_DEFAULT_INDEX"}
+)
+"""What leads pip to another index than the usual one."""
 MOST_FILES = 50
 """Requirement files that are read."""
 _ENVIRONMENT_FOLDERS = re.compile(
@@ -35,6 +53,9 @@ _ENVIRONMENT_FOLDERS = re.compile(
     r"wheels|wheelhouse|dist|install|packages|root|home)(?:/|$)"
 )
 """Folders whose copy brings the packages of another stage along."""
+_LIBRARY_FOLDERS = re.compile(
+    r"^/(?:usr/?|usr/local/?|opt/?)?$|(?:^|/)(?:lib(?:64|s|raries)?|x86_64-linux-gnu)/?$|\.so\b"
+)
 _CUDA_WORD = re.compile(r"cuda|cudnn|nvidia-|libnvinfer", re.IGNORECASE)
 _APT_KNOWN = re.compile(
     r"(?:cuda|libcu|libnpp|libnccl|libnv|nsight|nvidia-)[a-z0-9-]*|tensorrt[a-z0-9-]*|libnvinfer[a-z0-9-]*"
@@ -49,6 +70,18 @@ class Installed:
     want: Wanted
     python: str | None
     """The Python that it is installed for, where that is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What one `pip install` is told: only what it is told at once does it have go together."""
+
+    python: str | None
+    wants: tuple[Wanted, ...]
+    limits: tuple[Wanted, ...]
+    """Of its constraints."""
+    whole: bool
+    """Whether all of it is known, and comes from the index that pip asks by itself."""
 
 
 @dataclass(slots=True)
@@ -77,6 +110,9 @@ class Subject:
     apt_updates: list[tuple[Seen, bool]] = field(default_factory=list)
     """`apt-get update`, and whether NVIDIA's list was taken away or its key renewed before."""
     no_deps: bool = False
+    calls: list[Call] = field(default_factory=list)
+    refused: list[Seen] = field(default_factory=list)
+    """Installs into a Python that its system manages: pip refuses them (PEP 668)."""
 
     def all_of(self, name: str) -> tuple[str, ...]:
         """Every limit on a package: of its own requirement and of the constraints."""
@@ -112,6 +148,8 @@ class _Work:
         self.files = 0
         self.list_gone = False
         self.taken: set[int] = set()
+        self.wants: list[Wanted] = []
+        self.limits: list[Wanted] = []
 
     def take(self, step: Step, stage: Stage) -> None:
         if isinstance(step, Setting):
@@ -133,20 +171,42 @@ class _Work:
             if any(_CUDA_WORD.search(text) for text in (step.origin, *step.sources)):
                 self.subject.cuda_elsewhere.append(Seen(f"COPY --from={step.origin}", step.line))
             return
-        if any("cuda" in path.lower() or "cudnn" in path.lower() for path in step.sources):
+        named = any(_CUDA_WORD.search(path) for path in (*step.sources, step.target or ""))
+        brings = any(_ENVIRONMENT_FOLDERS.search(path) for path in step.sources) or step.sources == ("/",)
+        libraries = any(_LIBRARY_FOLDERS.search(path) for path in step.sources)
+        if named or (libraries and self._has_cuda(source)) or (brings and self._has_conda_cuda(source)):
             self.subject.cuda_elsewhere.append(
                 Seen(f"COPY --from={step.origin} {' '.join(step.sources)}", step.line)
             )
-        brings = any(_ENVIRONMENT_FOLDERS.search(path) for path in step.sources) or step.sources == ("/",)
         if brings and source.index not in self.taken:
             self.taken.add(source.index)
             self._packages_of(source)
 
-    def _packages_of(self, source: Stage) -> None:
-        """Those that pip installed in another stage and that a copy brings along."""
-        stages = [source]
+    def _chain(self, stage: Stage) -> list[Stage]:
+        """A stage and those that it builds on, the first last."""
+        stages = [stage]
         while (parent := stages[-1].parent) is not None:
             stages.append(self.file.stages[parent])
+        return stages
+
+    def _has_cuda(self, source: Stage) -> bool:
+        """Whether another stage has a CUDA that is not pip's: its image's, apt's, or conda's."""
+        return bool(_CUDA_WORD.search(self._chain(source)[-1].base or "")) or any(
+            pip_call(command) is None and _CUDA_WORD.search(command.text)
+            for command in self._commands(source)
+        )
+
+    def _has_conda_cuda(self, source: Stage) -> bool:
+        calls = (conda_call(command) for command in self._commands(source))
+        return any(_CUDA_WORD.search(name) for call in calls if call is not None for name, _ in call.packages)
+
+    def _commands(self, source: Stage) -> Iterator[Command]:
+        for stage in self._chain(source):
+            yield from (step.command for step in stage.steps if isinstance(step, Run))
+
+    def _packages_of(self, source: Stage) -> None:
+        """Those that pip installed in another stage and that a copy brings along."""
+        stages = self._chain(source)
         base = stages[-1]
         mine, copies = self.pythons, self.copies
         other = base_of(base.base, base.written, base.line, mine.compat)
@@ -238,6 +298,10 @@ class _Work:
                 subject.packages.pop(one.name, None)
                 subject.both = [other for other in subject.both if other.want.name != one.name]
             return
+        if self.pythons.refuses(call, step.command) and call.action == "install":
+            subject.refused.append(Seen(step.command.text[:200], call.line))
+        self.wants, self.limits = [], []
+        before = subject.others, len(subject.unseen)
         subject.others += call.others
         subject.no_deps = subject.no_deps or not call.dependencies
         for one in call.packages:
@@ -246,6 +310,16 @@ class _Work:
             self._requirements(path, step, python, depth=0)
         for path in call.constraints:
             self._requirements(path, step, python, depth=0, constraint=True)
+        if call.action == "install" and call.dependencies and len(subject.calls) < MOST_CALLS:
+            own = {word.text.partition("=")[0] for word in step.command.words}
+            usual = not own & _ELSEWHERE and not subject.environment.keys() & _INDEXES
+            same = before == (subject.others, len(subject.unseen))
+            whole = (
+                usual
+                and same
+                and all(one.known and not one.cut and "@" not in one.text for one in self.wants)
+            )
+            subject.calls.append(Call(python, tuple(self.wants), tuple(self.limits), whole))
 
     def _requirements(
         self, path: str, step: Run, python: str | None, *, depth: int, constraint: bool = False
@@ -275,6 +349,7 @@ class _Work:
                 self._requirements(inner, step, python, depth=depth + 1, constraint=constraint)
             elif not row.startswith("-") and (one := wanted(row, number, name)) is not None:
                 if constraint:
+                    self.limits.append(one)
                     self.subject.constraints.setdefault(one.name, []).append(one)
                 else:
                     self._want(one, python)
@@ -284,6 +359,7 @@ class _Work:
     def _want(self, one: Wanted, python: str | None) -> None:
         if not _applies(one, python):
             return
+        self.wants.append(one)
         installed = Installed(one, python)
         known = self.subject.packages.get(one.name)
         if known is not None and not one.specifier and one.known and not one.extras - known.want.extras:

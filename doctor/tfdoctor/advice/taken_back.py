@@ -1,0 +1,96 @@
+"""How the commands of a remedy are taken back by whoever typed them, and whether they change anything at all."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tfdoctor.causes.steps import Remedy
+
+__all__ = ["LOOKS_ONLY", "needs_root", "taken_back", "without_root"]
+
+LOOKS_ONLY = "This only looks; it changes nothing."
+
+_NEW_FOLDER = "Undo: remove the new folder; nothing else changes."
+_PACKAGES = "Undo: with the same package manager."
+_NEXT_START = "It lasts until the machine restarts."
+_WAYS: tuple[tuple[str, str], ...] = (
+    (r"tfdoctor fix\b", "It asks first, and with --undo takes all of it back."),
+    (r"tfdoctor build\b", "Undo: remove the image (`docker rmi`)."),
+    (r"tfdoctor install|python\S* -m venv|\S+/python\S* -m venv|conda create", _NEW_FOLDER),
+    (r"docker run|srun|salloc", "Nothing here changes."),
+    (r"docker restart", "What runs in the container ends; its files stay."),
+    (r"nvidia-smi .*(?:-r\b|--gpu-reset)", "This cannot be undone: what the card's memory holds is lost."),
+    (r"nvidia-uninstall", "Undo: run NVIDIA's installer again."),
+    (r"docker context use", "Undo: the same command with the old context."),
+    (r"kill|fuser -k", "This cannot be undone: what the program has not saved is lost."),
+    (r"\S*python\S* -m pip|\S*pip3? ", "To undo it later, save `pip freeze` first."),
+    (r"conda install|conda remove", "Undo: `conda install --revision N` (`conda list --revisions`)."),
+    (r"winget install", "Undo: `winget uninstall` with the same name."),
+    (r"sed -i\.bak", "Undo: put the .bak file back."),
+    (r"prime-select|envycontrol|supergfxctl|system76-power", "Undo: with the same tool."),
+    (r"(?:apt-get|apt|dnf|yum|zypper|pacman|snap|ubuntu-drivers|dkms)\b", _PACKAGES),
+    (r"nvidia-ctk cdi generate", "Undo: remove the file that it wrote."),
+    (r"nvidia-ctk (?:config|runtime)", "Undo: set the old value again; nvidia-ctk changes one file."),
+    (r"tee (?:-a )?/(?!sys/|proc/|dev/)", "Undo: remove the file that it wrote."),
+    (r"mv ", "Undo: move it back."),
+    (r"ln ", "Undo: remove the link."),
+    (r"chmod|chown", "Undo: set the old permissions again (`ls -l` shows them before)."),
+    (r"usermod|gpasswd|newgrp", "Undo: remove the user from the group again (`gpasswd -d`)."),
+    (r"systemctl (?:--user )?enable", "Undo: `systemctl disable --now` with the same name."),
+    (
+        r"systemctl|service|snap restart",
+        "This interrupts programs that use the service; there is nothing to undo.",
+    ),
+    (r"update-grub|grub2?-mkconfig|update-initramfs|dracut|mkinitcpio", "Undo: set the old line again."),
+    (
+        r"(?:tee /sys/|modprobe|rmmod|nvidia-modprobe|nvidia-smi .*(?:-c |-cgi|-pm|-mig))",
+        _NEXT_START,
+    ),
+    (
+        r"export|unset|deactivate|conda activate|conda deactivate|\. |source |module ",
+        "It applies to this shell only.",
+    ),
+    (
+        r"reboot|poweroff|shutdown|wsl(?:\.exe)? --shutdown",
+        "A restart changes no setting; save your work first.",
+    ),
+)
+"""How a command begins, or what of it stands after a pipe → how it is taken back. The first that fits one tells."""
+_LOOKING = re.compile(
+    r"(?:time )?(?:tfdoctor (?:check|explain|recommend|matrix|diagnose|verify)|tail|head|cat|ls|ldd|grep|namei|findmnt|"
+    r"type|file|stat|dmesg|journalctl|lspci|lsof|fuser -v|scontrol|sinfo|"
+    r"nvidia-container-cli |nvidia-smi(?! .*(?:-c |-cgi|-pm|-r\b|--gpu-reset))|"
+    r"docker (?:info|logs|context ls)|conda (?:env )?list|python3 -m json\.tool|dpkg -S|snap logs|nvcc|id\b|ps\b|"
+    r"systemctl status|nvidia-ctk cdi list|wsl(?:\.exe)? --version|\S*python\S* (?:-S )?-c |ulimit|env\b|echo [^|>]*$)"
+)
+_DOCKER = re.compile(r"docker |tfdoctor build\b")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+_COMMAND = re.compile(r"(?:^|\||&&|;)\s*(?:sudo (?:-\S+ )*)?")
+
+
+def taken_back(remedy: Remedy) -> str:
+    """A sentence; "" where it has no commands, or commands of which nothing is known."""
+    if not remedy.commands:
+        return ""
+    bare = [_QUOTED.sub("''", command) for command in remedy.commands]
+    parts = [part.strip() for command in bare for part in _COMMAND.split(command) if part.strip()]
+    if all(_LOOKING.match(part) for part in parts):
+        return LOOKS_ONLY
+    changing = [part for part in parts if not _LOOKING.match(part)]
+    return next((how for way, how in _WAYS for part in changing if re.match(way, part)), "")
+
+
+def needs_root(remedy: Remedy) -> bool:
+    """Whether somebody without root cannot do it."""
+    return remedy.changes_system or any("sudo " in command for command in remedy.commands)
+
+
+def without_root(remedy: Remedy) -> str:
+    """How it is taken back, after whether somebody without root can do it; "" as `taken_back`."""
+    told = taken_back(remedy)
+    if not told or needs_root(remedy):
+        return told
+    docker = any(_DOCKER.match(command) for command in remedy.commands)
+    return f"No root needed{' where you may use Docker' if docker else ''}. {told}"

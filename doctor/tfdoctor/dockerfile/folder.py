@@ -1,0 +1,88 @@
+"""The folder that `docker build` needs, to be committed: a Dockerfile, what it copies, how it is used. Pure text."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING
+
+from tfdoctor import __version__
+from tfdoctor.advice.target import InImage
+from tfdoctor.dockerfile.emit import Form, emit, run_line
+from tfdoctor.text import clean_line
+
+if TYPE_CHECKING:
+    from tfdoctor.dockerfile.emit import Made
+
+__all__ = ["ABOUT", "folder_of"]
+
+SBOM = "sbom.cdx.json"
+ABOUT = {
+    "Dockerfile": "the steps",
+    "tools.txt": "pip and what it builds with, pinned and hashed",
+    "cuda.txt": "NVIDIA's wheels, pinned and hashed",
+    "release.txt": "TensorFlow, pinned and hashed",
+    "tensorflow.txt": "TensorFlow and what it requires, pinned and hashed",
+    "constraints.txt": "what your requirements may not change",
+    "requirements.txt": "your requirements",
+    "strip.py": "takes symbol tables for debuggers off libraries",
+    "settle.sh": "ends each step: one time for all files, and whose they are",
+    "ca.crt": "your network's certificate authority",
+    ".dockerignore": "sends nothing else to the engine",
+    SBOM: "what the locks put into the image (CycloneDX)",
+}
+"""A file of the folder → what it is."""
+
+
+def folder_of(made: Made) -> dict[str, bytes]:
+    """Name → content, the same bytes for the same plan."""
+    sent = {"Dockerfile": made.context.dockerfile.encode(), **made.context.files}
+    ignore = "*\n" + "".join(f"!{name}\n" for name in sorted(made.context.files))
+    files = {**sent, ".dockerignore": ignore.encode(), SBOM: emit(Form.sbom, made).encode()}
+    return {**files, "README.md": _readme(made, tuple(files)).encode()}
+
+
+def _same_layers(made: Made) -> tuple[str, str]:
+    return (
+        f"--build-arg SOURCE_DATE_EPOCH={made.context.epoch}",
+        f"--output type=docker,name={made.tag},rewrite-timestamp=true",
+    )
+
+
+def _readme(made: Made, names: tuple[str, ...]) -> str:
+    option, tag = made.option, made.tag
+    rows = "".join(f"| `{name}` | {ABOUT[name]} |\n" for name in sorted(names))
+    released = dt.datetime.fromtimestamp(made.context.epoch, dt.timezone.utc).date()
+    mine = run_line(InImage(tag), user='"$(id -u):$(id -g)"')
+    loose = (
+        "What `requirements.txt` does not pin is taken as new as the package index has it on the day.\n"
+        if made.loose
+        else ""
+    )
+    return (
+        f"# TensorFlow {option.tensorflow} for NVIDIA GPUs\n\n"
+        f"Python {option.python}, CUDA {option.cuda}. Made by tfdoctor {__version__}:\n\n"
+        f"```sh\n{clean_line(made.command, limit=4000)}\n```\n\n"
+        "## Build it\n\n"
+        f"```sh\n{made.built_by('docker build', '.')}\n```\n\n"
+        "## Run it\n\n"
+        f"```sh\n{run_line(InImage(tag))}\n```\n\n"
+        "`/workspace` is this folder; the volume keeps what CUDA compiles for your card. The user in the container is "
+        f"{made.uid}: where the\nfolder is another user's,\n\n"
+        f"```sh\n{mine}\n```\n\n"
+        f'Only {made.uid} may `pip install` more packages; `tfdoctor build --uid "$(id -u)"` makes that you.\n'
+        "With Podman, `--device nvidia.com/gpu=all` stands for `--gpus all`.\n\n"
+        "## Does TensorFlow in it see the GPUs?\n\n"
+        f"```sh\ntfdoctor verify {tag}\n```\n\n"
+        "## Reproduce the image\n\n"
+        f"Every file gets the day of the release ({released}), so that two builds give the same files. The layers\n"
+        "also carry when folders were made, and the image when it was built; with these commands, "
+        "everything is identical:\n\n"
+        "```sh\n"
+        f"{made.built_by('podman build', '.', f'--timestamp {made.context.epoch}')}\n"
+        f"{made.built_by('docker buildx build', '.', *_same_layers(made))}   # BuildKit 0.13 or newer\n"
+        "```\n\n"
+        f"{loose}"
+        "A base named by its tag may change: `tfdoctor build --pin` names it by its digest.\n\n"
+        "## Files\n\n"
+        f"| file | what it is |\n|---|---|\n{rows}"
+    )

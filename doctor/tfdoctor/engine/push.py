@@ -1,0 +1,55 @@
+"""An image to the registry that its name names, with the login that the engine's own client has (`docker login`)."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from docker.errors import APIError, DockerException
+from requests.exceptions import RequestException
+from urllib3.exceptions import HTTPError
+
+from tfdoctor.engine.building import layer_event
+from tfdoctor.engine.connection import EngineError, explain_api
+from tfdoctor.text import clean_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tfdoctor.engine.connection import Engine
+    from tfdoctor.report.progress import Progress
+
+__all__ = ["answer_of", "push"]
+
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+def push(engine: Engine, tag: str, progress: Progress) -> str:
+    """Push the image of this name. Returns its digest. Raises EngineError."""
+    progress.stage(f"Pushing {tag}")
+    try:
+        return answer_of(engine.client.api.push(tag, stream=True, decode=True), tag, progress)
+    except (APIError, DockerException, RequestException, HTTPError, OSError, ValueError) as error:
+        # HTTPError is urllib3's: the SDK reads the stream without requests. ValueError: JSON that was cut off.
+        if isinstance(error, EngineError):
+            raise
+        raise explain_api(error, f"pushing {tag}") from error
+
+
+def answer_of(messages: Iterable[dict[str, Any]], tag: str, progress: Progress) -> str:
+    """What the engine tells while it pushes, to `progress`; the digest that it ends with."""
+    found = ""
+    for message in messages:
+        if "error" in message:
+            raise explain_api(RuntimeError(str(message["error"])), f"pushing {tag}")
+        aux = message.get("aux")
+        said = str(aux.get("Digest", "")) if isinstance(aux, dict) else str(message.get("status", ""))
+        match = _DIGEST.search(said)
+        found = match[0] if match else found
+        if "id" in message:
+            event = layer_event(message)
+            progress.layer(event.layer, event.text, event.current, event.size)
+    if not found:
+        msg = f"pushing {clean_line(tag)}: the engine did not report the image's digest."
+        raise EngineError(msg, hint=f"docker push {clean_line(tag)}   says more.")
+    return found

@@ -1,0 +1,55 @@
+"""Which ways an engine has to give a container GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rules.engine_facts import BASE, FRESH, HOOK, NOTHING, NVIDIA, PODMAN, RUNC, docker, engines, toolkit
+from tfdoctor.advice import engine
+
+if TYPE_CHECKING:
+    from tfdoctor.facts.containers import ContainerFacts
+
+
+@pytest.mark.parametrize(
+    ("facts", "ways"),
+    [
+        (engines(), ()),
+        (engines(toolkit=HOOK), (engine.GPUS,)),
+        (engines(toolkit=BASE), ()),
+        (engines(toolkit=BASE, docker=docker(runtimes=(RUNC, NVIDIA))), (engine.RUNTIME,)),
+        (engines(docker=docker(runtimes=(RUNC, replace(NVIDIA, found=False)))), ()),
+        (engines(toolkit=BASE, cdi=(FRESH,)), ()),  # CDI is off
+        (engines(toolkit=BASE, cdi=(FRESH,), docker=docker(cdi_folders=("/etc/cdi",))), (engine.DEVICE,)),
+        (
+            engines(toolkit=BASE, cdi=(FRESH,), docker=docker(cdi_folders=("/etc/cdi",), version="29.0.1")),
+            (engine.GPUS, engine.DEVICE),
+        ),
+        (engines(toolkit=HOOK, docker=docker(desktop=True)), ()),
+        (engines(toolkit=HOOK, docker=docker(snap=True)), ()),
+        (engines(docker=docker(snap=True, runtimes=(NVIDIA,))), (engine.GPUS, engine.RUNTIME)),
+        (engines(docker=NOTHING), ()),
+    ],
+)
+def test_the_ways_to_ask_docker_for_gpus(facts: ContainerFacts, ways: tuple[str, ...]) -> None:
+    assert engine.docker_ways(facts) == ways
+
+
+@pytest.mark.parametrize(
+    ("changes", "way"),
+    [
+        ({}, False),
+        ({"cdi": (FRESH,)}, True),
+        ({"toolkit": toolkit("nvidia-ctk", hooks=("/usr/share/containers/oci/hooks.d/nvidia.json",))}, True),
+        ({"cdi": (FRESH,), "tools": (replace(PODMAN, version="4.0.3"),)}, False),
+        ({"cdi": (replace(FRESH, kind="nvidia.com/pgpu"),)}, False),
+        ({"cdi": (FRESH,), "tools": (replace(PODMAN, version=None),)}, None),
+        ({"tools": (replace(PODMAN, version=None),)}, False),
+        ({"tools": ()}, None),
+    ],
+)
+def test_podman_needs_a_specification_or_a_hook(changes: dict[str, Any], way: bool | None) -> None:
+    assert engine.podman_way(engines(**{"tools": (PODMAN,), "docker": NOTHING, **changes})) is way

@@ -1,0 +1,90 @@
+"""Real images of older releases: as those of test_images_lab.py. And what is the same of each: built again, by whom.
+
+Opt-in as all that needs real wheels (TFDOCTOR_LAB=1).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lab.images import MARKS, Built, docker_ground, first_failed, make, verify, with_cuda_10
+from lab.same_images import emitted, same_again
+from tfdoctor.engine import RunRequest, connect, run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lab.engine import LabEngine
+
+pytestmark = MARKS
+
+BASE = "tfdoctor-lab/cuda10:1"
+OLD = ("--tf", "1.14", "--python", "2.7", "--recipe", "official", "--base", BASE)
+
+
+@pytest.fixture(scope="module")
+def old(lab_engine: LabEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
+    """TensorFlow 1.14 on Python 2.7, as in TensorFlow's own image: with (stand-ins of) CUDA 10.0 in it."""
+    ground = docker_ground(lab_engine)
+    assert with_cuda_10(ground, tmp_path_factory.mktemp("cuda")) == BASE
+    yield make(lab_engine.url, "tfdoctor-lab/old:1", *OLD)
+    ground.remove("tfdoctor-lab/old:1", BASE)
+
+
+def test_tensorflow_1_14_on_python_2_lists_one(lab_engine: LabEngine, old: Built) -> None:
+    lab_engine.gpus(1)
+    code, answer = verify(lab_engine.url, old.tag, "--stages", "visible", "--expect-gpus", "1")
+    assert (code, answer["gpus"]["visible"]) == (0, 1), answer["stages"]
+
+
+# ---------------------------------------------------------------- the same again
+
+
+def test_plain_docker_builds_the_same_image_from_the_folder(
+    lab_engine: LabEngine, old: Built, tmp_path: Path
+) -> None:
+    """All of it comes from the engine's cache: the steps and the files are the same."""
+    folder = emitted(lab_engine.url, tmp_path / "context", OLD, old.tag)
+    (folder / "mine.bin").write_bytes(b"0" * 100_000)  # .dockerignore keeps it away
+    tag = "tfdoctor-lab/plain:1"
+    lab_engine.docker("build", "--network", "host", "--tag", tag, str(folder))
+    ids = lab_engine.docker("image", "inspect", "--format", "{{.Id}}", old.tag, tag).stdout.split()
+    docker_ground(lab_engine).remove(tag)
+    assert ids[0] == ids[1]
+
+
+def test_two_builds_give_the_same_files_and_layers(lab_engine: LabEngine, old: Built, tmp_path: Path) -> None:
+    same_again(docker_ground(lab_engine), old, OLD, tmp_path)
+
+
+def test_any_user_has_a_home_and_a_cache(lab_engine: LabEngine, old: Built) -> None:
+    script = "cd && touch mine $CUDA_CACHE_PATH/mine && pwd && python2 -m pip --version >/dev/null && id -u"
+    engine = connect(lab_engine.url)
+    try:
+        for user in (None, "0", "1234"):
+            done = run(engine, RunRequest(old.tag, ("sh", "-c", script), user=user))
+            assert done.stdout.split() == ["/home/user", user or "1000"], done.stderr
+    finally:
+        engine.client.close()
+
+
+# ---------------------------------------------------------------- an engine that cannot
+
+
+def test_an_engine_without_the_hook(lab_engine: LabEngine, old: Built) -> None:
+    if lab_engine.process is None:
+        pytest.skip("the engine is not ours to start anew")
+    lab_engine.stop()
+    lab_engine.start(hook=False)
+    try:
+        code, answer = verify(lab_engine.url, old.tag)
+    finally:
+        lab_engine.stop()
+        lab_engine.start()
+    assert code == 1
+    assert first_failed(answer)[0] == "runtime"
+    assert answer["verdict"]["cause"] == "no-nvidia-runtime"
+    assert answer["findings"][0]["remedies"]

@@ -1,0 +1,135 @@
+"""An image pushed to a registry (Debian's docker-registry on loopback), and built on by its digest."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from engine.conftest import PREFIX
+from tfdoctor.compat import Compat
+from tfdoctor.engine import BuildRequest, EngineError, ask_registry, build
+from tfdoctor.engine.image import pinned_base
+from tfdoctor.engine.push import answer_of, push
+from tfdoctor.fit import Host
+from tfdoctor.plan import Method, Recipe, Request
+from tfdoctor.plan.asked import planned
+from tfdoctor.report.progress import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tfdoctor.engine import Engine
+
+DIGEST = f"sha256:{'b' * 64}"
+CONFIG = """\
+version: 0.1
+log: {{level: error}}
+storage: {{filesystem: {{rootdirectory: {folder}}}}}
+http: {{addr: "127.0.0.1:{port}"}}
+"""
+
+
+def free_port() -> int:
+    with closing(socket.socket()) as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def registry(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    program = shutil.which("docker-registry")
+    if program is None:
+        pytest.skip("docker-registry is not installed")
+    if not engine.url.startswith("unix://"):
+        pytest.skip("the engine has another loopback")
+    folder, port = tmp_path_factory.mktemp("registry"), free_port()
+    (folder / "config.yml").write_text(CONFIG.format(folder=folder / "data", port=port), encoding="ascii")
+    with (
+        (folder / "log").open("wb") as log,
+        subprocess.Popen(
+            [program, "serve", str(folder / "config.yml")],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, "OTEL_TRACES_EXPORTER": "none"},
+        ) as process,
+    ):
+        try:
+            deadline = time.monotonic() + 30
+            while ask_registry(f"127.0.0.1:{port}/none:1").state == "unreachable":
+                assert process.poll() is None, (folder / "log").read_text()
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+            yield f"127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def test_what_is_pushed_is_there(engine: Engine, small: str, registry: str) -> None:
+    tag = f"{registry}/{PREFIX}/pushed:1"
+    list(build(engine, BuildRequest(f"FROM {small}\nRUN echo 1 >/one\n", {}, tag)))
+    try:
+        digest = push(engine, tag, Progress())
+        answer = ask_registry(tag)
+        image = engine.image(tag)
+    finally:
+        engine.remove_image(tag, force=True)
+    assert (answer.state, answer.digest) == ("there", digest)
+    assert image is not None
+    assert image.digests == (f"{registry}/{PREFIX}/pushed@{digest}",)
+
+
+def test_the_base_is_named_by_its_digest(engine: Engine, slow_base: str, registry: str) -> None:
+    """As `build` does, where the engine has the base from a registry; plain Docker builds on the name."""
+    tag = f"{registry}/{PREFIX}/base:1"
+    engine.client.api.tag(slow_base, tag.rpartition(":")[0], "1")
+    wish = Request("2.15.1", "3.11", method=Method.CONTAINER, recipe=Recipe.PIP_CUDA, base=tag)
+    option = planned(Compat.load(), wish, Host()).options[0]
+    try:
+        assert pinned_base(engine, option) == option, "no registry has it yet"
+        digest = push(engine, tag, Progress())
+        pinned = pinned_base(engine, option)
+        assert pinned.base is not None
+        assert pinned.base.reference == f"{tag}@{digest}"
+        assert pinned_base(engine, pinned) == pinned
+        made = f"{PREFIX}/on:1"
+        list(build(engine, BuildRequest(f"FROM {pinned.base.reference}\nRUN echo 2 >/two\n", {}, made)))
+        assert engine.remove_image(made, force=True)
+    finally:
+        engine.remove_image(tag, force=True)
+
+
+def test_a_registry_that_is_not_there(engine: Engine, small: str) -> None:
+    tag = f"127.0.0.1:{free_port()}/{PREFIX}/none:1"
+    engine.client.api.tag(small, tag.rpartition(":")[0], "1")
+    try:
+        with pytest.raises(EngineError, match=f"pushing {tag}"):
+            push(engine, tag, Progress())
+    finally:
+        engine.remove_image(tag, force=True)
+
+
+def test_an_image_that_is_not_there(engine: Engine) -> None:
+    with pytest.raises(EngineError):
+        push(engine, f"127.0.0.1:1/{PREFIX}/none:9", Progress())
+
+
+def test_what_an_engine_tells_of_a_push() -> None:
+    told = [{"status": "Pushing", "id": "ab", "progressDetail": {"current": 1, "total": 2}}]
+    docker = [{"aux": {"Tag": "1", "Digest": DIGEST, "Size": 5}}]
+    podman = [{"status": f"1: digest: {DIGEST} size: 5"}]
+    assert answer_of([*told, *docker], "x:1", Progress()) == DIGEST
+    assert answer_of([*told, *podman], "x:1", Progress()) == DIGEST
+    with pytest.raises(EngineError, match="did not report"):
+        answer_of(told, "x:1", Progress())
+    with pytest.raises(EngineError, match="denied") as caught:
+        answer_of([{"error": "denied: requested access to the resource is denied"}], "x:1", Progress())
+    assert "docker login" in caught.value.hint

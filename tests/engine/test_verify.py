@@ -1,0 +1,59 @@
+"""`tfdoctor verify IMAGE` that is stopped: its container is gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from engine.conftest import PREFIX, containers_of
+from tfdoctor.engine import BuildRequest, build
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tfdoctor.engine import Engine
+
+
+@pytest.fixture(scope="module")
+def slow_python(engine: Engine, small: str) -> Iterator[str]:
+    """An image whose Python takes its time; tfdoctor's own agent in it does not hear of that."""
+    name = f"{PREFIX}/slow-python:1"
+    files = {"sitecustomize.py": b"import time; time.sleep(100)\n"}
+    dockerfile = f"FROM {small}\nCOPY sitecustomize.py /own/\nENV PYTHONPATH=/own\n"
+    list(build(engine, BuildRequest(dockerfile, files, name)))
+    yield name
+    engine.remove_image(name, force=True)
+
+
+@pytest.mark.parametrize("moment", [0.0, 1.5], ids=["at once", "in the midst"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_a_signal_ends_it_and_its_container(
+    engine: Engine, small: str, slow_python: str, nothing_left: None, number: signal.Signals, moment: float
+) -> None:
+    command = [sys.executable, "-m", "tfdoctor", "verify", slow_python, "--gpus", "none", "--device", "CPU"]
+    with subprocess.Popen(
+        command,
+        env={**os.environ, "DOCKER_HOST": engine.url},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        deadline = time.monotonic() + 60
+        while not containers_of(engine, small):
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        time.sleep(moment)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == (130 if number == signal.SIGINT else -number)
+    assert "Traceback" not in said
+    assert containers_of(engine, small) == []
