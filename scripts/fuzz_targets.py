@@ -199,7 +199,7 @@ def run_packed_log(data: bytes) -> None:
 def scratch() -> Path:
     """A folder of this process, gone when it ends."""
     holder = tempfile.TemporaryDirectory(prefix="tfdoctor-fuzz-")
-    scratch.holder = holder  # type: ignore[attr-defined]
+    scratch.holder = holder
     return Path(holder.name)
 
 

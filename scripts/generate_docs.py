@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 import textwrap
@@ -37,7 +36,7 @@ INTRO = """\
 
 `tfdoctor check` runs every rule below but those of 5, and each ends as *found*, *clean*, *not applicable*, *could not
 check* or *crashed*, and is counted. `tfdoctor build --check` puts the image that a Dockerfile will make to the same
-rules, and then looks for what only a Dockerfile can have: those of 5. `tfdoctor explain CODE` prints the same text. A
+rules, and then looks for what only a Dockerfile can have: those of 5. `tfdoctor explain CODE -v` prints the same. A
 code is permanent: a retired one is never used again.
 
 The hundreds say where a rule looks: 1 driver and GPU, 2 libraries and loader, 3 Python and the TensorFlow
@@ -87,10 +86,9 @@ def page(found: Explanation) -> str:
 
 
 def with_words(schema: str, pattern: re.Pattern[str], words: Sequence[str]) -> str:
-    """A schema with these words in the place of the list that `pattern` finds; one that has them already stays as it
-    is, to the byte."""
+    """A schema with these words in the place of the list that `pattern` finds."""
     match = pattern.search(schema)
-    if match is None or json.loads(match[1]) == list(words):
+    if match is None:
         return schema
     before = schema[: match.start(1)]
     indent = re.match(r" *", before.rpartition("\n")[2])

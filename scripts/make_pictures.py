@@ -2,18 +2,24 @@
 
     python scripts/make_pictures.py            # needs tfdoctor importable (the development environment)
     python scripts/make_pictures.py --check    # exit 1 where a picture is stale
+    python scripts/make_pictures.py --look DIR # the usual screens in terminals of two sizes, to be looked at
 
 Every picture is a real run of the command that it shows, on a machine recorded under tests/hosts. The SVG names fonts
-that readers have and fetches none. `drawn(shown, output, theme)` is pure.
+that readers have and fetches none. `drawn(shown, output, theme, size)` is pure.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
 import os
+import pty
 import shlex
+import struct
 import subprocess
 import sys
+import termios
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,6 +45,22 @@ RUNS = {
     "fixed": ("tfdoctor", "check", "--facts", "tests/hosts/healthy-one-gpu"),
 }
 """Picture → the command whose output it shows."""
+LOOK = {
+    **RUNS,
+    "driver": ("tfdoctor", "check", "--facts", "tests/hosts/driver-below-cuda-12"),
+    "hidden": ("tfdoctor", "check", "--facts", "tests/hosts/hidden-by-slurm"),
+    "log-2": ("tfdoctor", "diagnose", "tests/logs/lab/2.21.0-all-missing.log"),
+    "log-1": ("tfdoctor", "diagnose", "tests/logs/lab/1.14.0-all-missing.log"),
+    "recommend": ("tfdoctor", "recommend", "--gpu", "RTX 5090"),
+    "matrix": ("tfdoctor", "matrix"),
+    "release": ("tfdoctor", "matrix", "--tf", "2.20"),
+    "explain": ("tfdoctor", "explain", "Skipping registering GPU devices"),
+    "build": ("tfdoctor", "build", "--tf", "1.14", "--dry-run"),
+    "help": ("tfdoctor", "--help"),
+}
+"""The usual screens."""
+SIZES = ((80, 24), (120, 40))
+"""Columns and lines of the terminals in which they are looked at."""
 
 
 @dataclass(frozen=True)
@@ -52,41 +74,49 @@ class Theme:
     red: str
     green: str
     yellow: str
-    cyan: str
 
     def of(self, style: Style) -> str:
         """The colour of a piece of text."""
         number = style.color.number if style.color is not None else None
-        colours = {1: self.red, 2: self.green, 3: self.yellow, 6: self.cyan}
+        colours = {1: self.red, 2: self.green, 3: self.yellow}
         return colours.get((number or 0) % 8, self.faint if style.dim else self.ink)
 
 
 THEMES = {
-    "light": Theme("#ffffff", "#d1d9e0", "#1f2328", "#59636e", "#c21c2b", "#1a7f37", "#8a6100", "#0550ae"),
-    "dark": Theme("#0d1117", "#3d444d", "#e6edf3", "#9198a1", "#ff7b72", "#3fb950", "#d29922", "#79c0ff"),
+    "light": Theme("#ffffff", "#d1d9e0", "#1f2328", "#59636e", "#c21c2b", "#1a7f37", "#8a6100"),
+    "dark": Theme("#0d1117", "#3d444d", "#e6edf3", "#9198a1", "#ff7b72", "#3fb950", "#d29922"),
 }
 
 
-def drawn(shown: str, output: str, theme: Theme) -> str:
-    """The SVG of a terminal in which `shown` was typed and `output` (with ANSI colours) came."""
+def drawn(shown: str, output: str, theme: Theme, size: tuple[int, int | None] = (COLUMNS, None)) -> str:
+    """The SVG of a terminal in which `shown` was typed and `output` (with ANSI colours) came.
+
+    size: columns, and lines where it is a screen's: the last ones are seen, with the next prompt.
+    """
     lines = [
         Text.assemble(("$ ", "dim"), (shown, "bold")),
         *(Text.from_ansi(one) for one in output.splitlines()),
     ]
-    width = round(2 * EDGE + COLUMNS * ADVANCE)
-    height = BAR + len(lines) * LINE + EDGE
+    columns, rows = size
+    if rows is not None:
+        folded = (
+            part for line in [*lines, Text("$ ")] for part in line.divide(range(columns, len(line), columns))
+        )
+        lines = list(folded)[-rows:]
+    width = round(2 * EDGE + columns * ADVANCE)
+    height = BAR + (rows or len(lines)) * LINE + EDGE
     title = escape("\n".join(line.plain for line in lines))
-    size = f'width="{width}" height="{height}"'
+    extent = f'width="{width}" height="{height}"'
     frame = f'width="{width - 1}" height="{height - 1}" rx="8" fill="{theme.paper}" stroke="{theme.edge}"'
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {size} role="img">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {extent} role="img">',
         f"<title>{title}</title>",
         f'<rect x="0.5" y="0.5" {frame}/>',
         *(
             f'<circle cx="{EDGE + 2 + 18 * number}" cy="17" r="5.5" fill="{theme.edge}"/>'
             for number in range(3)
         ),
-        f'<g font-family="{FONT}" font-size="{SIZE}" xml:space="preserve">',
+        f'<g font-family="{FONT}" font-size="{SIZE}" xml:space="preserve" style="white-space:pre">',
     ]
     for number, line in enumerate(lines):
         y = BAR + number * LINE + SIZE
@@ -116,7 +146,13 @@ def run(command: tuple[str, ...]) -> str:
     done = subprocess.run(
         [sys.executable, "-m", *command],
         cwd=ROOT,
-        env=plain | {"COLUMNS": str(COLUMNS), "FORCE_COLOR": "1", "TERM": "xterm-256color"},
+        env=plain
+        | {
+            "COLUMNS": str(COLUMNS),
+            "FORCE_COLOR": "1",
+            "TERM": "xterm-256color",
+            "TFDOCTOR_CALLED": "tfdoctor",
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -124,6 +160,39 @@ def run(command: tuple[str, ...]) -> str:
     if done.returncode not in {0, 1}:
         sys.exit(done.stderr)
     return done.stdout
+
+
+def watched(command: tuple[str, ...], columns: int, rows: int) -> str:
+    """What a command prints on a terminal of this size."""
+    ours, its = pty.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    plain = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "COLUMNS"}}
+    with subprocess.Popen(
+        [sys.executable, "-m", *command],
+        cwd=ROOT,
+        env=plain | {"TERM": "xterm-256color", "TFDOCTOR_CALLED": "tfdoctor"},
+        stdin=its,
+        stdout=its,
+        stderr=its,
+    ):
+        os.close(its)
+        found = b""
+        with contextlib.suppress(OSError):  # it is closed
+            while part := os.read(ours, 65536):
+                found += part
+    os.close(ours)
+    return found.decode().replace("\r\n", "\n")
+
+
+def look(folder: Path) -> None:
+    """Draw the usual screens in terminals of each size, dark and light."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, command in LOOK.items():
+        for size in SIZES:
+            output = watched(command, *size)
+            for theme, colours in THEMES.items():
+                path = folder / f"{name}-{size[0]}x{size[1]}-{theme}.svg"
+                path.write_text(drawn(shlex.join(command), output, colours, size), encoding="utf-8")
 
 
 def pictures() -> dict[Path, str]:
@@ -140,7 +209,14 @@ def main() -> int:
     """Returns the exit status."""
     parser = argparse.ArgumentParser(description="Draw what tfdoctor prints: docs/pictures/*.svg.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where a picture is stale")
-    check: bool = parser.parse_args().check
+    parser.add_argument(
+        "--look", metavar="DIR", type=Path, help="draw the usual screens there, to be looked at"
+    )
+    given = parser.parse_args()
+    if given.look is not None:
+        look(given.look)
+        return 0
+    check: bool = given.check
     stale = [
         (path, text)
         for path, text in pictures().items()

@@ -12,6 +12,7 @@ One line of use for each script:
     scripts/update_imports.py       compat/imports, from real imports of each release; offline only --check
     scripts/update_functions.py     compat/functions.json, from the wheels; offline only --check
     scripts/update_source_lines.py  compat/source_lines.json, from the wheels; offline only --check and --cached
+    scripts/update_images.py        compat/manifests.json, from registries; offline only --check
     scripts/update_matrix_docs.py   docs/matrix.md, from compat/
     scripts/generate_docs.py        docs/rules.md, from the rules' docstrings; the causes in docs/schemas
     scripts/make_pictures.py        docs/pictures, from runs on recorded machines

@@ -21,32 +21,29 @@ of one wheel a release, a few hundred KB each; nothing is run.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import json
 import re
 import sys
 import time
 import warnings
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-ROOT = Path(__file__).resolve().parent.parent
-for place in ("doctor", "scripts"):
-    if str(ROOT / place) not in sys.path:
-        sys.path.insert(1, str(ROOT / place))
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
-from packaging.specifiers import SpecifierSet  # noqa: E402
-from packaging.version import Version  # noqa: E402
-from update_source_lines import releases, spans  # noqa: E402
+from checkout import ROOT
+from update_support import by_release
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from update_support.remote_zip import Member, Web
 
 TABLE = ROOT / "compat" / "functions.json"
 MODULE = "<module>"
+API = re.compile(r"tensorflow(?:_core)?\._api\b")
+"""What `import tensorflow` takes from its other modules, by names that change with each release."""
 FUNCTIONS: dict[str, tuple[str, ...]] = {
     "tensorflow/__init__.py": (MODULE,),
     "tensorflow/python/__init__.py": (MODULE,),
@@ -63,6 +60,7 @@ FUNCTIONS: dict[str, tuple[str, ...]] = {
         "run",
     ),
     "tensorflow/python/eager/context.py": (
+        MODULE,
         "_initialize_physical_devices",
         "ensure_initialized",
         "num_gpus",
@@ -102,6 +100,8 @@ FUNCTIONS: dict[str, tuple[str, ...]] = {
     "tensorflow/python/platform/self_check.py": ("preload_check",),
     "tensorflow/python/pywrap_tensorflow.py": (MODULE, "swig_import_helper"),
     "tensorflow/python/pywrap_tensorflow_internal.py": (MODULE, "swig_import_helper"),
+    "tensorflow/python/pywrap_tfe.py": (MODULE,),
+    "tensorflow/python/tools/module_util.py": (MODULE,),
     "tensorflow/python/training/monitored_session.py": ("__init__", "run"),
     "tensorflow/python/util/deprecation.py": ("new_func",),
     "tensorflow/python/util/dispatch.py": ("op_dispatch_handler", "wrapper"),
@@ -112,7 +112,7 @@ MINIMUM_RELEASES = 100
 
 
 def functions(source: str, wanted: Iterable[str]) -> dict[str, list[tuple[int, int]]]:
-    """The first and last lines of each of these functions; of `<module>`, of what is no function and no class."""
+    """The first and last lines of each of these functions; of `<module>`, of each statement that can fail."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tree = ast.parse(source)
@@ -122,19 +122,26 @@ def functions(source: str, wanted: Iterable[str]) -> dict[str, list[tuple[int, i
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name in names:
             found.setdefault(node.name, []).append((node.lineno, node.end_lineno or node.lineno))
     if MODULE in names:
-        parts: list[tuple[int, int]] = []
-        for one in tree.body:
-            if isinstance(one, (ast.FunctionDef, ast.ClassDef)) or (
-                isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)
-            ):
-                continue
-            first, last = one.lineno, one.end_lineno or one.lineno
-            if parts and first <= parts[-1][1] + 2:
-                parts[-1] = (parts[-1][0], last)
-            else:
-                parts.append((first, last))
-        found[MODULE] = parts
-    return {name: sorted(set(lines)) for name, lines in found.items()}
+        found[MODULE] = [(one.lineno, one.end_lineno or one.lineno) for one in _statements(tree.body)]
+    return {name: sorted(set(lines)) for name, lines in found.items() if lines}
+
+
+def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Those of a module at which a traceback can stand: imports and calls, also below `try` and `if`; not the hundreds
+    of imports of the public API."""
+    for one in body:
+        if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            continue
+        parts = [part for name in ("body", "orelse", "finalbody") for part in getattr(one, name, ())]
+        handlers = [part for handler in getattr(one, "handlers", ()) for part in handler.body]
+        if parts:
+            yield from _statements([*parts, *handlers])
+        elif (
+            isinstance(one, (ast.Import, ast.Raise))
+            or any(isinstance(part, ast.Call) for part in ast.walk(one))
+            or (isinstance(one, ast.ImportFrom) and not API.match(one.module or ""))
+        ):
+            yield one
 
 
 def _asked(name: str) -> str:
@@ -180,28 +187,21 @@ def render(measured: dict[str, dict[str, Any]], as_of: str) -> str:
                 for first, last in lines:
                     of_name.setdefault((first, last), []).append(place)
     head = {
-        "schema_version": 1,
         "as_of": as_of,
         "sources": ["the Python in each release's Linux x86-64 wheel: scripts/update_functions.py"],
         "releases": list(measured),
     }
 
-    def text(value: object) -> str:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
     def row(names: dict[str, dict[tuple[int, int], list[int]]]) -> dict[str, str]:
         return {
             name: " ".join(
-                f"{first}-{last}:{spans(places)}" for (first, last), places in sorted(lines.items())
+                f"{first if first == last else f'{first}-{last}'}:{by_release.spans(places)}"
+                for (first, last), places in sorted(lines.items())
             )
             for name, lines in sorted(names.items())
         }
 
-    files = ",\n".join(
-        f'{text(file)}:{{"functions":{text(row(names))}}}' for file, names in sorted(rows.items())
-    )
-    lines = "".join(f"{text(key)}:{text(value)},\n" for key, value in head.items())
-    return f'{{{lines}"files":{{\n{files}\n}}}}\n'
+    return by_release.render(head, {file: {"functions": row(names)} for file, names in rows.items()})
 
 
 def known(table: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -212,54 +212,39 @@ def known(table: dict[str, Any]) -> dict[str, dict[str, Any]]:
             for word in words.split():
                 where, _, places = word.partition(":")
                 first, _, last = where.partition("-")
-                for part in places.split(","):
-                    low, _, high = part.partition("-")
-                    for version in table["releases"][int(low) : int(high or low) + 1]:
-                        found[version].setdefault(file, {}).setdefault(name, []).append(
-                            (int(first), int(last))
-                        )
+                for version in by_release.at(table["releases"], places):
+                    found[version].setdefault(file, {}).setdefault(name, []).append(
+                        (int(first), int(last or first))
+                    )
     return found
 
 
 def stale(table: dict[str, Any]) -> list[str]:
     """What is wrong with the table as it is, offline."""
-    missing = sorted({row["version"] for row in releases()} - {*table["releases"]}, key=Version)
-    found = [f"not measured: {', '.join(missing)}"] if missing else []
-    if len(table["releases"]) < MINIMUM_RELEASES:
-        found.append(f"only {len(table['releases'])} releases")
-    return found
+    return by_release.unmeasured(table, MINIMUM_RELEASES)
 
 
 def main() -> int:
     """Returns the exit status."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("only", nargs="?", help="which releases are read anew, as a specification")
-    parser.add_argument(
-        "--check", action="store_true", help="change nothing; exit 1 where something is missing"
-    )
-    parser.add_argument("--as-of", default=time.strftime("%Y-%m-%d", time.gmtime()), help="date of the table")
-    options = parser.parse_args()
+    given = by_release.options(__doc__)
     table = (
         json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.is_file() else {"releases": [], "files": {}}
     )
-    if options.check:
-        lines = stale(table)
-        print("\n".join(lines) or "every release is there")
-        return 1 if lines else 0
+    if given.check:
+        return by_release.checked(stale(table))
     measured = known(table)
-    fetch(measured, SpecifierSet(options.only, prereleases=True) if options.only else None, options.as_of)
-    print(f"{len(measured)} releases", file=sys.stderr)
+    fetch(measured, SpecifierSet(given.only, prereleases=True) if given.only else None, given.as_of)
+    by_release.told(len(measured))
     return 0
 
 
 def fetch(measured: dict[str, dict[str, Any]], only: SpecifierSet | None, as_of: str) -> None:
     """Measure what is wanted, or not measured; the table is written after each, so that a run can be taken up again."""
     from update_support.remote_zip import Web
-    from update_tensorflow import read_index
 
-    urls = {package.filename: package.url for files in read_index() for package in files.linux.values()}
+    urls = by_release.urls()
     web = Web()
-    for row in releases():
+    for row in by_release.releases():
         version = row["version"]
         if only.contains(version) if only is not None else version not in measured:
             start = time.monotonic()

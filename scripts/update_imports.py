@@ -7,7 +7,7 @@
     python scripts/update_imports.py                    # minors that are missing: their newest patch, from its lock
     python scripts/update_imports.py '>=2.16'           # these anew
     python scripts/update_imports.py --environment ENV  # what is installed there, also as newer than the lock
-    python scripts/update_imports.py --check            # offline: every minor from OLDEST on is there
+    python scripts/update_imports.py --check            # offline: each minor's newest patch from OLDEST on is there
 
 Each release is installed from its lock (compat/locks) for the newest Python that is here, its TensorFlow is imported,
 and the sources of the modules that this loaded are read (update_support/imports_seen.py). The versions of the other
@@ -29,18 +29,14 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-ROOT = Path(__file__).resolve().parent.parent
-for place in ("doctor", "scripts", "tests"):
-    if str(ROOT / place) not in sys.path:
-        sys.path.insert(1, str(ROOT / place))
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
-from packaging.specifiers import SpecifierSet  # noqa: E402
-from packaging.version import Version  # noqa: E402
-from update_support.trials import LOCKS, Bench, TrialError, find_python, linked, stand_ins  # noqa: E402
-
-from tfdoctor import versions  # noqa: E402
-from tfdoctor.compat import Compat  # noqa: E402
-from tfdoctor.compat.locks import lock_name, tools_name  # noqa: E402
+from checkout import ROOT
+from tfdoctor import versions
+from tfdoctor.compat import Compat
+from tfdoctor.compat.locks import lock_name, tools_name
+from update_support.trials import LOCKS, Bench, TrialError, find_python, linked, stand_ins
 
 if TYPE_CHECKING:
     from tfdoctor.compat.releases import Release
@@ -255,10 +251,11 @@ def main() -> int:
     options = parser.parse_args()
     rows = read()
     if options.check:
-        wanted = {
-            r.minor for r in Compat.load().releases if Version(r.version) >= Version(OLDEST) and r.gpu
-        } - {"2.22"}
-        missing = sorted(wanted - rows.keys(), key=Version)
+        missing = [
+            release.version
+            for name, release in newest_of_minors().items()
+            if rows.get(name, {}).get("tensorflow") != release.version
+        ]
         print(f"{len(rows)} minors; missing: {', '.join(missing) or 'none'}")
         return 1 if missing or len(rows) < MINIMUM else 0
     options.cache.mkdir(parents=True, exist_ok=True)

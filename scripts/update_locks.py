@@ -42,17 +42,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [path for path in (str(ROOT / "doctor"),) if path not in sys.path]
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
-from packaging.requirements import Requirement  # noqa: E402
-from packaging.specifiers import SpecifierSet  # noqa: E402
-from packaging.utils import canonicalize_name  # noqa: E402
-
-from tfdoctor import versions  # noqa: E402
-from tfdoctor.compat import Compat, DataError  # noqa: E402
-from tfdoctor.compat.locks import Lock, lock_name, locked_package, read_lock, tools_name  # noqa: E402
-from tfdoctor.compat.wheels import CudaSet, read_sets  # noqa: E402
+from checkout import ROOT
+from tfdoctor import versions
+from tfdoctor.compat import Compat, DataError
+from tfdoctor.compat.locks import Lock, read_lock, tools_name
+from tfdoctor.compat.wheels import CudaSet, read_sets
+from update_support.targets import Target, chosen_by, targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -60,13 +59,8 @@ if TYPE_CHECKING:
     from update_support.index import Index
     from update_support.resolve import Pin
 
-    from tfdoctor.compat.releases import Release
-
 FOLDER = ROOT / "compat" / "locks"
 DAYS = 30
-OLDEST = "1.4"
-SKIPPED_PYTHONS = ("3.3", "3.4")
-"""No image and no ready build has them any more."""
 TOOLS_UNTIL = "2025-07-31"
 TOOLS = ("pip", "setuptools<81", "wheel")
 """setuptools 81 and newer warn that pkg_resources goes away, and then it went: TensorBoard imports it."""
@@ -89,34 +83,6 @@ MOVES = (Move("<2.4", "h5py<3", "Keras of that time reads what h5py 2 returns: t
 
 
 # --- what is locked -----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Target:
-    """One lock of TensorFlow."""
-
-    release: Release
-    python: str
-
-    @property
-    def name(self) -> str:
-        return lock_name(self.release.package, self.release.version, self.python)
-
-
-def targets() -> list[Target]:
-    """Every lock that has to be there, oldest release first."""
-    rows = Compat.load().releases
-    return [
-        Target(row, python)
-        for row in rows
-        if row.gpu
-        and not row.yanked
-        and not row.is_prerelease
-        and versions.satisfies(row.version, f">={OLDEST}")
-        and row.package == locked_package(row.version)
-        for python in row.linux_pythons
-        if python not in SKIPPED_PYTHONS
-    ]
 
 
 def pythons() -> list[str]:
@@ -228,13 +194,6 @@ def write(path: Path, text: str) -> bool:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="ascii")
     return True
-
-
-def chosen_by(spec: str) -> Callable[[str], bool]:
-    """A PEP 440 set, a prefix such as 2.10, or one version."""
-    text = f"=={spec}.*" if spec.count(".") < 2 and spec[0].isdigit() else spec
-    wanted = SpecifierSet(text if text[0] in "<>=!~" else f"=={text}")
-    return lambda version: wanted.contains(version, prereleases=True)
 
 
 def make(options: argparse.Namespace, specs: Sequence[str]) -> int:

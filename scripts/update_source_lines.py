@@ -12,6 +12,7 @@
 
     uv run scripts/update_source_lines.py            # releases that are missing
     uv run scripts/update_source_lines.py '>=2.20'   # these anew, where they are not in the cache
+    uv run scripts/update_source_lines.py --builds   # candidates, 0.12 and those for AMD's cards, as the index has them
     python scripts/update_source_lines.py --cached   # the table anew from the cache, offline
     python scripts/update_source_lines.py --check    # offline: every release of compat/tensorflow.json is there
 
@@ -24,7 +25,6 @@ stopped. Of what is not in it the table's rows stay. An hour and 45 GB are read 
 
 from __future__ import annotations
 
-import argparse
 import json
 import mmap
 import os
@@ -35,17 +35,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-ROOT = Path(__file__).resolve().parent.parent
-for place in ("doctor", "scripts"):
-    if str(ROOT / place) not in sys.path:
-        sys.path.insert(1, str(ROOT / place))
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
-from packaging.specifiers import SpecifierSet  # noqa: E402
-from packaging.version import Version  # noqa: E402
-from update_support.log_lines import Logged, logged  # noqa: E402
+from checkout import ROOT
+from update_support import by_release
+from update_support.by_release import releases
+from update_support.log_lines import Logged, logged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from update_support.remote_zip import Member, Web
 
@@ -80,26 +79,20 @@ UNPUBLISHED = (
         "like": "1.14.0",
         "first": "2019-06-07",
         "last": "2019-09-30",
+        "lines": {"tensorflow/stream_executor/cuda/cuda_gpu_executor.cc": [1006]},
         "source": "TensorFlow 2.0.0-beta0 and beta1 are of the sources of 1.14 and no longer on the index: their logs "
-        "in public issues have its lines",
+        "in public issues have its lines, but for this file's (tensorflow/tensorflow#29584, #30207)",
     },
 )
-"""What cannot be measured any more and has the lines of another release: with the dates between which people ran it."""
+"""What cannot be measured any more and has the lines of another release: with the dates between which people ran it,
+and `lines`: the files in which it has others, as far as they were seen."""
 CODE = re.compile(r"\(\)|->|[=!<>]=|::|\w_\.| [<>] \d|^!|^\.{0,2}/?(?:tensorflow|external)/")
 """A condition, a name or a header: it stands in the code beside a message, and is none."""
+BUILDS = {"tensorflow": "", "tensorflow-gpu": "", "tensorflow-rocm": "+rocm"}
+"""Packages, and what their versions get behind them: those for AMD's cards have the numbers of others."""
 MINIMUM_RELEASES = 100
 MINIMUM_LINES = 40_000
 """Fewer than were measured in November 2026: something was lost."""
-
-
-def releases() -> list[dict[str, Any]]:
-    """The row of each release with GPU code, oldest first: one package of each version."""
-    rows = json.loads((ROOT / "compat" / "tensorflow.json").read_text(encoding="utf-8"))["releases"]
-    found: dict[str, dict[str, Any]] = {}
-    for row in rows:
-        if row["gpu"] and (row["version"] not in found or row["package"] == "tensorflow"):
-            found[row["version"]] = row
-    return sorted(found.values(), key=lambda row: Version(row["version"]))
 
 
 def in_turn(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -146,8 +139,8 @@ def spoken(text: str) -> str:
 def rows(measured: dict[str, list[Logged]]) -> dict[str, dict[str, Any]]:
     """Of each source file its lines and texts, as compat/source_lines.json has them. `measured`: oldest first.
 
-    Texts tell releases apart that log other things from the same line: only there they are kept. What only stops a
-    process (`Check failed: …`) is left out.
+    Texts tell releases apart that log other things from the same line. What only stops a process (`Check failed: …`)
+    is left out.
     """
     found: dict[str, dict[int, dict[int, str]]] = {}
     measured = {
@@ -178,51 +171,35 @@ def _chosen(measured: dict[str, list[Logged]]) -> set[str]:
 
 
 def _row(lines: dict[int, dict[int, str]]) -> dict[str, Any]:
-    various = {line for line, found in lines.items() if len({text for text in found.values() if text}) > 1}
-    texts = sorted({text for line in various for text in lines[line].values() if text})
+    texts = sorted({text for found in lines.values() for text in found.values() if text})
+    number = {text: place for place, text in enumerate(texts)}
     words = []
     for line, found in sorted(lines.items()):
         groups: dict[str, list[int]] = {}
         for place, text in found.items():
-            groups.setdefault(text if line in various else "", []).append(place)
+            groups.setdefault(text, []).append(place)
         parts = [
-            f"{span}={texts.index(text)}" if text else span
+            f"{span}={number[text]}" if text else span
             for text, places in sorted(groups.items(), key=lambda item: item[1])
-            for span in spans(places).split(",")
+            for span in by_release.spans(places).split(",")
         ]
         words.append(f"{line}:{','.join(parts)}")
     return {"lines": " ".join(words), **({"texts": texts} if texts else {})}
 
 
-def spans(places: Iterable[int]) -> str:
-    """[3, 4, 5, 9] → "3-5,9"."""
-    found: list[list[int]] = []
-    for place in sorted(places):
-        if found and place == found[-1][1] + 1:
-            found[-1][1] = place
-        else:
-            found.append([place, place])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
-
-
-def render(measured: dict[str, list[Logged]], as_of: str) -> str:
-    """The table's text; the same bytes of the same measurements."""
-
-    def text(value: object) -> str:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-    files = ",\n".join(f"{text(file)}:{text(row)}" for file, row in rows(measured).items())
+def render(measured: dict[str, list[Logged]], builds: list[dict[str, str]], as_of: str) -> str:
+    """The table's text; the same bytes of the same measurements. `measured`: oldest first; `builds`: which of them are
+    no releases."""
     head = {
-        "schema_version": 1,
         "as_of": as_of,
         "sources": [
             "the machine code of each release's Linux x86-64 wheel: scripts/update_support/log_lines.py",
         ],
         "unpublished": list(UNPUBLISHED),
+        "builds": sorted(builds, key=lambda row: Version(row["version"])),
         "releases": list(measured),
     }
-    lines = "".join(f"{text(key)}:{text(value)},\n" for key, value in head.items())
-    return f'{{{lines}"files":{{\n{files}\n}}}}\n'
+    return by_release.render(head, rows(measured))
 
 
 def known(table: dict[str, Any]) -> dict[str, list[Logged]]:
@@ -233,90 +210,110 @@ def known(table: dict[str, Any]) -> dict[str, list[Logged]]:
             line, _, groups = word.partition(":")
             for group in groups.split(","):
                 places, _, text = group.partition("=")
-                first, _, last = places.partition("-")
                 said = row["texts"][int(text)] if text else ""
-                for version in table["releases"][int(first) : int(last or first) + 1]:
+                for version in by_release.at(table["releases"], places):
                     found[version].append(Logged(file, int(line), "", said))
     return found
 
 
 def stale(table: dict[str, Any]) -> list[str]:
     """What is wrong with the table as it is, offline."""
-    missing = sorted({row["version"] for row in releases()} - {*table["releases"]}, key=Version)
-    found = [f"not measured: {', '.join(missing)}"] if missing else []
+    found = by_release.unmeasured(table, MINIMUM_RELEASES)
     count = sum(len(row["lines"].split()) for row in table["files"].values())
-    if len(table["releases"]) < MINIMUM_RELEASES or count < MINIMUM_LINES:
-        found.append(f"only {len(table['releases'])} releases and {count} lines")
-    return found
+    return found if count >= MINIMUM_LINES else [*found, f"only {count} lines"]
 
 
 def main() -> int:
     """Returns the exit status."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("only", nargs="?", help="which releases are read, as a specification")
-    parser.add_argument(
-        "--cached", action="store_true", help="make the table of what is in the cache, offline"
+    given = by_release.options(
+        __doc__,
+        ("--cached", {"action": "store_true", "help": "make the table of what is in the cache, offline"}),
+        ("--builds", {"action": "store_true", "help": "measure what is no release, too"}),
+        (
+            "--cache",
+            {
+                "type": Path,
+                "default": Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser()
+                / "tfdoctor"
+                / "lines",
+            },
+        ),
     )
-    parser.add_argument(
-        "--check", action="store_true", help="change nothing; exit 1 where something is missing"
-    )
-    parser.add_argument(
-        "--cache",
-        type=Path,
-        default=Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "tfdoctor" / "lines",
-    )
-    parser.add_argument("--as-of", default=time.strftime("%Y-%m-%d", time.gmtime()), help="date of the table")
-    options = parser.parse_args()
-    if options.check:
-        lines = stale(json.loads(TABLE.read_text(encoding="utf-8")))
-        print("\n".join(lines) or "every release is there")
-        return 1 if lines else 0
-    if (
-        not options.cached
-        and options.only is None
-        and not stale(json.loads(TABLE.read_text(encoding="utf-8")))
-    ):
+    table = json.loads(TABLE.read_text(encoding="utf-8"))
+    if given.check:
+        return by_release.checked(stale(table))
+    if not (given.cached or given.builds or given.only) and not stale(table):
         print("every release is there")
         return 0
-    options.cache.mkdir(parents=True, exist_ok=True)
-    if not options.cached:
-        there = set() if options.only else {*json.loads(TABLE.read_text(encoding="utf-8"))["releases"]}
-        fetch(options.cache, SpecifierSet(options.only or "", prereleases=True), there)
-    before = known(json.loads(TABLE.read_text(encoding="utf-8"))) if TABLE.is_file() else {}
-    measured = {}
-    for row in releases():
-        path = options.cache / f"{row['sha256']}.json"
-        if path.exists():
-            found = json.loads(path.read_text(encoding="utf-8"))["logged"]
-            measured[row["version"]] = [Logged(*one) for one in found]
-        elif row["version"] in before:
-            measured[row["version"]] = before[row["version"]]
-        else:
-            print(f"{row['version']}: not measured", file=sys.stderr)
-    text = render(measured, options.as_of)
+    given.cache.mkdir(parents=True, exist_ok=True)
+    if not given.cached:
+        there = set() if given.only else {*table["releases"]}
+        wanted = [*in_turn(releases()), *(builds() if given.builds else ())]
+        fetch(given.cache, wanted, SpecifierSet(given.only or "", prereleases=True), there)
+    text = render(*together(table, given.cache), given.as_of)
     if lines := [line for line in stale(json.loads(text)) if line.startswith("only")]:
         print("\n".join(lines), file=sys.stderr)
         return 1
     TABLE.write_text(text, encoding="utf-8")
-    print(f"{len(measured)} releases", file=sys.stderr)
+    by_release.told(len(json.loads(text)["releases"]))
     return 0
 
 
-def fetch(cache: Path, wanted: SpecifierSet, there: set[str]) -> None:
+def together(table: dict[str, Any], cache: Path) -> tuple[dict[str, list[Logged]], list[dict[str, str]]]:
+    """What is in the cache, and of the rest what the table says; and which of them are no releases."""
+    measured = known(table)
+    others = {row["version"]: row for row in table.get("builds", ())}
+    for path in cache.glob("*.json"):
+        read = json.loads(path.read_text(encoding="utf-8"))
+        measured[read["version"]] = [Logged(*one) for one in read["logged"]]
+        if "package" in read:
+            others[read["version"]] = {
+                **{key: read[key] for key in ("version", "package", "released")},
+                "source": f"the Linux x86-64 wheel of {read['package']} on the package index",
+            }
+    order = sorted(measured, key=Version)
+    return {version: measured[version] for version in order}, [*others.values()]
+
+
+def builds() -> list[dict[str, Any]]:
+    """What the index has beside releases: rows as those of `releases`."""
+    from pypi_simple import PyPISimple  # here, so that the pure parts can be tested without it
+
+    found: dict[str, dict[str, Any]] = {}
+    with PyPISimple() as client:
+        for project, suffix in BUILDS.items():
+            for package in client.get_project_page(project).packages:
+                version = Version(package.version or "0")
+                if not package.filename.endswith("x86_64.whl") or "-macosx" in package.filename:
+                    continue
+                if suffix or version.is_prerelease or version < Version("1.0"):
+                    found[f"{version}{suffix}"] = {
+                        "version": f"{version}{suffix}",
+                        "package": project,
+                        "released": str(package.upload_time)[:10],
+                        "wheel": package.filename,
+                        "url": package.url,
+                        "sha256": package.digests["sha256"],
+                    }
+    return sorted(found.values(), key=lambda row: Version(row["version"]))
+
+
+def fetch(cache: Path, rows: list[dict[str, Any]], wanted: SpecifierSet, there: set[str]) -> None:
     """Measure what is wanted, not in the cache, and not `there` already."""
     from update_support.remote_zip import Web
-    from update_tensorflow import read_index
 
-    urls = {package.filename: package.url for files in read_index() for package in files.linux.values()}
+    urls = by_release.urls()
     web = Web()
-    for row in in_turn(releases()):
+    for row in rows:
         path = cache / f"{row['sha256']}.json"
         if path.exists() or row["version"] in there or not wanted.contains(row["version"]):
             continue
         start = time.monotonic()
-        found = measure(web, urls[row["wheel"]])
+        found = measure(web, row.get("url") or urls[row["wheel"]])
         part = path.with_suffix(".part")
-        part.write_text(json.dumps({"version": row["version"], "logged": found}), encoding="utf-8")
+        more = {key: row[key] for key in ("package", "released")} if "url" in row else {}
+        text = json.dumps({"version": row["version"], **more, "logged": found})
+        part.write_text(text, encoding="utf-8")
         part.replace(path)
         print(f"{row['version']}: {len(found)} messages, {time.monotonic() - start:.0f} s", flush=True)
 

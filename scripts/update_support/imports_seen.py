@@ -8,9 +8,9 @@ import sys
 
 BEFORE = set(sys.modules)
 
-import ast  # noqa: E402
-import json  # noqa: E402
-import os  # noqa: E402
+import ast
+import json
+import os
 
 MARKER = "tfdoctor-imports:"
 OWN = ("tensorflow", "tensorflow_core")

@@ -257,4 +257,4 @@ def extract(
                 raise ValueError(msg)
 
         take(member, unpacked())
-    pieces.close()  # type: ignore[attr-defined]
+    pieces.close()

@@ -22,16 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-ROOT = Path(__file__).resolve().parents[2]
-for place in ("tests", "scripts"):
-    if str(ROOT / place) not in sys.path:
-        sys.path.insert(1, str(ROOT / place))
+from checkout import ROOT
+from update_support.targets import Target, chosen_by, targets
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
-
-    from update_locks import Target
 
 __all__ = ["CHILD", "Result", "find_python", "run", "try_lock"]
 
@@ -288,8 +284,6 @@ def write_record(locks: Mapping[str, Any], as_of: str) -> None:
 
 def run(options: argparse.Namespace, specs: Sequence[str]) -> int:
     """`scripts/update_locks.py --try`: the exit status is 1 where a lock failed."""
-    from update_locks import chosen_by, targets
-
     tests = [chosen_by(spec) for spec in specs]
     chosen = [
         target

@@ -29,6 +29,14 @@ def test_the_last_driver_of_a_card() -> None:
     assert COMPAT.cards.ended_with("12.0") is None
 
 
+def test_a_branch_has_the_numbers_that_windows_gives_it() -> None:
+    """There release 390 went on to 391.35, 470 to 475.14, and the next branches begin at 396 and 495."""
+    for capability, last in (("2.1", "391.35"), ("3.5", "475.14"), ("6.1", "582.28")):
+        found = COMPAT.cards.ended_with(capability)
+        assert found is not None
+        assert not versions.at_least(last, found.first_without)
+
+
 def test_speed_is_of_one_capability_or_of_its_major() -> None:
     assert COMPAT.cards.per_clock("8.0") == 64
     assert COMPAT.cards.per_clock("8.6") == 128

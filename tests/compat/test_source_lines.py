@@ -16,6 +16,7 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 try:
     import update_source_lines as script
+    from update_support import by_release
     from update_support.log_lines import Logged, logged
 finally:
     sys.path.remove(str(SCRIPTS))
@@ -53,7 +54,7 @@ def test_every_row_reads() -> None:
     ],
 )
 def test_a_file_is_known_however_a_log_writes_it(path: str) -> None:
-    assert TABLE.at(path, 1663, " Cannot dlopen some GPU libraries.") == {"1.14.0"}
+    assert TABLE.at(path, 1663, " Cannot dlopen some GPU libraries.") == {"1.14.0", "2.0.0b1"}
 
 
 def test_a_line_that_no_release_has_and_a_file_that_is_not_there_are_two_answers() -> None:
@@ -74,6 +75,17 @@ def test_a_text_tells_releases_apart_that_log_other_things_from_one_line(tmp_pat
     assert table.at("b.cc", 5) == {"1.0", "1.1", "1.2"}
     assert table.at("b.cc", 5, " Found device 0") == {"1.0", "1.2"}  # of 1.2 no text is known
     assert table.at("b.cc", 5, " Something else") == {"1.0", "1.1", "1.2"}
+
+
+def test_a_release_that_logs_the_message_from_another_line_did_not_write_it(tmp_path: Path) -> None:
+    rows = {"lines": "5:0=0,1=1 9:0-1=2", "texts": ["Found device", "Ignoring", "Not built"]}
+    table = load_source_lines(small(tmp_path, {"a/b.cc": rows}))
+    assert table.at("b.cc", 5, " Not built with kernels") == frozenset()
+    assert table.at("b.cc", 5, " INTERNAL: Not built") == {
+        "1.0",
+        "1.1",
+    }  # a status that is told, by no text of its own
+    assert table.at("b.cc", 9, " Not built with kernels") == {"1.0", "1.1"}
 
 
 @pytest.mark.parametrize("lines", ["5:x", "x:1", "5:0=3", "5:0=x"])
@@ -172,17 +184,21 @@ def test_rows_are_the_same_of_the_same_measurements() -> None:
         "1.2": [said("XLA service %p initialized for platform %s")],
     }
     assert script.rows(measured) == {
-        GPU_DEVICE: {"lines": "7:0-1=1,2=0 9:0", "texts": [" initialized for platfor", "Found device "]}
+        GPU_DEVICE: {
+            "lines": "7:0-1=2,2=0 9:0=1",
+            "texts": [" initialized for platfor", "Adding visible", "Found device "],
+        }
     }
-    assert script.render(measured, "2026-11-22") == script.render(measured, "2026-11-22")
-    assert json.loads(script.render(measured, "2026-11-22"))["releases"] == ["1.0", "1.1", "1.2"]
+    assert script.render(measured, [], "2026-11-22") == script.render(measured, [], "2026-11-22")
+    assert json.loads(script.render(measured, [], "2026-11-22"))["releases"] == ["1.0", "1.1", "1.2"]
 
 
+@pytest.mark.few(0)
 def test_what_is_not_measured_anew_stays_as_the_table_has_it() -> None:
     raw = json.loads(script.TABLE.read_text(encoding="utf-8"))
     kept = script.known(raw)
     assert [*kept] == raw["releases"]
-    again = json.loads(script.render(kept, raw["as_of"]))
+    again = json.loads(script.render(kept, raw["builds"], raw["as_of"]))
     assert again["files"][GPU_DEVICE] == raw["files"][GPU_DEVICE]
     assert {file: len(row["lines"].split()) for file, row in again["files"].items()} == {
         file: len(row["lines"].split()) for file, row in raw["files"].items()
@@ -190,7 +206,8 @@ def test_what_is_not_measured_anew_stays_as_the_table_has_it() -> None:
 
 
 def test_places_are_written_as_spans() -> None:
-    assert script.spans([9, 3, 4, 5]) == "3-5,9"
+    assert by_release.spans([9, 3, 4, 5]) == "3-5,9"
+    assert [*by_release.at([*"abcdefghij"], "3-5,9")] == [*"defj"]
 
 
 def test_a_table_that_lost_something_is_stale() -> None:

@@ -7,6 +7,7 @@ import sys
 import tarfile
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -56,10 +57,8 @@ class Memory:
         return self.needs.get(f"{one.project} {one.version}", [])
 
 
-def pins(
-    source: Memory, *roots: str, python: str = "3.9", until: str = LATE, **more: object
-) -> dict[str, str]:
-    found = resolve.Resolver(source, python, until, **more).resolve(roots)  # type: ignore[arg-type]
+def pins(source: Memory, *roots: str, python: str = "3.9", until: str = LATE, **more: Any) -> dict[str, str]:
+    found = resolve.Resolver(source, python, until, **more).resolve(roots)
     return {pin.name: str(pin.version) for pin in found}
 
 

@@ -13,6 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tfdoctor.payload import fatbins
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -20,7 +22,7 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 try:
     import update_tensorflow as script
-    from update_support import remote_zip, shared_objects
+    from update_support import remote_zip, shared_objects, wheel_facts
 finally:
     sys.path.remove(str(SCRIPTS))
 
@@ -86,7 +88,7 @@ def test_members_come_out_as_they_went_in(method: int) -> None:
 def test_only_what_is_wanted_is_asked_for() -> None:
     web = LocalWeb(archive(FILES, zipfile.ZIP_STORED))
     members, total = remote_zip.central_directory(web, "u")
-    wanted = [member for member in members if script.SMALL.search(member.name)]
+    wanted = [member for member in members if wheel_facts.SMALL.search(member.name)]
     assert len(wanted) == 3
     runs = [*remote_zip.spans(wanted, 1 << 16)]
     assert len(runs) == 1
@@ -147,21 +149,21 @@ def test_entries_are_counted_by_kind_and_target() -> None:
         entry(1, 90, ptx("sm_90a")),
     )
     data += bytes(7) + fat(entry(1, 80, lz4_literals(ptx("sm_80")), 0x2011)) + fat(entry(2, 70, b"x"))
-    cubin, targets = shared_objects.fat_binaries(data)
+    cubin, targets = fatbins.fat_binaries(data)
     assert cubin == {"70": 2, "90": 1}
     assert targets == {"90a": 1, "80": 1}
 
 
 def test_the_header_says_who_may_take_the_ptx() -> None:
     """2.5 to 2.8 have PTX for sm_75 in entries marked 80: the driver gives them to 8.0 and newer."""
-    _, targets = shared_objects.fat_binaries(fat(entry(1, 80, ptx("sm_75")), entry(1, 90, b"no text")))
+    _, targets = fatbins.fat_binaries(fat(entry(1, 80, ptx("sm_75")), entry(1, 90, b"no text")))
     assert targets == {"80": 1, "90": 1}
 
 
 def test_what_only_looks_like_one_is_left_out() -> None:
     magic = struct.pack("<I", 0xBA55ED50)
     for data in (magic, magic + bytes(100), fat(b"\x07" * 80), fat(entry(2, 70, b"x"))[:-20]):
-        assert shared_objects.fat_binaries(data) == ({}, {})
+        assert fatbins.fat_binaries(data) == ({}, {})
 
 
 @given(
@@ -170,22 +172,22 @@ def test_what_only_looks_like_one_is_left_out() -> None:
     )
 )
 def test_any_bytes_are_survived(parts: list[bytes]) -> None:
-    shared_objects.fat_binaries(b"".join(parts))
+    fatbins.fat_binaries(b"".join(parts))
 
 
 @given(st.binary(max_size=300), st.integers(0, 400))
 def test_lz4_survives_any_bytes(block: bytes, want: int) -> None:
-    assert len(shared_objects.lz4_prefix(block, want)) <= want
+    assert len(fatbins.lz4_prefix(block, want)) <= want
 
 
 @given(st.binary(max_size=600))
 def test_lz4_literals_come_back(data: bytes) -> None:
-    assert shared_objects.lz4_prefix(lz4_literals(data), len(data)) == data
+    assert fatbins.lz4_prefix(lz4_literals(data), len(data)) == data
 
 
 def test_lz4_copies_overlap() -> None:
     block = bytes([0x14]) + b"a" + struct.pack("<H", 1) + bytes([0x30]) + b"end"
-    assert shared_objects.lz4_prefix(block, 100) == b"a" + b"a" * 8 + b"end"
+    assert fatbins.lz4_prefix(block, 100) == b"a" + b"a" * 8 + b"end"
 
 
 # --- rows ---
@@ -200,10 +202,10 @@ OLD_HEADER = """
 
 
 def test_header() -> None:
-    assert script.header_defines(OLD_HEADER) == {"CUDA": "10.0", "CUDA_LIB": "10.0", "CUDNN": "7"}
-    assert script.header_capabilities(OLD_HEADER) == ["3.5", "3.7", "5.2"]
-    assert script.header_defines('#define TF_CUDA_VERSION ""') == {}
-    assert script.header_capabilities("") == []
+    assert wheel_facts.header_defines(OLD_HEADER) == {"CUDA": "10.0", "CUDA_LIB": "10.0", "CUDNN": "7"}
+    assert wheel_facts.header_capabilities(OLD_HEADER) == ["3.5", "3.7", "5.2"]
+    assert wheel_facts.header_defines('#define TF_CUDA_VERSION ""') == {}
+    assert wheel_facts.header_capabilities("") == []
 
 
 def test_requirements() -> None:
@@ -216,7 +218,7 @@ def test_requirements() -> None:
         'Requires-Dist: nvidia-cudnn-cu12==8.9.7.29; extra == "and-cuda"\n'
         "\nRequires-Dist: protobuf\n"
     )
-    plain, extras = script.requirements(metadata)
+    plain, extras = wheel_facts.requirements(metadata)
     assert plain == ['h5py>=3.10.0; python_version >= "3.9"', "numpy<2.0,>=1.16.0"]
     assert extras == {"and-cuda": ["nvidia-cudnn-cu12==8.9.7.29"]}
 
@@ -225,7 +227,7 @@ def test_requirements() -> None:
     ("arch", "text"), [("35", "3.5"), ("90a", "9.0a"), ("120", "12.0"), ("100f", "10.0f")]
 )
 def test_dotted(arch: str, text: str) -> None:
-    assert script.dotted(arch) == text
+    assert wheel_facts.dotted(arch) == text
 
 
 def test_linked_libraries_are_in_the_loaders_order() -> None:

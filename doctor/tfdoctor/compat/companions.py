@@ -5,7 +5,7 @@ Each row was run: real wheels were imported with a version of the companion on e
 
 # The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -86,6 +86,28 @@ class CompanionTable:
     as_of: str
     companions: tuple[Companion, ...] = field(metadata={"key": "companion"})
     ladders: tuple[Ladder, ...] = field(metadata={"key": "ladder"})
+
+    def limits(self, tensorflow: str, requires: Sequence[str] = ()) -> dict[str, str]:
+        """Package → what pip is asked for, so that it stays below every version that this release does not stand.
+
+        `requires`: TensorFlow's own requirements; a row that those keep away says nothing.
+        """
+        own = [one for text in requires if (one := versions.requirement(text)) is not None]
+        found: dict[str, str] = {}
+        for row in self.companions:
+            if not row.breaks.startswith(">=") or not versions.satisfies(_public(tensorflow), row.tensorflow):
+                continue
+            first = row.breaks[2:].partition(",")[0]
+            asked = [one.specifier for one in own if one.name.lower() == row.package]
+            if asked and not any(one.contains(first, prereleases=True) for one in asked):
+                continue
+            known, limit = (
+                versions.upper_limit(found.get(row.package, "")),
+                versions.upper_limit(row.requirement),
+            )
+            if limit is not None and (known is None or versions.compare(limit, known) < 0):
+                found[row.package] = row.requirement
+        return found
 
     def breaking(
         self,

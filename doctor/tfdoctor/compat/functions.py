@@ -19,6 +19,8 @@ from tfdoctor.records import dataclass
 __all__ = ["Functions", "load_functions"]
 
 _INSTALLED = re.compile(r"(?:site|dist)-packages/(tensorflow(?:_core)?/[\w/]{1,200}\.py)c?$")
+_EATEN = re.compile(r"(?<=[^\W_])_{1,2}init_{0,2}\.py$")
+"""`\\__init__.py`, as Markdown leaves it: `tensorflow_init_.py`, `python__init__.py`. No file measured ends so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,8 @@ class PythonFile:
     """The functions of one file."""
 
     functions: Mapping[str, str]
-    """Name → `"1280-1300:12-14,16"`: first and last line, and the places of its releases in `releases`."""
+    """Name → `"1280-1300:12-14,16"`: first and last line, and the places of its releases in `releases`. Of `<module>`
+    each statement that can fail: `"58:7-20"`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +48,8 @@ class Functions:
 
         `path` as a traceback has it. Raises DataError.
         """
-        found = _INSTALLED.search(re.sub(r"[\\/]{1,8}", "/", path))
+        plain = re.sub(r"[\\/]{1,8}", "/", path)
+        found = _INSTALLED.search(_EATEN.sub("/__init__.py", plain))
         row = self.files.get(found[1]) if found is not None else None
         words = row.functions.get(function) if row is not None else None
         if words is None:
@@ -55,7 +59,7 @@ class Functions:
             for word in words.split():
                 where, _, places = word.partition(":")
                 first, _, last = where.partition("-")
-                if int(first) <= line <= int(last):
+                if int(first) <= line <= int(last or first):
                     for part in places.split(","):
                         releases.update(spanned(self.releases, part))
         except ValueError as error:

@@ -25,6 +25,7 @@ __all__ = [
     "OfficialImage",
     "OfficialImages",
     "PythonImage",
+    "ToolImage",
     "load_images",
 ]
 
@@ -175,6 +176,18 @@ class PythonImage:
         return f"python:{self.tag}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolImage:
+    """An image with a program that builds take out of it (`[[tool]]`)."""
+
+    NAMED: ClassVar = ("program",)
+    program: str
+    """`"micromamba"`."""
+    image: str
+    evidence: Known
+    sources: Sources
+
+
 @dataclass(frozen=True, slots=True)
 class Images:
     """The whole table."""
@@ -187,6 +200,11 @@ class Images:
     ngc: tuple[NgcImage, ...]
     python: tuple[PythonImage, ...]
     """The one to take first comes first."""
+    tool: tuple[ToolImage, ...]
+
+    def of_program(self, program: str) -> ToolImage | None:
+        """The image that has a program, or None."""
+        return next((row for row in self.tool if row.program == program), None)
 
     def of_python(self, python: str) -> PythonImage | None:
         """The slim image of a Python (`"3.9"`), or None."""
@@ -237,6 +255,14 @@ class Images:
                 names = tuple(f"tensorflow/tensorflow:{tag.format(version=version)}" for tag in row.tags)
                 return OfficialImage(names, row)
         return None
+
+    def lowest_of(self, image: NgcImage) -> str | None:
+        """The compute capability at which one of NVIDIA's images begins; where no page of it was read, at which the
+        others do."""
+        if image.lowest is not None:
+            return image.lowest
+        told = [row.lowest for row in self.ngc if row.lowest is not None]
+        return min(told, key=versions.parse_capability, default=None)
 
     def of_ngc(self, tensorflow: str | None = None, *, cuda: str | None = None) -> tuple[NgcImage, ...]:
         """NVIDIA's images, newest first: of a TensorFlow (prefix), of a CUDA (prefix). Those whose TensorFlow

@@ -28,6 +28,8 @@ class PythonSystem:
     """What it has besides, without a third party's repository."""
     prerelease: tuple[str, ...] = ()
     """Those of `others` that are release candidates."""
+    managed: bool = False
+    """Its pip refuses to install into its Python (PEP 668)."""
     evidence: Evidence
     sources: Sources
 
@@ -45,6 +47,8 @@ class DebianPython:
     name: str
     codename: str
     default: str
+    managed: bool = False
+    """Its pip refuses to install into its Python (PEP 668)."""
     sources: Sources
 
 
@@ -127,6 +131,13 @@ class Pythons:
     def system(self, name: str) -> PythonSystem | None:
         """The Ubuntu release of this number or code name, or None."""
         return next((row for row in self.systems if name in (row.name, row.codename)), None)
+
+    def managed(self, system: str, release: str) -> bool:
+        """Whether pip refuses to install into the python3 of that system (PEP 668); False where it is not known."""
+        rows: tuple[PythonSystem | DebianPython, ...] = self.systems if system == "ubuntu" else ()
+        if system == "debian":
+            rows = self.debian
+        return any(row.managed for row in rows if release in (row.name, row.codename))
 
     def default_of(self, system: str, release: str) -> str | None:
         """The `python3` package of `("debian", "12")`, `("ubuntu", "22.04")`, by number or code name, or None."""

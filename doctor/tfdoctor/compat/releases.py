@@ -282,10 +282,8 @@ def code_for(release: Release, capability: str) -> Code:
     if not release.cubin and not release.ptx:
         return "unknown" if release.gpu else "none"
     wanted = versions.parse_capability(capability)
-    for text in release.cubin:
-        have = versions.parse_capability(text)
-        if have[0] == wanted[0] and have[1] <= wanted[1]:
-            return "native"
+    if any(versions.runs_machine_code(wanted, versions.parse_capability(text)) for text in release.cubin):
+        return "native"
     if any(versions.parse_capability(text) <= wanted for text in release.ptx):
         return "arch-specific" if release.ptx_arch_specific else "jit"
     return "none"

@@ -19,6 +19,9 @@ from tfdoctor.records import dataclass
 
 __all__ = ["SourceLines", "load_source_lines", "spanned"]
 
+_ASKED = 1024
+"""Answers that are remembered."""
+
 
 @dataclass(frozen=True, slots=True)
 class Unpublished:
@@ -32,6 +35,20 @@ class Unpublished:
     last: str
     """The dates between which people ran it."""
     source: str
+    lines: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """The files in which it has others, with those that were seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """What was measured and is no release of compat/tensorflow.json."""
+
+    NAMED: ClassVar = ("version",)
+    version: str
+    """`"2.16.0rc0"`, `"2.13.0.570+rocm"`."""
+    package: str
+    released: str
+    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +58,7 @@ class SourceFile:
     lines: str
     """`"1640:37 1663:37,52-54=1"`: line, the places of its releases in `releases`, and after `=` that of their text."""
     texts: tuple[str, ...] = ()
-    """What a message has of which other releases log another one from the same line."""
+    """What a message has that is logged there; of some lines none is known."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,10 +68,12 @@ class SourceLines:
     as_of: str
     sources: Sources
     releases: tuple[str, ...]
-    """Those that were measured, oldest first."""
+    """Those that were measured, oldest first; those of `builds` among them."""
     files: Mapping[str, SourceFile]
     """By path, as the compiler was given it."""
     unpublished: tuple[Unpublished, ...] = field(default=(), metadata={"noun": "build"})
+    builds: tuple[Build, ...] = field(default=(), metadata={"noun": "build"})
+    """Candidates, and packages for AMD's cards."""
 
     @cached_property
     def _by_name(self) -> dict[str, list[str]]:
@@ -65,16 +84,31 @@ class SourceLines:
         return found
 
     @cached_property
-    def _read(self) -> dict[str, dict[int, str]]:
-        """Path → line → places, as far as it was asked for."""
+    def _answers(self) -> dict[tuple[str, int, str], frozenset[str] | None]:
+        """What `at` was asked last: hundreds of processes in one log say the same."""
+        return {}
+
+    @cached_property
+    def _read(self) -> dict[str, "_Read"]:
+        """What was read of a file, as far as it was asked for."""
         return {}
 
     def at(self, path: str, line: int, message: str = "") -> frozenset[str] | None:
         """The releases that log from this line; none where no release does. None: the file is not in the table.
 
+        A build of `unpublished` is among them where it has the line.
         `path` as a log has it: whole, with what a build puts before it, with backslashes, or only the file's name.
-        `message`, where it is the text of some of these releases, leaves those out that log another one there.
+        `message`, where it is the text of some of these releases, leaves those out that log another one there; and
+        those that log it from another line.
         """
+        asked = path, line, message
+        if asked not in self._answers:
+            if len(self._answers) >= _ASKED:
+                self._answers.clear()
+            self._answers[asked] = self._at(path, line, message)
+        return self._answers[asked]
+
+    def _at(self, path: str, line: int, message: str) -> frozenset[str] | None:
         shown = path.replace("\\", "/")
         known = self._by_name.get(shown.rpartition("/")[2], [])
         paths = [one for one in known if shown.endswith(one) or one.endswith(f"/{shown}")]
@@ -84,7 +118,12 @@ class SourceLines:
         for one in paths:
             found.update(self._of(one, line, message))
         said = True in found.values()
-        return frozenset(release for release, fits in found.items() if fits is not False or not said)
+        fitting = {release for release, fits in found.items() if fits is not False or not said}
+        for build in self.unpublished:
+            own = [number for one in paths for number in build.lines.get(one, ())]
+            if line in own or (not own and build.like in fitting):
+                fitting.add(build.version)
+        return frozenset(fitting)
 
     def _of(self, path: str, line: int, message: str) -> dict[str, bool | None]:
         """Release → whether its text is in the message; None where its text is not known."""
@@ -92,17 +131,53 @@ class SourceLines:
         found: dict[str, bool | None] = {}
         try:
             if path not in self._read:
-                words = (word.partition(":") for word in row.lines.split())
-                self._read[path] = {int(number): places for number, _, places in words}
-            for part in self._read[path].get(line, "").split(","):
+                self._read[path] = _Read(row)
+            read_ = self._read[path]
+            for part in read_.lines.get(line, "").split(","):
                 places, _, text = part.partition("=")
                 fits = row.texts[int(text)].strip() in message if text else None
-                releases = spanned(self.releases, places) if places else ()
+                releases = set(spanned(self.releases, places) if places else ())
+                if message and fits is False:
+                    releases.difference_update(read_.saying(message, self.releases))
                 found.update(dict.fromkeys(releases, fits))
         except (ValueError, IndexError) as error:
             msg = f"compat/source_lines.json: {path}: {error}"
             raise DataError(msg) from error
         return found
+
+
+class _Read:
+    """One file: its lines, and the releases that have its texts. Raises ValueError."""
+
+    def __init__(self, row: SourceFile) -> None:
+        self.texts = row.texts
+        self.lines: dict[int, str] = {}
+        """Line → places."""
+        for word in row.lines.split():
+            number, _, places = word.partition(":")
+            self.lines[int(number)] = places
+
+    @cached_property
+    def _having(self) -> dict[int, set[str]]:
+        """Text → the places of the releases that log it from any line."""
+        found: dict[int, set[str]] = {}
+        for groups in self.lines.values():
+            for part in groups.split(","):
+                places, _, text = part.partition("=")
+                if text:
+                    found.setdefault(int(text), set()).add(places)
+        return found
+
+    def saying(self, message: str, releases: tuple[str, ...]) -> set[str]:
+        """The releases that log a message that begins like this one, from whatever line: what stands in its middle can
+        be another one's, which it tells."""
+        return {
+            release
+            for number, text in enumerate(self.texts)
+            if message.lstrip().startswith(text.strip())
+            for places in self._having.get(number, ())
+            for release in spanned(releases, places)
+        }
 
 
 def spanned(releases: tuple[str, ...], places: str) -> tuple[str, ...]:

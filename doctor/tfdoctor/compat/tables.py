@@ -20,9 +20,10 @@ from tfdoctor.compat.folder import data_dir
 from tfdoctor.compat.releases import code_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
+    from tfdoctor.compat.arm64 import Arm64
     from tfdoctor.compat.cards import Cards
     from tfdoctor.compat.companions import Companion, CompanionTable, Ladder
     from tfdoctor.compat.conda_names import CondaNames
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat.imported import Imported
     from tfdoctor.compat.libraries import Distribution, LibraryFamily, LibraryTable, PypiWheel, Registration
     from tfdoctor.compat.locks import Locks
+    from tfdoctor.compat.manifests import Manifests
     from tfdoctor.compat.problems import Problem, ProblemTable
     from tfdoctor.compat.prune import Leftover
     from tfdoctor.compat.pythons import PythonBuild, Pythons
@@ -124,6 +126,13 @@ class Compat:
         return load_cards(self.folder)
 
     @cached_property
+    def arm64(self) -> Arm64:
+        """Machines with a 64-bit ARM processor."""
+        from tfdoctor.compat.arm64 import load_arm64
+
+        return load_arm64(self.folder)
+
+    @cached_property
     def conda_names(self) -> CondaNames:
         """Names of conda's packages beside those of the package index."""
         from tfdoctor.compat.conda_names import load_conda_names
@@ -157,6 +166,13 @@ class Compat:
         from tfdoctor.compat.images import load_images
 
         return load_images(self.folder)
+
+    @cached_property
+    def manifests(self) -> Manifests:
+        """What registries tell of these images."""
+        from tfdoctor.compat.manifests import load_manifests
+
+        return load_manifests(self.folder)
 
     @cached_property
     def pythons(self) -> Pythons:
@@ -350,6 +366,11 @@ class Compat:
         """What the toolkit of this minor compiles for, or None where nobody looked."""
         return self._cuda.series(cuda)
 
+    @property
+    def all_cuda_series(self) -> tuple[CudaSeries, ...]:
+        """Every toolkit minor whose targets are known, oldest first."""
+        return self._cuda.all_series
+
     def cuda_release(self, cuda: str) -> CudaRelease | None:
         """The toolkit release of this version (see cuda.CudaTable.release)."""
         return self._cuda_release(cuda)
@@ -450,6 +471,10 @@ class Compat:
     def ladders(self) -> tuple[Ladder, ...]:
         """What pip takes of NumPy and protobuf where nothing holds them back."""
         return self._companions.ladders
+
+    def companion_limits(self, tensorflow: str, requires: Sequence[str] = ()) -> dict[str, str]:
+        """Package → the upper limit that this release needs (see companions.CompanionTable.limits)."""
+        return self._companions.limits(tensorflow, requires)
 
     def breaking(
         self,

@@ -1,0 +1,69 @@
+"""compat/imports.toml: what is asked of pip is below all that a release does not stand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tfdoctor import versions
+from tfdoctor.compat import Compat, DataError
+from tfdoctor.compat.folder import data_dir
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+COMPAT = Compat.load()
+
+
+@pytest.mark.parametrize("tensorflow", sorted({one.version for one in COMPAT.releases}, key=versions.parse))
+def test_a_limit_keeps_every_version_away_that_breaks(tensorflow: str) -> None:
+    for package, requirement in COMPAT.companion_limits(tensorflow).items():
+        limit = versions.upper_limit(requirement)
+        assert limit is not None
+        for row in COMPAT.companions:
+            applies = row.package == package and versions.satisfies(tensorflow, row.tensorflow)
+            if applies and row.breaks.startswith(">="):
+                assert versions.compare(row.breaks[2:].partition(",")[0], limit) >= 0, (row.id, requirement)
+
+
+def test_what_tensorflow_asks_for_itself_needs_no_limit() -> None:
+    assert "numpy" in COMPAT.companion_limits("2.4.4")
+    assert "numpy" not in COMPAT.companion_limits("2.4.4", ("numpy~=1.19.2",))
+    assert COMPAT.companion_limits("2.10.1", ("numpy>=1.20",))["numpy"] == "numpy<2"
+
+
+def test_every_row_has_its_run():
+    for row in Compat.load().companions:
+        assert row.fails, row.id
+        assert row.tensorflow
+
+
+def test_local_versions_and_nonsense():
+    assert [
+        r.id for r in Compat.load().breaking("1.15.5+nv23.3", {"numpy": "1.18", "protobuf": "4.25.3"}, {})
+    ]
+    assert Compat.load().breaking("no version", {"numpy": "2"}, {}) == ()
+    assert Compat.load().breaking(None, {}, {}) == ()
+    assert not [
+        r for r in Compat.load().breaking("2.18.0", {"numpy": "strange", "protobuf": "5.29"}, {}) if r.breaks
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("schema_version = 1", "schema_version = 2", "schema_version is 2"),
+        ('effect = "import"', 'effect = "imports"', "did you mean `import`"),
+        ('package = "protobuf"', 'pakage = "protobuf"', "unknown key `pakage`, did you mean `package`"),
+        ('tensorflow = "<2.12.dev0"', 'tensorflow = "older"', "is not a specification"),
+        ('id = "numpy-missing"', 'id = "protobuf-missing"', "is there twice"),
+    ],
+)
+def test_the_loader_is_strict(tmp_path: Path, old: str, new: str, message: str):
+    text = (data_dir("compat") / "imports.toml").read_text(encoding="utf-8")
+    assert old in text
+    (tmp_path / "imports.toml").write_text(text.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(DataError, match=message):
+        _ = Compat(tmp_path).companions

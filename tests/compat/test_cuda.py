@@ -1,0 +1,60 @@
+"""CUDA's releases and the drivers that they need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tfdoctor.compat import Compat
+
+COMPAT = Compat.load()
+
+
+@pytest.mark.parametrize(
+    ("cuda", "os", "minimum", "own"),
+    [
+        ("12.5.1", "linux", "525.60.13", "555.42.06"),
+        ("12.5", "linux", "525.60.13", "555.42.02"),
+        ("12.3", "linux", "525.60.13", "545.23.06"),
+        ("11.2", "windows", "452.39", "460.82"),
+        ("11.0", "linux", "450.51.05", "450.51.05"),
+        ("10.1", "linux", "418.39", "418.39"),
+        ("9.0", "linux", "384.81", "384.81"),
+        ("8.0", "linux", "367.48", "367.48"),
+        ("8.0.61", "linux", "375.26", "375.26"),
+        ("13.0", "linux", "580.65.06", "580.65.06"),
+        ("13.0", "windows", None, None),
+        ("12.7", "linux", "525.60.13", None),
+        ("10.3", "linux", None, None),
+        ("14.0", "linux", None, None),
+        ("6.5", "linux", None, None),
+    ],
+)
+def test_driver_minimum(cuda: str, os: Any, minimum: str | None, own: str | None) -> None:
+    answer = COMPAT.driver_minimum(cuda, os)
+    assert (answer.minimum, answer.own) == (minimum, own)
+    assert answer.explanation
+    assert minimum is None or answer.sources
+
+
+def test_minor_version_compatibility_is_explained() -> None:
+    answer = COMPAT.driver_minimum("12.5.1")
+    assert answer.minor_version_compatibility
+    assert "any CUDA 12.x runs on driver 525.60.13" in answer.explanation
+    assert "needs 555.42.06" in answer.explanation
+    assert not COMPAT.driver_minimum("10.1").minor_version_compatibility
+
+
+@pytest.mark.parametrize(
+    ("driver", "cuda"),
+    [
+        ("535.104.05", "12.2"),
+        ("470.57.02", "11.4"),
+        ("580.65.06", "13.0"),
+        ("999.1", None),
+        ("300.1", None),
+    ],
+)
+def test_newest_cuda_for_driver(driver: str, cuda: str | None) -> None:
+    assert COMPAT.newest_cuda_for_driver(driver) == cuda

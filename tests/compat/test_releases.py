@@ -1,0 +1,130 @@
+"""TensorFlow's releases: asked by version, by specification, by Python, and for a card's code."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfdoctor import versions
+from tfdoctor.compat import Compat, UnknownReleaseError
+
+COMPAT = Compat.load()
+
+
+@pytest.mark.parametrize(
+    ("version", "package", "expected"),
+    [
+        ("1.15.0", None, "tensorflow"),
+        ("1.14.0", None, "tensorflow-gpu"),
+        ("2.0.4", None, "tensorflow-gpu"),
+        ("2.0.4", "tensorflow", "tensorflow"),
+        ("2.10.1", None, "tensorflow"),
+        ("2.10.1", "tensorflow_gpu", "tensorflow-gpu"),
+        ("2.22.0-rc0", "tf-nightly", "tensorflow"),
+    ],
+)
+def test_release(version: str, package: str | None, expected: str) -> None:
+    row = COMPAT.release(version, package)
+    assert row is not None
+    assert row.package == expected
+
+
+@pytest.mark.parametrize(
+    ("version", "package"),
+    [
+        ("3.0", None),
+        ("banana", None),
+        ("1.13.0", None),
+        ("2.12.0", "tensorflow-gpu"),
+        ("2.15.1", "tensorflow-cpu"),
+    ],
+)
+def test_no_such_release(version: str, package: str | None) -> None:
+    assert COMPAT.release(version, package) is None
+
+
+@pytest.mark.parametrize(
+    ("version", "package", "row", "extrapolated"),
+    [
+        ("99.0.0", None, COMPAT.releases[-1].version, True),
+        ("2.22.0.dev20260901", "tf-nightly", "2.22.0rc0", False),
+        ("2.15.2", None, "2.15.1", False),
+        ("2.16.0rc0", None, "2.16.1", False),
+        ("2.9.0rc2", None, "2.9.0", False),
+        ("1.15.5+nv23.03", "nvidia-tensorflow", "1.15.5", False),
+        ("0.12.1", None, "1.0.0", False),
+        ("1.13.0", "tensorflow-gpu", "1.13.1", False),
+    ],
+)
+def test_nearest(version: str, package: str | None, row: str, *, extrapolated: bool) -> None:
+    nearest = COMPAT.nearest(version, package)
+    assert nearest.release.version == row
+    assert nearest.release.gpu
+    assert not nearest.exact
+    assert nearest.extrapolated is extrapolated
+    assert version in nearest.reason
+
+
+def test_nearest_of_a_known_one_is_itself() -> None:
+    for row in COMPAT.releases:
+        nearest = COMPAT.nearest(row.version, row.package)
+        assert nearest.exact
+        assert nearest.release is row
+
+
+@given(st.integers(0, 4), st.integers(0, 40), st.integers(0, 9), st.sampled_from(["", "rc0", ".dev1", "+x"]))
+def test_nearest_always_answers(major: int, minor: int, patch: int, suffix: str) -> None:
+    text = f"{major}.{minor}.{patch}{suffix}"
+    nearest = COMPAT.nearest(text)
+    assert nearest.exact == (nearest.release.version == text)
+    assert nearest.exact or nearest.reason
+
+
+def test_select() -> None:
+    assert [row.version for row in COMPAT.select("2.4")] == ["2.4.4", "2.4.4"]
+    assert [row.version for row in COMPAT.select(">=2.10,<2.12", "tensorflow")] == [
+        "2.11.1",
+        "2.11.0",
+        "2.10.1",
+        "2.10.0",
+    ]
+    with pytest.raises(UnknownReleaseError, match=r"there is no TensorFlow 3\.0; the nearest known: 2\."):
+        COMPAT.select("3.0")
+    with pytest.raises(UnknownReleaseError) as caught:
+        COMPAT.select("1.13.0")
+    assert "1.13.1" in caught.value.nearest
+    with pytest.raises(versions.VersionSyntaxError, match="`banana` is not a version"):
+        COMPAT.select("banana")
+
+
+def test_releases_for_python() -> None:
+    rows = COMPAT.releases_for_python("3.8.18")
+    assert rows[0].version == "2.13.1"
+    assert rows[-1].version == "2.2.0"
+    assert all(row.gpu for row in rows)
+    assert COMPAT.releases_for_python("3.10", "windows")[0].version == "2.10.1"
+    assert COMPAT.releases_for_python("3.99") == ()
+    assert {row.package for row in COMPAT.releases_for_python("2.7", gpu=False)} == {"tensorflow"}
+
+
+@pytest.mark.parametrize(
+    ("version", "capability", "expected"),
+    [
+        ("2.21.0", "8.6", "native"),
+        ("2.21.0", "12.0", "jit"),
+        ("2.20.0", "12.0", "arch-specific"),
+        ("2.21.0", "5.2", "none"),
+        ("2.3.4", "5.0", "none"),
+        ("2.3.4", "5.3", "native"),
+        ("2.3.4", "7.5", "native"),
+        ("2.3.4", "8.0", "jit"),
+        ("1.12.3", "6.1", "jit"),
+        ("1.12.3", "3.5", "none"),
+        ("2.0.4", "3.0", "none"),
+    ],
+)
+def test_code_for(version: str, capability: str, expected: str) -> None:
+    row = COMPAT.release(version)
+    assert row is not None
+    assert COMPAT.code_for(row, capability) == expected

@@ -1,0 +1,58 @@
+"""What every check asks is loaded at once, fast, and without the network."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import tfdoctor.compat
+from tfdoctor.compat import (
+    Compat,
+)
+
+COMPAT = Compat.load()
+
+
+def test_lazy_names_are_all_there() -> None:
+    for exported in tfdoctor.compat.__all__:
+        assert getattr(tfdoctor.compat, exported) is not None
+    with pytest.raises(AttributeError, match="nothing_here"):
+        _ = tfdoctor.compat.nothing_here
+
+
+def test_load_is_cached() -> None:
+    assert Compat.load() is COMPAT
+
+
+def test_tables_load_fast() -> None:
+    best = min(_seconds_to_load() for _ in range(5))
+    assert best < 0.025
+
+
+def _seconds_to_load() -> float:
+    start = time.process_time()
+    _ = Compat().releases
+    return time.process_time() - start
+
+
+def test_import_reads_nothing_and_needs_no_network() -> None:
+    code = (
+        "import sys, tfdoctor.compat as c; c.Compat.load().release('2.15.1');"
+        "bad = {'socket', 'subprocess', 'tomllib', 'packaging.specifiers', 'requests'} & set(sys.modules);"
+        "sys.exit(str(bad) if bad else 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_every_check_asks_is_read_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
+    compat = Compat()
+    compat.prepare()
+    monkeypatch.setattr(Path, "read_text", None)  # whoever reads now fails
+    assert compat.release("2.20.0") is not None
+    assert compat.required_libraries_for({"CUDA": "12.5.1", "CUDNN": "9"}, "2.20.0") is None
+    assert compat.breaking("2.20.0", {}, {})
+    assert compat.problems_of("tensorflow", "2.21.0")
