@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from tfdoctor.causes import HARMLESS, MISREAD, Cause, Do
+from tfdoctor.causes import Cause, Do
+from tfdoctor.causes.codes import HARMLESS, MISREAD
 from tfdoctor.compat import Compat
 from tfdoctor.findings import Remedy
 from tfdoctor.logs.advice import remedies
@@ -34,9 +35,14 @@ def test_a_row_is_whole(cause: Cause) -> None:
     assert row.title
     assert not row.title.endswith(".")
     assert cause not in cause.brings  # and its words are of the vocabulary
-    for remedy in remedies(NOBODY, cause):  # type: ignore[arg-type]
+    for remedy in remedies(NOBODY, cause):
         assert isinstance(remedy, Remedy)
         assert isinstance(remedy.commands, tuple)
+
+
+@pytest.mark.parametrize("cause", [cause for cause in Cause if cause is not Cause.HEALTHY])
+def test_something_can_be_typed_for_each(cause: Cause) -> None:
+    assert any(remedy.commands for remedy in remedies(NOBODY, cause))
 
 
 def test_codes_and_titles_are_of_one_cause_each() -> None:

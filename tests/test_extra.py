@@ -100,7 +100,7 @@ def uv(*words: str, text: str) -> str | None:
     return done.stdout if done.returncode == 0 else None
 
 
-@pytest.mark.few(1)
+@pytest.mark.few(0)
 @pytest.mark.parametrize("python", [python for python in PYTHONS if wanted(python)])
 def test_what_is_resolved_today_is_healthy(python: str) -> None:
     """A dry resolution; where there is no index the tests above say what they can."""

@@ -66,11 +66,11 @@ def test_what_lies_at_hand_breaks_no_promise(name: str) -> None:
 
 
 NESTED = (
-    "[" * 100_000,
+    "[" * 20_000,
     '{"a":' * 20_000,
     "<gpu>" * 20_000,
     "a = " + "[" * 20_000,
-    "tfdoctor-payload:" + "[" * 100_000,
+    "tfdoctor-payload:" + "[" * 20_000,
 )
 
 
@@ -109,6 +109,7 @@ def changed(source: Sequence[bytes]) -> st.SearchStrategy[bytes]:
     return st.tuples(st.sampled_from(source), st.lists(edit, max_size=8)).map(apply)
 
 
+@pytest.mark.few(20)
 @pytest.mark.parametrize("name", sorted({*TARGETS} - WHOLE_MACHINES))
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
@@ -116,7 +117,7 @@ def test_changed_real_texts_break_no_promise(name: str, data: st.DataObject) -> 
     TARGETS[name].run(data.draw(STRATEGIES[name]))
 
 
-STRATEGIES = {name: st.deferred(lambda name=name: changed(seeds(name))) for name in TARGETS}  # type: ignore[misc]
+STRATEGIES = {name: st.deferred(lambda name=name: changed(seeds(name))) for name in TARGETS}
 
 
 # ---------------------------------------------------------------- the checks themselves

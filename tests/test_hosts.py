@@ -114,7 +114,7 @@ def test_remedies_name_only_commands_there_are(folder: Path) -> None:
                 assert set(named) <= COMMANDS_THERE_ARE, command
 
 
-@pytest.mark.few(45)
+@pytest.mark.few(25)
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 def test_no_rule_crashes_where_facts_are_missing(folder: Path) -> None:
     facts = seen(folder)

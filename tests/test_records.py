@@ -92,7 +92,7 @@ def test_equal_hash_and_replace():
 def test_frozen():
     one = Point(1, "a")
     with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign to field 'x'"):
-        one.x = 2  # type: ignore[misc]
+        one.x = 2
     with pytest.raises(dataclasses.FrozenInstanceError, match="cannot delete field 'x'"):
         del one.x
     with pytest.raises(TypeError, match="frozen"):

@@ -19,9 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[1]
-WORDS: dict[str, str] = tomllib.loads((ROOT / "tests" / "words.toml").read_text(encoding="utf-8"))["instead"]
-PATTERN = re.compile(r"\b(?:" + "|".join(re.escape(word) for word in WORDS) + r")\b", re.IGNORECASE)
+LISTS: dict[str, dict[str, str]] = tomllib.loads((ROOT / "tests" / "words.toml").read_text(encoding="utf-8"))
+WORDS = LISTS["instead"]
+PRINTED = WORDS | LISTS["printed"]
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "mkdocs.yml")
+SHOWN_KEYS = ("says", "text", "title", "remedy", "why", "note", "reason")
+"""The keys of compat's tables whose texts are printed."""
 SHOWN_MODULES = ("rules/", "dockerfile/checks/")
 """Where a module's docstring is shown, by `explain` and in docs/rules.md."""
 
@@ -56,16 +59,36 @@ def strings() -> Iterator[tuple[str, str]]:
                 yield f"{name}:{node.lineno}", " ".join(node.value.split())
 
 
-def bad(text: str) -> list[str]:
+def of_tables(value: object, key: str = "") -> Iterator[str]:
+    """The texts of a table of compat that are printed."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from of_tables(inner, name)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from of_tables(inner, key)
+    elif isinstance(value, str) and key in SHOWN_KEYS:
+        yield value
+
+
+def data() -> Iterator[tuple[str, str]]:
+    """(file, text) of all that is printed from compat."""
+    for path in sorted((ROOT / "compat").rglob("*.toml")):
+        for text in of_tables(tomllib.loads(path.read_text(encoding="utf-8"))):
+            yield path.relative_to(ROOT).as_posix(), text
+
+
+def bad(text: str, words: dict[str, str]) -> list[str]:
     """What of a text is on the list, with what is around it and what is better."""
+    pattern = re.compile(r"\b(?:" + "|".join(re.escape(word) for word in words) + r")\b", re.IGNORECASE)
     return [
-        f"{match[0]!r}, better {WORDS[match[0].lower()]!r}: …{text[max(0, match.start() - 40) : match.end() + 30]}…"
-        for match in PATTERN.finditer(text)
+        f"{match[0]!r}, better {words[match[0].lower()]!r}: …{text[max(0, match.start() - 40) : match.end() + 30]}…"
+        for match in pattern.finditer(text)
     ]
 
 
 def test_what_is_printed_is_plain_english() -> None:
-    found = [f"{place}: {one}" for place, text in strings() for one in bad(text)]
+    found = [f"{place}: {one}" for place, text in (*strings(), *data()) for one in bad(text, PRINTED)]
     assert not found, "\n".join(found)
 
 
@@ -73,11 +96,14 @@ def test_what_is_printed_is_plain_english() -> None:
     "name", [*PAGES, *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))]
 )
 def test_a_page_is_plain_english(name: str) -> None:
-    found = bad(" ".join((ROOT / name).read_text(encoding="utf-8").split()))
+    words = PRINTED if name.startswith("docs/") else WORDS
+    found = bad(" ".join((ROOT / name).read_text(encoding="utf-8").split()), words)
     assert not found, "\n".join(found)
 
 
 def test_the_list_is_used() -> None:
-    assert list(WORDS) == sorted(WORDS)
-    assert all(word == word.lower() and better for word, better in WORDS.items())
-    assert bad("It was Mended.")
+    assert all(list(words) == sorted(words) for words in LISTS.values())
+    assert all(word == word.lower() and better for word, better in PRINTED.items())
+    assert len(PRINTED) == sum(map(len, LISTS.values()))
+    assert bad("It was Mended.", WORDS)
+    assert list(data())

@@ -14,7 +14,8 @@ def __getattr__(name: str) -> object:
         raise AttributeError(msg)
     from importlib import import_module
 
-    return getattr(import_module("tfdoctor.api.calls"), name)
+    place = "notebook" if name == "load_ipython_extension" else "calls"
+    return getattr(import_module(f"tfdoctor.api.{place}"), name)
 
 
 def __dir__() -> list[str]:

@@ -11,16 +11,16 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tfdoctor.causes import HARMLESS, MISREAD, RELEASE
+from tfdoctor.causes.codes import DEVICE_UNUSED, HARMLESS, MISREAD, NOT_PRINTED, RAN_ON_CPU, RELEASE
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.checks import DOCKERFILE_RULES
 from tfdoctor.errors import UsageError
 from tfdoctor.findings import Cause
 from tfdoctor.logs.advice import remedies
 from tfdoctor.logs.case import Case
-from tfdoctor.logs.events import Log, scan
+from tfdoctor.logs.events import Log
 from tfdoctor.logs.libraries import is_cudnn, matters
-from tfdoctor.logs.reader import read_lines
+from tfdoctor.logs.scan import scan
 from tfdoctor.logs.signatures import load_signatures
 from tfdoctor.logs.verdict import decide
 from tfdoctor.rules import ALL_RULES
@@ -91,6 +91,17 @@ class Explanation:
     """What a message means that was asked for, in a sentence or two."""
 
 
+def typed(found: Explanation) -> str:
+    """The command that leads on from a page: it names the remedy here. "" where the page has commands of its own."""
+    codes = {rule.code for rule in found.rules}
+    if found.query is None or any(one.commands for entry in found.causes for one in entry.remedies):
+        return ""
+    if codes & set(LOG_NOTES):
+        return "tfdoctor diagnose train.log"
+    return "tfdoctor build --check Dockerfile" if codes & _OF_DOCKERFILES else "tfdoctor check"
+
+
+_OF_DOCKERFILES = {rule.code for rule in DOCKERFILE_RULES}
 LOG_CODES = {
     cause.row.code: cause
     for cause in sorted(Cause, key=lambda cause: cause.row.code)
@@ -103,12 +114,12 @@ LOG_NOTES = {
         "harmless-messages",
         "Messages in a log that look bad and are harmless",
         (),
-        "Lines that frighten and decide nothing.",
+        "Lines that look alarming but decide nothing.",
         (
             Section(
                 "What it means",
-                "A healthy log is full of lines that frighten: no NUMA node, a factory registered twice, no "
-                "TensorRT, instructions that the processor could also do.",
+                "A healthy log is full of alarming lines: no NUMA node, a factory registered twice, no "
+                "TensorRT, instructions that the processor also supports.",
             ),
             Section("What to do", "Nothing: they do not decide whether TensorFlow uses the GPU."),
         ),
@@ -122,7 +133,7 @@ LOG_NOTES = {
         (
             Section(
                 "What it means",
-                "A line says less than it seems to: XLA_GPU devices are no registered GPUs, a library that was "
+                "A line says less than it seems to: XLA_GPU devices are not registered GPUs, a library that was "
                 "opened is not all of them, a card that is found need not be used.",
             ),
             Section("What to do", "Read the verdict, which weighs the lines that decide."),
@@ -133,16 +144,71 @@ LOG_NOTES = {
         "which-tensorflow",
         "Which TensorFlow wrote a log, by the lines of its source",
         (),
-        "Lines that tell the release.",
+        "Lines that reveal the release.",
         (
             Section(
                 "What it means",
                 "A message names the file and the line of TensorFlow's source that logs it, and these change from "
-                "release to release: what all of a log's lines have in common is the release that wrote it. A line "
-                "that no release has is of another build, and lines without a release in common are of several "
+                "release to release: what all of a log's lines have in common is the release that wrote "
+                "it. A line that no release has comes from another build; lines without a release in "
+                "common come from several "
                 "TensorFlows.",
             ),
             Section("What to do", "Nothing. Where the release is not known, put yours into the commands."),
+        ),
+    ),
+    DEVICE_UNUSED: RuleEntry(
+        DEVICE_UNUSED,
+        "device-unused",
+        "A GPU is there and got nothing",
+        (),
+        "TensorFlow lists a GPU, and the placement log puts no operation on it.",
+        (
+            Section(
+                "What it means",
+                "TensorFlow puts operations on the first GPU unless the program says otherwise. It takes the memory of "
+                "every GPU that it sees all the same.",
+            ),
+            Section(
+                "What to do",
+                "Use tf.distribute.MirroredStrategy, or tf.device for each GPU. Or show the program one GPU: "
+                "CUDA_VISIBLE_DEVICES=0.",
+            ),
+        ),
+    ),
+    RAN_ON_CPU: RuleEntry(
+        RAN_ON_CPU,
+        "ran-on-cpu",
+        "Operations ran on the CPU, all of them or between those on a GPU",
+        (),
+        "A placement log shows the CPU where one expects a GPU.",
+        (
+            Section(
+                "What it means",
+                "Some operations have no kernel for GPUs: strings, Python functions, some types. Between operations "
+                "on a GPU they cost a copy to the CPU and one back. Where TensorFlow knows no GPU, everything runs on "
+                "the CPU.",
+            ),
+            Section(
+                "What to do",
+                "Keep such operations in the input pipeline, out of the training step. Where no GPU is known, "
+                "tfdoctor check says why.",
+            ),
+        ),
+    ),
+    NOT_PRINTED: RuleEntry(
+        NOT_PRINTED,
+        "placement-not-printed",
+        "A log that does not say where operations ran",
+        (),
+        "TensorFlow prints the placement of operations only where it is asked to.",
+        (
+            Section("What it means", "The log has no line of a placement and no refused one."),
+            Section(
+                "What to do",
+                "Call tf.debugging.set_log_device_placement(True) before anything else, or in TensorFlow 1 give the "
+                "session ConfigProto(log_device_placement=True).",
+            ),
         ),
     ),
 }
@@ -236,18 +302,14 @@ def _remedies(cause: Cause) -> tuple[Remedy, ...]:
 
 def _of_message(query: str) -> tuple[str, str]:
     """(the code, what it says) of a line of a log; empty where it is none."""
-    if " " not in query and ".so" not in query and "_" not in query:
+    if not any(mark in query for mark in (" ", ".so", "_", "=")):
         return "", ""
     compat = Compat.load()
     catalogue = load_signatures()
-    case = Case(
-        scan(read_lines([query[:LONGEST].encode("utf-8", "replace")], None, catalogue), catalogue), compat
-    )
+    case = Case(scan([query[:LONGEST].encode("utf-8", "replace")], catalogue), compat)
     decision = decide(case)
     events = decision.events or [event for found in case.log.events.values() for event in found]
     says = events[0].signature.says if events else ""
-    if decision.cause is Cause.HEALTHY:
-        return "", ""
     names = [name for name in _LIBRARY.findall(query[:LONGEST]) if matters(name)]
     known = decision.cause is not Cause.INCONCLUSIVE
     if names and (
@@ -257,10 +319,11 @@ def _of_message(query: str) -> tuple[str, str]:
         return missing.row.code, ""
     if known:
         return decision.cause.row.code, says
-    harmless = any(
-        event.signature.benign is not None for found in case.log.events.values() for event in found
-    )
-    return (HARMLESS, says) if harmless else ("", "")
+    seen = [event.signature for found in case.log.events.values() for event in found]
+    meant = next((one for one in seen if one.causes), None)
+    if meant is not None:  # alone it decides nothing: what it stands for first
+        return meant.causes[0].row.code, meant.says
+    return (HARMLESS, says) if any(one.benign is not None for one in seen) else ("", "")
 
 
 LONGEST = 4000
@@ -335,7 +398,8 @@ def _unknown(query: str, word: str, code: str, known: Sequence[str]) -> UsageErr
     near += [name for name in difflib.get_close_matches(code, names, n=3, cutoff=0.75) if name not in near]
     if not near and len(word) > 2:
         near = [name for name in names if word in name][:4]
-    hint = f"{_situation(query)}`tfdoctor explain` lists every code and cause."
+    whole = "`tfdoctor diagnose FILE` reads a whole log; " if " " in query.strip() else ""
+    hint = f"{_situation(query)}{whole}`tfdoctor explain` lists every code and cause."
     if near:
         hint = f"did you mean {_choice(near)}? {hint}"
     shown = query if len(query) <= 60 else query[:60] + "…"

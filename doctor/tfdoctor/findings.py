@@ -142,6 +142,8 @@ class Observation:
     error: str = ""
     cause: Cause | None = None
     """Why the import failed, as its error says; None where it worked."""
+    ended: str = ""
+    """How it was ended from outside ("did not end in time"): nothing follows from what it had not done yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,8 @@ class Area:
     text: str
     findings: tuple[Finding, ...] = ()
     """What marks it, where `text` shows nothing of it; the worst first."""
+    brief: tuple[str, ...] = ()
+    """`text` in less room, the longest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +221,22 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
+class Simulation:
+    """Stand-in cards behind a stand-in driver, and what was shown with them (`--simulate`)."""
+
+    title: str
+    """ "2 x GeForce RTX 4090 (compute capability 8.9), driver 550.54.15 (CUDA 12.4)"."""
+    cards: tuple[str, ...]
+    """The cards' names, in the driver's order."""
+    capabilities: tuple[str, ...]
+    """Their compute capabilities."""
+    driver: str
+    cuda: str
+    proves: tuple[str, ...]
+    does_not_prove: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Verification:
     """What was found out."""
 
@@ -231,6 +251,10 @@ class Verification:
     access: str = ""
     """How GPUs were given to the container, as it is typed."""
     report: Report | None = None
+    typed: str = "tfdoctor verify"
+    """The command that verifies it once more."""
+    simulated: Simulation | None = None
+    """What stood in for the GPUs; None: nothing did."""
 
     @property
     def ok(self) -> bool | None:

@@ -34,6 +34,7 @@ __all__ = [
     "cuda_from_int",
     "format_capability",
     "has_prefix",
+    "is_prefix",
     "is_version",
     "major",
     "major_minor",
@@ -42,7 +43,9 @@ __all__ = [
     "parse_capability",
     "project_of",
     "python_of_tag",
+    "reaches",
     "requirement",
+    "runs_machine_code",
     "satisfies",
     "sort_key",
     "tag_of_python",
@@ -51,6 +54,7 @@ __all__ = [
 ]
 
 _DOTTED = re.compile(r"\d+(?:\.\d+)*")
+_PREFIX = re.compile(r"\d+(?:\.\d+)?")
 _CAPABILITY = re.compile(r"(?:sm_|compute_|sm|cc)?\s*(\d+)(?:\.(\d+))?([af])?", re.IGNORECASE)
 _CLAUSE = re.compile(r"(<=|>=|==|!=|~=|<|>)\s*([0-9]+(?:\.[0-9]+)*(?:rc[0-9]+|\.?dev[0-9]*)?)(\.\*)?")
 _PROJECT = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,198}[A-Za-z0-9])?")
@@ -124,6 +128,11 @@ def at_least(have: str, want: str) -> bool:
     return numbers(have) >= numbers(want)
 
 
+def reaches(have: str, want: str) -> bool:
+    """Whether a driver is `want` or newer, where `have` may be a branch (`"450"`): that stands for its newest."""
+    return at_least(have, want) or has_prefix(want, have)
+
+
 def within(minor: tuple[int, ...], since: str | None, until: str | None) -> bool:
     """Whether a minor's numbers, `(2, 16)`, lie from `since` to `until` (minors, both included; None: open).
 
@@ -139,6 +148,7 @@ def major(text: str) -> int:
     return numbers(text)[0]
 
 
+@lru_cache(maxsize=4096)
 def major_minor(text: str) -> str:
     """The first two numbers of a dotted version, as text: `"12.5.1"` → `"12.5"`, `"12"` → `"12.0"`."""
     parts = (*numbers(text), 0)
@@ -192,6 +202,11 @@ def parse_capability(text: str) -> tuple[int, int]:
     return int(whole[:-1]), int(whole[-1])
 
 
+def runs_machine_code(card: tuple[int, int], code: tuple[int, int]) -> bool:
+    """Whether a card of this compute capability takes machine code for that one: the same major, no higher minor."""
+    return code[0] == card[0] and code[1] <= card[1]
+
+
 def format_capability(capability: tuple[int, int]) -> str:
     """`(8, 6)` → `"8.6"`."""
     return f"{capability[0]}.{capability[1]}"
@@ -242,6 +257,11 @@ def is_plain(specification: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
+def is_prefix(specification: str) -> bool:
+    """Whether it is the beginning of versions: `"2"`, `"2.17"`."""
+    return _PREFIX.fullmatch(specification.strip()) is not None
+
+
 def requirement(text: str) -> Requirement | None:
     """A requirement taken apart (PEP 508), or None where it is none: `"numpy (>=1.8)x"` of long ago."""
     from packaging.requirements import InvalidRequirement, Requirement  # a tenth of a whole check
@@ -330,7 +350,7 @@ class Spec:
         self._latest = self.text.lower() == "latest"
         if self._latest:
             return
-        if re.fullmatch(r"\d+(?:\.\d+)?", self.text):
+        if is_prefix(self.text):
             self._prefix = self.text
         elif re.match(r"[<>=!~]", self.text):
             self._set = _specifiers(self.text)

@@ -78,7 +78,7 @@ def test_another_python_can_be_named(magic: Callable[[str], Any], tmp_path: Path
         ("version", tfdoctor.__version__),
         ("check --nonsense", "No such option"),
         ("check -v", sys.executable),
-        ("fix --dry-run", "There is nothing here that fix can do"),
+        ("fix --dry-run", "Fix can do nothing here"),
         ("check -h", "tfdoctor check [OPTIONS]"),
     ],
 )

@@ -196,6 +196,17 @@ CASES = (
         lines={"TFD201": 13, "TFD515": 8},
     ),
     case(
+        "compilers where nothing is compiled",
+        "",
+        True,
+        "healthy",
+        """
+        FROM nvidia/cuda:11.8.0-cudnn8-devel-ubuntu22.04
+        RUN apt-get update && apt-get install -y python3 python3-pip
+        RUN pip3 install tensorflow==2.13.1
+        """,
+    ),
+    case(
         "only the last stage counts",
         "",
         True,
@@ -498,7 +509,7 @@ CASES = (
         lines={"TFD303": 1},
     ),
     case(
-        "CUDA that 1.12 is linked with, in another version",
+        "CUDA that 1.12 is linked with, in a different version",
         "TFD207 TFD501",
         False,
         "inconclusive",

@@ -185,10 +185,10 @@ def _main() -> None:
     core.links_for = no_links
     core.requires_of = lambda _: REQUIRES
     for module in (core, choosing):
-        module.locks_of = lambda _: _locks(folder)  # type: ignore[attr-defined]
+        module.locks_of = lambda _: _locks(folder)
     changes: dict[str, Any] = json.loads(os.environ.get("TEST_CHANGES", "{}"))
     free = changes.get("free", 10**12)  # the plan is of gigabytes, the tiny wheels are not
-    shutil.disk_usage = lambda _: type("Usage", (), {"free": free})()  # type: ignore[assignment]
+    shutil.disk_usage = lambda _: type("Usage", (), {"free": free})()
     if "python" in changes:  # what every Python answers
         one = choosing.ask(sys.executable, LiveSystem())
         assert one is not None

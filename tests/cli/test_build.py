@@ -13,7 +13,10 @@ import jsonschema
 import pytest
 
 from cli.planner import Tfdoctor, is_clean, validate
+from tfdoctor.cli.build import started_as
 from tfdoctor.compat import Compat
+from tfdoctor.environment import foreseen
+from tfdoctor.environment.foreseen import Foreseen
 from tfdoctor.fit import Host
 from tfdoctor.plan import Recipe, Request, recommend
 from tfdoctor.render.build import build_json
@@ -43,7 +46,7 @@ def test_dry_run(tfdoctor: Tfdoctor, tf: str, recipe: str) -> None:
     assert ended.json["image"] is None
     assert ended.json["verification"] is None
     assert ended.json["dockerfile"] == tfdoctor("build", "--tf", tf, "--recipe", recipe, "--print").out
-    told = tfdoctor(*HERE, "--tf", tf, "--recipe", recipe, "--dry-run", "--tag", "mine:1")
+    told = tfdoctor(*HERE, "--tf", tf, "--recipe", recipe, "--dry-run", "--tag", "mine:1", "-v")
     assert told.status == 0
     assert "Nothing was built. This would be mine:1:" in told.out
     assert told.out.endswith(ended.json["dockerfile"])
@@ -62,7 +65,10 @@ def test_a_built_image_has_its_schema() -> None:
 
 def test_print_is_a_dockerfile_alone(tfdoctor: Tfdoctor) -> None:
     ended = tfdoctor("build", "--tf", "2.15", "--print")
-    assert (ended.status, ended.err) == (0, "")
+    assert ended.status == 0
+    assert "emit context DIR` writes them, too." in " ".join(ended.err.split())
+    quiet = tfdoctor("build", "--tf", "2.15", "--print", "-q")
+    assert (quiet.status, quiet.out, quiet.err) == (0, ended.out, "")
     assert ended.out.startswith("# TensorFlow 2.15.1, ")
     assert re.search(r"^FROM \S+$", ended.out, re.MULTILINE)
 
@@ -74,7 +80,7 @@ def test_no_plan(tfdoctor: Tfdoctor) -> None:
     assert "nvcr.io/nvidia/tensorflow:23.03-tf1-py3" in ended.out
     printed = tfdoctor(*wish, "--print")
     assert (printed.status, printed.out) == (1, ""), "a conflict is no Dockerfile"
-    assert "There is no way" in printed.err
+    assert "No installation" in printed.err
     told = tfdoctor(*wish, "--dry-run", "--json")
     assert told.status == 1
     validate(told.json, "recommend")
@@ -191,6 +197,48 @@ def test_requirements_and_a_certificate(tfdoctor: Tfdoctor, tmp_path: Path) -> N
     assert tfdoctor(*wish).status == 2
 
 
+@pytest.mark.parametrize("dry", [True, False])
+def test_what_cannot_be_had_together_is_found_before_the_engine_is_asked(
+    tfdoctor: Tfdoctor, monkeypatch: pytest.MonkeyPatch, dry: bool
+) -> None:
+    asked = []
+
+    def foresee(wanted: object, limits: list[str], python: str, **_: object) -> Foreseen:
+        asked.append((wanted, [one for one in limits if one.startswith("numpy==")], python))
+        return Foreseen(conflict="you require numpy>=2 and numpy==1.26.4")
+
+    monkeypatch.setattr(foreseen, "foresee", foresee)
+    wish = (*HERE, "--tf", "2.15", "--python", "3.11", "--package", "numpy>=2")
+    ended = tfdoctor(*wish, *(["--dry-run"] if dry else []))
+    assert ended.status == 3
+    assert "numpy==1.26.4" in ended.err
+    assert "Nothing was built" in ended.err
+    assert "socket" not in ended.err
+    assert asked == [(("numpy>=2",), ["numpy==1.26.4"], "3.11")]
+
+
+@pytest.mark.parametrize("form", [("--print",), ("--emit", "compose"), ("--emit", "sbom")])
+def test_what_is_plain_from_the_pins_is_told_by_every_form(
+    tfdoctor: Tfdoctor, monkeypatch: pytest.MonkeyPatch, form: tuple[str, ...]
+) -> None:
+    """None of them asks the package index."""
+    monkeypatch.setattr(foreseen, "run_installer", lambda *_, **__: pytest.fail("the index was asked"))
+    ended = tfdoctor("build", "--tf", "2.15", "--package", "numpy>=2", *form)
+    assert (ended.status, ended.out) == (3, "")
+    assert "numpy==1.26.4 is what goes with it" in ended.err
+    assert tfdoctor("build", "--tf", "2.15", "--package", "pandas", *form).status == 0
+
+
+def test_an_index_that_is_not_reached_stops_nothing(
+    tfdoctor: Tfdoctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = Foreseen(unknown="the package index was not reached")
+    monkeypatch.setattr(foreseen, "foresee", lambda *_, **__: said)
+    ended = tfdoctor(*HERE, "--tf", "2.15", "--package", "six", "--dry-run")
+    assert ended.status == 0
+    assert "compatible with TensorFlow: the package index was not reached" in ended.err
+
+
 def test_a_private_key_is_refused(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
     both = tmp_path / "both.pem"
     both.write_text(f"{PEM}-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\n", encoding="ascii")
@@ -208,47 +256,19 @@ def test_a_proxys_password_is_in_nothing_that_is_kept(tfdoctor: Tfdoctor) -> Non
         assert "proxy.example" not in ended.out
 
 
-# ---------------------------------------------------------------- other forms
-
-
-def test_compose(tfdoctor: Tfdoctor) -> None:
-    text = tfdoctor("build", "--tf", "2.15.1", "--python", "3.10", "--emit", "compose").out
-    assert text.splitlines()[0].startswith(
-        "# tfdoctor build --tf 2.15.1 --python 3.10 --recipe pip-cuda makes"
-    )
-    assert "\n    image: tfdoctor/tensorflow:2.15.1-cuda12.2-py3.10\n" in text
-    body = [line for line in text.splitlines() if not line.startswith("#")]
-    assert all(re.fullmatch(r"(?:  )*(?:- )?[^\s:][^:]*(?::.*)?", line) for line in body)
-    assert body[-3:] == [
-        "            - driver: nvidia",
-        "              count: all",
-        "              capabilities: [gpu]",
-    ]
-    mine = tfdoctor("build", "--tf", "2.15.1", "--tag", "mine:1", "--emit", "compose").out
-    assert "\n    image: mine:1\n" in mine
-    assert "--tag mine:1 makes the image." in mine
-
-
-def test_devcontainer(tfdoctor: Tfdoctor) -> None:
-    document = json.loads(tfdoctor("build", "--tf", "2.15.1", "--emit", "devcontainer").out)
-    assert document["image"] == "tfdoctor/tensorflow:2.15.1-cuda12.2-py3.11"
-    assert document["runArgs"] == ["--gpus", "all"]
-    assert document["containerUser"] == "1000"
-
-
-def test_apptainer(tfdoctor: Tfdoctor) -> None:
-    text = tfdoctor("build", "--tf", "1.14", "--emit", "apptainer").out
-    assert "\nBootstrap: docker-daemon\nFrom: tfdoctor/tensorflow:1.14.0-cuda10.0-py3.6\n" in text
-    assert re.findall(r"^%\w+", text, re.MULTILINE) == ["%environment", "%runscript"]
-    assert "# First: tfdoctor build --tf 1.14.0 --recipe official\n" in text
-
-
-def test_requirements(tfdoctor: Tfdoctor) -> None:
-    lines = tfdoctor(
-        "build", "--tf", "2.8.4", "--recipe", "pip-cuda", "--emit", "requirements"
-    ).out.splitlines()
-    assert lines[0].startswith("# pip install --no-deps --require-hashes")
-    assert all(re.fullmatch(r"[a-z0-9-]+==\S+(?: --hash=sha256:[0-9a-f]{64})+", line) for line in lines[1:])
-    names = [line.split("==")[0] for line in lines[1:]]
-    assert len(names) == len(set(names))
-    assert {"tensorflow", "protobuf", "numpy", "nvidia-cudnn-cu11"} <= {*names}
+@pytest.mark.parametrize(
+    ("uid", "rootless", "user"),
+    [
+        (1000, False, ""),
+        (1001, False, '"$(id -u):$(id -g)"'),
+        (0, False, '"$(id -u):$(id -g)"'),
+        (1000, True, "0:0"),
+        (0, True, ""),
+    ],
+)
+def test_a_bound_folder_can_be_written_to(
+    uid: int, rootless: bool, user: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen with a rootless Docker 20.10: only root of the container may write into a folder of who runs the engine."""
+    monkeypatch.setattr(os, "getuid", lambda: 1000, raising=False)
+    assert started_as(uid, rootless=rootless) == user

@@ -15,7 +15,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cli.dockerfile_cases import CASES, Case
+from cli.dockerfile_cases import CASES as MOST_CASES
+from cli.dockerfile_cases import Case
+from cli.dockerfile_cases_pip import CASES_OF_PIP
+from cli.dockerfile_cases_stages import CASES_OF_STAGES
 from tfdoctor.cli.build_check import LARGEST, beside
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile import checks
@@ -23,6 +26,7 @@ from tfdoctor.dockerfile.checks import DOCKERFILE_RULES
 from tfdoctor.dockerfile.judge import judge_dockerfile
 from tfdoctor.dockerfile.write import Extras
 from tfdoctor.engine.image import context_of
+from tfdoctor.environment.foreseen import Foreseen
 from tfdoctor.explain import EXPLAINED, HEADINGS, lookup, rule_entry
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.fit import Host
@@ -34,11 +38,14 @@ from tfdoctor.rules.base import Rule
 from tfdoctor.rules.retired import RETIRED
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tfdoctor.dockerfile.checks.base import DockerfileRule
     from tfdoctor.dockerfile.judge import Judged
     from tfdoctor.findings import Outcome
     from tfdoctor.rules.base import Context as RuleContext
 
+CASES = (*MOST_CASES, *CASES_OF_PIP, *CASES_OF_STAGES)
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "docs" / "schemas" / "build_check.schema.json").read_text(encoding="utf-8"))
 CHECKS = Path(checks.__file__).parent
@@ -106,6 +113,13 @@ def test_text_fits_the_terminal(width: int) -> None:
             command = line.startswith("          ") or "tfdoctor explain" in line
             assert command or len(line) <= width or " " not in line.strip()
             assert line == line.rstrip()
+
+
+def test_no_runtime_image_is_advised_where_all_of_its_cuda_are_gone() -> None:
+    gone = "FROM nvidia/cuda:10.0-cudnn7-devel-ubuntu18.04\nRUN pip3 install tensorflow-gpu==1.14.0\n"
+    there = "FROM nvidia/cuda:11.8.0-cudnn8-devel-ubuntu22.04\nRUN pip3 install tensorflow==2.13.1\n"
+    assert "TFD517" not in codes(judged(gone), Severity.INFO)
+    assert "TFD517" in codes(judged(there), Severity.INFO)
 
 
 def test_every_check_is_met_by_a_case() -> None:
@@ -478,3 +492,67 @@ def test_what_tfdoctor_builds_itself_is_healthy(recipe: Recipe | None, version: 
     assert found.verdict.gpu_usable
     alone = judged(context.dockerfile)  # --print gives the Dockerfile without its files
     assert not codes(alone)
+
+
+# ---------------------------------------------------------------- what the index is asked
+
+ASKED = """
+FROM python:3.11
+RUN pip install "tensorflow[and-cuda]==2.18.0" "tensorflow-text==2.15.0"
+"""
+
+
+def foreseen(text: str, said: Foreseen) -> tuple[Judged, list[tuple[list[str], list[str], str]]]:
+    """What is judged where the index says this, and what it was asked."""
+    asked: list[tuple[list[str], list[str], str]] = []
+
+    def foresee(wanted: Sequence[str], limits: Sequence[str], python: str) -> Foreseen:
+        asked.append((list(wanted), list(limits), python))
+        return said
+
+    found = judge_dockerfile(text, Compat.load(), foresee=foresee)
+    assert found is not None
+    return found, asked
+
+
+def test_what_the_index_refuses_is_an_error() -> None:
+    found, asked = foreseen(ASKED, Foreseen(conflict="tensorflow-text 2.15.0 depends on tensorflow<2.16"))
+    assert codes(found) == {"TFD519"}
+    assert found.verdict.cause is Cause.PACKAGE_CONFLICT
+    assert asked == [(["tensorflow[and-cuda]==2.18.0", "tensorflow-text==2.15.0"], [], "3.11")]
+
+
+def test_an_index_that_is_not_reached_is_said_and_is_no_error() -> None:
+    found, _ = foreseen(ASKED, Foreseen(unknown="the package index was not reached"))
+    assert codes(found) == set()
+    assert found.verdict.gpu_usable is True
+    told = next(finding for finding in found.findings if finding.code == "TFD519")
+    assert "not reached" in told.explanation
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ASKED.replace("install", "install -i https://mirror.example/simple"),
+        ASKED.replace("RUN", "ENV PIP_INDEX_URL=https://mirror.example/simple\nRUN"),
+        ASKED.replace('"tensorflow-text==2.15.0"', '"x @ https://example.org/x-1-py3-none-any.whl"'),
+        ASKED.replace('"tensorflow-text==2.15.0"', "-r gone.txt six"),
+        ASKED.replace('"tensorflow-text==2.15.0"', "--no-deps six"),
+        ASKED.replace(' "tensorflow-text==2.15.0"', ""),
+        ASKED.replace("python:3.11", "unknown/image:1"),
+    ],
+)
+def test_the_index_is_not_asked_what_it_cannot_answer(text: str) -> None:
+    assert foreseen(text, Foreseen(conflict="never"))[1] == []
+
+
+def test_pips_before_20_3_install_what_does_not_go_together() -> None:
+    text = "FROM nvidia/cuda:11.2.2-cudnn8-runtime-ubuntu20.04\nRUN apt-get install -y python3-pip\n"
+    install = "RUN pip3 install tensorflow==2.10.1 'protobuf==4.25.3'\n"
+    assert "TFD519" not in codes(judged(text + install))
+    assert "TFD519" in codes(judged(f"{text}RUN pip3 install -U pip\n{install}"))
+
+
+def test_no_other_tag_is_named_of_a_release_that_is_gone() -> None:
+    gone = judged("FROM nvidia/cuda:10.0-cudnn7-devel-ubuntu18.04\nRUN pip3 install tensorflow-gpu==1.15.5\n")
+    assert "TFD517" not in {finding.code for finding in gone.findings}

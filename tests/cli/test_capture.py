@@ -116,7 +116,7 @@ def test_without_a_name_it_says_which_it_took(tmp_path: Path, monkeypatch: pytes
     assert made.name.startswith("tfdoctor-2")
     assert made.name.endswith(".tar.gz")
     assert made.name in done.stdout
-    assert "Look into it before you send it" in done.stdout
+    assert "Inspect it before you send it" in done.stdout
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="exists"):
         capture(output=None, python=None, timeout=10, force=False, as_json=False)
@@ -151,7 +151,6 @@ def test_interrupted(tmp_path: Path) -> None:
         [*command, "--python", str(hanging), "--timeout", "50"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     ) as process:
         deadline = time.monotonic() + 30
         while not (tmp_path / "started").exists() and time.monotonic() < deadline:

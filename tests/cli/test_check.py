@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import signal
@@ -147,14 +146,7 @@ def test_nvidia_smi_may_do_what_it_likes(tmp_path: Path, body: str, kind: str) -
 def test_interrupted(tmp_path: Path) -> None:
     hanging = script(tmp_path / "python", f"echo started > {tmp_path}/started; sleep 60")
     command = [sys.executable, "-m", "tfdoctor", "check", "--python", str(hanging), "--timeout", "50"]
-    # Under a shell that runs this in the background SIGINT is ignored, and children inherit that.
-    heeding = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    with subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        preexec_fn=heeding,  # noqa: PLW1509 - no thread of pytest's holds a lock that it needs
-    ) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         deadline = time.monotonic() + 30
         while not (tmp_path / "started").exists() and time.monotonic() < deadline:
             time.sleep(0.05)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bz2
-import functools
 import gzip
 import json
 import lzma
@@ -189,8 +188,6 @@ def test_what_is_left_of_an_archive_is_judged(tmp_path: Path) -> None:
 
 
 def following(*args: str, **more: Any) -> subprocess.Popen[str]:
-    # Under a shell that runs this in the background SIGINT is ignored, and children inherit that.
-    heeding = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     return subprocess.Popen(
         [sys.executable, "-m", "tfdoctor", "diagnose", "-f", *args],
         stdout=subprocess.PIPE,
@@ -198,7 +195,6 @@ def following(*args: str, **more: Any) -> subprocess.Popen[str]:
         text=True,
         encoding="utf-8",
         env={**os.environ, "PYTHONIOENCODING": "utf-8", "COLUMNS": "200"},
-        preexec_fn=heeding,  # noqa: PLW1509 - no thread of pytest's holds a lock that it needs
         **more,
     )
 

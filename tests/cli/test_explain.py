@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,6 +19,7 @@ from tfdoctor.cli.start import run
 from tfdoctor.errors import UsageError
 from tfdoctor.explain import EXPLAINED, Explanation, catalogue, lookup
 from tfdoctor.findings import Cause
+from tfdoctor.logs.signatures import load_signatures
 from tfdoctor.render.explain import explanation_json, render_explanation
 from tfdoctor.rules.retired import Retired, living
 
@@ -34,8 +37,8 @@ def tfdoctor(monkeypatch: pytest.MonkeyPatch, *args: str) -> int:
     return end.value.code
 
 
-def codes(entries: Sequence[object]) -> list[str]:
-    return [entry.code for entry in entries]  # type: ignore[attr-defined]
+def codes(entries: Sequence[Any]) -> list[str]:
+    return [entry.code for entry in entries]
 
 
 def test_the_catalogue_has_every_rule_and_every_cause_once() -> None:
@@ -51,6 +54,40 @@ def test_every_cause_has_its_sentence() -> None:
         assert meaning.endswith(".")
         assert "  " not in meaning
     assert len(set(meanings)) == len(meanings)
+
+
+@pytest.mark.parametrize("query", ASKED)
+def test_each_page_says_what_is_typed_next(query: str) -> None:
+    for whole in (False, True):
+        text = render_explanation(lookup(query), whole=whole)
+        assert re.search(r"^(What to type here: |    )\S", text, re.MULTILINE), text
+    assert ("tfdoctor build --check Dockerfile" in text) == query.startswith("TFD5")
+
+
+MESSAGES = sorted(
+    (line, signature.causes, signature.benign)
+    for signature in load_signatures().signatures
+    for line in signature.match[:1]
+    if signature.causes or signature.benign
+)
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda one: one[0][:40] if isinstance(one, tuple) else "")
+def test_every_message_that_is_known_has_a_page(message: tuple[str, tuple[Cause, ...], str | None]) -> None:
+    line, causes, benign = message
+    found = lookup(line)
+    assert found.rules or found.causes
+    assert benign or causes
+
+
+@pytest.mark.parametrize("cause", [cause for cause in Cause if not lookup(cause.value).rules])
+def test_what_is_copied_from_a_page_is_the_command(cause: Cause) -> None:
+    """A long one goes on in the next line as a shell takes it, and no string in it is broken."""
+    typed = [line for entry in lookup(cause.value).causes for one in entry.remedies for line in one.commands]
+    text = render_explanation(lookup(cause.value), width=60)
+    shown = [" ".join(line.split()) for line in text.replace("\\\n", "").splitlines()]
+    for command in typed:
+        assert " ".join(command.split()) in shown, text
 
 
 @pytest.mark.parametrize("query", ["TFD203", "tfd203", "203", " 203 "])
@@ -150,12 +187,13 @@ def explained() -> tuple[Explanation, ...]:
 @pytest.mark.few(3)
 @pytest.mark.parametrize("width", [20, 40, 59, 60, 80, 200])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    """But for one word of a command, which has no room."""
     for found in explained():
         text = render_explanation(found, width=width)
         assert text.endswith("\n")
         assert not text.endswith("\n\n")
         for line in text.splitlines():
-            assert len(line) <= width
+            assert len(line) <= width or len(shlex.split(line.removesuffix("\\"))) == 1
             assert line == line.rstrip()
 
 
@@ -273,7 +311,7 @@ def test_a_retired_code_that_nothing_stands_for() -> None:
     found = lookup("TFD699", retired=GONE)
     assert found.rules == found.causes == found.related == ()
     text = " ".join(render_explanation(found).split())
-    assert text.endswith("There is no CUDA for Solaris. Nothing tells it now.")
+    assert "There is no CUDA for Solaris. Nothing reports it now." in text
 
 
 def test_fix_takes_a_retired_code_for_what_tells_it_now() -> None:

@@ -69,9 +69,9 @@ def test_the_schema_refuses_what_is_none(new: Callable[..., Fake]) -> None:
     [
         (("TFD999",), "there is no finding TFD999"),
         (("nonsense\x1b[31m",), "there is no finding nonsense"),
-        (("--undo", "TFD203"), "--undo takes back everything"),
-        (("--undo", "--dry-run"), "--undo takes back everything"),
-        (("--force",), "--force belongs to --undo"),
+        (("--undo", "TFD203"), "--undo undoes everything"),
+        (("--undo", "--dry-run"), "--undo undoes everything"),
+        (("--force",), "--force needs --undo"),
         (("--installer", "conda"), "conda"),
         (("--timeout", "0"), "timeout"),
     ],
@@ -82,7 +82,7 @@ def test_a_wrong_request_changes_nothing(words: tuple[str, ...], says: str, tmp_
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr
-    assert "hint: tfdoctor explain" in done.stderr or "TFD999" not in words
+    assert "tfdoctor explain" in done.stderr or "TFD999" not in words
     assert not CONTROL.search(done.stderr)
     done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False, timeout=60)
     answer = json.loads(done.stdout)
@@ -114,15 +114,15 @@ def test_nobody_to_ask(new: Callable[..., Fake]) -> None:
     before = env.list()
     run = env.run("fix")
     assert (run.status, run.out) == (2, "")
-    assert "nobody to ask" in run.err
-    assert "--yes does it, --dry-run shows it." in run.err
+    assert "no terminal to ask on" in run.err
+    assert "--yes makes the changes, --dry-run only shows them." in run.err
     assert env.run("fix", "--json").json()["error"]["code"] == 2
     assert difference(before, env.list()) == {}
 
 
 def test_nothing_to_mend_needs_no_answer(new: Callable[..., Fake]) -> None:
     run = new("2.20.0").run("fix")
-    assert (run.status, "There is nothing here that fix can do." in run.said) == (0, True)
+    assert (run.status, "Fix can do nothing here." in run.said) == (0, True)
 
 
 LAUNCH = """
@@ -187,7 +187,7 @@ def test_check_asks_the_same_question(answer: str, done: bool, new: Callable[...
     before = env.list()
     _, text = at_a_terminal(env, answer, command=("check", "--fix"))
     first, _, then = re.sub(r"\x1b\[[0-9;]*m", "", text).partition("Do this? [y/N]")
-    assert "Fix it    tfdoctor fix" in first  # the screen of check
+    assert re.search(r"Fix it +.*tfdoctor fix", first)  # the screen of check
     assert first.count("Environment ") >= 1  # what fix would do
     assert "ln -sf" in first
     assert bool(difference(before, env.list())) is done
@@ -199,7 +199,7 @@ def test_check_fixes_as_fix_does(new: Callable[..., Fake]) -> None:
     before = env.list()
     nobody = env.run("check", "--fix")
     assert nobody.status == 2
-    assert "nobody to ask" in nobody.err
+    assert "no terminal to ask on" in nobody.err
     assert env.run("check", "--fix", "--json").json()["error"]["code"] == 2
     assert difference(before, env.list()) == {}
     answer = env.run("check", "--fix", "--yes", "--json").json()

@@ -51,7 +51,7 @@ def tfdoctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 def test_requirements_that_do_not_go_with_tensorflow(index: Index, tmp_path: Path) -> None:
     done = ended(command_line("--installer", ONE, "--package", "wants-old-numpy"), index.env(), tmp_path)
     assert done.returncode == 3
-    assert "Your requirements and TensorFlow 1.0 cannot be had together: " in done.stderr
+    assert "Your requirements and TensorFlow 1.0 cannot be installed together: " in done.stderr
     assert "numpy<1" in done.stderr
     assert "TensorFlow 2.20.0 and what it needs" not in done.stderr, "nothing large was fetched"
     assert "run the same command again" not in done.stderr
@@ -100,7 +100,7 @@ def test_a_dry_run_says_what_cannot_be_had(index: Index, tmp_path: Path, install
     args = command_line("--installer", installer, "-n", "--package")
     done = ended([*args, "wants-old-numpy"], index.env(), tmp_path)
     assert (done.returncode, done.stdout) == (3, "")
-    assert "cannot be had together: " in done.stderr
+    assert "cannot be installed together: " in done.stderr
     assert "numpy<1" in done.stderr
     nowhere = ended([*args, "no-such-package"], index.env(), tmp_path)
     assert (nowhere.returncode, nowhere.stdout) == (3, "")
@@ -108,11 +108,12 @@ def test_a_dry_run_says_what_cannot_be_had(index: Index, tmp_path: Path, install
     assert not (tmp_path / "tensorflow-env").exists()
 
 
+@pytest.mark.few(0)
 def test_what_would_write_over_the_plans_cuda_is_refused(index: Index, tmp_path: Path) -> None:
     done = ended(command_line("--installer", ONE, "--package", "wants-other-cudnn"), index.env(), tmp_path)
     assert (done.returncode, done.stdout) == (3, "")
     assert (
-        "nvidia-cublas-cu13 1.0 comes with them, and writes over the files of nvidia-cublas-cu12"
+        "nvidia-cublas-cu13 1.0 comes with them, and overwrites the files of nvidia-cublas-cu12"
         in done.stderr
     )
     assert not (tmp_path / "tensorflow-env").exists()
@@ -126,8 +127,8 @@ def test_a_dry_run_without_network_claims_nothing(index: Index, tmp_path: Path, 
     args = command_line("--installer", installer, "--index", "http://127.0.0.1:9/simple", "-n")
     done = ended([*args, "--package", "pandas"], env, tmp_path)
     assert done.returncode == 3
-    assert "could not be tried: " in done.stdout
-    assert "the network or the package index cannot be reached" in done.stdout
+    assert "Could not check whether your requirements" in done.stdout
+    assert "the network or the package index cannot be reached" in " ".join(done.stdout.split())
     told = json.loads(ended([*args, "--package", "pandas", "--json"], env, tmp_path).stdout)
     validate(told, "install")
     assert told["resolution"]["tried"] is False
@@ -136,6 +137,7 @@ def test_a_dry_run_without_network_claims_nothing(index: Index, tmp_path: Path, 
     assert without.returncode == 0, "a plan alone needs no network"
 
 
+@pytest.mark.few(0)
 def test_hashes_of_the_users_own_are_kept(index: Index, tmp_path: Path) -> None:
     wrong = f"pandas==1.0 --hash=sha256:{'0' * 64}\n"
     (tmp_path / "r.txt").write_text(wrong)
@@ -145,6 +147,7 @@ def test_hashes_of_the_users_own_are_kept(index: Index, tmp_path: Path) -> None:
     assert SENTENCE in start(tmp_path / "tensorflow-env").stderr
 
 
+@pytest.mark.few(0)
 def test_a_conflict_after_an_unfinished_run_of_another_plan(index: Index, tmp_path: Path) -> None:
     ended(command_line(), index.env(**changed(kill_after="tools.txt")), tmp_path)
     assert (tmp_path / "tensorflow-env").exists()
@@ -157,9 +160,8 @@ def test_a_conflict_after_an_unfinished_run_of_another_plan(index: Index, tmp_pa
 def test_room_of_each_disk_is_shown_before_anything_is_fetched(index: Index, tmp_path: Path) -> None:
     args = command_line("--installer", ONE, "-n")
     shown = ended(args, index.env(), tmp_path)
-    assert re.search(
-        r"^Room: .*the environment.*\d GB needed, 1000\.0 GB free\.$", shown.stdout, re.MULTILINE
-    )
+    said = " ".join(shown.stdout.split())
+    assert re.search(r" Room: .*the environment.*\d GB needed, 1000\.0 GB free\. ", said)
     short = ended(args, index.env(**changed(free=1_000_000_000)), tmp_path)
     assert (short.returncode, short.stdout) == (3, "")
     assert re.search(r"\d+\.\d GB needed, 1\.0 GB free", short.stderr)
@@ -184,7 +186,7 @@ def untried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "try_requirements", as_locked)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(3)
 @pytest.mark.usefixtures("untried")
 @pytest.mark.parametrize(
     ("name", "text", "version"),
@@ -213,7 +215,9 @@ def test_a_tensorflow_in_a_file_is_chosen(
     assert same.json["plan"]["tensorflow"] == version
     other = planned_with(tfdoctor, tmp_path, "-r", str(tmp_path / name), "--tf", "2.20")
     assert other.status == 2
-    assert re.search(r"--tf 2\.20 and .*\(tensorflow.*\) do not go together", other.json["error"]["message"])
+    assert re.search(
+        r"--tf 2\.20 and .*\(tensorflow.*\) contradict each other", other.json["error"]["message"]
+    )
 
 
 @pytest.mark.usefixtures("untried")
@@ -229,7 +233,7 @@ def test_the_python_of_a_file_counts(tfdoctor: Tfdoctor, tmp_path: Path) -> None
     path.write_text("dependencies:\n  - python=3.30\n")
     none = planned_with(tfdoctor, tmp_path, "-r", str(path))
     assert none.status == 2
-    assert "no such Python" in none.json["error"]["message"]
+    assert "no wheels for this Python" in none.json["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -237,7 +241,7 @@ def test_the_python_of_a_file_counts(tfdoctor: Tfdoctor, tmp_path: Path) -> None
     [
         ("tensorflow==2.99\n", "no known TensorFlow"),
         ("tensorflow==2.15.*\ntensorflow==2.16.*\n", "no known TensorFlow"),
-        ("tf-nightly\n", "another TensorFlow"),
+        ("tf-nightly\n", "not one of the TensorFlow packages"),
         ("tensorflow==2.15.*; python_version > '4'\n", "want no TensorFlow"),
         ("-r missing.txt\n", "No such file"),
     ],

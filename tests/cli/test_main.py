@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import subprocess
 import sys
@@ -99,6 +100,14 @@ def test_help_for_a_command_that_is_none() -> None:
     assert "'check'" in err
 
 
+def test_help_is_one_screen() -> None:
+    """With the next prompt, on a terminal of 24 lines."""
+    for words in (["--help"], []):
+        lines = said(*words)[1].splitlines()
+        assert len(lines) < 24
+        assert max(map(len, lines)) <= 80
+
+
 def test_each_command_has_one_line() -> None:
     """At 80 columns, in the order in which people need them."""
     _, out, _ = said("--help")
@@ -151,3 +160,23 @@ def test_the_end_costs_nothing_but_what_a_profiler_needs(before: str, farewell: 
     )
     first, *rest = done.stdout.splitlines()
     assert (done.returncode, first.split()[0], rest) == (0, "tfdoctor", ["farewell"] * farewell)
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["--json", "check"], "tfdoctor check --json"),
+        (["--python", "/a b", "check", "-v"], "tfdoctor check --python '/a b' -v"),
+        (["-v"], "tfdoctor check -v"),
+        (["--dry-run", "install"], "tfdoctor install --dry-run"),
+        (["check", "--version"], "`tfdoctor --version` takes no other arguments."),
+    ],
+)
+def test_an_option_in_the_wrong_place_is_told_where_it_belongs(words: list[str], hint: str) -> None:
+    env = os.environ | {"TFDOCTOR_CALLED": "tfdoctor"}
+    done = subprocess.run(
+        [sys.executable, "-m", "tfdoctor", *words], capture_output=True, text=True, check=False, env=env
+    )
+    assert done.returncode == 2
+    said = json.loads(done.stdout)["error"]["hint"] if "--json" in words else done.stderr
+    assert hint in said

@@ -174,13 +174,28 @@ def test_a_wrong_request_ends_in_2_and_says_what_there_is(
         (("--python", "3.6", "--cuda", "12"), "Without --cuda 12: "),
         (("--cuda", "12.9"), "No release has --cuda 12.9. There are 12.5.1"),
         (("--tf", "2.21", "--cc", "5.0"), "Without --cc 5.0: 1, the newest is tensorflow 2.21.0."),
+        (("--tf", "2.3", "--gpu", "GTX 960M"), "Without --gpu 'GTX 960M': "),
+        (("--tf", "1.14", "--gpu", "RTX 5090"), "the libraries of CUDA 10.0 end at compute capability 7.5"),
+        (("--tf", "1.14", "--gpu", "RTX 5090"), "tfdoctor recommend --gpu 'RTX 5090'"),
     ],
 )
 def test_nothing_fits(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], args: tuple[str, ...], says: str
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     assert tfdoctor(monkeypatch, *args) == 0
-    assert says in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert says in " ".join(text.split())
+    assert ".." not in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_comma_for_a_point_is_no_list(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tfdoctor(monkeypatch, "--cc", "8,6") == 2
+    assert "--cc 8,6: a compute capability is written with a point." in capsys.readouterr().err
+    assert tfdoctor(monkeypatch, "--cc", "8.6,7.5") == 0
 
 
 def test_an_ambiguous_name_says_so(

@@ -50,7 +50,7 @@ def test_wrong_requests(tmp_path: Path) -> None:
         (("nvc", "-"), b"Did you mean nvcc"),
         (("nvcc", str(tmp_path / "none")), b"No such file"),
         (("nvcc", str(tmp_path)), b"directory"),
-        (("auto", "-"), b"no output that is recognised"),
+        (("auto", "-"), b"is not recognised"),
     ):
         done = run(*args, given=b"hello\n")
         assert done.returncode == 2, args

@@ -16,7 +16,8 @@ from tfdoctor.compat import Compat
 from tfdoctor.findings import Cause
 from tfdoctor.fit import Card, Host
 from tfdoctor.plan import Request, recommend
-from tfdoctor.render.plan import render_option, render_recommendation, size_text
+from tfdoctor.render.page import Page
+from tfdoctor.render.plan import render_recommendation, show_option, size_text
 
 HOSTS = Path(__file__).resolve().parents[1] / "hosts"
 ADA = ("--gpu", "RTX 4090", "--driver", "530.30.02")
@@ -108,6 +109,20 @@ def test_it_is_quick(tfdoctor: Tfdoctor) -> None:
     assert time.process_time() - began < 6, "all releases in all ways, and all ways out"
 
 
+@pytest.mark.parametrize("text", ["GTX 1060,GTX 1080", "8.6, 8.9", "T4 and V100", "T4 + V100"])
+def test_several_cards_are_named_one_by_one(tfdoctor: Tfdoctor, text: str) -> None:
+    ended = tfdoctor("recommend", "--gpu", text)
+    assert ended.status == 2
+    assert "Several cards: --gpu once for each." in ended.err
+
+
+def test_reasons_in_one_line_are_one_sentence(tfdoctor: Tfdoctor) -> None:
+    ended = tfdoctor("recommend", "--gpu", "RTX 4090", "--driver", "470.256.02", "-v")
+    said = " ".join(ended.out.split())
+    assert "still installs libcudnn8; " in said
+    assert ".;" not in said
+
+
 @pytest.mark.parametrize(
     ("args", "word"),
     [
@@ -183,7 +198,9 @@ def test_hostile_names_do_nothing_to_the_terminal() -> None:
     card = Card("\x1b[31mRTX\u202e 3060\n\x07", "8.6")
     answer = recommend(Compat.load(), Request(base="x"), Host(cards=(card,), driver="550"))
     assert is_clean(render_recommendation(answer, verbose=True))
-    assert is_clean(render_option(answer.options[0]))
+    page = Page(80, coloured=False)
+    show_option(page, answer.options[0], whole=True)
+    assert is_clean(page.text)
 
 
 @pytest.mark.parametrize(
@@ -192,3 +209,16 @@ def test_hostile_names_do_nothing_to_the_terminal() -> None:
 )
 def test_sizes(count: int, text: str) -> None:
     assert size_text(count) == text
+
+
+def test_for_any_card_it_is_told_which_are_too_new() -> None:
+    """`recommend` where no card is known, or where none is there."""
+    old = render_recommendation(recommend(Compat.load(), Request(tensorflow="1.14"), Host()))
+    assert "But the libraries of CUDA 10.0 end at compute capability 7.5" in " ".join(old.split())
+    turing = Host(cards=(Card("Tesla T4", "7.5"),))
+    assert "end at" not in render_recommendation(recommend(Compat.load(), Request(tensorflow="1.14"), turing))
+
+
+def test_reasons_in_a_row_are_one_sentence() -> None:
+    answer = recommend(Compat.load(), Request(), Host(cards=(Card("GeForce RTX 5090", "12.0"),)))
+    assert ".;" not in render_recommendation(answer, verbose=True)

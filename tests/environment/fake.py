@@ -67,6 +67,8 @@ CUDA_11 = {
 COMPANIONS = {"numpy": "1.26.4", "keras": "3.12.0", "h5py": "3.14.0", "protobuf": "6.31.1"}
 COMPANIONS_2_10 = {"numpy": "1.23.5", "keras": "2.10.0", "h5py": "3.8.0", "protobuf": "3.19.6"}
 MODULES = ("absl-py", "wrapt", "six", "gast", "flatbuffers", "opt-einsum", "ml-dtypes", "typing-extensions")
+KERAS_MODULES = ("keras.optimizers", "keras.src.optimizers", "keras.api._v2.keras", "keras._tf_keras.keras")
+"""What TensorFlow loads of Keras, of one release or another."""
 PACKAGES = {"protobuf": "google/protobuf", "absl-py": "absl"}
 """Project → its package's folder, where that is not its name."""
 
@@ -300,7 +302,7 @@ class Fake:
         texts = []
         for stream in (out, err):
             stream.flush()
-            texts.append(stream.detach().getvalue().decode())  # type: ignore[attr-defined]
+            texts.append(stream.detach().getvalue().decode())
         return Run(status, *texts)
 
     def fix(self, *words: str) -> Run:
@@ -394,7 +396,7 @@ def can_be_imported(env: Fake, version: str) -> None:
     """What TensorFlow imports of others, as modules that have every attribute."""
     table = Compat.load().imported_by(version)
     assert table is not None
-    for module in table.needs:
+    for module in (*table.needs, *KERAS_MODULES):
         folder = env.site
         for part in module.split("."):
             folder /= part

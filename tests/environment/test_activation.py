@@ -107,6 +107,7 @@ HOSTILE = (
 )
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("shell", there())
 def test_hostile_values_are_values(shell: str, tmp_path: Path) -> None:
     for index, value in enumerate((*HOSTILE, "/two\nlines\ntouch broken")):
@@ -121,6 +122,7 @@ def test_hostile_folders_come_first(shell: str, tmp_path: Path) -> None:
     assert sourced(shell, text, tmp_path, **{NAME: "/x:/y"})[NAME] == ":".join((*HOSTILE, "/x", "/y"))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("shell", there())
 def test_hostile_entries_go_and_no_others(shell: str, tmp_path: Path) -> None:
     for entry in HOSTILE:

@@ -229,7 +229,7 @@ def test_it_mends_once_and_undo_restores_every_byte(case: Case, new: Callable[..
 
     second = env.fix()
     assert (second.status, difference(after, env.list())) == (0, {}), second
-    assert "There is nothing here that fix can do" in second.said
+    assert "Fix can do nothing here" in second.said
 
     undone = env.run("fix", "--undo", "--json")
     assert undone.status == 0, undone
@@ -342,6 +342,7 @@ def test_installers_run_without_what_was_taken_away() -> None:
     assert _less(env, steps) == {"LD_LIBRARY_PATH": "/mine", "LD_PRELOAD": "/mine.so", "A": "1"}
 
 
+@pytest.mark.few(0)
 def test_one_code_mends_that_one_alone(new: Callable[..., Fake]) -> None:
     env = new()
     file_gone(env)
@@ -356,6 +357,7 @@ def test_one_code_mends_that_one_alone(new: Callable[..., Fake]) -> None:
     assert not env.nvidia("cufft/lib/libcufft.so.11").exists()
 
 
+@pytest.mark.few(0)
 def test_two_faults_are_both_mended_the_import_first(new: Callable[..., Fake]) -> None:
     env = new()
     file_gone(env)
@@ -372,6 +374,7 @@ def test_two_faults_are_both_mended_the_import_first(new: Callable[..., Fake]) -
 # ---------------------------------------------------------------- ways that do not help
 
 
+@pytest.mark.few(0)
 def test_a_way_that_does_not_help_is_taken_back_and_the_next_is_tried(new: Callable[..., Fake]) -> None:
     env = new("2.10.1")
     env.take_away("nvidia-cufft-cu11")
@@ -392,6 +395,7 @@ def test_a_way_that_does_not_help_is_taken_back_and_the_next_is_tried(new: Calla
     assert "To take all of it back" not in text
 
 
+@pytest.mark.few(0)
 def test_what_lay_behind_the_first_fault_is_told(new: Callable[..., Fake]) -> None:
     env = new("2.21.0")
     library = env.library("libcusolver.so.11", needs=("libnowhere.so.7",))
@@ -442,6 +446,7 @@ def test_an_installer_that_fails_is_told_and_taken_back(installer: str, new: Cal
     assert difference(before, env.list()) == {}
 
 
+@pytest.mark.few(0)
 def test_an_installer_that_fails_half_way_is_taken_back(new: Callable[..., Fake]) -> None:
     """TensorFlow is removed, and then cannot be installed again."""
     env = new()
@@ -466,6 +471,7 @@ def test_pip_alone_does_it_too(new: Callable[..., Fake]) -> None:
     assert difference(before, env.list()) == {}
 
 
+@pytest.mark.few(0)
 def test_without_any_installer_a_pip_is_made_and_undo_takes_it_away(new: Callable[..., Fake]) -> None:
     env = new()
     wheel_gone(env)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from environment.fake import Fake, difference, make, needs_compiler, needs_uv
+from environment.fake import Fake, Seen, difference, make, needs_compiler, needs_uv
 from processes import processes_with
 
 if TYPE_CHECKING:
@@ -58,15 +58,15 @@ def until(seen: Callable[[], bool], process: subprocess.Popen[str]) -> bool:
     return False
 
 
-def ended_well(env: Fake, before: dict[str, object], *words: str) -> None:
+def ended_well(env: Fake, before: dict[str, Seen], *words: str) -> None:
     """The next run mends, the one after it finds nothing to do, and undo restores."""
     run = env.run(*FIX, *words)
     assert run.status == 0, run
     assert "will use 2 GPUs" in run.said
-    assert "There is nothing here that fix can do" in env.run(*FIX, *words).said
+    assert "Fix can do nothing here" in env.run(*FIX, *words).said
     undone = env.run("fix", "--undo")
     assert undone.status == 0, undone
-    assert difference(before, env.list()) == {}  # type: ignore[arg-type]
+    assert difference(before, env.list()) == {}
 
 
 KILLED = """
@@ -120,7 +120,7 @@ def test_undo_killed_before_a_change_of_a_file(number: int, new: Callable[..., F
     assert difference(before, env.list()) == {}
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("installer", [pytest.param("uv", marks=needs_uv), "pip"])
 @pytest.mark.parametrize("seen", ["steps/1/manifest.json", "header7.h", "header250.h"])
 def test_killed_while_an_installer_works(seen: str, installer: str, new: Callable[..., Fake]) -> None:
@@ -136,12 +136,13 @@ def test_killed_while_an_installer_works(seen: str, installer: str, new: Callabl
     ended_well(env, before, "--installer", installer)
 
 
+@pytest.mark.few(0)
 def test_killed_at_some_time(new: Callable[..., Fake]) -> None:
     env = new()
     broken_package(env)
     before = env.list()
     process = env.start(*FIX)
-    time.sleep(random.uniform(0.2, 2.0))  # noqa: S311 - any time will do
+    time.sleep(random.uniform(0.2, 2.0))
     process.kill()
     process.communicate()
     ended_well(env, before)
@@ -197,6 +198,7 @@ def test_an_installer_that_is_killed_is_told_and_taken_back(new: Callable[..., F
     assert difference(before, env.list()) == {}
 
 
+@pytest.mark.few(0)
 def test_an_installer_that_outlives_tfdoctor_is_waited_for(new: Callable[..., Fake]) -> None:
     env = new()
     broken_package(env)
@@ -217,13 +219,14 @@ def test_an_installer_that_outlives_tfdoctor_is_waited_for(new: Callable[..., Fa
     os.kill(int(started.read_text()), signal.SIGKILL)
     out, err = second.communicate(timeout=60)
     assert second.returncode == 0, (out, err)
-    assert "what it had done was taken back" in out
+    assert "what it had done was taken back" in " ".join(out.split()), out
     assert not (env.site / "half.py").exists()
     first.communicate()
     assert env.run("fix", "--undo").status == 0
     assert difference(before, env.list()) == {}
 
 
+@pytest.mark.few(0)
 def test_two_at_once_do_it_once(new: Callable[..., Fake]) -> None:
     env = new()
     broken_package(env)
@@ -243,8 +246,8 @@ def test_a_dry_run_tells_of_what_was_left_and_leaves_it(new: Callable[..., Fake]
     assert killed_before(env, 14, *FIX) == -signal.SIGKILL
     before = env.list()
     run = env.run("fix", "--dry-run", "--json")
-    assert ["stopped half way" in sentence for sentence in run.json()["recovered"]] == [True]
-    assert "stopped half way" in env.run("fix", "--dry-run").said
+    assert ["interrupted" in sentence for sentence in run.json()["recovered"]] == [True]
+    assert "interrupted" in env.run("fix", "--dry-run").said
     assert difference(before, env.list()) == {}
     run = env.run(*FIX, "--json")
     assert ["was taken back" in sentence for sentence in run.json()["recovered"]] == [True]

@@ -191,9 +191,9 @@ def test_killed_at_every_change(tmp_path: Path, twice: bool) -> None:
         point += step
         folder = tmp_path / f"env{point}"
         this = making(folder, requirements=("pandas",))
-        lived = forked(lambda this=this: make(this, Progress()), point, folder)  # type: ignore[misc]
+        lived = forked(lambda this=this: make(this, Progress()), point, folder)
         if twice and not lived:
-            forked(lambda this=this: make(this, Progress()), point // 2 + 1, folder)  # type: ignore[misc]
+            forked(lambda this=this: make(this, Progress()), point // 2 + 1, folder)
         record = read_record(folder) if folder.exists() else None
         starts = runs(folder)
         looked.add(starts)
@@ -340,5 +340,5 @@ def test_a_release_without_a_lock_is_told() -> None:
     candidates = [release for release in Compat.load().releases if release.is_prerelease]
     assert candidates
     plan = dataclasses.replace(option(), release=candidates[-1], tensorflow=candidates[-1].version)
-    with pytest.raises(NoLockError, match="nobody has pinned"):
+    with pytest.raises(NoLockError, match="pinned and tested"):
         locks_of(plan)

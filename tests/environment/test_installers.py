@@ -76,10 +76,18 @@ def test_a_pip_is_made_where_there_is_none(tmp_path: Path) -> None:
 
 def test_the_environment_of_an_installer(tmp_path: Path) -> None:
     child = child_environment(
-        {**QUIET, "PYTHONPATH": "x", "PIP_TARGET": "x", "CONDA_DEFAULT_ENV": "x", "KEPT": "x"}
+        {
+            **QUIET,
+            "PYTHONPATH": "x",
+            "PIP_TARGET": "x",
+            "CONDA_DEFAULT_ENV": "x",
+            "KEPT": "x",
+            "COLUMNS": "40",
+        }
     )
     assert child["KEPT"] == "x"
     assert child["PIP_USER"] == "0"
+    assert int(child["COLUMNS"]) > 1000, "a sentence of uv is one line"
     assert not {"PYTHONPATH", "PIP_TARGET", "CONDA_DEFAULT_ENV"} & set(child)
 
 
@@ -144,10 +152,9 @@ def test_several_side_by_side_and_one_that_fails_ends_the_others(tmp_path: Path)
 
 def test_what_ends_us_ends_the_program_and_its_children(tmp_path: Path) -> None:
     told = tmp_path / "child"
-    stubborn = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); "
-    stubborn += "print('up', flush=True); time.sleep(60)"
-    code = f"import subprocess, sys, time; p = subprocess.Popen([sys.executable, '-c', {stubborn!r}]); "
-    code += f"open({str(told)!r}, 'w').write(str(p.pid)); time.sleep(60)"
+    stubborn = "import os, signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+    stubborn += f"open({str(told)!r}, 'w').write(str(os.getpid())); print('up', flush=True); time.sleep(60)"
+    code = f"import subprocess, sys, time; p = subprocess.Popen([sys.executable, '-c', {stubborn!r}]); time.sleep(60)"
 
     def interrupt(line: str) -> None:
         raise KeyboardInterrupt
@@ -244,8 +251,8 @@ SAID = [
         "cause: Because nosuch was not found in the package registry and you require nosuch",
         "does not have it",
     ),
-    ("ERROR: ResolutionImpossible: for help visit https://pip.pypa.io/", "cannot be fulfilled together"),
-    (UNSATISFIABLE, "cannot be fulfilled together"),
+    ("ERROR: ResolutionImpossible: for help visit https://pip.pypa.io/", "conflict with each other"),
+    (UNSATISFIABLE, "conflict with each other"),
     (
         "SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] …",
         "certificate is not trusted",

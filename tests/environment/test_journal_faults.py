@@ -116,7 +116,7 @@ def test_a_full_disk_in_an_undo(fast: Path, name: str) -> None:
             patch.undo()
             ended = not full.hit
         half_way = pending(prefix)
-        assert not half_way or "half way" in told
+        assert not half_way or "was interrupted" in told
         if not half_way:
             same(prefix, after if Journal.read(prefix) else before)
         with Journal.open(prefix) as journal:

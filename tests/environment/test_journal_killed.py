@@ -128,7 +128,7 @@ def test_killed_while_recovering(fast: Path, victim: Callable[[str, Path, int], 
     before = listing(prefix)
     change(prefix)
     after = listing(prefix)
-    dice = random.Random(1)  # noqa: S311
+    dice = random.Random(1)
     twice = 0
     for number in range(30, 160, 5):
         if victim("step", fresh(prefix), number) != "killed":
@@ -146,7 +146,7 @@ def test_killed_while_finishing_an_undo(fast: Path, victim: Callable[[str, Path,
     after = listing(prefix)
     saved = fast / "saved"
     prefix.rename(saved)
-    dice = random.Random(2)  # noqa: S311
+    dice = random.Random(2)
     twice = 0
     for number in range(5, 150, 3):
         shutil.rmtree(prefix, ignore_errors=True)
@@ -173,7 +173,7 @@ def test_what_a_killed_step_left_is_told(prefix: Path, victim: Callable[[str, Pa
     assert Journal.read(prefix) == ()
     with Journal.open(prefix) as journal:
         (sentence,) = journal.recovered
-    assert "“change” had been stopped half way" in sentence
+    assert "“change” had been interrupted" in sentence
     assert not pending(prefix)
     same(prefix, before)
 

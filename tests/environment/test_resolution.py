@@ -174,7 +174,7 @@ def test_the_resolvers_reason_is_told(tmp_path: Path, uv: bool, output: tuple[st
     with pytest.raises(NoSolutionError) as error:
         resolve(question("protobuf==3.20.3", uv=uv), tmp_path, Asked(9, found(), *output))
     told = str(error.value)
-    assert told.startswith("Your requirements and TensorFlow 2.20.0 cannot be had together: ")
+    assert told.startswith("Your requirements and TensorFlow 2.20.0 cannot be installed together: ")
     assert reason in told
     assert "hint" not in told
     assert "wanted.txt" not in told
@@ -182,7 +182,7 @@ def test_the_resolvers_reason_is_told(tmp_path: Path, uv: bool, output: tuple[st
 
 @pytest.mark.parametrize("name", ["nvidia-cudnn-cu13", "nvidia-cudnn-cu11", "tensorflow-cpu", "tf-nightly"])
 def test_what_would_lie_over_the_plan_is_no_solution(tmp_path: Path, name: str) -> None:
-    with pytest.raises(NoSolutionError, match=f"{name} 9.0 comes with them, and writes over the files of"):
+    with pytest.raises(NoSolutionError, match=f"{name} 9.0 comes with them, and overwrites the files of"):
         resolve(question("x"), tmp_path, Asked(0, found(*LOCK, f"{name}==9.0 {B}")))
 
 

@@ -109,8 +109,8 @@ def test_tensorflow_by_python(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("tensorflow @ https://files.example/t.whl", "not locked"),
-        ("tf-nightly", "another TensorFlow"),
-        ("tensorflow-macos", "another TensorFlow"),
+        ("tf-nightly", "not one of the TensorFlow packages"),
+        ("tensorflow-macos", "not one of the TensorFlow packages"),
         ("-r https://files.example/r.txt", "not a file"),
         ("--index-url https://i.example/simple", "--index"),
         ("-r missing.txt", "missing.txt"),
@@ -292,7 +292,7 @@ def test_a_conda_environment(tmp_path: Path) -> None:
     )
     notes = "\n".join(on.notes)
     assert "cudatoolkit, cudnn left out" in notes
-    assert "conda alone: libstdcxx-ng, ffmpeg." in notes
+    assert "only in conda: libstdcxx-ng, ffmpeg." in notes
     assert "our-own-tool. Those that it has, add with --package." in notes
 
 
@@ -341,7 +341,7 @@ def test_condas_conditions(text: str, specifier: str) -> None:
         ("dependencies:\n  - numpy[version='1|2']\n", "one of several"),
         ("dependencies:\n  - numpy=1.2|1.3\n", "one of several"),
         ("dependencies:\n  - numpy=py_0\n", "not understood"),
-        ("dependencies:\n  - pip:\n    - tf-nightly\n", "another TensorFlow"),
+        ("dependencies:\n  - pip:\n    - tf-nightly\n", "not one of the TensorFlow packages"),
     ],
 )
 def test_environments_that_are_refused(tmp_path: Path, text: str, said: str) -> None:

@@ -52,7 +52,7 @@ def same(prefix: Path, expected: dict[str, Any]) -> None:
     }
 
 
-def commit(prefix: Path, *changes: Callable[[Path], None]) -> None:
+def commit(prefix: Path, *changes: Callable[[Path], object]) -> None:
     """One step each."""
     with Journal.open(prefix) as journal:
         for one in changes:

@@ -37,7 +37,8 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """TensorFlow is not run; the deadlines with which it would have been."""
     deadlines: list[float] = []
 
-    def observe(*_: Any, timeout: float) -> Observation:
+    def observe(*_: Any, timeout: float, computes: bool) -> Observation:
+        assert computes
         deadlines.append(timeout)
         return SEEN
 

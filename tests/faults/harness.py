@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -29,12 +28,6 @@ def shell(script: str, *, env: Mapping[str, str] | None = None) -> subprocess.Co
     )
 
 
-def heeding() -> None:
-    """In a child, before it starts: a shell's job in the background ignores some signals."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(number, signal.SIG_DFL)
-
-
 def start(*args: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
     """`tfdoctor`, at work."""
     return subprocess.Popen(
@@ -43,7 +36,6 @@ def start(*args: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, **(env or {})},
-        preexec_fn=heeding,  # noqa: PLW1509 - no thread of pytest's holds a lock that it needs
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from typing import Any
 
 import pytest
 
@@ -25,8 +26,8 @@ def healthy() -> Facts:
     return survey(recorded, Compat.load(), requested_python=recorded.python)
 
 
-def judged(observed: Observation | None = None, **changed: object) -> Report:
-    return diagnose(dataclasses.replace(healthy(), **changed), Compat.load(), observed)  # type: ignore[arg-type]
+def judged(observed: Observation | None = None, **changed: Any) -> Report:
+    return diagnose(dataclasses.replace(healthy(), **changed), Compat.load(), observed)
 
 
 @pytest.mark.parametrize("silent", [("python", "tensorflow"), ("tensorflow",)])

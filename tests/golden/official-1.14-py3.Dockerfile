@@ -4,19 +4,36 @@ USER 0
 ARG DEBIAN_FRONTEND=noninteractive
 ARG PIP_DISABLE_PIP_VERSION_CHECK=1
 ARG PIP_ROOT_USER_ACTION=ignore
+ARG SOURCE_DATE_EPOCH=1560902400
+
+# Every step ends with settle.sh: two builds of this file give the same files.
+COPY settle.sh /usr/local/share/tfdoctor/
 # The key of NVIDIA's apt lists is retired, so that apt-get update would fail.
-RUN rm -f /etc/apt/sources.list.d/cuda*.list /etc/apt/sources.list.d/nvidia-ml.list
+RUN rm -f /etc/apt/sources.list.d/cuda*.list /etc/apt/sources.list.d/nvidia-ml.list \
+ && touch -cd "@$SOURCE_DATE_EPOCH" /etc /etc/apt/sources.list.d
 # TensorFlow is in the image: the first line changes nothing then. The second one holds what stands beside it.
 COPY release.txt tensorflow.txt /usr/local/share/tfdoctor/
-RUN python3 -m pip install --no-cache-dir --no-deps --require-hashes --requirement /usr/local/share/tfdoctor/release.txt \
- && python3 -m pip install --no-cache-dir --no-deps --require-hashes --ignore-installed \
-      --requirement /usr/local/share/tfdoctor/tensorflow.txt
+RUN since=$(date +%s.%N) \
+ && python3 -m pip install --no-cache-dir --no-compile --no-deps --require-hashes --requirement /usr/local/share/tfdoctor/release.txt \
+ && python3 -m pip install --no-cache-dir --no-compile --no-deps --require-hashes --ignore-installed \
+      --requirement /usr/local/share/tfdoctor/tensorflow.txt \
+ && sh /usr/local/share/tfdoctor/settle.sh "$since" python3
 
-RUN (getent passwd 1000 >/dev/null || useradd --create-home --uid 1000 tensorflow) \
- && install -d -o 1000 -g 1000 /workspace
+# A home and a cache that every user may write to, whoever --user names.
+RUN since=$(date +%s.%N) \
+ && (getent passwd 1000 >/dev/null || useradd --no-log-init --no-create-home --home-dir /home/user --uid 1000 tensorflow) \
+ && install -d -m 1777 /home/user /var/cache/cuda \
+ && install -d -o 1000 -g 1000 /workspace \
+ && touch -cd "@$SOURCE_DATE_EPOCH" /usr/local/share /usr/local/share/tfdoctor /usr/local/share/tfdoctor/* \
+ && sh /usr/local/share/tfdoctor/settle.sh "$since"
+ENV PATH=/home/user/.local/bin:$PATH
+ENV HOME=/home/user
+ENV CUDA_CACHE_PATH=/var/cache/cuda
+ENV CUDA_CACHE_MAXSIZE=2147483648
 ENV NVIDIA_VISIBLE_DEVICES=all
 ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility
 LABEL org.opencontainers.image.title="TensorFlow 1.14.0 for NVIDIA GPUs" \
+      org.opencontainers.image.description="Python 3.6, CUDA 10.0, cuDNN 7.4.1.5" \
       org.opencontainers.image.version="1.14.0" \
       org.opencontainers.image.base.name="tensorflow/tensorflow:1.14.0-gpu-py3" \
       io.tfdoctor.plan="{\"cuda\": \"10.0\", \"cudnn\": \"7.4.1.5\", \"python\": \"3.6\", \"recipe\": \"official\", \"tensorflow\": \"1.14.0\"}" \

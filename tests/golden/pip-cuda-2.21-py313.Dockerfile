@@ -4,13 +4,20 @@ USER 0
 ARG DEBIAN_FRONTEND=noninteractive
 ARG PIP_DISABLE_PIP_VERSION_CHECK=1
 ARG PIP_ROOT_USER_ACTION=ignore
+ARG SOURCE_DATE_EPOCH=1772755200
+
+# Every step ends with settle.sh: two builds of this file give the same files.
+COPY settle.sh /usr/local/share/tfdoctor/
 COPY tools.txt /usr/local/share/tfdoctor/tools.txt
-RUN python3 -m venv /opt/tensorflow \
- && /opt/tensorflow/bin/pip install --no-cache-dir --no-deps --require-hashes --requirement /usr/local/share/tfdoctor/tools.txt
+RUN since=$(date +%s.%N) \
+ && python3 -m venv /opt/tensorflow \
+ && /opt/tensorflow/bin/pip install --no-cache-dir --no-compile --no-deps --require-hashes --requirement /usr/local/share/tfdoctor/tools.txt \
+ && sh /usr/local/share/tfdoctor/settle.sh "$since" /opt/tensorflow/bin/python 1000 /opt/tensorflow
 
 # The largest part first: it changes least.
 COPY cuda.txt strip.py /usr/local/share/tfdoctor/
-RUN /opt/tensorflow/bin/pip install --no-cache-dir --no-deps --require-hashes --requirement /usr/local/share/tfdoctor/cuda.txt \
+RUN since=$(date +%s.%N) \
+ && /opt/tensorflow/bin/pip install --no-cache-dir --no-compile --no-deps --require-hashes --requirement /usr/local/share/tfdoctor/cuda.txt \
  && /opt/tensorflow/bin/python /usr/local/share/tfdoctor/strip.py /opt/tensorflow/lib/python3.13/site-packages/nvidia \
  && rm -rf /opt/tensorflow/lib/python3.13/site-packages/nvidia/*/include \
       /opt/tensorflow/lib/python3.13/site-packages/nvidia/*/lib/*.a \
@@ -20,18 +27,22 @@ RUN /opt/tensorflow/bin/pip install --no-cache-dir --no-deps --require-hashes --
       /opt/tensorflow/lib/python3.13/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc*.alt.so.* \
       /opt/tensorflow/lib/python3.13/site-packages/nvidia/cufft/lib/libcufftw.so.* \
       /opt/tensorflow/lib/python3.13/site-packages/nvidia/curand/lib/libcurand.so.* \
-      /opt/tensorflow/lib/python3.13/site-packages/nvidia/cusolver/lib/libcusolverMg.so.*
+      /opt/tensorflow/lib/python3.13/site-packages/nvidia/cusolver/lib/libcusolverMg.so.* \
+ && sh /usr/local/share/tfdoctor/settle.sh "$since" /opt/tensorflow/bin/python 1000 /opt/tensorflow
 
 COPY tensorflow.txt /usr/local/share/tfdoctor/tensorflow.txt
-RUN /opt/tensorflow/bin/pip install --no-cache-dir --no-deps --require-hashes --no-build-isolation \
+RUN since=$(date +%s.%N) \
+ && /opt/tensorflow/bin/pip install --no-cache-dir --no-compile --no-deps --require-hashes --no-build-isolation \
       --requirement /usr/local/share/tfdoctor/tensorflow.txt \
  && /opt/tensorflow/bin/python /usr/local/share/tfdoctor/strip.py /opt/tensorflow/lib/python3.13/site-packages \
  && rm -rf /opt/tensorflow/lib/python3.13/site-packages/clang \
-      /opt/tensorflow/lib/python3.13/site-packages/tensorflow/include
+      /opt/tensorflow/lib/python3.13/site-packages/tensorflow/include \
+ && sh /usr/local/share/tfdoctor/settle.sh "$since" /opt/tensorflow/bin/python 1000 /opt/tensorflow
 
 # The loader finds the libraries through its cache, whatever RUNPATH this TensorFlow has; XLA finds ptxas and
 # libdevice below /usr/local/cuda.
-RUN printf '%s\n' /opt/tensorflow/lib/python3.13/site-packages/nvidia/cublas/lib \
+RUN since=$(date +%s.%N) \
+ && printf '%s\n' /opt/tensorflow/lib/python3.13/site-packages/nvidia/cublas/lib \
       /opt/tensorflow/lib/python3.13/site-packages/nvidia/cuda_cupti/lib \
       /opt/tensorflow/lib/python3.13/site-packages/nvidia/cuda_nvrtc/lib \
       /opt/tensorflow/lib/python3.13/site-packages/nvidia/cuda_runtime/lib \
@@ -44,15 +55,25 @@ RUN printf '%s\n' /opt/tensorflow/lib/python3.13/site-packages/nvidia/cublas/lib
       /opt/tensorflow/lib/python3.13/site-packages/nvidia/nvjitlink/lib \
       >/etc/ld.so.conf.d/tfdoctor-cuda.conf \
  && ldconfig \
- && ln -s /opt/tensorflow/lib/python3.13/site-packages/nvidia/cuda_nvcc /usr/local/cuda
+ && ln -s /opt/tensorflow/lib/python3.13/site-packages/nvidia/cuda_nvcc /usr/local/cuda \
+ && sh /usr/local/share/tfdoctor/settle.sh "$since"
 
-RUN (getent passwd 1000 >/dev/null || useradd --create-home --uid 1000 tensorflow) \
- && install -d -o 1000 -g 1000 /workspace
+# A home and a cache that every user may write to, whoever --user names.
+RUN since=$(date +%s.%N) \
+ && (getent passwd 1000 >/dev/null || useradd --no-log-init --no-create-home --home-dir /home/user --uid 1000 tensorflow) \
+ && install -d -m 1777 /home/user /var/cache/cuda \
+ && install -d -o 1000 -g 1000 /workspace \
+ && touch -cd "@$SOURCE_DATE_EPOCH" /usr/local/share /usr/local/share/tfdoctor /usr/local/share/tfdoctor/* \
+ && sh /usr/local/share/tfdoctor/settle.sh "$since"
 ENV PATH=/opt/tensorflow/bin:$PATH
+ENV HOME=/home/user
+ENV CUDA_CACHE_PATH=/var/cache/cuda
+ENV CUDA_CACHE_MAXSIZE=2147483648
 ENV NVIDIA_VISIBLE_DEVICES=all
 ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility
 ENV NVIDIA_REQUIRE_CUDA="cuda>=12.0"
 LABEL org.opencontainers.image.title="TensorFlow 2.21.0 for NVIDIA GPUs" \
+      org.opencontainers.image.description="Python 3.13, CUDA 12.9, cuDNN 9.10.2.21" \
       org.opencontainers.image.version="2.21.0" \
       org.opencontainers.image.base.name="python:3.13-slim-bookworm" \
       io.tfdoctor.plan="{\"cuda\": \"12.9\", \"cudnn\": \"9.10.2.21\", \"python\": \"3.13\", \"recipe\": \"pip-cuda\", \"tensorflow\": \"2.21.0\"}" \

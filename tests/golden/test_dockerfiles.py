@@ -65,6 +65,11 @@ CASES: dict[str, tuple[Option, Extras]] = {
     "official-1.14-py3": (plan("1.14.0", Recipe.OFFICIAL), Extras()),
     "official-1.14-py2": (plan("1.14.0", Recipe.OFFICIAL, "2.7"), Extras()),
     "official-2.4.4": (plan("2.4.4", Recipe.OFFICIAL), Extras()),
+    "conda-cuda-1.14-py37": (plan("1.14.0", Recipe.CONDA_CUDA), Extras()),
+    "conda-cuda-2.4-corporate": (
+        plan("2.4.4", Recipe.CONDA_CUDA),
+        Extras(requirements=parse_packages(["pandas<2"]), ca_certificate=CERTIFICATE),
+    ),
     "ngc-1.15.5": (plan("1.15.5", Recipe.NGC), Extras(requirements=parse_packages(["pandas"]))),
 }
 by_name = pytest.mark.parametrize("name", CASES)
@@ -99,7 +104,7 @@ def test_what_is_copied_is_there_and_nothing_else(name: str) -> None:
     made = context(name)
     copied = {
         word
-        for line in re.findall(r"^COPY (.+) \S+$", made.dockerfile, re.MULTILINE)
+        for line in re.findall(r"^COPY (?!--from)(.+) \S+$", made.dockerfile, re.MULTILINE)
         for word in line.split()
     }
     assert copied == set(made.files)
@@ -113,7 +118,7 @@ def test_everything_is_pinned_by_hash(name: str) -> None:
         assert lines
         assert all(re.fullmatch(r"[a-z0-9-]+==\S+( --hash=sha256:[0-9a-f]{64})+", line) for line in lines)
     if "constraints.txt" in files and CASES[name][0].recipe is not Recipe.NGC:
-        assert "tensorflow==2.10.1\n" in files["constraints.txt"].decode()
+        assert f"tensorflow=={CASES[name][0].tensorflow}\n" in files["constraints.txt"].decode()
 
 
 @by_name
@@ -240,6 +245,14 @@ def test_a_mirror_serves_the_base() -> None:
     option = with_mirror(plan("1.14.0", Recipe.OFFICIAL), "mirror.example:5000/hub")
     assert (
         "FROM mirror.example:5000/hub/tensorflow/tensorflow:1.14.0-gpu-py3\n"
+        in context_of(option, Extras()).dockerfile
+    )
+
+
+def test_a_mirror_serves_the_image_with_micromamba() -> None:
+    option = with_mirror(plan("1.14.0", Recipe.CONDA_CUDA), "mirror.example:5000/hub")
+    assert (
+        "FROM mirror.example:5000/hub/mambaorg/micromamba:1.5.8 AS cuda\n"
         in context_of(option, Extras()).dockerfile
     )
 

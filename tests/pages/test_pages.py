@@ -37,7 +37,7 @@ def typed(command: str, folder: Path) -> str:
     assert program in {"tfdoctor", "./scripts/tfdoctor"}, command
     environment = {
         name: value for name, value in os.environ.items() if name not in {"FORCE_COLOR", "NO_COLOR"}
-    } | {"COLUMNS": "80", "LC_ALL": "C.UTF-8"}
+    } | {"COLUMNS": "80", "LC_ALL": "C.UTF-8", "TFDOCTOR_CALLED": "tfdoctor"}
     done = subprocess.run(
         ["/bin/sh", "-c", " ".join(['"$0" -m tfdoctor', *words]), sys.executable],
         cwd=folder,

@@ -112,3 +112,30 @@ def test_packages_without_a_version() -> None:
         "version": "<none>",
         "arch": "<none>",
     }
+
+
+def test_packages_of_a_dpkg_without_architectures() -> None:
+    text = "un  nvidia-driver  <none>  (no description available)\nun  nvidia-smi  <none>\n"
+    assert [(row["name"], row["arch"]) for row in parse("dpkg", text)["rows"]] == [
+        ("nvidia-driver", ""),
+        ("nvidia-smi", ""),
+    ]
+
+
+LSPCI = "01:00.0 VGA compatible controller: NVIDIA Corporation GP104 [GeForce GTX 1080] (rev a1)\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [*OUTPUTS.items(), ("lspci", LSPCI)],
+    ids=[*OUTPUTS, "lspci"],
+)
+@pytest.mark.parametrize("words", ["My nvidia-smi says: ", "It prints ", "Here `dpkg -l` gives me: "])
+def test_a_sentence_before_it_changes_nothing(kind: str, text: str, words: str) -> None:
+    assert parse(kind, words + text) == parse(kind, text)
+    assert detect(words + text) == kind
+
+
+def test_sentences_that_programs_print_stay_whole() -> None:
+    text = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. It shows nothing here.\n"
+    assert unwrapped(text) == text

@@ -157,7 +157,7 @@ def test_a_module_for_another_numpy():
     assert (said.import_ok, said.gpu_registered, said.cause) == (False, False, Cause.PACKAGE_CONFLICT)
     one = finding(import_fails.RULE, facts)
     assert "h5py 3.10.0" in one.title
-    assert "compiled for another NumPy" in one.explanation
+    assert "compiled for a different NumPy" in one.explanation
     assert one.remedies[0].steps == (Install(("h5py==3.14.0",)),)
     assert diagnose(facts, COMPAT).verdict.gpu_usable is False
 

@@ -84,3 +84,36 @@ def test_what_keras_lacks_of_the_stand_in_is_no_failure():
         assert failures(facts, COMPAT) == ()
     unknown = replace(other, frames=(f"{SITE}/keras/x.py",))  # a Keras nobody tried, and nothing else is odd
     assert failures(rehearsed(installed({"keras": "99"}), keras=[unknown], oddities=ODD_KERAS), COMPAT) == ()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Rehearsed(
+            KERAS[0],
+            "No module named 'tensorflow.python.trackable'",
+            "ModuleNotFoundError",
+            import_error=True,
+            not_found="tensorflow.python.trackable",
+            frames=(f"{SITE}/keras/x.py",),
+        ),
+        Rehearsed(
+            KERAS[0],
+            "cannot import name 'dtensor' from 'tensorflow.compat.v2.experimental' (unknown location)",
+            "ImportError",
+            import_error=True,
+            frames=(f"{SITE}/keras/x.py",),
+        ),
+        Rehearsed(  # of a package whose name is another than the module's
+            KERAS[0],
+            "No module named 'tree'",
+            "ModuleNotFoundError",
+            import_error=True,
+            not_found="tree",
+            frames=(f"{SITE}/keras/x.py",),
+        ),
+    ],
+)
+def test_a_keras_that_asks_for_what_is_not_there_is_to_blame(answer: Rehearsed):
+    (failure,) = failures(rehearsed(installed({"keras": "99"}), keras=[answer], oddities=ODD_KERAS), COMPAT)
+    assert (failure.package, failure.missing) == ("keras", False)

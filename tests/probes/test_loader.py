@@ -15,7 +15,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -72,10 +72,10 @@ class Bench:
     env: dict[str, str] = field(default_factory=dict)
     cwd: Path | None = None
 
-    def library(self, where: str, **how: object) -> Path:
+    def library(self, where: str, **how: Any) -> Path:
         path = self.root / where
         path.parent.mkdir(parents=True, exist_ok=True)
-        return standins.library(path, self.cache, **how)  # type: ignore[arg-type]
+        return standins.library(path, self.cache, **how)
 
     def bad(self, where: str, content: bytes) -> None:
         path = self.root / where

@@ -1,4 +1,4 @@
-"""Every screen that a recorded machine or a log gives: their lines, and how wide they are.
+"""Every screen that a recorded machine, a log or a question gives: their lines, and how wide they are.
 
 `python -m render.screens` (in tests/) prints the table; DIR… are further folders of logs.
 """
@@ -6,28 +6,43 @@
 from __future__ import annotations
 
 import sys
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfdoctor import versions
+from tfdoctor.cli.machine import host_for
 from tfdoctor.compat import Compat
+from tfdoctor.dockerfile.emit import Made, default_tag
+from tfdoctor.dockerfile.write import Extras
+from tfdoctor.engine.image import context_of
 from tfdoctor.environment.actions import shown
 from tfdoctor.environment.candidates import candidates, environment_of, unfixed
 from tfdoctor.environment.models import Attempt, Candidate, FixResult, Status
 from tfdoctor.environment.offer import offered
 from tfdoctor.examine.survey import survey
+from tfdoctor.explain import catalogue, lookup
 from tfdoctor.findings import Severity, Stage, Verification
+from tfdoctor.fit import Host
+from tfdoctor.fit.matrix import MatrixQuery, matrix
 from tfdoctor.logs.report import LogReport, diagnose_log
+from tfdoctor.plan import Method, Request, recommend
+from tfdoctor.plan.release_sheet import sheet
+from tfdoctor.render.build import render_dry_run as build_dry_run
+from tfdoctor.render.explain import render_explanation
 from tfdoctor.render.fix import render_fix
+from tfdoctor.render.install import render_dry_run as install_dry_run
 from tfdoctor.render.log import render_log
+from tfdoctor.render.matrix import render_sheet_screen
 from tfdoctor.render.page import cells
+from tfdoctor.render.plan import render_recommendation
 from tfdoctor.render.report import render_report
 from tfdoctor.render.verify import render_end, render_stage
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import RecordedSystem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from tfdoctor.findings import Report
 
@@ -104,9 +119,115 @@ def lines_at(text: str, width: int) -> int:
     return sum(max(1, -(-cells(line) // width)) for line in text.splitlines())
 
 
+def matrix_screen(version: str, capability: str | None = None, width: int = 80) -> str | None:
+    """`matrix --tf VERSION`, for a card or for any; None where that has no code for it."""
+    compat = Compat.load()
+    rows = matrix(compat, MatrixQuery(tf=version, capability=capability))
+    if not rows:
+        return None
+    made = sheet(compat, rows, capabilities=[capability] if capability else [])
+    return render_sheet_screen(made, as_of=compat.as_of, width=width)
+
+
+def explain_screen(what: str, width: int = 80) -> str:
+    """`explain CODE`."""
+    return render_explanation(lookup(what), whole=False, width=width)
+
+
+def recommend_screen(card: str, driver: str | None, wish: str | None, width: int = 80) -> str:
+    """`recommend --gpu NAME --driver V --tf V`."""
+    compat = Compat.load()
+    host = host_for(compat, gpus=[card], driver=driver, facts=None)
+    return render_recommendation(recommend(compat, Request(tensorflow=wish), host), width=width)
+
+
+def build_screen(version: str, width: int = 80) -> str:
+    """`build --tf VERSION --dry-run`, or why there is no such image."""
+    answer = recommend(Compat.load(), Request(version, method=Method.CONTAINER), Host())
+    if answer.conflict is not None:
+        return render_recommendation(answer, width=width)
+    option = answer.options[0]
+    made = Made(
+        option, context_of(option, Extras()), default_tag(option), f"tfdoctor build --tf {version} --anywhere"
+    )
+    return build_dry_run(made, whole=False, width=width)
+
+
+def install_screen(version: str, width: int = 80) -> str | None:
+    """`install --tf VERSION --dry-run`, with uv's usual commands and a note; None where it cannot be installed."""
+    answer = recommend(Compat.load(), Request(version, method=Method.PIP), Host())
+    if not answer.options:
+        return None
+    locks = "/home/user/.cache/tfdoctor/locks"
+    install = (
+        "/usr/bin/uv",
+        "pip",
+        "install",
+        "--python",
+        "/srv/tf/bin/python",
+        "--require-hashes",
+        "--no-deps",
+    )
+    commands = [
+        ("make the environment", ("/usr/bin/uv", "venv", "--python", "3.13", "--seed", "/srv/tf")),
+        *(
+            (what, (*install, "-r", f"{locks}/{name}-{version}-cp313-manylinux.txt"))
+            for what, name in (("install CUDA", "cuda"), ("install TensorFlow", "tensorflow"))
+        ),
+        (
+            "link what it does not find",
+            ("ln", "-s", "../../cusolver/lib/libcusolver.so.11", "/srv/tf/lib/x.so"),
+        ),
+    ]
+    notes = [
+        "No NVIDIA card was found here; this is for any card.",
+        "Room: 9.4 GB needed for /srv, 80 GB free.",
+    ]
+    return install_dry_run(answer.options[0], "/srv/tf", notes, commands, whole=False, width=width)
+
+
+def codes() -> list[str]:
+    """Every code and cause that `explain` knows."""
+    found = catalogue()
+    return [*(rule.code for rule in found.rules), *(entry.cause.value for entry in found.causes)]
+
+
+def releases() -> list[str]:
+    """The newest of each minor release."""
+    newest: dict[str, str] = {}
+    for row in Compat.load().releases:
+        newest.setdefault(versions.major_minor(row.version), row.version)
+    return list(newest.values())
+
+
+CARDS = ("GTX 680", "GTX 1080 Ti", "RTX 4090", "RTX 5090")
+WISHES = (None, "1.14", "2.15")
+
+
+def asked() -> dict[str, Callable[[], str | None]]:
+    """Screens that need no machine: what is typed → the screen, None where there is nothing to show."""
+    made: dict[str, Callable[[], str | None]] = {}
+    for version in releases():
+        made[f"matrix --tf {version}"] = partial(matrix_screen, version)
+        made[f"matrix --tf {version} --cc 12.0"] = partial(matrix_screen, version, "12.0")
+        made[f"build --dry-run --tf {version}"] = partial(build_screen, version)
+        made[f"install --dry-run --tf {version}"] = partial(install_screen, version)
+    for card in CARDS:
+        for wish in WISHES:
+            made[f"recommend {card} {wish or ''}"] = partial(recommend_screen, card, None, wish)
+    for code in codes():
+        made[f"explain {code}"] = partial(explain_screen, code)
+    return made
+
+
 def screens(folders: Iterable[str] = ()) -> Iterator[tuple[str, str]]:
     for host in HOSTS:
         yield f"check {host.name}", check_screen(host)
+        fixed = fix_screen(host)
+        if fixed is not None:
+            yield f"fix --dry-run {host.name}", fixed
+        yield f"verify {host.name}", verify_screen(host)
+    yield from ((name, text) for name, screen in asked().items() if (text := screen()) is not None)
     logs = [*LOGS, *(path for folder in folders for path in sorted(Path(folder).rglob("log.txt")))]
     for log in logs:
         name = log.parent.name if log.name == "log.txt" else log.name
@@ -119,7 +240,7 @@ def main() -> None:
     ]
     for name, lines, wide in rows:
         print(f"{lines:4} {wide:4}  {name}")
-    for command in ("check", "diagnose"):
+    for command in dict.fromkeys(name.partition(" ")[0] for name, _, _ in rows):
         counts = sorted(lines for name, lines, _ in rows if name.startswith(command))
         over = sum(count > 24 for count in counts)
         broad = sum(wide > 80 for name, _, wide in rows if name.startswith(command))

@@ -1,11 +1,12 @@
 """What people type gives one screen, on every recorded machine and for every log: at most 24 lines of 80 columns, and
 22 where nothing else was printed, so that the command and the next prompt are there, too.
 
-`-v` has the rest and is as long as it needs to be; so is `explain`, and a table that somebody asked for.
+`-v` (of a matrix `--all`) has the rest and is as long as it needs to be.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shlex
 import shutil
@@ -15,25 +16,38 @@ from typing import TYPE_CHECKING
 import pytest
 
 from render.screens import (
+    CARDS,
     HOSTS,
     LOGS,
+    WISHES,
+    asked,
+    build_screen,
     check_screen,
+    codes,
+    explain_screen,
     fix_screen,
+    install_screen,
     lines_at,
     log_of,
     log_screen,
+    matrix_screen,
     report_of,
     verify_screen,
 )
 from tfdoctor.cli.machine import host_for
 from tfdoctor.compat import Compat
+from tfdoctor.explain import lookup
+from tfdoctor.facts import Known, value_of
+from tfdoctor.findings import Cause, Severity
 from tfdoctor.fit.matrix import MatrixQuery, matrix
 from tfdoctor.plan import Request, recommend
+from tfdoctor.render.explain import render_explanation
 from tfdoctor.render.matrix import render_rows
 from tfdoctor.render.page import Page, cells, command_lines, cut, few
 from tfdoctor.render.plan import render_recommendation
 from tfdoctor.render.report import render_report
 from tfdoctor.render.run import render_run
+from tfdoctor.report.diagnose import diagnose
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,11 +57,12 @@ MOST = 24
 
 
 def too_wide(text: str, width: int) -> list[str]:
-    """Lines that are wider than the terminal, but for one word of a command that no shell could go on in."""
+    """Lines that are wider than the terminal, but for one word of a command that has no room in a line that goes on."""
+    wide = [line for line in text.splitlines() if cells(line) > width]
     return [
         line
-        for line in text.splitlines()
-        if cells(line) > width and len(shlex.split(line.removesuffix(" \\").replace("`", ""))) > 1
+        for line in wide
+        if cells(line.strip()) + 4 <= width or len(shlex.split(line.removesuffix(" \\").replace("`", ""))) > 1
     ]
 
 
@@ -58,6 +73,117 @@ def test_check_is_one_screen(host: Path, here: bool) -> None:
     assert lines_at(text, 80) <= MOST - 2, text
     for width in (80, 40):
         assert not too_wide(check_screen(host, width, here=here), width)
+
+
+def commands_in(coloured: str) -> list[str]:
+    """What is bold in the block that says what to do, but for its labels."""
+    todo = re.split(r"^\x1b\[1m  (?:Do|Fix it) ", coloured, maxsplit=1, flags=re.MULTILINE)[1:]
+    bold = re.findall(r"\x1b\[1m([^\x1b]+)", todo[0].partition("\n\n")[0]) if todo else []
+    return [one.strip() for one in bold if one.strip() not in {"Or", "No root?", "By hand"}]
+
+
+NOTHING_TO_TYPE = "nothing needs to be installed"
+CHANGES = re.compile(
+    "Undo: |To undo|cannot be undone|nothing to undo|only looks|takes all of it back|It holds |It lasts |It applies |"
+    "A restart |Nothing here changes|What runs in"
+)
+
+
+@pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.name)
+def test_the_first_screen_answers_five_questions(host: Path) -> None:
+    """Is my GPU used, why not, what do I type, can that be taken back, and what without root?"""
+    report, text = report_of(host), check_screen(host)
+    lines = text.splitlines()
+    used = {
+        True: "will use",
+        False: "will not use|cannot use it|not installed",
+        None: "[Cc]ould not|cannot be",
+    }
+    assert re.search(used[report.verdict.gpu_usable], " ".join(lines[1:6])), text
+    if report.main is None or NOTHING_TO_TYPE in " ".join(text.split()):
+        return
+    assert "  Why " in text
+    assert re.search(r"^  (Fix it|Do) ", text, re.MULTILINE), text
+    typed = commands_in(check_screen(host, colour=True))
+    assert typed, text
+    assert CHANGES.search(" ".join(text.split())), text
+    if report.main.remedies[0].changes_system or any("sudo " in one for one in typed):
+        assert "  No root? " in text, text
+
+
+@pytest.mark.parametrize("log", LOGS, ids=lambda path: path.name)
+def test_the_first_screen_of_a_log_answers_them_too(log: Path) -> None:
+    report, text = log_of(log), " ".join(log_screen(log).split())
+    if report.root is None or report.root.severity < Severity.ERROR or report.cause is Cause.HEALTHY:
+        return
+    assert re.search("did not use the GPU|failed on it|may not have used|does not say", text), text
+    assert " Why " in text
+    assert commands_in(log_screen(log, colour=True)), text
+    assert CHANGES.search(text), text
+    assert "No root needed" in text or "No root? " in text, text
+
+
+@pytest.mark.parametrize("log", LOGS, ids=lambda path: path.name)
+def test_what_a_log_leaves_open_is_told_in_words(log: Path) -> None:
+    report = log_of(log)
+    open_ = report.root.explanation.partition("does not rule out: ")[2] if report.root is not None else ""
+    assert not any(one.value in open_ for one in report.undecided if "-" in one.value)
+    assert not re.search("(?:^|; )A ", open_)
+
+
+@pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.name)
+def test_a_dry_run_of_fix_answers_them_too(host: Path) -> None:
+    report, screen = report_of(host), fix_screen(host)
+    if screen is None or report.main is None or not report.main.remedies:
+        return
+    text = " ".join(screen.split())
+    assert re.search("will use|will not use|cannot use it|could not|cannot be|not installed", text), text
+    commands = any(one.commands for one in report.main.remedies)
+    assert "To have it done: tfdoctor fix" in text or "Fix can do nothing here." in text
+    assert CHANGES.search(text) or "--undo" in text or not commands or "(-v)" in text, text
+    assert "No root" in text or not commands or "(-v)" in text, text
+
+
+@pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.name)
+def test_check_cuts_nothing_short(host: Path) -> None:
+    for width in (80, 60, 40):
+        text = check_screen(host, width)
+        assert "…" not in text.replace(", …)", ""), text
+
+
+def test_a_row_names_what_is_missing_and_not_who_needs_it() -> None:
+    facts = report_of(next(host for host in HOSTS if host.name == "healthy-tf221")).facts
+    loader = value_of(facts.loader)
+    assert loader is not None
+    for who, needs in (("libcusolver.so.11", "libnvJitLink.so.12"), ("libcudnn.so.9", "libcudnn_graph.so.9")):
+        lost = tuple(
+            dataclasses.replace(
+                one, error=f"{needs}: cannot open shared object file", really_missing=(needs,)
+            )
+            if one.soname == who
+            else one
+            for one in loader.resolutions
+        )
+        changed = Known(dataclasses.replace(loader, resolutions=lost), "the loader")
+        report = diagnose(dataclasses.replace(facts, loader=changed), COMPAT)
+        row = next(one for one in report.areas if one.name == ("cuDNN" if "cudnn" in who else "CUDA"))
+        assert needs in row.text
+        for width in (80, 60, 40):
+            assert needs in " ".join(render_report(report, width=width).split("CUDA ")[-1].split())
+
+
+def test_a_marked_row_that_shows_nothing_wrong_says_where_it_is_told() -> None:
+    for name, row in (("pascal-with-cudnn-9-11", "GPU"), ("misspelt", "Environment")):
+        text = check_screen(next(host for host in HOSTS if host.name == name))
+        assert re.search(rf"^[✗!] {row} .*, see above \[TFD\d+\]$", text, re.MULTILINE), text
+
+
+def test_several_problems_are_all_named() -> None:
+    texts = {host.name: check_screen(host) for host in HOSTS}
+    for name, text in texts.items():
+        for count, what in re.findall(r"^(\d+) (problem|warning)s?\b", text, re.MULTILINE):
+            if int(count) > 1:
+                assert re.search(rf"{count} {what}s \(TFD\d+", text), name
 
 
 @pytest.mark.parametrize("log", LOGS, ids=lambda path: path.name)
@@ -77,8 +203,37 @@ def test_fix_and_verify_are_one_screen(host: Path) -> None:
             assert not too_wide(screen(host, width) or "", width)
 
 
-CARDS = ("GTX 680", "GTX 1080 Ti", "RTX 4090", "RTX 5090")
-WISHES = (None, "1.14", "2.15")
+ASKED = asked()
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_what_is_asked_for_is_one_screen(name: str) -> None:
+    """matrix of one release, the dry runs of build and install, recommend, explain."""
+    text = ASKED[name]()
+    if text is not None:
+        assert lines_at(text, 80) <= MOST - 2, text
+        assert not too_wide(text, 80), text
+
+
+@pytest.mark.parametrize("width", [40, 60, 100])
+def test_no_line_of_what_is_asked_for_is_too_wide(width: int) -> None:
+    for version in ("1.14.0", "2.5.0", "2.21.0"):
+        for screen in (matrix_screen, build_screen, install_screen):
+            assert not too_wide(screen(version, width=width) or "", width)
+    for code in codes()[::7]:
+        assert not too_wide(explain_screen(code, width), width)
+
+
+def test_verbose_explains_what_a_screen_leaves_out() -> None:
+    shorter = 0
+    for code in codes():
+        screen, whole = explain_screen(code), render_explanation(lookup(code))
+        if screen != whole:
+            shorter += 1
+            assert screen.endswith(f"More: tfdoctor explain {code} -v\n")
+            assert "What it means" in screen
+            assert "What to do" in screen
+    assert shorter > 3
 
 
 @pytest.mark.few(3)
@@ -116,7 +271,8 @@ def test_verbose_has_all_of_it(host: Path) -> None:
 def test_nothing_is_dim_and_no_colour_runs_over_a_sentence(host: Path) -> None:
     for style, text in re.findall(r"\x1b\[([\d;]+)m([^\x1b]*)", check_screen(host, colour=True)):
         assert "2" not in style.split(";")
-        if {"31", "32", "33"} & set(style.split(";")):
+        if style not in {"0", "1"}:
+            assert {"31", "32", "33"} & set(style.split(";"))  # and no other colour
             assert len(text) <= 3, text
 
 
@@ -126,6 +282,7 @@ def test_nothing_is_dim_and_no_colour_runs_over_a_sentence(host: Path) -> None:
     [
         "python3 -m pip install 'tensorflow [and-cuda]==2.21.0' --no-deps --force-reinstall --upgrade",
         'export LD_LIBRARY_PATH=/usr/local/cuda-11.8/lib64"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" X=1 Y=2 Z=3',
+        "ln -sf ../../cusolver/lib/libcusolver.so.11 /srv/tf/lib/python3.11/site-packages/nvidia/lib/libcusolver.so",
         "echo 'a'b\"c d\"\\ e  f and a few more words so that it is far too long for one line of it",
         "echo 'never closed and so long that it would be broken if anybody dared to do that",
     ],

@@ -144,7 +144,7 @@ def test_another_prefix_alone_is_no_difference_and_is_said() -> None:
     facts = healthy()
     other = moved(facts)
     assert other != facts
-    comparison = between(facts, other)  # type: ignore[arg-type]
+    comparison = between(facts, other)
     assert not comparison.differences
     assert comparison.environment == ("/env", "/srv/other")
 

@@ -30,12 +30,13 @@ from tfdoctor.facts import (
     Tried,
     value_of,
 )
+from tfdoctor.findings import Observation
 from tfdoctor.predict import build_of, opened_sonames, predict
 from tfdoctor.rules.base import Context
 from tfdoctor.versions import at_least
 
 if TYPE_CHECKING:
-    from tfdoctor.findings import Finding, Observation, Outcome
+    from tfdoctor.findings import Finding, Outcome
     from tfdoctor.rules.base import Rule
 
 COMPAT = Compat.load()
@@ -276,3 +277,25 @@ def finding(rule: Rule, facts: Facts, observed: Observation | None = None) -> Fi
 def commands(one: Finding) -> list[str]:
     """Everything that it says to type."""
     return [command for remedy in one.remedies for command in remedy.commands]
+
+
+def absent(facts):
+    python = value_of(facts.python)
+    assert python is not None
+    facts = with_python(facts, distributions=tuple(d for d in python.distributions if d.name != "tensorflow"))
+    return replace(
+        facts, tensorflow=Absent("/env/bin/python", "no tensorflow package"), loader=Absent("loader")
+    )
+
+
+def cpu(version, distribution="tensorflow", **changes):
+    facts = healthy(version, distribution=distribution)
+    return with_tensorflow(facts, build_info={"is_cuda_build": "False"}, cuda_config={}, **changes)
+
+
+def failed_import(error, missing=("libc.so.6",)):
+    return Resolution("x", f"{SITE}/x", "", error, missing, needed_by=f"{SITE}/x")
+
+
+SAW_ONE = Observation(True, True, 1, (), 5.0)
+"""One GPU, and it computed."""

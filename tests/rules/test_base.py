@@ -83,7 +83,7 @@ def test_each_finding_shows_in_an_area_that_is_printed(context: Context) -> None
     for one in ALL_RULES:
         about_the_report = one.code.startswith("TFD9")
         assert (one.shown_in is None) if about_the_report else (one.shown_in in printed), one.code
-        finding = one.finding(one.causes[0], 0, "x")  # type: ignore[arg-type]
+        finding = one.finding(one.causes[0], 0, "x")
         assert area_of(finding) == one.shown_in
     assert RULE_OF["TFD203"].shown_in == "Loader"
     assert RULE_OF["TFD101"].shown_in == "Driver"
@@ -92,3 +92,8 @@ def test_each_finding_shows_in_an_area_that_is_printed(context: Context) -> None
 def test_what_is_beside_and_what_tells_of_the_python() -> None:
     assert {one.code for one in ALL_RULES if one.beside} == {f"TFD40{number}" for number in range(2, 7)}
     assert {one.code for one in ALL_RULES if one.no_python} == {"TFD317", "TFD319"}
+
+
+def test_rules_are_in_order_and_unique():
+    codes = [rule.code for rule in ALL_RULES]
+    assert codes == sorted(set(codes))

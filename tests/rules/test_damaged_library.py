@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rules.make_facts import (
@@ -13,10 +15,20 @@ from rules.make_facts import (
     healthy,
     run,
     stopped,
+    with_environment,
     with_loader,
     with_python,
 )
-from tfdoctor.facts import Distribution, Resolution, Tried
+from tfdoctor.causes.steps import Drop, Link
+from tfdoctor.facts import (
+    Distribution,
+    FoundElsewhere,
+    Known,
+    Resolution,
+    Tried,
+    Without,
+    value_of,
+)
 from tfdoctor.facts.files import ChangedFile
 from tfdoctor.findings import Cause, OutcomeKind
 from tfdoctor.rules import (
@@ -119,3 +131,20 @@ def test_a_file_that_may_not_be_read():
     assert one.cause is Cause.NOT_PERMITTED
     assert context(facts).prediction.cause is Cause.NOT_PERMITTED
     assert commands(one)[0] == f"chmod -R u+rX {path}"
+
+
+def test_what_is_no_library_on_the_path_before_the_wheels_own_goes_and_the_wheels_is_linked() -> None:
+    bad, good = "/conda/lib/libcufft.so.11", f"{SITE}/nvidia/cufft/lib/libcufft.so.11"
+    via = "LD_LIBRARY_PATH"
+    failed = replace(
+        stopped("libcufft.so.11", bad, "is no ELF object"), tried=(Tried(bad, "is no ELF object", via),)
+    )
+    facts = with_loader(with_environment(healthy(), LD_LIBRARY_PATH="/conda/lib"), failed)
+    loader = value_of(facts.loader)
+    assert loader is not None
+    behind = FoundElsewhere("libcufft", "libcufft.so.11", good, None)
+    hidden = Without(via, ("/conda/lib",), loader.resolutions, (), ())
+    for without, kinds in (((), [Drop]), ((hidden,), [Drop, Link])):
+        seen = replace(loader, library_path=("/conda/lib",), found=(behind,), without=without)
+        one = finding(damaged_library.RULE, replace(facts, loader=Known(seen, "")))
+        assert [type(step) for step in one.remedies[0].steps] == kinds

@@ -16,9 +16,16 @@ from tfdoctor.report.diagnose import diagnose
 if TYPE_CHECKING:
     from tfdoctor.facts import Fact, Facts, TensorFlowFacts
 
+
 NONE = Absent("its files", "no tensorflow package")
+
+
 WORKS = "TensorFlow works here on the CPU"
+
+
 PYTHON = Choice("/env/bin/python", "/env")
+
+
 in_a_container = pytest.mark.parametrize("container", [None, "docker"])
 
 

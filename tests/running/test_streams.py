@@ -192,7 +192,7 @@ def test_a_bomb_is_read_up_to_a_size_and_that_is_said(
     assert data.startswith(TEXT)
     assert 4 << 20 <= len(data) < 12 << 20
     assert notes == [
-        f"{path} unpacks to more than 100 times its size: judged are its first {len(data) >> 20} MiB."
+        f"{path} unpacks to more than 100 times its size: only its first {len(data) >> 20} MiB are read."
     ]
     path.write_bytes(pack(os.urandom(1 << 20).hex().encode() * 3))  # a log of the same size
     assert read(path)[1] == []

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.api.shapes import Check, Diagnosis, Recommendation
 
-__all__ = ["Error", "as_printed", "check", "diagnose", "heard", "load_ipython_extension", "recommend"]
+__all__ = ["Error", "as_printed", "check", "diagnose", "heard", "recommend"]
 
 
 def check(
@@ -103,13 +103,6 @@ def recommend(
     request = Request(tensorflow=tf, python=checked_python(python), method=ways[method] if method else None)
     answer: Recommendation = as_printed(recommendation_json(planned(compat, request, host)))
     return answer
-
-
-def load_ipython_extension(ipython: Any) -> None:
-    """`%load_ext tfdoctor` in IPython or a notebook: gives it `%tfdoctor`."""
-    from tfdoctor.api.notebook import tfdoctor_magic
-
-    ipython.register_magic_function(tfdoctor_magic, "line", "tfdoctor")
 
 
 def as_printed(document: dict[str, Any]) -> Any:

@@ -9,7 +9,7 @@ import os
 import shlex
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfdoctor.cli.plain import plain
 
@@ -144,3 +144,8 @@ def _run(words: Sequence[str]) -> None:
             process.terminate()
             process.wait()
             raise
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """`%load_ext tfdoctor` in IPython or a notebook: gives it `%tfdoctor`."""
+    ipython.register_magic_function(tfdoctor_magic, "line", "tfdoctor")

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypedDict
 
 Severity = Literal["error", "warning", "info"]
 Method = Literal["pip", "container"]
-Recipe = Literal["venv", "pip-cuda", "cuda-base", "official", "ngc"]
+Recipe = Literal["venv", "pip-cuda", "cuda-base", "official", "conda-cuda", "ngc"]
 
 
 class Evidence(TypedDict):
@@ -173,6 +173,7 @@ class Gpu(TypedDict):
 
     name: str
     compute_capability: str
+    other_compute_capabilities: list[str]
 
 
 class Host(TypedDict):
@@ -185,6 +186,7 @@ class Host(TypedDict):
     glibc: str | None
     python: str | None
     container_engine: bool | None
+    no_card: bool
 
 
 class Request(TypedDict):
@@ -258,11 +260,27 @@ class Nearest(TypedDict):
     option: Option
 
 
+class Elsewhere(TypedDict):
+    """TensorFlow for such a machine that tfdoctor neither plans nor builds."""
+
+    text: str
+    command: str
+    sources: list[str]
+
+
+class WithoutGpu(TypedDict):
+    """TensorFlow on the processor alone."""
+
+    text: str
+    commands: list[str]
+
+
 class Conflict(TypedDict):
     """Why nothing fits."""
 
     reasons: list[Reason]
     nearest: list[Nearest]
+    elsewhere: list[Elsewhere]
 
 
 class Recommendation(TypedDict):
@@ -274,3 +292,4 @@ class Recommendation(TypedDict):
     options: list[Option]
     rejected: list[Rejected]
     conflict: Conflict | None
+    without_gpu: WithoutGpu | None

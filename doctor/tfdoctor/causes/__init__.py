@@ -16,10 +16,8 @@ from tfdoctor.causes.steps import Remedy
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["HARMLESS", "MISREAD", "RELEASE", "Cause", "Do", "Row", "Severity"]
+__all__ = ["Cause", "Do", "Row", "Severity"]
 
-HARMLESS, MISREAD, RELEASE = "TFD820", "TFD821", "TFD822"
-"""Codes of what `diagnose` tells beside the cause: messages that look bad and are harmless, and what is misread."""
 _NODES = "--device /dev/nvidia0 --device /dev/nvidiactl --device /dev/nvidia-uvm"
 
 
@@ -43,31 +41,33 @@ class Cause(str, enum.Enum):
 
     HEALTHY = Row(
         "healthy",
-        "Nothing was found that stands between TensorFlow and the GPU.",
-        title="TensorFlow registered the GPU, and nothing in this log speaks against it",
+        "Found nothing that keeps TensorFlow from using the GPU.",
+        title="TensorFlow registered the GPU, and nothing in this log contradicts that",
         code="TFD815",
         severity=Severity.INFO,
         remedies=(),
     )
     INCONCLUSIVE = Row(
         "inconclusive",
-        "What could be looked at does not say what is wrong.",
+        "The available evidence does not show what is wrong.",
         title="This log does not say whether TensorFlow can use a GPU",
         code="TFD814",
         severity=Severity.WARNING,
     )
     NO_DRIVER = Row(
         "no-driver",
-        "The driver's library (libcuda.so.1, on Windows nvcuda.dll) cannot be opened, or no kernel driver stands "
-        "behind it (CUDA error 303).",
-        title="There is no NVIDIA driver where this ran",
+        "The driver's library (libcuda.so.1, on Windows nvcuda.dll) cannot be opened, or there is no "
+        "kernel driver behind it "
+        "(CUDA error 303).",
+        title="No NVIDIA driver was available where this ran",
         code="TFD101",
         registers=False,
         refusal=1,
         brings=("no-device", "nvml-missing", "gpu-too-old", "gpu-too-new"),
         remedies=(
             Remedy(
-                "Install NVIDIA's driver with the system's package manager, then restart.",
+                "Install NVIDIA's driver, then restart. On that machine this names the commands:",
+                ("tfdoctor check",),
                 changes_system=True,
             ),
             Remedy(
@@ -78,11 +78,12 @@ class Cause(str, enum.Enum):
     )
     NO_DEVICE = Row(
         "no-device",
-        "The driver answers, and has no GPU to show.",
-        title="The driver answers and shows no GPU",
+        "The driver answers, but shows no GPU.",
+        title="The driver answers but shows no GPU",
+        refusal=2,
         code="TFD102",
         registers=False,
-        remedies=(Remedy("See whether the driver shows a card at all.", ("nvidia-smi -L",)), Do.CHECK),
+        remedies=(Remedy("Check whether the driver shows a card at all.", ("nvidia-smi -L",)), Do.CHECK),
     )
     HIDDEN_BY_ENV = Row(
         "hidden-by-env",
@@ -97,10 +98,10 @@ class Cause(str, enum.Enum):
     )
     DRIVER_TOO_OLD = Row(
         "driver-too-old",
-        "The driver is older than the CUDA that this TensorFlow was built with can work with.",
+        "The driver is too old for the CUDA that this TensorFlow was built with.",
         title="The NVIDIA driver is too old for this TensorFlow's CUDA or cuDNN",
         code="TFD103",
-        refusal=5,
+        refusal=6,
         remedies=Remedy(
             "Install a newer NVIDIA driver; `matrix` shows which one.",
             ("tfdoctor matrix --tf latest",),
@@ -109,9 +110,10 @@ class Cause(str, enum.Enum):
     )
     DRIVER_LIB_MISMATCH = Row(
         "driver-lib-mismatch",
-        "The kernel module and the driver's libraries are of two versions: an update without a reboot (CUDA error "
+        "The kernel module and the driver's libraries have different versions: an update without a "
+        "reboot (CUDA error "
         "803).",
-        title="The NVIDIA kernel module and the driver's libraries are of two versions",
+        title="The NVIDIA kernel module and the driver's libraries have different versions",
         code="TFD104",
         registers=False,
         brings=("no-device", "driver-init-unknown", "nvml-missing"),
@@ -122,13 +124,13 @@ class Cause(str, enum.Enum):
     )
     DRIVER_INIT_UNKNOWN = Row(
         "driver-init-unknown",
-        "The driver's library opens, and starting it or asking a device fails with CUDA_ERROR_UNKNOWN (999).",
-        title="The driver is there and fails with an unknown error",
+        "The driver's library opens, but initializing it or querying a device fails with CUDA_ERROR_UNKNOWN (999).",
+        title="The driver is installed but fails with an unknown error",
         code="TFD105",
         registers=False,
         remedies=(
             Remedy(
-                "Load the module that serves CUDA again (suspend and some updates lose it); else restart.",
+                "Load the module that serves CUDA again (suspend and some updates lose it); otherwise restart.",
                 ("sudo modprobe nvidia_uvm",),
                 changes_system=True,
             ),
@@ -137,7 +139,7 @@ class Cause(str, enum.Enum):
     )
     COMPAT_NOT_SUPPORTED = Row(
         "compat-not-supported",
-        "A forward-compatibility libcuda is in use on a card or driver that does not take it (CUDA error 804).",
+        "A forward-compatibility libcuda is in use on a card or driver that does not support it (CUDA error 804).",
         title="A forward-compatibility libcuda does not fit this card or driver",
         code="TFD106",
         registers=False,
@@ -150,18 +152,18 @@ class Cause(str, enum.Enum):
         "stub-libcuda",
         "The CUDA toolkit's stub, which is for linking only, is found in place of the driver's libcuda (CUDA error "
         "34).",
-        title="A stub stands in the place of the driver's libcuda",
+        title="A stub is loaded in place of the driver's libcuda",
         code="TFD107",
         registers=False,
         brings=("no-driver", "driver-init-unknown", "nvml-missing"),
         remedies=(
-            Remedy("Take the folder `stubs` off LD_LIBRARY_PATH; in a container, start it with GPUs."),
+            Remedy("Remove the folder `stubs` from LD_LIBRARY_PATH; in a container, start it with GPUs."),
             Do.CHECK,
         ),
     )
     WSL_LIBCUDA = Row(
         "wsl-libcuda",
-        "Under WSL the libcuda.so.1 that is found is not the one of /usr/lib/wsl/lib.",
+        "Under WSL, the libcuda.so.1 that is found is not the one in /usr/lib/wsl/lib.",
         title="Under WSL, cuDNN does not find the driver's libcuda.so",
         code="TFD108",
         brings=("no-driver", "nvml-missing"),
@@ -179,8 +181,8 @@ class Cause(str, enum.Enum):
     )
     LIBS_WRONG_VERSION = Row(
         "libs-wrong-version",
-        "CUDA or cuDNN is installed, in another version than the one whose file names this TensorFlow opens.",
-        title="CUDA is there in another version than this TensorFlow opens",
+        "CUDA or cuDNN is installed, in a different version than the one whose file names this TensorFlow opens.",
+        title="A different CUDA version is installed than this TensorFlow opens",
         code="TFD202",
         registers=False,
         brings=("libs-not-installed", "cudnn-missing", "cudnn-version-mismatch"),
@@ -189,7 +191,7 @@ class Cause(str, enum.Enum):
     LIBS_NOT_INSTALLED = Row(
         "libs-not-installed",
         "A CUDA library that this TensorFlow opens is nowhere on the machine.",
-        title="The CUDA libraries that this TensorFlow opens are not there",
+        title="CUDA libraries that TensorFlow opens are not installed",
         code="TFD201",
         registers=False,
         brings=("libs-transitive", "cudnn-missing"),
@@ -197,7 +199,7 @@ class Cause(str, enum.Enum):
     )
     LIBS_NOT_ON_PATH = Row(
         "libs-not-on-path",
-        "The CUDA libraries are on the machine, and the loader does not look where they are.",
+        "The CUDA libraries are installed, but not where the loader looks.",
         title="The loader does not look where the CUDA libraries are",
         code="TFD203",
         registers=False,
@@ -206,7 +208,7 @@ class Cause(str, enum.Enum):
     )
     LIBS_TRANSITIVE = Row(
         "libs-transitive",
-        "A library that TensorFlow opens is found, and another one that this library needs itself is not.",
+        "A library that TensorFlow opens is found, but another library that it needs is not.",
         title="A library that another library needs is missing",
         code="TFD204",
         registers=False,
@@ -214,7 +216,7 @@ class Cause(str, enum.Enum):
     )
     LIBS_UNLISTED = Row(
         "libs-unlisted",
-        "TensorFlow 2.12 or newer says that some libraries could not be opened, and does not say which.",
+        "TensorFlow 2.12 or newer says that some libraries could not be opened, but not which.",
         title="CUDA libraries are missing, and this TensorFlow does not say which",
         code="TFD801",
         registers=False,
@@ -230,7 +232,7 @@ class Cause(str, enum.Enum):
     )
     CUDNN_VERSION_MISMATCH = Row(
         "cudnn-version-mismatch",
-        "The cuDNN that is loaded is older than the one TensorFlow was built with, or its parts are of several "
+        "The cuDNN that is loaded is older than the one TensorFlow was built with, or its parts have different "
         "versions.",
         title="The cuDNN that is loaded does not fit this TensorFlow",
         code="TFD206",
@@ -238,23 +240,24 @@ class Cause(str, enum.Enum):
     )
     CUDNN_INIT_FAILED = Row(
         "cudnn-init-failed",
-        "cuDNN is loaded and cannot make its handle: most often the GPU's memory is full, or the driver is too old "
+        "cuDNN is loaded but cannot create its handle: usually the GPU's memory is full, or the driver is too old "
         "for it.",
-        title="cuDNN is there and does not start",
+        title="cuDNN is installed but does not start",
         code="TFD802",
         remedies=(Do.MEMORY, Do.CHECK),
     )
     CUBLAS_INIT_FAILED = Row(
         "cublas-init-failed",
-        "cuBLAS is loaded and cannot make its handle: most often the GPU's memory is full, or the card is not one "
+        "cuBLAS is loaded but cannot create its handle: usually the GPU's memory is full, or the card is not one "
         "it has code for.",
-        title="cuBLAS is there and does not start, or cannot run",
+        title="cuBLAS is installed but does not start, or cannot run",
         code="TFD803",
         remedies=(Do.MEMORY, Do.CHECK),
     )
     IMPORT_MISSING_CUDA_LIB = Row(
         "import-missing-cuda-lib",
-        "`import tensorflow` itself fails: a CUDA library is missing. 1.13 and older, and Windows, link them hard.",
+        "`import tensorflow` itself fails: a CUDA library is missing. TensorFlow 1.13 and older, and "
+        "TensorFlow on Windows, are linked against them.",
         title="`import tensorflow` fails because a CUDA library is missing",
         code="TFD207",
         registers=False,
@@ -262,7 +265,7 @@ class Cause(str, enum.Enum):
     )
     LIBDEVICE_OR_PTXAS_MISSING = Row(
         "libdevice-or-ptxas-missing",
-        "XLA compiles for the GPU and finds no libdevice.10.bc, or no ptxas that it can use.",
+        "XLA compiles for the GPU but finds no libdevice.10.bc, or no usable ptxas.",
         title="XLA does not find libdevice or ptxas",
         code="TFD208",
         remedies=Remedy(
@@ -272,13 +275,11 @@ class Cause(str, enum.Enum):
     )
     CUPTI_MISSING = Row(
         "cupti-missing",
-        "libcupti, which only the profiler needs, cannot be opened.",
+        "libcupti, which only the profiler needs, cannot be opened, or may not be used.",
         title="The profiler does not find CUPTI; nothing else needs it",
         code="TFD812",
         severity=Severity.WARNING,
-        remedies=Remedy(
-            "Put extras/CUPTI/lib64 of the CUDA toolkit on LD_LIBRARY_PATH, or do without the profiler."
-        ),
+        remedies=(Do.PROFILER,),
     )
     CPU_ONLY_BUILD = Row(
         "cpu-only-build",
@@ -286,17 +287,20 @@ class Cause(str, enum.Enum):
         title="This TensorFlow seems to be built without GPU code",
         code="TFD303",
         registers=False,
-        refusal=2,
+        refusal=3,
         brings=("both-packages",),
         remedies=(Do.LIBRARIES,),
     )
     WINDOWS_NATIVE_UNSUPPORTED = Row(
         "windows-native-unsupported",
-        "TensorFlow from 2.11 on has no GPU code for native Windows; WSL2 or a container is the way.",
+        "TensorFlow from 2.11 on has no GPU code for native Windows; use WSL2 or a container.",
         title="TensorFlow from 2.11 on has no GPU support on native Windows",
         code="TFD305",
         registers=False,
-        remedies=Remedy("Use WSL2 or a container; TensorFlow 2.10 is the last for native Windows."),
+        remedies=Remedy(
+            "Use WSL 2, and make an environment there; TensorFlow 2.10 is the last for native Windows.",
+            ("tfdoctor install",),
+        ),
     )
     BOTH_PACKAGES = Row(
         "both-packages",
@@ -310,7 +314,7 @@ class Cause(str, enum.Enum):
         "There is no wheel of that TensorFlow for this Python or platform.",
         title="There is no package of that version for this Python and platform",
         code="TFD302",
-        refusal=6,
+        refusal=7,
         remedies=(Do.RELEASE, Do.LIBRARY, Do.CHECK),
     )
     ILLEGAL_INSTRUCTION_AVX = Row(
@@ -342,8 +346,8 @@ class Cause(str, enum.Enum):
     )
     NUMPY_ABI = Row(
         "numpy-abi",
-        "The installed numpy is of another binary interface than the one TensorFlow was compiled for.",
-        title="numpy is of another binary interface than TensorFlow was compiled for",
+        "The installed numpy has a different binary interface than the one TensorFlow was compiled for.",
+        title="numpy has a different binary interface than TensorFlow was compiled for",
         code="TFD306",
         remedies=Remedy(
             "Install the numpy that this TensorFlow was made for.", ("python3 -m pip install 'numpy<2'",)
@@ -351,8 +355,8 @@ class Cause(str, enum.Enum):
     )
     PROTOBUF_CONFLICT = Row(
         "protobuf-conflict",
-        "The installed protobuf is one with which this TensorFlow's generated code cannot work.",
-        title="protobuf is of a version with which this TensorFlow cannot work",
+        "The installed protobuf version does not work with this TensorFlow's generated code.",
+        title="The protobuf version does not work with this TensorFlow",
         code="TFD307",
         registers=False,
         remedies=Remedy(
@@ -363,33 +367,36 @@ class Cause(str, enum.Enum):
     MSVC_RUNTIME_MISSING = Row(
         "msvc-runtime-missing",
         "On Windows, the Microsoft Visual C++ runtime that TensorFlow links against is missing.",
-        title="A DLL is missing on Windows: most often the Visual C++ runtime",
+        title="A DLL is missing on Windows: usually the Visual C++ runtime",
         code="TFD813",
         registers=False,
         remedies=Remedy(
-            "Install the Microsoft Visual C++ Redistributable (x64, 2015 or newer).", changes_system=True
+            "Install the Microsoft Visual C++ Redistributable (x64, 2015 or newer).",
+            ("winget install --id Microsoft.VCRedist.2015+.x64",),
+            changes_system=True,
         ),
     )
     GPU_TOO_OLD = Row(
         "gpu-too-old",
-        "The card's compute capability is below what TensorFlow takes, or what the wheel or its cuDNN has code for.",
+        "The card's compute capability is below TensorFlow's minimum, or below what the wheel or its "
+        "cuDNN has code for.",
         title="The card is older than this TensorFlow has code for",
         code="TFD110",
-        refusal=4,
+        refusal=5,
         remedies=(Do.RELEASE, Do.CHECK),
     )
     GPU_TOO_NEW = Row(
         "gpu-too-new",
-        "The wheel has no machine code for this card: its PTX is compiled at first use, is refused, or is not there.",
+        "The wheel has no machine code for this card: its PTX is compiled at first use, rejected, or missing.",
         title="The card is newer than this TensorFlow has code for",
         code="TFD111",
-        refusal=3,
+        refusal=4,
         remedies=(Do.RELEASE, Do.CHECK),
     )
     OOM = Row(
         "oom",
-        "The GPU's memory is not enough for what was asked of it.",
-        title="The GPU's memory did not suffice",
+        "There is not enough memory: on the GPU, on the machine, or within the container's limit.",
+        title="The GPU ran out of memory",
         code="TFD804",
         remedies=(
             Remedy(
@@ -405,16 +412,16 @@ class Cause(str, enum.Enum):
         title="Another process holds the GPU's memory",
         code="TFD603",
         remedies=(
-            Remedy("See who holds the memory, and end it or choose another GPU.", ("nvidia-smi",)),
+            Remedy("See which process holds the memory; end it or choose another GPU.", ("nvidia-smi",)),
             Do.MEMORY,
         ),
     )
     NCCL_FAILURE = Row(
         "nccl-failure",
-        "NCCL, through which several GPUs speak with each other, fails.",
-        title="NCCL, through which several GPUs speak with each other, failed",
+        "NCCL, through which several GPUs communicate with each other, fails.",
+        title="NCCL, through which several GPUs communicate with each other, failed",
         code="TFD805",
-        remedies=(Remedy("Let NCCL say more.", ("export NCCL_DEBUG=INFO",)), Do.CHECK),
+        remedies=(Remedy("Turn on NCCL's own log.", ("export NCCL_DEBUG=INFO",)), Do.CHECK),
     )
     XLA_GPU_ONLY = Row(
         "xla-gpu-only",
@@ -427,15 +434,19 @@ class Cause(str, enum.Enum):
     PLACEMENT_ERROR = Row(
         "placement-error",
         "A program asks for a device that does not exist, or that cannot run that operation.",
-        title="The program asks for a device that is not there, or that cannot run this operation",
+        title="The program asks for a device that does not exist, or that cannot run this operation",
         code="TFD807",
-        remedies=Remedy(
-            "Let TensorFlow choose another device where needed: tf.config.set_soft_device_placement(True)."
+        remedies=(
+            Remedy(
+                "Let TensorFlow choose another device where needed: tf.config.set_soft_device_placement(True)."
+            ),
+            Do.CHECK,
         ),
     )
     NO_NVIDIA_RUNTIME = Row(
         "no-nvidia-runtime",
-        "The container engine has nothing with which it could give GPUs to a container.",
+        "The container engine has no NVIDIA toolkit, runtime or CDI specification, so it cannot give "
+        "GPUs to containers.",
         title="The container engine cannot give GPUs to containers",
         code="TFD808",
         registers=False,
@@ -452,11 +463,17 @@ class Cause(str, enum.Enum):
     )
     CONTAINER_CUDA_REQUIREMENT = Row(
         "container-cuda-requirement",
-        "The image demands a newer driver than the host has.",
-        title="The image demands a newer driver than the host has",
+        "The image requires a newer driver than the host has.",
+        title="The image requires a newer driver than the host has",
         code="TFD809",
         registers=False,
-        remedies=Remedy("Update the host's driver, or use an image with an older CUDA.", changes_system=True),
+        remedies=(
+            Remedy(
+                "On the host: see which image its driver can run.", ("tfdoctor recommend --method container",)
+            ),
+            Remedy("Or update the host's driver.", changes_system=True),
+            Do.CHECK,
+        ),
     )
     CONTAINER_DRIVER_LIBS = Row(
         "container-driver-libs",
@@ -465,7 +482,7 @@ class Cause(str, enum.Enum):
         code="TFD810",
         registers=False,
         remedies=Remedy(
-            "See whether the driver works on the host; reinstall it and the container toolkit where it does not.",
+            "Check whether the driver works on the host; if not, reinstall it and the container toolkit.",
             ("nvidia-smi", "nvidia-container-cli -k -d /dev/stderr info"),
         ),
     )
@@ -483,9 +500,9 @@ class Cause(str, enum.Enum):
     )
     PACKAGE_CONFLICT = Row(
         "package-conflict",
-        "A package that TensorFlow imports, or one that such a package imports, is of a version, or built in a "
-        "way, with which the import fails.",
-        title="A package that TensorFlow imports does not fit it",
+        "A package that TensorFlow imports, directly or indirectly, has a version or a build with which the import "
+        "fails.",
+        title="A package that TensorFlow imports is incompatible with it",
         code="TFD312",
         registers=False,
         remedies=(
@@ -501,7 +518,7 @@ class Cause(str, enum.Enum):
         "shadowed-module",
         "Python finds another module or installation under that name first: in the working folder, on PYTHONPATH, "
         "in the user's site-packages, through a .pth file.",
-        title="Another module is imported in place of the one that is meant",
+        title="Another module is imported in place of the intended one",
         code="TFD701",
         registers=False,
         brings=(
@@ -523,20 +540,20 @@ class Cause(str, enum.Enum):
     )
     DAMAGED_FILE = Row(
         "damaged-file",
-        "A file of TensorFlow, of CUDA or of a plugin is cut off, of the wrong class, or not what its name says.",
+        "A file of TensorFlow, of CUDA or of a plugin is truncated, of the wrong class, or not what its name says.",
         title="A file of TensorFlow or CUDA is damaged",
         code="TFD209",
         registers=False,
         brings=("libs-transitive", "cudnn-missing"),
         remedies=(
-            Remedy("Install the package of that file again, without what pip keeps of it (--no-cache-dir)."),
+            Remedy("Reinstall the package that has this file, with --no-cache-dir."),
             Do.CHECK,
         ),
     )
     NOT_PERMITTED = Row(
         "not-permitted",
-        "It is there, and this user or this file system (its mode, noexec) does not let it be read or run.",
-        title="A file that TensorFlow needs may not be read or run",
+        "The file exists, but its permissions or its file system (noexec) keep this user from reading or running it.",
+        title="No permission to read or run a file that TensorFlow needs",
         code="TFD319",
         registers=False,
         remedies=(
@@ -548,20 +565,20 @@ class Cause(str, enum.Enum):
     )
     PYTHON_UNUSABLE = Row(
         "python-unusable",
-        "The Python that is to be examined does not start, does not answer, or is gone.",
+        "The examined Python does not start, does not answer, or is gone.",
         title="Python does not start",
         code="TFD317",
         registers=False,
         brings=("tensorflow-missing",),
         remedies=(
-            Remedy("Create the environment again: the Python that it was made with is gone."),
+            Remedy("Recreate the environment: the Python that it was created with is gone."),
             Do.CHECK,
         ),
     )
     TENSORFLOW_MISSING = Row(
         "tensorflow-missing",
-        "There is no TensorFlow in this Python.",
-        title="There is no TensorFlow in this Python",
+        "TensorFlow is not installed in this Python.",
+        title="TensorFlow is not installed in this Python",
         code="TFD301",
         registers=False,
         remedies=(

@@ -28,15 +28,16 @@ class Severity(enum.IntEnum):
 class Do(enum.Enum):
     """What to do, where several causes share it or it takes what a log says: logs/advice.py has the words."""
 
-    CHECK = "look at the machine itself"
+    CHECK = "check the machine itself"
     RELEASE = "which release fits the cards"
-    LIBRARIES = "what the release needs, and the ways to have it"
-    LIBRARY = "the shortest of these ways"
-    NAME_LIBRARIES = "have the libraries named"
+    LIBRARIES = "what the release needs, and how to install it"
+    LIBRARY = "the shortest of these"
+    NAME_LIBRARIES = "make TensorFlow name the libraries"
     RESTART = "restart the machine"
     GPUS = "start the container with GPUs"
     TOOLKIT = "install NVIDIA's container toolkit"
     MEMORY = "let memory grow"
+    PROFILER = "let the profiler have CUPTI"
 
 
 @dataclass(frozen=True, slots=True)

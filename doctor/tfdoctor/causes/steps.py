@@ -148,6 +148,13 @@ class Remedy:
     """The same as `tfdoctor fix` does it; empty where only a person can."""
     replaces: bool = False
     """Another TensorFlow comes with all that it needs: what else this one lacks does not matter then."""
+    by_hand: str = ""
+    """What the commands do before the steps, and only a person can."""
+
+    @property
+    def full_text(self) -> str:
+        """What all its commands do."""
+        return " Then: ".join(filter(None, (self.by_hand, self.text)))
 
 
 def without_entries(step: Drop, value: str) -> tuple[str, ...]:

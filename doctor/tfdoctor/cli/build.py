@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import os
 import re
+import shlex
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli import values
+from tfdoctor.cli.build_emit import typed, write_context
 from tfdoctor.cli.files import requirement_lines, text_of
 from tfdoctor.cli.machine import host_for
 from tfdoctor.cli.options import (
@@ -20,15 +23,18 @@ from tfdoctor.cli.options import (
     Json,
     OnlyErrors,
     Packages,
+    Simulate,
+    argument,
     command,
     option,
     verbose_option,
 )
+from tfdoctor.cli.simulating import asked_for, simulated_image
 from tfdoctor.compat import Compat
-from tfdoctor.dockerfile.emit import Form, default_tag
+from tfdoctor.dockerfile.emit import Form, Made, default_tag
 from tfdoctor.dockerfile.emit import emit as emitted
-from tfdoctor.dockerfile.write import Extras, check_index, check_reference
-from tfdoctor.errors import ExitCode, UsageError
+from tfdoctor.dockerfile.write import MOST_UID, UID, Extras, check_index, check_reference
+from tfdoctor.errors import Error, ExitCode, UsageError
 from tfdoctor.fit import Host
 from tfdoctor.plan import Method, Recipe, Request
 from tfdoctor.plan.asked import checked_driver, checked_python, planned
@@ -44,10 +50,17 @@ if TYPE_CHECKING:
 
     from tfdoctor.engine import Engine
     from tfdoctor.findings import Verification
-    from tfdoctor.plan import Recommendation
+    from tfdoctor.plan import Option, Recommendation
+    from tfdoctor.simulate.asked import Simulated
 
 _PROXY = re.compile(r"https?://[^\s\x00-\x1f]{1,500}")
 _PLATFORM = re.compile(r"linux/amd64(/v[1-4])?")
+
+
+class ConflictError(Error):
+    """The user's requirements and the plan exclude each other."""
+
+    kind = "conflict"
 
 
 class RecipeChoice(str, enum.Enum):
@@ -56,11 +69,15 @@ class RecipeChoice(str, enum.Enum):
     pip_cuda = "pip-cuda"
     cuda_base = "cuda-base"
     official = "official"
+    conda_cuda = "conda-cuda"
     ngc = "ngc"
 
 
 @command
 def build(
+    folder: Annotated[
+        Path | None, argument("With --emit context: the folder to write.", metavar="[DIR]")
+    ] = None,
     tf: Annotated[
         str | None,
         option(
@@ -73,7 +90,8 @@ def build(
     recipe: Annotated[RecipeChoice | None, option("Force a recipe.")] = None,
     tag: Annotated[str | None, option("The image's name.", "--tag", "-t", metavar="TAG")] = None,
     requirements: Annotated[
-        list[Path] | None, option("Install these, too.", "-r", "--requirements", metavar="FILE")
+        list[Path] | None,
+        option("Also install the packages that this file lists.", "-r", "--requirements", metavar="FILE"),
     ] = None,
     package: Packages = None,
     base: Annotated[
@@ -90,31 +108,53 @@ def build(
     proxy: Annotated[
         str | None, option("A proxy for the build; kept out of the image.", metavar="URL")
     ] = None,
-    network: Annotated[str | None, option("The engine's network to build in: host.", metavar="NAME")] = None,
+    network: Annotated[
+        str | None, option("The engine's network for the build: host.", metavar="NAME")
+    ] = None,
+    uid: Annotated[int, option("The user ID of the image's user.", min=0, max=MOST_UID, metavar="N")] = UID,
+    pin: Annotated[
+        bool,
+        option("Pin the base to the digest that its registry has now; a build always does.", "--pin"),
+    ] = False,
     platform: Annotated[str | None, option("linux/amd64.", metavar="OS/ARCH")] = None,
     gpu: Gpus = None,
     driver: Driver = None,
+    simulate: Simulate = None,
     anywhere: Annotated[bool, option("For any machine: do not look at this one.", "--anywhere")] = False,
     no_cache: Annotated[bool, option("Build every step again.", "--no-cache")] = False,
     no_verify: Annotated[bool, option("Do not verify the image.", "--no-verify")] = False,
+    push: Annotated[
+        bool, option("Push the image to the registry that --tag names, if it passed verification.", "--push")
+    ] = False,
     dry_run: Annotated[
         bool,
-        option("Show the plan, its sizes and the Dockerfile; build nothing.", "--dry-run", "-n"),
+        option("Show the plan and its sizes (-v: also the Dockerfile); build nothing.", "--dry-run", "-n"),
     ] = False,
-    print_only: Annotated[bool, option("Print the Dockerfile alone.", "--print")] = False,
-    emit: Annotated[Form | None, option("Print another form of the plan.")] = None,
+    print_only: Annotated[bool, option("Print only the Dockerfile.", "--print")] = False,
+    emit: Annotated[
+        Form | None, option("Print another form of the plan; context: write the folder DIR.")
+    ] = None,
+    force: Annotated[bool, option("With --emit context: replace existing files.", "--force")] = False,
     check_file: Annotated[
         Path | None,
-        option("Say what of a Dockerfile will not work, and why.", "--check", metavar="DOCKERFILE"),
+        option(
+            "Report what in a Dockerfile, compose file or devcontainer.json will not work, and why; - "
+            "is standard input.",
+            "--check",
+            metavar="FILE",
+        ),
     ] = None,
     as_json: Json = False,
-    verbose: Annotated[bool, verbose_option("Show all output of the build.")] = False,
+    verbose: Annotated[
+        bool, verbose_option("Show all output of the build; with --dry-run the whole plan.")
+    ] = False,
     quiet: OnlyErrors = False,
 ) -> int:
     """Plan, write, build, verify. Returns the exit status.
 
     Plans for this machine (or --gpu, --driver, --anywhere), pulls the base, installs pinned and hashed packages,
-    verifies the result. Prints what was created and how to remove it.
+    verifies the result. Prints what was created and how to remove it. With --simulate it plans for that card and
+    verifies with a stand-in of it.
     """
     if check_file is not None:
         from tfdoctor.cli.build_check import check
@@ -123,24 +163,18 @@ def build(
     from tfdoctor.engine import connect
     from tfdoctor.engine.image import Settings, build_image, context_of, with_mirror
 
+    _check_form(emit, folder, print_only=print_only, force=force, as_json=as_json)
     text_alone = print_only or emit is not None
-    if as_json and text_alone:
-        raise UsageError(
-            "--json prints the plan as JSON, --print and --emit another form of it; give one of them.",
-            hint="--dry-run --json has the Dockerfile, too.",
-        )
-    compat = Compat.load()
-    if platform is not None and not _PLATFORM.fullmatch(platform):
-        raise UsageError(
-            "--platform: only linux/amd64 works.", hint="TensorFlow's arm64 wheels have no GPU code."
-        )
-    if proxy is not None and not _PROXY.fullmatch(proxy):
-        raise UsageError("--proxy: expected an address such as http://HOST:PORT.")
+    _check_push(tag, push=push, builds=not (dry_run or text_alone))
+    _check_network(platform, proxy)
+    compat, gpu = Compat.load(), gpu or simulate
+    asked = _simulated(compat, simulate or (), driver=driver, no_verify=no_verify)
     extras = Extras(
         requirements=requirement_lines(requirements or (), package or ()),
         ca_certificate=_certificate(ca_cert) if ca_cert is not None else None,
         index=check_index(index) if index is not None else None,
         platform=platform,
+        uid=uid,
     )
     request = Request(
         tensorflow=tf,
@@ -157,16 +191,32 @@ def build(
         return ExitCode.FOUND
     option = with_mirror(answer.options[0], registry if base is None else None)
     name = _checked_tag(tag) if tag is not None else default_tag(option)
+    if extras.requirements:
+        _foresee(
+            option, extras, ca_cert=ca_cert, proxy=proxy, quiet=quiet or as_json, without_index=text_alone
+        )
     if text_alone or dry_run:
-        context = context_of(option, extras)
-        if emit is not None:
-            sys.stdout.write(emitted(emit, option, context, name))
-        elif print_only:
-            sys.stdout.write(context.dockerfile)
-        elif as_json:
-            write_json(build_json(option, context.dockerfile))
+        if base is not None:
+            option = _looked_into(option)
+        if pin:
+            option = _pinned(option, ca_file=str(ca_cert) if ca_cert is not None else None, proxy=proxy)
+        if emit is Form.apptainer:  # whoever starts a container is its user
+            extras = dataclasses.replace(extras, uid=0)
+        alone = anywhere or (text_alone and not (gpu or driver))
+        given = (
+            *(("--gpu", gpu), ("--driver", driver), ("--anywhere", alone)),
+            *(("-r", requirements), ("--package", package), ("--base", base), ("--registry", registry)),
+            *(("--index", index), ("--ca-cert", ca_cert), ("--network", network), ("--platform", platform)),
+            *(("--uid", uid if uid != UID else None), ("--tag", tag)),
+        )
+        made = Made(
+            *(option, context_of(option, extras), name, typed(option, given), uid, extras.requirements),
+            build=_for_engine(("--platform", platform), ("--network", network)),
+        )
+        if folder is not None:
+            OUT.write(write_context(folder, made, force=force, dry_run=dry_run, quiet=quiet))
         else:
-            OUT.write(render_dry_run(option, context.dockerfile, name, **OUT.looks))
+            _print(made, emit, print_only=print_only, as_json=as_json, quiet=quiet, whole=verbose)
         return ExitCode.OK
     settings = Settings(
         tag=name,
@@ -176,7 +226,7 @@ def build(
         no_cache=no_cache,
         network=network,
     )
-    engine, began = connect(), time.monotonic()
+    engine, began, done = connect(), time.monotonic(), None
     with progress(quiet=quiet or as_json, verbose=verbose) as told:
         for caveat in option.caveats:
             if caveat.serious:
@@ -185,14 +235,209 @@ def build(
             engine, option, extras, settings, told, custom_base=base is not None
         )
     if not (quiet or as_json):
-        OUT.write(render_built(option, name, image.size, time.monotonic() - began))
-    done = None
+        _tell(engine, option, name, image.size, time.monotonic() - began, uid)
     if not no_verify:
-        done = _verify(engine, compat, image.id, name, as_json=as_json, verbose=verbose, quiet=quiet)
+        done = _verify(engine, compat, image.id, name, asked, as_json=as_json, verbose=verbose, quiet=quiet)
+    wrong = done is not None and done.ok is False
+    digest = _pushed(engine, name, wrong=wrong, quiet=quiet or as_json, verbose=verbose) if push else None
     if as_json:
-        made = {"id": image.id, "tags": list(image.tags), "size_bytes": image.size}
-        write_json(build_json(option, context.dockerfile, made, done))
-    return ExitCode.FOUND if done is not None and done.ok is False else ExitCode.OK
+        there = {"id": image.id, "tags": list(image.tags), "size_bytes": image.size, "pushed": digest}
+        write_json(build_json(option, context.dockerfile, there, done))
+    return ExitCode.FOUND if wrong else ExitCode.OK
+
+
+def _print(
+    made: Made, emit: Form | None, *, print_only: bool, as_json: bool, quiet: bool, whole: bool
+) -> None:
+    """The plan on standard output, in the form that was asked for."""
+    if as_json:
+        write_json(build_json(made.option, made.context.dockerfile))
+    elif emit is not None:
+        sys.stdout.write(emitted(emit, made))
+    elif print_only:
+        sys.stdout.write(made.context.dockerfile)
+        if made.context.files and not quiet:
+            sys.stdout.flush()  # where it cannot be written, that alone is told
+            names = ", ".join(sorted(made.context.files))
+            ERR.write(f"It copies {names}: `{made.command} --emit context DIR` writes them, too.\n")
+    else:
+        OUT.write(render_dry_run(made, whole=whole, **OUT.looks))
+
+
+def _for_engine(*given: tuple[str, str | None]) -> tuple[str, ...]:
+    """Options as `docker build` takes them, and as a shell reads them."""
+    return tuple(f"{name} {shlex.quote(clean_line(value))}" for name, value in given if value)
+
+
+def _tell(engine: Engine, option: Option, name: str, size: int, seconds: float, uid: int) -> None:
+    """What was built, how it is run and removed."""
+    from tfdoctor.advice.target import InImage
+    from tfdoctor.verify.image import usual_option
+
+    made = InImage(name, engine.name, usual_option(engine))
+    user = started_as(uid, rootless=engine.rootless)
+    OUT.write(render_built(option, made, size, seconds, user=user))
+
+
+def started_as(uid: int, *, rootless: bool) -> str:
+    """What `run --user` has to be where a folder of this user is bound; empty where the image's user is it.
+
+    In a rootless engine root is whoever started the engine, and every other number is nobody's.
+    """
+    if rootless:
+        return "0:0" if uid else ""
+    return "" if uid == _me() else '"$(id -u):$(id -g)"'
+
+
+def _me() -> int | None:
+    """The number of this user; None where users have none (Windows)."""
+    return os.getuid() if hasattr(os, "getuid") else None
+
+
+def _check_form(
+    emit: Form | None, folder: Path | None, *, print_only: bool, force: bool, as_json: bool
+) -> None:
+    """Raises UsageError for options that do not go together."""
+    if as_json and (print_only or emit is not None):
+        raise UsageError(
+            "--json prints the plan as JSON, --print and --emit another form of it; give one of them.",
+            hint="--dry-run --json has the Dockerfile, too.",
+        )
+    if emit is Form.context and folder is None:
+        raise UsageError("--emit context: give the folder to write as well.", hint="--emit context DIR")
+    if folder is not None and emit is not Form.context:
+        msg = f"`{clean_line(str(folder))}`: only --emit context takes a folder."
+        raise UsageError(msg, hint="To build, give no folder: tfdoctor build --tf 2.20")
+    if force and emit is not Form.context:
+        raise UsageError("--force needs --emit context.", hint="See tfdoctor build --help.")
+    if print_only and emit is not None:
+        raise UsageError("--print and --emit are two forms of the plan; give one of them.", hint="")
+
+
+def _looked_into(option: Option) -> Option:
+    """A base that the user brought, as the engine's image of that name shows it; else as it is, and that is said.
+
+    Raises BaseError where nothing can be built on it.
+    """
+    from tfdoctor.engine import EngineError, connect
+    from tfdoctor.engine.image import look_into
+
+    assert option.base is not None  # noqa: S101 - every container option has one
+    name = option.base.reference
+    try:
+        engine = connect()
+        there = engine.image(name) is not None
+        why = "is not in the engine"
+    except EngineError as error:
+        there, why = False, f"was not looked into, for {error.message.rstrip('.')}"
+    if there:
+        return look_into(engine, option)
+    ERR.write(
+        f"Note: {clean_line(name)} {clean_line(why)}. A build looks into it, and where it has no Python "
+        f"{option.python}, the Dockerfile is another one, or there is none. First: docker pull {clean_line(name)}\n"
+    )
+    return option
+
+
+def _pinned(option: Option, *, ca_file: str | None, proxy: str | None) -> Option:
+    """The option with the digest that the registry has now for its base. Raises Error where it tells none."""
+    from tfdoctor.engine import ask_registry
+
+    assert option.base is not None  # noqa: S101 - every container option has one
+    if "@" in option.base.reference:
+        return option
+    proxies = {"http": proxy, "https": proxy} if proxy else None
+    answer = ask_registry(option.base.image, ca_file=ca_file, proxies=proxies)
+    if answer.digest is None:
+        why = answer.text or f"its registry gives no digest for {option.base.image}."
+        msg = f"--pin: {why}"
+        raise Error(msg, hint="Without --pin the base is named by its tag only.")
+    return dataclasses.replace(option, base=dataclasses.replace(option.base, digest=answer.digest))
+
+
+def _pushed(engine: Engine, tag: str, *, wrong: bool, quiet: bool, verbose: bool) -> str | None:
+    """Push the image. Returns its digest in the registry; None: it is not right, and was not pushed."""
+    from tfdoctor.engine.push import push
+
+    if wrong:
+        ERR.write(f"{tag} was not pushed: it failed verification. --no-verify --push pushes it anyway.\n")
+        return None
+    with progress(quiet=quiet, verbose=verbose) as told:
+        digest = push(engine, tag, told)
+    if not quiet:
+        OUT.write(f"Pushed {tag}@{digest}\n")
+    return digest
+
+
+def _simulated(
+    compat: Compat, names: Sequence[str], *, driver: str | None, no_verify: bool
+) -> Simulated | None:
+    """The stand-in that the image is verified with. Raises UsageError."""
+    if names and no_verify:
+        raise UsageError("--simulate is for verifying, which --no-verify leaves out; give one of them.")
+    return asked_for(compat, names, driver=driver)
+
+
+def _check_network(platform: str | None, proxy: str | None) -> None:
+    """Raises UsageError."""
+    if platform is not None and not _PLATFORM.fullmatch(platform):
+        raise UsageError(
+            "--platform: only linux/amd64 works.", hint="TensorFlow's arm64 wheels have no GPU code."
+        )
+    if proxy is not None and not _PROXY.fullmatch(proxy):
+        raise UsageError("--proxy: expected an address such as http://HOST:PORT.")
+
+
+def _check_push(tag: str | None, *, push: bool, builds: bool) -> None:
+    """Raises UsageError where there will be nothing to push, or nowhere to."""
+    if push and (tag is None or not builds):
+        raise UsageError(
+            "--push: only an image that is built, under the name that --tag gives it, can be pushed.",
+            hint="--tag REGISTRY/NAME:TAG --push",
+        )
+
+
+def _foresee(
+    option: Option,
+    extras: Extras,
+    *,
+    ca_cert: Path | None,
+    proxy: str | None,
+    quiet: bool,
+    without_index: bool,
+) -> None:
+    """Whether the requirements go with what the plan fixes, before gigabytes are fetched. Raises ConflictError.
+
+    without_index: only what is plain from the pinned versions, where a text is written and the network is not used.
+    """
+    from tfdoctor.engine.image import context_of
+    from tfdoctor.environment.foreseen import Foreseen, against_pins, foresee
+
+    files = context_of(option, extras).files
+    limits = files.get("constraints.txt", b"").decode().splitlines()
+    if without_index:
+        said = Foreseen(conflict=against_pins(extras.requirements, limits, option.python))
+    else:
+        said = foresee(
+            extras.requirements,
+            limits,
+            option.python,
+            env=os.environ,
+            index=extras.index,
+            ca_file=str(ca_cert) if ca_cert is not None else None,
+            proxy=proxy,
+        )
+    if said.conflict:
+        said_so = said.conflict.rstrip(".")
+        msg = f"your requirements cannot be installed beside TensorFlow {option.tensorflow}: {said_so}."
+        raise ConflictError(
+            msg,
+            hint="Correct or loosen the named requirement, or choose another TensorFlow with --tf. Nothing was built.",
+        )
+    if said.unknown and not quiet:
+        ERR.write(
+            f"Could not check beforehand whether your requirements are compatible with TensorFlow: {said.unknown}\n"
+        )
 
 
 def _checked_tag(tag: str) -> str:
@@ -236,7 +481,7 @@ def _no_plan(answer: Recommendation, *, as_json: bool, text_alone: bool, for_thi
     else:
         OUT.write(render_recommendation(answer, **OUT.looks))
         if answer.host.cards and for_this_one:
-            OUT.write("\nFor another machine than this one: --anywhere, or --gpu NAME --driver V.\n")
+            OUT.write("\nFor a different machine than this one: --anywhere, or --gpu NAME --driver V.\n")
 
 
 WITHOUT_GPU = ("libraries", "import")
@@ -244,13 +489,29 @@ WITHOUT_GPU = ("libraries", "import")
 
 
 def _verify(
-    engine: Engine, compat: Compat, image: str, tag: str, *, as_json: bool, verbose: bool, quiet: bool
+    engine: Engine,
+    compat: Compat,
+    image: str,
+    tag: str,
+    asked: Simulated | None,
+    *,
+    as_json: bool,
+    verbose: bool,
+    quiet: bool,
 ) -> Verification:
-    """Verify what was built: on the GPUs of this machine, or, where it has none, as far as that goes."""
-    from tfdoctor.cli.verify import host_of_engine, tell, telling
+    """Verify what was built: on the GPUs of this machine, or, where it has none, as far as that goes; with `asked`
+    beside a stand-in."""
+    from tfdoctor.cli.telling import telling
+    from tfdoctor.cli.verify import host_of_engine, tell
     from tfdoctor.verify.image import verify_image
     from tfdoctor.verify.verifying import Wish, expected_gpus
 
+    if asked is not None:
+        done = simulated_image(engine, compat, image, Wish(simulated=asked), asked, quiet=quiet or as_json)
+        done = dataclasses.replace(done, target=tag)
+        if not as_json:
+            tell(done, as_json=False, verbose=verbose, quiet=quiet)
+        return done
     host = host_of_engine(compat, engine)
     shown = expected_gpus(host, None) if host is not None else None
     wish = Wish() if shown or host is None else Wish(stages=WITHOUT_GPU, gpus="none")

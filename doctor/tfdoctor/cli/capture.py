@@ -99,7 +99,7 @@ def capture(
     ] = None,
     python: Python = None,
     timeout: Timeout = 10.0,
-    force: Annotated[bool, option("Replace a bundle that is there already.", "--force")] = False,
+    force: Annotated[bool, option("Replace an existing bundle.", "--force")] = False,
     as_json: Json = False,
 ) -> int:
     """Look, redact, write, tell. Returns the exit status.
@@ -126,5 +126,5 @@ def warn(captured: Captured) -> None:
     """Tell on standard error where the redacted recording is judged otherwise."""
     if captured.differences:
         sys.stderr.write(
-            f"tfdoctor: redacted, the machine is judged otherwise: {', '.join(captured.differences)}\n"
+            f"tfdoctor: the redacted recording gives different results: {', '.join(captured.differences)}\n"
         )

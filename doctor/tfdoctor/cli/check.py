@@ -13,6 +13,7 @@ from tfdoctor.cli.options import (
     Json,
     Quiet,
     Severe,
+    Simulate,
     Timeout,
     Yes,
     argument,
@@ -20,7 +21,7 @@ from tfdoctor.cli.options import (
     option,
     verbose_option,
 )
-from tfdoctor.errors import ExitCode, UsageError
+from tfdoctor.errors import Error, ExitCode, UsageError
 from tfdoctor.examine import begin, examine, judge, live_machine, run_tensorflow
 from tfdoctor.text import clean_line
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 @command
 def check(
-    folder: Annotated[str | None, argument("As --python FOLDER.", metavar="[FOLDER]")] = None,
+    folder: Annotated[str | None, argument("The same as --python FOLDER.", metavar="[FOLDER]")] = None,
     python: Annotated[
         str | None,
         option(
@@ -47,6 +48,10 @@ def check(
         bool,
         option("Also run TensorFlow in a child process and compare (some seconds).", "--deep"),
     ] = False,
+    simulate: Simulate = None,
+    driver: Annotated[
+        str | None, option("With --simulate: behind this driver. Default: the newest.", metavar="V")
+    ] = None,
     facts: Annotated[
         Path | None,
         option("Judge a recorded machine (what `capture` wrote) instead of this one.", metavar="BUNDLE"),
@@ -54,12 +59,12 @@ def check(
     against: Annotated[
         Path | None,
         option(
-            "Say what differs from a recorded machine: when it still worked, or another one.",
+            "Report what differs from a recorded machine: this one when it still worked, or another one.",
             metavar="BUNDLE",
         ),
     ] = None,
     then_fix: Annotated[
-        bool, option("Then do what `tfdoctor fix` does: show it, ask, do it.", "--fix")
+        bool, option("Then do what `tfdoctor fix` does: show the changes, ask, make them.", "--fix")
     ] = False,
     yes: Yes = False,
     timeout: Timeout = 10.0,
@@ -71,13 +76,26 @@ def check(
     """Look, judge, print. Returns the exit status.
 
     Looks at the driver, the Python environment and the loader, and predicts what TensorFlow will do,
-    without importing it. Changes nothing but with --fix, sends nothing.
+    without importing it. Changes nothing without --fix, and sends nothing.
 
-    Exit status: 0 nothing found, 1 found (--fail-on), 3 where whether TensorFlow will use a GPU could not be known
-    and nothing else was found. With --fail-on never it is 0 in all three cases. With --fix exit status and JSON are
-    those of `tfdoctor fix`.
+    Exit status: 0 nothing found, 1 found (--fail-on), 3 if it could not be determined whether TensorFlow will use a
+    GPU and nothing else was found. With --fail-on never it is 0 in all three cases. With --fix, exit status and JSON
+    are those of `tfdoctor fix`.
     """
     _agree(deep=deep, facts=facts, against=against, then_fix=then_fix, yes=yes, fail_on=fail_on)
+    if simulate or driver is not None:
+        alone = not (folder or facts or against or then_fix) and fail_on is FailOn.error
+        return _simulated(
+            simulate or [],
+            driver,
+            python,
+            timeout,
+            deep=deep,
+            alone=alone,
+            as_json=as_json,
+            verbose=verbose,
+            quiet=quiet,
+        )
     if folder is not None:
         python = _named(folder, python, facts)
     asked = python
@@ -120,24 +138,77 @@ def check(
     return exit_status(report, fail_on.value)
 
 
+def _simulated(
+    names: list[str],
+    driver: str | None,
+    python: str | None,
+    timeout: float,
+    *,
+    deep: bool,
+    alone: bool,
+    as_json: bool,
+    verbose: bool,
+    quiet: bool,
+) -> int:
+    """`check --deep --simulate CARD`: look, and run TensorFlow, beside a stand-in. Raises UsageError, CompilerError."""
+    if not deep or not alone:
+        raise UsageError(
+            "--simulate shows TensorFlow a stand-in: it goes with --deep, --python and how things are shown, no more.",
+            hint='tfdoctor check --deep --simulate "RTX 4090"',
+        )
+    from tfdoctor.cli.simulating import asked_for, label, live_with_stand_in, told_of_end
+    from tfdoctor.compat import Compat
+    from tfdoctor.render.json import write_json
+    from tfdoctor.render.report import report_json
+    from tfdoctor.render.verify import simulation_json
+    from tfdoctor.simulate.facts import AsSimulated
+    from tfdoctor.verify.verifying import PROVES
+
+    compat = Compat.load()
+    asked = asked_for(compat, names, driver=driver)
+    if asked is None:
+        raise UsageError("--driver belongs to --simulate: a real driver is what it is.")
+    system, as_if = live_with_stand_in(python, asked), AsSimulated()
+    report = examine(system, compat, python=python, timeout=timeout, deep=True, as_if=as_if)
+    if as_if.other is not None:
+        msg = f"nothing could be simulated: the loader finds {clean_line(as_if.other)} before the stand-in."
+        raise Error(msg, hint="Take its folder off LD_LIBRARY_PATH.")
+    if as_json:
+        answer = report_json(report)
+        answer["verdict"]["gpu_usable"] = False if report.verdict.gpu_usable is False else None
+        seen = report.observed
+        shown = {"import": seen is not None and seen.import_ok, "visible": bool(seen and seen.gpu_registered)}
+        proves = [PROVES[name] for name, true in shown.items() if true]
+        write_json({**answer, "simulated": simulation_json(asked.simulation(proves))})
+    else:
+        label(asked, quiet=quiet)
+        _write(report, None, None, verbose=verbose, quiet=quiet, fix=None, typed="tfdoctor check")
+        told_of_end(quiet=quiet)
+    return exit_status(report, FailOn.error.value)
+
+
 def _agree(
     *, deep: bool, facts: Path | None, against: Path | None, then_fix: bool, yes: bool, fail_on: FailOn
 ) -> None:
     """Raises UsageError where options contradict each other."""
     if deep and facts is not None:
-        raise UsageError("--deep runs TensorFlow here; it cannot be run on a recorded machine (--facts).")
+        raise UsageError("--deep runs TensorFlow here; a recorded machine (--facts) cannot run it.")
     if then_fix and not (facts is None and against is None):
-        raise UsageError("--fix is for this machine: it goes with neither --facts nor --against.")
+        raise UsageError("--fix changes this machine: it cannot be combined with --facts or --against.")
     if then_fix and fail_on is not FailOn.error:
-        raise UsageError("--fail-on does not go with --fix, which ends as `tfdoctor fix` does.")
+        raise UsageError(
+            "--fail-on cannot be combined with --fix, whose exit status is that of `tfdoctor fix`."
+        )
     if yes and not then_fix:
-        raise UsageError("--yes belongs to --fix.")
+        raise UsageError("--yes needs --fix.")
 
 
 def _named(folder: str, python: str | None, facts: Path | None) -> str:
     """What `check FOLDER` means: `--python FOLDER`. Raises UsageError where it is something else; no file is run."""
     if python is not None or facts is not None:
-        raise UsageError("check FOLDER is check --python FOLDER: it goes with neither --python nor --facts.")
+        raise UsageError(
+            "check FOLDER is check --python FOLDER: it cannot be combined with --python or --facts."
+        )
     from tfdoctor.system.archive import HOST
 
     typed = shlex.quote(clean_line(folder))
@@ -145,7 +216,7 @@ def _named(folder: str, python: str | None, facts: Path | None) -> str:
         msg = f"{typed} is a recorded machine."
         raise UsageError(msg, hint=f"tfdoctor check --facts {typed}")
     if Path(folder).is_file():
-        msg = f"{typed} is no folder of an environment."
+        msg = f"{typed} is not an environment's folder."
         raise UsageError(
             msg,
             hint=f"A log: tfdoctor diagnose {typed}. A Python: --python {typed}. A recorded machine: --facts {typed}.",
@@ -153,7 +224,7 @@ def _named(folder: str, python: str | None, facts: Path | None) -> str:
     if not os.path.lexists(folder):
         msg = f"{typed} does not exist."
         raise UsageError(
-            msg, hint=f"The folder of an environment is wanted; a Python on PATH: --python {typed}."
+            msg, hint=f"Expected an environment's folder; for a Python on PATH: --python {typed}."
         )
     return folder
 

@@ -87,12 +87,12 @@ def completion(
     Fish: tfdoctor completion fish > ~/.config/fish/completions/tfdoctor.fish
     """
     if words is None:
-        OUT.write(SCRIPTS[shell])
+        OUT.document(SCRIPTS[shell])
         return ExitCode.OK
     words = [*words[:-1], words[-1].removeprefix('"').removeprefix("'")]  # a quote that is still open
     words, left_out = _joined(words) if shell is Shell.bash else (words, "")
     for value, text in candidates(words):
-        OUT.write(f"{_shown(shell, value.removeprefix(left_out), clean_line(text, limit=100))}\n")
+        OUT.document(f"{_shown(shell, value.removeprefix(left_out), clean_line(text, limit=100))}\n")
     return ExitCode.OK
 
 

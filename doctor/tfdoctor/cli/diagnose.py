@@ -6,11 +6,11 @@ import contextlib
 import enum
 import os
 import signal
-import sys
 import threading
 from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli.options import FailOn, Json, Quiet, Severe, argument, command, option, verbose_option
+from tfdoctor.cli.reading import asked_logs, note
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.findings import Severity
@@ -42,10 +42,10 @@ def diagnose(
     ] = None,
     follow: Annotated[
         bool,
-        option("Read on as the log grows, until Ctrl-C or the end of the pipe.", "--follow", "-f"),
+        option("Keep reading as the log grows, until Ctrl-C or the end of the pipe.", "--follow", "-f"),
     ] = False,
     host: Annotated[
-        bool, option("The log is of this machine: look here where it leaves a question.", "--host")
+        bool, option("The log is from this machine: look here for what the log leaves open.", "--host")
     ] = False,
     output: Annotated[Format, option("github: Markdown for an issue, redacted.", "--format")] = Format.text,
     fail_on: Severe = FailOn.error,
@@ -55,18 +55,12 @@ def diagnose(
 ) -> int:
     """Read each log, judge it, print. Returns the exit status.
 
-    Reads any log, or what people paste of one, and names the one root cause. Sends nothing.
+    Reads any log, or an excerpt of one, and names the one root cause. Sends nothing.
     """
     as_github = output is Format.github
-    names = files or [STDIN]
-    if not files and sys.stdin is not None and sys.stdin.isatty():
-        raise UsageError(
-            "no log to read.", hint="Name a file, or pipe one: `python train.py 2>&1 | tfdoctor diagnose`."
-        )
-    if STDIN in names and sys.stdin is None:
-        raise UsageError("standard input is closed.")
+    names = asked_logs(files or (), "diagnose")
     if names.count(STDIN) > 1:
-        raise UsageError("standard input (-) can be read once only.")
+        raise UsageError("standard input (-) can be read only once.")
     if follow and len(names) > 1:
         raise UsageError("one log can be followed (-f), not several.", hint="Start tfdoctor once for each.")
     compat = Compat.load()
@@ -87,7 +81,7 @@ def diagnose(
         from tfdoctor.system.identity import redactor_for
 
         redactor = redactor_for(os.environ, local=True)
-        OUT.write("\n".join(log_markdown(report, redactor) for report in reports))
+        OUT.document("\n".join(log_markdown(report, redactor) for report in reports))
     else:
         for number, report in enumerate(reports):
             text = render_log(report, verbose=verbose, quiet=quiet, heading=len(reports) > 1, **OUT.looks)
@@ -120,11 +114,7 @@ def _judged(name: str, compat: Compat, *, progress: bool) -> LogReport:
     """One whole log."""
     shown = clean(name, limit=300)
     with meter(shown) if progress else contextlib.nullcontext() as told:
-        return diagnose_log(read_log(name, note=_note, meter=told), compat, shown)
-
-
-def _note(text: str) -> None:
-    sys.stderr.write(f"tfdoctor: {text}\n")
+        return diagnose_log(read_log(name, note=note, meter=told), compat, shown)
 
 
 def _followed(name: str, compat: Compat, *, aloud: bool) -> LogReport:
@@ -133,7 +123,7 @@ def _followed(name: str, compat: Compat, *, aloud: bool) -> LogReport:
 
     shown = clean(name, limit=300)
     if aloud and ERR.watched:
-        _note(f"following {clean_line(shown, limit=80)}; Ctrl-C ends it and gives the whole answer.")
+        note(f"following {clean_line(shown, limit=80)}; Ctrl-C ends it and gives the whole answer.")
 
     def tell(report: LogReport) -> None:
         OUT.write(render_log(report, quiet=True, **OUT.looks))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from tfdoctor.cli import values
-from tfdoctor.cli.options import Json, argument, command
+from tfdoctor.cli.options import Json, argument, command, verbose_option
 from tfdoctor.errors import ExitCode
 from tfdoctor.explain import catalogue, lookup
 from tfdoctor.render.explain import explanation_json, render_explanation
@@ -18,17 +18,20 @@ def explain(
     what: Annotated[
         list[str] | None,
         argument(
-            "TFD203, libs-not-on-path, or the words of a message; nothing lists all.",
+            "TFD203, libs-not-on-path, or the words of a message. Default: list all.",
             metavar="[CODE|CAUSE|WORDS…]",
             autocompletion=values.causes_and_codes,
         ),
     ] = None,
     as_json: Json = False,
+    verbose: Annotated[
+        bool, verbose_option("Show everything: how it is detected, and related checks.")
+    ] = False,
 ) -> int:
     """Print one rule or cause, that of a message, or the list of all. Returns the exit status."""
     found = lookup(" ".join(what)) if what else catalogue()
     if as_json:
         write_json(explanation_json(found))
     else:
-        OUT.write(render_explanation(found, **OUT.looks))
+        OUT.write(render_explanation(found, whole=verbose, **OUT.looks))
     return ExitCode.OK

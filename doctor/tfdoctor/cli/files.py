@@ -46,5 +46,5 @@ def text_of(path: Path, option: str) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        msg = f"{option}: {shown} is not a text in UTF-8."
+        msg = f"{option}: {shown} is not UTF-8 text."
         raise UsageError(msg) from error

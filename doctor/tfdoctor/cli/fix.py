@@ -61,7 +61,7 @@ def fix(
     codes: Annotated[
         list[str] | None,
         argument(
-            "These findings alone: TFD203. Default: all that can be fixed.",
+            "Only these findings: TFD203. Default: all that can be fixed.",
             metavar="[CODE…]",
             autocompletion=values.codes,
         ),
@@ -69,7 +69,7 @@ def fix(
     python: Annotated[str | None, option("The Python to fix, as for `check`.", metavar="PATH")] = None,
     dry_run: Annotated[bool, option("Show what would be done; change nothing.", "--dry-run", "-n")] = False,
     yes: Yes = False,
-    take_back: Annotated[bool, option("Take back everything that fix has done here.", "--undo")] = False,
+    take_back: Annotated[bool, option("Undo everything that fix has done here.", "--undo")] = False,
     force: Annotated[
         bool,
         option("With --undo: go ahead even if files have changed since; those are left alone.", "--force"),
@@ -83,7 +83,8 @@ def fix(
 ) -> int:
     """Show, ask, do it, say what came of it. Returns the exit status: 1 where an error is left.
 
-    No root, no drivers. What was changed is written down: --undo restores it. Exit status 1 where an error is left.
+    Needs no root, installs no drivers. Changes are recorded: --undo restores what was there. Exit status 1 if an error
+    is left.
     """
     _check(codes or (), dry_run=dry_run, undo=take_back, force=force)
     machines, compat, env = _Machines(), Compat.load(), dict(os.environ)
@@ -119,7 +120,8 @@ def fix(
                 return _status(planned)
             if as_json or not sys.stdin.isatty():
                 raise UsageError(
-                    "there is something to fix, and nobody to ask.", hint="--yes does it, --dry-run shows it."
+                    "there is something to fix, but no terminal to ask on.",
+                    hint="--yes makes the changes, --dry-run only shows them.",
                 )
             show(planned, dry=True, asking=True)
             if not _agreed():
@@ -134,10 +136,10 @@ def _check(codes: Sequence[str], *, dry_run: bool, undo: bool, force: bool) -> N
     codes_of(codes)
     if undo and (codes or dry_run):
         raise UsageError(
-            "--undo takes back everything that fix has done here: it takes no CODE and no --dry-run."
+            "--undo undoes everything that fix has done here: it takes no CODE and no --dry-run."
         )
     if force and not undo:
-        raise UsageError("--force belongs to --undo.")
+        raise UsageError("--force needs --undo.")
 
 
 def _agreed() -> bool:

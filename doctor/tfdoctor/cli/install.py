@@ -24,10 +24,12 @@ from tfdoctor.cli.options import (
     NoDeep,
     OnlyErrors,
     Packages,
+    Simulate,
     command,
     option,
     verbose_option,
 )
+from tfdoctor.cli.simulating import asked_for, simulated_python
 from tfdoctor.compat import Compat
 from tfdoctor.environment.choosing import Choice, Wishes, choose, making_of
 from tfdoctor.environment.install import (
@@ -46,8 +48,8 @@ from tfdoctor.environment.room import needs, refuse, used
 from tfdoctor.environment.workplace import is_free, read_record
 from tfdoctor.errors import Error, ExitCode, UsageError
 from tfdoctor.examine import look
-from tfdoctor.fit import Host, host_of
-from tfdoctor.plan.asked import checked_driver
+from tfdoctor.fit import Fit, Host, best, host_of
+from tfdoctor.plan.asked import checked_driver, checked_python, readings, settled
 from tfdoctor.render.install import (
     environment_json,
     install_json,
@@ -60,9 +62,11 @@ from tfdoctor.render.plan import recommendation_json, render_recommendation, siz
 from tfdoctor.render.progress import progress
 from tfdoctor.render.report import render_report
 from tfdoctor.render.terminal import ERR, OUT
+from tfdoctor.render.verify import render_end, verification_json
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.signals import stopping
 from tfdoctor.text import clean_line
+from tfdoctor.verify.verifying import Wish
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +74,8 @@ if TYPE_CHECKING:
     from tfdoctor.environment.install import Installed, Making
     from tfdoctor.environment.room import Need
     from tfdoctor.facts import MachineFacts
-    from tfdoctor.findings import Report
+    from tfdoctor.findings import Report, Verification
+    from tfdoctor.simulate.asked import Simulated
     from tfdoctor.system import System
 
 _INDEX = re.compile(r"(?:https?://[A-Za-z0-9.\-\[\]:]{1,255}|file://)(?:/[A-Za-z0-9._~%+/\-]{0,500})?")
@@ -88,13 +93,13 @@ def install(
     ] = None,
     python: Annotated[
         str | None,
-        option("Make it from this Python: 3.11, 3.11.7, /usr/bin/python3.11.", metavar="V|PATH"),
+        option("Create it from this Python: 3.11, 3.11.7, /usr/bin/python3.11.", metavar="V|PATH"),
     ] = None,
     into: Annotated[Path, option("Folder to create.", metavar="DIR")] = Path("tensorflow-env"),
     requirements: Annotated[
         list[Path] | None,
         option(
-            "Install what it lists, with the TensorFlow in it: requirements, pyproject.toml, "
+            "Install what this file lists, with the TensorFlow that it names: requirements, pyproject.toml, "
             "environment.yml, poetry.lock, uv.lock.",
             "-r",
             "--requirements",
@@ -110,6 +115,7 @@ def install(
     facts: Annotated[
         Path | None, option("For a recorded machine's cards and driver.", metavar="BUNDLE")
     ] = None,
+    simulate: Simulate = None,
     index: Index = None,
     installer: Installers = None,
     no_deep: NoDeep = False,
@@ -118,18 +124,22 @@ def install(
         option("Show the plan, its sizes and the commands; change nothing.", "--dry-run", "-n"),
     ] = False,
     as_json: Json = False,
-    verbose: Annotated[bool, verbose_option("Show all output, and every check at the end.")] = False,
+    verbose: Annotated[
+        bool, verbose_option("Show all output and every check; with --dry-run the whole plan.")
+    ] = False,
     quiet: OnlyErrors = False,
 ) -> int:
     """Plan, make, check. Returns the exit status.
 
     Plans as `recommend` does, makes a new folder with pinned and hashed packages, NVIDIA's CUDA wheels among them,
-    and checks the result. No system Python is touched. If interrupted, run the same command again to resume.
+    and checks the result. The system's Python is not touched. If interrupted, run the same command again to resume.
+
+    With --simulate it plans for that card, and verifies what was made beside a stand-in of it.
     """
     if platform.system() != "Linux":
         msg = f"install makes environments on Linux; this is {platform.system()}."
         raise InstallFailedError(
-            msg, hint="On Windows run it under WSL 2, or build an image: tfdoctor build."
+            msg, hint="On Windows, run it under WSL 2, or build an image: tfdoctor build."
         )
     wish, packages = wish_of(requirements or ()), parse_packages(package or ())
     if index is not None:
@@ -140,10 +150,12 @@ def install(
     uv = None if installer is Installer.pip else find_uv(env)
     if installer is Installer.uv and uv is None:
         raise InstallFailedError("uv is not on PATH, or does not run.", hint="--installer pip, or get uv.")
-    compat = Compat.load()
+    compat, gpu = Compat.load(), gpu or simulate
+    asked = asked_for(compat, simulate or (), driver=driver)
     system, wishes = LiveSystem(), Wishes(compat, tf, packages, wish)
     with stopping(system):
         host, machine = _host(compat, system, gpus=gpu or (), driver=driver, anywhere=anywhere, facts=facts)
+        host = _one(compat, host, tf, python)
         choice = choose(wishes, python, host, folder, uv=uv, system=system, machine=machine)
     if not isinstance(choice, Choice):
         if as_json:
@@ -153,19 +165,34 @@ def install(
         return ExitCode.FOUND
     making, notes = making_of(choice, wishes, folder, uv=uv, index=index, env=env)
     if dry_run:
-        return _dry_run(making, notes, as_json=as_json)
+        return _dry_run(making, notes, as_json=as_json, verbose=verbose)
     made = _make(making, notes, quiet=quiet or as_json, verbose=verbose)
     with progress(quiet=quiet or as_json or not ERR.watched, moving=False) as told:
         report = prove(making, compat, told, deep=not no_deep)
     here = not (gpu or anywhere or driver is not None or facts is not None)
     right = is_right(report) and not (here and gpu_is_missing(report))
-    if as_json:
-        write_json(_document(making, notes, made=made, report=report))
-    elif not quiet:
+    document = _document(making, notes, made=made, report=report)
+    if not as_json and not quiet:
         _tell(making, made, report, verbose=verbose)
-    elif not right:
+    elif not as_json and not right:
         OUT.write(render_report(report, quiet=True, **OUT.looks))
+    if asked is not None and right:
+        done = _verified(compat, making, asked, quiet=quiet, as_json=as_json, verbose=verbose)
+        right, document["verification"] = done.ok is not False, verification_json(done)
+    if as_json:
+        write_json(document)
     return ExitCode.OK if right else ExitCode.FOUND
+
+
+def _verified(
+    compat: Compat, making: Making, asked: Simulated, *, quiet: bool, as_json: bool, verbose: bool
+) -> Verification:
+    """What was made, verified beside a stand-in."""
+    python = str(making.folder / "bin" / "python")
+    done = simulated_python(compat, python, Wish(simulated=asked), asked, quiet=quiet or as_json)
+    if not as_json:
+        OUT.write(render_end(done, verbose=verbose, quiet=quiet, **OUT.looks))
+    return done
 
 
 # ---------------------------------------------------------------- the request
@@ -176,11 +203,11 @@ def _check_index(text: str) -> None:
     if "@" in text.partition("://")[2].partition("/")[0]:
         raise UsageError(
             "--index: a name or password in an address can be read by everybody on this machine.",
-            hint="Put them into ~/.netrc, or the whole address into pip.conf or UV_DEFAULT_INDEX.",
+            hint="Put them in ~/.netrc, or the whole address in pip.conf or UV_DEFAULT_INDEX.",
         )
     if not _INDEX.fullmatch(text):
         msg = f"--index: `{clean_line(text)}` is not the address of a package index."
-        raise UsageError(msg, hint="It looks like https://HOST/simple/.")
+        raise UsageError(msg, hint="Expected an address such as https://HOST/simple/.")
 
 
 def _host(
@@ -194,7 +221,7 @@ def _host(
 ) -> tuple[Host, MachineFacts]:
     """The cards and the driver that are meant, on the system that is here; and what is known of that."""
     if anywhere and (gpus or facts is not None):
-        raise UsageError("--anywhere is for every card; give it alone, or --gpu, or --facts.")
+        raise UsageError("--anywhere means every card; give only one of --anywhere, --gpu and --facts.")
     driver = checked_driver(driver)
     meant = None
     if gpus or facts is not None:
@@ -204,18 +231,33 @@ def _host(
     seen = look(system, compat, timeout=LOOKING)
     here = dataclasses.replace(host_of(seen, compat), engine=None)
     if meant is None:
-        host = dataclasses.replace(here, driver=driver or here.driver)
+        host = dataclasses.replace(here, driver=driver or here.driver, shown=here.shown and driver is None)
     else:
         wsl = meant.wsl or (meant.system == "Windows" and here.system == "Linux")
-        wanted = dataclasses.replace(here, cards=meant.cards, driver=meant.driver, cpu_flags=meant.cpu_flags)
+        wanted = dataclasses.replace(
+            here, cards=meant.cards, driver=meant.driver, cpu_flags=meant.cpu_flags, shown=meant.shown
+        )
         host = dataclasses.replace(wanted, wsl=wsl, python=None)
     return host, seen.machine
+
+
+def _one(compat: Compat, host: Host, tf: str | None, python: str | None) -> Host:
+    """The machine, where a card's name can mean several that all have the same answer. Raises UsageError."""
+    if any(card.others for card in host.cards):
+        wanted = checked_python(python) if python is not None and python[:1].isdigit() else None
+        spec = tf if tf is not None and compat.select(tf) else None
+        settled(compat, host, lambda one: _gist(best(compat, one, python=wanted, spec=spec)))
+    return readings(host)[0]
+
+
+def _gist(fit: Fit | None) -> tuple[object, ...]:
+    return () if fit is None else (fit.release.version, fit.python, fit.serious)
 
 
 # ---------------------------------------------------------------- what is done
 
 
-def _dry_run(making: Making, notes: Sequence[str], *, as_json: bool) -> int:
+def _dry_run(making: Making, notes: Sequence[str], *, as_json: bool, verbose: bool) -> int:
     """What would be done, tried as far as it can be without doing it. Raises NoRoomError, NoSolutionError."""
     room = needs(writing(making), exact=True)
     refuse(room, clean_line(str(making.folder)))
@@ -227,8 +269,9 @@ def _dry_run(making: Making, notes: Sequence[str], *, as_json: bool) -> int:
     else:
         lines = [*notes, *(f"Room: {need.text}." for need in room), *in_words(making)]
         if untried:
-            lines.append(f"Whether your requirements go with it could not be tried: {untried}")
-        OUT.write(render_dry_run(making.option, str(making.folder), lines, commands_of(making), **OUT.looks))
+            lines.append(f"Could not check whether your requirements are compatible with it: {untried}")
+        folder, steps = str(making.folder), commands_of(making)
+        OUT.write(render_dry_run(making.option, folder, lines, steps, whole=verbose, **OUT.looks))
     return ExitCode.IMPOSSIBLE if untried else ExitCode.OK
 
 
@@ -313,7 +356,7 @@ def _tell(making: Making, made: Installed, report: Report, *, verbose: bool) -> 
         f"TensorFlow {option.tensorflow}, Python {making.version}, CUDA {option.cuda}, cuDNN {option.cudnn}"
     )
     if made.already:
-        OUT.write(f"{clean_line(folder)} is there already, as it was planned ({what}): nothing was done.\n")
+        OUT.write(f"{clean_line(folder)} already exists, as planned ({what}): nothing was done.\n")
     else:
         how = "Finished" if made.resumed else "Made"
         size = size_text(used(making.folder))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.errors import UsageError
 from tfdoctor.fit import Host, host_of
-from tfdoctor.plan.asked import checked_driver, named_cards
+from tfdoctor.plan.asked import checked_driver, named_card
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat import Compat
     from tfdoctor.facts import Facts
+    from tfdoctor.fit import Card
 
 __all__ = ["host_for"]
 
@@ -28,10 +29,18 @@ def host_for(compat: Compat, *, gpus: Sequence[str], driver: str | None, facts: 
         raise UsageError("--gpu names cards, --facts a recorded machine that has its own; give one of them.")
     driver = checked_driver(driver)
     if gpus:
-        cards = tuple(card for name in gpus for card in named_cards(compat, name))
-        return Host(cards=cards, driver=driver)
+        cards = tuple(named_card(compat, name) for name in gpus)
+        return Host(cards=cards, driver=driver, machine="aarch64" if _on_arm64(compat, cards) else "x86_64")
     host = host_of(_survey(compat, facts), compat)
-    return dataclasses.replace(host, driver=driver) if driver is not None else host
+    return dataclasses.replace(host, driver=driver, shown=False) if driver is not None else host
+
+
+def _on_arm64(compat: Compat, cards: Sequence[Card]) -> bool:
+    """Whether one of the cards is only in machines with a 64-bit ARM processor, whatever its name can mean."""
+    return any(
+        all(compat.arm64.kind_of(card.name, text) is not None for text in (card.capability, *card.others))
+        for card in cards
+    )
 
 
 def _survey(compat: Compat, facts: Path | None) -> Facts:

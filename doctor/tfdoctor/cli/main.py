@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import shlex
 import sys
 from collections.abc import Mapping
 from importlib import import_module
@@ -11,6 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from typer.core import TyperGroup
+
+from tfdoctor.errors import UsageError
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,18 +27,22 @@ COMMANDS = {
     "build": "Build a container image in which TensorFlow sees the GPUs.",
     "verify": "Test TensorFlow on the GPUs, in an image or an environment.",
     "recommend": "Which TensorFlow works on this machine, and how to install it.",
-    "matrix": "Which TensorFlow goes with which CUDA, driver, Python and GPU?",
-    "run": "Run a program as it is, and say at its end what its log meant.",
+    "matrix": "Which TensorFlow works with which CUDA, driver, Python and GPU?",
+    "run": "Run a program unchanged, and explain its log when it ends.",
+    "placement": "Which operations ran on which device, by TensorFlow's log?",
     "explain": "What does a finding's code, a cause, or a message mean?",
     "parse": "What does this output of nvidia-smi, nvcc, ldconfig … say?",
     "capture": "Record what `check` looks at, so that others can judge it.",
-    "report": "The Markdown that a bug report needs, redacted.",
-    "completion": "Have a shell complete commands, options and their values.",
+    "report": "Print redacted Markdown for a bug report.",
+    "completion": "Set up shell completion of commands, options and values.",
 }
 """A command, which is a module of this folder and the function in it, both of its name → its help's first line.
 
 The rest of its help is what follows the first line of that function's docstring.
 """
+
+OWN_OPTIONS = ("--version", "-V", "--help", "-h")
+"""What may come before a command."""
 
 EXIT_STATUS = {
     0: "nothing found",
@@ -99,14 +107,19 @@ def _annotated(hint: Any) -> Any:
 
 
 class _Group(TyperGroup):
-    """Lists the commands without loading them."""
+    """Lists the commands without loading them, and nothing that would make its help more than one screen."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        self.format_commands(ctx, formatter)
 
     def format_commands(self, _ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, _as_options(args))
+        words = _as_options(args)
+        _in_order(words)
+        return super().parse_args(ctx, words)
 
 
 def _as_options(words: list[str]) -> list[str]:
@@ -116,6 +129,21 @@ def _as_options(words: list[str]) -> list[str]:
     if words[:1] == ["help"]:
         return [*(word for word in words[1:2] if word not in ("help", "version")), "--help"]
     return words
+
+
+def _in_order(words: list[str]) -> None:
+    """Raises UsageError for an option of a command before that command."""
+    first = words[0] if words else ""
+    if not first.startswith("-") or first in OWN_OPTIONS:
+        return
+    at = next((place for place, word in enumerate(words) if word in COMMANDS), None)
+    if at is None:
+        typed = [next(iter(COMMANDS)), *words]
+        msg = f"{clean_line(first)} is an option of a command, and no command is named."
+    else:
+        typed = [words[at], *words[:at], *words[at + 1 :]]
+        msg = f"{clean_line(first)} is an option of a command; it comes after `{words[at]}`."
+    raise UsageError(msg, hint=clean_line(f"tfdoctor {shlex.join(typed)}", limit=500))
 
 
 def _version(asked: bool) -> None:
@@ -129,10 +157,10 @@ def _version(asked: bool) -> None:
 def main(
     version: Annotated[
         bool,
-        typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version and end."),
+        typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version and exit."),
     ] = False,
 ) -> None:
-    """Tells why TensorFlow does not see your GPU, and what to type so that it does."""
+    """Why TensorFlow does not see your GPU, and what to type so that it does."""
 
 
 def command_line() -> Any:
@@ -144,7 +172,7 @@ def command_line() -> Any:
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["--help", "-h"]},
-        epilog="Start with `tfdoctor check`; `tfdoctor help COMMAND` tells more.\n\n"
+        epilog="First: `tfdoctor check`. "
         f"Exit status: {', '.join(f'{status} {meaning}' for status, meaning in EXIT_STATUS.items())}.",
     )
     app.callback()(main)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 from tfdoctor import versions
@@ -16,6 +17,7 @@ from tfdoctor.plan.release_sheet import sheet
 from tfdoctor.render import matrix as pages
 from tfdoctor.render.json import write_json
 from tfdoctor.render.terminal import OUT
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +43,7 @@ def matrix(
     tf: Annotated[
         str | None,
         option(
-            'Releases: 2.15 (its newest), 2.15.0, ">=2.10,<2.13", latest. One release: its whole card.',
+            'Releases: 2.15 (its newest), 2.15.0, ">=2.10,<2.13", latest. One release: its sheet (--all: all of it).',
             metavar="SPEC",
             autocompletion=values.releases,
         ),
@@ -56,12 +58,12 @@ def matrix(
             'With code for this card: "RTX 3060", or its PCI id.', metavar="NAME", autocompletion=values.gpus
         ),
     ] = None,
-    driver: Annotated[str | None, option("That run on this driver: 550.54.14.", metavar="V")] = None,
+    driver: Annotated[str | None, option("Those that run on this driver: 550.54.14.", metavar="V")] = None,
     windows: Annotated[bool, option("Windows wheels and drivers.", "--windows")] = False,
-    package: Annotated[str | None, option("tensorflow or tensorflow-gpu alone.", metavar="NAME")] = None,
+    package: Annotated[str | None, option("Only tensorflow, or only tensorflow-gpu.", metavar="NAME")] = None,
     list_gpus: Annotated[bool, option("List the cards that --gpu knows.", "--list-gpus")] = False,
     whole: Annotated[
-        bool, option("Every release; in a terminal, without conditions, else the newest.", "--all")
+        bool, option("Every release, even in a terminal; with --tf the whole data sheet.", "--all")
     ] = False,
     as_json: Json = False,
     as_markdown: Annotated[bool, option("Print Markdown.", "--markdown")] = False,
@@ -73,7 +75,7 @@ def matrix(
     if list_gpus:
         return _list_gpus(as_json=as_json)
     if as_json and as_markdown:
-        raise UsageError("--json and --markdown are two answers; give one of them.")
+        raise UsageError("--json and --markdown are two formats; give one of them.")
     compat = Compat.load()
     query = MatrixQuery(
         tf=tf,
@@ -97,7 +99,18 @@ def matrix(
         _no_version(compat, "--tf", query.tf or "", str(error))
     one = query.tf is not None and len({row.release.version for row in rows}) == 1
     newest = OUT.watched and not whole and query == MatrixQuery(os=query.os)
-    _print(compat, query, rows, note=note, one=one, newest=newest, as_json=as_json, as_markdown=as_markdown)
+    _print(
+        compat,
+        query,
+        rows,
+        gpu=gpu,
+        note=note,
+        one=one,
+        newest=newest,
+        whole=whole,
+        as_json=as_json,
+        as_markdown=as_markdown,
+    )
     return ExitCode.OK
 
 
@@ -116,9 +129,11 @@ def _print(
     query: MatrixQuery,
     rows: Sequence[MatrixRow],
     *,
+    gpu: str | None,
     note: str,
     one: bool,
     newest: bool,
+    whole: bool,
     as_json: bool,
     as_markdown: bool,
 ) -> None:
@@ -131,18 +146,21 @@ def _print(
     if as_json:
         write_json(pages.matrix_json(rows, as_of, made))
     elif as_markdown and made is not None:
-        OUT.write(pages.markdown_sheet(made, as_of=as_of, note=note))
+        OUT.document(pages.markdown_sheet(made, as_of=as_of, note=note))
     elif as_markdown:
-        OUT.write(pages.markdown_rows(rows, note=note))
+        OUT.document(pages.markdown_rows(rows, note=note))
     elif not rows:
-        OUT.write(pages.render_nothing([*filter(None, [note]), *_reasons(compat, query)]))
+        reasons = [*filter(None, [note]), *_reasons(compat, query, gpu)]
+        OUT.write(pages.render_nothing(reasons, **OUT.looks))
     else:
         OUT.write(
             pages.render_rows(
                 rows, as_of=as_of, note=note, windows=query.os == "windows", newest=newest, **OUT.looks
             )
             if made is None
-            else pages.render_sheet(made, as_of=as_of, note=note, **OUT.looks)
+            else (pages.render_sheet if whole else pages.render_sheet_screen)(
+                made, as_of=as_of, note=note, **OUT.looks
+            )
         )
 
 
@@ -157,6 +175,9 @@ def _check(compat: Compat, query: MatrixQuery) -> None:
             continue
         try:
             if field == "capability":
+                if "," in value and not all("." in part for part in value.split(",")):
+                    msg = f"--cc {clean_line(value, limit=60)}: a compute capability is written with a point."
+                    raise UsageError(msg, hint="One is --cc 8.6, and two are --cc 8.6,7.5.")
                 for part in value.split(","):
                     versions.parse_capability(part)
             else:
@@ -169,8 +190,8 @@ def _check(compat: Compat, query: MatrixQuery) -> None:
     if query.package is not None and query.package not in packages:
         known = compat.distribution(query.package)
         if known is not None:
-            of = f"Its answers are those of --package {known.same_as}." if known.same_as else ""
-            msg = f"--package: {known.name} has no rows of its own. {known.note}"
+            of = f"Its rows are those of --package {known.same_as}." if known.same_as else ""
+            msg = f"--package: {known.name} has no rows. {known.note}"
             raise UsageError(msg, hint=of)
         msg = f"--package: there is no table of `{query.package}`."
         raise UsageError(msg, hint=f"There is {' and '.join(packages)}.")
@@ -211,6 +232,12 @@ def _with_gpu(compat: Compat, query: MatrixQuery, gpu: str) -> tuple[MatrixQuery
             f"{name} can be a card of compute capability {', '.join(texts[:-1])} or {texts[-1]}: releases "
             "that run on one of them are shown. --gpu takes the PCI id, too (`lspci -nn` shows it: 10de:…)."
         )
+    if all(compat.arm64.kind_of(card.name, card.capability) is not None for card in match.gpus):
+        note += (
+            " It is used in machines with a 64-bit ARM processor, which these wheels do not support: "
+            "`tfdoctor recommend "
+            f"--gpu '{gpu}'` shows what is available."
+        )
     return dataclasses.replace(query, capability=",".join(texts)), note
 
 
@@ -233,19 +260,24 @@ def _no_version(compat: Compat, option: str, text: str, why: str) -> NoReturn:
 
 
 def _without(query: MatrixQuery, field: str) -> MatrixQuery:
-    given = dataclasses.asdict(query)
-    given[field] = None
-    return MatrixQuery(**given)
+    given = dataclasses.asdict(query) | {"gpu": True if query.capability else query.gpu}
+    return MatrixQuery(**{**given, field: None})
 
 
-def _reasons(compat: Compat, query: MatrixQuery) -> list[str]:
-    """For each condition what there is in its place, or how many releases would fit without it."""
+def _reasons(compat: Compat, query: MatrixQuery, gpu: str | None) -> list[str]:
+    """For each condition what there is in its place, or how many releases would fit without it.
+
+    gpu: as it was asked for, where the capability is its.
+    """
     reasons = []
     given = {field: named for field, named in OPTIONS.items() if getattr(query, field) is not None}
     for field, named in given.items():
         value = getattr(query, field)
+        asked = (
+            f"--gpu {shlex.quote(clean_line(gpu))}" if gpu and field == "capability" else f"{named} {value}"
+        )
         if not fulfilling(compat, MatrixQuery(os=query.os, **{field: value})):
-            reasons.append(f"No release has {named} {value}. {_known(compat, field)}".rstrip())
+            reasons.append(f"No release has {asked}. {_known(compat, field)}".rstrip())
             continue
         rows = fulfilling(compat, _without(query, field))
         if rows:
@@ -253,6 +285,8 @@ def _reasons(compat: Compat, query: MatrixQuery) -> list[str]:
             why = (
                 refusals(compat, rows[0].release, query, value.split(",")[0]) if field == "capability" else ()
             )
-            reasons.append(f"Without {named} {value}: {len(rows)}, the newest is {newest}.")
-            reasons += [f"{newest}: {reason.text}." for reason in why]
+            reasons.append(f"Without {asked}: {len(rows)}, the newest is {newest}.")
+            reasons += [f"{newest}: {reason.text.rstrip('.')}." for reason in why]
+    if gpu and reasons:
+        reasons.append(f"What there is for it: tfdoctor recommend --gpu {shlex.quote(clean_line(gpu))}")
     return reasons or [LISTS_ALL]

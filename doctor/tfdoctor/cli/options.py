@@ -23,6 +23,7 @@ __all__ = [
     "Python",
     "Quiet",
     "Severe",
+    "Simulate",
     "Timeout",
     "Yes",
     "argument",
@@ -91,21 +92,35 @@ class Installer(str, enum.Enum):
 
 
 Json = Annotated[bool, option("Print JSON.", "--json")]
-Quiet = Annotated[bool, option("Print the verdict alone.", "--quiet", "-q")]
-OnlyErrors = Annotated[bool, option("Print nothing but errors.", "--quiet", "-q")]
+Quiet = Annotated[bool, option("Print only the verdict.", "--quiet", "-q")]
+OnlyErrors = Annotated[bool, option("Print only errors.", "--quiet", "-q")]
 Severe = Annotated[FailOn, option("Exit with status 1 if any finding is at least this severe.")]
 Timeout = Annotated[
     float,
     option("Stop looking after this many seconds.", min=1, max=3600, metavar="SECONDS", callback=finite),
 ]
 Python = Annotated[str | None, option("The Python to examine, as for `check`.", metavar="PATH")]
-Packages = Annotated[list[str] | None, option('Install this, too: pandas, "scipy<1.12".', metavar="P")]
+Packages = Annotated[
+    list[str] | None, option('Also install this package: pandas, "scipy<1.12".', metavar="P")
+]
 Gpus = Annotated[
     list[str] | None,
-    option("For this card instead of this machine's.", metavar="NAME|CC", autocompletion=values.gpus),
+    option(
+        "Plan for this card instead of this machine's; again for each further one.",
+        metavar="NAME|CC",
+        autocompletion=values.gpus,
+    ),
 ]
 Driver = Annotated[str | None, option("For this driver.", metavar="V")]
+Simulate = Annotated[
+    list[str] | None,
+    option(
+        "Show TensorFlow a stand-in of this card instead of a GPU; nothing is computed.",
+        metavar="NAME|CC",
+        autocompletion=values.gpus,
+    ),
+]
 Index = Annotated[str | None, option("The package index, without a password.", metavar="URL")]
-Installers = Annotated[Installer | None, option("What installs. Default: uv where there is one.")]
+Installers = Annotated[Installer | None, option("The installer. Default: uv if it is available.")]
 Yes = Annotated[bool, option("Do not ask.", "--yes", "-y")]
-NoDeep = Annotated[bool, option("Do not run TensorFlow at the end, also where there is a GPU.", "--no-deep")]
+NoDeep = Annotated[bool, option("Do not run TensorFlow at the end, even if there is a GPU.", "--no-deep")]

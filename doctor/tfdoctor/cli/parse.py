@@ -34,27 +34,27 @@ def parse(
             autocompletion=values.kinds,
         ),
     ],
-    file: Annotated[str, argument("The output; - or nothing: standard input.", metavar="[FILE|-]")] = "-",
+    file: Annotated[
+        str, argument("The file with the output; - or nothing: standard input.", metavar="[FILE|-]")
+    ] = "-",
     as_json: Json = False,
 ) -> int:
     """Parse one output and print what it says. Returns the exit status. Raises UsageError."""
     if kind != "auto" and kind not in PARSERS:
         near = difflib.get_close_matches(kind, PARSERS, n=2)
         hint = f"Did you mean {' or '.join(near)}?" if near else f"One of: auto {' '.join(PARSERS)}"
-        message = f"`{clean_line(kind)}` is no kind of output that is known."
+        message = f"`{clean_line(kind)}` is not a known kind of output."
         raise UsageError(message, hint=hint)
     text = _read(file)
     chosen = detect(text) if kind == "auto" else kind
     if chosen is None:
-        raise UsageError(
-            "This is no output that is recognised.", hint=f"Name its kind, one of: {' '.join(PARSERS)}"
-        )
+        raise UsageError("This output is not recognised.", hint=f"Name its kind, one of: {' '.join(PARSERS)}")
     data = parse_text(chosen, text)
     if as_json:
         write_json({"schema_version": SCHEMA_VERSION, "kind": chosen, "data": data})
     else:
         lines = (f"{path}: {clean_line(str(value))}" for path, value in leaves(data))
-        OUT.write("\n".join((f"kind: {chosen}", *lines)) + "\n")
+        OUT.document("\n".join((f"kind: {chosen}", *lines)) + "\n")
     return 0
 
 

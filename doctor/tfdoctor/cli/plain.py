@@ -25,6 +25,8 @@ class Options(TypedDict):
     folder: str | None
     python: str | None
     deep: bool
+    simulate: list[str] | None
+    driver: str | None
     facts: Path | None
     against: Path | None
     then_fix: bool
@@ -64,6 +66,8 @@ def plain(words: Sequence[str]) -> Options | None:
     found: dict[str, Any] = {
         "folder": None,
         "python": None,
+        "simulate": None,
+        "driver": None,
         "facts": None,
         "against": None,
         "timeout": 10.0,

@@ -35,9 +35,11 @@ def recommend(
             autocompletion=values.gpus,
         ),
     ] = None,
-    driver: Annotated[str | None, option("The driver: 550.54.14, or 550.", metavar="V")] = None,
+    driver: Annotated[
+        str | None, option("The driver: 550.54.14, or 550 for its newest.", metavar="V")
+    ] = None,
     python: Annotated[str | None, option("This Python: 3.11.", metavar="V")] = None,
-    method: Annotated[Method | None, option("Only this way.")] = None,
+    method: Annotated[Method | None, option("Only this method.")] = None,
     facts: Annotated[
         Path | None, option("For a recorded machine instead of this one.", metavar="BUNDLE")
     ] = None,

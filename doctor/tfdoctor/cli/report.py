@@ -24,19 +24,19 @@ STDOUT = Path("-")
 @command
 def report(
     facts: Annotated[
-        Path | None, option("Of a recorded machine instead of this one.", metavar="BUNDLE")
+        Path | None, option("Report on a recorded machine instead of this one.", metavar="BUNDLE")
     ] = None,
     python: Python = None,
     output: Annotated[
         Path | None,
-        option("Write it there, not to the terminal.", "--output", "-o", metavar="FILE"),
+        option("Write the report to this file instead of the terminal.", "--output", "-o", metavar="FILE"),
     ] = None,
     timeout: Timeout = 10.0,
-    force: Annotated[bool, option("Replace the file if it is there.", "--force")] = False,
+    force: Annotated[bool, option("Replace an existing file.", "--force")] = False,
 ) -> int:
     """Look, redact, judge, write. Returns the exit status: 0 whatever was found.
 
-    Versions, verdict, findings and what they rest on. Sends nothing.
+    Prints versions, verdict, findings and their evidence. Sends nothing.
     """
     if output is not None and output != STDOUT:
         check_file(output, force=force)
@@ -49,6 +49,6 @@ def report(
     if output is not None and output != STDOUT:
         write_file(output, text.encode("utf-8"), force=force)
     if output is None or output == STDOUT:
-        OUT.write(text)
+        OUT.document(text)
     warn(captured)
     return ExitCode.OK

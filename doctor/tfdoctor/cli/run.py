@@ -33,7 +33,7 @@ def run(
     verbose_loader: Annotated[
         bool,
         option(
-            "Have TensorFlow name the libraries it cannot open (TF_CPP_VMODULE), or leave the environment alone.",
+            "Make TensorFlow name the libraries it cannot open (TF_CPP_VMODULE), or leave the environment unchanged.",
             "--verbose-loader/--no-verbose-loader",
         ),
     ] = True,

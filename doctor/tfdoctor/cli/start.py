@@ -32,7 +32,7 @@ def run() -> NoReturn:
     with ending.standard_streams():
         try:
             with signals.heard() as came:
-                status = _written(_ended("--json" in ours, came))
+                status = _written(_ended(ours, came))
         except KeyboardInterrupt:  # while something else was told
             _interrupted(came)
     by_signal = [number for number in came if number != signal.SIGINT]
@@ -45,9 +45,14 @@ def run() -> NoReturn:
     sys.exit(int(status))
 
 
-def _ended(wants_json: bool, came: list[int]) -> int:
-    """Run the command. Returns the exit status."""
+def _ended(ours: list[str], came: list[int]) -> int:
+    """Run the command; ours: the words that are not another program's. Returns the exit status."""
+    wants_json = "--json" in ours
     try:
+        if "TFDOCTOR_CALLED" in os.environ:
+            from tfdoctor.render import called
+
+            called.name()  # now: what we start has no use for the variable that says it
         options = plain(sys.argv[1:])
         status = _by_typer() if options is None else _check(options)
     except KeyboardInterrupt:
@@ -73,7 +78,9 @@ def _ended(wants_json: bool, came: list[int]) -> int:
         return _fail(ExitCode.IMPOSSIBLE, "import", msg, "", wants_json)
     except Exception as error:
         if hasattr(error, "format_message"):  # Typer's own usage errors have it
-            return _fail(ExitCode.USAGE, "usage", error.format_message(), "Try --help.", wants_json)
+            asked = {"--version", "-V"} & set(ours)
+            hint = f"`tfdoctor {asked.pop()}` takes no other arguments." if asked else "Try --help."
+            return _fail(ExitCode.USAGE, "usage", error.format_message(), hint, wants_json)
         return _defect(error, wants_json)
     if status == ExitCode.INTERRUPTED and came:  # Typer turns a KeyboardInterrupt into this status
         return _interrupted(came)
@@ -160,10 +167,19 @@ def _fail(code: ExitCode, kind: str, message: str, hint: str, wants_json: bool) 
             ending.give_up(sys.stdout)
         else:
             return code
-    _say(f"tfdoctor: {clean(message, limit=1000)}")
+    _say(f"tfdoctor: {_as_called(clean(message, limit=1000))}")
     if hint:
-        _say(f"hint: {clean(hint, limit=1000)}")
+        _say(f"hint: {_as_called(clean(hint, limit=1000))}")
     return code
+
+
+def _as_called(text: str) -> str:
+    """With our commands as they are typed here; as it is where no file can be opened any more."""
+    try:
+        from tfdoctor.render import called
+    except (ImportError, OSError):
+        return text
+    return called.as_called(text)
 
 
 def _say(text: str) -> None:

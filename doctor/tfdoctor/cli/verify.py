@@ -7,28 +7,30 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from tfdoctor.cli.options import Json, Quiet, argument, command, finite, option, verbose_option
+from tfdoctor.cli.options import Json, Quiet, Simulate, argument, command, finite, option, verbose_option
+from tfdoctor.cli.simulating import asked_for, simulated_image, simulated_python
+from tfdoctor.cli.telling import telling
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.write import check_reference
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.render.json import write_json
 from tfdoctor.render.terminal import OUT
-from tfdoctor.render.verify import junit, render_end, render_stage, verification_json
+from tfdoctor.render.verify import junit, render_end, verification_json
 from tfdoctor.system.writing import check_file, write_file
 from tfdoctor.text import clean_line
 from tfdoctor.verify.stages import STAGES, Limits
-from tfdoctor.verify.verifying import Wish, nobody
+from tfdoctor.verify.verifying import Wish
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tfdoctor.engine import Engine
     from tfdoctor.facts import Facts
-    from tfdoctor.findings import Stage, Verification
+    from tfdoctor.findings import Verification
 
 LOOKING = 8.0
 """Seconds that looking at this machine may take: how many GPUs it has, and what is wrong with its engine."""
-_GPUS = re.compile(r"all|none|[A-Za-z0-9_.:-]{1,80}(?:,[A-Za-z0-9_.:-]{1,80}){0,63}")
+_GPU = r"(?:(?:gpu|mig)?\d{1,3}(?::\d{1,3})?|(?:GPU|MIG)-[A-Za-z0-9/-]{4,80})"
+_GPUS = re.compile(rf"all|none|{_GPU}(?:,{_GPU}){{0,63}}")
+"""An index, one of MIG (0:1), a UUID; as CDI may name them, too (gpu0)."""
 _MEMORY = re.compile(r"(\d{1,6})([kmg])b?", re.IGNORECASE)
 
 
@@ -44,15 +46,22 @@ def verify(
     image: Annotated[str | None, argument("An image of the local engine.", metavar="[IMAGE]")] = None,
     python: Annotated[
         str | None,
-        option("A Python of this machine instead of an image; with IMAGE: the one in it.", metavar="PATH"),
+        option("A Python on this machine instead of an image; with IMAGE: the Python in it.", metavar="PATH"),
     ] = None,
     expect_gpus: Annotated[
         int | None,
-        option("How many GPUs there must be. Default: the host's.", min=0, max=256, metavar="N"),
+        option("The number of GPUs to expect. Default: the host's.", min=0, max=256, metavar="N"),
     ] = None,
     gpus: Annotated[
         str | None,
-        option("Which GPUs the container gets: all, 0,1, a UUID, none.", metavar="SPEC"),
+        option(
+            "Which GPUs the container gets: all, 0,1, a UUID, none. With --simulate: how many.",
+            metavar="SPEC",
+        ),
+    ] = None,
+    simulate: Simulate = None,
+    driver: Annotated[
+        str | None, option("With --simulate: behind this driver. Default: the newest.", metavar="V")
     ] = None,
     stages: Annotated[
         str | None,
@@ -73,11 +82,11 @@ def verify(
     ] = None,
     memory: Annotated[str | None, option("The container's memory limit: 8g.", metavar="SIZE")] = None,
     device: Annotated[
-        Device, option("CPU: the same computations without a GPU, to try the rest.")
+        Device, option("CPU: the same computations without a GPU, to test everything else.")
     ] = Device.GPU,
     junit_file: Annotated[
         Path | None,
-        option("Also write JUnit's XML, for continuous integration.", "--junit", metavar="FILE"),
+        option("Also write JUnit XML, for continuous integration.", "--junit", metavar="FILE"),
     ] = None,
     as_json: Json = False,
     verbose: Annotated[bool, verbose_option("Show the evidence.")] = False,
@@ -85,54 +94,55 @@ def verify(
 ) -> int:
     """Verify, tell, and return the exit status.
 
-    Starts the image with the GPUs (or takes a Python of this machine) and goes through the stages in order; the first
+    Starts the image with the GPUs (or uses a Python on this machine) and runs the stages in order; the first
     that fails is named, with its root cause. The container is removed. Exit status 1 where a stage failed.
+
+    With --simulate no GPU is needed: TensorFlow meets a stand-in of that card and driver. That shows whether its
+    libraries are found, whether it registers the card, and whether it has kernels for it; nothing is computed.
     """
     if image is None and python is None:
         raise UsageError(
             "verify needs an IMAGE or --python PATH.",
             hint="tfdoctor verify IMAGE, or tfdoctor verify --python PATH.",
         )
+    compat = Compat.load()
+    asked = asked_for(compat, simulate or (), driver=driver, gpus=gpus)
+    if asked is None and driver is not None:
+        raise UsageError("--driver belongs to --simulate: a real driver is what it is.")
+    if asked is not None and device is not Device.GPU:
+        raise UsageError("--device CPU needs no card, and --simulate computes nothing; give one of them.")
     wish = Wish(
         stages=_stages(stages),
         expected=expect_gpus,
-        gpus=_gpus(gpus),
+        gpus=_gpus(gpus) if asked is None else None,
         limits=Limits.all(timeout) if timeout is not None else Limits(),
         memory=_memory(memory),
         python=python if image is not None else None,
         device=device.value,
+        simulated=asked,
     )
     if junit_file is not None:
         check_file(junit_file, force=True, option="--junit")
-    compat, on_stage = Compat.load(), telling(quiet=quiet or as_json)
     if image is None:
-        done = _python(compat, python, wish, on_stage)
+        done = _python(compat, python, wish, quiet=quiet or as_json)
     else:
-        done = _image(compat, check_reference(image), wish, on_stage)
+        done = _image(compat, check_reference(image), wish, quiet=quiet or as_json)
     tell(done, as_json=as_json, verbose=verbose, quiet=quiet)
     if junit_file is not None:
         write_file(junit_file, junit(done).encode("utf-8"), force=True, option="--junit")
     return ExitCode.OK if done.ok else ExitCode.FOUND
 
 
-def telling(*, quiet: bool) -> Callable[[Stage], None]:
-    """Who prints each stage's line as it ends."""
-
-    def tell_stage(stage: Stage) -> None:
-        OUT.write(render_stage(stage, **OUT.looks))
-        OUT.flush()
-
-    return nobody if quiet else tell_stage
-
-
-def _image(compat: Compat, image: str, wish: Wish, on_stage: Callable[[Stage], None]) -> Verification:
+def _image(compat: Compat, image: str, wish: Wish, *, quiet: bool) -> Verification:
     """With the engine that is to be found."""
     from tfdoctor.engine import connect
     from tfdoctor.verify.image import verify_image
 
     engine = connect()
+    if wish.simulated is not None:
+        return simulated_image(engine, compat, image, wish, wish.simulated, quiet=quiet)
     host = host_of_engine(compat, engine)
-    return verify_image(engine, compat, image, wish, host=host, on_stage=on_stage)
+    return verify_image(engine, compat, image, wish, host=host, on_stage=telling(quiet=quiet))
 
 
 def host_of_engine(compat: Compat, engine: Engine) -> Facts | None:
@@ -145,13 +155,13 @@ def host_of_engine(compat: Compat, engine: Engine) -> Facts | None:
     return look(LiveSystem(), compat, timeout=LOOKING)
 
 
-def _python(
-    compat: Compat, python: str | None, wish: Wish, on_stage: Callable[[Stage], None]
-) -> Verification:
+def _python(compat: Compat, python: str | None, wish: Wish, *, quiet: bool) -> Verification:
     from tfdoctor.examine import live_machine
     from tfdoctor.verify.python import verify_python
 
-    return verify_python(live_machine(python), compat, python, wish, on_stage=on_stage)
+    if wish.simulated is not None:
+        return simulated_python(compat, python, wish, wish.simulated, quiet=quiet)
+    return verify_python(live_machine(python), compat, python, wish, on_stage=telling(quiet=quiet))
 
 
 def tell(done: Verification, *, as_json: bool, verbose: bool, quiet: bool) -> None:
@@ -170,7 +180,9 @@ def _stages(text: str | None) -> tuple[str, ...]:
     wrong = next((name for name in names if name not in STAGES), None)
     if wrong is not None:
         msg = f"--stages: there is no stage `{clean_line(wrong)}`."
-        raise UsageError(msg, hint=f"They are, in order: {', '.join(STAGES)}. One name: up to that one.")
+        raise UsageError(
+            msg, hint=f"They are, in order: {', '.join(STAGES)}. One name: all stages up to that one."
+        )
     if len(names) == 1:
         return STAGES[: STAGES.index(names[0]) + 1]
     return tuple(name for name in STAGES if name in names)

@@ -232,7 +232,7 @@ def make_link(link: Link) -> None:
     """Made beside its place and moved there: never half, and never over a file that is no link."""
     place = Path(link.path)
     if not place.is_symlink() and place.exists():
-        msg = f"{clean_line(link.path)} is there and is no link: it is left alone."
+        msg = f"{clean_line(link.path)} exists and is not a link: it is left unchanged."
         raise ActionError(msg)
     if not Path(os.path.dirname(link.path), link.target).exists():  # noqa: PTH120 - not resolved
         msg = f"{clean_line(link.path)} would lead nowhere: there is no {clean_line(link.target)} beside it."
@@ -249,11 +249,11 @@ def make_link(link: Link) -> None:
 def _take_out(step: TakeOut) -> None:
     path = Path(step.path)
     if path.is_symlink() or not path.is_file():
-        msg = f"{clean_line(step.path)} is no file of its own: it is left alone."
+        msg = f"{clean_line(step.path)} is not a separate file: it is left unchanged."
         raise ActionError(msg)
     changed = without_line(step, _read(path))
     if changed is None:
-        msg = f"{clean_line(step.path)} has another line {step.line} by now: it is left alone."
+        msg = f"{clean_line(step.path)} has changed in line {step.line}: it is left unchanged."
         raise ActionError(msg)
     _write(path, changed)
 

@@ -90,7 +90,7 @@ def why_not(steps: Sequence[Step], environment: Environment, report: Report) -> 
     for step in steps:
         if isinstance(step, (Unset, Export)) and step.name in environment.inherited:
             return (
-                f"{step.name} comes from the shell that tfdoctor was started in, and has to be changed there."
+                f"{step.name} comes from the shell that tfdoctor was started in, and must be changed there."
             )
         place = _place(step)
         if place is not None and not _inside(place, environment.prefix):
@@ -98,18 +98,20 @@ def why_not(steps: Sequence[Step], environment: Environment, report: Report) -> 
         if place is None and not isinstance(step, (Install, Uninstall)) and environment.kind is None:
             return "This Python is in no environment that is activated: its variables come from elsewhere."
         if isinstance(step, SHELL_STEPS) and not _writable(step):
-            return "A name or a path in it has signs that no script of a shell should hold."
+            return "A name or a path in it has characters that do not belong in a shell script."
     places = [place for step in steps if (place := _place(step)) is not None]
     for link, target in environment.leading_out:
         if changes_packages(steps) or any(_inside(place, link) for place in places):
-            return f"{link} is a link to {target}, outside the environment: what changes there could not be taken back."
+            return (
+                f"{link} is a link to {target}, outside the environment: changes there could not be undone."
+            )
     tensorflow = value_of(report.facts.tensorflow)
     if (
         changes_packages(steps)
         and tensorflow is not None
         and not _inside(tensorflow.package_dir, environment.prefix)
     ):
-        return f"TensorFlow lies in {tensorflow.package_dir}, outside the environment {environment.prefix}."
+        return f"TensorFlow is in {tensorflow.package_dir}, outside the environment {environment.prefix}."
     return ""
 
 

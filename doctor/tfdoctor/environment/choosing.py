@@ -87,7 +87,7 @@ class Wishes:
         said = ",".join(dict.fromkeys(str(one.specifier) for one in named))
         where = " and ".join(dict.fromkeys(f"{one.where} (tensorflow{one.specifier})" for one in named))
         if not versions.Spec(said).select(known):
-            msg = f"{where}: no known TensorFlow meets this."
+            msg = f"{where}: no known TensorFlow meets this requirement."
             raise UsageError(msg, hint="`tfdoctor matrix` lists every release.")
         if self.tf is None:
             return said
@@ -97,7 +97,7 @@ class Wishes:
         except versions.VersionSyntaxError:
             return self.tf  # the planner says what is wrong with it
         if not both and versions.Spec(own).select(known):
-            msg = f"--tf {clean_line(self.tf)} and {where} do not go together."
+            msg = f"--tf {clean_line(self.tf)} and {where} contradict each other."
             raise UsageError(msg, hint="Leave --tf out, or change the file.")
         return f"{own},{said}" if both else self.tf
 
@@ -182,7 +182,7 @@ def _check_python(wish: Wish, version: str) -> None:
     """Raises UsageError where `--python` is not what the files allow."""
     if not wish.allows(version):
         where = " and ".join(f"{one.where} (python{one.specifier})" for one in wish.pythons)
-        msg = f"--python {version} and {where} do not go together."
+        msg = f"--python {version} and {where} contradict each other."
         raise UsageError(msg, hint="Leave --python out, or change the file.")
 
 
@@ -193,7 +193,7 @@ def _whole(wishes: Wishes, minor: str | None, host: Host) -> Recommendation:
     allowed = [python for python in wishes.pythons if wishes.wish.allows(python)]
     if not allowed:
         where = " and ".join(f"{one.where} (python{one.specifier})" for one in wishes.wish.pythons)
-        msg = f"{where}: TensorFlow has wheels for no such Python."
+        msg = f"{where}: TensorFlow has no wheels for this Python."
         raise UsageError(msg, hint=f"It has for {', '.join(reversed(wishes.pythons))}.")
     answers, errors = [], []
     for python in allowed:

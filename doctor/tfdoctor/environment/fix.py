@@ -12,13 +12,13 @@ from tfdoctor.environment.candidates import (
     better,
     candidates,
     changes_packages,
-    environment_of,
     unfixed,
     worse,
 )
-from tfdoctor.environment.folder import OWN, leading_out
+from tfdoctor.environment.folder import OWN
 from tfdoctor.environment.history.journal import Journal, Undone, pending
 from tfdoctor.environment.models import Attempt, FixResult, Status
+from tfdoctor.environment.offer import environment_at
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.examine import ask_python, choose, examine, kernel_variables, run_tensorflow, state_of
 from tfdoctor.facts import value_of
@@ -39,9 +39,7 @@ __all__ = ["FixRequest", "fix_environment", "look", "plan", "prefix_of", "undo"]
 
 MOST = 25
 """Candidates that are tried in one run: a finding has two or three, and fixing one may show another."""
-UNFINISHED = (
-    "An earlier fix here was stopped half way, or one is at work: what it has done is taken back first."
-)
+UNFINISHED = "An earlier fix was interrupted, or another one is running: its changes are undone first."
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +84,9 @@ def look(
     if variables is not None:
         system, asked = new_system(variables), python.executable
     report = examine(system, compat, python=asked, timeout=request.timeout)
-    environment = environment_of(report, kind, from_outside)
+    environment = environment_at(report, kind, from_outside)
     if environment is None:
         raise _unexamined(report.facts.python)
-    if not environment.refusal:
-        environment = replace(environment, leading_out=leading_out(python.prefix, python.site_packages))
     return Look(report, environment, activated=variables is not None)
 
 

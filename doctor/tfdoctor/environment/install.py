@@ -58,7 +58,7 @@ __all__ = [
     "writing",
 ]
 
-NO_LOCK = "nobody has pinned and tried it"
+NO_LOCK = "it is not among the combinations that were pinned and tested"
 _TOOLS, _RESOLVE, _PACKAGES = "tools", "resolve", "packages"
 _LOCKED, _HASHED, _OTHERS = "locked.txt", "requirements.txt", "addresses.txt"
 """A resolution, kept in the environment's own folder for the steps that come after it."""
@@ -491,7 +491,7 @@ def in_words(making: Making) -> tuple[str, ...]:
         if one.locked is None:
             added.append(f"{one.name} {one.chosen}")
         elif one.chosen is None:
-            found.append(f"{one.name} {one.locked} is left out: nothing needs it any more.")
+            found.append(f"{one.name} {one.locked} is left out: it is no longer needed.")
         else:
             found.append(f"{one.name} {one.chosen} instead of {one.locked}, for your requirements.")
     if added:

@@ -37,6 +37,7 @@ __all__ = [
     "find_uv",
     "run_installer",
     "run_installers",
+    "runs",
     "uv_options",
 ]
 
@@ -129,7 +130,7 @@ class InstallFailedError(Error):
 def find_uv(env: Mapping[str, str]) -> str | None:
     """uv's path where it is on PATH and runs; a name there that does not work (a shim without a program) is none."""
     found = shutil.which("uv", path=env.get("PATH"))
-    return found if found is not None and _answers((found, "--version"), env) else None
+    return found if found is not None and runs((found, "--version"), env) else None
 
 
 def find_installer(python: str, *, prefer: str | None = None, env: Mapping[str, str]) -> Installer:
@@ -140,7 +141,7 @@ def find_installer(python: str, *, prefer: str | None = None, env: Mapping[str, 
     if prefer in (None, "uv"):
         uv = find_uv(env)
         # `pip list` has uv ask the interpreter, as installing does: one that it cannot use (2.7) shows here.
-        if uv is not None and _answers((uv, "pip", "list", "--quiet", "--offline", "--python", python), env):
+        if uv is not None and runs((uv, "pip", "list", "--quiet", "--offline", "--python", python), env):
             return Installer("uv", python, (uv, "pip"), options=uv_options(env))
         if prefer == "uv":
             raise InstallFailedError(
@@ -149,16 +150,17 @@ def find_installer(python: str, *, prefer: str | None = None, env: Mapping[str, 
                 else f"uv cannot install into {clean_line(python)}.",
                 hint="--installer pip, or get uv: pip install uv",
             )
-    if _answers((python, "-m", "pip", "--version"), env):
+    if runs((python, "-m", "pip", "--version"), env):
         return Installer("pip", python, (python, "-m", "pip"))
     make = (python, "-m", "ensurepip")
-    if _answers((*make, "--version"), env):
+    if runs((*make, "--version"), env):
         return Installer("pip", python, (python, "-m", "pip"), before=make)
     msg = f"{clean_line(python)} has no pip, and there is no uv on PATH that works for it."
     raise InstallFailedError(msg, hint=f"Get pip: {clean_line(python)} -m ensurepip, or uv: pip install uv")
 
 
-def _answers(command: Sequence[str], env: Mapping[str, str]) -> bool:
+def runs(command: Sequence[str], env: Mapping[str, str]) -> bool:
+    """Whether a program answers."""
     try:
         ran = children.run(command, env=child_environment(env), timeout=ASKING)
     except (OSError, ValueError):
@@ -182,6 +184,7 @@ def child_environment(env: Mapping[str, str]) -> dict[str, str]:
         "PIP_ROOT_USER_ACTION": "ignore",
         "PIP_USER": "0",  # `user = true` in a pip.conf
         "PYTHONUNBUFFERED": "1",
+        "COLUMNS": "10000",  # the width of the user's terminal would break uv's sentences
     }
     if (
         child.get("PIP_RETRIES") == "0"
@@ -538,7 +541,7 @@ _REASONS = (
     (_NOT_THERE, "the package index does not have it", "Is it a mirror that lacks files? Try another index."),
     (
         _CONFLICT,
-        "the requirements cannot be fulfilled together",
+        "the requirements conflict with each other",
         "Loosen the pins that are named above: TensorFlow's own packages have fixed versions.",
     ),
     (

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Report
     from tfdoctor.system import System
 
-__all__ = ["offer", "offered"]
+__all__ = ["environment_at", "offer", "offered"]
 
 
 def offer(report: Report, system: System) -> Offer | None:
@@ -28,11 +28,21 @@ def offer(report: Report, system: System) -> Offer | None:
     python, choice = value_of(report.facts.python), report.facts.choice
     if python is None or (choice is not None and any(one.variable != ASKED for one in choice.lost)):
         return None  # nothing to fix, or a Python that nobody meant
-    environment = environment_of(report, kind_of(python.prefix), inherited(system, python.prefix))
+    environment = environment_at(report, kind_of(python.prefix), inherited(system, python.prefix))
     if environment is None or not candidates(report, environment) or not os.access(python.prefix, os.W_OK):
         return None
-    leading = leading_out(python.prefix, python.site_packages)
-    return offered(report, replace(environment, leading_out=leading))
+    return offered(report, environment)
+
+
+def environment_at(report: Report, kind: str | None, inherited: frozenset[str]) -> Environment | None:
+    """What fix changes, with the links in it that lead out of it: it is on this disk. None where no Python answered.
+
+    `kind`, `inherited`: as activation.kind_of and activation.inherited say.
+    """
+    environment, python = environment_of(report, kind, inherited), value_of(report.facts.python)
+    if environment is None or environment.refusal or python is None:
+        return environment
+    return replace(environment, leading_out=leading_out(python.prefix, python.site_packages))
 
 
 def offered(report: Report, environment: Environment) -> Offer | None:

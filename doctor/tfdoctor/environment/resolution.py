@@ -22,7 +22,18 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["Change", "NoSolutionError", "Question", "Resolution", "command", "resolve"]
+__all__ = [
+    "LIMITS",
+    "WANTED",
+    "Change",
+    "NoSolutionError",
+    "Question",
+    "Resolution",
+    "command",
+    "reason_of",
+    "resolve",
+    "write_lines",
+]
 
 _T = TypeVar("_T")
 WANTED, LIMITS, FOUND, REPORT = "wanted.txt", "limits.txt", "found.txt", "report.json"
@@ -149,7 +160,7 @@ def resolve(question: Question, folder: Path, run: Callable[[Sequence[str]], Non
     except InstallFailedError as error:
         if not error.unsolved:
             raise
-        raise _no_solution(question, _reason(error.output) or str(error), error.output) from error
+        raise _no_solution(question, reason_of(error.output) or str(error), error.output) from error
     return _compared(question, found)
 
 
@@ -157,12 +168,12 @@ def _no_solution(
     question: Question,
     reason: str,
     output: Iterable[str] = (),
-    hint: str = "Loosen what is named, or take another TensorFlow with --tf.",
+    hint: str = "Loosen the named requirement, or choose another TensorFlow with --tf.",
 ) -> NoSolutionError:
     version = question.pins.get(question.package, "")
     reason = re.sub(rf"-r \S+{re.escape(WANTED)} \(line 1\)", f"{question.package}=={version}", reason)
     return NoSolutionError(
-        f"Your requirements and TensorFlow {version} cannot be had together: {reason}",
+        f"Your requirements and TensorFlow {version} cannot be installed together: {reason}",
         hint=hint,
         output=output,
     )
@@ -176,12 +187,12 @@ def _by_uv(question: Question, folder: Path, run: Callable[[Sequence[str]], None
     """
     own = f"{question.package}=={question.pins[question.package]}"
     pins = {name: f"{name}=={version}" for name, version in question.pins.items() if name != question.package}
-    _write(folder / WANTED, [own, *_without_hashes(question.lines)])
+    write_lines(folder / WANTED, [own, *_without_hashes(question.lines)])
 
     def ask(limits: Mapping[str, str]) -> None:
         always = [*question.cuda, *_without_hashes(question.constraints)]
-        _write(folder / LIMITS, [*always, *limits.values()])
-        _write(folder / FOUND, () if limits else question.lock)
+        write_lines(folder / LIMITS, [*always, *limits.values()])
+        write_lines(folder / FOUND, () if limits else question.lock)
         run(command(question, folder))
 
     _first(ask, [pins, _without(pins, _excluded(question)), {}])
@@ -224,8 +235,8 @@ def _by_pip(question: Question, folder: Path, run: Callable[[Sequence[str]], Non
     ]
 
     def ask(attempt: tuple[str, dict[str, str]]) -> None:
-        _write(folder / WANTED, [attempt[0], *_without_hashes(question.lines)])
-        _write(folder / LIMITS, [*cuda, *_without_hashes(question.constraints), *attempt[1].values()])
+        write_lines(folder / WANTED, [attempt[0], *_without_hashes(question.lines)])
+        write_lines(folder / LIMITS, [*cuda, *_without_hashes(question.constraints), *attempt[1].values()])
         run(command(question, folder))
 
     _first(ask, attempts)
@@ -274,7 +285,8 @@ def _without_hashes(lines: Iterable[str]) -> list[str]:
     return [_HASH.sub("", line).strip() for line in lines]
 
 
-def _write(path: Path, lines: Iterable[str]) -> None:
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """A file of requirements."""
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
@@ -341,8 +353,8 @@ def _compared(question: Question, found: Sequence[str]) -> Resolution:
         if owner is not None:
             raise _no_solution(
                 question,
-                f"{name} {version} comes with them, and writes over the files of {owner}.",
-                hint="Put what brings it into an environment of its own.",
+                f"{name} {version} comes with them, and overwrites the files of {owner}.",
+                hint="Put the package that needs it into its own environment.",
             )
         bare = _HASH.sub("", line).strip()
         hashes = asked.get(name) or tuple(_HASH.findall(line))
@@ -378,7 +390,7 @@ _SAYS_NOTHING = re.compile(
 )
 
 
-def _reason(lines: Sequence[str]) -> str:
+def reason_of(lines: Sequence[str]) -> str:
     """The resolver's own words, in one sentence."""
     said: list[str] = []
     conflict = next((at for at, line in enumerate(lines) if "conflict is caused by" in line), 0)

@@ -91,7 +91,7 @@ def is_free(folder: Path) -> None:
         msg = f"--into: {shown} cannot be on PATH: it has a colon or a control character in its name."
         raise UsageError(msg, hint="Name another folder.")
     if str(folder) in _NOT_OURS or folder == Path.home():
-        msg = f"--into: {shown} is no folder for an environment."
+        msg = f"--into: {shown} cannot be an environment's folder."
         raise UsageError(msg, hint=f"Name one in it: --into {shown.rstrip('/')}/tensorflow-env")
     if os.path.islink(folder) and not folder.exists():  # noqa: PTH114 - never raises
         msg = f"--into: {shown} is a link to nothing."
@@ -105,7 +105,7 @@ def is_free(folder: Path) -> None:
         what = (
             "an environment that tfdoctor did not make" if (folder / "pyvenv.cfg").exists() else "not empty"
         )
-        msg = f"--into: {shown} is there already, and is {what}; it is left as it is."
+        msg = f"--into: {shown} already exists and is {what}; it is left unchanged."
         raise UsageError(msg, hint="Name another folder with --into DIR, or remove this one.")
 
 

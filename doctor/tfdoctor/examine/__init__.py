@@ -18,6 +18,7 @@ from tfdoctor.system.signals import stopping
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from tfdoctor.advice.target import InImage
     from tfdoctor.compat import Compat
     from tfdoctor.facts import Fact, Facts, PythonFacts
     from tfdoctor.facts.python import Choice
@@ -67,19 +68,26 @@ def examine(
     deep: bool | Callable[[Facts], bool] = False,
     tell: Callable[[str], None] = _nobody,
     meanwhile: Callable[[], object] | None = None,
-    image: str | None = None,
+    image: InImage | None = None,
+    as_if: Callable[[Facts], Facts] | None = None,
 ) -> Report:
     """Look at everything, and judge it. The report has the facts, and what TensorFlow did where it was run.
 
     `python`: the one that is meant, else the usual search decides. `timeout`: seconds for the look. `deep`: whether
     TensorFlow is run, or what says so once the facts are there. `tell`: who is told that it takes a while.
-    `meanwhile`: what is called while the first probes look (see `survey`). `image`: whose container it is.
+    `meanwhile`: what is called while the first probes look (see `survey`). `image`: whose container it is. `as_if`:
+    what is made of the facts before they are judged; TensorFlow then computes nothing, for its card is a stand-in.
 
     Raises UsageError where the Python that was asked for cannot be examined.
     """
     facts = look(system, compat, python=python, timeout=timeout, meanwhile=meanwhile)
+    if as_if is not None:
+        facts = as_if(facts)
     run = deep(facts) if callable(deep) else deep
-    observed = run_tensorflow(system, compat, facts, timeout=timeout, tell=tell) if run else None
+    computes = as_if is None
+    observed = (
+        run_tensorflow(system, compat, facts, timeout=timeout, tell=tell, computes=computes) if run else None
+    )
     return judge(facts, compat, observed, image=image)
 
 
@@ -105,10 +113,11 @@ def run_tensorflow(
     *,
     timeout: float = LOOKING,
     tell: Callable[[str], None] = _nobody,
+    computes: bool = True,
 ) -> Observation | None:
     """What TensorFlow does in a child process of its Python; None where there is none of either.
 
-    `timeout`: seconds, at least those that a first kernel may take.
+    `timeout`: seconds, at least those that a first kernel may take. `computes`: else it lists its GPUs, no more.
     """
     interpreter, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     if interpreter is None or tensorflow is None:
@@ -117,11 +126,12 @@ def run_tensorflow(
 
     tell(RUNNING)
     with stopping(system):
-        return observe(system, compat, interpreter.executable, tensorflow, timeout=max(timeout, DEEP_TIMEOUT))
+        limit = max(timeout, DEEP_TIMEOUT)
+        return observe(system, compat, interpreter.executable, tensorflow, timeout=limit, computes=computes)
 
 
 def judge(
-    facts: Facts, compat: Compat, observed: Observation | None = None, *, image: str | None = None
+    facts: Facts, compat: Compat, observed: Observation | None = None, *, image: InImage | None = None
 ) -> Report:
     """The last part of `examine`: all rules, and what leads."""
     from tfdoctor.report.diagnose import diagnose

@@ -26,6 +26,10 @@ DEEP_TIMEOUT = 180.0
 """Seconds that importing TensorFlow and a first kernel may take (PTX may have to be compiled)."""
 
 
+KILLED = (-9, 137)
+"""How a process ends that SIGKILL ended: seen from here, and from a shell."""
+
+
 @dataclass(frozen=True, slots=True)
 class Said:
     """What a child that ran TensorFlow said of it, however far it came."""
@@ -41,11 +45,24 @@ class Said:
 
 
 def observe(
-    system: System, compat: Compat, python: str, tensorflow: TensorFlowFacts, *, timeout: float = DEEP_TIMEOUT
+    system: System,
+    compat: Compat,
+    python: str,
+    tensorflow: TensorFlowFacts,
+    *,
+    timeout: float = DEEP_TIMEOUT,
+    computes: bool = True,
 ) -> Observation:
-    """Import TensorFlow in a child of `python`, list its GPUs, compute on each. `timeout` in seconds."""
+    """Import TensorFlow in a child of `python`, list its GPUs, compute on each where it `computes`. `timeout` in
+    seconds."""
     answer, result = run_payload(
-        system, python, "deep", timeout=timeout, env=SHOW_LOADER, unset=("TF_CPP_MAX_VLOG_LEVEL",)
+        system,
+        python,
+        "deep",
+        () if computes else ("list",),
+        timeout=timeout,
+        env=SHOW_LOADER,
+        unset=("TF_CPP_MAX_VLOG_LEVEL",),
     )
     return observation(read_deep(answer, result), result, opened(tensorflow, compat), compat)
 
@@ -83,8 +100,11 @@ def observation(said: Said, result: CommandResult, wanted: Collection[str], comp
     """What TensorFlow did, by what its child said and what it printed besides; `wanted`: see `opened`."""
     failed = failed_opens(f"{result.stderr}\n{result.stdout}\n{said.error}")
     missing = {f.really_missing for f in failed if f.opened in wanted or not said.imported}
-    # An import that fails, or that kills the process, registers nothing; one that hangs tells nothing.
-    unlisted = None if said.timed_out else 0
+    # An import that fails, or that kills the process, registers nothing; one that was stopped tells nothing.
+    ended = "did not finish in time" if said.timed_out else ""
+    if not ended and result.returncode in KILLED:
+        ended = "was killed (SIGKILL), usually because memory ran out"
+    unlisted = None if ended else 0
     count = len(said.devices) if said.devices is not None else unlisted
     return Observation(
         import_ok=said.imported,
@@ -95,7 +115,8 @@ def observation(said: Said, result: CommandResult, wanted: Collection[str], comp
         devices=tuple(clean_line(name) for name in said.devices or ()),
         computed=tuple(clean_line(line) for line in said.computed),
         error=clean_line(said.error, limit=600),
-        cause=None if said.imported else _cause(said, result, compat),
+        cause=None if said.imported else Cause.INCONCLUSIVE if ended else _cause(said, result, compat),
+        ended=ended,
     )
 
 
@@ -111,8 +132,6 @@ PYTHON_ERRORS = (
 
 def _cause(said: Said, result: CommandResult, compat: Compat) -> Cause:
     """Why an import failed, as its log says; an error of Python's is a package's that does not fit."""
-    if said.timed_out:
-        return Cause.INCONCLUSIVE
     cause = cause_in_log(result, said.error, compat)
     if cause is not None:
         return cause

@@ -107,7 +107,7 @@ class _Probes:
         except Error:
             raise
         except _LateError:
-            return otherwise(Unknown(f"looking at {what} did not end in time", what))
+            return otherwise(Unknown(f"looking at {what} did not finish in time", what))
         except Exception as error:
             return otherwise(Unknown(f"looking at {what} crashed: {type(error).__name__}: {error}", what))
 

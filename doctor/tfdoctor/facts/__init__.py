@@ -255,6 +255,8 @@ class CudaDriver:
     """Device nodes /dev/nvidia… that this user may not open for reading and writing."""
     refused_nodes: tuple[str, ...] = ()
     """Nodes whose mode lets this user in, and which the kernel refuses all the same (EPERM): a cgroup's rule."""
+    stand_in: bool = False
+    """It says of itself that it is tfdoctor's stand-in (`--simulate`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ _ARCHITECTURES = (
 _ROW = re.compile(
     rf"([uihrp][ncHUFWti]R?)[ \t]+(\S{{1,300}})[ \t]+(\S{{1,300}})[ \t]+({_ARCHITECTURES})(?=[ \t]|$)"
 )
+_NONE = re.compile(r"([uihrp][ncHUFWti]R?)[ \t]+(\S{1,300})[ \t]+(<none>)[ \t]*()(?=\(|$)")
+"""A row of what is not installed, by a dpkg that shows no architectures."""
 _APT = re.compile(
     rf"([a-z0-9][a-z0-9+.-]{{0,300}})/(\S{{1,300}})[ \t]+(\S{{1,300}})[ \t]+({_ARCHITECTURES})(?=[ \t]|$)"
 )
@@ -26,7 +28,7 @@ class DpkgRow(Parsed):
     """A row of ``dpkg -l``, all as printed: ``ii`` installed, ``rc`` removed with configuration left, ``un``
     unknown.
 
-    ``name`` keeps a ``:amd64``, ``version`` is ``<none>`` where none is installed.
+    ``name`` keeps a ``:amd64``, ``version`` is ``<none>`` where none is installed, ``arch`` empty where none is shown.
     """
 
     status: str
@@ -59,7 +61,7 @@ def parse_dpkg(text: str) -> Dpkg:
     rows: list[DpkgRow] = []
     apt_rows: list[AptRow] = []
     for line in map(unquoted, clean_lines(text)):
-        if row := _ROW.match(line):
+        if row := _ROW.match(line) or _NONE.match(line):
             rows.append(DpkgRow(*row.groups()))
         elif apt := _APT.match(line):
             apt_rows.append(AptRow(apt[1], apt[3], apt[4]))

@@ -1,4 +1,4 @@
-"""Outputs inside something else: a string of JSON, a record a line, a notebook, a list of Markdown."""
+"""Outputs inside something else: a string of JSON, a record a line, a notebook, a list of Markdown, a sentence."""
 
 from __future__ import annotations
 
@@ -19,6 +19,12 @@ _KEYS = ("log", "message", "msg", "text", "line")
 _QUOTED = re.compile(r'[ \t]*("(?:[^"\\]|\\.)*"),?[ \t]*')
 _BULLET = re.compile(r"[-*+] ")
 _NUMBER = re.compile(r"([0-9]{1,4})[.)] ")
+_SAYS = re.compile(
+    r"^([A-Za-z`'*](?:[^\n|:,.]|\.(?! )){0,100} "
+    r"(?:says|said|gave|(?:print|show|give|output|return)(?:s|ed))(?: me| this)?:?)[ \t]+(?=[^\n]{8})",
+    re.MULTILINE,
+)
+"""What somebody writes before an output on its first line. No program begins a line so."""
 
 
 def unwrapped(text: str) -> str:
@@ -26,7 +32,7 @@ def unwrapped(text: str) -> str:
     begins = text.lstrip("\ufeff \t\r\n")[:1]
     if begins and begins in '{["' and len(text) <= _LARGEST:
         return _document(text) or _records(text) or text
-    return _listed(text)
+    return _listed(_SAYS.sub(r"\1\n", text))
 
 
 def _document(text: str) -> str:

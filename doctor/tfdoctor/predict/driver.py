@@ -59,6 +59,9 @@ def driver_gate(facts: Facts, driver: CudaDriver) -> tuple[Cause, str] | int | N
         return Cause.DRIVER_INIT_UNKNOWN, f"libcuda.so.1 crashes when it is asked ({driver.crashed})."
     if not driver.loaded:
         return Cause.NO_DRIVER, f"libcuda.so.1 does not open: {driver.load_error}"
+    if driver.stand_in:
+        why = f"{driver.path or 'libcuda.so.1'} is tfdoctor's stand-in for `--simulate`, not the driver."
+        return Cause.STUB_LIBCUDA, why
     if driver.init is None:
         return Cause.STUB_LIBCUDA, f"{driver.path or 'libcuda.so.1'} is not a driver: {driver.load_error}"
     if driver.init == 100 or (driver.init == 0 and driver.count == 0):
@@ -68,7 +71,7 @@ def driver_gate(facts: Facts, driver: CudaDriver) -> tuple[Cause, str] | int | N
             return Cause.CONTAINER_NVML_LOST, "The container was cut off from the devices while it ran."
         if foreign_to_wsl(facts, driver):
             return Cause.WSL_LIBCUDA, f"{driver.path} is not WSL's libcuda and shows no device."
-        return no_device_cause(facts), "The driver has no device to show."
+        return no_device_cause(facts), "The driver shows no device."
     if driver.init != 0:
         if is_stub(driver):
             return Cause.STUB_LIBCUDA, f"{driver.path} is the toolkit's stub, not the driver."

@@ -9,6 +9,7 @@ from tfdoctor.facts import MODULE_DISTRIBUTIONS, NOEXEC, TENSORFLOW_DISTRIBUTION
 from tfdoctor.facts.imports import Rehearsed
 from tfdoctor.findings import Cause
 from tfdoctor.predict.rehearsing import (
+    GENERATED_BY_KERAS,
     ODD_DIFFERENCES,
     REAL_DIFFERENCES,
     distribution_of,
@@ -122,27 +123,41 @@ def _of_rehearsal(python: PythonFacts, table: Imported, rehearsal: RehearsalFact
             continue
         keras_alone = not needed and one.name not in table.tried and one.attribute_error
         yield _failure(python, rehearsal, one, fatal=not keras_alone)
-    if rehearsal.source is not None and not rehearsal.source.ok:
-        source = dataclasses.replace(rehearsal.source, name="google.protobuf")
-        yield _failure(python, rehearsal, source, fatal=True)
+    source = rehearsal.source
+    of_keras = source is not None and source.name.endswith(GENERATED_BY_KERAS)
+    if source is not None and not source.ok and not (of_keras and rehearsal.keras):  # all of Keras tells more
+        source = dataclasses.replace(source, name="google.protobuf")
+        # TensorFlow goes on without a Keras that cannot be imported.
+        yield _failure(python, rehearsal, source, fatal=not (of_keras and source.import_error))
 
 
 def _of_keras(python: PythonFacts, rehearsal: RehearsalFacts, *, spared: bool) -> Iterator[Failure]:
     """What Keras fails with; `spared`: an AttributeError does not stop TensorFlow's import either.
 
-    Only what is unlike what works is blamed: the stand-in for TensorFlow may lack what a Keras asks of it.
+    Only what is unlike what works is blamed. A Keras that raises something itself may do so because of the stand-in for
+    TensorFlow, but for an import that fails, or a name that the installed TensorFlow does not have.
     """
     for one in rehearsal.keras:
-        whole = (
-            one is rehearsal.keras[-1] and len(rehearsal.keras) > 1
-        )  # only the first use of tf.keras loads it
+        last = one is rehearsal.keras[-1]
+        whole = last and len(rehearsal.keras) > 1  # only the first use of tf.keras loads it
         fatal = not (whole or one.import_error or (spared and one.attribute_error))
         if one.ok or "rehearse_keras" in " ".join((one.error, *one.frames)):  # it is about the stand-in
             continue
         failure = _failure(python, rehearsal, one, fatal=fatal)
-        own = failure.package in ("keras", "tf-keras") and not failure.damage
+        if failure.missing and failure.package not in _odd(rehearsal):  # nobody knows what is to be installed
+            asker = _raised_by(python, rehearsal, one)
+            failure = dataclasses.replace(failure, package=asker, missing=False)
+        sure = _sure(one) and (
+            fatal or last
+        )  # else TensorFlow goes on, and the last one says whether tf.keras works
+        own = failure.package in ("keras", "tf-keras") and not failure.damage and not sure
         if failure.shadow or (failure.package in _odd(rehearsal) and not own):
             yield failure
+
+
+def _sure(one: Rehearsed) -> bool:
+    """Whether what Keras fails with is not about the stand-in for TensorFlow."""
+    return one.import_error or (one.attribute_error and one.error.startswith("module '"))
 
 
 def _with_file(one: Rehearsed) -> Rehearsed:
@@ -155,7 +170,7 @@ def _with_file(one: Rehearsed) -> Rehearsed:
 
 
 def _failure(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed, *, fatal: bool) -> Failure:
-    missing = bool(one.not_found)
+    missing = bool(one.not_found) and not one.not_found.startswith("tensorflow.")
     if missing:
         # Of a namespace without any of its parts only its first name is missed: "google" for google.protobuf.
         wanted = one.name if one.name.startswith(f"{one.not_found}.") else one.not_found

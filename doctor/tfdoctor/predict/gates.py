@@ -46,7 +46,7 @@ def predict(facts: Facts, compat: Compat) -> Prediction:
     other = better_behind(facts, compat, own, _through_the_gates)
     if other is None:
         return own
-    why = "Another TensorFlow, behind this one on Python's path, would do better."
+    why = "Another TensorFlow, later on Python's path, would work better."
     return replace(own, cause=Cause.SHADOWED_MODULE, reasons=(*own.reasons, why))
 
 
@@ -89,7 +89,7 @@ def _through_the_gates(facts: Facts, compat: Compat) -> Prediction:
     if flags:
         return Prediction(False, 0, (), Cause.HIDDEN_BY_ENV, True, (*reasons, flags))
     if build.gpu is None or not build.required:
-        return unknown("What this build needs of CUDA could not be learned from its files.")
+        return unknown("What this build needs of CUDA could not be determined from its files.")
     loader = value_of(facts.loader)
     if loader is None:
         return unknown(f"The loader could not be followed: {_why(facts.loader)}")
@@ -148,11 +148,11 @@ def _nothing_to_import(facts: Facts) -> tuple[Cause, str] | None:
     if closed is not None:
         return (
             Cause.NOT_PERMITTED,
-            f"{closed.closed} may not be read by this user, and import tensorflow needs it.",
+            f"{closed.closed} is not readable by this user, and import tensorflow needs it.",
         )
     gone = registered_without_files(facts)
     if gone:
-        why = f"{gone[0].name} {gone[0].version} is registered as installed, and its files are gone."
+        why = f"{gone[0].name} {gone[0].version} is registered as installed, but its files are missing."
         return Cause.DAMAGED_FILE, why
     if isinstance(facts.tensorflow, Absent):
         return Cause.TENSORFLOW_MISSING, f"TensorFlow is not installed: {facts.tensorflow.why}"
@@ -183,7 +183,9 @@ def unknown_flags(build: Build, variables: dict[str, str], compat: Compat) -> st
         name for name in named if name not in compat.flags.tf_xla and re.fullmatch(r"[a-z0-9_]{2,100}", name)
     ]
     return (
-        f"TF_XLA_FLAGS names {lost[0]!r}, which no release has: TensorFlow ends the process." if lost else ""
+        f"TF_XLA_FLAGS names {lost[0]!r}, which no release supports: TensorFlow ends the process."
+        if lost
+        else ""
     )
 
 

@@ -52,7 +52,7 @@ def import_failure(
         if one.crash and one.soname.startswith("libcudart."):
             return (
                 Cause.DAMAGED_FILE,
-                f"It opens {one.soname}, which is cut short: that kills Python (SIGBUS).",
+                f"It opens {one.soname}, which is truncated: that kills Python (SIGBUS).",
             )
     if lacks_avx(facts, tensorflow, build):
         return Cause.ILLEGAL_INSTRUCTION_AVX, "The processor has no AVX, with which this build is compiled."
@@ -67,9 +67,9 @@ def import_unknown(facts: Facts, tensorflow: TensorFlowFacts, compat: Compat) ->
     python = value_of(facts.python)
     damage = own_damage(python, tensorflow, compat) if python is not None else ()
     if damage:
-        return f"{damage[0].path} of TensorFlow is shorter than it was: what that does to the import is not known."
+        return f"{damage[0].path} of TensorFlow is truncated: whether the import still works is not known."
     if isinstance(facts.rehearsal, Unknown):
-        return f"Whether the import works could not be tried: {facts.rehearsal.why}."
+        return f"Could not test whether the import works: {facts.rehearsal.why}."
     return ""
 
 
@@ -123,13 +123,13 @@ def stopped_by(
     optimize, warnings = variables.get("PYTHONOPTIMIZE", ""), variables.get("PYTHONWARNINGS", "")
     dropped = re.fullmatch(r"[0-9]{1,9}", optimize) is not None and int(optimize) >= 2
     if dropped and versions.satisfies(build.version, compat.flags.docstrings):
-        return "PYTHONOPTIMIZE", f"PYTHONOPTIMIZE={optimize} drops docstrings, which the import takes apart."
+        return "PYTHONOPTIMIZE", f"PYTHONOPTIMIZE={optimize} drops docstrings, which the import parses."
     strict = any(entry.strip() == "error" for entry in warnings.split(","))
     if strict and versions.satisfies(build.version, compat.flags.warnings):
-        return "PYTHONWARNINGS", "PYTHONWARNINGS makes errors of warnings, and the import warns."
+        return "PYTHONWARNINGS", "PYTHONWARNINGS turns warnings into errors, and the import raises warnings."
     backend = keras_backend(python, build, variables)
     if backend and backend not in compat.flags.keras_backends:
-        return BACKEND, f"{BACKEND} names {backend!r}, which Keras has not: it raises a ValueError."
+        return BACKEND, f"{BACKEND} names {backend!r}, which Keras does not have: it raises a ValueError."
     if python is not None and variables.get("SETUPTOOLS_USE_DISTUTILS") == "stdlib":
         table = compat.imported_by(build.version)
         if table is not None and no_longer_standard(python, table):

@@ -219,7 +219,7 @@ def _oddities(
                 yield Oddity(name, f"{name} is not registered here")
             continue
         if known.get(name) != one.version:
-            yield Oddity(name, f"{name} {one.version} is not a version that its import was seen with")
+            yield Oddity(name, f"{name} {one.version} is not a version whose import was tested")
         elif any(difference.what in ODD_DIFFERENCES for difference in one.differs):
             yield Oddity(name, f"files of {name} {one.version} are not as it was installed with")
     for missing in unmet(python):
@@ -229,7 +229,7 @@ def _oddities(
                 f"{missing.by} asks for {missing.requirement}, and {missing.have or 'nothing'} is there",
             )
     for path in python.carried:
-        yield Oddity(path, f"{path} comes before the system's own library of that name")
+        yield Oddity(path, f"{path} is found before the system's own library of that name")
     tops = {name.partition(".")[0] for name in (*table.needs, *table.tried)}
     tops |= {m.partition(".")[0] for modules in table.family.values() for m in modules} | table.shadowable
     tops |= {name.partition(".")[0] for name in table.standard}

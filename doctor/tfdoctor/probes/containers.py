@@ -8,7 +8,6 @@ speak to a local socket behind which an engine already runs. Podman and Apptaine
 from __future__ import annotations
 
 import contextlib
-import json
 import posixpath
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,7 @@ from tfdoctor.facts.containers import (
 from tfdoctor.parse import engine as parse
 from tfdoctor.parse.cdi import CdiError, parse_cdi
 from tfdoctor.system import Failure
+from tfdoctor.system.contexts import endpoint_of
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from tfdoctor.system import CommandResult, System
 
-DEFAULT_ENDPOINT = "unix:///var/run/docker.sock"
 INFO = "docker info"
 WITH_VERSION = ("podman", "nerdctl", "apptainer", "singularity")
 FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
@@ -65,7 +64,7 @@ def probe(system: System, *, timeout: float) -> Fact[ContainerFacts]:
         return Absent("container engines", "they are looked at on Linux only")
     toolkit = _toolkit(system, timeout)
     tools = _tools(system, timeout, versions=isinstance(toolkit, Known))
-    endpoint, context = _endpoint(system)
+    endpoint, context = endpoint_of(system)
     docker = next((tool for tool in tools if tool.name == "docker"), None)
     answer, client = _docker(system, docker, endpoint, timeout)
     if docker is not None and client is not None:
@@ -146,32 +145,6 @@ def _gone(system: System, path: str) -> bool:
 
 
 # ---------------------------------------------------------------- docker
-
-
-def _endpoint(system: System) -> tuple[str, str | None]:
-    """(where Docker's client would connect, the context that says so), in the client's own order."""
-    host = system.env.get("DOCKER_HOST", "")
-    if host:
-        return host, None
-    folder = system.env.get("DOCKER_CONFIG") or f"{system.env.get('HOME', '')}/.docker"
-    name = system.env.get("DOCKER_CONTEXT") or ""
-    if not name:
-        with contextlib.suppress(OSError, ValueError, RecursionError):
-            name = (
-                parse.word(
-                    parse.table(json.loads(system.read_text(f"{folder}/config.json"))).get("currentContext")
-                )
-                or ""
-            )
-    if name in ("", "default"):
-        return DEFAULT_ENDPOINT, None
-    import hashlib  # loads OpenSSL, for Docker's contexts alone
-
-    meta = f"{folder}/contexts/meta/{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()}/meta.json"
-    with contextlib.suppress(OSError, ValueError, RecursionError):
-        endpoints = parse.table(parse.table(json.loads(system.read_text(meta))).get("Endpoints"))
-        return parse.word(parse.table(endpoints.get("docker")).get("Host")) or "", name
-    return "", name
 
 
 def _docker(

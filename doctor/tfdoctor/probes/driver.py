@@ -358,6 +358,7 @@ def _cuda(answer: Mapping[str, Any], result: CommandResult, source: str) -> Fact
             devices=tuple(_device(device) for device in raw.get("devices", ()) if isinstance(device, dict)),
             closed_nodes=tuple(clean_line(str(node)) for node in raw.get("closed_nodes") or ()),
             refused_nodes=tuple(clean_line(str(node)) for node in raw.get("refused_nodes") or ()),
+            stand_in=raw.get("stand_in") is True,
         ),
         source,
     )

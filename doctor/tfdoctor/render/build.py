@@ -2,35 +2,73 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.render.plan import option_json, render_option, size_text
+from tfdoctor.dockerfile.emit import VOLUME, run_line
+from tfdoctor.render.page import Page, Text, command_lines, hanging
+from tfdoctor.render.plan import option_json, show_option, size_text
+from tfdoctor.render.screen import more
 from tfdoctor.render.verify import verification_json
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tfdoctor.advice.target import InImage
+    from tfdoctor.dockerfile.emit import Made
     from tfdoctor.findings import Verification
     from tfdoctor.plan import Option
 
-__all__ = ["build_json", "render_built", "render_dry_run"]
+__all__ = ["build_json", "render_built", "render_context", "render_dry_run"]
 
 
-def render_dry_run(
-    option: Option, dockerfile: str, tag: str, *, width: int = 80, colour: bool = False
+def render_dry_run(made: Made, *, whole: bool = True, width: int = 80, colour: bool = False) -> str:
+    """The plan on one screen; or the `whole` of it, with its Dockerfile."""
+    out = Page(width, coloured=colour)
+    show_option(out, made.option, whole=whole)
+    out.print()
+    if whole:
+        return f"{out.text}\nNothing was built. This would be {made.tag}:\n\n{made.context.dockerfile}"
+    hanging(out, Text(""), f"Nothing was built. This would be {clean_line(made.tag)}. To build it:")
+    command_lines(out, [made.command], 4, style="bold", broken=True)
+    hanging(out, Text(""), "No root needed where you may use Docker. To undo it:")
+    command_lines(out, [f"docker rmi {clean_line(made.tag)}"], 4, broken=True)
+    out.print()
+    more(out, "More", [("--print", "the Dockerfile"), ("-v", "all parts, and the Dockerfile")])
+    return out.text
+
+
+def render_context(
+    folder: str,
+    files: Mapping[str, bytes],
+    made: Made,
+    *,
+    replaced: Sequence[str],
+    kept: Sequence[str],
+    dry_run: bool,
 ) -> str:
-    """The plan and its Dockerfile."""
-    shown = render_option(option, width=width, colour=colour)
-    return f"{shown}\nNothing was built. This would be {tag}:\n\n{dockerfile}"
+    """What is in the folder now (or would be), and how it is built. `kept`: files that were so already."""
+    new = [name for name in files if name not in replaced and name not in kept]
+    parts = [("new", new), ("replaced", replaced), ("unchanged", kept)]
+    listed = "; ".join(f"{what}: {', '.join(sorted(names))}" for what, names in parts if names)
+    head = f"Nothing was written. {folder} would have" if dry_run else f"{folder} has"
+    return (
+        f"{head} all that makes {made.tag}.\n"
+        f"Files:     {listed}\n"
+        f"Build it:  {made.built_by('docker build', shlex.quote(folder))}\n"
+        "Run it:    see README.md there\n"
+    )
 
 
-def render_built(option: Option, tag: str, size: int, seconds: float) -> str:
-    """What there is now, how it is run and how it is removed. size: in bytes."""
+def render_built(option: Option, made: InImage, size: int, seconds: float, *, user: str = "") -> str:
+    """What there is now, how it is run and how it is removed. size: in bytes; user: as in `run_line`."""
     name = option.base.image if option.base is not None else ""
     return (
-        f"Built {tag} ({size_text(size)}, {seconds:.0f} s) on {clean_line(name)}: TensorFlow "
+        f"Built {made.name} ({size_text(size)}, {seconds:.0f} s) on {clean_line(name)}: TensorFlow "
         f"{option.tensorflow}, Python {option.python}, CUDA {option.cuda}.\n"
-        f"Run it:     docker run --rm -it --gpus all {tag}\n"
-        f"Remove it:  docker rmi {tag}\n"
+        f"Run it:     {run_line(made, user=user)}\n"
+        f"Remove it:  {made.program} rmi {made.name}   (and what it kept: {made.program} volume rm {VOLUME})\n"
     )
 
 
@@ -40,7 +78,7 @@ def build_json(
     image: dict[str, Any] | None = None,
     verification: Verification | None = None,
 ) -> dict[str, Any]:
-    """The document that `tfdoctor build --json` prints. `image`: its `id`, `tags` and `size_bytes`."""
+    """The document that `tfdoctor build --json` prints. `image`: its `id`, `tags`, `size_bytes`, `pushed`."""
     return {
         "schema_version": 1,
         "plan": option_json(option, 1),

@@ -79,7 +79,7 @@ def render_captured(
     look_into = f"tar -xzOf {name} | less" if packed else f"less {name}/host.json"
     lines += [
         "",
-        "Nothing was sent. Look into it before you send it: only you can tell what else is confidential.",
+        "Nothing was sent. Inspect it before you send it: only you can tell what else is confidential.",
         f"  {look_into}",
         "Judge it anywhere:",
         f"  tfdoctor check --facts {name}",

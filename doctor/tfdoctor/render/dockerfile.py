@@ -11,10 +11,13 @@ from tfdoctor.render.page import Page, Text, hanging
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tfdoctor.dockerfile.judge import Judged
+    from tfdoctor.dockerfile.read.starts import Start
     from tfdoctor.findings import Finding
 
-__all__ = ["judged_json", "render_judged"]
+__all__ = ["judged_json", "render_judged", "render_services", "services_json"]
 
 
 def judged_json(judged: Judged) -> dict[str, Any]:
@@ -74,8 +77,43 @@ def render_judged(judged: Judged, *, width: int = 80, colour: bool = False) -> s
     if any(finding.severity > Severity.INFO for finding in judged.findings):
         out.print()
         code = judged.findings[0].code
-        out.print(Text("Next: ") + Text(f"tfdoctor explain {code}", style="cyan"))
+        out.print(Text("Next: ") + Text(f"tfdoctor explain {code}"))
     return out.text
+
+
+def services_json(file: str, rows: Sequence[tuple[Start, Judged | None, str]]) -> dict[str, Any]:
+    """One JSON document (docs/schemas/build_check_services.schema.json). rows: how each container is started, what is
+    made of its image, or why nothing can be said of it."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "file": file,
+        "services": [
+            {
+                "service": start.name or None,
+                "line": start.line,
+                "gpu_given": start.gpu,
+                "check": judged_json(judged) if judged is not None else None,
+                "not_checked": unsaid or None,
+            }
+            for start, judged, unsaid in rows
+        ],
+    }
+
+
+def render_services(
+    rows: Sequence[tuple[Start, Judged | None, str]], *, width: int = 80, colour: bool = False
+) -> str:
+    """As `services_json`, in a terminal: one after the other."""
+    parts = []
+    for start, judged, unsaid in rows:
+        out = Page(width, coloured=colour)
+        what = f"service {start.name}" if start.name else "dev container"
+        given = {True: "is given a GPU", False: "is given no GPU", None: "is given a GPU, or not, elsewhere"}
+        hanging(out, Text("Started     ", style="bold"), clean_line(f"{what} {given[start.gpu]}"))
+        if judged is None:
+            hanging(out, mark(Status.WARNING), clean_line(f"Not checked: {unsaid}."), style="bold")
+        parts.append(out.text + (render_judged(judged, width=width, colour=colour) if judged else ""))
+    return "\n".join(parts)
 
 
 def _rows(judged: Judged) -> list[tuple[str, str]]:

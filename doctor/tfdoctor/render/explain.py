@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
@@ -9,11 +11,15 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from tfdoctor.explain import typed
 from tfdoctor.render.json import SCHEMA_VERSION
+from tfdoctor.render.page import ROOM, Page, few, lines_of
+from tfdoctor.render.screen import more
 from tfdoctor.render.tables import page, text_of
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from rich.console import RenderableType
 
@@ -52,11 +58,69 @@ def _rule_json(rule: RuleEntry) -> dict[str, Any]:
     }
 
 
-def render_explanation(found: Explanation, *, width: int = 80, colour: bool = False) -> str:
-    """The explanation as text, at most `width` columns wide."""
+def render_explanation(
+    found: Explanation, *, whole: bool = True, width: int = 80, colour: bool = False
+) -> str:
+    """The explanation as text, at most `width` columns wide; on one screen, or the `whole` of it."""
+    text, last = _set(found, width, colour=colour), Page(width, coloured=colour)
+    if here := typed(found):
+        more(last, "What to type here", [(here, "")])
+    if whole or found.query is None or _height(text) + bool(here) + last.height <= ROOM:
+        return f"{text}\n{last.text}" if here else text
+    more(last, "More", [(f"tfdoctor explain {shlex.quote(clean_line(found.query))} -v", "")])
+    for less in LESS:
+        rest = _set(less(found), width, colour=colour)
+        if _height(rest) <= ROOM - 1 - last.height:
+            break
+    return f"{rest}\n{last.text}"
+
+
+def _set(found: Explanation, width: int, *, colour: bool) -> str:
     out = page(min(width, WIDEST), coloured=colour)
-    out.print(Group(*(_list(found, out.width) if found.query is None else _details(found, out.width))))
+    lines = _list(found, out.width) if found.query is None else _details(found, out.width)
+    out.print(Group(*lines), crop=False)  # a command is never cut
     return text_of(out)
+
+
+def _height(text: str) -> int:
+    return len(text.splitlines())
+
+
+def _without_related(found: Explanation) -> Explanation:
+    return dataclasses.replace(found, related=())
+
+
+def _without_how(found: Explanation) -> Explanation:
+    rules = [_kept(rule, lambda heading: heading != "How it is seen") for rule in found.rules]
+    return dataclasses.replace(_without_related(found), rules=tuple(rules))
+
+
+def _without_causes(found: Explanation) -> Explanation:
+    return dataclasses.replace(_without_how(found), causes=() if found.rules else found.causes)
+
+
+def _in_short(found: Explanation) -> Explanation:
+    """Of each part as much as a few lines hold."""
+    found = _without_causes(found)
+    rules = [
+        dataclasses.replace(
+            rule,
+            sections=tuple(
+                dataclasses.replace(one, text=few(" ".join(one.text.partition("\n\n")[0].split()), 78, 5))
+                for one in rule.sections
+            ),
+        )
+        for rule in found.rules
+    ]
+    return dataclasses.replace(found, rules=tuple(rules[:1]))
+
+
+def _kept(rule: RuleEntry, wanted: Callable[[str], bool]) -> RuleEntry:
+    return dataclasses.replace(rule, sections=tuple(one for one in rule.sections if wanted(one.heading)))
+
+
+LESS = (_without_related, _without_how, _without_causes, _in_short)
+"""What is left out where the whole has no room on one screen, more with each."""
 
 
 def _list(found: Explanation, width: int) -> Iterable[RenderableType]:
@@ -77,7 +141,7 @@ def _list(found: Explanation, width: int) -> Iterable[RenderableType]:
         yield _cause_line(entry)
         yield Padding(Text(entry.meaning), (0, 0, 0, 2))
     yield Text("")
-    yield Text("`tfdoctor explain CODE`, or the words of a message in place of it, tells more.")
+    yield Text("For more, type `tfdoctor explain CODE`, or the words of a message instead of the code.")
 
 
 def _details(found: Explanation, width: int) -> Iterable[RenderableType]:
@@ -105,7 +169,7 @@ def _details(found: Explanation, width: int) -> Iterable[RenderableType]:
             yield Text("`tfdoctor diagnose` finds it in a log; no check of a machine names it.")
         yield Text("")
         yield Text("What to do", style="bold")
-        yield from _todo(entry.remedies)
+        yield from _todo(entry.remedies, width)
     elif not found.causes and any(rule.any_cause for rule in found.rules):
         yield Text("Causes", style="bold")
         yield Text("Any: the data names it.")
@@ -126,11 +190,11 @@ def _details(found: Explanation, width: int) -> Iterable[RenderableType]:
             yield _columns([(Text(r.code), Text(r.name), Text(r.title)) for r in found.related])
 
 
-def _todo(remedies: Sequence[Remedy]) -> Iterable[RenderableType]:
+def _todo(remedies: Sequence[Remedy], width: int) -> Iterable[RenderableType]:
     for remedy in remedies:
         yield Text(remedy.text.removeprefix("Or ")[:1].upper() + remedy.text.removeprefix("Or ")[1:])
-        for command in remedy.commands:
-            yield Padding(Text(command, style="cyan"), (0, 0, 0, 4))
+        for line in lines_of(remedy.commands, 4, width):
+            yield Text(line, style="bold", no_wrap=True, overflow="ignore")
     if not remedies:
         yield Text("Nothing.")
 
@@ -140,7 +204,7 @@ def _gone(retired: Retired, today: Sequence[RuleEntry]) -> Iterable[RenderableTy
     yield Text(retired.title)
     yield Text("")
     instead = f" {' and '.join(rule.code for rule in today)} {'tell' if len(today) > 1 else 'tells'} it now."
-    yield Text(retired.why + (instead if today else " Nothing tells it now."))
+    yield Text(retired.why + (instead if today else " Nothing reports it now."))
     yield Text("")
 
 

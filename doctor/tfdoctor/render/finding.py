@@ -42,7 +42,7 @@ def why(out: Page, finding: Finding) -> None:
 
 def do(out: Page, remedy: Remedy, *, first: bool) -> None:
     """What to do, and what to type for it."""
-    hanging(out, Text("  Do    " if first else "  Or    "), alone(remedy.text))
+    hanging(out, Text("  Do    " if first else "  Or    "), alone(remedy.full_text))
     command_lines(out, remedy.commands)
 
 
@@ -74,7 +74,7 @@ def finding_json(finding: Finding) -> dict[str, Any]:
         "explanation": finding.explanation,
         "evidence": [{"source": e.source, "line": e.line, "text": e.text} for e in finding.evidence],
         "remedies": [
-            {"text": r.text, "commands": list(r.commands), "changes_system": r.changes_system}
+            {"text": r.full_text, "commands": list(r.commands), "changes_system": r.changes_system}
             for r in finding.remedies
         ],
     }

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from tfdoctor.advice.taken_back import needs_root, without_root
 from tfdoctor.causes.steps import SHELL_STEPS
 from tfdoctor.environment.models import Status
 from tfdoctor.findings import Severity
@@ -12,7 +14,7 @@ from tfdoctor.render.finding import finding_json
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.page import ROOM, Page, Text, command_lines, few, hanging, lines_of
 from tfdoctor.render.report import report_json
-from tfdoctor.render.screen import counted
+from tfdoctor.render.screen import ASK, counted
 from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
@@ -105,11 +107,14 @@ def _left(out: Page, left: Unfixed, *, tried: bool, verbose: bool, most: int | N
     mark, style = ("✗", "bold red") if finding.severity >= Severity.ERROR else ("!", "yellow")
     out.print()
     hanging(out, Text(f"{mark} {finding.code}  ", style=style), clean_line(finding.title), style="bold")
-    why = "What fix can do did not help. You have to decide what else to do:" if tried else left.why
+    why = "What fix could do did not help. Decide what else to do:" if tried else left.why
     hanging(out, Text("          "), clean_line(why, limit=1000))
     for remedy in remedies[: None if verbose else 1]:
         _text(out, remedy.text, most)
         _commands(out, remedy.commands, most)
+        told = [without_root(remedy), f"No root? {ASK}" if needs_root(remedy) else ""]
+        for text in filter(None, told):
+            hanging(out, Text("          "), text)
 
 
 def _text(out: Page, text: str, most: int | None) -> None:
@@ -129,13 +134,12 @@ def _commands(out: Page, commands: Sequence[str], most: int | None) -> None:
         if shown and len(list(lines_of([*shown, command], 12, out.width))) > most:
             break
         shown.append(command)
-    for command in shown:
-        if command.startswith(("+ ", "- ")):  # a line of a script, which nobody types
-            hanging(
-                out, Text(f"            {command[:2]}"), clean_line(command[2:], limit=4000), style="cyan"
-            )
-        else:
-            command_lines(out, [command], 12, broken=True)
+    for changed, lines in groupby(shown, lambda one: one.startswith(("+ ", "- "))):
+        if not changed:
+            command_lines(out, lines, 12, broken=True)
+            continue
+        for line in lines:  # of a script: nobody types it
+            hanging(out, Text(f"            {line[:2]}"), clean_line(line[2:], limit=4000))
     if len(shown) < len(commands):
         out.print(Text(f"            and {counted(len(commands) - len(shown), 'more command')} (-v)"))
 
@@ -143,23 +147,25 @@ def _commands(out: Page, commands: Sequence[str], most: int | None) -> None:
 def _end(out: Page, result: FixResult, *, dry: bool, asking: bool) -> None:
     after = result.after
     usable = after.verdict.gpu_usable
+    mark, style = {True: ("✓", "green"), False: ("✗", "bold red"), None: ("!", "yellow")}[usable]
     if dry:
         count = len(result.attempts)
         text = (
             f"{'' if asking else 'Nothing was changed. '}{count} finding{'s' * (count != 1)} can be fixed here."
             if count
-            else f"There is nothing here that fix can do. {after.verdict.headline}"
+            else f"Fix can do nothing here. {after.verdict.headline}"
         )
-        hanging(out, Text(""), clean_line(text, limit=1000), style="bold")
         if count:
-            hanging(
-                out,
-                Text(""),
-                "No root needed; `--undo` takes all of it back.",
-            )
+            hanging(out, Text(f"{mark} ", style=style), clean_line(after.verdict.headline, limit=1000))
+        hanging(out, Text(""), clean_line(text, limit=1000), style="bold")
+        if count and not asking:
+            typed = f"tfdoctor fix --python {shlex.quote(result.environment.python)}"
+            out.print(Text("To have it done:"))
+            command_lines(out, [typed], 4, style="bold", broken=True)
+        if count:
+            hanging(out, Text(""), "No root needed; `--undo` takes all of it back.")
         return
-    mark, style = {True: ("✓", "green"), False: ("✗", "bold red"), None: ("!", "yellow")}[usable]
-    nothing = "" if result.attempts else "There is nothing here that fix can do. "
+    nothing = "" if result.attempts else "Fix can do nothing here. "
     hanging(
         out,
         Text(f"{mark} ", style=style),
@@ -191,7 +197,7 @@ def _end(out: Page, result: FixResult, *, dry: bool, asking: bool) -> None:
 
 def _command(out: Page, text: str, command: str) -> None:
     """Never broken: it is there to be copied."""
-    line = Text(text) + Text(clean(command).replace("\n", "\ufffd"), style="cyan")
+    line = Text(text) + Text(clean(command).replace("\n", "\ufffd"), style="bold")
     out.print(line, wrap=False)
 
 

@@ -6,8 +6,10 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.findings import Severity
-from tfdoctor.render.plan import option_json, render_option
+from tfdoctor.render.page import ROOM, Page, Text, command_lines, few, hanging
+from tfdoctor.render.plan import option_json, show_option
 from tfdoctor.render.report import render_report, report_json
+from tfdoctor.render.screen import more
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -26,20 +28,40 @@ def render_dry_run(
     notes: Sequence[str],
     commands: Sequence[tuple[str, Sequence[str]]],
     *,
+    whole: bool = True,
     width: int = 80,
     colour: bool = False,
 ) -> str:
-    """The plan and what it would take. commands: (what it is for, its words) of each; never wrapped."""
-    shown = render_option(option, commands=False, width=width, colour=colour)
-    lines = [shown, *(clean_line(note, limit=4000) for note in notes)]
-    lines += [f"Nothing was changed. This would be {clean_line(folder)}, made with:", ""]
+    """The plan and what it would take, on one screen or `whole`. commands: (what it is for, its words) of each."""
+    for typed in (True, False):
+        out = Page(width, coloured=colour)
+        show_option(out, option, whole=whole)
+        out.print()
+        for note in notes:
+            text = clean_line(note, limit=4000)
+            hanging(out, Text(""), text if whole else few(text, width, 2))
+        hanging(out, Text(""), f"Nothing was changed. This would be {clean_line(folder)}, made with:")
+        _steps(out, commands, typed=typed)
+        if whole:
+            break
+        out.print()
+        hanging(out, Text(""), "No root needed. To undo it:")
+        command_lines(out, [f"rm -r {shlex.quote(clean_line(folder))}"], 4, broken=True)
+        more(out, "More", [("-v", "all parts and commands")])
+        if out.height <= ROOM:
+            break
+    return out.text
+
+
+def _steps(out: Page, commands: Sequence[tuple[str, Sequence[str]]], *, typed: bool) -> None:
+    """What is done, in its order; `typed`: and the commands for it."""
     last = ""
     for what, words in commands:
         if what != last:
-            lines.append(f"# {clean_line(what)}")
+            hanging(out, Text("  # "), clean_line(what))
         last = what
-        lines.append(clean_line(shlex.join(words), limit=8000))
-    return "\n".join([*lines, ""])
+        if typed:
+            command_lines(out, [shlex.join(words)], 4, broken=True)
 
 
 def render_installed(
@@ -64,7 +86,7 @@ def _machine(report: Report) -> str:
     """What keeps this machine from using it."""
     if report.root is None:
         return clean_line(report.verdict.summary)
-    return f"What stands in the way here: {clean_line(report.root.title)}."
+    return f"What is wrong on this machine: {clean_line(report.root.title)}."
 
 
 # ---------------------------------------------------------------- JSON

@@ -95,9 +95,7 @@ def _last(out: Page, report: LogReport) -> None:
     out.print()
     out.print(Text(what_was_read(report)))
     if report.root is not None:
-        out.print(
-            Text("Read more: ") + Text(f"tfdoctor explain {report.root.code}", style="cyan"), wrap=False
-        )
+        out.print(Text("Read more: ") + Text(f"tfdoctor explain {report.root.code}"), wrap=False)
 
 
 # ---------------------------------------------------------------- JSON

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor.causes import HARMLESS, MISREAD
+from tfdoctor.advice.taken_back import needs_root, without_root
+from tfdoctor.causes.codes import HARMLESS, MISREAD
 from tfdoctor.findings import Cause, Severity
 from tfdoctor.render.finding import alone
-from tfdoctor.render.page import LABEL, ROOM, Page, Text, cut, few, hanging, labelled, lines_of
-from tfdoctor.render.screen import NARROW, counted, more
+from tfdoctor.render.page import LABEL, ROOM, Page, Text, cells, command_lines, cut, few, hanging, labelled
+from tfdoctor.render.screen import ASK, NARROW, counted, more
 from tfdoctor.text import clean_line, listed
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def render_log_screen(
     report: LogReport, *, heading: bool, room: int = ROOM, width: int = 80, colour: bool = False
 ) -> str:
     """One log's report, on one screen of `room` lines. `heading`: its file is named first."""
-    for less in range(5 if width >= NARROW else 3):
+    for less in range(6 if width >= NARROW else 3):
         out = Page(width, coloured=colour)
         if heading:
             out.print(Text(f"{clean_line(report.name)}:", style="bold"))
@@ -51,22 +52,23 @@ def _all(out: Page, report: LogReport, less: int) -> None:
     root = report.root
     log_verdict(out, report)
     _devices(out, report, 3 - min(less, 2))
-    _processes(out, report, (6, 5, 4, 2, 1)[less])
+    _processes(out, report, (6, 5, 4, 2, 2, 1)[less])
     shown = 0
     if root is not None:
         if root.evidence:
             out.print()
-            _evidence(out, root.evidence, (4, 4, 3, 2, 2)[less])
+            _evidence(out, root.evidence, (4, 4, 3, 2, 2, 1)[less], each=(2, 2, 2, 1, 1, 1)[less])
         out.print()
-        lines = (3, 3, 3, 2, 2)[less] * (1 if out.width >= NARROW else 2)
+        lines = (3, 3, 3, 2, 2, 2)[less] * (1 if out.width >= NARROW else 2)
         labelled(out, "Why", few(clean_line(root.explanation, limit=3000), out.width - LABEL, lines))
         out.print()
-        shown = (4, 3, 3, 2, 1)[less]
+        first = next((number for number, one in enumerate(root.remedies) if one.commands), 0)
+        shown = max((4, 3, 3, 2, 1, 1)[less], first + 1)
         for number, remedy in enumerate(root.remedies[:shown]):
-            _remedy(out, remedy, first=number == 0)
+            _remedy(out, remedy, "Or" if number else "Do", first=number == first)
     out.print()
     notes = [one for one in report.findings if one is not root]
-    for note in notes if less < 3 else ():
+    for note in notes if less < 3 else [one for one in notes if one.code == MISREAD]:
         text = f"{LABELS.get(note.code, note.title)}: {clean_line(note.explanation, limit=2000)}"
         hanging(out, Text(""), few(text, out.width, 2 if less == 0 else 1))
     _last(out, report, shown)
@@ -119,7 +121,10 @@ def what_was_read(report: LogReport) -> str:
 
 def _devices(out: Page, report: LogReport, most: int) -> None:
     for device in report.devices[:most]:
-        out.print(Text("  ") + Text(cut(f"GPU {device_text(device)}", out.width - 2)))
+        text = f"GPU {device_text(device)}"
+        if cells(text) > out.width - 2:  # where it is plugged in matters least
+            text = text.removesuffix(f", {device.pci_bus_id}")
+        hanging(out, Text("  "), text)
     if len(report.devices) > most:
         out.print(Text(f"  and {counted(len(report.devices) - most, 'more GPU')} (-v)"))
 
@@ -131,14 +136,17 @@ def _processes(out: Page, report: LogReport, most: int) -> None:
     out.print()
     for process in report.processes[:most]:
         mark, style, text = process_row(process)
-        out.print(Text(f"  {mark} ", style=style) + Text(cut(text, out.width - 4)))
+        hanging(out, Text(f"  {mark} ", style=style), text)
     rest = len(report.processes) - most + report.more_processes
     if rest > 0:
         out.print(Text(f"    and {counted(rest, 'more process', 'more processes')} (-v)"))
 
 
-def _evidence(out: Page, evidence: Sequence[Evidence], most: int) -> None:
-    """The lines that decide, without what comes before each message; the search path that they share once."""
+def _evidence(out: Page, evidence: Sequence[Evidence], most: int, *, each: int) -> None:
+    """The lines that decide, without what comes before each message; the search path that they share once.
+
+    each: lines of the screen that a long one may take before it is cut.
+    """
     wide = max(len(str(one.line or "")) for one in evidence)
     searched: dict[str, str] = {}
     shown = 0
@@ -151,7 +159,8 @@ def _evidence(out: Page, evidence: Sequence[Evidence], most: int) -> None:
         text = NO_SUCH_FILE.sub(": no such file", text)
         if shown < most:
             number = f"  {one.line or '':>{wide}} │ "
-            out.print(Text(number + cut(text, max(out.width - len(number), 12))))
+            room = max(out.width - len(number), 12)
+            hanging(out, Text(number), cut(text, each * room - 8 * (each - 1)))
         shown += 1
     if shown > most:
         out.print(Text(f"  {'':{wide}} │ and {counted(shown - most, 'more line')} (-v)"))
@@ -164,10 +173,14 @@ def _evidence(out: Page, evidence: Sequence[Evidence], most: int) -> None:
         hanging(out, label, few(f"searched by {name}: {there}", max(out.width - len(label), 12), 2))
 
 
-def _remedy(out: Page, remedy: Remedy, *, first: bool) -> None:
-    labelled(out, "Do" if first else "Or", few(alone(remedy.text), out.width - LABEL, 2))
-    for line in lines_of(remedy.commands, LABEL, out.width):
-        out.print(Text(line, style="bold cyan" if first else "cyan"), wrap=False)
+def _remedy(out: Page, remedy: Remedy, label: str, *, first: bool) -> None:
+    """first: the first with anything to type, which is what most people do."""
+    labelled(out, label, few(alone(remedy.text), out.width - LABEL, 2))
+    command_lines(out, remedy.commands, LABEL, style="bold" if first else "", broken=True)
+    if first and (told := without_root(remedy)):
+        labelled(out, "", told)
+    if first and needs_root(remedy):
+        labelled(out, "No root?", ASK)
 
 
 def _last(out: Page, report: LogReport, shown: int) -> None:

@@ -11,9 +11,13 @@ from rich.text import Text
 from tfdoctor.fit.matrix import group
 from tfdoctor.plan.release_sheet import code_of, conditions, pythons
 from tfdoctor.render import markdown
+from tfdoctor.render.finding import alone
 from tfdoctor.render.json import SCHEMA_VERSION
-from tfdoctor.render.page import lines_of
+from tfdoctor.render.page import ROOM, Page, command_lines, few, hanging, lines_of
+from tfdoctor.render.page import Text as Line
+from tfdoctor.render.screen import counted, more
 from tfdoctor.render.tables import page, text_of
+from tfdoctor.text import clean_line, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -112,11 +116,13 @@ def render_rows(
     return text_of(out)
 
 
-def render_nothing(reasons: Sequence[str]) -> str:
+def render_nothing(reasons: Sequence[str], *, width: int = 80, colour: bool = False) -> str:
     """What is said where no release fits."""
-    lines = ["No TensorFlow release fits all of this."]
-    lines += [f"  {reason}" for reason in reasons]
-    return "\n".join(lines) + "\n"
+    out = Page(width, coloured=colour)
+    out.print(Line("No TensorFlow release fits all of this.", style="bold"))
+    for reason in reasons:
+        hanging(out, Line("  "), clean_line(reason, limit=1000))
+    return out.text
 
 
 def render_gpus(gpus: Sequence[Gpu], *, width: int = 80, colour: bool = False) -> str:
@@ -292,10 +298,84 @@ def render_sheet(sheet: Sheet, *, as_of: str, note: str = "", width: int = 80, c
             out.print()
         out.print(Text(step.text))
         for line in lines_of(step.commands, 4):
-            out.print(Text(line, style="cyan"), no_wrap=True, overflow="ignore", crop=False)
+            out.print(Text(line, style="bold"), no_wrap=True, overflow="ignore", crop=False)
     out.print()
     out.print(Text(f"{_evidence(sheet)} As of {as_of}."))
     return text_of(out)
+
+
+def render_sheet_screen(
+    sheet: Sheet, *, as_of: str, note: str = "", width: int = 80, colour: bool = False
+) -> str:
+    """The sheet on one screen: what it needs, the titles of what is known to be wrong, a way to install it.
+
+    The way is the first one whose commands have room: a part of them is of no use.
+    """
+    for way in range(max(len(sheet.steps), 1)):
+        for shown, lines, names in LEVELS:
+            out = Page(width, coloured=colour)
+            _sheet_screen(out, sheet, note, way, shown, lines, names)
+            out.print()
+            rest = len(sheet.row.problems) - min(shown, len(_serious(sheet)))
+            others = [counted(rest, "other problem")] if rest else []
+            others += [counted(len(sheet.steps) - 1, "other way")] if len(sheet.steps) > 1 else []
+            told = listed([*others, "all that it needs"])
+            out.print(Line(f"As of {as_of}."))
+            more(out, "More", [(f"tfdoctor matrix --tf {sheet.row.release.version} --all", told)])
+            if out.height <= ROOM:
+                return out.text
+    return out.text
+
+
+def _sheet_screen(
+    out: Page, sheet: Sheet, note: str, way: int, shown: int, lines: int, names: Sequence[str]
+) -> None:
+    """way: which one is shown; shown: problems; lines: of what it needs, of which the `names`."""
+    release, needs = sheet.row.release, dict(sheet.needs)
+    hanging(out, Line(f"{release.package} {release.version}", style="bold"), _about(sheet))
+    for text in (note, _code(sheet.row) if sheet.row.code is not None else ""):
+        if text:
+            hanging(out, Line(""), text)
+    out.print()
+    for name in names:
+        if name in needs:
+            beside = f", cuDNN {needs['cuDNN']}" if name == "CUDA" and "cuDNN" in needs else ""
+            text = few(needs[name] + beside, out.width - 12, lines)
+            hanging(out, Line(f"  {name.ljust(10)}", style="bold"), text)
+    out.print()
+    problems = _serious(sheet)
+    out.print(Line("Known problems" if problems else "No problem is known.", style="bold"))
+    for problem in problems[:shown]:
+        mark, style = MARKS[problem.severity][1], {"error": "bold red", "warning": "yellow"}[problem.severity]
+        first = Line(f"  {mark} ", style=style) + Line(f"{code_of(problem)}  ")
+        hanging(out, first, few(problem.title, out.width - 12, 2))
+    if sheet.steps:
+        out.print()
+        hanging(out, Line(""), few(alone(sheet.steps[way].text), out.width, 2), style="bold")
+        commands = [one for one in sheet.steps[way].commands if not one.startswith("tfdoctor check")]
+        command_lines(out, commands, 4, style="bold", broken=True)
+
+
+def _serious(sheet: Sheet) -> list[Problem]:
+    """What is shown of its problems, the most serious first; those of the card that was asked for before all."""
+    found = [one for one in _sorted(sheet.row.problems) if one.severity != "info"]
+    return sorted(
+        found, key=lambda one: sheet.row.code is None or "compute capability" not in conditions(one)
+    )
+
+
+BRIEF = ("Python", "Driver", "CUDA", "GPUs")
+"""What a release needs, as a screen has room for it."""
+LEVELS = (
+    (6, 2, BRIEF),
+    (5, 2, BRIEF),
+    (4, 1, BRIEF),
+    (3, 1, BRIEF),
+    (2, 1, BRIEF),
+    (1, 1, BRIEF),
+    (1, 1, BRIEF[:3]),
+)
+"""What of a sheet has room: (problems, lines of what it needs, what of that), less with each."""
 
 
 def _heading(out: Console, text: str) -> None:

@@ -73,7 +73,7 @@ def _todo(main: Finding, fix: Offer | None) -> Iterator[str]:
         yield f"<p>Fix it, in a terminal: {_text(UNDOABLE)}</p>{_code([fix.command])}"
     elif main.remedies:
         first = main.remedies[0]
-        yield f"<p>{_text(alone(first.text))}</p>"
+        yield f"<p>{_text(alone(first.full_text))}</p>"
         if first.commands:
             yield _code(first.commands)
 

@@ -9,6 +9,7 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfdoctor.render.called import as_called
 from tfdoctor.text import clean
 
 if TYPE_CHECKING:
@@ -16,12 +17,19 @@ if TYPE_CHECKING:
 
 __all__ = ["ROOM", "Page", "Text", "cells", "command_lines", "cut", "few", "hanging", "labelled", "lines_of"]
 
-CODES = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
-"""Words of a style → what a terminal calls them. None is dim: what matters too little to be read is not printed."""
+CODES = {"bold": "1", "red": "31", "green": "32", "yellow": "33"}
+"""Words of a style → what a terminal calls them. None is dim: what matters too little to be read is not printed.
+
+Colour is for marks, whose shape says the same: none of a terminal's colours can be read on black and on white.
+"""
 ROOM = 22
 """Lines of a screen: those of the usual terminal, less the command that was typed and the next prompt."""
 LABEL = 12
 """Columns of what comes before a paragraph ("  Fix it    ")."""
+OVER = 3
+"""How much more room than it was given one sentence may take before it is cut."""
+MARGIN = 2
+"""Columns that are left of a command, where there is any way to it."""
 LEAST = 24
 """Columns without which a paragraph has no hanging indent."""
 
@@ -35,7 +43,7 @@ class Text:
     """A text with a style ("bold red"), or several in a row, each with its own."""
 
     def __init__(self, text: str = "", style: str = "") -> None:
-        self._pieces: list[_Piece] = [_Piece(text, style)]
+        self._pieces: list[_Piece] = [_Piece(as_called(text), style)]
 
     @property
     def plain(self) -> str:
@@ -97,6 +105,7 @@ class Page:
 def hanging(out: Page, first: Text, text: str, *, style: str = "") -> None:
     """A paragraph whose later lines are indented below the first one's text; flat where the terminal is narrow."""
     indent = len(first)
+    text = as_called(text)
     whole = first + Text(text, style=style)
     if out.width - indent < LEAST:
         out.print(whole)
@@ -110,7 +119,11 @@ def labelled(out: Page, label: str, text: str, *, style: str = "") -> None:
 
 
 def few(text: str, columns: int, lines: int) -> str:
-    """As many whole sentences as have room in so many lines; where the first has none, its beginning."""
+    """As many whole sentences as have room in so many lines; where the first has none, its first clauses.
+
+    Where there is none either, the sentence takes up to `OVER` times the lines: what would be cut may be what matters.
+    """
+    text = as_called(text)
     for ends in (_SENTENCE, _CLAUSE):
         kept = ""
         for part in ends.split(text):
@@ -118,11 +131,12 @@ def few(text: str, columns: int, lines: int) -> str:
             if len(_breaks(longer, columns)) >= lines:
                 break
             kept = longer
-        if kept:
+        if kept and kept.count("(") == kept.count(")"):
             return kept if ends is _SENTENCE else f"{kept.rstrip(';:')}."
+    first = _SENTENCE.split(text)[0]
+    if len(_breaks(first, columns)) < OVER * lines:
+        return first
     places = _breaks(text, columns)
-    if len(places) < lines:
-        return text
     kept = text[: places[lines - 1]].rstrip()
     while kept and len(_breaks(f"{kept} …", columns)) >= lines:
         kept = kept.rpartition(" ")[0] if " " in kept else kept[:-1]
@@ -131,6 +145,7 @@ def few(text: str, columns: int, lines: int) -> str:
 
 def cut(text: str, columns: int) -> str:
     """A text on one line; what has no room is left out, at a word's end where one is near."""
+    text = as_called(text)
     if cells(text) <= columns:
         return text
     while cells(text) > columns - 2:
@@ -148,14 +163,29 @@ def lines_of(commands: Iterable[str], indent: int = 10, width: int | None = None
     """The lines of commands, each of which has one or several.
 
     width: where a shell can go on in the next line, a longer one is broken there with a backslash: what is copied from
-    the terminal is the same command.
+    the terminal is the same command. They stand further to the left where a word of one has no room.
     """
-    for command in commands:
-        lines = clean(command, limit=8000).splitlines()
-        for line in lines:
-            parts = [line] if width is None or len(lines) > 1 else _continued(line, width - indent)
-            for number, part in enumerate(parts):
-                yield f"{'':{indent + 4 * bool(number)}}{part}"
+    texts = [as_called(clean(command, limit=8000)).splitlines() for command in commands]
+    if width is None:
+        yield from (f"{'':{indent}}{line}" for lines in texts for line in lines)
+        return
+    left = min((_left(lines[0], indent, width) for lines in texts if len(lines) == 1), default=indent)
+    for lines in texts:
+        parts = _continued(lines[0], width - left) if len(lines) == 1 else lines
+        for number, part in enumerate(parts):
+            yield f"{'':{left + 4 if number and len(lines) == 1 else left}}{part}"
+
+
+def _left(line: str, indent: int, width: int) -> int:
+    """How far in a command can stand: where its words have no room, as far as costs the fewest lines."""
+    ways = []
+    for left in range(indent, -1, -1):
+        parts = _continued(line, width - left)
+        too_wide = sum(left + 4 * bool(number) + cells(part) > width for number, part in enumerate(parts))
+        if left == indent and not too_wide:
+            return indent
+        ways.append((too_wide, left < MARGIN, len(parts), -left))
+    return -min(ways)[-1]
 
 
 def _continued(line: str, width: int) -> list[str]:
@@ -174,7 +204,7 @@ def _continued(line: str, width: int) -> list[str]:
 
 
 def command_lines(
-    out: Page, commands: Iterable[str], indent: int = 10, *, style: str = "cyan", broken: bool = False
+    out: Page, commands: Iterable[str], indent: int = 10, *, style: str = "", broken: bool = False
 ) -> None:
     """Commands; never wrapped: they are there to be copied. `broken`: long ones as a shell takes them."""
     for line in lines_of(commands, indent, out.width if broken else None):

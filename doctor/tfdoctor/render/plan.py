@@ -12,10 +12,11 @@ from tfdoctor.text import clean_line, listed, upper_first
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tfdoctor.findings import Remedy
     from tfdoctor.fit import Caveat, Host, Reason
     from tfdoctor.plan import Option, Part, Recommendation, Rejected, Request
 
-__all__ = ["option_json", "recommendation_json", "render_option", "render_recommendation", "size_text"]
+__all__ = ["option_json", "recommendation_json", "render_recommendation", "show_option", "size_text"]
 
 
 def render_recommendation(
@@ -25,8 +26,10 @@ def render_recommendation(
     levels = ((3, 4), (3, 2), (3, 1), (2, 1), (1, 1))
     for shown, lines in levels if width >= NARROW else levels[:1]:
         out = Page(width, coloured=colour)
-        out.print(Text(_for_whom(answer.host)))
+        hanging(out, Text(""), _for_whom(answer.host))
         out.print()
+        if answer.without_gpu is not None and answer.conflict is None:
+            _without_gpu(out, answer.without_gpu, "✓ ")
         if answer.conflict is not None:
             _conflict(out, answer, shown, lines, verbose=verbose)
         elif verbose:
@@ -36,7 +39,7 @@ def render_recommendation(
                 _option(out, option, number)
         else:
             for number, option in enumerate(answer.options[:shown]):
-                _brief(out, option, number, lines)
+                _brief(out, option, number, lines, any_card=not answer.host.cards)
             if shown > 1:
                 _best_not(out, answer)
             _counted(out, answer, shown)
@@ -47,15 +50,24 @@ def render_recommendation(
     return out.text
 
 
-def _brief(out: Page, option: Option, number: int, lines: int) -> None:
-    """An option and what is typed for it; the first one with what it has. lines: of what speaks against it."""
+def _without_gpu(out: Page, way: Remedy, mark: str) -> None:
+    hanging(out, Text(mark, style="green" if mark.strip() else ""), clean_line(way.text), style="bold")
+    command_lines(out, way.commands, 4, style="bold", broken=True)
+    out.print()
+
+
+def _brief(out: Page, option: Option, number: int, lines: int, *, any_card: bool) -> None:
+    """An option and what is typed for it; the first one with what it has. lines: of what speaks against it.
+
+    any_card: which cards are too new for it, too.
+    """
     _title(out, option, number)
-    style = "cyan" if number else "bold cyan"
+    style = "" if number else "bold"
     command_lines(out, option.commands, 4, style=style, broken=True)
     if not number:
         hanging(out, Text("  Has   "), _has(option))
     for caveat in option.caveats:
-        if caveat.serious:
+        if caveat.serious or (any_card and caveat.cause is Cause.GPU_TOO_NEW):
             hanging(out, Text("  But   "), few(clean_line(caveat.text, limit=1000), out.width - 8, lines))
     out.print()
 
@@ -65,11 +77,17 @@ def _best_not(out: Page, answer: Recommendation) -> None:
     newest = next(iter(answer.rejected), None)
     if newest is None or any(option.tensorflow == newest.tensorflow for option in answer.options):
         return
-    text = "; ".join(reason.text for reason in newest.reasons[:2])
+    text = _why_not(newest)
     hanging(
         out, Text("  Not   "), few(clean_line(f"{newest.tensorflow}: {text}", limit=600), out.width - 8, 2)
     )
     out.print()
+
+
+def _why_not(one: Rejected) -> str:
+    """The first reasons in one line. Some end as sentences do."""
+    texts = [reason.text for reason in one.reasons[:2]]
+    return "; ".join([*(text.removesuffix(".") for text in texts[:-1]), *texts[-1:]])
 
 
 def _counted(out: Page, answer: Recommendation, shown: int) -> None:
@@ -80,19 +98,59 @@ def _counted(out: Page, answer: Recommendation, shown: int) -> None:
     more(out, "More", [("-v", listed(parts or ["all parts"]))])
 
 
-def render_option(option: Option, *, commands: bool = True, width: int = 80, colour: bool = False) -> str:
-    """One option, whole, with or without its commands: what `--dry-run` shows."""
-    out = Page(width, coloured=colour)
-    _option(out, option, 0, commands=commands)
-    return out.text
+LARGEST = 4
+"""Parts that are shown where there is no room for all."""
+
+
+def show_option(out: Page, option: Option, *, whole: bool) -> None:
+    """What `--dry-run` shows of an option, without its commands; its largest parts, or the `whole` of it."""
+    if whole:
+        _option(out, option, 0, commands=False)
+        return
+    _title(out, option, 0)
+    hanging(out, Text("  Has   "), _has(option))
+    for caveat in [one for one in option.caveats if one.serious][:2]:
+        hanging(out, Text("  But   "), few(clean_line(caveat.text, limit=1000), out.width - 8, 1))
+    by_size = sorted(option.parts, key=lambda part: -(part.bytes or 0))
+    known = [part for part in by_size if part.bytes is not None]
+    for part in known[:LARGEST]:
+        out.print(Text(f"  {size_text(part.bytes or 0):>9}  {clean_line(part.name)}"))
+    if len(known) > LARGEST:
+        rest = known[LARGEST:]
+        total = size_text(sum(part.bytes or 0 for part in rest))
+        out.print(Text(f"  {total:>9}  {counted(len(rest), 'other part')}"))
+    unknown = [part for part in by_size if part.bytes is None]
+    for part in unknown:
+        if part.download is not None:
+            told = f"{clean_line(part.name)}: {size_text(part.download)} to download"
+            hanging(out, Text(f"  {'?':>9}  "), told)
+    names = listed([clean_line(part.name) for part in unknown if part.download is None])
+    if names:
+        hanging(out, Text(f"  {'?':>9}  "), few(f"{names}: size not known", max(out.width - 13, 12), 2))
 
 
 def _for_whom(host: Host) -> str:
     cards = ", ".join(
-        card.name if "capability" in card.name else f"{card.name} ({card.capability})" for card in host.cards
+        card.name
+        if "capability" in card.name
+        else f"{card.name} ({' or '.join((card.capability, *card.others))})"
+        for card in host.cards
     )
     driver = f"driver {host.driver}" if host.driver else "driver not known"
-    return clean_line(f"For {cards or 'any card'}, {driver}")
+    if host.driver is not None and "." not in host.driver:
+        driver = f"the newest driver of branch {host.driver}"
+    places = [""]
+    if host.wsl:
+        places.append("under WSL, where the Windows driver counts")
+    if host.machine.lower() in ("aarch64", "arm64"):
+        places.append("a machine with a 64-bit ARM processor")
+    where = ", ".join(places)
+    if host.no_card:
+        return clean_line(
+            f"No NVIDIA card was found on this machine{where} (`tfdoctor check` tells more). "
+            f"For any card, {driver}"
+        )
+    return clean_line(f"For {cards or 'any card'}, {driver}{where}")
 
 
 def _option(out: Page, option: Option, number: int, *, commands: bool = True) -> None:
@@ -148,7 +206,7 @@ def _conflict(out: Page, answer: Recommendation, shown: int, lines: int, *, verb
     hanging(
         out,
         Text("✗ ", style="bold red"),
-        clean_line(f"There is no way to get {what} that meets this request."),
+        clean_line(f"No installation of {what} meets this request."),
         style="bold",
     )
     reasons = answer.conflict.reasons
@@ -158,16 +216,25 @@ def _conflict(out: Page, answer: Recommendation, shown: int, lines: int, *, verb
     for number, one in enumerate(answer.conflict.nearest):
         out.print()
         text = clean_line(one.text, limit=500)
-        hanging(out, Text("  Works ", style="bold"), upper_first(text))
+        hanging(out, Text("→ ", style="bold"), upper_first(text), style="bold")
         for caveat in one.option.caveats:
             if caveat.serious or caveat.cause is Cause.DRIVER_TOO_OLD:
                 text = clean_line(caveat.text, limit=1000)
                 hanging(out, Text("  But   "), text if verbose else few(text, out.width - 8, 1))
-        style = "cyan" if number else "bold cyan"
+        style = "" if number else "bold"
         command_lines(out, one.option.commands, 8, style=style, broken=not verbose)
+    for way in answer.conflict.elsewhere:
+        out.print()
+        text = f"{way.text}. tfdoctor has not run it: {'; '.join(way.sources)}"
+        hanging(out, Text("  Else  ", style="bold"), clean_line(text, limit=1000))
+        command_lines(out, (way.command,), 8, broken=not verbose)
+    if answer.without_gpu is not None:
+        out.print()
+        _without_gpu(out, answer.without_gpu, "  ")
     rest = len(reasons) - shown
     if rest > 0 and not verbose:
-        out.print()
+        if answer.without_gpu is None:
+            out.print()
         more(out, "More", [("-v", counted(rest, "other reason"))])
 
 
@@ -177,7 +244,7 @@ def _rejected(out: Page, answer: Recommendation) -> None:
         return
     grouped: dict[tuple[str, str], list[Rejected]] = {}
     for one in answer.rejected:
-        text = "; ".join(reason.text for reason in one.reasons[:2])
+        text = _why_not(one)
         grouped.setdefault((one.recipe.value, text), []).append(one)
     out.print()
     for (recipe, text), ones in grouped.items():
@@ -216,7 +283,14 @@ def recommendation_json(answer: Recommendation) -> dict[str, Any]:
                 {"text": one.text, "option": option_json(one.option, rank)}
                 for rank, one in enumerate(answer.conflict.nearest, 1)
             ],
+            "elsewhere": [
+                {"text": one.text, "command": one.command, "sources": list(one.sources)}
+                for one in answer.conflict.elsewhere
+            ],
         },
+        "without_gpu": None
+        if answer.without_gpu is None
+        else {"text": answer.without_gpu.text, "commands": list(answer.without_gpu.commands)},
     }
 
 
@@ -266,7 +340,15 @@ def _request(request: Request) -> dict[str, Any]:
 
 def _host(host: Host) -> dict[str, Any]:
     return {
-        "gpus": [{"name": card.name, "compute_capability": card.capability} for card in host.cards],
+        "gpus": [
+            {
+                "name": card.name,
+                "compute_capability": card.capability,
+                "other_compute_capabilities": list(card.others),
+            }
+            for card in host.cards
+        ],
+        "no_card": host.no_card,
         "driver": host.driver,
         "system": host.system,
         "machine": host.machine,

@@ -139,7 +139,7 @@ class _Moving(_Lines):
             return
         self._drawn = now
         seconds = int(now - self._began)
-        line = Text(f"  … {self._step} {seconds} s", style="cyan", no_wrap=True, overflow="ellipsis")
+        line = Text(f"  … {self._step} {seconds} s", no_wrap=True, overflow="ellipsis")
         if detail:
             line.append(f"\n      {detail}")
         self._live.update(line)

@@ -153,11 +153,11 @@ def _last(out: Page, report: Report, fix: Offer | None) -> None:
         parts.append(f"{counts['crashed']} crashed")
     out.print(Text(f"{sum(counts.values())} checks: {', '.join(parts)}."))
     if report.main is not None:
-        out.print(Text("Read more: ") + Text(f"tfdoctor explain {report.main.code}", style="cyan"))
+        out.print(Text("Read more: ") + Text(f"tfdoctor explain {report.main.code}"))
     elif report.observed is None and report.verdict.gpu_usable:
-        out.print(Text("See it compute: ") + Text("tfdoctor check --deep", style="cyan"))
+        out.print(Text("See it compute: ") + Text("tfdoctor check --deep"))
     if fix is not None:
-        out.print(Text("Fix it:    ") + Text(clean_line(fix.command), style="bold cyan"), wrap=False)
+        out.print(Text("Fix it:    ") + Text(clean_line(fix.command), style="bold"), wrap=False)
         hanging(out, Text("           "), UNDOABLE)
 
 

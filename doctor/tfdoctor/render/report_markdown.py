@@ -232,12 +232,12 @@ def _number(value: int | None) -> str:
 def _made(differences: Sequence[str]) -> list[str]:
     made = f"Made by `tfdoctor report` {__version__}"
     lines = [
-        f"<sub>{made}. Users, hosts, addresses, tokens and identifiers are replaced, the same by the same.</sub>",
+        f"<sub>{made}. Users, hosts, addresses, tokens and identifiers have placeholders, equal ones the same.</sub>",
         "",
     ]
     if differences:
         lines[:0] = [
-            f"Redacted, these are judged otherwise than on the machine: {words(', '.join(differences))}.",
+            f"These give different results after redaction: {words(', '.join(differences))}.",
             "",
         ]
     return lines

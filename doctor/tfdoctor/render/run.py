@@ -51,7 +51,7 @@ def render_run(
     if report is None:
         return text
     if report.cause is Cause.INCONCLUSIVE and not known:
-        nothing = "tfdoctor: nothing that TensorFlow says of GPUs was in the output.\n"
+        nothing = "tfdoctor: the output contains no TensorFlow message about GPUs.\n"
         return text if quiet else text + nothing
     room = ROOM - 4 - 3 * bool(notes)  # for what stands above and below it
     body = render_log(report, verbose=verbose, quiet=quiet, room=room, width=width, colour=colour)

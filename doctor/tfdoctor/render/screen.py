@@ -8,17 +8,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor import __version__
+from tfdoctor.advice.taken_back import needs_root, without_root
 from tfdoctor.facts import value_of
 from tfdoctor.findings import OutcomeKind, Severity, Status
 from tfdoctor.render.finding import SEVERITY_STATUS, alone, mark
-from tfdoctor.render.page import LABEL, ROOM, Page, Text, command_lines, cut, few, hanging, labelled, lines_of
+from tfdoctor.render.page import (
+    LABEL,
+    ROOM,
+    Page,
+    Text,
+    cells,
+    command_lines,
+    few,
+    hanging,
+    labelled,
+    lines_of,
+)
 from tfdoctor.text import clean_line, listed
 
 if TYPE_CHECKING:
     from tfdoctor.environment.models import Offer
-    from tfdoctor.findings import Area, Finding, Remedy, Report
+    from tfdoctor.findings import Area, Finding, Report
 
 __all__ = [
+    "ASK",
+    "MOST",
     "NAME",
     "NARROW",
     "UNDOABLE",
@@ -34,12 +48,18 @@ __all__ = [
 NAME = 13
 """Columns of an area's name."""
 UNDOABLE = "No root needed; it asks first, and with --undo takes all of it back."
+ASK = "Ask whoever runs this machine: it needs root."
+SEE = ", see above"
 LONGEST = 28
 """Characters of a command that is repeated; a longer one is still to be seen above its answer."""
 NARROW = 60
 """Columns below which a text may take twice the lines."""
-ALL, ONE_HEADING, GOOD_ON_ONE, FEW_COMMANDS, SHORT = LEVELS = range(5)
+ALL, ONE_HEADING, GOOD_ON_ONE, FEW_COMMANDS, SHORT, DENSE = LEVELS = range(6)
 """How much is left out where a screen has no room."""
+FOR_TENSORFLOW = ("CUDA", "cuDNN", "Loader")
+"""Areas that are looked into for one TensorFlow."""
+CODES = 4
+"""Codes of findings that are named in one line."""
 MOST = 3
 """Lines of a text; of commands where there is no room for all of them."""
 
@@ -66,7 +86,7 @@ def _all(out: Page, report: Report, fix: Offer | None, typed: str, less: int) ->
         hanging(out, mark(status), f"{clean_line(main.title)} [{main.code}]")
     if main is not None:
         out.print()
-        why(out, main.explanation, lines=MOST if less < SHORT else 2)
+        why(out, main.explanation, lines=MOST if less < SHORT else 2, dense=less >= DENSE)
         offered = fix if fix is not None and any(one is main for one in fix.findings) else None
         todo(out, main, offered, typed, least=less >= FEW_COMMANDS)
     out.print()
@@ -83,15 +103,15 @@ def heading(out: Page, report: Report, *, short: bool = False) -> None:
     where = f"{python.executable} (Python {python.version})" if python is not None else "no Python answered"
     if python is None and choice is not None:
         where = f"{choice.path} (no answer)"
-    if choice is not None and choice.why:
+    odd = choice is not None and (choice.on_path or choice.lost)
+    if choice is not None and choice.why and (odd or not short):
         where = f"{where}, {choice.why}"
     if choice is not None and choice.on_path:
         where += f" ({choice.how}), while the shell finds another Python: {choice.on_path}"
     for lost in choice.lost if choice is not None else ():
         where += f"; {lost.variable} ({lost.prefix}) cannot be used"
     text = clean_line(f"tfdoctor {__version__} · {where}")
-    odd = choice is not None and (choice.on_path or choice.lost)
-    out.print(Text(cut(text, out.width) if short and not odd else text))
+    out.print(Text(text))
     out.print()
 
 
@@ -103,43 +123,49 @@ def verdict(out: Page, report: Report) -> None:
     hanging(out, mark(status), clean_line(report.verdict.headline) + code, style="bold")
 
 
-def why(out: Page, text: str, *, lines: int = MOST) -> None:
-    """The reason, in whole sentences."""
+def why(out: Page, text: str, *, lines: int = MOST, dense: bool = False) -> None:
+    """The reason, in whole sentences; `dense`: without an empty line below it."""
     columns = out.width - LABEL
     lines = lines if out.width >= NARROW else 2 * lines
     labelled(out, "Why", few(clean_line(text, limit=3000), columns, lines))
-    out.print()
+    if not dense:
+        out.print()
 
 
 def todo(out: Page, finding: Finding, fix: Offer | None, typed: str, *, least: bool = False) -> None:
     """What is typed, whether that can be undone, and what somebody without root does. `least`: in few lines."""
     if fix is not None:
-        line, *rest = lines_of([fix.command], LABEL, out.width)
-        out.print(
-            Text("  Fix it".ljust(LABEL), style="bold") + Text(line.lstrip(), style="bold cyan"), wrap=False
-        )
-        for line in rest:
-            out.print(Text(line, style="bold cyan"), wrap=False)
-        steps = next((one.text for one in finding.remedies if one.steps), "")
-        if not least:
-            labelled(out, "", few(alone(steps), out.width - LABEL, 2))
+        label = Text("  Fix it".ljust(LABEL), style="bold")
+        lines = list(lines_of([fix.command], LABEL, out.width))
+        if not lines[0][:LABEL].strip():
+            label = label + Text(lines.pop(0)[LABEL:], style="bold")
+        out.print(label, wrap=False)  # alone where the command needs the whole width
+        for line in lines:
+            out.print(Text(line, style="bold"), wrap=False)
+        own = next((one for one in finding.remedies if one.steps), None)
+        if own is not None and not least:
+            labelled(out, "", few(alone(own.text), out.width - LABEL, 2))
         labelled(out, "", UNDOABLE)
+        if own is not None and own.by_hand:
+            labelled(out, "By hand", few(alone(own.by_hand), out.width - LABEL, 2))
+            labelled(out, "", f"What to type for that: {typed} -v")
         return
     if not finding.remedies:
         return
     first = finding.remedies[0]
     commands = [one for one in first.commands if not one.startswith("tfdoctor check")] or first.commands
-    labelled(out, "Do", few(alone(first.text), out.width - LABEL, 2))
+    labelled(out, "Do", few(alone(first.full_text), out.width - LABEL, 2))
     shown = list(lines_of(commands, LABEL, out.width))
     if least and len(shown) > MOST + 1:
-        shown = list(lines_of(_whole(commands, out.width), LABEL, out.width))
-        command_lines(out, [line[LABEL:] for line in shown], LABEL, style="bold cyan")
-        labelled(out, "", f"The rest of it: {typed} -v")
+        commands = _whole(commands, out.width)
+        command_lines(out, commands, LABEL, style="bold", broken=True)
+        labelled(out, "", f"The rest: {typed} -v")
     else:
-        for line in shown:
-            out.print(Text(line, style="bold cyan"), wrap=False)
-    if _needs_root(first):
-        _without_root(out, finding, typed)
+        command_lines(out, commands, LABEL, style="bold", broken=True)
+    if told := without_root(first):
+        labelled(out, "", told)
+    if needs_root(first):
+        _other_way(out, finding, typed)
 
 
 def _whole(commands: list[str] | tuple[str, ...], width: int) -> list[str]:
@@ -152,21 +178,17 @@ def _whole(commands: list[str] | tuple[str, ...], width: int) -> list[str]:
     return kept
 
 
-def _needs_root(remedy: Remedy) -> bool:
-    return remedy.changes_system or any("sudo " in command for command in remedy.commands)
-
-
-def _without_root(out: Page, finding: Finding, typed: str) -> None:
+def _other_way(out: Page, finding: Finding, typed: str) -> None:
     """A way that needs none, or who can be asked."""
     for other in finding.remedies[1:]:
         does = any(
             one.startswith(("export ", "tfdoctor install", "tfdoctor check")) for one in other.commands
         )
-        if does and not _needs_root(other):
-            text = f"{alone(other.text).rstrip('.:')}: {typed} -v"
+        if does and not needs_root(other):
+            text = f"{alone(other.full_text).rstrip('.:')}: {typed} -v"
             labelled(out, "No root?", few(text, out.width - LABEL, 2))
             return
-    labelled(out, "No root?", "Ask whoever runs this machine: it needs root.")
+    labelled(out, "No root?", ASK)
 
 
 # ---------------------------------------------------------------- what was seen
@@ -174,15 +196,19 @@ def _without_root(out: Page, finding: Finding, typed: str) -> None:
 
 def _areas(out: Page, report: Report, *, one_line: bool) -> None:
     good = [area for area in report.areas if area.status is Status.GOOD]
+    vain = [area for area in report.areas if area.status is Status.UNKNOWN and area.name in FOR_TENSORFLOW]
     for area in report.areas:
         if area.name == "Loader" and _repeats(area, report):
             continue
-        if one_line and area in good:
+        if one_line and (area in good or (area in vain and len(vain) > 1)):
             continue
         _row(out, area, report.main)
+    if one_line and len(vain) > 1:
+        names = ", ".join(area.name for area in vain)
+        hanging(out, mark(Status.UNKNOWN), f"{names}: not looked into, there is no TensorFlow to do it for")
     if one_line and good:
         names = ", ".join(area.name for area in good if area.name != "Loader")
-        hanging(out, mark(Status.GOOD), cut(f"{names}", out.width - 2))
+        hanging(out, mark(Status.GOOD), names)
 
 
 def _repeats(area: Area, report: Report) -> bool:
@@ -193,16 +219,17 @@ def _repeats(area: Area, report: Report) -> bool:
 
 
 def _row(out: Page, area: Area, main: Finding | None) -> None:
-    text = clean_line(area.text)
+    texts = [clean_line(text) for text in (area.text, *area.brief)]
     beside = [one for one in area.findings if one is not main]
-    code = ""
+    code = f" [{(beside or area.findings)[0].code}]" if area.findings else ""
     if beside:
-        code = f" [{beside[0].code}]"
-        text += f": {clean_line(beside[0].title)}"
-    elif area.findings:
-        code = f" [{area.findings[0].code}]"
-    text = cut(text, max(out.width - NAME - 2 - len(code), 12)) + code
-    out.print(mark(area.status) + Text(area.name.ljust(NAME), style="bold") + Text(text))
+        title = clean_line(beside[0].title)
+        texts = [title if text == title else f"{text}: {title}" for text in texts] + [title]
+    room = max(out.width - NAME - 2 - len(code), 12)
+    text = next((text for text in texts if cells(text) <= room), texts[-1])
+    if area.findings and not beside and text != area.findings[0].title and cells(text + SEE) <= room:
+        text += SEE  # what it says of itself is good
+    hanging(out, mark(area.status) + Text(area.name.ljust(NAME), style="bold"), text + code)
 
 
 def _unmade(out: Page, report: Report) -> None:
@@ -213,7 +240,7 @@ def _unmade(out: Page, report: Report) -> None:
     for outcome in unmade[:2]:
         crashed = "crashed (a defect of tfdoctor): " if outcome.kind is OutcomeKind.CRASHED else ""
         text = f"{outcome.code} could not be run: {crashed}{clean_line(outcome.why)}"
-        out.print(mark(Status.UNKNOWN) + Text(cut(text, out.width - 2)))
+        hanging(out, mark(Status.UNKNOWN), few(text, out.width - 2, 2 if out.width >= NARROW else 4))
 
 
 def _observed(out: Page, report: Report) -> None:
@@ -264,8 +291,8 @@ def _last(out: Page, report: Report, fix: Offer | None, typed: str) -> None:
     errors = sum(one.severity is Severity.ERROR for one in report.findings)
     warnings = sum(one.severity is Severity.WARNING for one in report.findings)
     unmade = counts["could_not_check"] + counts["crashed"]
-    parts = [counted(errors, "problem")] if errors else []
-    parts += [counted(warnings, "warning")] if warnings else []
+    parts = [counted(errors, "problem") + _codes(report, Severity.ERROR)] if errors else []
+    parts += [counted(warnings, "warning") + _codes(report, Severity.WARNING)] if warnings else []
     parts = [listed(parts)] if parts else []
     parts += [] if errors else [f"{counts['clean']} checks found nothing"]
     parts += [f"{counted(unmade, 'check')} could not be run"] if unmade else []
@@ -287,11 +314,20 @@ def _last(out: Page, report: Report, fix: Offer | None, typed: str) -> None:
     more(out, "More", [(f"tfdoctor explain {main.code}", ""), (f"{typed} -v", evidence)])
 
 
+def _codes(report: Report, severity: Severity) -> str:
+    """Which ones, where there are several: the screen tells of one."""
+    codes = [one.code for one in report.findings if one.severity is severity]
+    if len(codes) < 2:
+        return ""
+    shown = list(dict.fromkeys(codes))
+    return f" ({', '.join(shown[:CODES])}{', …' if len(shown) > CODES else ''})"
+
+
 def more(out: Page, what: str, commands: list[tuple[str, str]]) -> None:
     """Commands that tell more, each with what it tells; on one line where they have room."""
     line = Text(f"{what}: ")
     for number, (command, tells) in enumerate(commands):
-        told = Text(command, style="cyan") + Text(f" ({tells})" if tells else "")
+        told = Text(command) + Text(f" ({tells})" if tells else "")
         if number and len(line) + len(told) + 2 > out.width:
             out.print(line, wrap=len(line) > out.width)
             line = Text(f"{'':{len(what) + 2}}") + told

@@ -6,6 +6,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Literal, TextIO, TypedDict
 
+from tfdoctor.render.called import as_called
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -80,7 +82,11 @@ class Terminal:
         return {"width": self.width, "colour": self.colour}
 
     def write(self, text: str) -> None:
-        """Put it there in whatever encoding that has."""
+        """Put it there for whoever looks on: tfdoctor's commands as they are called here."""
+        self.document(as_called(text))
+
+    def document(self, text: str) -> None:
+        """Put a text there that goes on to other readers, as it is, in whatever encoding that has."""
         stream = self._stream
         encoding = stream.encoding or "ascii"
         try:

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape, quoteattr
 
 from tfdoctor.render.finding import explained, finding_json
-from tfdoctor.render.page import Page, Text, hanging
-from tfdoctor.render.screen import counted, more, todo, why
+from tfdoctor.render.page import ROOM, Page, Text, hanging
+from tfdoctor.render.screen import MOST, counted, more, todo, why
 from tfdoctor.text import clean, clean_line, listed
 
 if TYPE_CHECKING:
-    from tfdoctor.findings import Stage, Verification
+    from tfdoctor.findings import Simulation, Stage, Verification
 
-__all__ = ["junit", "render_end", "render_stage", "verification_json"]
+__all__ = ["junit", "render_end", "render_simulation", "render_stage", "simulation_json", "verification_json"]
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
+_OF_DOCKERFILE = ("USER ", "RUN ", "ENV ", "FROM ")
 MARKS = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "skipped": ("–", "")}
 
 
@@ -37,38 +38,89 @@ def render_stage(stage: Stage, *, width: int = 80, colour: bool = False) -> str:
     return out.text
 
 
+def render_simulation(title: str, *, width: int = 80, colour: bool = False) -> str:
+    """The line above all stages of a simulation."""
+    out = Page(width, coloured=colour)
+    hanging(out, Text("Simulated: ", style="bold"), f"{clean_line(title)}. No GPU is used.")
+    return out.text
+
+
 def render_end(
     done: Verification, *, verbose: bool = False, quiet: bool = False, width: int = 80, colour: bool = False
 ) -> str:
-    """The verdict, why, and what to do."""
-    out = Page(width, coloured=colour)
+    """The verdict, why, and what to do; with the lines of its stages above it one screen."""
+    for lines in (MOST, 2, 1):
+        out = Page(width, coloured=colour)
+        _end(out, done, verbose=verbose, quiet=quiet, lines=lines)
+        if out.height + len(done.stages) <= ROOM:
+            break
+    return out.text
+
+
+def _end(out: Page, done: Verification, *, verbose: bool, quiet: bool, lines: int) -> None:
+    """lines: of the reason."""
     status = {True: "passed", False: "failed", None: "skipped"}[done.ok]
     mark, style = MARKS[status]
     cause = f" [{done.cause.value}]" if done.cause is not None and done.ok is False else ""
     if not quiet:
         out.print()
     hanging(out, Text(f"{mark} ", style=style), clean_line(done.summary, limit=1000) + cause, style="bold")
+    if not quiet and done.simulated is not None:
+        _simulation(out, done.simulated, verbose=verbose)
     if quiet or not done.findings:
-        return out.text
+        return
     first, *rest = done.findings
     if verbose:
         explained(out, first)
         for finding in rest:
             hanging(out, Text("  Also  "), clean_line(f"{finding.title} [{finding.code}]"))
-        return out.text
+        return
     out.print()
-    why(out, first.explanation)
-    todo(out, first, None, "tfdoctor verify", least=True)
+    why(out, first.explanation, lines=lines, dense=lines < MOST)
+    # A part of the lines for a Dockerfile would be of no use.
+    typed = first.remedies[0].commands if first.remedies else ()
+    todo(out, first, None, done.typed, least=not any(line.startswith(_OF_DOCKERFILE) for line in typed))
     out.print()
     for finding in rest[:2]:
         hanging(out, Text("Also: "), clean_line(f"{finding.title} [{finding.code}]"))
     ways = [counted(len(first.remedies) - 1, "other way")] if len(first.remedies) > 1 else []
     ways += [counted(len(rest) - 2, "more finding")] if len(rest) > 2 else []
-    more(out, "More", [(f"tfdoctor explain {first.code}", ""), ("-v", listed([*ways, "the evidence"]))])
-    return out.text
+    more(
+        out,
+        "More",
+        [(f"tfdoctor explain {first.code}", ""), (f"{done.typed} -v", listed([*ways, "the evidence"]))],
+    )
+
+
+def _simulation(out: Page, one: Simulation, *, verbose: bool) -> None:
+    """What was shown with stand-ins, and what cannot be."""
+    shown = "; ".join(one.proves) or "nothing: see above"
+    hanging(out, Text("  Shows     ", style="bold"), clean_line(shown, limit=1000))
+    not_shown = one.does_not_prove if verbose else one.does_not_prove[:2]
+    left = counted(len(one.does_not_prove) - len(not_shown), "other thing")
+    rest = "" if len(not_shown) == len(one.does_not_prove) else f"; {left} (-v)"
+    hanging(out, Text("  Not shown ", style="bold"), clean_line(f"{'; '.join(not_shown)}{rest}", limit=1500))
 
 
 # ---------------------------------------------------------------- for other programs
+
+
+def simulation_json(one: Simulation | None) -> dict[str, Any] | None:
+    """`simulated` of `verify --json` and of whatever shows TensorFlow a stand-in."""
+    if one is None:
+        return None
+    cards = [
+        {"name": name, "compute_capability": capability}
+        for name, capability in zip(one.cards, one.capabilities, strict=True)
+    ]
+    return {
+        "card": one.cards[0],
+        "cards": cards,
+        "driver": one.driver,
+        "cuda": one.cuda,
+        "proves": list(one.proves),
+        "does_not_prove": list(one.does_not_prove),
+    }
 
 
 def verification_json(done: Verification) -> dict[str, Any]:
@@ -83,11 +135,13 @@ def verification_json(done: Verification) -> dict[str, Any]:
         ],
         "gpus": {"expected": done.expected, "visible": done.visible, "computed": done.computed},
         "verdict": {
-            "gpu_usable": done.ok,
+            # A stand-in shows what is wrong with an image, and never that a card is of use.
+            "gpu_usable": None if done.simulated is not None and done.ok else done.ok,
             "cause": done.cause.value if done.cause is not None else None,
             "summary": done.summary,
         },
         "findings": [finding_json(finding) for finding in done.findings],
+        "simulated": simulation_json(done.simulated),
     }
 
 
@@ -96,8 +150,9 @@ def junit(done: Verification) -> str:
     failed = sum(stage.status == "failed" for stage in done.stages)
     skipped = sum(stage.status == "skipped" for stage in done.stages)
     seconds = sum(stage.seconds for stage in done.stages)
+    simulated = f" (simulated: {done.simulated.title})" if done.simulated is not None else ""
     counts = (
-        f'name={_attribute(f"tfdoctor verify {done.target}")} tests="{len(done.stages)}" '
+        f'name={_attribute(f"tfdoctor verify {done.target}{simulated}")} tests="{len(done.stages)}" '
         f'failures="{failed}" errors="0" skipped="{skipped}" time="{seconds:.2f}"'
     )
     rows = [

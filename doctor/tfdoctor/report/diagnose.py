@@ -20,6 +20,7 @@ from tfdoctor.text import lower_first
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tfdoctor.advice.target import InImage
     from tfdoctor.compat import Compat
     from tfdoctor.facts import Facts
     from tfdoctor.findings import Observation, Outcome
@@ -35,9 +36,9 @@ def diagnose(
     observed: Observation | None = None,
     rules: Sequence[Rule] = ALL_RULES,
     *,
-    image: str | None = None,
+    image: InImage | None = None,
 ) -> Report:
-    """Judge the facts. `observed` is what TensorFlow did, where it was run. `image`: that they are of, by name."""
+    """Judge the facts. `observed` is what TensorFlow did, where it was run. `image`: that they are of."""
     prediction = predict(facts, compat)
     context = Context(facts, compat, prediction, observed, image)
     outcomes = tuple(rule.run(context) for rule in rules)
@@ -129,8 +130,8 @@ def _verdict(
     if observed is not None and observed.gpu_registered is not None:
         registered, count = observed.gpu_registered, observed.gpu_count
     if registered is None:
-        said = f"Whether {name} will see a GPU could not be known."
-        told = f"Whether {name} will use the GPU could not be known."
+        said = f"Could not determine whether {name} will see a GPU."
+        told = f"Could not determine whether {name} will use the GPU."
         if root is not None and root.cause is Cause.PYTHON_UNUSABLE:
             said = told = f"TensorFlow could not be examined: {lower_first(root.title)}"
         elif root is not None:
@@ -148,7 +149,7 @@ def _verdict(
         return Verdict(
             False,
             root.cause,
-            f"{name} registers the GPU and cannot use it: {why}",
+            f"{name} registers the GPU but cannot use it: {why}",
             f"{name} sees the GPU but cannot use it: {_of_it(why, name)}",
         )
     plural = "" if count == 1 else "s"

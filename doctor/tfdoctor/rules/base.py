@@ -16,6 +16,7 @@ from tfdoctor.predict.failures import failures
 
 if TYPE_CHECKING:
     from tfdoctor.advice import Target
+    from tfdoctor.advice.target import InImage
     from tfdoctor.compat import Compat
     from tfdoctor.facts import Facts, LoaderFacts, PythonFacts, TensorFlowFacts
     from tfdoctor.findings import Observation, Prediction
@@ -52,7 +53,7 @@ class Context:
     prediction: Prediction
     observed: Observation | None = None
     """What TensorFlow did, where it was run (`--deep`)."""
-    image: str | None = None
+    image: InImage | None = None
     """As in `Target`."""
 
     @property

@@ -61,7 +61,7 @@ def _two(context: Context, builds: tuple[str, ...]) -> Finding:
         Cause.BOTH_PACKAGES,
         severity,
         (
-            "These two have the same files in this version, so that nothing is wrong until one of them is "
+            "These two have the same files in this version, so nothing is wrong until one of them is "
             "removed: "
             "that takes the files of the other one along."
             if harmless

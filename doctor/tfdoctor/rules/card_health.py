@@ -3,7 +3,7 @@
 What it means
 -------------
 Cards with error-correcting memory (ECC) count errors that could not be corrected, and put spare rows or pages in
-the place of bad ones at the next reset. A pending replacement does not disturb programs, says NVIDIA. A failed one
+place of bad ones at the next reset. A pending replacement does not disturb programs, says NVIDIA. A failed one
 means that the spares are used up. The driver also says when the card has to be reset before it computes again.
 
 How it is seen
@@ -64,11 +64,12 @@ def _finding(context: Context, gpu: SmiGpu, grave: list[str], pending: list[str]
     said = [*grave, *pending]
     remedies = []
     if context.facts.machine.container or context.facts.machine.wsl:
-        remedies.append(Remedy("Whoever runs the host has to reset the card or restart the machine."))
+        remedies.append(Remedy("The host's administrator has to reset the card or restart the machine."))
     else:
         remedies.append(
             Remedy(
-                "Reset the card; no program may be using it, and cards that show a screen cannot be reset so.",
+                "Reset the card; no program may be using it, and a card that drives a display cannot be "
+                "reset this way.",
                 (f"{root}nvidia-smi --gpu-reset -i {gpu.index or 0}",),
                 changes_system=True,
             )
@@ -76,7 +77,7 @@ def _finding(context: Context, gpu: SmiGpu, grave: list[str], pending: list[str]
         remedies.append(drivers.reboot(context, "Or restart the machine."))
     if grave:
         remedies.append(
-            Remedy("Where it recurs, or remapping has failed, have the card replaced; these are its counters.",
+            Remedy("If it recurs, or remapping has failed, have the card replaced; these are its counters.",
                    (f"nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT -i {gpu.index or 0}",))
         )  # fmt: skip
     return RULE.finding(

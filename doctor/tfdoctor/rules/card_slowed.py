@@ -4,12 +4,12 @@ What it means
 -------------
 A card lowers its clocks when it gets too hot or the power supply demands it. Hardware slowdown halves the clocks or
 worse. Nothing fails; training takes several times as long. A power limit below the card's default does the same,
-less. That an idle card runs at low clocks and a narrow link is normal, and no finding.
+less. An idle card runs at low clocks and on a narrow link; that is normal and not reported.
 
 How it is seen
 --------------
 `nvidia-smi -q -x` at this moment: the active clock event reasons, the temperature, and the power limit beside its
-default. Reaching the power limit while computing (SW power cap) is usual and not told.
+default. Reaching the power limit while computing (SW power cap) is normal and not reported.
 
 What to do
 ----------
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 REASONS = {
     "hw_thermal_slowdown": "it is too hot (hardware thermal slowdown: clocks halved or worse)",
-    "hw_power_brake_slowdown": "the power supply brakes it (hardware power brake: clocks halved or worse)",
+    "hw_power_brake_slowdown": "the power supply throttles it (hardware power brake: clocks halved or worse)",
     "sw_thermal_slowdown": "it is near its highest temperature (software thermal slowdown)",
     "hw_slowdown": "a hardware slowdown is active (heat, power brake or too fast a rise of power)",
 }
@@ -55,7 +55,7 @@ def _look(context: Context, gpu: SmiGpu, health: CardHealth) -> list[Finding]:
             RULE.finding(
                 Cause.INCONCLUSIVE,
                 Severity.WARNING,
-                f"{name}: {'; '.join(said)}.{hot} It computes, slower than it could.",
+                f"{name}: {'; '.join(said)}.{hot} It works, but more slowly than it could.",
                 title="The card is being slowed down",
                 evidence=[
                     Evidence("nvidia-smi -q -x", f"{name}: {reason}: Active") for reason in health.slowdowns
@@ -79,13 +79,14 @@ def _low_limit(context: Context, gpu: SmiGpu, limit: float, default: float) -> F
     return RULE.finding(
         Cause.INCONCLUSIVE,
         Severity.INFO,
-        f"{name}: the power limit is {limit:g} W, and its default is {default:g} W: somebody has lowered it, and the "
-        "card computes slower.",
+        f"{name}: the power limit is {limit:g} W, and its default is {default:g} W: it was lowered, so "
+        f"the card computes more "
+        "slowly.",
         title="The card's power limit is set low",
         evidence=[Evidence("nvidia-smi -q -x", f"{name}: limit {limit:g} W, default {default:g} W")],
         remedies=[
             Remedy(
-                "Set it back, where it is not meant so.",
+                "Set it back to the default, unless the lower limit is intended.",
                 (f"{advice.sudo(context.target)}nvidia-smi -i {gpu.index or 0} -pl {default:g}",),
                 changes_system=True,
             )

@@ -3,7 +3,7 @@
 What it means
 -------------
 On laptops with two graphics cards (Optimus), tools switch the NVIDIA card off to save power: prime-select, bbswitch,
-supergfxctl, envycontrol, system76-power. They forbid its kernel module to modprobe, or take the card off the bus.
+supergfxctl, envycontrol, system76-power. They blacklist its kernel module, or take the card off the bus.
 Somebody may also have written such a line by hand. The driver's libraries are there, and no card is shown.
 
 How it is seen
@@ -18,11 +18,31 @@ Switch the card on with the tool that switched it off, then restart.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from tfdoctor import advice
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import Context, Result, Rule, given
 from tfdoctor.rules.shared import drivers, kernels
+
+COMMENTED = "s/^[[:space:]]*(blacklist|install|alias)[[:space:]]+nvidia/# &/"
+
+
+class Tool(NamedTuple):
+    """What switches between two graphics cards."""
+
+    name: str
+    file: str
+    """What it writes in /etc/modprobe.d."""
+    command: str
+
+
+TOOLS = (
+    Tool("EnvyControl", "blacklist-nvidia.conf", "envycontrol -s hybrid"),
+    Tool("supergfxctl", "supergfxd.conf", "supergfxctl -m Hybrid"),
+    Tool("system76-power", "system76-power.conf", "system76-power graphics hybrid"),
+)
 
 
 def check(context: Context) -> Result:
@@ -48,19 +68,17 @@ def check(context: Context) -> Result:
         why = "prime-select has switched the NVIDIA card off, in favour of the processor's own graphics."
     else:
         path, line = blocked[0]
-        why = f"{path} says `{line}`: NVIDIA's kernel module is there and is kept from being loaded."
-        remedies.append(
-            Remedy(
-                "A tool that switches graphics wrote it: use that, and restart (supergfxctl -m Hybrid, envycontrol "
-                "-s hybrid, system76-power graphics hybrid)."
+        why = f"{path} says `{line}`: NVIDIA's kernel module is installed, and modprobe may not load it."
+        tool = next((one for one in TOOLS if path.endswith(f"/{one.file}")), None)
+        if tool is not None:
+            remedies.append(
+                Remedy(
+                    f"{tool.name} writes this file: use it to switch the card on, then restart.",
+                    (f"{root}{tool.command}", f"{root}reboot"),
+                    changes_system=True,
+                )
             )
-        )
-        remedies.append(
-            Remedy(
-                "Written by hand: take the line away, renew the initial RAM disk, and restart.",
-                (f"grep -n nvidia {advice.quote(path)}",),
-            )
-        )
+        remedies.append(_by_hand(context, path))
     return [
         RULE.finding(
             cause,
@@ -68,11 +86,38 @@ def check(context: Context) -> Result:
             why,
             title="The NVIDIA card is switched off (prime-select)"
             if prime
-            else "NVIDIA's kernel module is forbidden to modprobe",
+            else "NVIDIA's kernel module is blacklisted",
             evidence=evidence,
             remedies=remedies,
         )
     ]
+
+
+def _by_hand(context: Context, path: str) -> Remedy:
+    """The lines as comments; a kernel's command line is somebody's to edit."""
+    root = advice.sudo(context.target)
+    if not path.startswith(("/etc/", "/usr/", "/lib/", "/run/")):
+        manager = advice.package_manager(context.target)
+        folder = "grub" if manager == advice.PACMAN else "grub2"
+        made = f"{folder}-mkconfig -o /boot/{folder}/grub.cfg"
+        return Remedy(
+            "Remove it from the kernel's command line (with GRUB: GRUB_CMDLINE_LINUX), then restart.",
+            (
+                f"{root}vi /etc/default/grub",
+                f"{root}update-grub" if manager == advice.APT else f"{root}{made}",
+                f"{root}reboot",
+            ),
+            changes_system=True,
+        )
+    return Remedy(
+        "Turn the lines that forbid it into comments (the old file stays beside it, .bak), then restart.",
+        (
+            f"{root}sed -i.bak -E '{COMMENTED}' {advice.quote(path)}",
+            kernels.initramfs(context),
+            f"{root}reboot",
+        ),
+        changes_system=True,
+    )
 
 
 RULE = Rule(

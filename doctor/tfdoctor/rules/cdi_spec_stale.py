@@ -1,4 +1,4 @@
-"""A CDI specification names what is no longer there.
+"""A CDI specification names files that no longer exist.
 
 What it means
 -------------
@@ -53,7 +53,7 @@ def _driver(context: Context) -> str | None:
 RULE = Rule(
     "TFD405",
     "cdi-spec-stale",
-    "A CDI specification names what is no longer there",
+    "A CDI specification names files that no longer exist",
     (Cause.CONTAINER_DRIVER_LIBS,),
     check,
     needs=(engines.applicable,),

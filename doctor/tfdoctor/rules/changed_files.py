@@ -1,10 +1,10 @@
-"""A library is not as its wheel brought it.
+"""A library differs from what its wheel installed.
 
 What it means
 -------------
-A wheel lists the files that it brings, with their sizes. Where one is gone, cut short (a full disk, an
+A wheel lists the files that it contains, with their sizes. Where one is gone, truncated (a full disk, an
 interrupted copy) or of another size (another file was copied over it, or it was stripped or patched), what is in
-the folder is not what pip says is installed. A library that was cut short opens at times and kills Python with a
+the folder is not what pip says is installed. A library that was truncated opens at times and kills Python with a
 bus error when the part that is not there is touched.
 
 How it is seen
@@ -58,7 +58,7 @@ def check(context: Context) -> Result:
         if fresh_lost:
             findings.append(_lost(context, one, fresh_lost))
     if not findings and silent:
-        return NotApplicable("another finding tells of the files that are not as their wheel brought them")
+        return NotApplicable("another finding reports the files that differ from their wheel")
     return findings
 
 
@@ -92,7 +92,8 @@ def _expected(context: Context, owner: Distribution, path: str) -> bool:
     if version is None or not owner.name.startswith("nvidia-"):
         return False
     return any(
-        fnmatch.fnmatchcase(path, row.pattern) and versions.satisfies(version, row.tensorflow)
+        (fnmatch.fnmatchcase(path, row.pattern) or fnmatch.fnmatchcase(path, f"{row.pattern}/*"))
+        and versions.satisfies(version, row.tensorflow)
         for row in context.compat.leftovers
     )
 
@@ -117,7 +118,7 @@ def _cut(context: Context, owner: Distribution, files: list[ChangedFile]) -> Fin
         " and ends before its own headers say. What is not there kills Python with a bus error (SIGBUS), or is refused "
         "by the loader, when it is used."
     )
-    return _broken(context, owner, files, "is cut short", why)
+    return _broken(context, owner, files, "is truncated", why)
 
 
 def _foreign(context: Context, owner: Distribution, files: list[ChangedFile]) -> Finding:
@@ -141,14 +142,14 @@ def _other(context: Context, owner: Distribution, files: list[ChangedFile]) -> F
     names = _names([c.path for c in files])
     smaller = all(c.size < c.recorded for c in files)
     why = (
-        "It is smaller and whole, as a stripped one is, or it is another version's."
+        "It is smaller but complete: it was stripped, or it is from another version."
         if smaller
         else "Another file was copied over it, or it was patched: its version is not that of the package."
     )
     return RULE.finding(
         Cause.DAMAGED_FILE,
         Severity.INFO if smaller else Severity.WARNING,
-        f"{names} is not the file that {owner.name} {owner.version} brought: its size is another one. {why}",
+        f"{names} is not the file that {owner.name} {owner.version} brought: its size differs. {why}",
         title=f"{names} is not as {owner.name} {owner.version} brought it",
         evidence=_sizes(owner, files),
         remedies=[_again(context, owner)],
@@ -160,7 +161,7 @@ def _lost(context: Context, owner: Distribution, paths: list[str]) -> Finding:
         Cause.DAMAGED_FILE,
         Severity.WARNING,
         f"{owner.name} {owner.version} brought {_names(paths)}, and it is gone: removed by hand, or with another "
-        "package that owned it, too. What needs it fails when it is first used.",
+        "package that owned it, too. Programs that need it fail when they first use it.",
         title=f"Files of {owner.name} {owner.version} are gone: {_names(paths)}",
         evidence=[Evidence(f"{owner.location}/{path}", "is not there") for path in paths[:10]],
         remedies=[_again(context, owner)],
@@ -182,7 +183,7 @@ def _again(context: Context, owner: Distribution) -> Remedy:
 RULE = Rule(
     "TFD212",
     "changed-files",
-    "A library is not as its wheel brought it",
+    "A library differs from what its wheel installed",
     (Cause.DAMAGED_FILE,),
     check,
     needs=(needs.tensorflow, needs.python),

@@ -1,4 +1,4 @@
-"""A forward-compatibility driver is loaded, and this card or driver does not take it.
+"""A forward-compatibility driver is loaded, but this card or driver does not support it.
 
 What it means
 -------------
@@ -13,8 +13,8 @@ cuInit's answer, and the path of the libcuda that was really loaded: .../cuda-12
 
 What to do
 ----------
-Take the compat folder from LD_LIBRARY_PATH or remove the package, so that the driver's own libcuda is used;
-where its CUDA is then too old, update the driver.
+Remove the compat folder from LD_LIBRARY_PATH or remove the package, so that the driver's own libcuda is used; where
+its CUDA is then too old, update the driver.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _remedies(context: Context, path: str, *, found: bool) -> list[Remedy]:
             *_update(context),
         ]
     remedies = []
-    text = "Take the compat folder from LD_LIBRARY_PATH; the driver's own libcuda is found without it."
+    text = "Remove the compat folder from LD_LIBRARY_PATH; the driver's own libcuda is found without it."
     off = advice.without_folder(context.target, "/compat/", text)
     hiding = hiders.driver_hider(context, path)
     if hiding is not None:
@@ -114,7 +114,10 @@ def _update(context: Context) -> list[Remedy]:
     least = f" to {own} or newer" if own else ""
     where = " on the host" if context.facts.machine.container else ""
     return [
-        Remedy(f"Update the driver{where}{least}: then nothing has to stand in for it.", changes_system=True)
+        Remedy(
+            f"Update the driver{where}{least}: then the compatibility package is not needed.",
+            changes_system=True,
+        )
     ]
 
 

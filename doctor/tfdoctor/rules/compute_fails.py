@@ -1,9 +1,9 @@
-"""TensorFlow lists a GPU and cannot compute on it.
+"""TensorFlow lists a GPU but cannot compute on it.
 
 What it means
 -------------
-A device in the list is no promise: TensorFlow registers cards for which it has no code, whose memory is taken, or
-whose driver cannot make a context. Only a product that comes back right shows that a card is of use.
+A listed device does not guarantee anything: TensorFlow registers cards for which it has no code, whose memory is
+taken, or whose driver cannot make a context. Only a correct result shows that a card works.
 
 How it is seen
 --------------
@@ -11,7 +11,7 @@ How it is seen
 
 What to do
 ----------
-The error of the first failing card says which way to look; the other findings of the same run often name it already.
+The error of the first failing card shows where to look; the other findings of the same run often name it already.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _no_code(context: Context) -> Cause:
 RULE = Rule(
     "TFD115",
     "compute-fails",
-    "A GPU is listed and does not compute",
+    "A GPU is listed but does not compute",
     (
         Cause.OOM,
         Cause.DRIVER_TOO_OLD,

@@ -2,9 +2,9 @@
 
 What it means
 -------------
-A container has no driver of its own. Its engine lends it the host's: the device nodes and the driver's
-libraries, but only when it is asked to as the container is started. Here the host has a card or NVIDIA's
-kernel module, and the container was given neither nodes nor libcuda.so.1.
+A container has no driver of its own. Its engine lends it the host's: the device nodes and the driver's libraries,
+but only if it is asked to when the container is started. Here the host has a card or NVIDIA's kernel module, and
+the container was given neither nodes nor libcuda.so.1.
 
 How it is seen
 --------------
@@ -18,13 +18,14 @@ Start the container with GPUs; the host needs NVIDIA's container toolkit for tha
 
 from __future__ import annotations
 
+from tfdoctor.advice.engine import CAPABILITIES, lacks, name_parts
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import has_gpu_nodes
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
 from tfdoctor.rules.shared import drivers, needs
 
-VISIBLE, CAPABILITIES = "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"
+VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 NOTHING = frozenset({"", "void", "none"})
 STARTS = {
     "docker": ("Docker", ("docker run --gpus all IMAGE",)),
@@ -58,7 +59,7 @@ def check(context: Context) -> Result:
     title, why = "The container was started without GPUs", ""
     if visible is not None and visible.strip() in NOTHING:
         why = f" {VISIBLE} is {visible!r}, which asks for none."
-    elif capabilities is not None and has_gpu_nodes(context.facts) and _lacks_compute(capabilities):
+    elif capabilities is not None and has_gpu_nodes(context.facts) and lacks(capabilities, "compute"):
         title = "The container was given the card without CUDA's driver library"
         why = f" {CAPABILITIES} is {capabilities!r}: without `compute` libcuda.so.1 stays outside."
     return [
@@ -67,26 +68,17 @@ def check(context: Context) -> Result:
             Severity.ERROR,
             "The host has NVIDIA's card or kernel module, and this container was not given "
             f"{'libcuda.so.1' if has_gpu_nodes(context.facts) else 'it'}.{why} Nothing inside the container "
-            "can fix that, and no driver belongs into it.",
+            "can fix that, and no driver belongs in it.",
             title=title,
             evidence=evidence,
-            remedies=_remedies(kind, capabilities),
+            remedies=_remedies(context, kind, capabilities),
         )
     ]
 
 
-def _lacks_compute(capabilities: str) -> bool:
-    return not {"compute", "all"} & set(capabilities.replace(" ", "").split(","))
-
-
-def _remedies(kind: str, capabilities: str | None) -> list[Remedy]:
-    if capabilities is not None and _lacks_compute(capabilities):
-        return [
-            Remedy(
-                "Start it with this variable.",
-                (f"docker run --gpus all -e {CAPABILITIES}=compute,utility IMAGE",),
-            )
-        ]
+def _remedies(context: Context, kind: str, capabilities: str | None) -> list[Remedy]:
+    if capabilities is not None and lacks(capabilities, "compute"):
+        return [name_parts(context.target)]
     if kind == "kubernetes":
         return [
             Remedy(

@@ -2,7 +2,7 @@
 
 What it means
 -------------
-NVIDIA's hook (`docker run --gpus`) lets a container open the card behind the back of the engine. Where systemd
+NVIDIA's hook (`docker run --gpus`) lets a container open the card without the engine's knowledge. Where systemd
 manages the cgroups, `systemctl daemon-reload` takes that right away from every running container: "Failed to
 initialize NVML: Unknown Error". With no-cgroups set to true, which is for rootless engines, a container of an
 engine that runs as root never gets it.
@@ -10,7 +10,7 @@ engine that runs as root never gets it.
 How it is seen
 --------------
 The cgroup driver and the security options in `docker info`, the hook, and no-cgroups in
-/etc/nvidia-container-runtime/config.toml. Nothing is known of containers that run.
+/etc/nvidia-container-runtime/config.toml. Running containers are not examined.
 
 What to do
 ----------

@@ -2,9 +2,9 @@
 
 What it means
 -------------
-Some packages of TensorFlow are built for the CPU alone: tensorflow-cpu, Intel's, conda's `mkl` and `eigen`
-builds, the plain `tensorflow` before 1.15 and in 1.15.2 to 1.15.5 and 2.0, and the wheels for ARM and
-macOS. They never show a GPU, whatever driver and CUDA are installed.
+Some packages of TensorFlow are built for the CPU alone: tensorflow-cpu, Intel's, conda's `mkl` and `eigen` builds,
+the plain `tensorflow` before 1.15 and in 1.15.2 to 1.15.5 and 2.0, and the wheels for ARM and macOS. They never use
+a GPU, whichever driver and CUDA are installed.
 
 How it is seen
 --------------
@@ -43,7 +43,7 @@ def check(context: Context) -> Result:
     if build.rocm:
         return NotApplicable("this is a ROCm build, for AMD GPUs")
     if build.gpu is None:
-        return CouldNotCheck("whether this build has GPU code could not be learned from its files")
+        return CouldNotCheck("whether this build has GPU code could not be determined from its files")
     if build.gpu:
         return ()
     if context.prediction.cause is Cause.WINDOWS_NATIVE_UNSUPPORTED:
@@ -57,7 +57,7 @@ def check(context: Context) -> Result:
         RULE.finding(
             Cause.CPU_ONLY_BUILD,
             Severity.ERROR,
-            f"{_why(context, build, tensorflow)} It never shows a GPU, whatever is installed beside it.",
+            f"{_why(context, build, tensorflow)} It never uses a GPU, whatever else is installed.",
             title=f"{name} {build.version or ''} has no GPU code".replace("  ", " "),
             evidence=_evidence(context, tensorflow),
             remedies=_remedies(context, build, tensorflow),
@@ -115,8 +115,9 @@ def _remedies(context: Context, build: Build, tensorflow: TensorFlowFacts) -> li
         prefix = advice.quote(python.conda_prefix)
         return [
             Remedy(
-                "Let conda take the build with CUDA (the variable tells it that there is a driver, where it "
-                "does not see one).",
+                "Let conda choose the build with CUDA (the variable tells it that there is a driver, in "
+                "case it does not detect "
+                "one).",
                 (
                     f"CONDA_OVERRIDE_CUDA=12.0 conda install --prefix {prefix} -c conda-forge {BUILDS}",
                     advice.check_again(context.target),
@@ -134,7 +135,7 @@ def _remedies(context: Context, build: Build, tensorflow: TensorFlowFacts) -> li
         return [advice.ask_recommend()]
     name = f"TensorFlow {best.version}"
     if advice.needs_another(context.target):
-        text = f"Make an environment of your own with {name}, the best for this machine and Python."
+        text = f"Make your own environment with {name}, the best for this machine and Python."
         return [advice.install_release(context.target, best, text)]
     text = f"Install {name} in its place, the best with GPU code for this machine and Python."
     return [replace(advice.in_place_of(context.target, (own,), best, text), steps=())]

@@ -1,11 +1,10 @@
-"""CUDA is there and cuDNN is not.
+"""CUDA is installed but cuDNN is not.
 
 What it means
 -------------
-cuDNN, NVIDIA's library for neural networks, is not part of the CUDA toolkit: it is installed apart.
-TensorFlow opens it when it lists the GPUs, and without it registers none. cuDNN in turn is in several
-files, which it opens when it is first used: without one of these the GPU is registered and convolutions
-fail.
+cuDNN, NVIDIA's library for neural networks, is not part of the CUDA toolkit: it is installed separately. TensorFlow
+opens it when it lists the GPUs, and without it registers none. cuDNN in turn is in several files, which it opens
+when it is first used: without one of these the GPU is registered and convolutions fail.
 
 How it is seen
 --------------
@@ -42,7 +41,7 @@ def check(context: Context) -> Result:
         return _parts(context)
     if context.missing_because(Cause.LIBS_NOT_INSTALLED, Cause.LIBS_WRONG_VERSION):
         return NotApplicable(
-            "cuDNN is missing with the other CUDA libraries: that finding tells how it comes"
+            "cuDNN is missing with the other CUDA libraries: that finding explains how to install it"
         )
     name = lost[0].soname
     remedies = advice.bring_libraries(context.target, [name])

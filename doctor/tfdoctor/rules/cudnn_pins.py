@@ -1,4 +1,4 @@
-"""Another package asks for a cuDNN that does not serve this TensorFlow.
+"""Another package requires a cuDNN that does not work with this TensorFlow.
 
 What it means
 -------------
@@ -12,7 +12,7 @@ What the installed packages ask for in their metadata is compared with the cuDNN
 
 What to do
 ----------
-Give each an environment of its own, or take versions of both that agree.
+Give each its own environment, or take versions of both that agree.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _remedies(
     fresh = advice.gpu_requirement(context.target, release) if release is not None else ("tensorflow",)
     remedies = [
         Remedy(
-            "Give TensorFlow an environment of its own.",
+            "Give TensorFlow its own environment.",
             advice.venv_with(context.target, fresh, advice.interpreter(context.target)),
         )
     ]
@@ -133,7 +133,7 @@ def _remedies(
 RULE = Rule(
     "TFD213",
     "cudnn-pins",
-    "Another package asks for a cuDNN that does not serve this TensorFlow",
+    "Another package requires a cuDNN that does not work with this TensorFlow",
     (Cause.CUDNN_VERSION_MISMATCH,),
     check,
     needs=(needs.cuda_libraries, needs.python),

@@ -1,4 +1,4 @@
-"""cuDNN is there in a version that this TensorFlow cannot use.
+"""The installed cuDNN version does not work with this TensorFlow.
 
 What it means
 -------------
@@ -38,7 +38,7 @@ def check(context: Context) -> Result:
         return NotApplicable("this TensorFlow opens no CUDA library")
     if context.missing_because(Cause.CUDNN_VERSION_MISMATCH):
         if context.missing_because(Cause.LIBS_WRONG_VERSION):
-            return NotApplicable("the whole CUDA has another version: that finding tells of cuDNN, too")
+            return NotApplicable("the whole CUDA has another version: that finding covers cuDNN, too")
         names = [m.soname for m in context.missing_because(Cause.CUDNN_VERSION_MISMATCH)]
         return [hiders.amended(context, _other_major(context), names)]
     used = next((r for r in loader.resolutions if r.soname.startswith("libcudnn.")), None)
@@ -74,8 +74,8 @@ def _other_major(context: Context) -> Finding:
         Severity.ERROR,
         f"TensorFlow {version} opens {lost.soname}; {context.here} there is {there}. A link from one name "
         "to the "
-        "other is no cure: the functions inside differ.",
-        title=f"cuDNN is there in another version: {lost.soname} is wanted, {there} is installed",
+        "other does not help: the functions inside differ.",
+        title=f"A different cuDNN version is installed: {lost.soname} is needed, {there} is installed",
         evidence=[
             Evidence("the loader", lost.resolution.error),
             *(Evidence(found.path, "is there") for found in lost.other_versions),
@@ -104,7 +104,7 @@ def _lower_minor(context: Context, path: str, version: str, built: str) -> Findi
 RULE = Rule(
     "TFD206",
     "cudnn-version-mismatch",
-    "cuDNN is there in a version that TensorFlow cannot use",
+    "The installed cuDNN version does not work with TensorFlow",
     (Cause.CUDNN_VERSION_MISMATCH,),
     check,
     needs=(needs.cuda_libraries, needs.opened_late),

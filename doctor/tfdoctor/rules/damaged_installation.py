@@ -2,8 +2,8 @@
 
 What it means
 -------------
-Files that every TensorFlow has are not there: an installation that was interrupted, a full disk, a folder
-that was deleted by hand. Or the distribution is registered and its package is gone; or the other way round.
+Files that every TensorFlow has are missing: an installation that was interrupted, a full disk, a folder that was
+deleted by hand. Or the distribution is registered and its package is gone; or the other way round.
 
 How it is seen
 --------------
@@ -42,7 +42,7 @@ def check(context: Context) -> Result:
     if python is None:
         return CouldNotCheck("this Python did not answer")
     if closed_package(context.facts) is not None:
-        return NotApplicable("this user may not read it, which TFD319 tells of")
+        return NotApplicable("this user may not read it, which TFD319 explains")
     if isinstance(fact, Absent):
         registered = list(registered_without_files(context.facts))
         if not registered:

@@ -2,9 +2,9 @@
 
 What it means
 -------------
-A file of the right name lies in a folder where the loader looks, and is no library: it is empty, cut short
-(a full disk, an interrupted copy), or a text file. The loader does not go on to the next
-folder: a good library behind it is never reached. A file cut short can even kill Python with a bus error.
+A file of the right name is in a folder where the loader looks, but is not a library: it is empty, truncated (a full
+disk, an interrupted copy), or a text file. The loader does not continue to the next folder: it never reaches a good
+library there. A truncated file can even kill Python with a bus error.
 
 How it is seen
 --------------
@@ -12,7 +12,7 @@ Each file that the loader would open is read as the loader reads it: its header,
 
 What to do
 ----------
-Remove the damaged file, or reinstall what it belongs to.
+Remove the damaged file, or reinstall the package that it belongs to.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ def check(context: Context) -> Result:
     crash = any(missing.resolution.crash for missing in lost)
     explanation = (
         f"The loader stops at {', '.join(tried.path for tried in bad)} when TensorFlow asks for {names}, "
-        "and looks "
-        "no further."
+        "and does not search "
+        "further."
     )
     if crash:
-        explanation += " The file is cut short in a way that kills Python with a bus error (SIGBUS)."
+        explanation += " The file is truncated in a way that kills Python with a bus error (SIGBUS)."
     title = f"{bad[0].path} {_kind(bad[0].problem)}: {bad[0].problem}"
     finding = RULE.finding(
         lost[0].cause,
@@ -102,7 +102,7 @@ def _remedies(context: Context, lost: list[MissingLibrary], bad: list[Tried]) ->
     )
     remedies = [
         Remedy(
-            "Put the damaged file aside.",
+            "Rename the damaged file.",
             (*aside, advice.check_again(context.target)),
             changes_system=any(path.startswith(("/usr/", "/lib", "/opt/")) for path in paths),
             steps=tuple(Remove(path) for path in paths) if _inside(context, paths) else (),

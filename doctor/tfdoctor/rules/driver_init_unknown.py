@@ -1,8 +1,8 @@
-"""The driver is there and does not come up.
+"""The driver is installed but does not start.
 
 What it means
 -------------
-cuInit, the first thing that every CUDA program calls, fails with a number that says little: most often
+cuInit, the first thing that every CUDA program calls, fails with a number that says little: usually
 CUDA_ERROR_UNKNOWN (999). Or the driver crashes, or does not answer at all. TensorFlow then registers no GPU.
 
 How it is seen
@@ -47,7 +47,7 @@ def check(context: Context) -> Result:
     if state.answer is None or state.cause is None:
         return ()
     if state.cause is not Cause.DRIVER_INIT_UNKNOWN:
-        return NotApplicable("the driver's answer has a name of its own")
+        return NotApplicable("the driver's answer names the reason itself")
     if drivers.node_trouble(context):
         return NotApplicable("device nodes are missing or closed, which TFD113 explains")
     known = kernels.explained(context)
@@ -79,13 +79,13 @@ def _hung(context: Context, why: str) -> Finding:
     return _finding(
         "The driver does not answer",
         f"A child process called cuInit, and {why}. Every CUDA program will hang there too, TensorFlow "
-        "included. Mostly the card or its kernel module is stuck; a first call after start can also be slow "
+        "included. Usually the card or its kernel module is stuck; a first call after start can also be slow "
         "where many cards have to be woken up.",
         [Evidence(source, why), *drivers.module_evidence(context), *drivers.smi_evidence(context)],
         [
             Remedy("Give it more time once, to tell slow from stuck.", ("tfdoctor check --timeout 60",)),
             drivers.kernel_log(context),
-            drivers.reboot(context, "Where the kernel's log speaks of Xid or NVRM errors, restart."),
+            drivers.reboot(context, "Where the kernel's log reports Xid or NVRM errors, restart."),
         ],
     )
 
@@ -111,7 +111,7 @@ def _crashed(context: Context, answer: CudaDriver) -> Said | None:
         "The driver's library crashes",
         (
             f"The child process that called cuInit was ended by {answer.crashed}. The libraries of the "
-            "driver are damaged, are of several versions at once, or something that is loaded before them "
+            "driver are damaged, have different versions at once, or something that is loaded before them "
             "breaks them."
         ),
         remedies,
@@ -177,9 +177,7 @@ def _unknown(context: Context, answer: CudaDriver) -> Said:
             changes_system=True,
         )
         if context.facts.machine.container:
-            restart = Remedy(
-                "Start the container again; where that does not help, look at the host:", ("nvidia-smi",)
-            )
+            restart = Remedy("Restart the container; if that does not help, check the host:", ("nvidia-smi",))
         return (
             f"The driver fails: {answer.init_name}",
             f"cuInit answers {name}, which names no reason.",
@@ -189,7 +187,7 @@ def _unknown(context: Context, answer: CudaDriver) -> Said:
         f"The driver fails: {answer.init_name}",
         (
             f"cuInit answers {name}, which names no reason. After the machine slept the usual one is that "
-            "nvidia_uvm has lost the card; else the kernel's log has it."
+            "nvidia_uvm has lost the card; otherwise the kernel's log has it."
         ),
         [
             Remedy(
@@ -218,7 +216,7 @@ def _no_memory(context: Context) -> Said:
 
 def _unavailable(context: Context) -> Said:
     return (
-        "The card is there and not available",
+        "The card is present but not available",
         (
             "The driver answers CUDA_ERROR_DEVICE_UNAVAILABLE (46): another process has the card for itself "
             "(compute mode Exclusive_Process or Prohibited), or the card is in a bad state."
@@ -239,7 +237,7 @@ def _ecc(context: Context) -> Said:
         "The driver answers CUDA_ERROR_ECC_UNCORRECTABLE (214).",
         [
             Remedy("See the card's error counts.", ("nvidia-smi -q -d ECC,PAGE_RETIREMENT,ROW_REMAPPER",)),
-            drivers.reboot(context, "Restart; where it recurs, the card is faulty."),
+            drivers.reboot(context, "Restart; if it recurs, the card is faulty."),
         ],
     )
 
@@ -248,7 +246,7 @@ def _system_call(context: Context) -> Said:
     return (
         "The driver is refused something by the operating system",
         (
-            "cuInit answers CUDA_ERROR_OPERATING_SYSTEM (304): a system call of the driver failed. Mostly "
+            "cuInit answers CUDA_ERROR_OPERATING_SYSTEM (304): a system call of the driver failed. Usually "
             "that is a device node that may not be opened, or a security module or sandbox (SELinux, "
             "AppArmor, seccomp)."
         ),
@@ -316,7 +314,7 @@ def _mps(context: Context, answer: CudaDriver) -> Said:
         )
     remedies.append(
         Remedy(
-            "Look whether the MPS daemon runs, and for whom; end it where it is not wanted.",
+            "Check whether the MPS daemon runs, and for whom; end it where it is not wanted.",
             ("ps -ef | grep [n]vidia-cuda-mps", "echo quit | nvidia-cuda-mps-control"),
         )
     )
@@ -334,7 +332,7 @@ def _mps(context: Context, answer: CudaDriver) -> Said:
 RULE = Rule(
     "TFD105",
     "driver-init-unknown",
-    "The driver does not come up",
+    "The driver does not start",
     (Cause.DRIVER_INIT_UNKNOWN,),
     check,
 )

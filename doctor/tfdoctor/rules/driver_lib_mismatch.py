@@ -1,4 +1,4 @@
-"""The driver's kernel module and its libraries are of different versions.
+"""The driver's kernel module and its libraries have different versions.
 
 What it means
 -------------
@@ -44,7 +44,7 @@ def check(context: Context) -> Result:
     between = (
         f"The kernel module in memory is {versions[0]}, the libraries are {versions[1]}"
         if versions is not None
-        else "The kernel module in memory and the libraries are of different versions"
+        else "The kernel module in memory and the libraries have different versions"
     )
     answer = state.answer
     evidence = list(said)
@@ -54,7 +54,7 @@ def check(context: Context) -> Result:
     evidence += drivers.module_evidence(context)
     if answer is not None and answer.path:
         evidence.append(Evidence(answer.path, "is the libcuda that was loaded"))
-    rest = "." if failed else "; libcuda answers all the same, and NVML, which nvidia-smi uses, does not."
+    rest = "." if failed else "; libcuda still answers, and NVML, which nvidia-smi uses, does not."
     return [
         RULE.finding(
             Cause.DRIVER_LIB_MISMATCH,
@@ -90,7 +90,7 @@ def _remedies(context: Context) -> list[Remedy]:
                 "libraries that it was given when it was started.",
             ),
             Remedy(
-                "Where that does not help, the image has driver libraries of its own, which do not belong "
+                "If that does not help, the image has driver libraries of its own, which do not belong "
                 "there; this lists their packages (Debian, Ubuntu).",
                 ("dpkg -l 'libnvidia-compute-*' 'libcuda1' 'nvidia-utils-*'",),
             ),
@@ -117,7 +117,7 @@ def _remedies(context: Context) -> list[Remedy]:
 RULE = Rule(
     "TFD104",
     "driver-lib-mismatch",
-    "The driver's kernel module and libraries are of different versions",
+    "The driver's kernel module and libraries have different versions",
     (Cause.DRIVER_LIB_MISMATCH,),
     check,
     needs=(needs.driver,),

@@ -1,11 +1,11 @@
-"""The driver is older than this TensorFlow's CUDA needs.
+"""The driver is too old for this TensorFlow's CUDA.
 
 What it means
 -------------
-Each CUDA needs a driver of a certain age. TensorFlow lists the cards all the same, because listing needs no
-CUDA runtime, and fails at the first operation: "CUDA driver version is insufficient for CUDA runtime
-version". From CUDA 11 on, every release of a major runs on the first driver of that major; only code that
-has to be compiled from PTX needs a driver as new as the toolkit.
+Each CUDA version needs a certain minimum driver. TensorFlow lists the cards anyway, because listing needs no CUDA
+runtime, and fails at the first operation: "CUDA driver version is insufficient for CUDA runtime version". From CUDA
+11 on, every release of a major runs on the first driver of that major; only code that has to be compiled from PTX
+needs a driver as new as the toolkit.
 
 How it is seen
 --------------
@@ -94,7 +94,7 @@ def _evidence(context: Context, speaks: str | None) -> list[Evidence]:
     version = drivers.driver_version(context)
     lines = [Evidence(version[1], f"driver {version[0]}")] if version is not None else []
     if speaks is not None:
-        lines.append(Evidence("cuDriverGetVersion", f"speaks CUDA {speaks} and older"))
+        lines.append(Evidence("cuDriverGetVersion", f"supports CUDA {speaks} and older"))
     minimum = _minimum(context)
     if minimum is not None and minimum.minimum is not None:
         lines.append(Evidence("NVIDIA's table of toolkits and drivers", minimum.explanation))
@@ -121,7 +121,7 @@ def _cuinit(context: Context, why: str) -> Finding:
 def _below(context: Context, minimum: DriverMinimum, speaks: str | None) -> Finding:
     version = drivers.driver_version(context)
     have = f"Driver {version[0]}" if version is not None else "The driver"
-    said = f"{have} speaks CUDA {speaks}" if speaks is not None else f"{have} is there"
+    said = f"{have} supports CUDA {speaks}" if speaks is not None else f"{have} is there"
     return RULE.finding(
         Cause.DRIVER_TOO_OLD,
         Severity.ERROR,
@@ -153,8 +153,8 @@ def _needs_jit(context: Context, minimum: DriverMinimum, speaks: str | None) -> 
             Cause.DRIVER_TOO_OLD,
             Severity.ERROR,
             f"{names}: this TensorFlow has no machine code for compute capability "
-            f"{affected[0].compute_capability}, so that the driver would have to compile its PTX, which is "
-            f"of CUDA {minimum.cuda}. The driver speaks CUDA {speaks} and refuses newer PTX "
+            f"{affected[0].compute_capability}, so the driver would have to compile its PTX, which is "
+            f"of CUDA {minimum.cuda}. The driver supports CUDA {speaks} and refuses newer PTX "
             "(CUDA_ERROR_UNSUPPORTED_PTX_VERSION).",
             title=f"The driver is too old to compile this TensorFlow's code: {minimum.own or 'a newer one'} "
             "is needed",
@@ -175,7 +175,7 @@ def _remedies(context: Context, minimum: DriverMinimum | None) -> list[Remedy]:
         )
     elif machine.container:
         update = Remedy(
-            f"Update the driver of the host{least}; the container has none of its own. On the host:",
+            f"Update the host's driver{least}; the container uses it. On the host:",
             ("nvidia-smi",),
             changes_system=True,
         )

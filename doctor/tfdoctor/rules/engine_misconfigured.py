@@ -1,4 +1,4 @@
-"""The configuration of Docker or of NVIDIA's container toolkit cannot work as it is.
+"""The configuration of Docker or of NVIDIA's container toolkit cannot work.
 
 What it means
 -------------

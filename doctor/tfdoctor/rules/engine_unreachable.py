@@ -1,4 +1,4 @@
-"""Docker is installed, and its engine does not answer.
+"""Docker is installed, but its engine does not answer.
 
 What it means
 -------------

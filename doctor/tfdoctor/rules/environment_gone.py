@@ -1,4 +1,4 @@
-"""The environment that is active cannot be used: your shell's python is another one.
+"""The active environment cannot be used: your shell uses a different Python.
 
 What it means
 -------------
@@ -12,8 +12,8 @@ its first place in pyvenv.cfg or in its activate script: folders near by are loo
 
 What to do
 ----------
-Put a moved environment back, or have its scripts written again for where it is now. Create a deleted one again. Nothing
-is to be installed into the Python that the shell finds instead.
+Put a moved environment back, or have its scripts written again for where it is now. Create a deleted one again. Do
+not install anything into the Python that the shell finds instead.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ def check(context: Context) -> Result:
         RULE.finding(
             Cause.NOT_PERMITTED if lost.problem == "closed" else Cause.PYTHON_UNUSABLE,
             Severity.WARNING if works else Severity.ERROR,
-            f"${lost.variable} names {lost.prefix}, {state}. What `python` starts in this shell is another one: "
+            f"${lost.variable} names {lost.prefix}, {state}. In this shell, `python` starts a different one: "
             f"{python} ({how(context)}), and that is what was examined"
             + (
                 ""
                 if isinstance(context.facts.tensorflow, Known)
-                else ". Nothing should be installed into it on account of this"
+                else ". Do not install anything into it because of this"
             )
             + ".",
-            title=f"The active environment {lost.prefix} cannot be used: your shell's Python is another one",
+            title=f"The active environment {lost.prefix} cannot be used: your shell uses a different Python",
             evidence=evidence,
             remedies=remake(lost),
         )
@@ -98,7 +98,7 @@ def remake(lost: LostEnvironment) -> list[Remedy]:
     if conda:
         return [
             Remedy(
-                "Activate an environment that is there.",
+                "Activate an existing environment.",
                 ("conda env list", "conda activate NAME", "tfdoctor check"),
             )
         ]
@@ -108,7 +108,7 @@ def remake(lost: LostEnvironment) -> list[Remedy]:
             ("deactivate", ". PATH/TO/ENVIRONMENT/bin/activate", "tfdoctor check"),
         ),
         Remedy(
-            "Where it is lost, make a new one with TensorFlow in it.",
+            "If it is lost, create a new one with TensorFlow in it.",
             (f"tfdoctor install --into {prefix}", f". {prefix}/bin/activate", "tfdoctor check"),
         )
         if lost.problem == "gone"

@@ -2,8 +2,8 @@
 
 What it means
 -------------
-A wheel is compiled for a system and runs on newer ones, not on older. `import tensorflow` then stops with
-"version `GLIBC_2.27' not found". glibc is the heart of the system and cannot be replaced alone.
+A wheel is compiled for a system and runs on newer ones, not on older. `import tensorflow` then stops with "version
+`GLIBC_2.27' not found". glibc is a core part of the system and cannot be replaced on its own.
 
 How it is seen
 --------------
@@ -46,7 +46,7 @@ def check(context: Context) -> Result:
             Severity.ERROR,
             f"TensorFlow {build.version if build is not None else ''} needs glibc {wanted}; this system has "
             f"{have}. "
-            "glibc cannot be replaced alone.",
+            "glibc cannot be replaced on its own.",
             title=f"TensorFlow needs glibc {wanted}, and this system has {have}",
             evidence=[Evidence("the loader", resolution.error)],
             remedies=remedies,

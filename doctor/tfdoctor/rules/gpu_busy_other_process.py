@@ -14,7 +14,7 @@ tfdoctor itself takes none.
 
 What to do
 ----------
-End the other process, choose another card, or let TensorFlow take memory only as it needs it.
+End the other process, choose another card, or let TensorFlow allocate memory as needed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def check(context: Context) -> Result:
             return NotApplicable("neither NVML nor nvidia-smi is there to tell")
         cuda = value_of(context.facts.driver.cuda)
         if cuda is not None and not cuda.devices:
-            return NotApplicable("the driver gives no card whose memory another process could hold")
+            return NotApplicable("the driver shows no card whose memory another process could hold")
         return CouldNotCheck("neither NVML nor nvidia-smi tells how much memory is used")
     visible = _visible(context, cards)
     if not visible:
@@ -218,7 +218,7 @@ def _end_them(context: Context, busy: list[Card]) -> list[Remedy]:
     if rest:
         remedies.append(
             Remedy(
-                "These are your own: end what you no longer need.",
+                "These are your own processes: end those that you no longer need.",
                 (f"kill {' '.join(str(p.pid) for p in rest)}",),
             )
         )
@@ -227,7 +227,8 @@ def _end_them(context: Context, busy: list[Card]) -> list[Remedy]:
     if any(p.state for p in listed):
         remedies.append(
             Remedy(
-                "What has ended and still holds memory lets go when its parent does; see who has the card open.",
+                "Memory of an ended process is released when its parent ends; see which processes have "
+                "the card open.",
                 (f"{root}fuser -v /dev/nvidia*",),
             )
         )
@@ -240,7 +241,7 @@ def _end_them(context: Context, busy: list[Card]) -> list[Remedy]:
         look = (*look, f"{root}fuser -v /dev/nvidia*")
     return [
         Remedy(
-            "See who uses it; a Python that was forgotten is the usual one. End it by its number (`kill "
+            "See which process uses it; often it is a forgotten Python. End it by its process ID (`kill "
             "PID`).",
             look,
         )
@@ -264,7 +265,7 @@ def _remedies(context: Context, busy: list[Card], cards: list[Card], *, full: bo
     if not full:
         remedies.append(
             Remedy(
-                "Share it: let TensorFlow take memory only as it needs it.",
+                "Share it: let TensorFlow allocate memory as needed.",
                 ("export TF_FORCE_GPU_ALLOW_GROWTH=true",),
             )
         )

@@ -14,7 +14,7 @@ its files.
 
 What to do
 ----------
-Wait once and give the cache room, or install a TensorFlow that has code for the card.
+Wait once and make the cache larger, or install a TensorFlow that has code for the card.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.fit.judge import libraries_end
 from tfdoctor.predict import cudnn_version
 from tfdoctor.rules.base import GPU, Context, Result, Rule, given
 from tfdoctor.rules.shared import drivers, needs, origins
@@ -141,7 +142,7 @@ def _compiled(context: Context, build: Build, capability: str, devices: list[Cud
     known = [Remedy(p.remedy) for p in problems]
     explanation = (
         f"{_newer_than(build, devices)}: the driver compiles its kernels when they are first used, which can "
-        f"take half an hour, and keeps them for the next time.{said}"
+        f"take half an hour, and keeps them for the next time.{said}{_libraries(context, build, capability)}"
     )
     forbidden = variables.get("CUDA_DISABLE_PTX_JIT", "0") not in ("", "0")
     if forbidden:
@@ -150,16 +151,14 @@ def _compiled(context: Context, build: Build, capability: str, devices: list[Cud
             devices,
             Severity.ERROR,
             title="CUDA_DISABLE_PTX_JIT forbids the compilation that this card needs",
-            explanation=f"{explanation} CUDA_DISABLE_PTX_JIT forbids it, so that operations fail.",
+            explanation=f"{explanation} CUDA_DISABLE_PTX_JIT forbids it, so operations fail.",
             remedies=[
-                origins.takes_away(context, "CUDA_DISABLE_PTX_JIT", "Take the variable away.", steps=False),
+                origins.takes_away(context, "CUDA_DISABLE_PTX_JIT", "Unset the variable.", steps=False),
                 *_newer(context),
             ],
         )
     line = f"export CUDA_CACHE_MAXSIZE={CACHE_BYTES}"
-    wait = Remedy(
-        "Give the cache room, so that the wait comes only once, and let the first run finish.", (line,)
-    )
+    wait = Remedy("Make the cache larger, so that you wait only once, and let the first run finish.", (line,))
     remedies = [wait]
     if variables.get("CUDA_CACHE_DISABLE", "0") not in ("", "0"):
         remedies.insert(
@@ -179,6 +178,18 @@ def _compiled(context: Context, build: Build, capability: str, devices: list[Cud
         f"capability {capability}",
         explanation=explanation,
         remedies=[*remedies, *_native(context, capability), *known],
+    )
+
+
+def _libraries(context: Context, build: Build, capability: str) -> str:
+    """CUDA's own libraries are not compiled at first use: what they lack, they lack."""
+    cuda = build.release.cuda if build.release is not None else None
+    ends = libraries_end(context.compat, cuda, capability) if cuda is not None else None
+    if ends is None:
+        return ""
+    return (
+        f" The libraries of CUDA {cuda}, with which it was built, end at compute capability {ends}: what needs cuBLAS "
+        "or cuDNN may fail, so `recommend` does not offer this release for the card."
     )
 
 
@@ -205,7 +216,7 @@ def _cudnn(context: Context, build: Build, capability: str, devices: list[CudaDe
         context,
         devices,
         Severity.WARNING,
-        title=f"cuDNN {used.version} does not know this card (compute capability {capability})",
+        title=f"cuDNN {used.version} does not support this card (compute capability {capability})",
         explanation=f"{support.explanation}; TensorFlow {build.version} itself has code for the card, and "
         "its convolutions may fail or be slow.",
         remedies=remedies,

@@ -1,12 +1,11 @@
-"""The card is older than what this TensorFlow, or its cuDNN, has code for.
+"""The card is older than this TensorFlow or its cuDNN supports.
 
 What it means
 -------------
-A wheel has machine code for some generations of cards, by compute capability. Below its floor TensorFlow
-ignores a card. Between the floor and the oldest code inside, it registers the card and every operation
-fails ("no kernel image is available for execution on the device"). The same holds for cuDNN: from 9.11 on
-it has nothing for Maxwell, Pascal and Volta, so that convolutions fail although TensorFlow itself supports
-the card.
+A wheel has machine code for some generations of cards, by compute capability. Below its floor TensorFlow ignores a
+card. Between the floor and the oldest code inside, it registers the card and every operation fails ("no kernel
+image is available for execution on the device"). The same holds for cuDNN: from 9.11 on it has nothing for Maxwell,
+Pascal and Volta, so convolutions fail although TensorFlow itself supports the card.
 
 How it is seen
 --------------
@@ -131,7 +130,11 @@ def _older_release(context: Context) -> list[Remedy]:
                 f"{other.python} (it has wheels for {pythons[0]} to {pythons[-1]})."
             )
             return [advice.install_release(target, other.release, text, python=other.python)]
-    return [Remedy("No published TensorFlow with code for this card is known; it has to run on the CPU.")]
+    return [
+        Remedy(
+            "No published TensorFlow with code for this card is known; TensorFlow can only use the CPU here."
+        )
+    ]
 
 
 # ---------------------------------------------------------------- cuDNN

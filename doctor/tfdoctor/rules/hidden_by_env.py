@@ -2,11 +2,11 @@
 
 What it means
 -------------
-The driver shows a program only the cards that CUDA_VISIBLE_DEVICES names, and stops at the first entry that
-it does not know. An empty value, -1, or a name that is no card hides all of them, and TensorFlow then says
-that there is no device. Schedulers (Slurm, Ray, Kubernetes) set the variable for a job that was given no
-GPU. TF_ENABLED_DEVICE_TYPES without GPU keeps TensorFlow from all of them, and a flag in TF_XLA_FLAGS that it does
-not know ends it. PYTHONOPTIMIZE=2 drops docstrings, without which no release before 2.21 can be imported;
+The driver shows a program only the cards that CUDA_VISIBLE_DEVICES names, and stops at the first entry that it does
+not know. An empty value, -1, or a name that matches no card hides all of them, and TensorFlow then says that there
+is no device. Schedulers (Slurm, Ray, Kubernetes) set the variable for a job that was given no GPU.
+TF_ENABLED_DEVICE_TYPES without GPU keeps TensorFlow from all of them, and a flag in TF_XLA_FLAGS that it does not
+know ends it. PYTHONOPTIMIZE=2 drops docstrings, without which no release before 2.21 can be imported;
 PYTHONWARNINGS=error stops the old ones.
 
 How it is seen
@@ -108,7 +108,7 @@ def _types(context: Context, why: str) -> Finding:
 
 def _flags(context: Context, why: str) -> Finding:
     """TF_XLA_FLAGS with a flag that there is not."""
-    meant = " XLA's own flags (`--xla_…`) belong into XLA_FLAGS." if "'xla_" in why else ""
+    meant = " XLA's own flags (`--xla_…`) belong in XLA_FLAGS." if "'xla_" in why else ""
     then = f"That happens when it lists its devices, the CPU included.{meant}"
     title = f"{FLAGS} has a flag that TensorFlow does not know: it ends the process"
     return _of_variable(context, FLAGS, why, then, title)
@@ -120,7 +120,7 @@ def _stopped(context: Context, name: str, why: str) -> Finding:
         context,
         name,
         why,
-        "Other programs may need it: take it away for TensorFlow.",
+        "Other programs may need it: unset it for TensorFlow only.",
         f"{name} stops import tensorflow",
     )
 
@@ -136,7 +136,7 @@ def _of_variable(context: Context, name: str, why: str, then: str, title: str) -
             Evidence(name, repr(context.facts.environment.variables[name])),
             *origins.evidence(context, name),
         ],
-        remedies=[origins.takes_away(context, name, "Take the variable away.")],
+        remedies=[origins.takes_away(context, name, "Unset the variable.")],
     )
 
 
@@ -164,7 +164,7 @@ def _meaning(value: str, devices: tuple[CudaDevice, ...]) -> str:
         return f"no card here has an identifier that begins with {first}"
     if first.isdecimal() and int(first[:18]) >= len(devices) > 0:
         last = len(devices) - 1
-        numbers = f"they are numbered from 0 to {last}" if last else "the only one has the number 0"
+        numbers = f"they are numbered from 0 to {last}" if last else "the only card has the number 0"
         return f"there is no card {first}; {numbers}"
     if len(set(entries)) < len(entries):
         return "it names a card twice, which hides every card"
@@ -173,7 +173,7 @@ def _meaning(value: str, devices: tuple[CudaDevice, ...]) -> str:
 
 def _remedies(context: Context) -> list[Remedy]:
     scheduler = context.facts.environment.scheduler
-    text = "Take the variable away, or name cards that are there."
+    text = "Unset the variable, or name cards that are there."
     remedies = [origins.takes_away(context, VARIABLE, text, steps=scheduler is None)]
     if scheduler in REQUESTS:
         asking = ASKING.get(scheduler, ": ask for a GPU")

@@ -12,7 +12,7 @@ The flags in /proc/cpuinfo.
 
 What to do
 ----------
-In a virtual machine pass the host's processor through. Else use 1.5, or conda-forge's build.
+In a virtual machine pass the host's processor through. Otherwise use 1.5, or conda-forge's build.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tfdoctor.rules.shared import needs
 def check(context: Context) -> Result:
     machine, build, tensorflow = context.facts.machine, context.build, context.tensorflow
     if machine.machine.lower() not in {"x86_64", "amd64"}:
-        return NotApplicable("AVX is a matter of x86 processors")
+        return NotApplicable("only x86 processors have AVX")
     if build is None or tensorflow is None or tensorflow.conda_build or not build.minor:
         return NotApplicable("this is not one of TensorFlow's own wheels")
     if not build.has("avx"):
@@ -39,16 +39,16 @@ def check(context: Context) -> Result:
         return ()
     virtual = "hypervisor" in machine.cpu_flags
     best = advice.best_release(context.target)
-    text = "Use a build without AVX (conda-forge's, or compiled by yourself), or another machine."
+    text = "Use a build without AVX (conda-forge's, or one that you compile yourself), or another machine."
     remedies = [Remedy(text)]
     if best is not None:
-        text = f"Install TensorFlow {best.version}, the best for this machine that does without AVX."
+        text = f"Install TensorFlow {best.version}, the best for this machine that works without AVX."
         remedies.insert(0, advice.install_release(context.target, best, text))
     if virtual:
         remedies.insert(
             0,
             Remedy(
-                "This is a virtual machine: let it see the host's processor (QEMU and Proxmox: CPU type "
+                "This is a virtual machine: expose the host's processor to it (QEMU and Proxmox: CPU type "
                 "`host`)."
             ),
         )

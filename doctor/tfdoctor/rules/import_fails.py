@@ -88,7 +88,7 @@ def _library(context: Context, failed: Resolution) -> Finding:
     packages = [PACKAGES.get(name) for name in lost]
     if lost and all(packages) and advice.package_manager(context.target) == advice.APT:
         remedy = Remedy(
-            f"Install what brings {', '.join(lost)}.",
+            f"Install the package that provides {', '.join(lost)}.",
             (
                 f"{advice.sudo(context.target)}apt-get install {' '.join(str(package) for package in packages)}",
                 advice.check_again(context.target),

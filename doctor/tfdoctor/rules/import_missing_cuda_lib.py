@@ -13,8 +13,8 @@ places are searched for the same names and for other versions.
 
 What to do
 ----------
-Bring the exact CUDA and cuDNN that this release was built with, let the loader look where they are, or use
-a newer TensorFlow.
+Install the exact CUDA and cuDNN that this release was built with, let the loader look where they are, or use a
+newer TensorFlow.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def check(context: Context) -> Result:
         Cause.IMPORT_MISSING_CUDA_LIB,
         Severity.ERROR,
         f"TensorFlow {build.version} is linked with CUDA {build.cuda} and cannot be imported without "
-        f"{', '.join(cuda)}. No other version is taken in their place.",
+        f"{', '.join(cuda)}. No other version works in their place.",
         title=f"import tensorflow fails: {cuda[0]} cannot be opened",
         evidence=_evidence(context, cuda),
         remedies=_remedies(context, build, cuda),
@@ -60,7 +60,8 @@ def _evidence(context: Context, cuda: list[str]) -> list[Evidence]:
         if missing.soname in cuda:
             lines += [Evidence(found.path, "is there") for found in missing.elsewhere]
             lines += [
-                Evidence(f.path, f"is there, {missing.soname} is wanted") for f in missing.other_versions[:2]
+                Evidence(f.path, f"exists, but {missing.soname} is needed")
+                for f in missing.other_versions[:2]
             ]
             lines += [Evidence(t.path, t.problem) for t in missing.resolution.tried if t.problem]
     return lines

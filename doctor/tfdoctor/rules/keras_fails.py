@@ -1,4 +1,4 @@
-"""TensorFlow registers the GPU, and `tf.keras` fails.
+"""TensorFlow registers the GPU, but `tf.keras` fails.
 
 What it means
 -------------
@@ -10,11 +10,11 @@ How it is seen
 --------------
 The installed distributions and the variable are looked at; packages that Keras imports are imported by a child
 where they are not known to work. Where Keras or what it alone imports is damaged or older than all that was tried,
-the child imports Keras itself, with something in the place of TensorFlow.
+the child imports Keras itself, with something in place of TensorFlow.
 
 What to do
 ----------
-Install the Keras that this TensorFlow asks for, or tf-keras, or take the variable away.
+Install the Keras that this TensorFlow asks for, or tf-keras, or unset the variable.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _hidden(context: Context, shadow: Shadow) -> Finding:
     led = led_by(context.facts, folder_of(here))
     if led is not None:
         how = f"{upper_first(origins.leads(context, led))} {led.entry} first: {shadow.name} is {shadow.taken}"
-        title = f"{led.by} leads to {shadow.taken} in the place of {shadow.name}"
+        title = f"{led.by} leads to {shadow.taken} in place of {shadow.name}"
     else:
         how = f"Programs that are started here take {shadow.taken} for {shadow.name}"
         title = f"{shadow.taken} hides {shadow.name} from programs started here"
@@ -128,9 +128,7 @@ def _backend(context: Context, backend: str, needed: str) -> Finding:
         title=f"tf.keras fails: {BACKEND}={backend} needs {needed}, which is not installed",
         evidence=[Evidence(BACKEND, backend), *origins.evidence(context, BACKEND)],
         remedies=[
-            origins.takes_away(
-                context, BACKEND, "Take the variable away: Keras then computes with TensorFlow."
-            )
+            origins.takes_away(context, BACKEND, "Unset the variable: Keras then computes with TensorFlow.")
         ],
     )
 

@@ -1,4 +1,4 @@
-"""The kernel's log speaks of faults of the card or its driver.
+"""The kernel's log reports faults of the card or its driver.
 
 What it means
 -------------
@@ -13,7 +13,7 @@ read none of them, the check could not be made. The meanings are those of NVIDIA
 
 What to do
 ----------
-After an Xid that a program caused: fix the program. Else restart; where it recurs, the card, its power, cooling
+After an Xid that a program caused: fix the program. Otherwise restart; if it recurs, the card, its power, cooling
 or slot is at fault.
 """
 
@@ -33,14 +33,14 @@ OTHERS = {
     "bus-lost": (Cause.NO_DEVICE, "the card has fallen off the bus"),
     "api-mismatch": (
         Cause.DRIVER_LIB_MISMATCH,
-        "a program came with driver libraries of another version than the kernel module's",
+        "a program came with driver libraries of a different version than the kernel module's",
     ),
     "needs-open": (Cause.NO_DEVICE, "the card needs NVIDIA's open kernel module"),
     "legacy": (Cause.NO_DEVICE, "the card is driven by an older branch of the driver"),
     "not-supported": (Cause.NO_DEVICE, "the driver does not know the card"),
     "taken": (Cause.NO_DEVICE, "another kernel driver holds the card"),
     "bad-bar": (Cause.NO_DEVICE, "the firmware gives the card no address space"),
-    "firmware-missing": (Cause.DRIVER_INIT_UNKNOWN, "firmware of the driver's is missing"),
+    "firmware-missing": (Cause.DRIVER_INIT_UNKNOWN, "the driver's firmware is missing"),
     "init-failed": (Cause.DRIVER_INIT_UNKNOWN, "the module could not start the card"),
     "wrong-kernel": (Cause.NO_DEVICE, "the module does not fit this kernel"),
     "probe-failed": (Cause.NO_DEVICE, "the module took none of the cards"),
@@ -91,17 +91,17 @@ def _told(event: KernelEvent) -> str:
 def _grave(context: Context, found: list[KernelEvent]) -> Finding:
     lost = any(_kind(event) is xids.Kind.LOST for event in found)
     works = drivers.state(context).works
-    now = " The driver shows a card at the moment all the same." if works else ""
+    now = " At the moment the driver does show a card." if works else ""
     return RULE.finding(
         Cause.NO_DEVICE if lost and not works else Cause.INCONCLUSIVE,
         Severity.WARNING,
         f"Since the last start: {'; '.join(_told(event) for event in found)}.{now}",
-        title="The kernel's log tells of a fault of the card",
+        title="The kernel's log reports a fault of the card",
         evidence=kernels.evidence(context, found),
         remedies=[
             drivers.reboot(context, "A restart brings the card back into a known state."),
             Remedy(
-                "Where it recurs, look at the card's own counters, then at power, cooling and slot.",
+                "If it recurs, look at the card's own counters, then at power, cooling and slot.",
                 ("nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT,PERFORMANCE",),
             ),
         ],
@@ -112,12 +112,14 @@ def _others(context: Context, found: list[KernelEvent]) -> Finding:
     cause = OTHERS[found[0].kind][0]
     said = dict.fromkeys(OTHERS[event.kind][1] for event in found)
     works = drivers.state(context).works
-    now = " The driver shows a card all the same; it may be one of several, or past." if works else ""
+    now = (
+        " The driver still shows a card: the fault may concern another card, or may be over." if works else ""
+    )
     return RULE.finding(
         cause,
         Severity.INFO if works else Severity.WARNING,
         f"The kernel's log says: {'; '.join(said)}.{now}",
-        title="The kernel's log tells of trouble with NVIDIA's driver",
+        title="The kernel's log reports trouble with NVIDIA's driver",
         evidence=kernels.evidence(context, found),
         remedies=[drivers.kernel_log(context)],
     )
@@ -137,7 +139,7 @@ def _light(context: Context, found: list[KernelEvent]) -> Finding:
 RULE = Rule(
     "TFD116",
     "kernel-log",
-    "The kernel's log tells of faults of the card or its driver",
+    "The kernel's log reports faults of the card or its driver",
     (Cause.NO_DEVICE, Cause.DRIVER_LIB_MISMATCH, Cause.DRIVER_INIT_UNKNOWN, Cause.INCONCLUSIVE),
     check,
 )

@@ -1,4 +1,4 @@
-"""Something is known to be wrong with this release.
+"""This release has known problems.
 
 What it means
 -------------
@@ -113,7 +113,7 @@ def _remedy(context: Context, problem: Problem) -> Remedy:
 RULE = Rule(
     "TFD313",
     "known-problem",
-    "Something is known to be wrong with this release",
+    "This release has known problems",
     tuple(Cause),
     check,
     needs=(needs.tensorflow,),

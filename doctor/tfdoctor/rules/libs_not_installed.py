@@ -1,10 +1,10 @@
-"""CUDA libraries that TensorFlow opens are nowhere on this machine.
+"""CUDA libraries that TensorFlow opens are not installed on this machine.
 
 What it means
 -------------
-TensorFlow's wheel has no CUDA in it: it opens NVIDIA's libraries (the runtime, cuBLAS, cuFFT, cuSOLVER,
-cuSPARSE, cuDNN) when it lists the GPUs. Without any one of them it prints "Cannot dlopen some GPU
-libraries. Skipping registering GPU devices..." and uses the CPU. The driver does not bring them.
+TensorFlow's wheel has no CUDA in it: it opens NVIDIA's libraries (the runtime, cuBLAS, cuFFT, cuSOLVER, cuSPARSE,
+cuDNN) when it lists the GPUs. Without any one of them it prints "Cannot dlopen some GPU libraries. Skipping
+registering GPU devices..." and uses the CPU. The driver does not include them.
 
 How it is seen
 --------------
@@ -39,7 +39,7 @@ BROUGHT = (
     Cause.CUDNN_MISSING,
     Cause.CUDNN_VERSION_MISMATCH,
 )
-"""What is mended by installing libraries, all at once."""
+"""What is fixed by installing libraries, all at once."""
 
 
 def to_bring(context: Context) -> tuple[Cause | None, tuple[MissingLibrary, ...]]:
@@ -71,12 +71,12 @@ def check(context: Context) -> Result:
     explanation = (
         f"TensorFlow {build.version} is built for CUDA {build.cuda} and opens {', '.join(build.required)}. "
         + (f"None of them is {context.here}." if whole else f"{', '.join(names)} cannot be found anywhere.")
-        + " The driver does not bring them, and the plain `pip install tensorflow` does not either."
+        + " Neither the driver nor the plain `pip install tensorflow` includes them."
     )
     title = "The CUDA libraries are not installed" if whole else f"{_names(names)} not installed"
     evidence = [Evidence("the loader", missing.resolution.error) for missing in lost]
     evidence += [
-        Evidence(found.path, f"is there, {missing.soname} is wanted")
+        Evidence(found.path, f"exists, but {missing.soname} is needed")
         for missing in lost
         for found in missing.other_versions[:2]
     ]

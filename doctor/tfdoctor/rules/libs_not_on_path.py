@@ -1,10 +1,10 @@
-"""CUDA libraries are installed and the loader does not look where they are.
+"""CUDA libraries are installed, but not where the loader looks.
 
 What it means
 -------------
-The very libraries that this TensorFlow opens are on the machine, in a folder that is neither on its
-RUNPATH, nor on LD_LIBRARY_PATH, nor known to ldconfig. TensorFlow prints "Cannot dlopen some GPU libraries.
-Skipping registering GPU devices..." and uses the CPU.
+The libraries that this TensorFlow opens are on the machine, but in a folder that is neither on its RUNPATH, nor on
+LD_LIBRARY_PATH, nor known to ldconfig. TensorFlow prints "Cannot dlopen some GPU libraries. Skipping registering
+GPU devices..." and uses the CPU.
 
 How it is seen
 --------------
@@ -14,8 +14,8 @@ name.
 
 What to do
 ----------
-Put the folder on LD_LIBRARY_PATH before Python starts, or link the file into a folder on TensorFlow's own
-RUNPATH, or tell ldconfig of it.
+Put the folder on LD_LIBRARY_PATH before Python starts, or link the file into a folder on TensorFlow's own RUNPATH,
+or tell ldconfig about it.
 """
 
 from __future__ import annotations
@@ -95,20 +95,20 @@ def connect(context: Context, found: Sequence[FoundElsewhere], *, at_fault: bool
     folders = folders_of(found)
     remedies: list[Remedy] = []
     link = advice.link_into_runpath(context.target, found)
-    mended = _mended_release(context) if at_fault else None
-    if mended is not None:
-        remedies.append(mended)
+    fixed = _fixed_release(context) if at_fault else None
+    if fixed is not None:
+        remedies.append(fixed)
     if link is not None:
         remedies.append(link)
     if not any(set(folder) & set(":;") for folder in folders):
-        text = "Name the folder before Python starts (os.environ inside the program is too late)."
+        text = "Add the folder to the search path before Python starts (os.environ inside the program is too late)."
         remedies.append(advice.name_folders(context.target, folders, text))
     if all(folder.startswith(SYSTEM_CUDA) and "-packages/" not in folder for folder in folders):
         remedies.append(advice.ldconfig(context.target, folders))
     return remedies
 
 
-def _mended_release(context: Context) -> Remedy | None:
+def _fixed_release(context: Context) -> Remedy | None:
     """A later patch of the same minor that finds its own libraries."""
     build, python = context.build, context.python
     if build is None or build.release is None or python is None:

@@ -1,4 +1,4 @@
-"""A CUDA library is found, and something that it needs itself is not.
+"""A CUDA library is found, but something that it needs itself is not.
 
 What it means
 -------------
@@ -63,12 +63,12 @@ def _told(
     if stale:
         names = ", ".join(path.rpartition("/")[2] for path in stale)
         return (
-            f"{opened} {need} another {names} than is there",
-            f"The function {symbol} is not in {', '.join(stale)}: it is of another version than its users.",
+            f"{opened} {need} a different {names} than the installed one",
+            f"The function {symbol} is not in {', '.join(stale)}: its version does not match its users.",
         )
     only = f"{opened} {find} found. TensorFlow's log only names the library that it opened."
     if any("version `" in missing.resolution.error for missing in lost):
-        return f"{opened} {need} a newer version of something than is there", only
+        return f"{opened} {need} a newer version of something than the installed one", only
     if absent:
         what = ", ".join(absent)
         title = f"{opened} {need} {what}, which the loader cannot give {'it' if len(lost) == 1 else 'them'}"
@@ -78,8 +78,9 @@ def _told(
         )
     if symbol:
         told = (
-            f"The function {symbol} is in none of the libraries that the loader gives. One of them is of another "
-            "version than its users. TensorFlow's log only names the library that it opened."
+            f"The function {symbol} is in none of the libraries that the loader gives. One of them does "
+            f"not match the libraries that use "
+            "it. TensorFlow's log only names the library that it opened."
         )
         return f"{opened} {need} a function that no library here has", told
     return f"{opened} cannot be used: {lost[0].resolution.error or 'the loader refuses it'}", only
@@ -129,15 +130,16 @@ def _remedies(
     if loader is not None and loader.library_path and all(_undefined(m) for m in lost):
         return [
             Remedy(
-                "A library in a folder on LD_LIBRARY_PATH may stand before the one that has it. Look without that "
-                "variable before anything is installed again; where that helps, take the folder off it.",
+                "A library in a folder on LD_LIBRARY_PATH may be found before the right one. Check "
+                "without that variable before you reinstall anything; if that helps, remove the folder from "
+                "it.",
                 (f"env -u LD_LIBRARY_PATH {advice.check_again(context.target)}",),
             )
         ]
     there = _elsewhere(context, absent)
     if absent and len(there) == len(absent):
         folders = tuple(dict.fromkeys(found.path.rpartition("/")[0] for found in there))
-        text = f"It is in {', '.join(folders)}: name the folder before Python starts."
+        text = f"It is in {', '.join(folders)}: add the folder to the search path before Python starts."
         return [*_beside(context, there, lost), advice.name_folders(context.target, folders, text)]
     if any("version `GLIBC_" in missing.resolution.error for missing in lost):
         return [
@@ -155,14 +157,14 @@ def _remedies(
     wheels = advice.cuda_requirements(context.target, absent)
     if wheels and projects:
         steps, commands = advice.bring_wheels(context.target, wheels)
-        text = f"Install what brings {', '.join(absent)}."
+        text = f"Install the package that provides {', '.join(absent)}."
         return [Remedy(text, (*commands, advice.check_again(context.target)), steps=steps)]
     system = {name: SYSTEM.get(name) for name in absent}
     if absent and all(system.values()) and advice.package_manager(context.target) == advice.APT:
         packages = " ".join(dict.fromkeys(str(package) for package in system.values()))
         return [
             Remedy(
-                f"Install what brings {', '.join(absent)}.",
+                f"Install the package that provides {', '.join(absent)}.",
                 (
                     f"{advice.sudo(context.target)}apt-get install {packages}",
                     advice.check_again(context.target),
@@ -228,7 +230,7 @@ def _beside(context: Context, there: list[FoundElsewhere], lost: tuple[MissingLi
     steps = [link_to(found.path, folder) for found in there]
     return [
         Remedy(
-            f"Link it beside {posixpath.basename(needing)}, which needs it.",
+            f"Link it next to {posixpath.basename(needing)}, which needs it.",
             (*link_commands(steps), advice.check_again(context.target)),
             steps=tuple(steps),
         )
@@ -247,7 +249,7 @@ def _reinstall(context: Context, lost: tuple[MissingLibrary, ...], text: str) ->
 RULE = Rule(
     "TFD204",
     "libs-transitive",
-    "A CUDA library lacks something that it needs itself",
+    "A CUDA library lacks something that it needs",
     (Cause.LIBS_TRANSITIVE,),
     check,
     needs=(needs.cuda_libraries, needs.opened_late),

@@ -1,4 +1,4 @@
-"""CUDA is installed, in another version than this TensorFlow was built for.
+"""CUDA is installed, in a different version than this TensorFlow was built for.
 
 What it means
 -------------
@@ -10,14 +10,13 @@ can serve, not what is installed.
 How it is seen
 --------------
 The loader's rules find no file of the wanted name; the folders where it looks, or the usual places, hold the same
-library in another version, or a file of that name for another kind of processor. Which CUDA these files are of is told
-by their names and folder, not by `nvcc` or /usr/local/cuda.
+library in a different version, or a file of that name for another kind of processor. Which CUDA these files are of
+is told by their names and folder, not by `nvcc` or /usr/local/cuda.
 
 What to do
 ----------
-Install the wanted version beside the other one: several CUDAs live together. Or install a TensorFlow that
-is built for the CUDA that is there. A link from one name to the other is no cure: the functions inside
-differ.
+Install the wanted version beside the other one: several CUDA versions can coexist. Or install a TensorFlow that is
+built for the CUDA that is there. A link from one name to the other does not help: the functions inside differ.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def check(context: Context) -> Result:
     if not lost:
         return ()
     if leading is not Cause.LIBS_WRONG_VERSION:
-        return NotApplicable("most libraries are not there in any version: TFD201 tells of all of them")
+        return NotApplicable("most libraries are not there in any version: TFD201 reports all of them")
     names = [missing.soname for missing in brought]
     foreign = [m for m in lost if m.damaged and not m.other_versions]
     cudas = other_cudas(context, lost)
@@ -67,12 +66,13 @@ def check(context: Context) -> Result:
             f"{lost[0].damaged}. This Python needs libraries for {context.facts.machine.machine}, 64 bit."
         )
     else:
-        title = f"TensorFlow {build.version} needs CUDA {_series(context)}, and {there or 'another CUDA'} is there"
+        title = f"TensorFlow {build.version} needs CUDA {_series(context)}, but {there or 'another CUDA'} is installed"
         explanation = (
             f"TensorFlow {build.version} is built for CUDA {build.cuda} and opens {', '.join(names)}. "
             f"{context.here.capitalize()} these libraries have other versions."
-            f"{_files(cudas)} A link from the wanted name to another version is no cure: the functions inside differ, "
-            "and it fails later or computes wrongly."
+            f"{_files(cudas)} A link from the wanted name to another version does not help: the "
+            f"functions inside differ, "
+            "and it fails later or gives wrong results."
         )
     finding = RULE.finding(
         Cause.LIBS_WRONG_VERSION,
@@ -89,7 +89,7 @@ def _series(context: Context) -> str:
     """ "12" where any CUDA 12 will do, "11.0" where only that one has all the sonames."""
     build = context.build
     if build is None or build.cuda is None:
-        return "of another version"
+        return "of a different version"
     major = str(versions.major(build.cuda))
     of_all = [context.compat.cuda_of_soname(name) for name in build.required]
     return major if all(major in some for some in of_all if some) else versions.major_minor(build.cuda)
@@ -177,7 +177,7 @@ def _evidence(context: Context, lost: tuple[MissingLibrary, ...]) -> list[Eviden
     lines = [Evidence("the loader", missing.resolution.error) for missing in lost]
     for missing in lost:
         lines += [
-            Evidence(f.path, f"is there, {missing.soname} is wanted") for f in missing.other_versions[:3]
+            Evidence(f.path, f"exists, but {missing.soname} is needed") for f in missing.other_versions[:3]
         ]
         lines += [Evidence(t.path, t.problem) for t in missing.resolution.tried if t.problem]
     lines += [Evidence(t.path, f"CUDA toolkit {t.version}") for t in context.facts.toolkits if t.version]
@@ -247,7 +247,7 @@ def _opens(release: Release, cuda: OtherCuda, stems: set[str]) -> bool:
 RULE = Rule(
     "TFD202",
     "libs-wrong-version",
-    "CUDA is there in another version than TensorFlow wants",
+    "A different CUDA version is installed than TensorFlow needs",
     (Cause.LIBS_WRONG_VERSION,),
     check,
     needs=(needs.cuda_libraries, needs.opened_late),

@@ -43,7 +43,7 @@ def check(context: Context) -> Result:
         title = (
             f"{path} is too old for this TensorFlow"
             if match is not None
-            else f"{path} is no whole C++ library"
+            else f"{path} is not a complete C++ library"
         )
         finding = RULE.finding(
             Cause.LIBSTDCXX_TOO_OLD,

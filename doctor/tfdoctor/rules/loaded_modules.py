@@ -1,4 +1,4 @@
-"""A loaded environment module (Lmod, Environment Modules) brings another CUDA or cuDNN than TensorFlow uses.
+"""A loaded environment module (Lmod, Environment Modules) brings a different CUDA or cuDNN than TensorFlow uses.
 
 What it means
 -------------
@@ -78,13 +78,13 @@ def _other(context: Context, loaded: str, other: list[str], cuda: str, *, missin
         + (
             "They do not have the libraries that are missing here."
             if missing
-            else "TensorFlow finds its own libraries all the same; programs that it starts may find the module's."
+            else "TensorFlow still finds its own libraries; programs that it starts may find the module's."
         ),
-        title=f"The loaded module {other[0]} is of another version than TensorFlow uses",
+        title=f"The loaded module {other[0]} has a different version than TensorFlow uses",
         evidence=[Evidence(VARIABLE, loaded)],
         remedies=[
             Remedy(
-                "See which versions there are, and take the one that fits.",
+                "List the versions, and load the one that fits.",
                 ("module avail cuda cudnn", f"module unload {names}"),
             ),
         ],
@@ -102,7 +102,7 @@ def _none(context: Context, cuda: str, cudnn: str | None) -> Finding:
         evidence=[Evidence(VARIABLE, "no cuda or cudnn module is loaded")],
         remedies=[
             Remedy(
-                "See which there are, load those that fit (the name is an example), and look again.",
+                "List the modules, load those that fit (the name is an example), and check again.",
                 (
                     "module avail cuda cudnn",
                     f"module load cuda/{versions.major_minor(cuda)}",

@@ -2,8 +2,8 @@
 
 What it means
 -------------
-A name that is one or two letters off a variable which CUDA, TensorFlow or the loader reads is set. Nobody
-reads it: what it was meant to do does not happen, and nothing says so.
+A name that is one or two letters off a variable which CUDA, TensorFlow or the loader reads is set. Nothing reads
+it: what it was meant to do does not happen, without any message.
 
 How it is seen
 --------------
@@ -32,7 +32,7 @@ def check(context: Context) -> Result:
     for wrong, meant in context.facts.environment.misspelt:
         both = meant in variables
         text = (
-            f"{meant} itself is set too, so that {wrong} can go."
+            f"{meant} itself is set too, so {wrong} can go."
             if both
             else f"If {meant} is meant, give it the value, and unset the other."
         )

@@ -1,4 +1,4 @@
-"""TensorFlow leaves some of the cards out.
+"""TensorFlow ignores some of the cards.
 
 What it means
 -------------
@@ -13,7 +13,7 @@ The driver tells each card's compute capability and number of multiprocessors.
 
 What to do
 ----------
-Nothing, where the small card is there for the screen; else set the variable.
+Nothing, if the small card only drives the display; otherwise set the variable.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ def _some_dropped(context: Context, build: Build, dropped: list[CudaDevice], kep
         least = min(device.multiprocessors or 0 for device in small)
         line = f"export {VARIABLE}={least}"
         remedies.append(
-            Remedy("To have TensorFlow take the small card too:", (line, advice.check_again(context.target)))
+            Remedy("To make TensorFlow use the small card too:", (line, advice.check_again(context.target)))
         )
     set_to = f" {VARIABLE} is set to {asked!r}." if asked is not None else ""
     return RULE.finding(
         Cause.HIDDEN_BY_ENV if small and asked is not None else Cause.GPU_TOO_OLD,
         Severity.WARNING,
-        f"The driver shows {len(dropped) + kept} cards and TensorFlow takes {kept}. It leaves out "
+        f"The driver shows {len(dropped) + kept} cards, but TensorFlow uses {kept}. It ignores "
         f"{'; '.join(reasons)}.{set_to}",
         title=f"TensorFlow leaves {len(dropped)} of {len(dropped) + kept} cards out",
         evidence=[Evidence("the driver", reason) for reason in reasons],
@@ -91,20 +91,20 @@ def _all_dropped(context: Context, build: Build, dropped: list[CudaDevice]) -> F
         Severity.ERROR,
         f"{VARIABLE} is {value!r}: TensorFlow takes only cards with at least that many multiprocessors, and "
         "no card here has them.",
-        title=f"{VARIABLE} leaves every card out",
+        title=f"{VARIABLE} excludes every card",
         evidence=[
             Evidence(VARIABLE, repr(value)),
             *origins.evidence(context, VARIABLE),
             *(Evidence("the driver", _why(device, build)) for device in dropped),
         ],
-        remedies=[origins.takes_away(context, VARIABLE, "Take the variable away.", steps=False)],
+        remedies=[origins.takes_away(context, VARIABLE, "Unset the variable.", steps=False)],
     )
 
 
 RULE = Rule(
     "TFD114",
     "mixed-gpus",
-    "TensorFlow leaves some cards out",
+    "TensorFlow ignores some cards",
     (Cause.GPU_TOO_OLD, Cause.HIDDEN_BY_ENV),
     check,
     needs=(needs.tensorflow, needs.driver),

@@ -1,4 +1,4 @@
-"""NVIDIA's kernel module is not there for the kernel that runs.
+"""NVIDIA's kernel module is missing for the running kernel.
 
 What it means
 -------------
@@ -58,7 +58,7 @@ def check(context: Context) -> Result:
             cause,
             Severity.ERROR,
             _explanation(kernel, found),
-            title="NVIDIA's kernel module is built for another kernel, not for the one that runs"
+            title="NVIDIA's kernel module is built for another kernel, not for the running one"
             if others
             else "NVIDIA's kernel module is not installed",
             evidence=evidence,
@@ -111,7 +111,7 @@ def _remedies(context: Context, found: ModuleFiles) -> list[Remedy]:
 RULE = Rule(
     "TFD117",
     "module-not-built",
-    "NVIDIA's kernel module is not there for the kernel that runs",
+    "NVIDIA's kernel module is missing for the running kernel",
     (Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN, Cause.NO_DRIVER),
     check,
     needs=(kernels.waits_for_module,),

@@ -1,4 +1,4 @@
-"""The driver answers and has no device to show.
+"""The driver answers but shows no device.
 
 What it means
 -------------
@@ -8,14 +8,13 @@ another kernel driver, has fallen off the bus, or this driver does not drive it.
 
 How it is seen
 --------------
-A child process asks the driver. The PCI bus, the kernel modules and nvidia-smi tell what stands in the way:
-a card bound to vfio-pci or nouveau, a kernel module that is not loaded, an open kernel module before
-Turing, a driver branch that no longer knows the card, a MIG parent without instances.
+A child process asks the driver. The PCI bus, the kernel modules and nvidia-smi show the reason: a card bound to
+vfio-pci or nouveau, a kernel module that is not loaded, an open kernel module before Turing, a driver branch that
+no longer knows the card, a MIG parent without instances.
 
 What to do
 ----------
-Depends on which of these it is; the finding says it. Where nothing is to be seen, the kernel's log has the
-reason.
+Depends on which of these it is; the finding says it. If nothing shows the reason, the kernel's log does.
 """
 
 from __future__ import annotations
@@ -108,7 +107,7 @@ def _no_card(context: Context) -> Said | None:
     if not isinstance(context.facts.driver.pci, Absent) or context.facts.machine.jetson:
         return None
     modules = value_of(context.facts.driver.modules) or ()
-    look = Remedy("Look whether the machine has an NVIDIA card at all.", ("lspci -d 10de:",))
+    look = Remedy("Check whether the machine has an NVIDIA card at all.", ("lspci -d 10de:",))
     if "bbswitch" in modules:
         return (
             "The NVIDIA card is switched off (bbswitch)",
@@ -125,9 +124,9 @@ def _no_card(context: Context) -> Said | None:
             ],
         )
     return (
-        "A driver is there, and no NVIDIA card is on the PCI bus",
+        "A driver is installed, but no NVIDIA card is on the PCI bus",
         (
-            "The driver's library answers, and there is no card: a virtual machine or instance type without "
+            "The driver's library answers, but there is no card: a virtual machine or instance type without "
             "a GPU, a card that is switched off in the firmware, not seated, or fallen off the bus."
         ),
         [look, drivers.reboot(context, "A card that fell off the bus comes back after a cold start.")],
@@ -165,7 +164,7 @@ def _taken(context: Context) -> Said | None:
                                 f"echo 'blacklist {card.driver}' | {advice.sudo(context.target)}tee "
                                 f"/etc/modprobe.d/blacklist-{card.driver}.conf"
                             ),
-                            _initramfs(context),
+                            kernels.initramfs(context),
                             f"{advice.sudo(context.target)}reboot",
                         ),
                         changes_system=True,
@@ -178,8 +177,8 @@ def _taken(context: Context) -> Said | None:
 def _rebind(context: Context, card: PciGpu) -> Remedy:
     root, address = advice.sudo(context.target), advice.quote(card.address)
     return Remedy(
-        "Where no virtual machine uses it, give it back for now (after the next start the configuration that "
-        "reserves it acts again: `vfio-pci.ids` on the kernel's command line or in /etc/modprobe.d).",
+        "If no virtual machine uses it, give it back until the next start. To keep it, take `vfio-pci.ids` out of "
+        "the kernel's command line or /etc/modprobe.d.",
         (
             f"echo {address} | {root}tee /sys/bus/pci/drivers/{card.driver}/unbind",
             f"{root}modprobe nvidia",
@@ -187,14 +186,6 @@ def _rebind(context: Context, card: PciGpu) -> Remedy:
         ),
         changes_system=True,
     )
-
-
-def _initramfs(context: Context) -> str:
-    root = advice.sudo(context.target)
-    manager = advice.package_manager(context.target)
-    if manager == advice.APT:
-        return f"{root}update-initramfs -u"
-    return f"{root}mkinitcpio -P" if manager == advice.PACMAN else f"{root}dracut --force"
 
 
 def _mig(context: Context) -> Said | None:
@@ -206,7 +197,7 @@ def _mig(context: Context) -> Said | None:
     index = parent.index or 0
     root = advice.sudo(context.target)
     return (
-        "MIG is on and the card has no instance",
+        "MIG is on but the card has no instance",
         (
             f"{parent.name or 'The card'} is in MIG mode (divided into instances) and none was made: CUDA "
             "shows instances only, so it shows nothing."
@@ -239,7 +230,7 @@ def _lost(context: Context) -> Said | None:
         ),
         [
             drivers.kernel_log(context),
-            Remedy("Shut down, wait, and start again; where it recurs, look at power, slot and cooling."),
+            kernels.power_off(context),
         ],
     )
 
@@ -368,7 +359,7 @@ def _flavour(context: Context, version: str, *, opened: bool) -> Remedy:
 RULE = Rule(
     "TFD102",
     "no-device",
-    "The driver has no GPU to show",
+    "The driver shows no GPU",
     (Cause.NO_DEVICE,),
     check,
     needs=(needs.driver,),

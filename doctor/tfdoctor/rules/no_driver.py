@@ -77,7 +77,7 @@ def _error(
 def _refused(context: Context, why: str, evidence: list[Evidence]) -> Finding:
     """The loader's rules say that it opens, and it does not; or cuInit answers 303."""
     return _error(
-        "The driver's library libcuda.so.1 is there and does not load",
+        "The driver's library libcuda.so.1 exists but does not load",
         f"{why} The file is there; a part of the driver that it needs is damaged or missing.",
         evidence,
         [_reinstall(context)],
@@ -134,12 +134,12 @@ def _not_found(context: Context, files: tuple[str, ...], evidence: list[Evidence
         line = f"echo {advice.quote(folder)} | {root}tee /etc/ld.so.conf.d/nvidia-driver.conf"
         tell = (line, *tell)
     return _error(
-        "The driver's library is there and the loader does not find it",
+        "The driver's library exists, but the loader does not find it",
         f"A driver's library is on this machine ({files[0]}), and the loader does not look "
         f"there{' for it under the name libcuda.so.1' if known else ''}.",
         [*evidence, Evidence(folder, ", ".join(path.rpartition("/")[2] for path in files))],
         [
-            Remedy("Let the loader know it.", tell, changes_system=True),
+            Remedy("Tell the loader about it.", tell, changes_system=True),
             Remedy("Name its folder, for this shell only.", (advice.export_path([folder]),)),
         ],
     )
@@ -154,13 +154,13 @@ def _nothing_there(context: Context, evidence: list[Evidence]) -> Finding:
         return _wsl_without_gpu(context, evidence)
     if facts.machine.container:
         gpus = [
-            Remedy("On the host, look whether its driver works.", ("nvidia-smi",)),
+            Remedy("On the host, check whether its driver works.", ("nvidia-smi",)),
             Remedy("Where it does, start the container with GPUs (Docker: `--gpus all`)."),
         ]
         return _error(
-            "This container has no NVIDIA driver, and no card of its host is to be seen",
-            "A container has no driver of its own: the host's is lent to it when it is started with GPUs. "
-            "Here there is neither a card nor NVIDIA's kernel module to be seen.",
+            "This container has no NVIDIA driver, and no card of its host is visible",
+            "A container has no driver of its own: it gets the host's when it is started with GPUs. "
+            "Here neither a card nor NVIDIA's kernel module is visible.",
             evidence,
             [*cpu, *gpus] if isinstance(facts.tensorflow, Absent) else [*gpus, *cpu],
         )
@@ -176,14 +176,15 @@ def _nothing_there(context: Context, evidence: list[Evidence]) -> Finding:
     if "nouveau" in modules or any(card.driver == "nouveau" for card in cards):
         return _error(
             "The card runs on nouveau; NVIDIA's driver is not installed",
-            "The card is driven by nouveau, the kernel's free driver, which has no CUDA. NVIDIA's driver "
+            "The card is driven by nouveau, the kernel's open-source driver, which does not support "
+            "CUDA. NVIDIA's driver "
             "replaces it.",
             evidence,
             [*_legacy(context), advice.driver_install(context.target)],
         )
     if driver.driver_files:
         return _error(
-            "NVIDIA's driver is not installed; what is there belongs to the CUDA toolkit",
+            "NVIDIA's driver is not installed; the installed libcuda belongs to the CUDA toolkit",
             f"{driver.driver_files[0]} is not a driver: the toolkit's stub is for linking, and cuda-compat "
             "works only on top of a driver.",
             [*evidence, *(Evidence(path, "is there") for path in driver.driver_files[:4])],
@@ -215,7 +216,7 @@ def _wsl_without_gpu(context: Context, evidence: list[Evidence]) -> Finding:
     if context.facts.machine.wsl == 1:
         return _error(
             "WSL 1 gives Linux programs no GPU",
-            "Only WSL 2 lends Windows' graphics card to Linux. This distribution runs under WSL 1.",
+            "Only WSL 2 gives Linux access to Windows' graphics card. This distribution runs under WSL 1.",
             evidence,
             [
                 Remedy(
@@ -228,7 +229,7 @@ def _wsl_without_gpu(context: Context, evidence: list[Evidence]) -> Finding:
     return _error(
         "WSL shows this Linux no graphics card",
         "Under WSL 2 the card comes from Windows, as /dev/dxg, and it is not there: Windows has no NVIDIA "
-        "driver with WSL support, or WSL itself is too old. No Linux driver belongs into WSL.",
+        "driver with WSL support, or WSL itself is too old. No Linux driver belongs in WSL.",
         evidence,
         [
             Remedy(
@@ -243,13 +244,17 @@ def _wsl_without_gpu(context: Context, evidence: list[Evidence]) -> Finding:
 def _legacy(context: Context) -> list[Remedy]:
     """Which driver a card needs that the newest no longer drives."""
     said = []
+    ubuntu, root = context.target.distribution == "ubuntu", advice.sudo(context.target)
     for device in drivers.known_devices(context):
         branch = context.compat.cards.ended_with(device.compute_capability or "99")
         if branch is not None:
             said.append(
                 Remedy(
-                    f"{device.name} needs a driver of branch {branch.last}, the last one for it; newer ones "
-                    "leave it out. Choose that branch where the package manager offers several."
+                    f"Install a driver of branch {branch.last}, the last one for {device.name}, then "
+                    f"restart; newer branches do not support this "
+                    "card.",
+                    (f"{root}ubuntu-drivers install nvidia:{branch.last}", f"{root}reboot") if ubuntu else (),
+                    changes_system=True,
                 )
             )
     return list(dict.fromkeys(said))

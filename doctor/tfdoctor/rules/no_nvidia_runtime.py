@@ -1,4 +1,4 @@
-"""A container engine is here and has nothing with which it could give GPUs to a container.
+"""A container engine is installed but has no means of giving GPUs to containers.
 
 What it means
 -------------
@@ -14,8 +14,8 @@ and the specifications in /etc/cdi and /var/run/cdi.
 
 What to do
 ----------
-Install the package nvidia-container-toolkit and let it set the engine up. TensorFlow outside of containers
-does not need it.
+Install the package nvidia-container-toolkit and let it configure the engine. TensorFlow outside containers does not
+need it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Whether TensorFlow will register a GPU could not be known.
+"""Could not determine whether TensorFlow will register a GPU.
 
 What it means
 -------------
-Something on the way could not be looked at: the Python did not answer in time, the driver hung, a file
-could not be read, the system is none whose loader is modelled. tfdoctor then says so and does not guess.
+Something on the way could not be looked at: the Python did not answer in time, the driver hung, a file could not be
+read, tfdoctor has no model of this system's loader. tfdoctor then says so instead of guessing.
 
 How it is seen
 --------------
@@ -16,11 +16,16 @@ Run TensorFlow itself with --deep, or give the probes more time.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tfdoctor import advice
 from tfdoctor.facts import Absent, Unknown
 from tfdoctor.facts.python import Unusable
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def check(context: Context) -> Result:
@@ -33,21 +38,26 @@ def check(context: Context) -> Result:
         return NotApplicable("the Python does not work, which TFD317 explains")
     why = said.reasons[-1] if said.reasons else "Something on the way could not be looked at."
     if context.observed is not None and context.observed.gpu_registered is not None:
-        return NotApplicable("it was run, and that tells")
+        return NotApplicable("TensorFlow was run, which answers this")
     return [
         RULE.finding(
             Cause.INCONCLUSIVE,
             Severity.WARNING,
             why,
-            title="Whether TensorFlow will register a GPU could not be known",
+            title="Could not determine whether TensorFlow will register a GPU",
             evidence=[Evidence("the prediction", reason) for reason in said.reasons],
-            remedies=[
-                *_slow_start(context),
-                Remedy("Run TensorFlow itself and see.", ("tfdoctor check --deep",)),
-                Remedy("Where something took too long, allow more time.", ("tfdoctor check --timeout 60",)),
-            ],
+            remedies=[*_slow_start(context), *_ways(context, said.reasons)],
         )
     ]
+
+
+def _ways(context: Context, reasons: Sequence[str]) -> list[Remedy]:
+    """More time comes first where time is what was lacking."""
+    again = advice.check_again(context.target)
+    run = Remedy("Run TensorFlow itself to find out.", (f"{again} --deep",))
+    if any("in time" in reason for reason in reasons):
+        return [Remedy("The machine was slow or busy: allow more time.", (f"{again} --timeout 60",)), run]
+    return [run, Remedy("Where something took too long, allow more time.", (f"{again} --timeout 60",))]
 
 
 def _slow_start(context: Context) -> list[Remedy]:
@@ -59,11 +69,15 @@ def _slow_start(context: Context) -> list[Remedy]:
     return [
         Remedy(
             "The Python starts slowly. Start it once by hand, so that its files are in memory, and look again.",
-            (command, "tfdoctor check --timeout 60"),
+            (command, f"{advice.check_again(context.target)} --timeout 60"),
         )
     ]
 
 
 RULE = Rule(
-    "TFD903", "not-known", "Whether a GPU will be registered could not be known", (Cause.INCONCLUSIVE,), check
+    "TFD903",
+    "not-known",
+    "Could not determine whether a GPU will be registered",
+    (Cause.INCONCLUSIVE,),
+    check,
 )

@@ -1,11 +1,10 @@
-"""It is there, and this user or this file system does not let it be used.
+"""A needed file exists, but this user or the file system prevents its use.
 
 What it means
 -------------
-A file that this user may not read is passed over by the loader and by Python as if it were not there: "No such file
-or directory", "No module named". `sudo pip install` with a strict umask (077) leaves such files, and so does a copy
-made by root. On a file system that is mounted noexec no library can be loaded: "failed to map segment from shared
-object".
+The loader and Python skip a file that this user may not read, as if it did not exist: "No such file or directory",
+"No module named". `sudo pip install` with a strict umask (077) leaves such files, and so does a copy made by root.
+On a file system that is mounted noexec no library can be loaded: "failed to map segment from shared object".
 
 How it is seen
 --------------
@@ -15,7 +14,7 @@ options of the folders that libraries are in are asked of the system.
 
 What to do
 ----------
-Let this user read them: whoever owns them, or root, gives the permission. Or use an environment of your own, on a file
+Let this user read them: their owner, or root, can give the permission. Or use your own environment, on a file
 system that is not mounted noexec.
 """
 
@@ -142,10 +141,8 @@ def _python(path: str) -> Finding:
             Remedy(
                 "See what forbids it.", (f"namei -l {advice.quote(path)}", f"findmnt -T {advice.quote(path)}")
             ),
-            Remedy(
-                "Where it only lacks the permission, and is yours:", (f"chmod a+rx {advice.quote(path)}",)
-            ),
-            Remedy("Or use an environment of your own.", ("tfdoctor install",)),
+            Remedy("If it is yours and only lacks the permission:", (f"chmod a+rx {advice.quote(path)}",)),
+            Remedy("Or use your own environment.", ("tfdoctor install",)),
         ],
     )
 
@@ -180,7 +177,7 @@ def _open_up(context: Context, denied: list[Denied]) -> list[Remedy]:
     roots = _roots(context, denied)
     paths = " ".join(advice.quote(root) for root in roots)
     again = advice.check_again(context.target)
-    own = Remedy("Or make an environment of your own.", ("tfdoctor install",))
+    own = Remedy("Or make your own environment.", ("tfdoctor install",))
     owners = sorted({one.owner for one in denied if one.owner is not None and not one.own})
     if not owners:
         return [Remedy("Give yourself the permission.", (f"chmod -R u+rX {paths}", again))]
@@ -242,7 +239,7 @@ def _off_noexec(context: Context, mount: str) -> list[Remedy]:
 RULE = Rule(
     "TFD319",
     "not-permitted",
-    "Something that is needed is there and may not be used",
+    "A needed file exists, but may not be used",
     (Cause.NOT_PERMITTED,),
     check,
     no_python=True,

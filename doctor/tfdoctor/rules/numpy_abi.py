@@ -2,9 +2,9 @@
 
 What it means
 -------------
-TensorFlow's wheels are compiled against NumPy. Those before 2.18 fail to import with NumPy 2; older ones
-use names that NumPy 1.24 took away, or fail later in their recurrent layers with 1.20. pip allows it,
-because the old wheels name no upper limit.
+TensorFlow's wheels are compiled against NumPy. Those before 2.18 fail to import with NumPy 2; older ones use names
+that NumPy 1.24 removed, or fail later in their recurrent layers with 1.20. pip allows it, because the old wheels
+name no upper limit.
 
 How it is seen
 --------------

@@ -19,6 +19,7 @@ Install the driver's package that has it; start the container with NVIDIA_DRIVER
 from __future__ import annotations
 
 from tfdoctor import advice
+from tfdoctor.advice.engine import CAPABILITIES, lacks, name_parts
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import NVML_ERROR_UNKNOWN, container_lost_nvml
@@ -63,16 +64,12 @@ def check(context: Context) -> Result:
 def _missing(context: Context, error: str) -> Finding:
     version = context.build.version if context.build is not None else ""
     variables = context.facts.environment.variables
-    given = variables.get("NVIDIA_DRIVER_CAPABILITIES")
+    given = variables.get(CAPABILITIES)
     evidence = [Evidence("the loader", error)]
-    narrow = given is not None and not {"utility", "all"} & set(given.replace(" ", "").split(","))
+    narrow = given is not None and lacks(given, "utility")
     if given is not None:
-        evidence.append(Evidence("NVIDIA_DRIVER_CAPABILITIES", repr(given)))
-    why = (
-        f" NVIDIA_DRIVER_CAPABILITIES is {given!r}: without `utility` a container is not given NVML."
-        if narrow
-        else ""
-    )
+        evidence.append(Evidence(CAPABILITIES, repr(given)))
+    why = f" {CAPABILITIES} is {given!r}: without `utility` a container is not given NVML." if narrow else ""
     return RULE.finding(
         Cause.NVML_MISSING,
         Severity.ERROR,
@@ -80,25 +77,23 @@ def _missing(context: Context, error: str) -> Finding:
         f"GPU is registered, and TensorFlow does not say why. libcuda.so.1 itself works.{why}",
         title=f"{SONAME} is missing; TensorFlow {version} registers no GPU without it",
         evidence=evidence,
-        remedies=_remedies(context),
+        remedies=_remedies(context, given),
     )
 
 
-def _remedies(context: Context) -> list[Remedy]:
+def _remedies(context: Context, given: str | None) -> list[Remedy]:
     machine, manager = context.facts.machine, advice.package_manager(context.target)
     root = advice.sudo(context.target)
-    if machine.container:
+    if machine.container and given is not None and not lacks(given, "utility"):
         return [
-            Remedy(
-                "Start the container with this variable (Docker; in a Dockerfile: `ENV "
-                "NVIDIA_DRIVER_CAPABILITIES=compute,utility`).",
-                ("docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility IMAGE",),
-            )
+            Remedy("A container is given the host's: see there whether its driver has it.", ("nvidia-smi",))
         ]
+    if machine.container:
+        return [name_parts(context.target)]
     if machine.wsl:
         return [
             Remedy(
-                "WSL's own is in /usr/lib/wsl/lib; tell the loader of it.",
+                "WSL's own is in /usr/lib/wsl/lib; tell the loader about it.",
                 (f"echo /usr/lib/wsl/lib | {root}tee /etc/ld.so.conf.d/ld.wsl.conf", f"{root}ldconfig"),
                 changes_system=True,
             )
@@ -114,7 +109,7 @@ def _remedies(context: Context) -> list[Remedy]:
     install = advice.driver_install(context.target)
     return [
         Remedy(
-            f"It comes with the driver: install the driver whole. {install.text}",
+            f"It comes with the driver: install the complete driver. {install.text}",
             install.commands,
             changes_system=True,
         )
@@ -124,7 +119,7 @@ def _remedies(context: Context) -> list[Remedy]:
 def _fails(context: Context, number: int, text: str) -> Finding:
     why = NVML_ERRORS.get(number, "NVML gives no reason")
     remedies = [
-        Remedy("See whether nvidia-smi, which uses it, says more.", ("nvidia-smi",)),
+        Remedy("Check whether nvidia-smi, which uses it, says more.", ("nvidia-smi",)),
         drivers.kernel_log(context),
     ]
     return RULE.finding(
@@ -133,7 +128,7 @@ def _fails(context: Context, number: int, text: str) -> Finding:
         f"{SONAME} opens and nvmlInit fails with {number}{f' ({text})' if text else ''}: {why}. libcuda.so.1 "
         "works. TensorFlow 2.21 and newer ask NVML about the cards first, and register none where it does "
         "not answer.",
-        title=f"NVML is there and fails ({number})",
+        title=f"NVML is installed but fails ({number})",
         evidence=[Evidence("nvmlInit", f"{number}: {text or why}"), *drivers.smi_evidence(context)],
         remedies=remedies,
     )

@@ -1,11 +1,11 @@
-"""An environment variable is set in a way that does not do what it looks like.
+"""An environment variable does not do what it appears to do.
 
 What it means
 -------------
-TF_CPP_MIN_LOG_LEVEL hides TensorFlow's own messages, so that it does not say why it registers no GPU.
-TF_FORCE_GPU_ALLOW_GROWTH knows only `true` and `false`. XLA_FLAGS is a list of flags that begin with two
-hyphens; anything else is taken for the name of a file, and TensorFlow stops. LD_LIBRARY_PATH is not
-expanded by the loader (`~`, `$HOME`), and an empty or relative entry in it means the working directory.
+TF_CPP_MIN_LOG_LEVEL hides TensorFlow's own messages, so it does not say why it registers no GPU.
+TF_FORCE_GPU_ALLOW_GROWTH knows only `true` and `false`. XLA_FLAGS is a list of flags that begin with two hyphens;
+anything else is taken for the name of a file, and TensorFlow stops. LD_LIBRARY_PATH is not expanded by the loader
+(`~`, `$HOME`), and an empty or relative entry in it means the working directory.
 
 How it is seen
 --------------
@@ -96,7 +96,7 @@ def _log_level(context: Context, variables: dict[str, str]) -> list[Finding]:
             f"{name}={value} keeps TensorFlow from saying what is wrong",
             f"It hides {what}: where no GPU is registered, TensorFlow does not say why.",
             seen=(name, value),
-            remedies=[Remedy("While looking for a fault:", (f"unset {name}",))],
+            remedies=[Remedy("While looking for the cause:", (f"unset {name}",))],
         )
     ]
 
@@ -178,7 +178,7 @@ def _library_path(context: Context, variables: dict[str, str]) -> list[Finding]:
             _finding(
                 context,
                 Severity.WARNING,
-                f"{name} has entries that do not do what they look like",
+                f"{name} has entries that do not do what they appear to do",
                 f"{said}.",
                 seen=(name, value),
                 remedies=remedies,
@@ -222,7 +222,7 @@ def _what_is_wrong(entry: str) -> str:
 RULE = Rule(
     "TFD605",
     "odd-variables",
-    "An environment variable does not do what it looks like",
+    "An environment variable does not do what it appears to do",
     (Cause.INCONCLUSIVE,),
     check,
 )

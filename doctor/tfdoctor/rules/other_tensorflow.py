@@ -1,4 +1,4 @@
-"""Python takes another TensorFlow than the one that would work.
+"""Python imports a different TensorFlow than the one that would work.
 
 What it means
 -------------
@@ -13,7 +13,7 @@ behind would do is judged in the same way as the first.
 
 What to do
 ----------
-Take the folder off the path. The environment's own TensorFlow is left as it is.
+Remove the folder from the path. The environment's own TensorFlow is left as it is.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _remedy(context: Context, folder: str, led: Led | None) -> Remedy:
     sites = " ".join(advice.quote(path) for path in (python.site_packages if python is not None else ()))
     look = (f"grep -Fn {advice.quote(folder)} {sites}/*.pth",) if sites and " " not in sites else ()
     return Remedy(
-        f"Take {folder} off this Python's path: a .pth file or sitecustomize.py puts it there.", look
+        f"Remove {folder} from this Python's path: a .pth file or sitecustomize.py puts it there.", look
     )
 
 

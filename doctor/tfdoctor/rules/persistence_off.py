@@ -1,4 +1,4 @@
-"""The driver lets go of the card whenever no program uses it (persistence mode is off).
+"""The driver shuts the card down whenever no program uses it (persistence mode is off).
 
 What it means
 -------------
@@ -45,9 +45,9 @@ def check(context: Context) -> Result:
         RULE.finding(
             Cause.INCONCLUSIVE,
             Severity.INFO,
-            f"{names}: persistence mode is off, so that the driver starts the card again for each program. That costs "
+            f"{names}: persistence mode is off, so the driver starts the card again for each program. That costs "
             "time at each start and loses the card's settings.",
-            title="The driver lets go of the card between programs",
+            title="The driver shuts the card down between programs",
             evidence=[
                 Evidence("nvidia-smi -q -x", f"{conditions.label(gpu)}: persistence_mode Disabled")
                 for gpu in off
@@ -66,7 +66,7 @@ def check(context: Context) -> Result:
 RULE = Rule(
     "TFD124",
     "persistence-off",
-    "The driver lets go of the card between programs",
+    "The driver shuts the card down between programs",
     (Cause.INCONCLUSIVE,),
     check,
     needs=(

@@ -3,7 +3,7 @@
 What it means
 -------------
 TensorFlow loads each shared object in the folders tensorflow-plugins of site-packages when it is imported, asked or
-not. One that an uninstalled package left behind, that is cut off, or that was built for another TensorFlow stops
+not. One that an uninstalled package left behind, that is truncated, or that was built for another TensorFlow stops
 the import: NotFoundError.
 
 How it is seen
@@ -45,8 +45,7 @@ def _finding(context: Context, failed: Resolution) -> Finding:
     return RULE.finding(
         plugin_cause(failed),
         Severity.ERROR,
-        f"TensorFlow loads {path} at every import, and the loader cannot: {failed.error}. The import stops there "
-        "(NotFoundError).",
+        f"TensorFlow loads this plugin at every import, and the import stops there: {failed.error}.",
         title=f"The plugin {path.rpartition('/')[2]} stops the import of TensorFlow",
         evidence=[Evidence(path, failed.error)],
         remedies=[

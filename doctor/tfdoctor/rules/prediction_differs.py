@@ -1,4 +1,4 @@
-"""TensorFlow did something else than tfdoctor predicted.
+"""TensorFlow did not do what tfdoctor predicted.
 
 What it means
 -------------
@@ -12,7 +12,7 @@ side.
 
 What to do
 ----------
-Believe the observation, and report the difference: it is fixed with your report as a test.
+Trust the observation, and report the difference: your report becomes a test for the fix.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ def check(context: Context) -> Result:
     observed, said = context.observed, context.prediction
     if observed is None:
         return NotApplicable("TensorFlow was not run (`tfdoctor check --deep` does it)")
+    if observed.ended and observed.gpu_registered is None:
+        return CouldNotCheck(f"TensorFlow was run and {observed.ended}")
     if observed.gpu_registered is None and observed.import_ok:
         return CouldNotCheck("TensorFlow was run and did not say whether it registers a GPU")
     if not observed.import_ok and said.import_ok is not False:
@@ -61,7 +63,7 @@ def check(context: Context) -> Result:
             Severity.WARNING,
             "What TensorFlow did is right. The difference is a fault of tfdoctor, or something changed in "
             "between.",
-            title="TensorFlow did something else than tfdoctor predicted",
+            title="TensorFlow did not do what tfdoctor predicted",
             evidence=[
                 Evidence("prediction and observation", f"{what}: predicted {one}, was {other}")
                 for what, one, other in differences
@@ -82,7 +84,7 @@ def _import_failed(observed: Observation) -> Finding:
     error = observed.error or "it ended without a word"
     known = cause is not Cause.INCONCLUSIVE
     remedy = (
-        Remedy("See what this cause means, and what helps.", (f"tfdoctor explain {cause.value}",))
+        Remedy("See what this cause means, and how to fix it.", (f"tfdoctor explain {cause.value}",))
         if known
         else Remedy(
             "Please report it to the project, with this file.",
@@ -120,7 +122,7 @@ def _works(value: bool) -> str:
 RULE = Rule(
     "TFD901",
     "prediction-differs",
-    "TensorFlow did something else than predicted",
+    "TensorFlow did not do what was predicted",
     tuple(Cause),
     check,
 )

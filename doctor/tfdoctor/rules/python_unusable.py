@@ -1,15 +1,15 @@
-"""The Python that is to be examined does not work.
+"""The examined Python does not work.
 
 What it means
 -------------
 It does not start, ends at once, prints something that is no answer, or hangs: then no program can run in it, and
-TensorFlow cannot either. That is a matter of this Python alone and says nothing of the driver.
+TensorFlow cannot either. That concerns only this Python and says nothing about the driver.
 
 How it is seen
 --------------
 It is started with a small script, a second time with more patience, once without its site-packages (`-S`), and once
-with an account of its start (`-v`), which tells the file that it was at last; where PYTHONHOME is set also without it.
-The driver is asked by another Python.
+with a log of its start (`-v`), which shows the last file that it read; where PYTHONHOME is set also without it. The
+driver is asked by another Python.
 
 What to do
 ----------
@@ -52,11 +52,11 @@ def check(context: Context) -> Result:
         return refused if isinstance(refused, CouldNotCheck) else ()
     trouble = fact.trouble
     if trouble.kind == "denied":
-        return NotApplicable("this user may not run it, which TFD319 tells of")
+        return NotApplicable("this user may not run it, which TFD319 explains")
     evidence = [Evidence(trouble.path, f"{trouble.how}{f': {trouble.detail}' if trouble.detail else ''}")]
     if trouble.said:
         evidence.append(Evidence(f"{trouble.path} (what it printed)", trouble.said))
-    evidence += [Evidence(path, "is what it was at last (python -v)") for path in trouble.files]
+    evidence += [Evidence(path, "is the last file that it read (python -v)") for path in trouble.files]
     return [
         RULE.finding(
             Cause.PYTHON_UNUSABLE,
@@ -97,8 +97,8 @@ def _explained(context: Context, trouble: Trouble) -> str:
             f"variable it starts.{origins.said(context, HOME)}{said}"
         )
     if trouble.kind == "site":
-        at = f" It stands at {trouble.files[0]}." if trouble.files else ""
-        return f"{name} starts without its site-packages (`python -S`), and with them it {trouble.how}.{at}{said}"
+        at = f" It stops in {trouble.files[0]}." if trouble.files else ""
+        return f"With its site-packages {name} {trouble.how}; without them (`python -S`) it starts.{at}{said}"
     if trouble.kind == "silent":
         return (
             f"{name} {trouble.how}, also without its site-packages (`python -S`): it hangs, or it starts very slowly "
@@ -116,21 +116,17 @@ def _remedies(context: Context, trouble: Trouble) -> list[Remedy]:
     if trouble.kind == "base-gone" and lost is not None:
         return remake(lost)
     if trouble.kind == "home":
-        return [
-            origins.takes_away(context, HOME, f"Take {HOME} away: hardly any Python needs it.", steps=False)
-        ]
+        return [origins.takes_away(context, HOME, f"Unset {HOME}: hardly any Python needs it.", steps=False)]
     if trouble.kind == "site":
         remedies = [
-            Remedy(
-                "See where its start stands (Ctrl-C ends it).", (f"{python} -v -c pass 2>&1 | tail -n 20",)
-            )
+            Remedy("See where its start hangs (Ctrl-C ends it).", (f"{python} -v -c pass 2>&1 | tail -n 20",))
         ]
         if trouble.files:
             path = advice.quote(trouble.files[0])
             remedies.insert(
                 0,
                 Remedy(
-                    "Look into the file that it stands at, and put it aside where it is the reason.",
+                    "Read the file in which the start stops, and put it aside if that is the reason.",
                     (f"cat {path}", f"mv {path} {path}.aside", advice.check_again(context.target)),
                 ),
             )
@@ -160,7 +156,7 @@ def _remedies(context: Context, trouble: Trouble) -> list[Remedy]:
 RULE = Rule(
     "TFD317",
     "python-unusable",
-    "The Python that is to be examined does not work",
+    "The examined Python does not work",
     (Cause.PYTHON_UNUSABLE,),
     check,
     no_python=True,

@@ -1,4 +1,4 @@
-"""A package is not in the version that TensorFlow, or what it requires, asks for; the import works all the same.
+"""A package does not have the version that TensorFlow or its dependencies require; the import still works.
 
 What it means
 -------------
@@ -12,7 +12,7 @@ what is installed; what is unlike what is known to work was imported by a child.
 
 What to do
 ----------
-Nothing, as long as your program works. Else install the version that is asked for.
+Nothing, as long as your program works. Otherwise install the version that is asked for.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def check(context: Context) -> Result:
     if context.python is None:
         return CouldNotCheck("which distributions are installed is not known")
     if context.prediction.import_ok is False:
-        return NotApplicable("import tensorflow fails, which other checks tell of")
+        return NotApplicable("import tensorflow fails, which other checks explain")
     if context.tensorflow is not None and context.tensorflow.conda_build:
         return NotApplicable("conda's packages have conda's own requirements")
     left = [one for one in unmet(context.python) if one.have is not None and one.package != "keras"]
@@ -49,7 +49,7 @@ def check(context: Context) -> Result:
             ],
             remedies=[
                 Remedy(
-                    "If your program fails with it: install what is asked for.",
+                    "If your program fails with it, install the required version.",
                     (
                         advice.pip_install(context.target, list(dict.fromkeys(wanted))),
                         advice.check_again(context.target),
@@ -63,7 +63,7 @@ def check(context: Context) -> Result:
 RULE = Rule(
     "TFD322",
     "requirement-not-met",
-    "A package is not in the version that TensorFlow asks for",
+    "A package does not have the version that TensorFlow requires",
     (Cause.PACKAGE_CONFLICT,),
     check,
     needs=(needs.tensorflow,),

@@ -1,4 +1,4 @@
-"""Codes that no rule has any more. They are permanent: never used again, and whoever asks for one is led on.
+"""Codes that no rule uses any longer. They are permanent: never used again, and whoever asks for one is led on.
 
 A rule that goes leaves a row here: other people's notes, scripts and bug reports name its code.
 """
@@ -34,7 +34,7 @@ RETIRED: tuple[Retired, ...] = (
     Retired(
         "TFD504",
         "cuda-does-not-fit",
-        "The image has another CUDA than this TensorFlow opens",
+        "The image has a different CUDA than this TensorFlow opens",
         "0.1.0",
         ("TFD202", "TFD207"),
         _SAME,

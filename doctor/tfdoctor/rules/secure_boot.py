@@ -54,7 +54,7 @@ def check(context: Context) -> Result:
             "Secure Boot is on, NVIDIA's kernel module is there and not loaded, and the kernel's log says that it "
             "refused a module."
             if refusals and not unsigned
-            else "Secure Boot is on, and NVIDIA's kernel module is not signed, so that the kernel refuses it.",
+            else "Secure Boot is on, and NVIDIA's kernel module is not signed, so the kernel refuses it.",
             title="The kernel refuses to load NVIDIA's module (Secure Boot)",
             evidence=[
                 seen(fact, "Secure Boot is on"),
@@ -76,7 +76,7 @@ def _remedies(context: Context) -> list[Remedy]:
         remedies.append(
             Remedy(
                 "Take Ubuntu's ready-made module, which Canonical has signed: `ubuntu-drivers list` shows the "
-                "branches; put yours in the place of BRANCH.",
+                "branches; put yours in place of BRANCH.",
                 (f"{root}apt-get install linux-modules-nvidia-BRANCH-generic", f"{root}reboot"),
                 changes_system=True,
             )

@@ -3,8 +3,8 @@
 What it means
 -------------
 The driver can come from the distribution's packages, from NVIDIA's repository, or from NVIDIA's own installer (the
-.run file). Two of them overwrite each other's files: it works until one of them is updated, and then the kernel
-module and libcuda are of two versions (TFD104). Under WSL any Linux driver is one too many: the driver is Windows'.
+.run file). They overwrite each other's files: this works until one of them is updated; then the kernel module and
+libcuda have different versions (TFD104). Under WSL any Linux driver is one too many: the driver is Windows'.
 
 How it is seen
 --------------
@@ -137,7 +137,7 @@ def _in_container(context: Context, files: dict[str, list[str]]) -> Result:
             Cause.DRIVER_LIB_MISMATCH,
             Severity.WARNING,
             f"This image has a driver library of its own ({', '.join(foreign)}) beside the one that the container "
-            "engine brings in. Driver libraries do not belong into an image: they have to be the host's.",
+            "engine brings in. Driver libraries do not belong in an image: they have to be the host's.",
             title="The image has a driver of its own",
             evidence=_evidence((), None, files),
             remedies=[Remedy("Build the image without the driver's packages; the engine brings the host's.")],

@@ -2,8 +2,8 @@
 
 What it means
 -------------
-Python looks for modules beside the script, or in the working directory, then in the folders of PYTHONPATH, before it
-looks where packages are installed. A tensorflow.py, numpy.py, random.py or a folder keras there is imported in the
+Python looks for modules beside the script, or in the working directory, then in the folders of PYTHONPATH, before
+it looks where packages are installed. A tensorflow.py, numpy.py, random.py or a folder keras there is imported in
 place of the one that is meant: "module 'tensorflow' has no attribute ...", "partially initialized module", or an
 error in a file of your own.
 
@@ -11,12 +11,12 @@ How it is seen
 --------------
 The examined Python lists what its path has twice, the working directory first, and imports nothing. Where the name
 is one that TensorFlow's import takes, a child rehearses the import of the packages that take it. A package that
-comes from a folder of PYTHONPATH is told of here, too, whether or not this Python has one of its own: what is installed
-in the environment has no effect then.
+comes from a folder of PYTHONPATH is reported here, too, whether or not this Python has one of its own: what is
+installed in the environment has no effect then.
 
 What to do
 ----------
-Give the file another name, start Python from another folder, or take the folder off PYTHONPATH.
+Give the file another name, start Python from another folder, or remove the folder from PYTHONPATH.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ name.
 
 What to do
 ----------
-Take the folder off LD_LIBRARY_PATH for TensorFlow.
+Remove the folder from LD_LIBRARY_PATH for TensorFlow.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def check(context: Context) -> Result:
     remedy = advice.off_the_path(context.target, folders)
     if wrong:
         kept = [entry for entry in entries if entry not in wrong]
-        text = f"Take {', '.join(wrong)} off LD_LIBRARY_PATH where TensorFlow runs."
+        text = f"Remove {', '.join(wrong)} from LD_LIBRARY_PATH where TensorFlow runs."
         remedy = origins.takes_off(context, "LD_LIBRARY_PATH", wrong, kept, text)
     return [
         RULE.finding(

@@ -14,8 +14,8 @@ size, its hash, or by which wheel was installed last.
 
 What to do
 ----------
-Keep the packages for the CUDA that this TensorFlow was built with, and give what needs the other ones an
-environment of its own.
+Keep the packages for the CUDA that this TensorFlow was built with, and give what needs the other ones its own
+environment.
 """
 
 from __future__ import annotations
@@ -110,8 +110,9 @@ def _other_cuda(context: Context, now: Owner | None) -> str:
     if match is None or build is None or build.cuda is None or int(match[1]) == versions.major(build.cuda):
         return ""
     return (
-        f" It was built for CUDA {match[1]}, TensorFlow {build.version} for CUDA {versions.major(build.cuda)}: it "
-        "opens all the same, and whether all of it then works is not known."
+        f" It was built for CUDA {match[1]}, TensorFlow {build.version} for CUDA "
+        f"{versions.major(build.cuda)}: it still "
+        "opens, and whether all of it then works is not known."
     )
 
 
@@ -142,7 +143,7 @@ def _remedies(context: Context, owners: tuple[Owner, ...], *, same: bool) -> lis
     who = ", ".join(needed_by)
     return [
         Remedy(
-            f"Leave {who}, which asks for it, and give TensorFlow an environment of its own.",
+            f"Leave {who}, which requires it, in place, and give TensorFlow its own environment.",
             advice.venv_with(context.target, _wanted(context), advice.interpreter(context.target)),
         ),
         Remedy(

@@ -1,4 +1,4 @@
-"""The cards reach each other only the long way round.
+"""The cards are connected only over a slow path.
 
 What it means
 -------------
@@ -55,9 +55,9 @@ def check(context: Context) -> Result:
         RULE.finding(
             Cause.HEALTHY,
             Severity.INFO,
-            f"{len(far)} of {len(links)} pairs of cards reach each other only the long way ({'; '.join(ways)}): "
+            f"{len(far)} of {len(links)} pairs of cards are connected only over a slow path ({'; '.join(ways)}): "
             f"{shown}. Training on these together is slower than it could be.",
-            title="Some cards reach each other only the long way round",
+            title="Some cards are connected only over a slow path",
             evidence=[
                 Evidence("nvidia-smi topo -m", f"{pair}: {link}") for pair, link in list(far.items())[:8]
             ],
@@ -69,7 +69,7 @@ def check(context: Context) -> Result:
 RULE = Rule(
     "TFD125",
     "slow-links",
-    "The cards reach each other only the long way round",
+    "The cards are connected only over a slow path",
     (Cause.HEALTHY,),
     check,
     needs=(_joined,),

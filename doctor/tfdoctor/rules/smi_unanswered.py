@@ -1,11 +1,11 @@
-"""nvidia-smi is there and does not answer as it should.
+"""nvidia-smi is installed but does not answer as expected.
 
 What it means
 -------------
 nvidia-smi asks the driver through NVML; TensorFlow asks it through libcuda. Where nvidia-smi alone fails,
-TensorFlow may work all the same, but part of the driver is damaged, blocked or slow. In a container that
-has run for a while, "Failed to initialize NVML: Unknown Error" means that it was cut off from the devices:
-systemd on the host reloaded its units and took the permission away.
+TensorFlow may still work, but part of the driver is damaged, blocked or slow. In a container that has run for a
+while, "Failed to initialize NVML: Unknown Error" means that it was cut off from the devices: systemd on the host
+reloaded its units and took the permission away.
 
 How it is seen
 --------------
@@ -91,8 +91,8 @@ def _alone(context: Context, failed: SmiFailure) -> Finding:
     return RULE.finding(
         Cause.NVML_MISSING if missing else Cause.INCONCLUSIVE,
         Severity.WARNING,
-        f"nvidia-smi fails: {_saying(failed)}. libcuda.so.1, which TensorFlow uses, answers all the same.",
-        title="nvidia-smi does not answer as it should"
+        f"nvidia-smi fails: {_saying(failed)}. libcuda.so.1, which TensorFlow uses, still answers.",
+        title="nvidia-smi does not answer as expected"
         if failed.kind != "timeout"
         else "nvidia-smi hangs, and the driver's library answers",
         evidence=drivers.smi_evidence(context),
@@ -112,7 +112,7 @@ def _cut_off(context: Context, *, harmless: bool) -> Finding:
         remedies=[
             Remedy("Start the container again (on the host).", ("docker restart CONTAINER", "nvidia-smi")),
             Remedy(
-                "So that it does not happen again: name the nodes when it is started, or use CDI (`--device "
+                "To keep this from happening again, name the nodes when it is started, or use CDI (`--device "
                 "nvidia.com/gpu=all`).",
                 (
                     (
@@ -128,7 +128,7 @@ def _cut_off(context: Context, *, harmless: bool) -> Finding:
 RULE = Rule(
     "TFD112",
     "smi-unanswered",
-    "nvidia-smi does not answer as it should",
+    "nvidia-smi does not answer as expected",
     (Cause.INCONCLUSIVE, Cause.NVML_MISSING, Cause.CONTAINER_NVML_LOST),
     check,
 )

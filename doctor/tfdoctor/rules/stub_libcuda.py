@@ -6,14 +6,17 @@ The toolkit has a libcuda.so in a folder called `stubs`, for linking programs on
 It has every function and does nothing: cuInit answers CUDA_ERROR_STUB_LIBRARY (34). Where the loader finds
 it before the driver's library, no program sees a GPU.
 
+tfdoctor's own stand-in, which `--simulate` shows to TensorFlow, says of itself what it is. It belongs in no search
+path: met without `--simulate`, it is named here.
+
 How it is seen
 --------------
 The file that the loader maps for libcuda.so.1, and cuInit's answer.
 
 What to do
 ----------
-Take the stubs folder from LD_LIBRARY_PATH and from /etc/ld.so.conf.d; where there is no driver beside it,
-install one.
+Remove the stubs folder from LD_LIBRARY_PATH and from /etc/ld.so.conf.d; where there is no driver beside it, install
+one.
 """
 
 from __future__ import annotations
@@ -34,6 +37,10 @@ def check(context: Context) -> Result:
         return ()
     path = answer.path or (state.resolution.path if state.resolution is not None else None) or "libcuda.so.1"
     via = state.resolution.via if state.resolution is not None else ""
+    what, title = "the CUDA toolkit's stand-in for linking", "The toolkit's stub stands in for the driver"
+    if answer.stand_in:
+        what = "tfdoctor's stand-in for `--simulate`, which was left on a search path,"
+        title = "tfdoctor's stand-in stands in for the driver"
     own = own_driver_files(context.facts)
     hiding = hiders.driver_hider(context, path)
     evidence = [Evidence(path, state.why)]
@@ -48,9 +55,9 @@ def check(context: Context) -> Result:
         RULE.finding(
             Cause.STUB_LIBCUDA,
             Severity.ERROR,
-            f"The loader takes {path} for libcuda.so.1{f', through {via}' if via else ''}. It is the CUDA "
-            f"toolkit's stand-in for linking and drives no card.{_who(context, hiding)}",
-            title="The toolkit's stub stands in for the driver",
+            f"The loader takes {path} for libcuda.so.1{f', through {via}' if via else ''}. It is {what} and drives "
+            f"no card.{_who(context, hiding)}",
+            title=title,
             evidence=evidence,
             remedies=_remedies(context, path, via, hiding, installed=any(file != path for file in own)),
         )
@@ -67,7 +74,7 @@ def _remedies(
     context: Context, path: str, via: str, hiding: hiders.Hiding | None, *, installed: bool
 ) -> list[Remedy]:
     root, remedies = advice.sudo(context.target), []
-    off = advice.without_folder(context.target, "/stubs/", "Take the stubs folder from LD_LIBRARY_PATH.")
+    off = advice.without_folder(context.target, "/stubs/", "Remove the stubs folder from LD_LIBRARY_PATH.")
     if hiding is not None:
         off = hiders.remedy(context, hiding)
     if off is not None:
@@ -75,7 +82,7 @@ def _remedies(
     if "ld.so.cache" in via:
         remedies.append(
             Remedy(
-                "Find the file that names the stubs folder to the loader, take its line out, and rebuild "
+                "Find the file that names the stubs folder to the loader, remove its line, and rebuild "
                 "the cache.",
                 ("grep -rn stubs /etc/ld.so.conf /etc/ld.so.conf.d", f"{root}ldconfig"),
                 changes_system=True,
@@ -100,7 +107,7 @@ def _remedies(
     install = advice.driver_install(context.target)
     return [
         *remedies,
-        Remedy(f"No driver is to be seen beside it. {install.text}", install.commands, changes_system=True),
+        Remedy(f"No driver is visible. {install.text}", install.commands, changes_system=True),
     ]
 
 

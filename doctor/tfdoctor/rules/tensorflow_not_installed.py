@@ -38,7 +38,7 @@ def check(context: Context) -> Result:
     if registered_without_files(context.facts):
         return NotApplicable("its distribution is registered and its files are gone: TFD311 reports it")
     if closed_package(context.facts) is not None:
-        return NotApplicable("it may be there: this user may not look, which TFD319 tells of")
+        return NotApplicable("it may be there: this user may not look, which TFD319 explains")
     no_wheel, choice = reason(context), context.facts.choice
     lost = choice.lost if choice is not None else ()
     named = (

@@ -2,8 +2,8 @@
 
 What it means
 -------------
-A nightly, a build of your own, a vendor's, or a release newer than this tfdoctor. What it needs is then
-read from its own files, and the rest taken from the nearest release: it is mostly right and not certain.
+It is a nightly, your own build, a vendor's build, or a release newer than this tfdoctor. What it needs is then read
+from its own files, and the rest taken from the nearest release: that is usually right but not certain.
 
 How it is seen
 --------------

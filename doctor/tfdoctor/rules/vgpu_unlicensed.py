@@ -11,7 +11,7 @@ How it is seen
 
 What to do
 ----------
-Give the machine its client token and restart the licensing service; look whether it reaches the licence server.
+Give the machine its client token and restart the licensing service; check whether it reaches the licence server.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def check(context: Context) -> Result:
     cards = conditions.conditions(context)
     virtual = [(gpu, health) for gpu, health in cards if health.licence]
     if not virtual:
-        return NotApplicable("no card here is a virtual GPU that tells of a licence")
+        return NotApplicable("no card here is a virtual GPU that reports a licence")
     without = [
         (gpu, health) for gpu, health in virtual if (health.licence or "").lower().startswith("unlicensed")
     ]

@@ -1,11 +1,11 @@
-"""Which card TensorFlow's GPU:0, GPU:1 … are.
+"""Which cards TensorFlow's GPU:0, GPU:1 … are.
 
 What it means
 -------------
-TensorFlow numbers the cards that the driver shows it, in the driver's order, and leaves out those that it
-does not take. nvidia-smi numbers all cards by their place on the PCI bus. CUDA_VISIBLE_DEVICES chooses and
-orders; it stops at the first entry that names no card, so that what follows it is ignored. Without
-CUDA_DEVICE_ORDER=PCI_BUS_ID the driver puts the fastest card first.
+TensorFlow numbers the cards that the driver shows it, in the driver's order, and leaves out those that it does not
+take. nvidia-smi numbers all cards by their place on the PCI bus. CUDA_VISIBLE_DEVICES chooses and orders; it stops
+at the first entry that names no card, so what follows it is ignored. Without CUDA_DEVICE_ORDER=PCI_BUS_ID the
+driver puts the fastest card first.
 
 How it is seen
 --------------
@@ -13,7 +13,7 @@ The driver is asked with the environment as it is, and, where CUDA_VISIBLE_DEVIC
 
 What to do
 ----------
-Nothing, where this is what was meant. Else name the cards by their identifiers, which never change.
+Nothing, if this is what you want. Otherwise name the cards by their identifiers, which never change.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _partly(context: Context, devices: tuple[CudaDevice, ...], ignored: list[str
         f"{VISIBLE} is {value!r}.{origins.said(context, VISIBLE)} {ignored[0]!r} names no card; the driver stops "
         f"there and ignores it{rest}. "
         f"{'; '.join(lines)}.",
-        title=f"{VISIBLE} is only partly heeded: {len(devices)} of {len(entries)} entries name a card",
+        title=f"{VISIBLE} is only partly used: {len(devices)} of {len(entries)} entries name a card",
         evidence=_evidence(context, lines),
         remedies=[
             Remedy(
@@ -103,7 +103,7 @@ def _map(context: Context, devices: tuple[CudaDevice, ...]) -> Finding:
         note = " The driver puts the fastest card first; nvidia-smi counts along the PCI bus."
         remedies.append(
             Remedy(
-                "To have nvidia-smi's numbers everywhere:",
+                "To use nvidia-smi's numbers everywhere:",
                 ("export CUDA_DEVICE_ORDER=PCI_BUS_ID", advice.check_again(context.target)),
             )
         )

@@ -2,8 +2,8 @@
 
 What it means
 -------------
-2.10.1 is the last release whose Windows wheel has GPU code. What pip installs on Windows since then is for
-the CPU; the log says nothing of it.
+2.10.1 is the last release whose Windows wheel has GPU code. What pip installs on Windows since then is for the CPU;
+the log does not mention it.
 
 How it is seen
 --------------

@@ -1,10 +1,10 @@
-"""Under WSL, the libcuda that is found is not WSL's own, or none is found.
+"""Under WSL, the loader finds a libcuda that is not WSL's own, or none.
 
 What it means
 -------------
-Under WSL 2 the driver is Windows' driver. WSL puts its Linux side into /usr/lib/wsl/lib and tells the
-loader of it; only that libcuda.so.1 reaches the card. Where the loader does not look there, or a Linux
-driver that was installed inside WSL comes before it, TensorFlow registers no GPU.
+Under WSL 2 the driver is the Windows driver. WSL puts its Linux side into /usr/lib/wsl/lib and tells the loader
+about it; only that libcuda.so.1 reaches the card. Where the loader does not look there, or a Linux driver that was
+installed inside WSL comes before it, TensorFlow registers no GPU.
 
 How it is seen
 --------------
@@ -13,7 +13,7 @@ really loaded is compared.
 
 What to do
 ----------
-Tell the loader of /usr/lib/wsl/lib; remove Linux driver packages from WSL.
+Tell the loader about /usr/lib/wsl/lib; remove Linux driver packages from WSL.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ def _line(context: Context) -> Remedy:
 def _not_found(context: Context, evidence: list[Evidence]) -> Finding:
     root = advice.sudo(context.target)
     return _error(
-        "WSL's libcuda is there and the loader does not look there",
+        "WSL's libcuda is installed, but the loader does not look there",
         f"WSL's driver library is in {FOLDER}, and the loader does not know this folder: the file "
         "/etc/ld.so.conf.d/ld.wsl.conf, which WSL writes, is missing, or its cache was not rebuilt.",
         evidence,
         [
             Remedy(
-                "Tell the loader of it.",
+                "Tell the loader about it.",
                 (
                     f"echo {FOLDER} | {root}tee /etc/ld.so.conf.d/ld.wsl.conf",
                     f"{root}ldconfig",
@@ -102,11 +102,11 @@ def _foreign(context: Context, path: str, evidence: list[Evidence]) -> Finding:
         )
     return _error(
         "A Linux driver inside WSL comes before WSL's own",
-        f"The loader takes {path}, which is a Linux driver's library: there is no NVIDIA kernel module under "
-        f"WSL that it could talk to. Only {FOLDER}/libcuda.so.1 reaches the card.",
+        f"The loader takes {path}, which belongs to a Linux driver; WSL has no kernel module for it. Only "
+        f"{FOLDER}/libcuda.so.1 reaches the card.",
         evidence,
         [
-            Remedy("Remove the Linux driver from WSL (the first command shows its package).", remove,
+            Remedy("Remove the Linux driver from WSL; the first command shows its package.", remove,
                    changes_system=True),
             _line(context),
         ],
@@ -116,7 +116,7 @@ def _foreign(context: Context, path: str, evidence: list[Evidence]) -> Finding:
 RULE = Rule(
     "TFD108",
     "wsl-libcuda",
-    "Under WSL, another libcuda than WSL's is found",
+    "Under WSL, the loader finds a libcuda that is not WSL's",
     (Cause.WSL_LIBCUDA,),
     check,
     needs=(

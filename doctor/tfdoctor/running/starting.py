@@ -26,8 +26,9 @@ def loader_environment(env: Mapping[str, str]) -> tuple[dict[str, str], list[str
     if not any(word.split("=")[0].strip() == "dso_loader" for word in modules):
         changed["TF_CPP_VMODULE"] = ",".join([*modules, SHOW_LOADER])
         notes.append(
-            f"The lines of dso_loader in the output come from `tfdoctor run` (TF_CPP_VMODULE={SHOW_LOADER}): "
-            "they name libraries, and by themselves mean no harm."
+            f"The dso_loader lines in the output come from `tfdoctor run` "
+            f"(TF_CPP_VMODULE={SHOW_LOADER}): they name libraries and are "
+            "harmless."
         )
     level = env.get("TF_CPP_MIN_LOG_LEVEL", "").strip()
     if level.isdecimal() and level.strip("0"):

@@ -130,20 +130,20 @@ def _unpacked(pieces: Iterator[bytes], name: str, note: Callable[[str], None]) -
             if not checked and (text := without_nuls_before(piece)):
                 checked = True
                 if is_binary((piece if len(piece) - len(text) < _SAMPLE else text)[:_SAMPLE]):
-                    msg = f"{shown} is not a text."
+                    msg = f"{shown} is not a text file."
                     raise UsageError(msg, hint="diagnose reads logs.")
             yield piece
             size += len(piece)
             if layer and size >= MUCH and size > TIMES * packed.size:
                 note(
-                    f"{shown} unpacks to more than {TIMES} times its size: judged are its first {size >> 20} MiB."
+                    f"{shown} unpacks to more than {TIMES} times its size: only its first {size >> 20} MiB are read."
                 )
                 return
     except _DamagedError as error:
         if not size:
             msg = f"{shown} cannot be unpacked: {error}."
             raise UsageError(msg) from error
-        note(f"{shown} is damaged ({error}): judged is what could be unpacked.")
+        note(f"{shown} is damaged ({error}): only the part that could be unpacked is read.")
 
 
 class _Counted:
@@ -308,7 +308,7 @@ def _zstd(pieces: Iterator[bytes], shown: str) -> Iterator[bytes]:
     program = shutil.which("zstd")
     if program is not None:
         return _by_program([program, "-dcq"], pieces)
-    msg = f"{shown} is packed with zstd, and nothing here can unpack that."
+    msg = f"{shown} is packed with zstd, which cannot be unpacked here."
     raise UsageError(msg, hint="Install zstd or the Python package zstandard, or unpack it yourself.")
 
 

@@ -262,7 +262,7 @@ class Journal:
         with _errors(f"{self._prefix}: the changes could not be taken back", hint=_AGAIN):
             _, _, lost = self._roll_back(entry.number)
         if lost:
-            message = f"“{clean_line(entry.title)}” was taken back, but not wholly.{_lost(lost)}"
+            message = f"“{clean_line(entry.title)}” was undone, but not completely.{_lost(lost)}"
             raise JournalError(message)
 
     def _roll_back(self, number: int) -> tuple[str, int, list[str]]:
@@ -316,7 +316,7 @@ class Journal:
                 with contextlib.suppress(OSError):
                     remove(f"{self._own}/{name}")
             raise
-        with _errors(f"{self._prefix}: taking the changes back stopped half way", hint=_AGAIN):
+        with _errors(f"{self._prefix}: undoing the changes was interrupted", hint=_AGAIN):
             restorer.apply()
             self._forget()
         kept = {*foreign, *lost, *restorer.left}
@@ -361,7 +361,7 @@ class Journal:
             elif os.path.lexists(f"{self._steps}/{number}/{MANIFEST}"):
                 title, count, lost = self._roll_back(number)
                 told.append(
-                    f"“{clean_line(title)}” had been stopped half way: what it had done was taken back "
+                    f"“{clean_line(title)}” had been interrupted: what it had done was taken back "
                     f"({_count(count)})." + _lost(lost)
                 )
             else:
@@ -377,7 +377,7 @@ class Journal:
         self._forget()
         left |= {*restorer.left, *(change.path for change in changes if change.foreign)}
         count = sum(change.path not in left for change in changes)
-        sentence = f"Taking the changes back had been stopped half way and was finished ({_count(count)})."
+        sentence = f"Undoing the changes had been interrupted and was finished ({_count(count)})."
         return sentence + (f" Left as they are, changed by somebody else: {some(left)}." if left else "")
 
     def _half_way(self, change: Change) -> bool:

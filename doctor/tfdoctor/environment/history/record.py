@@ -221,7 +221,7 @@ def check_conflicts(foreign: list[str], lost: list[str]) -> None:
         parts.append(f"changed by somebody since tfdoctor changed them: {some(foreign)}")
     if lost:
         parts.append(
-            f"what they were is not kept any more, for a program wrote into the files themselves: {some(lost)}"
+            f"what they were is no longer kept, for a program wrote into the files themselves: {some(lost)}"
         )
     message = "Nothing was taken back: " + "; ".join(parts) + "."
     raise JournalError(

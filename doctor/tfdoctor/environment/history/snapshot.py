@@ -163,7 +163,7 @@ def damaged(path: str, why: str) -> JournalError:
 def older(path: str) -> JournalError:
     """The error for what a tfdoctor of format 1 wrote: it is not read, for its steps are told in another way."""
     message = (
-        f"{path}: an earlier tfdoctor fixed this environment, and its journal (format 1) is not read any more"
+        f"{path}: an earlier tfdoctor fixed this environment, and its journal (format 1) is no longer read"
     )
     undo = f"Take its changes back with that version (`tfdoctor fix --undo`), or remove {OWN}."
     return JournalError(message, hint=f"Nothing was changed. {undo} {_WORKS_WITHOUT}")
@@ -446,7 +446,9 @@ def differences(top: str, rows: Mapping[str, Row], found: Mapping[str, State]) -
     same_looks = [
         f"{top}/{path}"
         for path, row in rows.items()
-        if row.state.sha256 is not None and path in found and found[path].size == row.state.size
+        if row.state.sha256 is not None
+        and path in found
+        and (found[path].type, found[path].size) == (row.state.type, row.state.size)
     ]
     hashes = digests(same_looks)
     changed = []

@@ -1,7 +1,8 @@
 """What a user wants installed: files and options that come from outside, checked."""
 
+from tfdoctor.environment.requirements.asked import Asked
 from tfdoctor.environment.requirements.lines import MOST_LINES, parse_packages, parse_requirements
-from tfdoctor.environment.requirements.wish import Asked, Wanted, Wish, read_wish, without_cuda
+from tfdoctor.environment.requirements.wish import Wanted, Wish, read_wish, without_cuda
 
 __all__ = [
     "MOST_LINES",

@@ -14,9 +14,9 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from tfdoctor.compat import Compat
+from tfdoctor.environment.requirements.asked import Asked, Part
 from tfdoctor.environment.requirements.files import take_rows
 from tfdoctor.environment.requirements.lines import MOST_LINES, checked
-from tfdoctor.environment.requirements.wish import Asked, Part
 from tfdoctor.errors import UsageError
 from tfdoctor.text import clean_line
 
@@ -68,10 +68,10 @@ def read_environment(text: str, path: Path, text_of: Callable[[Path], str]) -> P
     take_rows(pips, path, part, text_of)
     if cuda:
         part.notes.append(
-            f"{shown}: {', '.join(cuda)} left out: CUDA and cuDNN come with the plan, as wheels of NVIDIA's."
+            f"{shown}: {', '.join(cuda)} left out: CUDA and cuDNN come with the plan, as NVIDIA wheels."
         )
     if foreign:
-        part.notes.append(f"{shown}: left out, being of conda alone: {', '.join(foreign)}.")
+        part.notes.append(f"{shown}: left out, because they exist only in conda: {', '.join(foreign)}.")
     if unknown:
         part.notes.append(
             f"{shown}: left out, for whether the package index has the same under this name is not known: "
@@ -95,7 +95,7 @@ def _python(specifier: str, where: str, part: Part) -> Asked:
     match = re.fullmatch(r"==([0-9]+\.[0-9]+)\.[0-9.]+(?:\.\*)?", specifier)
     if match is not None:  # of an export: any patch release of it serves
         full = specifier.removeprefix("==").removesuffix(".*")
-        part.notes.append(f"{where}: Python {full} is taken as {match[1]}, of which every release serves.")
+        part.notes.append(f"{where}: Python {full} is taken as {match[1]}, and every release of it works.")
         specifier = f"=={match[1]}.*"
     elif re.fullmatch(r"==[0-9]+\.[0-9]+", specifier):
         specifier = f"{specifier}.*"

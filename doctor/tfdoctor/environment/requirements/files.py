@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from tfdoctor.environment.requirements.asked import MOST_FILES, Part
 from tfdoctor.environment.requirements.lines import MOST_LINES, checked, joined
-from tfdoctor.environment.requirements.wish import MOST_FILES, Part
 from tfdoctor.errors import UsageError
 from tfdoctor.text import clean_line
 

@@ -102,7 +102,7 @@ def checked(row: str, where: str) -> Item | None:
     hashes = _HASH.findall(row[:_LONGEST_HASHED])
     wanted = _HASH.sub("", row[:_LONGEST_HASHED]).strip()
     if len(wanted) > _LONGEST or len(row) > _LONGEST_HASHED or not row.isprintable():
-        msg = f"{where}: this is no requirement."
+        msg = f"{where}: this is not a requirement."
         raise UsageError(msg)
     shown = clean_line(row, limit=120)
     if wanted.startswith("-"):
@@ -146,4 +146,4 @@ def _instead(option: str) -> str:
         "--constraint": "Put the pins into the requirements themselves.",
         "-e": "Publish the project, or add it with a Dockerfile of your own on top.",
         "--editable": "Publish the project, or add it with a Dockerfile of your own on top.",
-    }.get(word, "Take the line out.")
+    }.get(word, "Remove the line.")

@@ -12,9 +12,9 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from tfdoctor import versions
+from tfdoctor.environment.requirements.asked import Asked, Part, holds
 from tfdoctor.environment.requirements.lines import checked
 from tfdoctor.environment.requirements.project import poetry_specifier, tables
-from tfdoctor.environment.requirements.wish import Asked, Part, holds
 from tfdoctor.errors import UsageError
 from tfdoctor.text import clean_line
 

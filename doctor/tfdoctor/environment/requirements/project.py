@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
+from tfdoctor.environment.requirements.asked import Asked, Part
 from tfdoctor.environment.requirements.lines import MOST_LINES, checked
-from tfdoctor.environment.requirements.wish import Asked, Part
 from tfdoctor.errors import UsageError
 from tfdoctor.parse import toml
 from tfdoctor.text import clean_line
@@ -71,7 +71,7 @@ def _take(rows: list[Any], where: str, part: Part) -> None:
         raise UsageError(msg)
     for row in rows:
         if not isinstance(row, str):
-            msg = f"{where}: an entry is not a text."
+            msg = f"{where}: an entry is not a text file."
             raise UsageError(msg)
         item = checked(row, where)
         if item is not None:
@@ -99,7 +99,7 @@ def _take_poetry(dependencies: dict[str, Any], where: str, part: Part) -> None:
         for one in said if isinstance(said, list) else [said]:
             table = {"version": one} if isinstance(one, str) else _table(one)
             if not table:
-                msg = f"{here}: this is no version."
+                msg = f"{here}: this is not a version."
                 raise UsageError(msg)
             if table.get("optional") is True:
                 part.notes.append(f"{here}: it is optional and left out.")

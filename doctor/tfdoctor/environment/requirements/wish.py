@@ -6,13 +6,13 @@ A requirements file with what it includes, pyproject.toml, a conda environment, 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
 from packaging.utils import canonicalize_name
 
 from tfdoctor import versions
+from tfdoctor.environment.requirements.asked import Asked, Part, holds
 from tfdoctor.environment.requirements.lines import Item, is_tensorflow
 from tfdoctor.errors import UsageError
 from tfdoctor.text import clean_line
@@ -21,41 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from packaging.markers import Marker
-    from packaging.specifiers import SpecifierSet
 
-    from tfdoctor.environment.requirements.locked import Graph
+__all__ = ["Wanted", "Wish", "environment", "read_wish", "without_cuda"]
 
-__all__ = ["Asked", "Part", "Wanted", "Wish", "environment", "holds", "read_wish", "without_cuda"]
-
-MOST_FILES = 50
 _SAME = {
     "tensorflow-gpu": "tensorflow-gpu is taken as tensorflow, which has had the same code since 2.1.",
     "tensorflow-cpu": "tensorflow-cpu is taken as tensorflow: it would not see a GPU.",
 }
 _CUDA = re.compile(r"(nvidia(?:-[a-z0-9]+)+?)(?:-cu[0-9]{2})?")
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A condition on a version, and where it stands."""
-
-    specifier: SpecifierSet
-    where: str
-
-
-@dataclass(slots=True)
-class Part:
-    """What one file says."""
-
-    items: list[Item] = field(default_factory=list)
-    limits: list[Item] = field(default_factory=list)
-    """Constraints: they install nothing."""
-    pythons: list[Asked] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    """Sentences: what was left out, or taken for something else."""
-    graphs: list[Graph] = field(default_factory=list)
-    """Locks of projects: what of them is wanted depends on the Python."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +106,11 @@ def _tensorflow(item: Item, where: Mapping[str, str], notes: list[str]) -> Asked
     if not holds(item.requirement.marker, where):
         return None
     if item.requirement.url is not None:
-        msg = f"{item.where}: a TensorFlow of an address of its own is not locked."
+        msg = f"{item.where}: a TensorFlow from its own address is not locked."
         raise UsageError(msg, hint="Name its version: tensorflow==2.15.*")
     if item.name != "tensorflow" and item.name not in _SAME:
-        msg = f"{item.where}: {item.name} is another TensorFlow than those that are locked for Linux."
-        raise UsageError(msg, hint="Take the line out, and choose TensorFlow itself with --tf.")
+        msg = f"{item.where}: {item.name} is not one of the TensorFlow packages that are locked for Linux."
+        raise UsageError(msg, hint="Remove the line, and choose TensorFlow itself with --tf.")
     if item.name in _SAME:
         notes.append(f"{item.where}: {_SAME[item.name]}")
     return Asked(item.requirement.specifier, item.where)
@@ -161,16 +134,6 @@ def environment(python: str) -> dict[str, str]:
     }
 
 
-def holds(marker: Marker | None, where: Mapping[str, str]) -> bool:
-    """Whether a marker holds there; one that cannot be asked does."""
-    if marker is None:
-        return True
-    try:
-        return marker.evaluate(dict(where))
-    except (UndefinedComparison, UndefinedEnvironmentName, KeyError, ValueError):
-        return True
-
-
 def without_cuda(lines: Iterable[str], wheels: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(lines without those that name NVIDIA's wheels which the plan brings, a sentence where it was another one).
 
@@ -189,7 +152,7 @@ def without_cuda(lines: Iterable[str], wheels: Mapping[str, str]) -> tuple[tuple
     if not others:
         return tuple(kept), ()
     return tuple(kept), (
-        f"Left out, for the plan brings CUDA as this TensorFlow was built for it: {', '.join(others)}.",
+        f"Left out, because the plan includes the CUDA that this TensorFlow was built for: {', '.join(others)}.",
     )
 
 
@@ -208,8 +171,8 @@ def read_wish(files: Sequence[Path], text_of: Callable[[Path], str]) -> Wish:
 
 
 _UNREAD = {
-    "pipfile": "Write its packages down as a requirements file: pipenv requirements > requirements.txt",
-    "pipfile.lock": "Write its packages down as a requirements file: pipenv requirements > requirements.txt",
+    "pipfile": "Export its packages to a requirements file: pipenv requirements > requirements.txt",
+    "pipfile.lock": "Export its packages to a requirements file: pipenv requirements > requirements.txt",
     "setup.py": "Name the packages of install_requires in a requirements file.",
     "setup.cfg": "Name the packages of install_requires in a requirements file.",
     "conda-lock.yml": "Name the environment.yml that it was made from.",
@@ -222,8 +185,8 @@ def _read(path: Path, text_of: Callable[[Path], str]) -> Part:
 
     shown, name = clean_line(str(path)), path.name.lower()
     if name in _UNREAD or (name.startswith("pylock.") and name.endswith(".toml")):
-        msg = f"-r: {shown} is of a kind that cannot be read here."
-        raise UsageError(msg, hint=_UNREAD.get(name, "Write it down as a requirements file."))
+        msg = f"-r: {shown} is in a format that cannot be read here."
+        raise UsageError(msg, hint=_UNREAD.get(name, "Write it as a requirements file."))
     if name == "poetry.lock":
         return locked.read_poetry(text_of(path), shown)
     if name == "uv.lock":

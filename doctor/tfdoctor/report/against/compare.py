@@ -139,7 +139,7 @@ def _follows(
         libcuda = [side.get(("driver", "libcuda.so.1")) for side in (before, after)]
         return any((one.value or "").startswith("cannot be opened") for one in libcuda if one is not None)
     if area == "cards" and name.startswith("GPU "):
-        counts = [side.get(("cards", "cards that the driver gives")) for side in (before, after)]
+        counts = [side.get(("cards", "cards that the driver shows")) for side in (before, after)]
         return any(one is not None and one.value == "0" for one in counts)
     if area == "cards" and name.endswith((": compute mode", ": MIG")):
         return one_only and _differs(("driver", "nvidia-smi"), before, after)
@@ -194,7 +194,11 @@ def _explains(
         return caused or any(_mentions(_text(finding), word) for word in (entry.name, *entry.said))
     if not caused:
         return False
-    text = _text(finding) + "\n" + "\n".join(" ".join((one.text, *one.commands)) for one in finding.remedies)
+    text = (
+        _text(finding)
+        + "\n"
+        + "\n".join(" ".join((one.full_text, *one.commands)) for one in finding.remedies)
+    )
     named = any(_mentions(text, word) for word in (entry.name, *entry.said))
     if entry.area == "packages":
         return named or (pair[1] == NOTHING["packages"] and entry.name.startswith("nvidia-"))

@@ -301,7 +301,7 @@ def _kernel(facts: Facts) -> Iterator[Entry]:
 def _cards(facts: Facts) -> Iterator[Entry]:
     area, driver = "cards", facts.driver
     yield _fact(
-        driver.cuda, area, "cards that the driver gives", lambda c: str(c.count or 0), _CARDS | _DRIVER
+        driver.cuda, area, "cards that the driver shows", lambda c: str(c.count or 0), _CARDS | _DRIVER
     )
     for card in value_of(driver.pci) or ():
         bound = f", bound to {card.driver}" if card.driver else ", bound to no driver"
@@ -494,7 +494,7 @@ def _packages(facts: Facts) -> Iterator[Entry]:
         )
     for one in python.distributions:
         states = [(path, "is gone") for path in one.lost]
-        states += [(c.path, "is cut short" if c.cut else "is another file") for c in one.changed]
+        states += [(c.path, "is truncated" if c.cut else "is another file") for c in one.changed]
         for path, state in states:
             base = posixpath.basename(path)
             yield Entry(

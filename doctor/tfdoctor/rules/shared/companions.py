@@ -96,10 +96,14 @@ def companion_finding(context: Context, rule: Rule, row: Companion) -> Finding:
 
 
 def _requirement(context: Context, row: Companion) -> str:
-    """For one that is missing: a version that no row of the table speaks against."""
-    if row.breaks or context.build is None or context.build.version is None:
+    """A version that no row of the table speaks against: the installed one is replaced once."""
+    if context.build is None or context.build.version is None:
         return row.requirement
     version = context.build.version
+    if row.breaks.startswith(">="):
+        return context.compat.companion_limits(version).get(row.package, row.requirement)
+    if row.breaks:
+        return row.requirement
     others = [
         o for o in context.compat.companions if o.package == row.package and o.breaks and o.effect == "import"
     ]
@@ -137,7 +141,7 @@ def package_finding(context: Context, rule: Rule, failed: Sequence[Failure]) -> 
     if compiled is not None:
         numpy = context.python.distribution("numpy") if context.python is not None else None
         explanation += (
-            f" {_named(context, compiled)} is compiled for another NumPy than"
+            f" {_named(context, compiled)} is compiled for a different NumPy than"
             f" {numpy.version if numpy is not None else 'this one'}."
         )
     return rule.finding(
@@ -153,10 +157,10 @@ def package_finding(context: Context, rule: Rule, failed: Sequence[Failure]) -> 
 WHAT = {
     "missing": "is not there",
     "empty": "is empty",
-    "cut": "is cut off",
+    "cut": "is truncated",
     "changed": "was changed",
     "altered": "has other content than it was installed with",
-    "syntax": "is no Python source any more",
+    "syntax": "is no longer Python source",
     "unreadable": "may not be read by this user",
 }
 """FileDifference.what, for people."""
@@ -201,7 +205,7 @@ def _remedy(context: Context, failed: Sequence[Failure]) -> Remedy:
         return _off(context, library)
     variable = _variable_of(context, failed)
     if variable:
-        return origins.takes_away(context, variable, "Take the variable away.")
+        return origins.takes_away(context, variable, "Unset the variable.")
     if all(difference.what == "unreadable" for failure in failed for difference in failure.damage or _NONE):
         python = context.python
         folders = (

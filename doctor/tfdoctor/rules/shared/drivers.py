@@ -169,10 +169,8 @@ def code_for(context: Context, capability: str) -> str:
     if own is None:
         return "unknown"
     wanted = versions.parse_capability(capability)
-    for text in own[0]:
-        have = versions.parse_capability(text)
-        if have[0] == wanted[0] and have[1] <= wanted[1]:
-            return "native"
+    if any(versions.runs_machine_code(wanted, versions.parse_capability(text)) for text in own[0]):
+        return "native"
     return "jit" if any(versions.parse_capability(text) <= wanted for text in own[1]) else "none"
 
 

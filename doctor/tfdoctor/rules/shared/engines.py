@@ -26,7 +26,7 @@ def applicable(context: Context) -> NotApplicable | CouldNotCheck | None:
     """An engine whose containers could have this machine's GPUs."""
     facts = context.facts
     if facts.machine.container:
-        return NotApplicable("this is a container: the engine stands outside of it")
+        return NotApplicable("this is a container: the engine stands outside it")
     refused = unanswered(facts.containers, "container engines")
     if refused is not None:
         return refused

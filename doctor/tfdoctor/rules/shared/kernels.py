@@ -96,6 +96,15 @@ def explained(context: Context) -> str:
     return "TFD118" if refused_by_secure_boot(context) else ""
 
 
+def initramfs(context: Context) -> str:
+    """The command that builds the initial RAM disk again."""
+    root = advice.sudo(context.target)
+    manager = advice.package_manager(context.target)
+    if manager == advice.APT:
+        return f"{root}update-initramfs -u"
+    return f"{root}mkinitcpio -P" if manager == advice.PACMAN else f"{root}dracut --force"
+
+
 # ---------------------------------------------------------------- the kernel's log
 
 
@@ -142,7 +151,7 @@ def _lost(context: Context, event: KernelEvent) -> Said:
         return (
             f"The card is unusable until it is reset (Xid {number})",
             f"The kernel's log says Xid {number}: {said}.",
-            [drivers.reboot(context, "Restart the machine; where it recurs, the card is faulty.")],
+            [drivers.reboot(context, "Restart the machine; if it recurs, the card is faulty.")],
         )
     return (
         "The card has fallen off the bus (Xid 79)",
@@ -151,7 +160,7 @@ def _lost(context: Context, event: KernelEvent) -> Said:
             "slot or riser, power saving of the bus, or a fault of the card itself. Programs cannot bring it "
             "back."
         ),
-        [Remedy("Shut down, wait, and start again; where it recurs, look at power, slot and cooling.")],
+        [power_off(context)],
     )
 
 
@@ -179,7 +188,7 @@ def _firmware(context: Context, event: KernelEvent) -> Said:
     return (
         "The driver's firmware files are missing",
         (
-            "The kernel's log says that firmware of NVIDIA's could not be loaded from /lib/firmware/nvidia: the "
+            "The kernel's log says that NVIDIA firmware could not be loaded from /lib/firmware/nvidia: the "
             "driver was installed in part, or its files are not in the initial RAM disk."
         ),
         [Remedy(f"Install the driver again. {install.text}", install.commands, changes_system=True)],
@@ -239,17 +248,27 @@ def _init_failed(context: Context, event: KernelEvent) -> Said:
         "The kernel module cannot start the card",
         (
             f"The kernel's log says RmInitAdapter failed!{named}: the module is loaded, knows the card, and fails "
-            "to bring it up. After a warm start or in a virtual machine the card is often in a bad state; else "
-            "module and libraries are of different versions, or the card is faulty."
+            "to bring it up. After a warm start or in a virtual machine the card is often in a bad state; otherwise "
+            "module and libraries have different versions, or the card is faulty."
         ),
         [
-            Remedy("Shut the machine down, wait, and start it again (not a restart only)."),
+            power_off(context),
             drivers.kernel_log(context),
         ],
     )
 
 
 # ---------------------------------------------------------------- remedies
+
+
+def power_off(context: Context) -> Remedy:
+    """What brings a card back that a restart leaves as it is."""
+    return Remedy(
+        "Shut the machine down, wait, and start it again; a restart is not enough. If it happens again, look at "
+        "power, slot and cooling.",
+        (f"{advice.sudo(context.target)}poweroff",),
+        changes_system=True,
+    )
 
 
 def headers(context: Context) -> str:

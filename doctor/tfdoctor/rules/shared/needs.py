@@ -65,7 +65,7 @@ def cuda_libraries(context: Context) -> NotApplicable | CouldNotCheck | None:
     if refused is not None:
         return CouldNotCheck(refused.why)
     if not context.build.required:
-        return CouldNotCheck("which CUDA libraries this build needs could not be learned from its files")
+        return CouldNotCheck("which CUDA libraries this build needs could not be determined from its files")
     return None
 
 

@@ -108,7 +108,7 @@ def off_path(context: Context, led: Led) -> Remedy:
     entries = entries_of("PYTHONPATH", context.facts.environment.variables.get("PYTHONPATH", ""))
     gone = [one for one in entries if posixpath.normpath(one) == posixpath.normpath(entry)]
     kept = [one for one in entries if one not in gone]
-    return takes_off(context, "PYTHONPATH", gone, kept, f"Take {entry.rstrip('/')} off PYTHONPATH.")
+    return takes_off(context, "PYTHONPATH", gone, kept, f"Remove {entry.rstrip('/')} from PYTHONPATH.")
 
 
 def _where(context: Context, origin: Origin | None) -> str:
@@ -118,7 +118,7 @@ def _where(context: Context, origin: Origin | None) -> str:
     place = who(context, origin.name, origin.entry)
     if _own(context, origin.path):
         return f" {place} does it, whenever the environment is activated."
-    return f" For good, take it out of {place}, which is not this environment's own."
+    return f" To make this permanent, remove it from {place}, which is not this environment's own."
 
 
 def lasting(context: Context, name: str, entry: str | None = None) -> list[str]:
@@ -172,7 +172,7 @@ def _not_by_the_shell(context: Context, origin: Origin, text: str, *, steps: boo
     if not _own(context, origin.path):
         return Remedy(
             f"{text} `unset` is of no use: {place} sets it whenever this Python starts. That file is not this "
-            "environment's own: take the line out there, or ask whoever looks after it."
+            "environment's own: remove the line there, or ask whoever looks after it."
         )
     if origin.by == "wrapper":
         return Remedy(f"{text} `unset` is of no use: {place} sets it before Python starts. Change it there.")
@@ -184,7 +184,7 @@ def _not_by_the_shell(context: Context, origin: Origin, text: str, *, steps: boo
         )
     mark = "# " if origin.path.endswith(".pth") else "pass  # "
     return Remedy(
-        f"Take line {origin.line} out of {origin.path}: it sets {origin.name} whenever this Python starts, whatever "
+        f"Remove line {origin.line} from {origin.path}: it sets {origin.name} whenever this Python starts, whatever "
         "the shell has.",
         (_edit(origin, mark), again),
         steps=(step,) if steps else (),
@@ -200,15 +200,15 @@ def _not_by_the_start(context: Context, folder: str) -> Remedy:
         look = f"grep -rn --include='*.pth' --include='*customize.py' sys.path {sites}"
         return Remedy(
             f"Something that this Python runs when it starts (a .pth file, sitecustomize.py) has a line for {folder}, "
-            "which is then before its own packages. Take that line out.",
+            "which is then before its own packages. Remove that line.",
             (look,) if sites else (),
         )
     step = _step(origin)
     if not _own(context, origin.path) or step is None:
-        return Remedy(f"Take {folder} out of {who(context, MODULE_PATH, folder)}: {first}")
+        return Remedy(f"Remove {folder} from {who(context, MODULE_PATH, folder)}: {first}")
     mark = "# " if origin.path.endswith(".pth") else "pass  # "
     return Remedy(
-        f"Take line {origin.line} out of {origin.path}: {first}",
+        f"Remove line {origin.line} from {origin.path}: {first}",
         (_edit(origin, mark), advice.check_again(context.target)),
         steps=(step,),
     )
@@ -315,8 +315,11 @@ def _sites(context: Context) -> tuple[str, ...]:
 
 
 def _own(context: Context, path: str) -> bool:
-    """Whether a file lies in the examined environment; the system's Python is nobody's environment."""
+    """Whether a file lies in the examined environment; the system's Python is nobody's environment. All of an image is
+    whose image it is."""
     python = context.python
+    if context.target.image is not None:
+        return True
     if python is None or not (python.virtual or python.conda_prefix):
         return False
     return posixpath.normpath(path).startswith(f"{python.prefix.rstrip('/')}/")

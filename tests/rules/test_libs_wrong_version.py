@@ -1,4 +1,4 @@
-"""TFD202: which CUDA it is that is there in another version."""
+"""TFD202, libs-wrong-version."""
 
 from __future__ import annotations
 
@@ -7,12 +7,80 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rules.make_facts import at, commands, finding, healthy, with_cards, with_loader, without_libraries
-from tfdoctor.facts import CudaToolkit
-from tfdoctor.rules import libs_wrong_version
+from rules.make_facts import (
+    at,
+    commands,
+    context,
+    finding,
+    healthy,
+    run,
+    stopped,
+    with_cards,
+    with_loader,
+    without_libraries,
+)
+from tfdoctor.facts import (
+    CudaToolkit,
+)
+from tfdoctor.findings import Cause, OutcomeKind
+from tfdoctor.rules import (
+    cudnn_missing,
+    libs_not_installed,
+    libs_not_on_path,
+    libs_wrong_version,
+)
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Facts
+
+
+def other_cuda(facts, *paths):
+    return with_loader(
+        without_libraries(facts), also_found=tuple(at(path) for path in paths), found=tuple(map(at, paths))
+    )
+
+
+CUDA_11 = (
+    "/usr/local/cuda-11.8/lib64/libcudart.so.11.0",
+    "/usr/local/cuda-11.8/lib64/libcublas.so.11",
+    "/usr/local/cuda-11.8/lib64/libcublasLt.so.11",
+    "/usr/local/cuda-11.8/lib64/libcufft.so.10",
+    "/usr/local/cuda-11.8/lib64/libcusolver.so.11",
+    "/usr/local/cuda-11.8/lib64/libcusparse.so.11",
+)
+
+
+def test_another_cuda_leads_and_its_equal_names_do_not_mislead():
+    facts = replace(
+        other_cuda(healthy(), *CUDA_11), toolkits=(CudaToolkit("/usr/local/cuda-11.8", "11.8", True, True),)
+    )
+    one = finding(libs_wrong_version.RULE, facts)
+    assert one.title == "TensorFlow 2.18.1 needs CUDA 12, but CUDA 11.8 (/usr/local/cuda-11.8) is installed"
+    assert "does not help" in one.explanation
+    assert "tensorflow[and-cuda]==2.18.1" in commands(one)[0]
+    assert any("tensorflow==2.14.1" in command for command in commands(one))
+    # libcusolver.so.11 of CUDA 11 has the name that CUDA 12's has
+    assert run(libs_not_on_path.RULE, facts).kind is OutcomeKind.CLEAN
+    assert run(libs_not_installed.RULE, facts).kind is OutcomeKind.CLEAN
+    assert run(cudnn_missing.RULE, facts).kind is OutcomeKind.NOT_APPLICABLE
+    assert context(facts).prediction.cause is Cause.LIBS_WRONG_VERSION
+
+
+def test_a_32_bit_library_is_told_as_such():
+    path = "/usr/lib32/libcufft.so.11"
+    facts = with_loader(healthy(), stopped("libcufft.so.11", path, "wrong ELF class: ELFCLASS32"))
+    one = finding(libs_wrong_version.RULE, facts)
+    assert "another kind of processor" in one.title
+    assert path in one.explanation
+
+
+def test_a_few_of_another_version_among_many_missing_are_told_together():
+    facts = other_cuda(healthy(), "/usr/local/cuda/lib64/libcudart.so.13")
+    assert run(libs_wrong_version.RULE, facts).kind is OutcomeKind.NOT_APPLICABLE
+    one = finding(libs_not_installed.RULE, facts)
+    assert "tensorflow[and-cuda]" in commands(one)[0]
+    assert any("libcudart.so.13" in line.source for line in one.evidence)
+
 
 TEN_ONE = (
     "libcudart.so.10.1",
@@ -23,6 +91,8 @@ TEN_ONE = (
     "libcusparse.so.10",
     "libcudnn.so.7",
 )
+
+
 ELEVEN = (
     "libcudart.so.11.0",
     "libcublas.so.11",
@@ -33,7 +103,11 @@ ELEVEN = (
     "libcusparse.so.11",
     "libcudnn.so.8",
 )
+
+
 THIRTEEN = CudaToolkit("/usr/local/cuda", "13.0", libdevice=True, ptxas=True)
+
+
 OF_THIRTEEN = tuple(
     f"/usr/local/cuda/lib64/{name}.so.13" for name in ("libcudart", "libcublas", "libcublasLt")
 )
@@ -60,7 +134,7 @@ def test_the_libraries_on_the_path_are_named_and_not_the_toolkit_elsewhere() -> 
         path=(f"{folder}/../lib64/",),
     )
     one = finding(libs_wrong_version.RULE, facts)
-    assert f"CUDA 10.1 ({folder}, on LD_LIBRARY_PATH) is there" in one.title
+    assert f"CUDA 10.1 ({folder}, on LD_LIBRARY_PATH) is installed" in one.title
     assert "13.0" not in one.title
     assert "libcudart.so.10.1" in one.explanation
     assert f"in {folder}" in one.explanation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -185,11 +185,11 @@ def test_a_tensorflow_outside_keeps_installers_away(report: Report) -> None:
     ],
     ids=str,
 )
-def test_the_systems_python_is_not_touched(change: dict[str, object], refused: bool, report: Report) -> None:
+def test_the_systems_python_is_not_touched(change: dict[str, Any], refused: bool, report: Report) -> None:
     python = value_of(report.facts.python)
     assert python is not None
     plain = {"externally_managed": False, "prefix": "/opt/x", "virtual": False, "conda_prefix": None}
-    fact: Known[PythonFacts] = Known(replace(python, **(plain | change)), "test")  # type: ignore[arg-type]
+    fact: Known[PythonFacts] = Known(replace(python, **plain | change), "test")
     environment = environment_of(replace(report, facts=replace(report.facts, python=fact)), None)
     assert environment is not None
     assert bool(environment.refusal) is refused

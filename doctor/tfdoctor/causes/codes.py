@@ -1,0 +1,10 @@
+"""Codes of what is told of a log beside its cause."""
+
+from __future__ import annotations
+
+__all__ = ["DEVICE_UNUSED", "HARMLESS", "MISREAD", "NOT_PRINTED", "RAN_ON_CPU", "RELEASE"]
+
+HARMLESS, MISREAD, RELEASE = "TFD820", "TFD821", "TFD822"
+"""Codes of what `diagnose` tells beside the cause: messages that look bad and are harmless, and what is misread."""
+DEVICE_UNUSED, RAN_ON_CPU, NOT_PRINTED = "TFD823", "TFD824", "TFD825"
+"""Codes of what `placement` tells beside refusals."""

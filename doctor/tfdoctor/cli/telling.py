@@ -1,0 +1,26 @@
+"""A verification's stages, told as they end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.render.terminal import OUT
+from tfdoctor.render.verify import render_stage
+from tfdoctor.verify.verifying import nobody
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tfdoctor.findings import Stage
+
+__all__ = ["telling"]
+
+
+def telling(*, quiet: bool) -> Callable[[Stage], None]:
+    """Who prints each stage's line as it ends."""
+
+    def tell_stage(stage: Stage) -> None:
+        OUT.write(render_stage(stage, **OUT.looks))
+        OUT.flush()
+
+    return nobody if quiet else tell_stage

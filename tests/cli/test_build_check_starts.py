@@ -1,0 +1,284 @@
+"""`tfdoctor build --check` of compose files, devcontainer.json and standard input."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cli.planner import Tfdoctor, is_clean, validate
+from tfdoctor.dockerfile.read.starts import (
+    Start,
+    StartError,
+    devcontainer,
+    is_compose,
+    is_devcontainer,
+    services,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GPU = "deploy: {resources: {reservations: {devices: [{driver: nvidia, count: all, capabilities: [gpu]}]}}}"
+IMAGE = "tensorflow/tensorflow:2.16.1-gpu"
+
+
+@pytest.fixture
+def tfdoctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Tfdoctor:
+    return Tfdoctor(monkeypatch, capsys)
+
+
+def service(lines: str, more: str = "") -> Start:
+    (found,) = services(f"{more}\nservices:\n  one:\n    {lines}\n", "compose.yaml")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("lines", "given_one"),
+    [
+        (GPU, True),
+        (GPU.replace("count: all, ", ""), True),
+        (GPU.replace("count: all", "count: 0"), False),
+        (GPU.replace("[gpu]", "[nvidia]"), True),
+        (GPU.replace("[gpu]", "[tpu]"), False),
+        ("gpus: all", True),
+        ("runtime: nvidia", True),
+        ("{runtime: nvidia, environment: {NVIDIA_VISIBLE_DEVICES: none}}", False),
+        ("{runtime: nvidia, environment: [NVIDIA_VISIBLE_DEVICES=void]}", False),
+        ("runtime: runc", False),
+        ('devices: ["nvidia.com/gpu=all"]', True),
+        ('devices: ["/dev/snd"]', False),
+        ("image: x", False),
+        ("extends: {file: other.yaml, service: two}", None),
+    ],
+)
+def test_whether_a_service_is_given_a_gpu(lines: str, given_one: bool | None) -> None:
+    assert service(lines).gpu is given_one
+
+
+def test_what_is_merged_counts_and_ones_own_comes_first() -> None:
+    more = f"x-gpu: &gpu\n  {GPU}\n  image: other"
+    found = service("<<: *gpu\n    image: mine", more)
+    assert (found.gpu, found.image) == (True, "mine")
+    assert service("<<: [*gpu]", more).image == "other"
+
+
+@pytest.mark.parametrize(
+    ("image", "known"),
+    [
+        ("a:1", "a:1"),
+        ("a:${TAG:-2}", "a:2"),
+        ("a:${TAG-2}", "a:2"),
+        ("a:${TAG}", None),
+        ("a:$TAG", None),
+        ("a$$b", "a$b"),
+    ],
+)
+def test_variables(image: str, known: str | None) -> None:
+    assert service(f"image: '{image}'").image == known
+
+
+def test_what_is_built() -> None:
+    found = service("build: {context: app, dockerfile: D, target: run, args: [A=1, B]}")
+    assert (found.dockerfile, found.context, found.target, found.arguments) == (
+        "app/D",
+        "app",
+        "run",
+        {"A": "1"},
+    )
+    assert service("build: .").dockerfile == "./Dockerfile"
+    assert service('build: {dockerfile_inline: "FROM x"}').inline == "FROM x"
+
+
+@pytest.mark.parametrize("text", ["", "a: [", "services: 3", "services: {}", "- a", "[" * 5000, "a: &a [*a]"])
+def test_what_is_no_compose_file(text: str) -> None:
+    with pytest.raises(StartError):
+        services(text, "compose.yaml")
+
+
+def test_aliases_do_not_multiply() -> None:
+    lines = ["a0: &a0 {x: 1}"]
+    lines += [f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}]}}" for n in range(1, 12)]
+    assert service("image: x", "\n".join(lines)).image == "x"
+
+
+@given(text=st.text() | st.text(alphabet="services:\n -{}[]&*<'\"ab ", max_size=200))
+def test_no_text_is_too_strange(text: str) -> None:
+    for read in (services, devcontainer):
+        with contextlib.suppress(StartError):
+            assert read(text, "x")
+
+
+# ---------------------------------------------------------------- dev containers
+
+
+def made(**more: Any) -> Start:
+    found = devcontainer(json.dumps({"image": "x", **more}), "devcontainer.json")
+    assert isinstance(found, Start)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("more", "given_one"),
+    [
+        ({}, False),
+        ({"runArgs": ["--gpus", "all"]}, True),
+        ({"runArgs": ["--gpus=all"]}, True),
+        ({"runArgs": ["--device", "nvidia.com/gpu=all"]}, True),
+        ({"runArgs": ["--runtime=nvidia"]}, True),
+        ({"runArgs": ["--runtime", "nvidia"]}, True),
+        ({"runArgs": ["--shm-size=1g"]}, False),
+        ({"hostRequirements": {"gpu": True}}, True),
+        ({"hostRequirements": {"gpu": "optional"}}, True),
+        ({"hostRequirements": {"cpus": 4}}, False),
+    ],
+)
+def test_whether_a_dev_container_is_given_a_gpu(more: dict[str, Any], given_one: bool) -> None:
+    assert made(**more).gpu is given_one
+
+
+def test_comments_and_commas_as_editors_take_them() -> None:
+    text = """{ // a comment, with a "text"
+      /* "image": "no" */ "image": "a//b /* c */", "runArgs": ["--gpus", "all",], }"""
+    found = devcontainer(text, "devcontainer.json")
+    assert isinstance(found, Start)
+    assert (found.image, found.gpu) == ("a//b /* c */", True)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"image": 3}', "{" * 20_000, "null"])
+def test_what_is_no_devcontainer(text: str) -> None:
+    with pytest.raises(StartError):
+        devcontainer(text, "devcontainer.json")
+
+
+def test_files_are_known_by_their_names() -> None:
+    for name in ("compose.yaml", "docker-compose.yml", "compose.gpu.yaml", "docker-compose-dev.yml"):
+        assert is_compose(name, "")
+    assert is_devcontainer("devcontainer.json", "")
+    assert is_devcontainer(".devcontainer.json", "")
+    for name in ("Dockerfile", "Dockerfile.yaml", "composer.json", "values.yaml"):
+        assert not is_compose(name, "FROM scratch\n")
+        assert not is_devcontainer(name, "FROM scratch\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("services:\n  a: {image: b}\n", "compose"),
+        ("\ufeff# ours\n\n---\nname: a\nservices:\n", "compose"),
+        ("x-common: &c\n  a: b\n", "compose"),
+        ('{"image": "a"}', "devcontainer"),
+        ("// For format details\n/* and\n more */\n{", "devcontainer"),
+        ("# syntax=docker/dockerfile:1\nFROM a\n", None),
+        ("FROM a\nRUN echo 'services: none' && x\nservices:\n", None),
+        ("from a\n", None),
+        ("services are many\n", None),
+        ("", None),
+        (" " * 1_000_000, None),
+        ("\n#" * 300_000, None),
+        ("/*" * 300_000, None),
+    ],
+    ids=lambda value: repr(value[:20]) if value else "none",
+)
+def test_other_files_are_known_by_how_they_begin(text: str, kind: str | None) -> None:
+    for name in ("stack.yml", "standard input", "file"):
+        assert is_compose(name, text) is (kind == "compose")
+        assert is_devcontainer(name, text) is (kind == "devcontainer")
+
+
+# ---------------------------------------------------------------- at the command line
+
+
+def check(tfdoctor: Tfdoctor, path: Path) -> tuple[int, list[dict[str, Any]]]:
+    ended = tfdoctor("build", "--check", str(path), "--json")
+    validate(ended.json, "build_check_services")
+    for one in ended.json["services"]:
+        if one["check"] is not None:
+            validate(one["check"], "build_check")
+    told = tfdoctor("build", "--check", str(path))
+    assert told.status == ended.status
+    assert is_clean(told.out)
+    return ended.status, ended.json["services"]
+
+
+def codes(one: dict[str, Any]) -> list[str]:
+    return [finding["code"] for finding in one["check"]["findings"]]
+
+
+def test_a_compose_file(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "Dockerfile").write_text(
+        f"ARG TF=1.2\nFROM {IMAGE.replace('2.16.1', '${TF}')} AS run\nFROM alpine AS other\n",
+        encoding="ascii",
+    )
+    path = tmp_path / "compose.yaml"
+    built = 'build: {context: app, target: run, args: {TF: "2.16.1"}}'
+    path.write_text(
+        f"services:\n  good:\n    {built}\n    {GPU}\n  bad:\n    {built}\n"
+        f"  hidden:\n    image: {IMAGE}\n    gpus: all\n    environment: [CUDA_VISIBLE_DEVICES=-1]\n"
+        "  db:\n    image: postgres:16\n  unknown:\n    image: ${WHAT}\n  outside:\n    build: ../..\n",
+        encoding="ascii",
+    )
+    status, found = check(tfdoctor, path)
+    assert status == 1
+    good, bad, hidden, db, unknown, outside = found
+    assert good["check"]["base"]["image"] == IMAGE
+    assert codes(bad) == ["TFD515", *codes(good)]
+    assert codes(hidden) == codes(bad)
+    assert bad["check"]["verdict"]["cause"] == "container-no-gpu"
+    assert hidden["check"]["verdict"]["cause"] == "hidden-by-env"
+    assert "TFD515" not in codes(db), "no TensorFlow is in it"
+    assert unknown["check"] is None
+    assert "variable" in unknown["not_checked"]
+    assert outside["check"] is None
+    (seen,) = next(one for one in bad["check"]["findings"] if one["code"] == "TFD515")["evidence"]
+    assert (seen["source"], seen["line"]) == (str(path), 6)
+
+
+def test_a_dev_container(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
+    folder = tmp_path / ".devcontainer"
+    folder.mkdir()
+    (tmp_path / "Dockerfile").write_text(f"FROM {IMAGE}\n", encoding="ascii")
+    path = folder / "devcontainer.json"
+    path.write_text('{"build": {"dockerfile": "../Dockerfile", "context": ".."}}', encoding="ascii")
+    status, (one,) = check(tfdoctor, path)
+    assert (status, one["service"], one["gpu_given"]) == (1, None, False)
+    (tmp_path / "compose.yml").write_text(
+        f"services: {{a: {{image: '{IMAGE}', gpus: all}}}}\n", encoding="ascii"
+    )
+    path.write_text('{"dockerComposeFile": "../compose.yml", "service": "a"}', encoding="ascii")
+    status, (one,) = check(tfdoctor, path)
+    assert (one["service"], one["gpu_given"]) == ("a", True)
+    path.write_text('{"dockerComposeFile": "../compose.yml", "service": "b"}', encoding="ascii")
+    assert tfdoctor("build", "--check", str(path)).status == 2
+
+
+def test_standard_input(tfdoctor: Tfdoctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    for content, status in ((f"FROM {IMAGE}\n", 0), ("FROM nvidia/cuda:10.0-base\n", 1), ("nothing\n", 2)):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content.encode())))
+        ended = tfdoctor("build", "--check", "-", "--json")
+        assert ended.status == status, ended
+        validate(ended.json, "error" if status == 2 else "build_check")
+
+
+def test_standard_input_of_other_kinds(
+    tfdoctor: Tfdoctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What they name is looked for in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "Dockerfile.gpu").write_text(f"FROM {IMAGE}\n", encoding="ascii")
+    for content in (
+        "services: {a: {build: {context: ., dockerfile: Dockerfile.gpu}, gpus: all}}\n",
+        '{"build": {"dockerfile": "Dockerfile.gpu"}, "runArgs": ["--gpus", "all"]}\n',
+        f'{{"image": "{IMAGE}", "runArgs": ["--gpus=all"]}}\n',
+    ):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content.encode())))
+        ended = tfdoctor("build", "--check", "-", "--json")
+        (one,) = ended.json["services"]
+        assert (ended.status, one["gpu_given"], one["check"]["base"]["image"]) == (0, True, IMAGE), content

@@ -1,0 +1,141 @@
+"""What the tests of hiding start from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rules.make_facts import COMPAT, SITE, healthy
+from tfdoctor.facts import (
+    Distribution,
+    EnvironmentFacts,
+    Facts,
+    Instead,
+    Known,
+    Origin,
+    Resolution,
+    Tried,
+    Without,
+    value_of,
+)
+from tfdoctor.facts.imports import RehearsalFacts, Rehearsed
+from tfdoctor.report.diagnose import diagnose
+
+if TYPE_CHECKING:
+    from tfdoctor.findings import Finding, Report
+
+
+HIDE = "CUDA_VISIBLE_DEVICES"
+
+
+CUSTOM = f"{SITE}/sitecustomize.py"
+
+
+ACTIVATE = "/env/bin/activate"
+
+
+def hidden(origin: Origin, value: str = "-1", scheduler: str | None = None) -> Facts:
+    facts = healthy()
+    answer = value_of(facts.driver.cuda)
+    assert answer is not None
+    nothing = replace(answer, init=100, init_name="CUDA_ERROR_NO_DEVICE", count=None, devices=())
+    driver = replace(facts.driver, cuda=Known(nothing, "x"), cuda_unhidden=Known(answer, "x"))
+    seen = EnvironmentFacts({HIDE: value}, (), scheduler, (origin,))
+    return replace(facts, driver=driver, environment=seen)
+
+
+def first(facts: Facts) -> tuple[Report, Finding]:
+    report = diagnose(facts, COMPAT)
+    assert report.root is not None
+    return report, report.root
+
+
+def beside(variable: str = "LD_LIBRARY_PATH") -> Facts:
+    """What is left of a CUDA 11 comes first; its cuSOLVER has CUDA 12's name."""
+    facts = healthy()
+    loader = value_of(facts.loader)
+    assert loader is not None
+    bad, good = "/old/lib64/libcusolver.so.11", f"{SITE}/tensorflow/../nvidia/cusolver/lib/libcusolver.so.11"
+    failed = Resolution(
+        "libcusolver.so.11",
+        bad,
+        variable,
+        "libcublas.so.11: cannot open shared object file: No such file or directory",
+        ("libcublas.so.11",),
+        bad,
+        (Tried(bad, "", variable),),
+    )
+    now = tuple(failed if r.soname == failed.soname else r for r in loader.resolutions)
+    without = Without(
+        variable, ("/old/lib64",), loader.resolutions, (), (Instead("libcusolver.so.11", bad, good),)
+    )
+    environment = EnvironmentFacts(
+        {variable: "/old/lib64:/mine"},
+        (),
+        None,
+        (
+            Origin(
+                variable,
+                "activation",
+                "/old/lib64",
+                ACTIVATE,
+                82,
+                f"export {variable}=/old/lib64:${variable}",
+            ),
+        ),
+    )
+    return replace(
+        facts,
+        environment=environment,
+        loader=Known(
+            replace(loader, resolutions=now, library_path=("/old/lib64", "/mine"), without=(without,)), "x"
+        ),
+    )
+
+
+def two(value: str = "/team", *, origin: str = "shell") -> Facts:
+    facts = healthy()
+    own, python = value_of(facts.tensorflow), value_of(facts.python)
+    assert own is not None
+    assert python is not None
+    other = replace(
+        own,
+        package_dir="/team/tensorflow",
+        core_dir="/team/tensorflow",
+        distribution="tensorflow-cpu",
+        build_info={"is_cuda_build": "False"},
+        cuda_config={},
+        behind=own,
+    )
+    path = ACTIVATE if origin == "activation" else ""
+    line = (9, "export PYTHONPATH=/team") if path else (None, "")
+    seen = (Origin("PYTHONPATH", origin, "/team", path, *line),)
+    return replace(
+        facts,
+        tensorflow=Known(other, "/team/tensorflow"),
+        python=Known(replace(python, sys_path=("/team", *python.sys_path)), "x"),
+        loader_behind=facts.loader,
+        environment=EnvironmentFacts({"PYTHONPATH": value}, (), None, seen),
+    )
+
+
+FOREIGN = "/old/lib/python3.10/site-packages"
+
+
+def foreign(*installed: Distribution, error: str = "", value: str = f"{FOREIGN}/:/mine") -> Facts:
+    """PYTHONPATH has a folder of Python 3.10, with a NumPy; this Python is 3.11."""
+    facts = healthy("2.20.0")
+    python = value_of(facts.python)
+    assert python is not None
+    taken = Distribution("numpy", "1.24.3" if not error else "2.4.6", FOREIGN, "pip")
+    python = replace(
+        python,
+        sys_path=(FOREIGN, *python.sys_path),
+        distributions=(taken, *installed, *(d for d in python.distributions if d.name != "numpy")),
+    )
+    seen = EnvironmentFacts({"PYTHONPATH": value}, (), None)
+    facts = replace(facts, python=Known(python, "x"), environment=seen)
+    if not error:
+        return facts
+    broken = Rehearsed("numpy", error, "ImportError", import_error=True, file=f"{FOREIGN}/numpy/__init__.py")
+    return replace(facts, rehearsal=Known(RehearsalFacts((), (broken,)), "a child"))

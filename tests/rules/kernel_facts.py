@@ -1,0 +1,53 @@
+"""What the tests of kernel start from."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfdoctor.compat import Compat
+from tfdoctor.examine.survey import survey
+from tfdoctor.facts import CardHealth, Facts, KernelEvent, Known, SmiFacts, value_of
+from tfdoctor.report.diagnose import diagnose
+from tfdoctor.system import RecordedSystem
+
+if TYPE_CHECKING:
+    from tfdoctor.findings import Finding, OutcomeKind, Report
+
+HOSTS = Path(__file__).parents[1] / "hosts"
+
+
+COMPAT = Compat.load()
+
+
+@cache
+def seen(host: str) -> Facts:
+    return survey(RecordedSystem(HOSTS / host), COMPAT)
+
+
+def judged(facts: Facts) -> Report:
+    return diagnose(facts, COMPAT)
+
+
+def of(report: Report, code: str) -> list[Finding]:
+    return [finding for finding in report.findings if finding.code == code]
+
+
+def ended(report: Report, code: str) -> OutcomeKind:
+    return next(outcome.kind for outcome in report.outcomes if outcome.code == code)
+
+
+def with_events(host: str, *events: KernelEvent) -> Facts:
+    facts = seen(host)
+    return dataclasses.replace(facts, kernel=dataclasses.replace(facts.kernel, log=Known(events, "dmesg")))
+
+
+def with_health(health: CardHealth) -> Facts:
+    facts = seen("healthy-one-gpu")
+    smi = value_of(facts.driver.smi)
+    assert isinstance(smi, SmiFacts)
+    gpus = tuple(dataclasses.replace(gpu, health=health) for gpu in smi.gpus)
+    told = Known(dataclasses.replace(smi, gpus=gpus), "nvidia-smi -q -x")
+    return dataclasses.replace(facts, driver=dataclasses.replace(facts.driver, smi=told))

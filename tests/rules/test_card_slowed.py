@@ -1,0 +1,27 @@
+"""TFD122, card-slowed."""
+
+from __future__ import annotations
+
+import pytest
+
+from rules.kernel_facts import judged, of, with_health
+from tfdoctor.facts import CardHealth
+from tfdoctor.rules import card_slowed
+
+
+@pytest.mark.parametrize(
+    ("health", "said"),
+    [
+        (CardHealth(slowdowns=("sw_power_cap",)), None),
+        (CardHealth(slowdowns=("hw_slowdown", "hw_thermal_slowdown"), temperature=97), "97 °C"),
+        (CardHealth(slowdowns=("hw_power_brake_slowdown",)), "power supply"),
+        (CardHealth(power_limit=300.0, power_default=350.0), None),
+        (CardHealth(power_limit=150.0, power_default=350.0), "150 W"),
+        (CardHealth(power_limit=150.0), None),
+    ],
+)
+def test_card_slowed(health: CardHealth, said: str | None) -> None:
+    found = of(judged(with_health(health)), card_slowed.RULE.code)
+    assert bool(found) is (said is not None)
+    if said is not None:
+        assert said in found[0].explanation

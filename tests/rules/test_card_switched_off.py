@@ -1,0 +1,53 @@
+"""TFD119, card-switched-off."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import subprocess
+
+import pytest
+
+from rules.kernel_facts import judged, seen
+from tfdoctor.facts import Known, value_of
+from tfdoctor.rules import card_switched_off
+
+
+def test_a_line_that_forbids_the_module_becomes_a_comment() -> None:
+    conf = "# mine\nblacklist nvidia\n\talias  nvidia off\noptions nvidia NVreg_X=1\nblacklist nouveau\n"
+    done = subprocess.run(
+        [shutil.which("sed") or "sed", "-E", card_switched_off.COMMENTED],
+        input=conf,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == [
+        "# mine",
+        "# blacklist nvidia",
+        "# \talias  nvidia off",
+        "options nvidia NVreg_X=1",
+        "blacklist nouveau",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "typed"),
+    [
+        ("/etc/modprobe.d/blacklist-nvidia.conf", "sudo envycontrol -s hybrid"),
+        ("/etc/modprobe.d/supergfxd.conf", "sudo supergfxctl -m Hybrid"),
+        ("/etc/modprobe.d/mine.conf", "sudo sed -i.bak -E "),
+        ("/proc/cmdline", "sudo vi /etc/default/grub"),
+    ],
+)
+def test_a_forbidden_module_comes_with_what_is_typed(path: str, typed: str) -> None:
+    facts = seen("module-blacklisted")
+    files = value_of(facts.kernel.modules)
+    assert files is not None
+    known = Known(dataclasses.replace(files, blocked=((path, "blacklist nvidia"),)), path)
+    report = judged(dataclasses.replace(facts, kernel=dataclasses.replace(facts.kernel, modules=known)))
+    assert report.root is not None
+    first = report.root.remedies[0]
+    assert first.commands[0].startswith(typed)
+    assert first.commands[-1] == "sudo reboot"
+    assert first.changes_system

@@ -1,0 +1,39 @@
+"""TFD405, cdi-spec-stale."""
+
+from __future__ import annotations
+
+import pytest
+
+from rules.of_hosts import ended, told
+from tfdoctor.findings import Cause, OutcomeKind, Severity
+from tfdoctor.rules import cdi_spec_stale
+
+CODE = cdi_spec_stale.RULE.code
+
+
+@pytest.mark.parametrize(
+    ("host", "severity", "cause", "title", "typed"),
+    [
+        (
+            "podman-with-stale-cdi",
+            Severity.WARNING,
+            Cause.CONTAINER_DRIVER_LIBS,
+            "The CDI specification does not match the driver",
+            "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+        ),
+    ],
+)
+def test_what_is_told_and_typed(host: str, severity: Severity, cause: Cause, title: str, typed: str) -> None:
+    assert told(host, CODE) == (severity, cause, title, typed)
+
+
+@pytest.mark.parametrize(
+    ("host", "kind"),
+    [
+        ("podman-with-cdi", OutcomeKind.CLEAN),
+        ("docker-with-cdi", OutcomeKind.CLEAN),
+        ("podman-without-cdi", OutcomeKind.NOT_APPLICABLE),
+    ],
+)
+def test_where_it_says_nothing(host: str, kind: OutcomeKind) -> None:
+    assert ended(host, CODE) is kind

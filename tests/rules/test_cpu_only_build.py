@@ -1,0 +1,61 @@
+"""TFD303, cpu-only-build."""
+
+from __future__ import annotations
+
+import pytest
+
+from rules.make_facts import (
+    commands,
+    context,
+    cpu,
+    finding,
+    with_cards,
+    with_machine,
+    with_python,
+)
+from tfdoctor.findings import Cause
+from tfdoctor.rules import (
+    cpu_only_build,
+)
+
+
+@pytest.mark.parametrize(
+    ("version", "distribution", "words", "command"),
+    [
+        ("1.15.5", "tensorflow", "1.15.2 to 1.15.5 have none", "tensorflow-gpu==1.15.5"),
+        ("2.0.4", "tensorflow", "`tensorflow-gpu`", "tensorflow-gpu==2.0.4"),
+        ("1.14.0", "tensorflow", "Before 1.15", "tensorflow-gpu==1.14.0"),
+        ("2.18.1", "tensorflow-cpu", "without GPU code", "'tensorflow[and-cuda]==2.18.1'"),
+    ],
+)
+def test_cpu_builds(version, distribution, words, command):
+    python = "3.7.5" if version < "2.1" else "3.11.7"
+    facts = with_cards(with_python(cpu(version, distribution), version=python), "7.0")
+    one = finding(cpu_only_build.RULE, facts)
+    assert words in one.explanation
+    assert any(command in c for c in commands(one))
+    assert commands(one)[0].endswith(f"pip uninstall -y {distribution}")
+    assert context(facts).prediction.cause is Cause.CPU_ONLY_BUILD
+
+
+def test_a_card_that_this_version_does_not_serve_gets_another_one():
+    facts = with_python(cpu("1.15.5"), version="3.7.5")  # with an H100, which no CUDA 10 knows
+    said = commands(finding(cpu_only_build.RULE, facts))
+    assert any("'tensorflow==2.11.0'" in line or "tensorflow==2.11.0" in line for line in said)
+    assert not any("1.15" in line for line in said)
+    managed = with_python(facts, virtual=False, externally_managed=True)
+    assert not any("uninstall" in line for line in commands(finding(cpu_only_build.RULE, managed)))
+    old = with_cards(facts, "12.0", "3.5")
+    assert commands(finding(cpu_only_build.RULE, old)) == ["tfdoctor recommend"]
+
+
+def test_conda_builds():
+    facts = with_python(cpu("2.10.0", conda_build="eigen_py310h1"), conda_prefix="/opt/conda")
+    one = finding(cpu_only_build.RULE, facts)
+    assert "eigen_py310h1" in one.explanation
+    assert "conda install --prefix /opt/conda -c conda-forge 'tensorflow=*=cuda*'" in commands(one)[0]
+
+
+def test_arm_has_nothing_to_change_to():
+    one = finding(cpu_only_build.RULE, with_machine(cpu("2.18.1"), machine="aarch64"))
+    assert commands(one) == []

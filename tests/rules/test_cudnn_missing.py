@@ -1,0 +1,52 @@
+"""TFD205, cudnn-missing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rules.make_facts import (
+    SITE,
+    commands,
+    context,
+    finding,
+    found,
+    healthy,
+    lost,
+    run,
+    with_loader,
+    with_python,
+)
+from tfdoctor.causes.steps import Install
+from tfdoctor.facts import (
+    Distribution,
+)
+from tfdoctor.findings import Cause, OutcomeKind, Severity
+from tfdoctor.rules import (
+    cudnn_missing,
+)
+
+
+def test_cudnn_alone_is_missing():
+    facts = with_loader(healthy(), lost("libcudnn.so.9"))
+    one = finding(cudnn_missing.RULE, facts)
+    assert commands(one)[0] == "/env/bin/python -m pip install nvidia-cudnn-cu12==9.3.0.75"
+    assert context(facts).prediction.cause is Cause.CUDNN_MISSING
+
+
+def test_a_part_of_cudnn_that_is_gone():
+    python = healthy().python.value
+    wheel = Distribution(
+        "nvidia-cudnn-cu12", "9.3.0.75", SITE, "pip", lost=("nvidia/cudnn/lib/libcudnn_ops.so.9",)
+    )
+    facts = with_python(healthy(), distributions=(*python.distributions, wheel))
+    path = f"{SITE}/tensorflow/../nvidia/cudnn/lib/libcudnn.so.9"
+    facts = with_loader(facts, replace(found("libcudnn.so.9"), path=path))
+    one = finding(cudnn_missing.RULE, facts)
+    assert one.title == "A part of cuDNN is missing: libcudnn_ops.so.9"
+    assert one.severity is Severity.ERROR
+    assert one.remedies[0].steps == (
+        Install(("nvidia-cudnn-cu12==9.3.0.75",), again=True, dependencies=False),
+    )
+    # another cuDNN than the wheel's is used
+    elsewhere = with_loader(facts, replace(found("libcudnn.so.9"), path="/usr/lib/libcudnn.so.9"))
+    assert run(cudnn_missing.RULE, elsewhere).kind is OutcomeKind.CLEAN

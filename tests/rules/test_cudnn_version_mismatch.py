@@ -1,0 +1,141 @@
+"""TFD206, cudnn-version-mismatch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rules.make_facts import (
+    SITE,
+    at,
+    context,
+    finding,
+    found,
+    healthy,
+    lost,
+    run,
+    with_loader,
+    with_python,
+)
+from tfdoctor.facts import (
+    Distribution,
+    value_of,
+)
+from tfdoctor.facts.files import ChangedFile, SharedFile
+from tfdoctor.findings import Cause, OutcomeKind, Severity
+from tfdoctor.rules import (
+    cudnn_missing,
+    cudnn_version_mismatch,
+)
+
+if TYPE_CHECKING:
+    from tfdoctor.facts import Facts
+from rules.owners_facts import _cudnn
+
+
+def test_another_cudnn_major():
+    facts = with_loader(
+        healthy(), lost("libcudnn.so.9"), also_found=(at(f"{SITE}/nvidia/cudnn/lib/libcudnn.so.8"),)
+    )
+    one = finding(cudnn_version_mismatch.RULE, facts)
+    assert "libcudnn.so.8" in one.title
+    assert context(facts).prediction.cause is Cause.CUDNN_VERSION_MISMATCH
+    assert run(cudnn_missing.RULE, facts).kind is OutcomeKind.CLEAN
+
+
+@pytest.mark.parametrize(
+    ("file", "severity"), [("libcudnn.so.8.0.5", Severity.ERROR), ("libcudnn.so.8.2.4", None)]
+)
+def test_a_lower_minor_fails_at_first_use(file, severity):
+    folder = "/usr/local/cuda/lib64"
+    facts = with_loader(
+        healthy("2.10.1"),
+        found("libcudnn.so.8", f"{folder}/libcudnn.so.8"),
+        also_found=(at(f"{folder}/libcudnn.so.8"), at(f"{folder}/{file}")),
+    )
+    outcome = run(cudnn_version_mismatch.RULE, facts)
+    assert context(facts).prediction.gpu_registered
+    assert [f.severity for f in outcome.findings] == ([severity] if severity else [])
+
+
+def test_the_wheel_tells_its_version():
+    old = with_python(healthy(), installed={"nvidia-cudnn-cu12": "9.1.0.70"})
+    assert "9.1.0.70" in finding(cudnn_version_mismatch.RULE, old).title
+    new = with_python(healthy(), installed={"nvidia-cudnn-cu12": "9.3.0.75"})
+    assert run(cudnn_version_mismatch.RULE, new).kind is OutcomeKind.CLEAN
+    assert run(cudnn_version_mismatch.RULE, healthy()).kind is OutcomeKind.COULD_NOT_CHECK
+
+
+def _with_cudnn(facts: Facts, path: str, *wheels: Distribution, real: str = "", **told: Any) -> Facts:
+    python = value_of(facts.python)
+    assert python is not None
+    shared = told.pop("shared", ())
+    facts = with_python(facts, distributions=(*python.distributions, *wheels), shared=shared)
+    return with_loader(facts, replace(found("libcudnn.so.9", path), real=real, **told))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{SITE}/nvidia/cudnn/lib/libcudnn.so.9",
+        f"{SITE}/tensorflow/python/../../nvidia/cudnn/lib/libcudnn.so.9",
+        f"{SITE}/tensorflow/../nvidia/cudnn/lib/libcudnn.so.9",
+    ],
+)
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_wheel_s_cudnn_that_is_too_old_is_seen_however_its_path_is_said(path: str, *, listed: bool) -> None:
+    files = ("nvidia/cudnn/lib/libcudnn.so.9",) if listed else ()
+    facts = _with_cudnn(healthy("2.20.0"), path, _cudnn("9.1.0.70", files=files))
+    assert "9.1.0.70" in finding(cudnn_version_mismatch.RULE, facts).title
+    assert not run(
+        cudnn_version_mismatch.RULE, _with_cudnn(healthy("2.20.0"), path, _cudnn("9.3.0.75", files=files))
+    ).findings
+
+
+def test_a_wheel_s_cudnn_is_seen_through_links() -> None:
+    wheel = _cudnn("9.1.0.70", real_location="/store/packages")
+    for path, real in (
+        ("/opt/linked/libcudnn.so.9", f"{SITE}/nvidia/cudnn/lib/libcudnn.so.9"),
+        ("/store/packages/nvidia/cudnn/lib/libcudnn.so.9", ""),
+        ("/opt/linked/libcudnn.so.9", "/store/packages/nvidia/cudnn/lib/libcudnn.so.9"),
+    ):
+        facts = _with_cudnn(healthy("2.20.0"), path, wheel, real=real)
+        assert "9.1.0.70" in finding(cudnn_version_mismatch.RULE, facts).title
+
+
+def test_a_cudnn_of_no_package_is_of_the_version_that_the_file_tells() -> None:
+    facts = _with_cudnn(healthy("2.20.0"), "/usr/lib/libcudnn.so.9", version="9.1.0")
+    assert "9.1.0" in finding(cudnn_version_mismatch.RULE, facts).title
+    silent = run(cudnn_version_mismatch.RULE, _with_cudnn(healthy("2.20.0"), "/usr/lib/../lib/libcudnn.so.9"))
+    assert silent.kind is OutcomeKind.COULD_NOT_CHECK
+    assert "/usr/lib/libcudnn.so.9" in silent.why
+
+
+def test_of_two_owners_that_one_counts_whose_file_is_there() -> None:
+    name = "nvidia/cudnn/lib/libcudnn.so.9"
+    wheels = (
+        _cudnn("9.3.0.75", files=(name,)),
+        Distribution("nvidia-cudnn-cu13", "9.1.0.70", SITE, "pip", files=(name,)),
+    )
+    owners = tuple((d.name, d.version) for d in wheels)
+    for now, codes in ((owners[1], ["TFD206"]), (owners[0], [])):
+        shared = (SharedFile(name, SITE, owners, now),)
+        facts = _with_cudnn(healthy("2.20.0"), f"{SITE}/{name}", *wheels, shared=shared)
+        assert [f.code for f in run(cudnn_version_mismatch.RULE, facts).findings] == codes
+    facts = _with_cudnn(
+        healthy("2.20.0"),
+        f"{SITE}/{name}",
+        *wheels,
+        shared=(SharedFile(name, SITE, owners, None),),
+        version="9.1.0",
+    )
+    assert "9.1.0" in finding(cudnn_version_mismatch.RULE, facts).title  # its header
+
+
+def test_a_file_that_is_no_longer_the_wheel_s_has_not_the_wheel_s_version() -> None:
+    name = "nvidia/cudnn/lib/libcudnn.so.9"
+    wheel = _cudnn("9.3.0.75", files=(name,), changed=(ChangedFile(name, 100, 120, cut=False),))
+    facts = _with_cudnn(healthy("2.20.0"), f"{SITE}/{name}", wheel, version="9.1.0")
+    assert "9.1.0" in finding(cudnn_version_mismatch.RULE, facts).title

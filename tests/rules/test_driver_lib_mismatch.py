@@ -1,0 +1,45 @@
+"""TFD104, driver-lib-mismatch."""
+
+from __future__ import annotations
+
+import pytest
+
+from rules.of_hosts import ended, told
+from tfdoctor.findings import Cause, OutcomeKind, Severity
+from tfdoctor.rules import driver_lib_mismatch
+
+CODE = driver_lib_mismatch.RULE.code
+
+
+@pytest.mark.parametrize(
+    ("host", "severity", "cause", "title", "typed"),
+    [
+        (
+            "updated-without-restart",
+            Severity.ERROR,
+            Cause.DRIVER_LIB_MISMATCH,
+            "The driver was updated, and the old kernel module is still loaded",
+            "sudo reboot",
+        ),
+        (
+            "updated-without-restart-on-geforce",
+            Severity.ERROR,
+            Cause.DRIVER_LIB_MISMATCH,
+            "The driver was updated, and the old kernel module is still loaded",
+            "sudo reboot",
+        ),
+    ],
+)
+def test_what_is_told_and_typed(host: str, severity: Severity, cause: Cause, title: str, typed: str) -> None:
+    assert told(host, CODE) == (severity, cause, title, typed)
+
+
+@pytest.mark.parametrize(
+    ("host", "kind"),
+    [
+        ("healthy-one-gpu", OutcomeKind.CLEAN),
+        ("driver-hangs", OutcomeKind.COULD_NOT_CHECK),
+    ],
+)
+def test_where_it_says_nothing(host: str, kind: OutcomeKind) -> None:
+    assert ended(host, CODE) is kind

@@ -1,0 +1,35 @@
+"""TFD310, illegal-instruction-avx."""
+
+from __future__ import annotations
+
+from rules.make_facts import (
+    context,
+    finding,
+    healthy,
+    run,
+    with_cards,
+    with_machine,
+    with_python,
+    with_tensorflow,
+)
+from tfdoctor.findings import Cause, OutcomeKind
+from tfdoctor.rules import (
+    illegal_instruction_avx,
+)
+
+
+def test_avx():
+    without = with_machine(healthy(), cpu_flags=frozenset({"sse4_2", "hypervisor"}))
+    one = finding(illegal_instruction_avx.RULE, without)
+    assert "virtual machine" in one.remedies[0].text
+    assert context(without).prediction.cause is Cause.ILLEGAL_INSTRUCTION_AVX
+    unknown = with_machine(healthy(), cpu_flags=frozenset())
+    assert run(illegal_instruction_avx.RULE, unknown).kind is OutcomeKind.COULD_NOT_CHECK
+    assert context(unknown).prediction.import_ok
+    old = with_cards(with_python(without, version="3.6.9"), "6.1")
+    said = [
+        line for remedy in finding(illegal_instruction_avx.RULE, old).remedies for line in remedy.commands
+    ]
+    assert any("tensorflow-gpu==1.5." in line for line in said), said
+    conda = with_tensorflow(without, conda_build="cuda112py39")
+    assert run(illegal_instruction_avx.RULE, conda).kind is OutcomeKind.NOT_APPLICABLE

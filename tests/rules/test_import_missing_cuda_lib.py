@@ -1,0 +1,44 @@
+"""TFD207, import-missing-cuda-lib."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rules.make_facts import (
+    at,
+    commands,
+    context,
+    finding,
+    healthy,
+    lost,
+    run,
+    with_loader,
+)
+from tfdoctor.findings import Cause, OutcomeKind
+from tfdoctor.rules import (
+    import_missing_cuda_lib,
+)
+
+
+def test_an_import_that_fails_for_cuda():
+    facts = healthy("1.13.1", distribution="tensorflow-gpu", python="3.7.5")
+    failed = replace(lost("libcublas.so.10.0"), needed_by="x")
+    facts = with_loader(facts, lost("libcublas.so.10.0"), import_needs=(failed,))
+    one = finding(import_missing_cuda_lib.RULE, facts)
+    assert one.title == "import tensorflow fails: libcublas.so.10.0 cannot be opened"
+    assert any("cudatoolkit=10.0 cudnn=7.6" in command for command in commands(one))
+    assert context(facts).prediction.cause is Cause.IMPORT_MISSING_CUDA_LIB
+    assert run(import_missing_cuda_lib.RULE, healthy()).kind is OutcomeKind.NOT_APPLICABLE
+
+
+def test_an_import_that_fails_for_a_folder():
+    facts = healthy("1.13.1", distribution="tensorflow-gpu", python="3.7.5")
+    facts = with_loader(
+        facts,
+        lost("libcublas.so.10.0"),
+        import_needs=(lost("libcublas.so.10.0"),),
+        also_found=(at("/usr/local/cuda-10.0/lib64/libcublas.so.10.0"),),
+    )
+    assert any(
+        "/usr/local/cuda-10.0/lib64" in c for c in commands(finding(import_missing_cuda_lib.RULE, facts))
+    )

@@ -1,0 +1,41 @@
+"""TFD321, keras-fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from rules.of_hosts import ended, told
+from tfdoctor.findings import Cause, OutcomeKind, Severity
+from tfdoctor.rules import keras_fails
+
+CODE = keras_fails.RULE.code
+
+
+@pytest.mark.parametrize(
+    ("host", "severity", "cause", "title", "typed"),
+    [
+        (
+            "without-keras",
+            Severity.WARNING,
+            Cause.PACKAGE_CONFLICT,
+            "tf.keras fails: Keras is not installed",
+            "/srv/tf/bin/python -m pip install keras==",
+        ),
+    ],
+)
+def test_what_is_told_and_typed(host: str, severity: Severity, cause: Cause, title: str, typed: str) -> None:
+    *said, first = told(host, CODE)
+    assert said == [severity, cause, title]
+    assert first.startswith(typed)
+
+
+@pytest.mark.parametrize(
+    ("host", "kind"),
+    [
+        ("requirement", OutcomeKind.CLEAN),
+        ("healthy-one-gpu", OutcomeKind.NOT_APPLICABLE),
+        ("python-hangs", OutcomeKind.COULD_NOT_CHECK),
+    ],
+)
+def test_where_it_says_nothing(host: str, kind: OutcomeKind) -> None:
+    assert ended(host, CODE) is kind

@@ -1,0 +1,38 @@
+"""TFD602, misspelt-variable."""
+
+from __future__ import annotations
+
+import pytest
+
+from rules.of_hosts import ended, told
+from tfdoctor.findings import Cause, OutcomeKind, Severity
+from tfdoctor.rules import misspelt_variable
+
+CODE = misspelt_variable.RULE.code
+
+
+@pytest.mark.parametrize(
+    ("host", "severity", "cause", "title", "typed"),
+    [
+        (
+            "misspelt",
+            Severity.WARNING,
+            Cause.INCONCLUSIVE,
+            "CUDA_VISIBLE_DEVIES looks like a misspelt CUDA_VISIBLE_DEVICES",
+            'export CUDA_VISIBLE_DEVICES="$CUDA_VISIBLE_DEVIES"',
+        ),
+    ],
+)
+def test_what_is_told_and_typed(host: str, severity: Severity, cause: Cause, title: str, typed: str) -> None:
+    assert told(host, CODE) == (severity, cause, title, typed)
+
+
+@pytest.mark.parametrize(
+    ("host", "kind"),
+    [
+        ("healthy-one-gpu", OutcomeKind.CLEAN),
+        ("hidden-by-minus-one", OutcomeKind.CLEAN),
+    ],
+)
+def test_where_it_says_nothing(host: str, kind: OutcomeKind) -> None:
+    assert ended(host, CODE) is kind

@@ -1,0 +1,47 @@
+"""TFD117, module-not-built."""
+
+from __future__ import annotations
+
+import pytest
+
+from rules.of_hosts import ended, told
+from tfdoctor.findings import Cause, OutcomeKind, Severity
+from tfdoctor.rules import module_not_built
+
+CODE = module_not_built.RULE.code
+
+
+@pytest.mark.parametrize(
+    ("host", "severity", "cause", "title", "typed"),
+    [
+        (
+            "build-failed",
+            Severity.ERROR,
+            Cause.NO_DEVICE,
+            "NVIDIA's kernel module is not installed",
+            "tail -n 40 /var/lib/dkms/nvidia/550.54.14/build/make.log",
+        ),
+        (
+            "kernel-updated",
+            Severity.ERROR,
+            Cause.NO_DEVICE,
+            "NVIDIA's kernel module is built for another kernel, not for the running one",
+            "sudo apt-get install linux-headers-$(uname -r)",
+        ),
+    ],
+)
+def test_what_is_told_and_typed(host: str, severity: Severity, cause: Cause, title: str, typed: str) -> None:
+    assert told(host, CODE) == (severity, cause, title, typed)
+
+
+@pytest.mark.parametrize(
+    ("host", "kind"),
+    [
+        ("module-blacklisted", OutcomeKind.CLEAN),
+        ("secure-boot-refuses", OutcomeKind.CLEAN),
+        ("kernel-module-not-loaded", OutcomeKind.COULD_NOT_CHECK),
+        ("healthy-one-gpu", OutcomeKind.NOT_APPLICABLE),
+    ],
+)
+def test_where_it_says_nothing(host: str, kind: OutcomeKind) -> None:
+    assert ended(host, CODE) is kind

@@ -1,0 +1,65 @@
+"""TFD102, no-device."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from rules.kernel_facts import ended, judged, seen, with_events
+from tfdoctor.facts import KernelEvent, Unknown
+from tfdoctor.findings import OutcomeKind
+from tfdoctor.rules import no_device
+
+
+@pytest.mark.parametrize(
+    ("kind", "xid", "words"),
+    [
+        ("xid", 79, "fallen off the bus"),
+        ("bus-lost", None, "fallen off the bus"),
+        ("bad-bar", None, "address space"),
+        ("firmware-missing", None, "firmware"),
+        ("needs-open", None, "open kernel module"),
+        ("not-supported", None, "does not know the card"),
+        ("init-failed", None, "cannot start the card"),
+    ],
+)
+def test_the_log_tells_why_no_device_is_shown(kind: str, xid: int | None, words: str) -> None:
+    facts = with_events("fallen-off-the-bus", KernelEvent(kind, "NVRM: it says so", xid))
+    report = judged(facts)
+    assert report.root is not None
+    assert report.root.code == no_device.RULE.code
+    assert words in report.root.title
+
+
+def test_where_the_modules_files_are_unknown_the_general_rule_leads() -> None:
+    facts = seen("kernel-updated")
+    kernel = dataclasses.replace(facts.kernel, modules=Unknown("not to be seen"))
+    report = judged(dataclasses.replace(facts, kernel=kernel))
+    assert report.root is not None
+    assert report.root.code == no_device.RULE.code
+    assert ended(report, "TFD117") is OutcomeKind.COULD_NOT_CHECK
+
+
+def test_cards_that_answer_all_ones_are_told() -> None:
+    facts = with_events("fallen-off-the-bus")
+    kernel = dataclasses.replace(facts.kernel, lost_cards=("0000:01:00.0",))
+    report = judged(dataclasses.replace(facts, kernel=kernel))
+    assert report.root is not None
+    assert "does not answer on the bus" in report.root.title
+
+
+@pytest.mark.parametrize(
+    ("host", "code"),
+    [
+        ("kernel-updated", "TFD117"),
+        ("secure-boot-refuses", "TFD118"),
+        ("module-blacklisted", "TFD119"),
+        ("prime-select-intel", "TFD119"),
+    ],
+)
+def test_the_reason_leads_and_the_general_rule_steps_back(host: str, code: str) -> None:
+    report = judged(seen(host))
+    assert report.root is not None
+    assert report.root.code == code
+    assert ended(report, no_device.RULE.code) is OutcomeKind.NOT_APPLICABLE

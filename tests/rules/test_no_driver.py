@@ -1,0 +1,66 @@
+"""TFD101, no-driver."""
+
+from __future__ import annotations
+
+import pytest
+
+from rules.of_hosts import ended, told
+from tfdoctor.findings import Cause, OutcomeKind, Severity
+from tfdoctor.rules import no_driver
+
+CODE = no_driver.RULE.code
+
+
+@pytest.mark.parametrize(
+    ("host", "severity", "cause", "title", "typed"),
+    [
+        (
+            "card-without-driver",
+            Severity.ERROR,
+            Cause.NO_DRIVER,
+            "NVIDIA's driver is not installed",
+            "sudo ubuntu-drivers install",
+        ),
+        (
+            "old-card-without-driver",
+            Severity.ERROR,
+            Cause.NO_DRIVER,
+            "NVIDIA's driver is not installed",
+            "sudo ubuntu-drivers install nvidia:470",
+        ),
+        (
+            "nouveau",
+            Severity.ERROR,
+            Cause.NO_DRIVER,
+            "The card runs on nouveau; NVIDIA's driver is not installed",
+            "sudo apt-get update",
+        ),
+        (
+            "libcuda-where-nobody-looks",
+            Severity.ERROR,
+            Cause.NO_DRIVER,
+            "The driver's library exists, but the loader does not find it",
+            "echo /usr/local/nvidia/lib64 | sudo tee /etc/ld.so.conf.d/nvidia-driver.conf",
+        ),
+        (
+            "no-card-no-driver",
+            Severity.ERROR,
+            Cause.NO_DRIVER,
+            "No NVIDIA driver, and no NVIDIA card on the PCI bus",
+            "",
+        ),
+    ],
+)
+def test_what_is_told_and_typed(host: str, severity: Severity, cause: Cause, title: str, typed: str) -> None:
+    assert told(host, CODE) == (severity, cause, title, typed)
+
+
+@pytest.mark.parametrize(
+    ("host", "kind"),
+    [
+        ("healthy-one-gpu", OutcomeKind.CLEAN),
+        ("adapter-does-not-start", OutcomeKind.CLEAN),
+    ],
+)
+def test_where_it_says_nothing(host: str, kind: OutcomeKind) -> None:
+    assert ended(host, CODE) is kind

@@ -1,0 +1,55 @@
+"""TFD109, nvml-missing."""
+
+from __future__ import annotations
+
+import pytest
+
+from rules.make_facts import commands, finding, healthy, lost, with_environment, with_loader, with_machine
+from rules.of_hosts import ended, told
+from tfdoctor.findings import Cause, OutcomeKind, Severity
+from tfdoctor.rules import nvml_missing
+
+CODE = nvml_missing.RULE.code
+
+
+@pytest.mark.parametrize(
+    ("host", "severity", "cause", "title", "typed"),
+    [
+        (
+            "docker-without-utility",
+            Severity.ERROR,
+            Cause.NVML_MISSING,
+            "libnvidia-ml.so.1 is missing; TensorFlow 2.21.0 registers no GPU without it",
+            "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility IMAGE",
+        ),
+        ("nvml-fails", Severity.ERROR, Cause.NVML_MISSING, "NVML is installed but fails (999)", "nvidia-smi"),
+    ],
+)
+def test_what_is_told_and_typed(host: str, severity: Severity, cause: Cause, title: str, typed: str) -> None:
+    assert told(host, CODE) == (severity, cause, title, typed)
+
+
+@pytest.mark.parametrize(
+    ("host", "kind"),
+    [
+        ("healthy-tf221", OutcomeKind.CLEAN),
+        ("nvml-missing-before-221", OutcomeKind.NOT_APPLICABLE),
+        ("python-hangs", OutcomeKind.COULD_NOT_CHECK),
+    ],
+)
+def test_where_it_says_nothing(host: str, kind: OutcomeKind) -> None:
+    assert ended(host, CODE) is kind
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "typed"),
+    [
+        ("compute", "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility IMAGE"),
+        ("compute, utility", "nvidia-smi"),
+        ("all", "nvidia-smi"),
+    ],
+)
+def test_a_variable_that_asks_for_nvml_is_not_what_is_wrong(capabilities: str, typed: str) -> None:
+    facts = with_loader(with_machine(healthy("2.21.0"), container="docker"), lost("libnvidia-ml.so.1"))
+    one = finding(nvml_missing.RULE, with_environment(facts, NVIDIA_DRIVER_CAPABILITIES=capabilities))
+    assert commands(one) == [typed]

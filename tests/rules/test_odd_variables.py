@@ -1,0 +1,45 @@
+"""TFD605, odd-variables."""
+
+from __future__ import annotations
+
+import pytest
+
+from rules.of_hosts import ended, told
+from tfdoctor.findings import Cause, OutcomeKind, Severity
+from tfdoctor.rules import odd_variables
+
+CODE = odd_variables.RULE.code
+
+
+@pytest.mark.parametrize(
+    ("host", "severity", "cause", "title", "typed"),
+    [
+        (
+            "odd-words",
+            Severity.WARNING,
+            Cause.INCONCLUSIVE,
+            "TF_FORCE_GPU_ALLOW_GROWTH is 'True', which TensorFlow does not understand",
+            "export TF_FORCE_GPU_ALLOW_GROWTH=true",
+        ),
+        (
+            "odd-library-path",
+            Severity.WARNING,
+            Cause.INCONCLUSIVE,
+            "LD_LIBRARY_PATH has entries that do not do what they appear to do",
+            'export LD_LIBRARY_PATH="$HOME"/cuda/lib64',
+        ),
+    ],
+)
+def test_what_is_told_and_typed(host: str, severity: Severity, cause: Cause, title: str, typed: str) -> None:
+    assert told(host, CODE) == (severity, cause, title, typed)
+
+
+@pytest.mark.parametrize(
+    ("host", "kind"),
+    [
+        ("healthy-one-gpu", OutcomeKind.CLEAN),
+        ("hidden-by-minus-one", OutcomeKind.CLEAN),
+    ],
+)
+def test_where_it_says_nothing(host: str, kind: OutcomeKind) -> None:
+    assert ended(host, CODE) is kind

@@ -1,0 +1,40 @@
+"""TFD320, plugin-fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from rules.of_hosts import ended, told
+from tfdoctor.findings import Cause, OutcomeKind, Severity
+from tfdoctor.rules import plugin_fails
+
+CODE = plugin_fails.RULE.code
+
+
+@pytest.mark.parametrize(
+    ("host", "severity", "cause", "title", "typed"),
+    [
+        (
+            "broken-plugin",
+            Severity.ERROR,
+            Cause.DAMAGED_FILE,
+            "The plugin libitex_gpu.so stops the import of TensorFlow",
+            "mv /srv/tf/lib/python3.11/site-packages/tensorflow-plugins/libitex_gpu.so ",
+        ),
+    ],
+)
+def test_what_is_told_and_typed(host: str, severity: Severity, cause: Cause, title: str, typed: str) -> None:
+    *said, first = told(host, CODE)
+    assert said == [severity, cause, title]
+    assert first.startswith(typed)
+
+
+@pytest.mark.parametrize(
+    ("host", "kind"),
+    [
+        ("healthy-one-gpu", OutcomeKind.NOT_APPLICABLE),
+        ("python-hangs", OutcomeKind.COULD_NOT_CHECK),
+    ],
+)
+def test_where_it_says_nothing(host: str, kind: OutcomeKind) -> None:
+    assert ended(host, CODE) is kind

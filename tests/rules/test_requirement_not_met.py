@@ -1,0 +1,38 @@
+"""TFD322, requirement-not-met."""
+
+from __future__ import annotations
+
+import pytest
+
+from rules.of_hosts import ended, told
+from tfdoctor.findings import Cause, OutcomeKind, Severity
+from tfdoctor.rules import requirement_not_met
+
+CODE = requirement_not_met.RULE.code
+
+
+@pytest.mark.parametrize(
+    ("host", "severity", "cause", "title", "typed"),
+    [
+        (
+            "requirement",
+            Severity.INFO,
+            Cause.PACKAGE_CONFLICT,
+            "tensorflow asks for protobuf<6.0.0,>=3.20.3, and 6.33.0 is installed",
+            "/srv/tf/bin/python -m pip install 'protobuf<6.0.0,>=3.20.3'",
+        ),
+    ],
+)
+def test_what_is_told_and_typed(host: str, severity: Severity, cause: Cause, title: str, typed: str) -> None:
+    assert told(host, CODE) == (severity, cause, title, typed)
+
+
+@pytest.mark.parametrize(
+    ("host", "kind"),
+    [
+        ("healthy-one-gpu", OutcomeKind.CLEAN),
+        ("python-hangs", OutcomeKind.COULD_NOT_CHECK),
+    ],
+)
+def test_where_it_says_nothing(host: str, kind: OutcomeKind) -> None:
+    assert ended(host, CODE) is kind

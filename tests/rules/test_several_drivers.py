@@ -1,0 +1,45 @@
+"""TFD120, several-drivers."""
+
+from __future__ import annotations
+
+import pytest
+
+from rules.of_hosts import ended, told
+from tfdoctor.findings import Cause, OutcomeKind, Severity
+from tfdoctor.rules import several_drivers
+
+CODE = several_drivers.RULE.code
+
+
+@pytest.mark.parametrize(
+    ("host", "severity", "cause", "title", "typed"),
+    [
+        (
+            "runfile-over-packages",
+            Severity.WARNING,
+            Cause.DRIVER_LIB_MISMATCH,
+            "Several NVIDIA drivers are installed over each other",
+            "sudo nvidia-uninstall",
+        ),
+        (
+            "wsl2-with-driver-packages",
+            Severity.WARNING,
+            Cause.WSL_LIBCUDA,
+            "A Linux driver is installed inside WSL",
+            "sudo apt-get purge libnvidia-compute-550",
+        ),
+    ],
+)
+def test_what_is_told_and_typed(host: str, severity: Severity, cause: Cause, title: str, typed: str) -> None:
+    assert told(host, CODE) == (severity, cause, title, typed)
+
+
+@pytest.mark.parametrize(
+    ("host", "kind"),
+    [
+        ("healthy-one-gpu", OutcomeKind.CLEAN),
+        ("wsl2-healthy", OutcomeKind.NOT_APPLICABLE),
+    ],
+)
+def test_where_it_says_nothing(host: str, kind: OutcomeKind) -> None:
+    assert ended(host, CODE) is kind

@@ -1,0 +1,39 @@
+"""TFD125, slow-links."""
+
+from __future__ import annotations
+
+import pytest
+
+from rules.of_hosts import ended, finding
+from tfdoctor.findings import Cause, OutcomeKind, Severity
+from tfdoctor.rules import slow_links
+
+CODE = slow_links.RULE.code
+
+
+@pytest.mark.parametrize(
+    ("host", "severity", "cause", "title"),
+    [
+        (
+            "cards-at-two-processors",
+            Severity.INFO,
+            Cause.HEALTHY,
+            "Some cards are connected only over a slow path",
+        ),
+    ],
+)
+def test_what_is_told_and_typed(host: str, severity: Severity, cause: Cause, title: str) -> None:
+    told = finding(host, CODE)
+    assert (told.severity, told.cause, told.title) == (severity, cause, title)
+    assert not told.remedies
+
+
+@pytest.mark.parametrize(
+    ("host", "kind"),
+    [
+        ("healthy-two-gpus", OutcomeKind.CLEAN),
+        ("healthy-one-gpu", OutcomeKind.NOT_APPLICABLE),
+    ],
+)
+def test_where_it_says_nothing(host: str, kind: OutcomeKind) -> None:
+    assert ended(host, CODE) is kind

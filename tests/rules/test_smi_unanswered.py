@@ -1,0 +1,52 @@
+"""TFD112, smi-unanswered."""
+
+from __future__ import annotations
+
+import pytest
+
+from rules.of_hosts import ended, told
+from tfdoctor.findings import Cause, OutcomeKind, Severity
+from tfdoctor.rules import smi_unanswered
+
+CODE = smi_unanswered.RULE.code
+
+
+@pytest.mark.parametrize(
+    ("host", "severity", "cause", "title", "typed"),
+    [
+        (
+            "smi-hangs",
+            Severity.WARNING,
+            Cause.INCONCLUSIVE,
+            "nvidia-smi hangs, and the driver's library answers",
+            "nvidia-smi",
+        ),
+        (
+            "smi-prints-garbage",
+            Severity.WARNING,
+            Cause.INCONCLUSIVE,
+            "nvidia-smi does not answer as expected",
+            "type -a nvidia-smi",
+        ),
+        (
+            "container-cut-off",
+            Severity.ERROR,
+            Cause.CONTAINER_NVML_LOST,
+            "The container was cut off from the GPUs while it ran",
+            "docker restart CONTAINER",
+        ),
+        ("driver-hangs", Severity.INFO, Cause.INCONCLUSIVE, "nvidia-smi fails, too", ""),
+    ],
+)
+def test_what_is_told_and_typed(host: str, severity: Severity, cause: Cause, title: str, typed: str) -> None:
+    assert told(host, CODE) == (severity, cause, title, typed)
+
+
+@pytest.mark.parametrize(
+    ("host", "kind"),
+    [
+        ("healthy-one-gpu", OutcomeKind.CLEAN),
+    ],
+)
+def test_where_it_says_nothing(host: str, kind: OutcomeKind) -> None:
+    assert ended(host, CODE) is kind

@@ -1,0 +1,14 @@
+"""TFD902, unknown-release."""
+
+from __future__ import annotations
+
+from rules.make_facts import finding, healthy, run, with_tensorflow
+from tfdoctor.findings import OutcomeKind, Severity
+from tfdoctor.rules import unknown_release
+
+
+def test_unknown_release():
+    assert run(unknown_release.RULE, healthy()).kind is OutcomeKind.CLEAN
+    one = finding(unknown_release.RULE, with_tensorflow(healthy(), version="2.30.0"))
+    assert one.severity is Severity.INFO
+    assert "2.30.0" in one.title

@@ -1,0 +1,37 @@
+"""TFD123, vgpu-unlicensed."""
+
+from __future__ import annotations
+
+import pytest
+
+from rules.of_hosts import ended, told
+from tfdoctor.findings import Cause, OutcomeKind, Severity
+from tfdoctor.rules import vgpu_unlicensed
+
+CODE = vgpu_unlicensed.RULE.code
+
+
+@pytest.mark.parametrize(
+    ("host", "severity", "cause", "title", "typed"),
+    [
+        (
+            "vgpu-without-licence",
+            Severity.WARNING,
+            Cause.INCONCLUSIVE,
+            "The virtual GPU has no licence",
+            "ls -l /etc/nvidia/ClientConfigToken /etc/nvidia/gridd.conf",
+        ),
+    ],
+)
+def test_what_is_told_and_typed(host: str, severity: Severity, cause: Cause, title: str, typed: str) -> None:
+    assert told(host, CODE) == (severity, cause, title, typed)
+
+
+@pytest.mark.parametrize(
+    ("host", "kind"),
+    [
+        ("healthy-one-gpu", OutcomeKind.NOT_APPLICABLE),
+    ],
+)
+def test_where_it_says_nothing(host: str, kind: OutcomeKind) -> None:
+    assert ended(host, CODE) is kind
