@@ -173,7 +173,7 @@ def named(said: list[tuple[float, str]], text: str, hint: str) -> None:
 Servers = "Callable[[], contextlib.AbstractContextManager[int]]"
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("server", "variable", "scheme", "says", "hint"),
     [

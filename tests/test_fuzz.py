@@ -57,6 +57,7 @@ def test_every_parser_is_a_target() -> None:
     assert all(targets.further_readers().values()), "a module with no public function of one text"
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("name", TARGETS)
 def test_what_lies_at_hand_breaks_no_promise(name: str) -> None:
     found = seeds(name)
@@ -74,6 +75,7 @@ NESTED = (
 )
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("name", TARGETS)
 def test_deep_nesting_is_an_input_like_any_other(name: str) -> None:
     for text in NESTED:

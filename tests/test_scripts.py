@@ -199,6 +199,7 @@ def test_some_cases_of_each_test() -> None:
     assert set(some) < set(everything)
 
 
+@pytest.mark.few(0)
 def test_the_quick_run_has_some_cases_of_each_test_and_says_what_it_lacks() -> None:
     """--quick, which `scripts/test` takes."""
     files = ("tests/cli/test_explain.py", "tests/test_agreement.py")

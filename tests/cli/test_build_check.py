@@ -106,6 +106,7 @@ def test_every_error_says_what_to_do_and_where(case: Case) -> None:
             assert finding.remedies
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
 def test_text_fits_the_terminal(width: int) -> None:
     for case in CASES:
@@ -438,6 +439,7 @@ def test_no_text_is_too_strange(lines: list[str]) -> None:
         render_judged(found, width=40)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     "text",
     [

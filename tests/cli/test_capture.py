@@ -68,7 +68,7 @@ def compat() -> Compat:
     return Compat.load()
 
 
-@pytest.mark.few(30)
+@pytest.mark.few(12)
 @pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.name)
 def test_redacted_a_recorded_machine_is_judged_as_before(host: Path) -> None:
     captured = look(RecordedSystem(host), compat(), python=None, timeout=10, local=False)

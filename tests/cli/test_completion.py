@@ -125,6 +125,7 @@ def test_bash_takes_a_value_after_an_equals_sign_for_a_word() -> None:
     assert run("bash", "--", "recommend", "--gpu", '"RTX 4090').stdout.splitlines()[0] == "RTX 4090"
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "line", ["", "check --", "explain ", "recommend --tf ", "recommend --gpu ", "install --", "fix "]
 )

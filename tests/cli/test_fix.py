@@ -164,6 +164,7 @@ def at_a_terminal(env: Fake, answer: str, *words: str, command: Sequence[str] = 
     return process.wait(timeout=60), seen.decode()
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("answer", "done"), [("y\n", True), ("YES\n", True), ("n\n", False), ("\n", False), ("maybe\n", False)]
 )

@@ -340,7 +340,7 @@ def test_what_the_machine_lacks_is_not_the_environments_fault(host: str, right: 
 # ---------------------------------------------------------------- interrupted
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(0)
 @pytest.mark.parametrize(
     ("installer", "step"),
     [

@@ -186,7 +186,7 @@ def untried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "try_requirements", as_locked)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("untried")
 @pytest.mark.parametrize(
     ("name", "text", "version"),

@@ -123,6 +123,7 @@ def test_reasons_in_one_line_are_one_sentence(tfdoctor: Tfdoctor) -> None:
     assert ".;" not in said
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(
     ("args", "word"),
     [

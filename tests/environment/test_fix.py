@@ -203,7 +203,7 @@ def new(tmp_path: Path, standin_cache: Path) -> Callable[..., Fake]:
     return make_one
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.break_it.__name__}-{case.version}")
 def test_it_mends_once_and_undo_restores_every_byte(case: Case, new: Callable[..., Fake]) -> None:
     env = new(case.version)
@@ -430,6 +430,7 @@ def test_which_cards_are_hidden_is_left_to_the_person(new: Callable[..., Fake]) 
     assert difference(before, env.list()) == {}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("installer", [pytest.param("uv", marks=needs_uv), "pip"])
 def test_an_installer_that_fails_is_told_and_taken_back(installer: str, new: Callable[..., Fake]) -> None:
     env = new()

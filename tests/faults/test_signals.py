@@ -85,6 +85,7 @@ def test_check_dies_by_the_signal_and_leaves_nobody(number: signal.Signals, hang
     assert (status, err) == ((130, b"Interrupted.\n") if number == signal.SIGINT else (-number, b""))
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("words", LOOKING[1:])
 def test_every_command_that_looks_does(words: str, hanging: Path) -> None:
     status, _, err = ended_by(words, signal.SIGTERM, hanging)

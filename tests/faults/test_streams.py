@@ -21,6 +21,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("words", COMMANDS)
 def test_an_answer_that_cannot_be_written_is_none(words: str) -> None:
     for place in (">&-", ">/dev/full"):

@@ -270,6 +270,7 @@ HOSTILE = {
 """What a log can have too much of. Bounds do not depend on how much: `MANY` is beyond each of them."""
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("chunks", HOSTILE.values(), ids=HOSTILE)
 @pytest.mark.timeout(180)
 def test_a_hostile_log_is_read_in_bounds_and_said_in_bounds(chunks: list[bytes]) -> None:

@@ -64,6 +64,7 @@ def as_shown(page: str, folder: Path) -> Iterator[tuple[str, str]]:
             yield match["text"], "".join(f"$ {command}\n{typed(command, folder)}" for command in commands)
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("name", PAGES)
 def test_what_a_page_shows_is_what_happens(name: str, tmp_path: Path, refresh: bool) -> None:
     page = (ROOT / name).read_text(encoding="utf-8")

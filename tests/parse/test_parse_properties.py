@@ -61,6 +61,7 @@ HOSTILE = (
 )  # fmt: skip
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("kind", [*PARSERS, "auto"])
 def test_long_lines_take_linear_time(kind: str) -> None:
     """200 kB on one line; something quadratic would take many minutes, so the limit can be generous."""

@@ -91,6 +91,7 @@ def errors_of(machine: brute.Machine, option: Option) -> Iterator[str]:
         yield f"{machine} {option.recipe.value} {option.tensorflow}: {bad or report.verdict.summary}"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("system", brute.DRIVERS)
 @pytest.mark.timeout(36_000 if LAB else 300)
 def test_what_is_said_of_a_machine_is_so(system: str) -> None:

@@ -537,6 +537,7 @@ def test_the_command_names_the_machine_where_the_base_is_chosen_for_it(
     assert words or not any("--gpu" in command or "--driver" in command for command in commands)
 
 
+@pytest.mark.few(0)
 def test_what_is_shown_for_a_machine_is_what_is_built_on_another() -> None:
     for capability, driver in itertools.product(GENERATIONS, DRIVERS[:: 1 if LAB else 3]):
         for spec in ("1.15", "2.13", "2.17", None) if LAB or driver is None else ("1.15", "2.13"):

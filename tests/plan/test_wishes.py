@@ -156,6 +156,7 @@ def test_a_card_that_the_driver_shows_is_driven() -> None:
     assert recommend(COMPAT, Request(), replace(seen, shown=False)).conflict is not None
 
 
+@pytest.mark.few(0)
 def test_a_name_of_several_cards_with_one_answer_is_answered() -> None:
     answer = answer_to('--gpu "Quadro M4000M"')
     assert answer.host.cards[0].others == ("5.2",)

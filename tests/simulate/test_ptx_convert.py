@@ -13,6 +13,8 @@ from lab.exact import FORMATS, rounded, sign, some, special, value
 if TYPE_CHECKING:
     from lab.softgpu import Interpreter
 
+pytestmark = pytest.mark.few(0)  # compiling the interpreter alone takes ten seconds
+
 FLOATS = ("f64", "f32", "f16", "bf16")
 NARROWER = [(a, b) for a in FLOATS for b in FLOATS if FORMATS[a][0] < FORMATS[b][0]]
 INTEGERS = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64")

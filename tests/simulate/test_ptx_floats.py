@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from lab.softgpu import Interpreter
 
+pytestmark = pytest.mark.few(0)  # compiling the interpreter alone takes ten seconds
+
 MODES = ("rn", "rz", "rm", "rp")
 NAN = {"f32": 0x7FFFFFFF, "f16": 0x7FFF, "bf16": 0x7FFF}
 

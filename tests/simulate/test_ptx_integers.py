@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from lab.softgpu import Interpreter
 
+pytestmark = pytest.mark.few(0)  # compiling the interpreter alone takes ten seconds
+
 INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
 
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from lab.softgpu import Interpreter
 
+pytestmark = pytest.mark.few(0)  # compiling the interpreter alone takes ten seconds
+
 
 def test_loads_extend(ptx: Interpreter) -> None:
     declare = ".reg .b32 %x; .reg .b64 %y; .reg .u64 %p;"

@@ -13,6 +13,8 @@ from lab.softgpu import RefusedError
 if TYPE_CHECKING:
     from lab.softgpu import Interpreter
 
+pytestmark = pytest.mark.few(0)  # compiling the interpreter alone takes ten seconds
+
 ALL = 0xFFFFFFFF
 CHOSEN = random.Random(7)
 VALUES = [CHOSEN.getrandbits(32) for _ in range(32)]
