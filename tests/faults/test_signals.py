@@ -140,3 +140,24 @@ def test_in_the_first_moments_it_is_quiet(moment: float, tmp_path: Path) -> None
         _, err = process.communicate(timeout=60)
     assert process.returncode in (130, 0, -signal.SIGINT)
     assert err in (b"", b"Interrupted.\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_a_signal_breaks_on_its_way_is_no_defect(number: signal.Signals) -> None:
+    """As in threading, whose condition gives back a lock that it does not hold where a signal came in between."""
+    code = (
+        "import os, sys\n"
+        "from tfdoctor.cli import start\n"
+        "def between_two_steps(words):\n"
+        "    try:\n"
+        f"        os.kill(os.getpid(), {int(number)})\n"
+        "        while True: pass\n"
+        "    finally:\n"
+        "        raise RuntimeError('release unlocked lock')\n"
+        "start.plain = between_two_steps\n"
+        "sys.argv = ['tfdoctor', 'check']\n"
+        "start.run()\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False)
+    told = b"Interrupted.\n" if number == signal.SIGINT else b""
+    assert (ran.returncode, ran.stderr) == ((130 if number == signal.SIGINT else -number), told)

@@ -77,6 +77,8 @@ def _ended(ours: list[str], came: list[int]) -> int:
         msg = f"a part of tfdoctor could not be loaded: {error}."
         return _fail(ExitCode.IMPOSSIBLE, "import", msg, "", wants_json)
     except Exception as error:
+        if came and _while_interrupted(error):
+            return _interrupted(came)
         if hasattr(error, "format_message"):  # Typer's own usage errors have it
             asked = {"--version", "-V"} & set(ours)
             hint = f"`tfdoctor {asked.pop()}` takes no other arguments." if asked else "Try --help."
@@ -85,6 +87,13 @@ def _ended(ours: list[str], came: list[int]) -> int:
     if status == ExitCode.INTERRUPTED and came:  # Typer turns a KeyboardInterrupt into this status
         return _interrupted(came)
     return status
+
+
+def _while_interrupted(error: BaseException | None) -> bool:
+    """Whether a signal's exception led to this one: CPython's locks fail where it comes between two steps."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
 
 
 def _check(options: Options) -> int:
