@@ -233,6 +233,11 @@ class Compat:
         """Every row: by version, then package; oldest first."""
         return self._releases.releases
 
+    @cached_property
+    def gpu_releases(self) -> tuple[Release, ...]:
+        """Those of them that are final and use a GPU."""
+        return tuple(row for row in self.releases if row.gpu and not row.is_prerelease)
+
     @property
     def newest(self) -> Release:
         """The newest final release."""

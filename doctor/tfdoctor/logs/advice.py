@@ -107,7 +107,7 @@ def _release(case: Case) -> Release | None:
     newest = (case.origin.era or "").rstrip("+").rpartition("-")[2]
     if not newest or (case.origin.era or "").endswith("+"):
         return None
-    rows = [row for row in case.compat.releases if row.gpu and not row.is_prerelease and row.minor == newest]
+    rows = [row for row in case.compat.gpu_releases if row.minor == newest]
     return rows[-1] if rows else None
 
 

@@ -57,7 +57,7 @@ def origin(log: Log, compat: Compat) -> Origin:
     worded = _worded(log, low, high) if sources.foreign is None else (low, high)
     if not sources.writers:
         low, high = worded
-    rows = [row for row in compat.releases if row.gpu and not row.is_prerelease]
+    rows = compat.gpu_releases
     dlls = _cuda_of_dlls(log)
     bounded = [row for row in rows if _within(row, low, high)]
     fitting = [row for row in bounded if _has_all(row, names)]

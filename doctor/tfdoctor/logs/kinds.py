@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.logs.blocks import as_text
 from tfdoctor.logs.processes import thread_of, who, who_spans
-from tfdoctor.logs.reader import ZEROED, lines_of, messages_of
+from tfdoctor.logs.reader import DIGITS, ZEROED, lines_of, messages_of
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -36,9 +36,15 @@ _LONG = 2048
 """Bytes of a line from which on it is read each time."""
 _SILENT = 4096
 """Shapes of lines that are remembered to say nothing."""
+_ENDS = 64
+"""Different ends of lines that are remembered of one shape."""
+_END = 150
+"""Bytes of an end, beside its text, about."""
 _UNSTEADY = re.compile(rb"&.*;|\\(?:u000b|x0b|000)")
 """What a shape has where digits can be a part of an escape."""
 _DIGIT = re.compile("[0-9]")
+_STAMP = re.compile(rb"0000-00-00[ T]00:00:00\.0{1,9}|[IWEF]0000 00:00:0{2,10}\.0{1,9}")
+_OTHERS = bytes.maketrans(b"0123456789", b"1234567890")
 
 
 class _Said:
@@ -67,7 +73,7 @@ class _Voice:
 class _Shape:
     """Lines of one shape."""
 
-    __slots__ = ("flat", "lone", "voices", "who")
+    __slots__ = ("ends", "flat", "lone", "told", "voices", "who")
 
     def __init__(
         self, flat: Callable[[bytes], str] | None, who: Callable[[Any], Any] | None, lone: bool
@@ -78,6 +84,10 @@ class _Shape:
         self.lone = lone
         """Whether a thread's number is all that tells who speaks."""
         self.voices: dict[object, _Voice] = {}
+        self.told = -1
+        """Where in a line the first digit can stand that tells its kind: lines with the same end from there on are of
+        one kind. -1: that is not known, or too many ends differ."""
+        self.ends: dict[bytes, _Said] = {}
 
 
 class _Message:
@@ -142,11 +152,14 @@ class Kinds:
                 shape = shapes[index]
                 if shape in plain:  # since the line before
                     continue
-                said = self._said(known[shape], texts[index]) if shape in known else None
-                if said is not None:
-                    said.times += 1
-                    heard[said] = index
-                    continue
+                one = known.get(shape)
+                if one is not None:
+                    text = texts[index]
+                    said = one.ends.get(text[one.told :]) or self._said(one, text)
+                    if said is not None:
+                        said.times += 1
+                        heard[said] = index
+                        continue
                 self.changed, self._at = False, index
                 yield index
                 if not self.changed:
@@ -175,7 +188,9 @@ class Kinds:
         self._forgotten += 1
         for name in names:
             for shape in self._having.pop(name, ()):
-                self._shapes.pop(shape, None)
+                known = self._shapes.pop(shape, None)
+                if known is not None:
+                    self._forget_ends(known)
                 self._plain.pop(shape, None)
         if not names:
             self._shapes.clear()
@@ -211,11 +226,26 @@ class Kinds:
         else:
             name = known.who(row)
             voice = known.voices.get(name)
-            if voice is None and known.lone and self._strange(name):
-                voice = known.voices.get(None)
+            if voice is None:
+                if known.lone and self._strange(name):
+                    voice = known.voices.get(None)
+                return voice and voice.said.get(voice.key(row) if voice.key is not None else None)
         if voice is None:
             return None
-        return voice.said.get(voice.key(row) if voice.key is not None else None)
+        said = voice.said.get(voice.key(row) if voice.key is not None else None)
+        if said is not None and known.told >= 0:
+            if len(known.ends) < _ENDS:
+                end = text[known.told :]
+                known.ends[end] = said
+                self._kept += _END + len(end)
+            else:
+                self._forget_ends(known)
+                known.told = -1
+        return said
+
+    def _forget_ends(self, known: _Shape) -> None:
+        self._kept -= sum(_END + len(end) for end in known.ends)
+        known.ends.clear()
 
     def _strange(self, name: bytes | str) -> bool:
         number = name if isinstance(name, str) else name.decode()
@@ -282,6 +312,14 @@ class Kinds:
                 if value is not None and _DIGIT.search(value):
                     yield found.start(name) + at, found.end(name) + at
 
+    def _span(self, signature: Signature, where: slice, line: bytes | str) -> tuple[int, int]:
+        """Where in a line of this shape the digits can stand that change what a signature finds."""
+        text = line if isinstance(line, str) else line.decode()
+        if "(?<" in signature.pattern.pattern:
+            return where.start, where.stop
+        found = self._catalogue.sought(signature, text[where].translate(DIGITS))
+        return where.start + (found.start() if found is not None else 0), where.stop
+
     def _add(
         self,
         shape: bytes,
@@ -301,11 +339,19 @@ class Kinds:
             spans = sorted({span for span in people if _has_digit(line, span)})
             lone = len(messages) == 1 and not messages[0].label
             known = self._shapes[shape] = _Shape(flat, _getter(spans), lone)
+            known.told = len(row) if flat is None else _stamped(shape)
         name = known.who(line) if known.who is not None else None
         if known.lone and name is not None and self._strange(name):
             name = None
         digits = sorted({span for message in messages for span in self._spans(message)})
         sighted = [one for message in messages for one in message.sighted]
+        if known.told >= 0:
+            spans = [*people, *digits, *(self._span(*one, line) for one in sighted)]
+            if flat is None:
+                known.told = min([known.told, *(start for start, _ in spans)])
+            elif _moved(row, known.told, spans):
+                known.told = -1
+        self._forget_ends(known)
         voice = known.voices.get(name)
         if voice is None or voice.spans != digits:
             voice = known.voices[name] = _Voice(digits, _key(digits, sighted))
@@ -355,6 +401,20 @@ def _flat_places(messages: Sequence[tuple[str, str]]) -> Iterator[tuple[int, int
     for text, prefix in messages:
         yield at + len(prefix) + 1, at
         at += len(prefix) + len(text) + 2
+
+
+def _stamped(shape: bytes) -> int:
+    """Where in a line of this shape its first time ends; -1 where it has none."""
+    found = _STAMP.search(shape)
+    return found.end() if found is not None else -1
+
+
+def _moved(row: bytes, end: int, spans: Sequence[tuple[int, int]]) -> bool:
+    """Whether any of these spans of a line's messages has a digit of what stands before this place in the line."""
+    this, other = _flat(row), _flat(row[:end].translate(_OTHERS) + row[end:])
+    if len(this) != len(other):
+        return True
+    return any(this[slice(*span)] != other[slice(*span)] for span in spans)
 
 
 def _has_digit(line: bytes | str, span: tuple[int, int]) -> bool:

@@ -382,6 +382,14 @@ class Catalogue:
             if self._shape(number).search(shape):
                 yield signature
 
+    def sought(self, signature: Signature, shape: str) -> re.Match[str] | None:
+        """Where a signature's pattern can begin at first in any line of this shape, its digits all 0; None: nowhere."""
+        return self._shape(self._numbers[signature.id]).search(shape)
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {signature.id: number for number, signature in enumerate(self.signatures)}
+
     @cached_property
     def _zeroed(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(anchor.translate(DIGITS) for anchor in self.anchors))

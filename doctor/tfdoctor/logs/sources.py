@@ -137,15 +137,16 @@ def _said(log: Log, compat: Compat) -> tuple[list[tuple[Event, frozenset[str]]],
 
 def _between(said: Sequence[tuple[Event, frozenset[str]]], compat: Compat) -> str | None:
     """The later of two minor releases, one after the other, whose lines these are: see `Told.before`."""
-    lines = [{versions.major_minor(release) for release in releases} for _, releases in said]
-    minors = list(dict.fromkeys(row.minor for row in compat.releases if row.gpu and not row.is_prerelease))
-    fitting = [
-        later
-        for earlier, later in itertools.pairwise(minors)
-        if sum(earlier in one or later in one for one in lines) >= _MOSTLY * len(lines)
-        and any(earlier in one and later not in one for one in lines)
-        and sum(later in one and earlier not in one for one in lines) >= _LEAST
-    ]
+    having: dict[str, set[int]] = {}
+    for number, (_, releases) in enumerate(said):
+        for minor in {versions.major_minor(release) for release in releases}:
+            having.setdefault(minor, set()).add(number)
+    minors = list(dict.fromkeys(row.minor for row in compat.gpu_releases))
+    fitting = []
+    for earlier, later in itertools.pairwise(minors):
+        before, after = having.get(earlier, set()), having.get(later, set())
+        if before - after and len(after - before) >= _LEAST and len(before | after) >= _MOSTLY * len(said):
+            fitting.append(later)
     return fitting[0] if len(fitting) == 1 else None
 
 
