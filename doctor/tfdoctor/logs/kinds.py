@@ -134,6 +134,8 @@ class Kinds:
         self._waiting: list[_Said] = []
         """What was said again, and is not yet added."""
         self._rows: Rows | None = None
+        self._steady = False
+        """Whether nothing was read of the rows before."""
         self._from = self._at = 0
         """In these rows: up to where plain lines were counted; the line that is read."""
 
@@ -148,7 +150,11 @@ class Kinds:
         texts, heard = rows.texts, self._heard
         while wanted := telling - self._plain.keys():
             forgotten, known, plain = self._forgotten, self._shapes, self._plain
-            for index in [at for at in range(self._at + 1, len(shapes)) if shapes[at] in wanted]:
+            places = [at for at in range(self._at + 1, len(shapes)) if shapes[at] in wanted]
+            if self._steady and self._all_said(rows, places):
+                break
+            self._steady = True
+            for index in places:
                 shape = shapes[index]
                 if shape in plain:  # since the line before
                     continue
@@ -160,7 +166,7 @@ class Kinds:
                         said.times += 1
                         heard[said] = index
                         continue
-                self.changed, self._at = False, index
+                self.changed, self._at, self._steady = False, index, False
                 yield index
                 if not self.changed:
                     self._learn(shape, texts[index])
@@ -170,6 +176,25 @@ class Kinds:
                 break
         self._count(len(shapes))
         self._rows = None
+
+    def _all_said(self, rows: Rows, places: Sequence[int]) -> bool:
+        """Count these lines all at once; False where one of them was never said, and nothing is counted."""
+        shapes, texts, known = rows.shapes, rows.texts, self._shapes
+        try:
+            ones = [known[shapes[at]] for at in places]
+        except KeyError:
+            return False
+        found = [
+            one.ends.get(texts[at][one.told :]) or self._said(one, texts[at])
+            for one, at in zip(ones, places, strict=True)
+        ]
+        counts = Counter(found)
+        if None in counts:
+            return False
+        for said, times in counts.items():
+            said.times += times
+        self._heard.update(zip(found, places, strict=True))
+        return True
 
     def settle(self) -> None:
         """Add what was said again."""
@@ -212,10 +237,11 @@ class Kinds:
                 said.times += counts[shape]
                 self._heard[said] = last[shape]
         self._from = max(start, end)
+        texts, numbers, places = rows.texts, rows.numbers, rows.places
         for said, index in self._heard.items():
             if not said.row:
                 self._waiting.append(said)
-            said.row, said.number, said.place = rows.texts[index], rows.numbers[index], rows.places[index]
+            said.row, said.number, said.place = texts[index], numbers[index], places[index]
         self._heard.clear()
 
     def _said(self, known: _Shape, text: bytes) -> _Said | None:
