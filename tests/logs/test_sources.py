@@ -371,6 +371,19 @@ def test_what_was_written_soon_before_a_release_is_of_it_or_of_a_nightly_of_the_
     assert "2.5" not in " ".join(named(early))  # what is typed is for the release that has these lines
     assert "2.4" in named(early)
     assert diagnosed(said("2020-05-01", *NEW)).era != "2.4-2.5"
+    assert "the log is older than it: a candidate or a nightly build wrote this" in note(early)
+
+
+@pytest.mark.parametrize(
+    ("date", "era"), [("2019-05-25", "1.14"), ("2019-06-16", "1.14-1.15"), ("2019-07-29", "1.14-2.0")]
+)
+def test_nightlies_of_a_known_number_are_no_others(date: str, era: str) -> None:
+    assert diagnosed(said(date, *OLD)).era == era
+
+
+def test_few_lines_soon_before_several_releases_leave_out_those_that_have_none_of_them() -> None:
+    text = f"W {DSO}:55] {CUSOLVER.replace('cusolver.so.10', 'cudart.so.10.0')}"
+    assert diagnosed(said("2019-09-20", text)).era == "1.15-2.1"
 
 
 # --- what the messages say ---

@@ -36,8 +36,9 @@ class Origin:
     """The row of compat/ for `version`, or for the newest release of the era where its lines or sonames decide."""
     sources: Told = field(default_factory=Told)
     """Whose source lines these are; several: TensorFlows of different releases wrote this log."""
-    by: Literal["log", "lines", "rest"] = "rest"
-    """What `version` and `era` are known by: the log says it, the lines of its source, or formats and libraries."""
+    by: Literal["log", "lines", "early", "rest"] = "rest"
+    """What `version` and `era` are known by: the log says it, the lines of its source, those and a date before the
+    release that has them, or formats and libraries."""
 
     @property
     def name(self) -> str:
@@ -80,9 +81,11 @@ def origin(log: Log, compat: Compat) -> Origin:
         return Origin(alone, _range(built[0], built[-1]), cuda, None, sources, "lines")
     early = _before(sources.writers, bounded)
     if early is not None:
-        late = early if _not_branched(early, sources.writers[0], compat) else _next(early, rows)
+        number = _of_nightlies(sources.writers[0].date)
+        late = early if _not_branched(early, sources.writers[0], compat) else number or _next(early, rows)
+        first, late = sorted((early, late), key=versions.numbers)
         own = [row for row in rows if row.minor == early and row.version in sources.writers[0].releases]
-        return Origin(None, _range(early, late), cuda, own[-1], sources)
+        return Origin(None, _range(first, late), cuda, own[-1], sources, "early")
     if sources.before is not None and _between(sources.before, low, high):
         return Origin(None, sources.before, cuda, None, sources)
     if low == "" and not names:
@@ -90,12 +93,17 @@ def origin(log: Log, compat: Compat) -> Origin:
         return Origin(None, _range(of_cuda[0], of_cuda[-1]) if of_cuda else None, cuda, None, sources)
     if not fitting:
         return Origin(None, _range(low, high), cuda, None, sources)
+    near = [row for row in fitting if any(row.version in writer.releases for writer in sources.writers)]
     minors = [row.minor for row in fitting]
+    if len(sources.writers) == 1 and near and _soon_before(near, sources.writers[0].date):
+        minors = [
+            near[0].minor,
+            _next(near[-1].minor, rows),
+        ]  # what is built after a release has its lines, too
     if sources.foreign is not None and names:
         minors.append(_next(minors[-1], rows))  # a nightly asks for the libraries of the release before it
     if low and versions.compare(low, rows[0].minor) < 0 and minors[0] == rows[0].minor:
         minors[0] = low  # there are older ones, of which the table knows nothing
-    near = [row for row in fitting if any(row.version in writer.releases for writer in sources.writers)]
     newest = (near or fitting)[-1]
     known = {row.cuda for row in fitting}
     if cuda is None and len(known) == 1:
@@ -133,12 +141,17 @@ def _before(writers: Sequence[Writer], rows: Sequence[Release]) -> str | None:
     having = [row for row in rows if row.version in writers[0].releases]
     if len({row.minor for row in having}) != 1:
         return None
-    out = dt.date.fromisoformat(min(row.released for row in having))
+    return having[0].minor if _soon_before(having, writers[0].date) else None
+
+
+def _soon_before(rows: Sequence[Release], date: str | None) -> bool:
+    """Whether candidates of the first of these releases are out at this date, and it is not."""
+    out = dt.date.fromisoformat(min(row.released for row in rows))
     try:
-        ahead = (out - dt.date.fromisoformat(writers[0].date)).days
+        ahead = (out - dt.date.fromisoformat(date or "")).days
     except ValueError:
-        return None
-    return having[0].minor if 0 < ahead <= _CANDIDATES else None
+        return False
+    return 0 < ahead <= _CANDIDATES
 
 
 def _of_builds(writers: Sequence[Writer], rows: Sequence[Release]) -> list[str]:
@@ -165,6 +178,12 @@ def _not_branched(minor: str, writer: Writer, compat: Compat) -> bool:
     except ValueError:
         return False
     return ahead > _BRANCH
+
+
+def _of_nightlies(date: str | None) -> str | None:
+    """The minor whose number what was built then had; None where that is not known."""
+    rows = load_signatures().nightlies if date is not None else ()
+    return next((row.minor for row in rows if row.first <= (date or "") <= row.last), None)
 
 
 def _next(minor: str, rows: Sequence[Release]) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tfdoctor.logs.blocks import as_text
 from tfdoctor.logs.processes import thread_of, who, who_spans
@@ -188,12 +188,12 @@ class Kinds:
             one.ends.get(texts[at][one.told :]) or self._said(one, texts[at])
             for one, at in zip(ones, places, strict=True)
         ]
-        counts = Counter(found)
-        if None in counts:
+        if None in found:
             return False
-        for said, times in counts.items():
+        heard = cast("list[_Said]", found)
+        for said, times in Counter(heard).items():
             said.times += times
-        self._heard.update(zip(found, places, strict=True))
+        self._heard.update(zip(heard, places, strict=True))
         return True
 
     def settle(self) -> None:
@@ -255,12 +255,10 @@ class Kinds:
             if voice is None:
                 if known.lone and self._strange(name):
                     voice = known.voices.get(None)
-                return voice and voice.said.get(voice.key(row) if voice.key is not None else None)
-        if voice is None:
-            return None
-        said = voice.said.get(voice.key(row) if voice.key is not None else None)
+                return self._of_voice(voice, row)
+        said = self._of_voice(voice, row)
         if said is not None and known.told >= 0:
-            if len(known.ends) < _ENDS:
+            if len(known.ends) < _ENDS and self._kept < REMEMBERED:
                 end = text[known.told :]
                 known.ends[end] = said
                 self._kept += _END + len(end)
@@ -268,6 +266,10 @@ class Kinds:
                 self._forget_ends(known)
                 known.told = -1
         return said
+
+    @staticmethod
+    def _of_voice(voice: _Voice | None, row: bytes | str) -> _Said | None:
+        return None if voice is None else voice.said.get(voice.key(row) if voice.key is not None else None)
 
     def _forget_ends(self, known: _Shape) -> None:
         self._kept -= sum(_END + len(end) for end in known.ends)

@@ -325,6 +325,11 @@ def _release(case: Case, name: str) -> list[Finding]:
         )
     elif len(sources.writers) > 1:
         said = "These source lines come from different releases: several TensorFlows wrote this log."
+    elif origin.by == "early" and origin.release is not None:
+        said = (
+            f"TensorFlow {origin.release.minor} has these source lines, and the log is older than it: a candidate or a "
+            "nightly build wrote this."
+        )
     elif origin.by == "rest":
         said = "These source lines and the rest of the log come from different releases: the release is not known."
     elif origin.version is not None and not _by_lines_alone(origin):

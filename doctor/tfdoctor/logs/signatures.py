@@ -139,6 +139,18 @@ class Wording:
     source: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nightly:
+    """The number that tf-nightly had in a time; between two rows it is not known when it changed."""
+
+    NAMED: ClassVar = ("minor",)
+    minor: str
+    first: str
+    """The date of the oldest build that was seen with this number: `"2019-01-11"`."""
+    last: str
+    source: str
+
+
 @dataclass(frozen=True, slots=True)
 class Match:
     """A signature that a line has, with what it captured."""
@@ -171,11 +183,13 @@ class Catalogue:
         signatures: tuple[Signature, ...],
         places: tuple[Place, ...] = (),
         wordings: tuple[Wording, ...] = (),
+        nightlies: tuple[Nightly, ...] = (),
     ) -> None:
         self.signatures = signatures
         self.places = places
         """The first that fits counts."""
         self.wordings = wordings
+        self.nightlies = nightlies
         self._dull = _Shapes()
         self._telling = _Shapes()
         self._candidates: dict[str, tuple[Signature, ...]] = {}
@@ -471,6 +485,7 @@ class _File:
     signatures: tuple[Signature, ...] = field(metadata={"key": "signature"})
     places: tuple[Place, ...] = field(default=(), metadata={"key": "place"})
     wordings: tuple[Wording, ...] = field(default=(), metadata={"key": "wording"})
+    nightlies: tuple[Nightly, ...] = field(default=(), metadata={"key": "nightly"})
 
 
 @lru_cache(maxsize=4)
@@ -480,11 +495,13 @@ def load_signatures(folder: Path | None = None) -> Catalogue:
     signatures: list[Signature] = []
     places: list[Place] = []
     wordings: list[Wording] = []
+    nightlies: list[Nightly] = []
     for path in sorted(folder.glob("*.toml")):
         where = f"compat/logs/{path.name}"
         file = decode(_File, read_raw(path, where), where)
         places += file.places
         wordings += file.wordings
+        nightlies += file.nightlies
         for one in file.signatures:
             digits = any(re.search("[1-9]", literal) for literal in one.literals)
             signatures.append(replace(one, blind=blind(one.pattern.pattern) and not digits))
@@ -497,4 +514,4 @@ def load_signatures(folder: Path | None = None) -> Catalogue:
     if not signatures:
         msg = "compat/logs: there are no signatures"
         raise DataError(msg)
-    return Catalogue(tuple(signatures), tuple(places), tuple(wordings))
+    return Catalogue(tuple(signatures), tuple(places), tuple(wordings), tuple(nightlies))
