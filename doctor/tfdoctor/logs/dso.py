@@ -11,10 +11,11 @@ import re
 from dataclasses import dataclass
 
 _FAILED = re.compile(r"Could not (?:dlopen|load dynamic) library '([^'\n]{1,200})'; dlerror: ([^\n]{1,2000})")
-_BARE = re.compile(r"(lib[\w.+-]{1,120}\.so[.\d]{0,40}): cannot open shared object file")
-_IMPORT = re.compile(
-    r"(?:ImportError|OSError): (lib[\w.+-]{1,120}\.so[.\d]{0,40}): cannot open shared object file"
-)
+_NOT_OPENED = ("cannot open shared object file", "Kann die Shared-Object-Datei nicht", "无法打开共享对象文件")
+"""glibc's words where a file is not there; in the language of programs that set one, as those in Java do."""
+_ANY = "|".join(_NOT_OPENED)
+_BARE = re.compile(rf"(lib[\w.+-]{{1,120}}\.so[.\d]{{0,40}}): (?:{_ANY})")
+_IMPORT = re.compile(rf"(?:ImportError|OSError): (lib[\w.+-]{{1,120}}\.so[.\d]{{0,40}}): (?:{_ANY})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,11 @@ class FailedOpen:
     """dlerror's text."""
     line: int
     """The line in the log, from 1."""
+
+
+def not_opened(error: str) -> bool:
+    """Whether the loader says that it did not find a file."""
+    return any(words in error for words in _NOT_OPENED)
 
 
 def failed_opens(log: str) -> tuple[FailedOpen, ...]:

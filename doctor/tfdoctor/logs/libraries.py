@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Cause
+from tfdoctor.logs.dso import not_opened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,7 +133,11 @@ def _of_event(event: Event) -> list[Missing]:
     if event.id == "lazy-library-failed":
         inner = _NAMES.search(event.get("error"))
         result = _one(soname, soname, event)
-        if inner is not None and inner[1] != soname and "cannot open" in event.get("error"):
+        if (
+            inner is not None
+            and inner[1] != soname
+            and ("cannot open" in event.get("error") or not_opened(event.get("error")))
+        ):
             result += _one(inner[1], soname, event)
         return result
     if event.id in ("damaged-library", "import-dylib"):
@@ -141,7 +146,7 @@ def _of_event(event: Event) -> list[Missing]:
     error = parts[0].strip()
     path = parts[1].strip() if len(parts) > 1 else event.fields.get("path")
     inner = _NAMES.match(error)
-    really = inner[1] if inner is not None and "cannot open shared" in error else soname
+    really = inner[1] if inner is not None and not_opened(error) else soname
     return _one(_whole(really, soname), soname, event, error, path)
 
 
