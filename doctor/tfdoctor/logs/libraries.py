@@ -133,11 +133,7 @@ def _of_event(event: Event) -> list[Missing]:
     if event.id == "lazy-library-failed":
         inner = _NAMES.search(event.get("error"))
         result = _one(soname, soname, event)
-        if (
-            inner is not None
-            and inner[1] != soname
-            and ("cannot open" in event.get("error") or not_opened(event.get("error")))
-        ):
+        if inner is not None and inner[1] != soname and not_opened(event.get("error")):
             result += _one(inner[1], soname, event)
         return result
     if event.id in ("damaged-library", "import-dylib"):
