@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from logs.everything import CATALOGUE, kept
 from tfdoctor.compat import Compat
-from tfdoctor.logs import blocks, events, kinds, processes, sources
+from tfdoctor.logs import blocks, events, kinds, processes, reader, sources
 from tfdoctor.logs import scan as scanning
 from tfdoctor.logs.events import Event, Log
 from tfdoctor.logs.processes import Splitter
@@ -61,6 +61,9 @@ def narrow(chance: random.Random) -> Iterator[None]:
             (processes, "_EVENTS", (5, 40)),
             (processes, "_EVENTS_OF_ONE", (3, 12)),
             (blocks, "_BLOCK", (300, 2000)),
+            (reader, "_WHOLE", (300, 300, 1 << 18)),
+            (kinds, "_ENDS", (1, 64)),
+            (kinds, "_RESTS", (2, 4096)),
         ):
             stack.enter_context(mock.patch.object(room, name, chance.choice(values)))
         yield
@@ -96,6 +99,23 @@ def test_kinds_in_any_order_tell_what_each_line_tells(seed: int, bounded: bool) 
     data = mixed(chance)
     with narrow(chance) if bounded else contextlib.nullcontext():
         assert kept(data, each=False) == kept(data, each=True)
+
+
+def test_lines_that_all_begin_with_the_time_are_counted_by_what_follows_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chance = random.Random(7)
+    said = [*EXAMPLES[:40], "nothing that is known", "step 3 loss 0.5"]
+    lines = [f"2024-03-01 10:00:{n % 60:02d}.{n:06d}: {chance.choice(said)}" for n in range(6000)]
+    data = "".join(f"{line}\n".replace("\n", " ").rstrip() + "\n" for line in lines).encode()
+    counted = []
+    alike = kinds.Kinds._alike
+    monkeypatch.setattr(
+        kinds.Kinds, "_alike", lambda self, rows: counted.append(alike(self, rows)) or counted[-1]
+    )
+    monkeypatch.setattr(blocks, "_BLOCK", 1 << 14)
+    assert kept(data, each=False) == kept(data, each=True)
+    assert counted.count(True) > 5
 
 
 def test_what_was_said_before_a_process_ended_is_no_other_one() -> None:

@@ -38,6 +38,10 @@ _SILENT = 4096
 """Shapes of lines that are remembered to say nothing."""
 _ENDS = 64
 """Different ends of lines that are remembered of one shape."""
+_SHORT = 600
+"""Bytes of a line up to which its rest is remembered."""
+_RESTS = 4096
+"""Different rests of lines that are remembered of a log whose lines begin with the time."""
 _END = 150
 """Bytes of an end, beside its text, about."""
 _UNSTEADY = re.compile(rb"&.*;|\\(?:u000b|x0b|000)")
@@ -129,6 +133,12 @@ class Kinds:
         """Signature → the shapes that can have it."""
         self._kept = self._forgotten = 0
         """How much is remembered; how often some of it was forgotten."""
+        self._rests: dict[bytes, _Said] = {}
+        """What follows the time in lines that begin with one and say nothing new, all with a time of one shape."""
+        self._time = b""
+        """The shape of what such lines begin with, the time at its end."""
+        self._nobody = _Said()
+        """What lines say in which there is nothing."""
         self._heard: dict[_Said, int] = {}
         """What was said again in these rows, and where the last time."""
         self._waiting: list[_Said] = []
@@ -141,10 +151,13 @@ class Kinds:
 
     def unread(self, rows: Rows) -> Iterator[int]:
         """As `reader.Filter`."""
+        if self._steady and not rows.early and self._alike(rows):
+            return
         shapes = rows.shapes
         telling = frozenset(shapes) if rows.early else self._catalogue.telling(shapes)
         telling -= self._silent
         if not telling:
+            self._steady = True
             return
         self._rows, self._from, self._at = rows, 0, -1
         texts, heard = rows.texts, self._heard
@@ -176,6 +189,58 @@ class Kinds:
                 break
         self._count(len(shapes))
         self._rows = None
+
+    def _alike(self, rows: Rows) -> bool:
+        """Count these lines where each begins with a time of one shape and says what was said before; False where that
+        is not so, and nothing is counted."""
+        if _stamped(rows.head.translate(ZEROED)) < 0:
+            return False
+        texts = rows.texts if len(rows.texts) == rows.size else rows.texts[: rows.size]
+        shape = texts[0].translate(ZEROED)
+        end = _stamped(shape)
+        heads = b"".join([text[:end] for text in texts]) if end > 0 else b""
+        if not heads or heads.translate(ZEROED) != shape[:end] * len(texts):
+            return False
+        if shape[:end] != self._time or len(self._rests) >= _RESTS:
+            self._rests.clear()
+            self._time = shape[:end]
+        rests = self._rests
+        found = [rests.get(text[end:]) for text in texts]
+        if None in found:
+            for index, one in enumerate(found):
+                if one is None:
+                    found[index] = said = self._rest(texts[index], end)
+                    if said is None:
+                        return False
+        heard = cast("list[_Said]", found)
+        for one, times in Counter(heard).items():
+            one.times += times
+        self._heard.update(zip(heard, range(len(heard)), strict=True))
+        self._heard.pop(self._nobody, None)
+        self._rows, self._from = rows, len(heard)
+        self._count(len(heard))
+        self._rows = None
+        return True
+
+    def _rest(self, text: bytes, end: int) -> _Said | None:
+        """The kind of which this line is; None where it was never said, or is far too long."""
+        shape = text.translate(ZEROED)
+        if len(text) >= _LONG:
+            return None
+        if shape in self._silent or not self._catalogue.telling([shape]):
+            said: _Said | None = self._nobody
+        elif shape in self._plain:
+            said = self._plain[shape]
+        elif shape in self._shapes:
+            known = self._shapes[shape]
+            said = known.ends.get(text[known.told :]) or self._said(known, text)
+            if known.told < end:
+                return said
+        else:
+            return None
+        if said is not None and len(text) < _SHORT:
+            self._rests[text[end:]] = said
+        return said
 
     def _all_said(self, rows: Rows, places: Sequence[int]) -> bool:
         """Count these lines all at once; False where one of them was never said, and nothing is counted."""
@@ -209,6 +274,7 @@ class Kinds:
     def forget(self, names: Iterable[str] = ()) -> None:
         """Add what was said again; from here on it can mean something else: what has these signatures, or all."""
         self.settle()
+        self._rests.clear()
         self._from = self._at + 1  # that line is read
         self._forgotten += 1
         for name in names:
@@ -283,6 +349,7 @@ class Kinds:
 
     def _learn(self, shape: bytes, row: bytes) -> None:
         """A line of this shape was read, and said nothing new: so will those of its kind."""
+        self._rests.clear()
         if len(row) >= _LONG or _UNSTEADY.search(shape):
             return
         found = list(messages_of(as_text(row)))

@@ -53,6 +53,8 @@ _WHOLE = 1 << 18
 """Bytes of the beginning of which every line is read that says something new."""
 _OVERLAP = 400
 """Characters that two pieces of a cut line share, so that no message is lost at the cut."""
+_HEAD = 200
+"""Bytes of the first line that are looked at before the others."""
 _BATCH = 500
 """Lines that a terminal cut and that are handed on together."""
 _SHAPE = bytes.maketrans(b"123456789\r", b"000000000\n")
@@ -154,9 +156,18 @@ class Rows:
         self._place = place
         self.early = early
         """Whether they are of the beginning of a log."""
-        self.shapes = block.translate(_SHAPE, _BACK).split(b"\n")
-        if block.endswith(b"\n"):
-            self.shapes.pop()
+        self.head = block[:_HEAD]
+        """How the first of them begins."""
+        self.size = block.count(b"\n") + block.count(b"\r") + (not block.endswith(b"\n"))
+        """How many they are."""
+
+    @cached_property
+    def shapes(self) -> list[bytes]:
+        """Each with its digits all 0."""
+        shapes = self._block.translate(_SHAPE, _BACK).split(b"\n")
+        if self._block.endswith(b"\n"):
+            shapes.pop()
+        return shapes
 
     @cached_property
     def texts(self) -> list[bytes]:
@@ -166,14 +177,14 @@ class Rows:
     def numbers(self) -> Sequence[int]:
         """Of the lines in the file."""
         if b"\r" not in self._block:
-            return range(self._number, self._number + len(self.shapes))
+            return range(self._number, self._number + self.size)
         lines = enumerate(self._block.split(b"\n"), self._number)
         return [number for number, raw in lines for _ in range(raw.count(b"\r") + 1)]
 
     @cached_property
     def places(self) -> Sequence[int]:
         """Their places among all."""
-        return range(self._place, self._place + len(self.shapes))
+        return range(self._place, self._place + self.size)
 
 
 class _Joined(Rows):
@@ -181,8 +192,10 @@ class _Joined(Rows):
 
     def __init__(self, lines: list[tuple[int, int, str]]) -> None:
         self.early = True
+        self.head = b""
         self.texts = [text.encode("utf-8", "replace") for _, _, text in lines]
         self.shapes = [text.translate(_SHAPE) for text in self.texts]
+        self.size = len(self.texts)
         self.numbers = [number for number, _, _ in lines]
         self.places = [place for _, place, _ in lines]
 
@@ -235,8 +248,8 @@ class _Source:
     def _rows(self, block: bytes, *, early: bool) -> Rows:
         begins, self._begins = self._begins, block.endswith(b"\n")
         rows = Rows(block, self.number + begins, self._place + begins, early=early)
-        self._place += len(rows.shapes) - 1 + begins
-        self.number += len(rows.shapes) - 1 + begins
+        self._place += rows.size - 1 + begins
+        self.number += rows.size - 1 + begins
         if b"\r" in block:  # counting costs more than looking
             self.number -= block.count(b"\r")
         return rows
