@@ -40,6 +40,8 @@ _ENDS = 64
 """Different ends of lines that are remembered of one shape."""
 _SHORT = 600
 """Bytes of a line up to which its rest is remembered."""
+_DIFFERING = 8
+"""Blocks of lines with other rests after which no more are remembered."""
 _RESTS = 4096
 """Different rests of lines that are remembered of a log whose lines begin with the time."""
 _END = 150
@@ -137,6 +139,8 @@ class Kinds:
         """What follows the time in lines that begin with one and say nothing new, all with a time of one shape."""
         self._time = b""
         """The shape of what such lines begin with, the time at its end."""
+        self._differing = 0
+        """Blocks of lines of which most had another rest, less those that had not."""
         self._nobody = _Said()
         """What lines say in which there is nothing."""
         self._heard: dict[_Said, int] = {}
@@ -193,7 +197,7 @@ class Kinds:
     def _alike(self, rows: Rows) -> bool:
         """Count these lines where each begins with a time of one shape and says what was said before; False where that
         is not so, and nothing is counted."""
-        if _stamped(rows.head.translate(ZEROED)) < 0:
+        if self._differing > _DIFFERING or _stamped(rows.head.translate(ZEROED)) < 0:
             return False
         texts = rows.texts if len(rows.texts) == rows.size else rows.texts[: rows.size]
         shape = texts[0].translate(ZEROED)
@@ -206,7 +210,9 @@ class Kinds:
             self._time = shape[:end]
         rests = self._rests
         found = [rests.get(text[end:]) for text in texts]
-        if None in found:
+        missing = found.count(None)
+        self._differing += 1 if missing * 4 > len(found) else -(self._differing > 0)
+        if missing:
             for index, one in enumerate(found):
                 if one is None:
                     found[index] = said = self._rest(texts[index], end)
