@@ -41,6 +41,28 @@ def write(folder: Path, **modules: str) -> None:
         path.write_text(text, encoding="utf-8")
 
 
+@pytest.mark.few(2)
+@on_every_python
+def test_every_python_names_the_module_that_is_not_there(tmp_path: Path, version: str) -> None:
+    write(
+        tmp_path,
+        package_in___init__="",
+        absent="import not_there_at_all.part\n",
+        within="import package.none\n",
+    )
+    modules = ("not_there", "not_there.part", "absent", "within", "package.none")
+    found = rehearse(tmp_path, *((name, ()) for name in modules), version=version)
+    assert isinstance(found, Known)
+    named = [one.not_found for one in found.value.modules]
+    if version == "2.7":  # it says of a module in a package its last name alone, which is another module's
+        assert named in (
+            ["not_there", "not_there.part", "not_there_at_all.part", "", ""],
+            ["not_there", "not_there", "not_there_at_all", "", ""],
+        )
+    elif version != "3.5":
+        assert named == ["not_there", "not_there", "not_there_at_all", "package.none", "package.none"]
+
+
 @on_every_python
 def test_every_python_says_what_fails(tmp_path: Path, version: str) -> None:
     write(

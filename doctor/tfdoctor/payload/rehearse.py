@@ -28,6 +28,8 @@ for loaded in set(sys.modules) - AT_START:
 MARKER = "tfdoctor-payload:"
 OUT = sys.stdout
 MOST_FRAMES = 40
+# How Python 2 begins what it says of a module that it does not find.
+NOT_THERE = "No module named "
 
 
 def say(**facts):
@@ -39,7 +41,11 @@ def frames():
     """The files that the error came through, the place of the error last; Python's own import machinery left out."""
     found = []
     for entry in traceback.extract_tb(sys.exc_info()[2])[-MOST_FRAMES:]:
-        if not entry[0].startswith("<") and entry[0] != __file__ and not entry[0].endswith("importlib/__init__.py"):
+        if (
+            not entry[0].startswith("<")
+            and entry[0] != __file__
+            and not entry[0].endswith("importlib/__init__.py")
+        ):
             if not found or found[-1] != entry[0]:
                 found.append(entry[0])
     return found
@@ -55,6 +61,26 @@ def root(error):
     return error
 
 
+def not_found(error):
+    """The module that is not there; Python 2 says its name in the text alone."""
+    if type(error).__name__ == "ModuleNotFoundError":
+        return error.name
+    said = str(error)
+    if sys.version_info[0] == 2 and type(error) is ImportError and said.startswith(NOT_THERE):
+        name = said[len(NOT_THERE) :]
+        at = sys.exc_info()[2]
+        while at.tb_next is not None:
+            at = at.tb_next
+        # Of "a.b" it says "b" where there is an "a": only what was asked for from its beginning is a module's name.
+        if at.tb_frame.f_code is load.__code__:
+            words = [at.tb_frame.f_locals["name"]]
+        else:
+            words = (traceback.extract_tb(at)[-1][3] or "").replace(",", " ").split()
+        if any((word + ".").startswith(name + ".") for word in words):
+            return name
+    return None
+
+
 def failure(error):
     return {
         "type": type(error).__name__,
@@ -62,7 +88,7 @@ def failure(error):
         "root": str(root(error))[:600],
         "import_error": isinstance(error, ImportError),
         "attribute_error": isinstance(error, AttributeError),
-        "not_found": getattr(error, "name", None) if type(error).__name__ == "ModuleNotFoundError" else None,
+        "not_found": not_found(error),
         "frames": frames(),
     }
 
