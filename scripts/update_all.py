@@ -10,6 +10,7 @@ One line of use for each script:
     scripts/update_tensorflow.py    compat/tensorflow.json, from the wheels; --authored: from compat/registration.toml
     scripts/update_locks.py         compat/locks, from the index; offline only --check
     scripts/update_imports.py       compat/imports, from real imports of each release; offline only --check
+    scripts/update_fat_binaries.py  compat/fat_binaries.json, from the wheels; offline only --check
     scripts/update_functions.py     compat/functions.json, from the wheels; offline only --check
     scripts/update_source_lines.py  compat/source_lines.json, from the wheels; offline only --check and --cached
     scripts/update_images.py        compat/manifests.json, from registries; offline only --check
@@ -76,6 +77,8 @@ def steps(fetch: int | None) -> list[Step]:
     found.append(Step("compat/source_lines.json, releases that are missing", lines, (*lines, "--check")))
     functions = (*((python,) if fetch is None else (uv, "run")), str(SCRIPTS / "update_functions.py"))
     found.append(Step("compat/functions.json, releases that are missing", functions, (*functions, "--check")))
+    binaries = (python, str(SCRIPTS / "update_fat_binaries.py"))
+    found.append(Step("compat/fat_binaries.json, minors that are missing", binaries, (*binaries, "--check")))
     for script, page in (
         ("update_matrix_docs.py", "docs/matrix.md"),
         ("generate_docs.py", "docs/rules.md"),

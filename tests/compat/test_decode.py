@@ -132,7 +132,7 @@ def test_every_row_says_where_it_is_from(folder: Path) -> None:
         _ = Compat(folder).cudnn_ranges
 
 
-MEASURED = frozenset({"CudaLibrary", "CudaWheel", "Companion"})
+MEASURED = frozenset({"Counted", "CudaLibrary", "CudaWheel", "Companion"})
 """Rows that are runs or measurements themselves."""
 
 

@@ -109,6 +109,56 @@ def code(row: dict[str, Any], card: str) -> str:
     return "none"
 
 
+@cache
+def kernels() -> dict[str, dict[str, int]]:
+    raw = json.loads((FOLDER / "fat_binaries.json").read_text(encoding="utf-8"))
+    return {one["version"]: one["counts"] for one in raw["releases"]}
+
+
+def read_wheel(row: dict[str, Any]) -> dict[str, int] | None:
+    """The fat binaries of this release, or of a patch of it that is alike."""
+    if row["version"] in kernels():
+        return kernels()[row["version"]]
+    alike = ("cubin", "ptx", "ptx_arch_specific", "cuda")
+    for one in releases():
+        if (
+            one["version"] in kernels()
+            and one["version"].split(".")[:2] == row["version"].split(".")[:2]
+            and all(one.get(key) == row.get(key) for key in alike)
+        ):
+            return kernels()[one["version"]]
+    return None
+
+
+def cuda_of_the_compiler(row: dict[str, Any], card: str) -> str | None:
+    """The CUDA of a driver that takes the newest PTX that this card has to have compiled."""
+    counts = read_wheel(row)
+    if counts is None:
+        return row.get("cuda") if code(row, card) == "ptx" else None
+    wanted, versions = nums(card), []
+    for kinds in counts:
+        cubins, texts = (half.split(",") if half else [] for half in kinds.split("|"))
+        if not cubins or any(one[:-1] == str(wanted[0]) and int(one[-1]) <= wanted[1] for one in cubins):
+            continue
+        taken = []
+        for text in texts:
+            name, _, isa = text.partition(":")
+            digits = name.rstrip("af")
+            have = (int(digits[:-1]), int(digits[-1]))
+            if (have == wanted if name.endswith("a") else have <= wanted) and isa:
+                taken.append((have, nums(isa)))
+        if taken:
+            versions.append(max(taken)[1])
+    if not versions:
+        return None
+    knowing = [
+        one["version"]
+        for one in table("cuda.toml")["series"]
+        if nums(one.get("ptx_isa", "0")) >= max(versions)
+    ]
+    return min(knowing, key=nums)
+
+
 def warned(row: dict[str, Any], card: str) -> int:
     """Known problems that are warnings, of a card that compiles PTX."""
     found = 0
@@ -210,9 +260,10 @@ def fits(row: dict[str, Any] | None, cuda: str, cudnn: str | None, machine: Mach
             return None
         if have == "ptx":
             serious += 1 + warned(row, card)
-            own = own_driver(row["cuda"], system) if row.get("cuda") else None
-            if machine.driver is not None and own is not None and not reaches(machine.driver, own):
-                return None
+        compiler = cuda_of_the_compiler(row, card)
+        own = own_driver(compiler, system) if compiler is not None else None
+        if machine.driver is not None and own is not None and not reaches(machine.driver, own):
+            return None
     least = least_driver(cuda, system)
     if (
         row is not None

@@ -26,7 +26,7 @@ ASKED = (  # by people who tried it
     Wish("--gpu K80", "3.7", None, "2.14.1"),
     Wish('--gpu "Jetson Orin"', "8.7", None, "arm64"),
     Wish("--gpu H100 --tf 1.15", "9.0", None, "1.15.5", "ngc"),
-    Wish("--gpu A100 --driver 450", "8.0", "450", "2.14.1"),
+    Wish("--gpu A100 --driver 450", "8.0", "450", "2.12.1"),
     Wish("--facts wsl2-healthy", "8.9", "552.22", "2.21.0"),
     Wish("--gpu B200 --driver 570", "10.0", "570", "2.17.0", "ngc"),
     Wish('--gpu "RTX 4090" --gpu "GTX 1080"', "8.9 6.1", None, "2.21.0"),
@@ -38,7 +38,7 @@ ASKED = (  # by people who tried it
 MORE = (
     # drivers as branches, and in full
     Wish("--gpu A100 --driver 450.51.06", "8.0", "450.51.06", "2.4.4"),
-    Wish("--gpu A100 --driver 450.80.02", "8.0", "450.80.02", "2.14.1"),
+    Wish("--gpu A100 --driver 450.80.02", "8.0", "450.80.02", "2.12.1"),
     Wish("--gpu A100 --driver 525", "8.0", "525", "2.21.0"),
     Wish("--gpu A100 --driver 525.53", "8.0", "525.53", "2.14.1"),
     Wish("--gpu A100 --tf 2.20 --driver 525", "8.0", "525", "2.20.0"),
@@ -73,7 +73,7 @@ MORE = (
     Wish('--gpu "RTX 2080 Ti" --gpu "RTX 5080"', "7.5 12.0", None, "2.17.0", "ngc"),
     Wish("--gpu A100 --gpu K80", "8.0 3.7", None, "2.14.1"),
     Wish('--gpu "RTX 5090" --gpu K80', "12.0 3.7", None, "-"),
-    Wish("--gpu H100 --gpu A100 --gpu L40S --driver 535", "9.0 8.0 8.9", "535", "2.21.0"),
+    Wish("--gpu H100 --gpu A100 --gpu L40S --driver 535", "9.0 8.0 8.9", "535", "2.16.2"),
     Wish("--gpu 8.9 --gpu 5.0", "8.9 5.0", None, "2.16.2"),
     Wish("--facts small-card-beside-a-large-one", "8.6 6.1", "550.54.14", "2.21.0"),
     # names that are several cards, laptops, servers, MIG

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from rules.make_facts import healthy, run, with_cards
 from rules.of_hosts import ended, told
+from tfdoctor.facts import Known, value_of
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.rules import driver_too_old
 
@@ -43,3 +47,36 @@ def test_what_is_told_and_typed(host: str, severity: Severity, cause: Cause, tit
 )
 def test_where_it_says_nothing(host: str, kind: OutcomeKind) -> None:
     assert ended(host, CODE) is kind
+
+
+@pytest.mark.parametrize(
+    ("version", "card", "speaks", "needed"),
+    [
+        # An H100 has machine code in the wheel, but for a fifth of the kernels: the others are PTX of CUDA 12.5.
+        ("2.20.0", "9.0", "12.2", "555.42.02"),
+        ("2.20.0", "9.0", "12.5", None),
+        ("2.18.1", "9.0", "12.2", "545.23.06"),
+        ("2.17.1", "9.0", "12.4", None),
+        ("2.16.2", "9.0", "12.0", None),
+        # An A100 in 2.15: most is PTX, of CUDA 11.1, which every driver that 2.15 can have compiles.
+        ("2.15.1", "8.0", "12.0", None),
+        ("2.15.1", "7.5", "12.0", None),
+        ("2.14.1", "8.6", "11.0", "455.23"),
+    ],
+)
+def test_what_the_wheel_has_as_ptx_alone(version: str, card: str, speaks: str, needed: str | None) -> None:
+    facts = with_cards(healthy(version), card)
+    answer = value_of(facts.driver.cuda)
+    assert answer is not None
+    facts = replace(
+        facts, driver=replace(facts.driver, cuda=Known(replace(answer, version=speaks), "libcuda.so.1"))
+    )
+    found = run(driver_too_old.RULE, facts).findings
+    assert [one.title for one in found] == (
+        []
+        if needed is None
+        else [f"The driver is too old to compile this TensorFlow's code: {needed} is needed"]
+    )
+    for one in found:
+        assert "has most of its kernels as PTX alone for compute capability" in one.explanation
+        assert f"({needed} or newer)" in one.remedies[0].text

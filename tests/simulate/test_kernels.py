@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from rules.make_facts import healthy
+from tfdoctor.compat import Compat
+from tfdoctor.compat.fat_binaries import Kernels, coverage
 from tfdoctor.facts import value_of
 from tfdoctor.payload import fatbins
-from tfdoctor.simulate.kernels import Binaries, Kernels, coverage, read_kernels
+from tfdoctor.simulate.kernels import read_kernels
 from tfdoctor.system import CommandResult, Failure, LiveSystem
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.system import System
 
-OF_220 = {"60,70,80,89|90a": 1149, "60,70,80,89,90|90": 319, "60,70,80,89,90|": 1, "|90": 131}
+OF_220 = {"60,70,80,89|90a:8.5": 1149, "60,70,80,89,90|90:8.3": 319, "60,70,80,89,90|": 1, "|90:8.3": 128}
 """Those of tensorflow 2.20.0, as they were read."""
 OF_2101 = {"35,50,60,70,75|80": 1883, "35,50,60,70,75,80|80": 620, "35,50,60,70,75,80|": 1}
 """Those of tensorflow 2.10.1: for 8.x most of its kernels are PTX, whatever the union of all says."""
@@ -48,22 +50,23 @@ OF_2101 = {"35,50,60,70,75|80": 1883, "35,50,60,70,75,80|80": 620, "35,50,60,70,
     ],
 )
 def test_what_a_card_can_run(counts: dict[str, int], capability: str, kernels: Kernels) -> None:
-    found = coverage(Binaries(counts), capability)
+    found = coverage(counts, capability)
     assert found.kernels is kernels
     assert capability in found.sentence
-    assert found.native + found.compiled + found.newer + found.lacking == sum(counts.values())
+    apart = counts.get("|90:8.3", 0)  # functions of NCCL: linked into the others
+    assert found.native + found.compiled + found.newer + found.lacking == sum(counts.values()) - apart
 
 
 def test_a_kernel_or_two_without_code_are_said_and_make_no_card_useless() -> None:
-    found = coverage(Binaries(OF_2101), "12.0")
+    found = coverage(OF_2101, "12.0")
     assert (found.lacking, found.kernels) == (1, Kernels.PTX)
     assert "1 without any for it" in found.sentence
-    assert coverage(Binaries({"80|": 2, "|80": 98}), "9.0").kernels is Kernels.TOO_NEW
+    assert coverage({"80|": 2, "80|80": 98}, "9.0").kernels is Kernels.TOO_NEW
 
 
 def test_kernels_for_newer_cards_alone_are_nobody_elses() -> None:
-    found = coverage(Binaries(OF_220), "8.9")
-    assert (found.native, found.compiled, found.newer, found.lacking) == (1469, 0, 131, 0)
+    found = coverage(OF_220, "8.9")
+    assert (found.native, found.compiled, found.newer, found.lacking) == (1469, 0, 0, 0)
 
 
 class _Child:
@@ -110,7 +113,9 @@ def entry(kind: int, arch: int, payload: bytes) -> bytes:
 
 
 def test_the_payload_reads_a_folder(tmp_path: Path) -> None:
-    code = entry(2, 80, b"\x7fELF" + bytes(60)) + entry(1, 90, b".version 8.3\n.target sm_90a\n")
+    empty = b".version 8.1\n.target sm_80\n.address_size 64\n"
+    code = entry(2, 80, b"\x7fELF" + bytes(60)) + entry(1, 80, empty)
+    code += entry(1, 90, b".version 8.3\n.target sm_90a\n.address_size 64\n.visible .entry f()\n")
     one = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(code)) + code
     (tmp_path / "libx.so.1").write_bytes(bytes(fatbins.SMALL) + one + one)
     (tmp_path / "small.so").write_bytes(one)
@@ -119,4 +124,25 @@ def test_the_payload_reads_a_folder(tmp_path: Path) -> None:
     done = LiveSystem().run([sys.executable, "-S", str(script), str(tmp_path)], timeout=60)
     assert done.ok, done.stderr
     answer = json.loads(done.stdout.removeprefix("tfdoctor-payload:"))
-    assert answer == {"binaries": {"80|90a": 2}, "files": 1, "failed": []}
+    assert answer == {"binaries": {"80|90a:8.3": 2}, "files": 1, "failed": []}
+
+
+@pytest.mark.parametrize(
+    ("capability", "cuda", "share"),
+    [("9.0", "12.5", "most"), ("8.9", None, "all"), ("12.0", "12.3", "all"), ("7.5", None, "all")],
+)
+def test_what_the_driver_has_to_compile(capability: str, cuda: str | None, share: str) -> None:
+    found = coverage(OF_220, capability)
+    compat = Compat.load()
+    assert (compat.cuda_of_ptx(found.isa) if found.isa else None) == cuda
+    if cuda is not None:
+        assert found.share == share
+
+
+def test_ptx_of_an_older_toolkit_than_the_wheels() -> None:
+    """clang writes what it knows, not what the toolkit does: 2.15 is of CUDA 12.2."""
+    release = Compat.load().release("2.15.0")
+    assert release is not None
+    assert Compat.load().to_compile(release, "8.6") == ("11.1", "most")
+    assert Compat.load().to_compile(release, "9.0") == ("12.1", "all")
+    assert Compat.load().to_compile(release, "7.5") is None

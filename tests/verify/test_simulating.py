@@ -86,9 +86,9 @@ def test_machine_code_is_said_and_nothing_is_green_that_was_not_tried(
 @pytest.mark.parametrize(
     ("card", "driver", "cause", "said"),
     [
-        ("RTX 5090", None, Cause.GPU_TOO_NEW, "no code for compute capability 12.0 in 1149 of 1599"),
+        ("RTX 5090", None, Cause.GPU_TOO_NEW, "no code for compute capability 12.0 in 1149 of 1468"),
         ("GTX 980", None, Cause.GPU_TOO_OLD, "no code for compute capability 5.2"),
-        ("H100", "535", Cause.DRIVER_TOO_OLD, "this driver cannot"),
+        ("H100", "535", Cause.DRIVER_TOO_OLD, "555.42.02 is needed"),
         ("Tesla T4", "510", Cause.DRIVER_TOO_OLD, "525.60.13 or newer is needed"),
     ],
 )

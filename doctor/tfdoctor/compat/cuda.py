@@ -60,6 +60,8 @@ class CudaSeries:
     capabilities: tuple[Capability, ...]
     """Lowest first."""
     driver_branch: str | None = None
+    ptx_isa: str | None = None
+    """The version of PTX's instruction set that its driver is the first to know; None: none, or not known."""
     evidence: Evidence
     sources: Sources
 
@@ -115,6 +117,11 @@ class CudaTable:
         """What the toolkit of this minor compiles for, or None where nobody looked."""
         wanted = versions.major_minor(cuda)
         return next((row for row in self.all_series if row.version == wanted), None)
+
+    def of_ptx(self, isa: str) -> str | None:
+        """The first minor whose driver compiles PTX of this version (`"8.5"`: `"12.5"`), or None."""
+        able = [row.version for row in self.all_series if row.ptx_isa and versions.at_least(row.ptx_isa, isa)]
+        return min(able, key=versions.parse, default=None)
 
     def release(self, cuda: str) -> CudaRelease | None:
         """The toolkit release of this version; of `"12.5"` the first one, of a newer patch the newest

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat.conda_names import CondaNames
     from tfdoctor.compat.cuda import CudaRelease, CudaSeries, CudaTable, DriverMinimum, ForwardCompatibility
     from tfdoctor.compat.cudnn import CudnnRange, CudnnSupport, CudnnTable
+    from tfdoctor.compat.fat_binaries import Coverage, FatBinaries
     from tfdoctor.compat.flags import Flags
     from tfdoctor.compat.functions import Functions
     from tfdoctor.compat.gpus import Gpu, GpuMatch, GpuTable
@@ -124,6 +125,12 @@ class Compat:
         from tfdoctor.compat.cards import load_cards
 
         return load_cards(self.folder)
+
+    @cached_property
+    def _fat_binaries(self) -> FatBinaries:
+        from tfdoctor.compat.fat_binaries import load_fat_binaries
+
+        return load_fat_binaries(self.folder)
 
     @cached_property
     def arm64(self) -> Arm64:
@@ -281,6 +288,45 @@ class Compat:
     def code_for(self, release: Release, capability: str) -> Code:
         """What the wheel has for a compute capability (see releases.code_for)."""
         return code_for(release, capability)
+
+    def coverage(self, release: Release, capability: str) -> Coverage | None:
+        """What of its fat binaries a card can run; None where no wheel with the same architectures was read."""
+        from tfdoctor.compat.fat_binaries import coverage
+
+        counts = self._fat_binaries.of(release.version)
+        if counts is None:
+            row = self._same_code(release)
+            counts = self._fat_binaries.of(row.version) if row is not None else None
+        return coverage(counts, capability) if counts is not None else None
+
+    def _same_code(self, release: Release) -> Release | None:
+        """A patch of the same minor that was read, for the same architectures and of the same CUDA."""
+        for version in self._fat_binaries.versions:
+            row = self.release(version) if versions.major_minor(version) == release.minor else None
+            if row is not None and all(
+                getattr(row, name) == getattr(release, name)
+                for name in ("cubin", "ptx", "ptx_arch_specific", "cuda")
+            ):
+                return row
+        return None
+
+    def to_compile(self, release: Release, capability: str) -> tuple[str, str] | None:
+        """What the driver has to compile from PTX for a card: (the CUDA that it must speak, how many kernels).
+
+        `("12.5", "most")`; None: nothing, or it is not known. Where the wheel's PTX was not read, all of it is
+        taken to be of the wheel's own CUDA.
+        """
+        found = self.coverage(release, capability)
+        if found is not None:
+            cuda = self._cuda.of_ptx(found.isa) if found.isa is not None else None
+            return (cuda, found.share) if cuda is not None else None
+        if release.cuda is None or code_for(release, capability) != "jit":
+            return None
+        return release.cuda, "all"
+
+    def cuda_of_ptx(self, isa: str) -> str | None:
+        """The first CUDA minor whose driver compiles PTX of this version (see cuda.CudaTable.of_ptx)."""
+        return self._cuda.of_ptx(isa)
 
     def distribution(self, name: str) -> Distribution | None:
         """What is known of a distribution called so (`tensorflow-intel`), or None."""

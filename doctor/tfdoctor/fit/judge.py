@@ -347,21 +347,24 @@ def platform_of(host: Host) -> Platform:
 
 
 def _jit_driver(found: Judgement, compat: Compat, release: Release, host: Host) -> None:
-    """PTX of the wheel is compiled by the driver, which has to be as new as the wheel's own toolkit."""
-    if release.cuda is None or host.driver is None:
-        return
-    own = compat.driver_minimum(release.cuda, platform_of(host)).own
-    row_of_cuda = compat.cuda_release(release.cuda)
-    if own is None or versions.reaches(host.driver, own):
+    """What has no machine code for a card is compiled by the driver, if it knows that version of PTX."""
+    if host.driver is None:
         return
     for card in _different(host.cards):
-        if compat.code_for(release, card.capability) == "jit":
-            found.refuse(
-                Cause.DRIVER_TOO_OLD,
-                f"the kernels of TensorFlow {release.version} have to be compiled for {_label(card)}, which "
-                f"needs driver {own} (CUDA {release.cuda}); here is {host.driver}",
-                f"cuda.toml: [[release]] {row_of_cuda.version if row_of_cuda is not None else ''}".rstrip(),
-            )
+        needed = compat.to_compile(release, card.capability)
+        if needed is None:
+            continue
+        cuda, share = needed
+        own = compat.driver_minimum(cuda, platform_of(host)).own
+        if own is None or versions.reaches(host.driver, own):
+            continue
+        row_of_cuda = compat.cuda_release(cuda)
+        found.refuse(
+            Cause.DRIVER_TOO_OLD,
+            f"{share} kernels of TensorFlow {release.version} have to be compiled for {_label(card)}, which "
+            f"needs driver {own} (CUDA {versions.major_minor(cuda)}); here is {host.driver}",
+            f"cuda.toml: [[release]] {row_of_cuda.version if row_of_cuda is not None else ''}".rstrip(),
+        )
 
 
 def _branch_of_cards(found: Judgement, compat: Compat, cuda: str, host: Host) -> None:

@@ -1,8 +1,9 @@
 # Which cards the GPU code of a TensorFlow is for, read from the fat binaries of its shared objects.
 # Standard library only; runs on Python 2.7 and 3.5 to 3.14. Loads nothing: the files are mapped and read.
-# Arguments: folders (every shared object below one counts) and files. Answers with {"binaries": {"60,70,89|90a": 1149},
-# how many fat binaries have which machine code and which PTX; "files": how many objects were read; "failed": those
-# that could not be}.
+# Arguments: folders (every shared object below one counts) and files. Answers with {"binaries":
+# {"60,70,89|90a:8.5": 1149}, how many fat binaries have which machine code, and which PTX of which version of its
+# instruction set (left out where it cannot be read); "files": how many objects were read; "failed": those that could
+# not be}. Modules of PTX without anything in them do not count.
 from __future__ import print_function
 
 import sys
@@ -26,19 +27,22 @@ FAT_MAGIC = struct.pack("<I", 0xBA55ED50)
 PTX, CUBIN = 1, 2
 LZ4 = 0x2000
 TARGET = re.compile(br"\.target\s+sm_\d+([af]?)")
+ISA = re.compile(br"\.version\s+(\d{1,2}\.\d{1,2})\s")
+CODE = re.compile(br"\.(?!version|target|address_size)[a-z]")
 
 
 def fat_binaries(data):
     """Entries of every fat binary in `data`: ({architecture: cubins}, {architecture with the target's letter: PTX})."""
     cubin, ptx = Counter(), Counter()
     for entries in each_fat_binary(data):
-        for kind, name in entries:
+        for kind, name, _ in entries:
             (cubin if kind == CUBIN else ptx)[name] += 1
     return cubin, ptx
 
 
 def each_fat_binary(data):
-    """[(CUBIN or PTX, architecture), ...] of one fat binary after the other.
+    """[(CUBIN or PTX, architecture, ISA of the PTX), ...] of one fat binary after the other; ISA is None for a module
+    without code, empty where it cannot be read.
 
     Found by their magic wherever they are, because the kernels that MLIR generates are not in .nv_fatbin. A
     fat binary is a 16-byte header (magic, version 1, header size 16, size of the rest) and entries; an
@@ -59,9 +63,10 @@ def each_fat_binary(data):
 
 
 def kinds_of(entries):
-    """"60,70,89|90a": the architectures of its machine code, and of its PTX."""
-    kinds = [sorted(set(name for one, name in entries if one == kind)) for kind in (CUBIN, PTX)]
-    return "|".join(",".join(names) for names in kinds)
+    """"60,70,89|90a:8.5": the architectures of its machine code, and of its PTX; empty where it has no code."""
+    code = sorted(set(name for kind, name, _ in entries if kind == CUBIN))
+    ptx = sorted(set(name + (":" + isa if isa else "") for kind, name, isa in entries if kind == PTX and isa is not None))
+    return ",".join(code) + "|" + ",".join(ptx) if code or ptx else ""
 
 
 def _entries(data, at, end):
@@ -77,23 +82,29 @@ def _entries(data, at, end):
             or not 10 <= arch <= 999
         ):
             return found or None
-        name = str(arch)
+        name, isa = str(arch), ""
         if kind == PTX:
             # The driver chooses by the header's number; only the text tells that it is for one architecture
             # alone.
-            name += _suffix(data[at + header : at + header + min(size, 4096)], packed, flags)
-        found.append((kind, name))
+            letter, isa = _module(data[at + header : at + header + min(size, 4096)], packed, flags)
+            name += letter
+        found.append((kind, name, isa))
         at += header + size
     return found
 
 
-def _suffix(payload, packed, flags):
-    """The letter of a PTX module's `.target sm_90a`; empty where there is none, or the packing hides it."""
-    text = payload
+def _module(payload, packed, flags):
+    """(letter of a PTX module's `.target sm_90a`, its `.version`); empty where there is none, or the packing hides it.
+
+    The version is None where there is nothing else in the module: nobody ever asks for it.
+    """
+    text, want = payload, 1024
     if flags & LZ4:
-        text = lz4_prefix(payload[: packed or len(payload)], 1024)
-    match = TARGET.search(text)
-    return match.group(1).decode() if match else ""
+        text = lz4_prefix(payload[: packed or len(payload)], want)
+    target, isa = TARGET.search(text), ISA.search(text)
+    if target and isa and len(text) < want and not CODE.search(text):
+        return target.group(1).decode(), None
+    return (target.group(1).decode() if target else ""), (isa.group(1).decode() if isa else "")
 
 
 def lz4_prefix(block, want):
@@ -152,7 +163,7 @@ def main():
             with open(name, "rb") as stream:
                 view = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
                 try:
-                    found = Counter(kinds_of(entries) for entries in each_fat_binary(view))
+                    found = Counter(kinds for kinds in map(kinds_of, each_fat_binary(view)) if kinds)
                 finally:
                     view.close()
         except (IOError, OSError, ValueError) as error:

@@ -5,7 +5,8 @@ What it means
 Each CUDA version needs a certain minimum driver. TensorFlow lists the cards anyway, because listing needs no CUDA
 runtime, and fails at the first operation: "CUDA driver version is insufficient for CUDA runtime version". From CUDA
 11 on, every release of a major runs on the first driver of that major; only code that has to be compiled from PTX
-needs a driver as new as the toolkit.
+needs a driver that knows the version of that PTX. The wheels' kernels for their newest card are mostly PTX: on an H100
+TensorFlow 2.17 and 2.18 need driver 545, 2.19 to 2.21 driver 555.
 
 How it is seen
 --------------
@@ -30,6 +31,7 @@ from tfdoctor.rules.shared import drivers
 
 if TYPE_CHECKING:
     from tfdoctor.compat.cuda import DriverMinimum
+    from tfdoctor.facts import CudaDevice
 
 
 def check(context: Context) -> Result:
@@ -114,7 +116,7 @@ def _cuinit(context: Context, why: str) -> Finding:
         f"{why} The kernel's part of the driver is older than the library that asks it.{needs}",
         title="The driver is too old",
         evidence=[*_evidence(context, None), *drivers.module_evidence(context)],
-        remedies=_remedies(context, minimum),
+        remedies=_remedies(context, minimum.minimum if minimum is not None else None),
     )
 
 
@@ -130,42 +132,41 @@ def _below(context: Context, minimum: DriverMinimum, speaks: str | None) -> Find
         title=f"The driver is too old for CUDA {versions.major_minor(minimum.cuda)}: {minimum.minimum} or "
         "newer is needed",
         evidence=_evidence(context, speaks),
-        remedies=_remedies(context, minimum),
+        remedies=_remedies(context, minimum.minimum),
     )
 
 
 def _needs_jit(context: Context, minimum: DriverMinimum, speaks: str | None) -> list[Finding]:
-    """New enough to run, too old to compile this toolkit's PTX: matters only to cards without machine "
-    "code."""
-    if speaks is None or versions.at_least(speaks, versions.major_minor(minimum.cuda)):
+    """New enough to run, too old to compile this build's PTX: matters only to cards without machine code for all."""
+    if speaks is None:
         return []
-    affected = [
-        device
-        for device in drivers.shown_devices(context)
-        if device.compute_capability
-        and drivers.code_for(context, device.compute_capability) in ("jit", "arch-specific")
-    ]
+    affected: list[tuple[CudaDevice, str, str]] = []
+    for device in drivers.shown_devices(context):
+        needed = drivers.to_compile(context, device.compute_capability) if device.compute_capability else None
+        if needed is not None and not versions.at_least(speaks, versions.major_minor(needed[0])):
+            affected.append((device, *needed))
     if not affected:
         return []
-    names = ", ".join(drivers.device_label(device) for device in affected)
+    names = ", ".join(drivers.device_label(device) for device, _, _ in affected)
+    device, cuda, share = max(affected, key=lambda one: versions.parse(one[1]))
+    inside = "no machine code" if share == "all" else f"{share} of its kernels as PTX alone"
+    own = context.compat.driver_minimum(cuda, minimum.os).own
     return [
         RULE.finding(
             Cause.DRIVER_TOO_OLD,
             Severity.ERROR,
-            f"{names}: this TensorFlow has no machine code for compute capability "
-            f"{affected[0].compute_capability}, so the driver would have to compile its PTX, which is "
-            f"of CUDA {minimum.cuda}. The driver supports CUDA {speaks} and refuses newer PTX "
-            "(CUDA_ERROR_UNSUPPORTED_PTX_VERSION).",
-            title=f"The driver is too old to compile this TensorFlow's code: {minimum.own or 'a newer one'} "
-            "is needed",
+            f"{names}: this TensorFlow has {inside} for compute capability {device.compute_capability}, so the driver "
+            f"would have to compile its PTX, which is of CUDA {versions.major_minor(cuda)}. The driver supports CUDA "
+            f"{speaks} and refuses newer PTX (CUDA_ERROR_UNSUPPORTED_PTX_VERSION).",
+            title=f"The driver is too old to compile this TensorFlow's code: {own or 'a newer one'} is needed",
             evidence=_evidence(context, speaks),
-            remedies=_remedies(context, minimum),
+            remedies=_remedies(context, own),
         )
     ]
 
 
-def _remedies(context: Context, minimum: DriverMinimum | None) -> list[Remedy]:
-    least = f" ({minimum.minimum} or newer)" if minimum is not None and minimum.minimum is not None else ""
+def _remedies(context: Context, wanted: str | None) -> list[Remedy]:
+    least = f" ({wanted} or newer)" if wanted is not None else ""
     machine = context.facts.machine
     if machine.wsl:
         update = Remedy(

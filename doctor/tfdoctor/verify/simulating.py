@@ -5,19 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
+from tfdoctor.compat.fat_binaries import Kernels, coverage
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import build_of
-from tfdoctor.simulate.kernels import Kernels, coverage, read_kernels
+from tfdoctor.simulate.kernels import read_kernels
 from tfdoctor.verify.findings import failure
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
+    from tfdoctor.compat.fat_binaries import Coverage
     from tfdoctor.facts import Facts, PythonFacts, TensorFlowFacts
     from tfdoctor.findings import Report
     from tfdoctor.predict import Build
     from tfdoctor.simulate.asked import Simulated
-    from tfdoctor.simulate.kernels import Coverage
     from tfdoctor.system import System
     from tfdoctor.verify.verifying import Verifying
 
@@ -84,8 +85,10 @@ def judge_kernels(
     if "compute" in run.wish.stages:
         binaries = read_kernels(system, python, tensorflow)
         if binaries.counts:
-            each = [coverage(binaries, card) for card in dict.fromkeys(c.capability for c in asked.shown)]
-            _of_files(run, asked, build, report, each)
+            each = [
+                coverage(binaries.counts, card) for card in dict.fromkeys(c.capability for c in asked.shown)
+            ]
+            _of_files(run, asked, build, report, each, compat)
         else:
             _of_tables(run, report, binaries.why)
     for name in ("cudnn", "nccl"):
@@ -93,7 +96,9 @@ def judge_kernels(
             run.add(name, "skipped", NOT_SIMULATED)
 
 
-def _of_files(run: Verifying, asked: Simulated, build: Build, report: Report, each: list[Coverage]) -> None:
+def _of_files(
+    run: Verifying, asked: Simulated, build: Build, report: Report, each: list[Coverage], compat: Compat
+) -> None:
     """By what stands in the fat binaries."""
     said = "; ".join(one.sentence for one in each)
     lacking = next((one for one in each if one.kernels in (Kernels.TOO_NEW, Kernels.TOO_OLD)), None)
@@ -107,12 +112,16 @@ def _of_files(run: Verifying, asked: Simulated, build: Build, report: Report, ea
     if too_old is not None:
         run.fail("compute", too_old.title, Cause.DRIVER_TOO_OLD)
         return
-    late = next((one for one in each if one.kernels is Kernels.PTX), None)
-    if late is not None and not _compiles(asked, build):
-        why = f"driver {asked.driver} speaks CUDA {asked.cuda}, and the PTX is of CUDA {build.cuda}"
-        run.fail("compute", f"{late.sentence}, and this driver cannot: {why}", Cause.DRIVER_TOO_OLD)
+    late = [(one, _needed(one, build, compat)) for one in each if one.kernels is Kernels.PTX]
+    refused_one = next(
+        ((one, cuda) for one, cuda in late if cuda and not versions.at_least(asked.cuda, cuda)), None
+    )
+    if refused_one is not None:
+        late_one, cuda = refused_one
+        why = f"driver {asked.driver} speaks CUDA {asked.cuda}, and the PTX is of CUDA {cuda}"
+        run.fail("compute", f"{late_one.sentence}, and this driver cannot: {why}", Cause.DRIVER_TOO_OLD)
         if all(finding.cause is not Cause.DRIVER_TOO_OLD for finding in report.findings):
-            run.findings.append(_cannot_compile(asked, build, late))
+            run.findings.append(_cannot_compile(asked, cuda, late_one))
         return
     run.shown_by_simulation = (f"there is {said}",)
     run.add("compute", "skipped", f"{NOT_SIMULATED}. There is {said}")
@@ -131,11 +140,13 @@ def _blocks(finding: Finding) -> bool:
     return finding.severity is Severity.ERROR and finding.cause in ABOUT_CODE
 
 
-def _compiles(asked: Simulated, build: Build) -> bool:
-    """Whether the driver is as new as the toolkit whose PTX it would have to compile."""
-    if build.cuda is None or not versions.is_version(build.cuda):
-        return True
-    return versions.at_least(asked.cuda, versions.major_minor(build.cuda))
+def _needed(late: Coverage, build: Build, compat: Compat) -> str | None:
+    """The CUDA that the driver must speak to compile that PTX; where its version was not read, the toolkit's."""
+    cuda = compat.cuda_of_ptx(late.isa) if late.isa is not None else None
+    if cuda is not None:
+        return cuda
+    known = build.cuda is not None and versions.is_version(build.cuda)
+    return versions.major_minor(build.cuda) if known and build.cuda is not None else None
 
 
 def _undriven(asked: Simulated) -> Finding:
@@ -161,10 +172,10 @@ def _no_code(build: Build, lacking: Coverage, cause: Cause) -> Finding:
     )
 
 
-def _cannot_compile(asked: Simulated, build: Build, late: Coverage) -> Finding:
+def _cannot_compile(asked: Simulated, cuda: str, late: Coverage) -> Finding:
     return failure(
         Cause.DRIVER_TOO_OLD,
-        f"The driver is too old to compile this TensorFlow's PTX: CUDA {build.cuda} is needed",
+        f"The driver is too old to compile this TensorFlow's PTX: CUDA {cuda} is needed",
         f"Its fat binaries were read: {late.sentence}. Driver {asked.driver} speaks CUDA {asked.cuda} and takes no "
         "newer PTX (CUDA_ERROR_UNSUPPORTED_PTX_VERSION).",
         (Remedy("Take a newer driver, or a release with machine code for the card.", ()),),

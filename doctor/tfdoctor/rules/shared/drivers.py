@@ -174,6 +174,22 @@ def code_for(context: Context, capability: str) -> str:
     return "jit" if any(versions.parse_capability(text) <= wanted for text in own[1]) else "none"
 
 
+def to_compile(context: Context, capability: str) -> tuple[str, str] | None:
+    """What of this build the driver has to compile for a card: (the CUDA that it must speak, how many kernels).
+
+    See Compat.to_compile. A build that is not the published wheel is taken to have PTX of its own CUDA.
+    """
+    build = context.build
+    if build is None:
+        return None
+    own = own_architectures(context)
+    if build.exact and build.release is not None and (own is None or set(own[0]) == set(build.release.cubin)):
+        return context.compat.to_compile(build.release, capability)
+    if build.cuda is not None and code_for(context, capability) in ("jit", "arch-specific"):
+        return build.cuda, "all"
+    return None
+
+
 def own_architectures(context: Context) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
     """(machine code, PTX) as build_info.py lists them: "sm_60" is the former alone, "compute_90" both."""
     text = context.tensorflow.build_info.get("cuda_compute_capabilities", "") if context.tensorflow else ""

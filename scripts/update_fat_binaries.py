@@ -1,0 +1,161 @@
+# /// script
+# requires-python = ">=3.10"
+# dependencies = ["packaging>=22"]
+# ///
+"""Refresh compat/fat_binaries.json: for which cards the kernels of a release have machine code, and which PTX.
+
+    python scripts/update_fat_binaries.py                 # the last patch of every minor from 2.1 on that is not there
+    python scripts/update_fat_binaries.py 2.20.0 2.15.1   # these, again
+    python scripts/update_fat_binaries.py --check         # offline: the table is in order
+
+Downloads each wheel (up to 650 MB) with pip into a temporary folder, one after the other, and reads its shared objects
+with the same script that `verify --simulate` has a Python run. What was read before stays where a wheel cannot be had.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from checkout import ROOT
+from tfdoctor import payload, versions
+from tfdoctor.compat import Compat
+from tfdoctor.compat.fat_binaries import load_fat_binaries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tfdoctor.compat.releases import Release
+
+TABLE = ROOT / "compat" / "fat_binaries.json"
+MINIMUM = 15
+"""Releases; fewer mean that a table was lost."""
+SINCE = "2.1"
+SOURCES = ["fat binaries of the wheels' shared objects, as doctor/tfdoctor/payload/fatbins.py reads them"]
+PLATFORMS = ("manylinux1", "manylinux2010", "manylinux2014", "manylinux_2_17", "manylinux_2_27")
+MARKER = "tfdoctor-payload:"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("releases", nargs="*", metavar="VERSION")
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args(argv)
+    compat = Compat.load()
+    known = (
+        {row.version: dict(row.counts) for row in load_fat_binaries(TABLE.parent).releases}
+        if TABLE.exists()
+        else {}
+    )
+    if options.check:
+        return check(compat, known)
+    wanted = options.releases or [version for version in last_patches(compat) if version not in known]
+    failed = 0
+    for version in wanted:
+        release = compat.release(version)
+        if release is None:
+            print(f"{version}: no such release in compat/tensorflow.json", file=sys.stderr)
+            failed += 1
+            continue
+        counts = read(release)
+        if counts is None:
+            failed += 1
+            continue
+        known[version] = counts
+        write(known)
+        print(f"{version}: {sum(counts.values())} fat binaries")
+    return 1 if failed else check(compat, known)
+
+
+def last_patches(compat: Compat) -> Iterator[str]:
+    """The newest final release with GPU code of each minor."""
+    newest: dict[str, Release] = {}
+    for release in compat.releases:
+        if (
+            release.gpu
+            and not release.is_prerelease
+            and not release.yanked
+            and versions.at_least(release.version, SINCE)
+        ):
+            have = newest.get(release.minor)
+            if have is None or have.parsed < release.parsed:
+                newest[release.minor] = release
+    return (release.version for release in newest.values())
+
+
+def read(release: Release) -> dict[str, int] | None:
+    """Of one wheel; None, and said, where it cannot be had or read."""
+    python = max(release.pythons("linux"), key=versions.parse)
+    with tempfile.TemporaryDirectory() as folder:
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-cache-dir",
+            "--no-deps",
+            "--only-binary=:all:",
+        ]
+        command += [f"--platform={name}_x86_64" for name in PLATFORMS]
+        command += [f"--python-version={python}", "--implementation=cp", f"--dest={folder}"]
+        done = subprocess.run([*command, f"{release.package}=={release.version}"], check=False)
+        wheels = list(Path(folder).glob("*.whl"))
+        if done.returncode or not wheels:
+            print(f"{release.version}: not to be had", file=sys.stderr)
+            return None
+        with zipfile.ZipFile(wheels[0]) as wheel:
+            for name in wheel.namelist():
+                if ".so" in name:
+                    wheel.extract(name, f"{folder}/wheel")
+        script = Path(payload.__file__).with_name("fatbins.py")
+        told = subprocess.run(
+            [sys.executable, "-S", str(script), f"{folder}/wheel"], capture_output=True, text=True, check=True
+        )
+    answer = json.loads(told.stdout.removeprefix(MARKER))
+    if answer["failed"] or not answer["binaries"]:
+        print(f"{release.version}: {answer['failed'] or 'no GPU code'}", file=sys.stderr)
+        return None
+    return dict(sorted(answer["binaries"].items()))
+
+
+def write(known: dict[str, dict[str, int]]) -> None:
+    rows = [{"version": one, "counts": known[one]} for one in sorted(known, key=versions.parse)]
+    lines = ",\n  ".join(json.dumps(row) for row in rows)
+    today = dt.datetime.now(tz=dt.timezone.utc).date()
+    head = f'"schema_version": 1,\n "as_of": "{today}",\n "sources": {json.dumps(SOURCES)}'
+    TABLE.write_text(f'{{{head},\n "releases": [\n  {lines}\n ]}}\n', encoding="utf-8")
+
+
+def check(compat: Compat, known: dict[str, dict[str, int]]) -> int:
+    """Each row is of a release, and says of its architectures what compat/tensorflow.json says."""
+    wrong = []
+    if len(known) < MINIMUM:
+        wrong.append(f"only {len(known)} releases; at least {MINIMUM} are expected")
+    for version, counts in known.items():
+        release = compat.release(version)
+        if release is None:
+            wrong.append(f"{version}: not in compat/tensorflow.json")
+            continue
+        code = {part for kinds in counts for part in kinds.partition("|")[0].split(",") if part}
+        inside = {text.replace(".", "") for text in release.cubin}
+        if code != inside:
+            wrong.append(
+                f"{version}: machine code for {sorted(code)}; compat/tensorflow.json has {sorted(inside)}"
+            )
+    for line in wrong:
+        print(line, file=sys.stderr)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
