@@ -30,7 +30,7 @@ FAULTS = (
         "A task's address has no port, a wrong one, or something else that TensorFlow does not take.",
         'TensorFlow takes "HOST:PORT", and "[ADDRESS]:PORT" for IPv6: no http://, no name of a port. Some wrong '
         'addresses stop the server with "Could not interpret … as a host-port pair"; others pass, and the other '
-        "tasks then wait for ever. Port 0 is any free port, which only a cluster of one task can use.",
+        "tasks then wait without end. Port 0 is any free port, which only a cluster of one task can use.",
         'Write the host, a colon and a port from 1 to 65535: "localhost:2999".',
     ),
     Explained(
