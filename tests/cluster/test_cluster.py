@@ -13,8 +13,10 @@ from tfdoctor.causes.codes import CLUSTER
 from tfdoctor.cluster import Answer, judged, read_cluster, together
 from tfdoctor.cluster.addresses import is_here, read_address
 from tfdoctor.cluster.faults import FAULTS
-from tfdoctor.facts.network import Listening, Reached
+from tfdoctor.examine.network import proxy_of
+from tfdoctor.facts.network import Listening, Proxy, Reached
 from tfdoctor.render.cluster import cluster_json, render_cluster
+from tfdoctor.system import LiveSystem
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "cluster"
 HERE = Listening(frozenset({2222}), frozenset({"127.0.0.1", "10.0.0.7"}))
@@ -259,13 +261,32 @@ def test_an_address_that_is_not_this_machines() -> None:
 @pytest.mark.parametrize("why", ["refused", "timeout", "no-such-name", "not-tensorflow"])
 def test_who_cannot_be_reached(why: str) -> None:
     (own, _), (other, _) = TWO.addresses
-    answer = judged(TWO, "env", reached={own: Reached(True), other: Reached(False, why)}, proxy="http_proxy")
+    answer = judged(TWO, "env", reached={own: Reached(True), other: Reached(False, why)})
     (fault,) = answer.faults
     assert (fault.name, fault.task) == ("unreachable", "worker:1")
-    assert ("http_proxy" in fault.fix) is (why != "no-such-name")
     assert "1 of 2 tasks cannot be reached" in answer.summary
     document = cluster_json([answer])
     assert [one["why"] for one in document["members"]] == [None, why]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "goes"),
+    [((), True), (("b",), False), (("x", ".lab"), True), (("10.0.0.0/8",), True)],
+)
+def test_a_proxy_that_grpc_takes(hosts: tuple[str, ...], goes: bool) -> None:
+    """Two running servers of TensorFlow 2.20 wait for each other where http_proxy is set."""
+    proxy = Proxy("http_proxy", hosts)
+    names = [(fault.name, fault.severity.word) for fault in judged(TWO, "env", proxy=proxy).faults]
+    assert names == ([("unreachable", "warning")] if goes else [])
+    assert not judged(TWO, "text", proxy=proxy).faults, "a text can be of any machine"
+
+
+def test_which_proxy_grpc_takes() -> None:
+    env = {"HTTP_PROXY": "http://a", "no_proxy": "b, .lab"}
+    assert proxy_of(LiveSystem(env=env)) is None
+    assert proxy_of(LiveSystem(env={**env, "http_proxy": "http://a"})) == Proxy("http_proxy", ("b", ".lab"))
+    own = {**env, "https_proxy": "x", "http_proxy": "x", "no_grpc_proxy": "c"}
+    assert proxy_of(LiveSystem(env=own)) == Proxy("https_proxy", ("c",), "no_grpc_proxy")
 
 
 def test_what_could_not_be_known_is_no_fault() -> None:

@@ -93,7 +93,8 @@ FAULTS = (
         "tfdoctor cluster --connect could not reach it as TensorFlow would.",
         "Refused: the machine is there, and nothing listens at that port (not started yet, ended, another port). Timed "
         "out: a firewall, or no such machine. No such name: it does not resolve here. Not TensorFlow: something else "
-        "answers at that port. It is asked from this machine alone.",
+        "answers at that port. A proxy (http_proxy): gRPC obeys it, and running tasks wait without a "
+        "message. It is asked from this machine alone.",
         "Start the task, open the port between the machines, or correct the address.",
     ),
     Explained(

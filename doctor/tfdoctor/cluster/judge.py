@@ -15,7 +15,7 @@ from tfdoctor.text import clean_line, listed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tfdoctor.facts.network import Listening, Reached
+    from tfdoctor.facts.network import Listening, Proxy, Reached
 
 __all__ = ["judged", "task_of", "wanted"]
 
@@ -29,6 +29,10 @@ WHY = {
     "no-such-name": "has a name that does not resolve here",
     "not-tensorflow": "answers, but not as a TensorFlow server does",
 }
+
+
+UNROUTED = ("unreachable", "no route to host", "host is down")
+"""Ends of what a system says where it does not even wait."""
 
 
 def task_of(written: Written) -> Task | None:
@@ -48,12 +52,12 @@ def judged(
     *,
     listening: Listening | None = None,
     reached: Mapping[Task, Reached] | None = None,
-    proxy: str = "",
+    proxy: Proxy | None = None,
 ) -> Answer:
     """The answer.
 
     listening: what listens on this machine, and its addresses; None: not known. reached: what came of connecting to
-    each task; None: it was not asked for. proxy: the variable that names a proxy.
+    each task; None: it was not asked for. proxy: the one that gRPC takes here.
     """
     task = task_of(written)
     read = {one: read_address(address) for one, address in written.addresses}
@@ -69,7 +73,9 @@ def judged(
     members = tuple(
         _member(one, address, one == task, source, listening, reached) for one, address in read.items()
     )
-    faults += _unreachable(members, proxy)
+    faults += _unreachable(members)
+    if proxy is not None and (source == "env" or reached is not None):
+        faults += _through(read, task, proxy)
     kept = tuple(_first(faults))
     notes = [written.partly] if written.partly else []
     notes += [_running(one) for one in members if one.self and one.listening]
@@ -326,12 +332,14 @@ def _running(member: Member) -> str:
     )
 
 
-def _unreachable(members: Iterable[Member], proxy: str) -> list[Fault]:
+def _unreachable(members: Iterable[Member]) -> list[Fault]:
     faults = []
     for one in members:
         if one.reachable is not False or (one.self and one.why == "refused"):
             continue  # this very task is not started yet
         words = WHY.get(one.why or "", "cannot be reached")
+        if one.why == "timeout" and one.detail.endswith(UNROUTED):
+            words = "cannot be reached: there is no way to that machine from here"
         detail = f" ({_shown(one.detail)})" if one.detail else ""
         message = f"{_shown(str(one.task))} at {_shown(one.address)} {words}{detail}."
         fix = {
@@ -340,10 +348,41 @@ def _unreachable(members: Iterable[Member], proxy: str) -> list[Fault]:
             "no-such-name": "Write a name that every machine resolves, or the address.",
             "not-tensorflow": "Find out what listens there (ss -ltnp), and give the task another port.",
         }.get(one.why or "", "")
-        if proxy and one.why != "no-such-name":
-            fix += f" gRPC also obeys {proxy}, which is set here: add that host to no_proxy."
-        faults.append(Fault("unreachable", Severity.ERROR, str(one.task), message, fix.strip()))
+        faults.append(Fault("unreachable", Severity.ERROR, str(one.task), message, fix))
     return faults
+
+
+def _through(read: Mapping[Task, Address], task: Task | None, proxy: Proxy) -> list[Fault]:
+    """The tasks to which gRPC connects through a proxy (seen with TensorFlow 2.20: the tasks then wait without end)."""
+    hosts = {
+        one.host: None
+        for other, one in read.items()
+        if other != task and one.host and one.port and not _without(one.host, proxy.without)
+    }
+    if not hosts:
+        return []
+    shown = [_shown(host) for host in list(hosts)[:4]]
+    more = f" and {len(hosts) - 4} more" if len(hosts) > 4 else ""
+    message = (
+        f"{proxy.variable} is set here, and gRPC obeys it: TensorFlow connects to {listed(shown)}{more} through that "
+        "proxy, which seldom works. The tasks then wait for each other without a message."
+    )
+    fix = f"Unset {proxy.variable} where the tasks start, or list their hosts: {proxy.listed_in}={','.join(shown)}"
+    return [Fault("unreachable", Severity.WARNING, None, message, fix)]
+
+
+def _without(host: str, entries: Iterable[str]) -> bool:
+    """gRPC compares the ends of names; newer ones also take networks."""
+    for entry in entries:
+        if host.endswith(entry.lower()):
+            return True
+        if "/" in entry:
+            try:
+                if ipaddress.ip_address(host) in ipaddress.ip_network(entry, strict=False):
+                    return True
+            except ValueError:
+                continue
+    return False
 
 
 def _summary(
@@ -370,11 +409,12 @@ def _summary(
     )
     who = f"; this is {_shown(str(task))}" if task else ""
     count = f"{len(errors)} error{'s' if len(errors) != 1 else ''}"
-    if any(fault.name == "unreachable" for fault in faults):
-        lost = sum(fault.name == "unreachable" for fault in faults)
+    lost = sum(fault.name == "unreachable" for fault in errors)
+    if lost:
         of = f"{lost} of {len(members)} tasks cannot be reached from here"
         others = len(errors) - lost
-        return f"A cluster of {jobs}{who}: {of}{f', and {others} more errors' if others > 0 else ''}."
+        more = f", and {others} other error{'s' if others > 1 else ''}" if others > 0 else ""
+        return f"A cluster of {jobs}{who}: {of}{more}."
     if errors:
         return f"A cluster of {jobs}{who}: {count} in its specification."
     answered = sum(one.reachable is True for one in members)

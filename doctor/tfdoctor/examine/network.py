@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdoctor.facts.network import Proxy
 from tfdoctor.probes.network import probe_listening
 from tfdoctor.system.reaching import reach_all
 
@@ -31,6 +32,11 @@ def connect(places: Sequence[tuple[str, int]], total: float) -> list[Reached]:
     return reach_all(places, seconds=min(EACH, total), total=total)
 
 
-def proxy_of(system: System) -> str:
-    """The variable by which gRPC goes through a proxy; "" where none is set."""
-    return next((name for name in PROXIES if system.env.get(name)), "")
+def proxy_of(system: System) -> Proxy | None:
+    """The proxy that gRPC takes; None where no variable names one. Upper case is not read by gRPC."""
+    name = next((name for name in PROXIES if system.env.get(name)), "")
+    if not name:
+        return None
+    listed = "no_grpc_proxy" if system.env.get("no_grpc_proxy") else "no_proxy"
+    hosts = (host.strip() for host in system.env.get(listed, "")[:100_000].split(","))
+    return Proxy(name, tuple(host for host in hosts if host), listed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfdoctor.records import dataclass
 
-__all__ = ["Listening", "Reached"]
+__all__ = ["Listening", "Proxy", "Reached"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +15,18 @@ class Listening:
     """TCP ports at which something listens; None: could not be known."""
     addresses: frozenset[str]
     """This machine's own addresses, as `ipaddress` writes them; empty: not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """The proxy through which gRPC connects, TensorFlow's servers among them."""
+
+    variable: str
+    """Which variable names it."""
+    without: tuple[str, ...]
+    """Hosts that are connected to without it, as they are written: ends of names, addresses, networks."""
+    listed_in: str = "no_proxy"
+    """The variable that lists them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,8 @@ def _state(member: Member, *, connected: bool) -> str:
     address = clean_line(member.address, limit=70)
     if member.reachable:
         return f"{address}  answers"
+    if member.reachable is False and member.self and member.why == "refused":
+        return f"{address}  not started yet: nothing listens there"
     if member.reachable is False:
         return f"{address}  {STATES.get(member.why or '', 'not reached')}"
     if connected:
