@@ -27,7 +27,7 @@ def judged(text: str) -> LogReport:
         ("mw-missing1-220", "waits for another", "worker:1"),
         ("mw-missing0-215", "cannot be reached", "worker:0"),
         ("mw-twice-b-220", "cannot listen", "two processes with the same index"),
-        ("mw-killed0-220", "ended, or does not answer", "worker:1"),
+        ("mw-killed0-220", "ended, or no longer answers", "worker:1"),
     ],
 )
 def test_what_real_servers_print(name: str, title: str, words: str) -> None:

@@ -425,15 +425,12 @@ class Cause(str, enum.Enum):
     )
     CLUSTER_FAILURE = Row(
         "cluster-failure",
-        "The tasks of a distributed job do not find each other: one does not answer, or the cluster is specified "
-        "wrongly.",
+        "The tasks of a distributed job do not find each other: one does not answer, or its cluster is wrong.",
         title="A task of the cluster lost its connection to another one",
         code="TFD816",
-        remedies=(
-            Remedy(
-                "On the machine of each task, with its TF_CONFIG: check the specification, and who answers.",
-                ("tfdoctor cluster --connect",),
-            ),
+        remedies=Remedy(
+            "For each task, on its machine: check TF_CONFIG, and who answers.",
+            ("tfdoctor cluster --connect",),
         ),
     )
     XLA_GPU_ONLY = Row(

@@ -61,7 +61,7 @@ def _lost(case: Case) -> Decision | None:
         Cause.CLUSTER_FAILURE,
         case.says("cluster-lost"),
         note=f"{_whose(lost)} The reason is in the log of that task.",
-        title="A task of the cluster ended, or does not answer any more",
+        title="A task of the cluster ended, or no longer answers",
     )
 
 
