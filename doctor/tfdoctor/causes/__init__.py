@@ -428,10 +428,7 @@ class Cause(str, enum.Enum):
         "The tasks of a distributed job do not find each other: one does not answer, or its cluster is wrong.",
         title="A task of the cluster lost its connection to another one",
         code="TFD816",
-        remedies=Remedy(
-            "For each task, on its machine: check TF_CONFIG, and who answers.",
-            ("tfdoctor cluster --connect",),
-        ),
+        remedies=Remedy("On each machine: check TF_CONFIG and who answers.", ("tfdoctor cluster --connect",)),
     )
     XLA_GPU_ONLY = Row(
         "xla-gpu-only",
