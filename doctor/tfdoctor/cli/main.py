@@ -30,7 +30,7 @@ COMMANDS = {
     "matrix": "Which TensorFlow works with which CUDA, driver, Python and GPU?",
     "run": "Run a program unchanged, and explain its log when it ends.",
     "placement": "Which operations ran on which device, by TensorFlow's log?",
-    "cluster": "Is this TF_CONFIG right, and does each task of the cluster answer?",
+    "cluster": "Is this TF_CONFIG right, and does each task answer?",
     "explain": "What does a finding's code, a cause, or a message mean?",
     "parse": "What does this output of nvidia-smi, nvcc, ldconfig … say?",
     "capture": "Record what `check` looks at, so that others can judge it.",
