@@ -173,8 +173,8 @@ def command_line() -> Any:
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["--help", "-h"]},
-        epilog="First: `tfdoctor check`. "
-        f"Exit status: {', '.join(f'{status} {meaning}' for status, meaning in EXIT_STATUS.items())}.",
+        epilog="Exit status: "  # on one line: that of Ctrl-C is everybody's
+        f"{', '.join(f'{status} {meaning}' for status, meaning in EXIT_STATUS.items() if status < 130)}.",
     )
     app.callback()(main)
     group: Any = typer.main.get_command(app)
