@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfdoctor.causes.codes import DEVICE_UNUSED, HARMLESS, MISREAD, NOT_PRINTED, RAN_ON_CPU, RELEASE
+from tfdoctor.cluster.faults import FAULTS
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.checks import DOCKERFILE_RULES
 from tfdoctor.errors import UsageError
@@ -96,6 +97,8 @@ def typed(found: Explanation) -> str:
     codes = {rule.code for rule in found.rules}
     if found.query is None or any(one.commands for entry in found.causes for one in entry.remedies):
         return ""
+    if codes & {row.code for row in FAULTS}:
+        return "tfdoctor cluster"
     if codes & set(LOG_NOTES):
         return "tfdoctor diagnose train.log"
     return "tfdoctor build --check Dockerfile" if codes & _OF_DOCKERFILES else "tfdoctor check"
@@ -211,8 +214,19 @@ LOG_NOTES = {
             ),
         ),
     ),
+    **{
+        row.code: RuleEntry(
+            row.code,
+            row.name,
+            row.title,
+            (),
+            row.summary,
+            (Section("What it means", row.means), Section("What to do", row.do)),
+        )
+        for row in FAULTS
+    },
 }
-"""Codes of `diagnose` that name no cause."""
+"""Codes of `diagnose`, `placement` and `cluster` that name no cause."""
 
 
 def rule_entry(rule: Rule | DockerfileRule) -> RuleEntry:

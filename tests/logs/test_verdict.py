@@ -362,6 +362,11 @@ CASES: list[tuple[str, str, str]] = [
     ("CUPTI that only root may use", "cupti-missing", GPU + PRIVILEGES),
     ("XLA", "xla-gpu-only", '[name: "/device:CPU:0"\n, name: "/device:XLA_GPU:0"\n'),
     (
+        "a cluster",
+        "cluster-failure",
+        GPU + "CreateSession still waiting for response from worker: /job:worker/replica:0/task:1\n",
+    ),
+    (
         "placement",
         "placement-error",
         GPU

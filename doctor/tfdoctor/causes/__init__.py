@@ -423,6 +423,13 @@ class Cause(str, enum.Enum):
         code="TFD805",
         remedies=(Remedy("Turn on NCCL's own log.", ("export NCCL_DEBUG=INFO",)), Do.CHECK),
     )
+    CLUSTER_FAILURE = Row(
+        "cluster-failure",
+        "The tasks of a distributed job do not find each other: one does not answer, or its cluster is wrong.",
+        title="A task of the cluster lost its connection to another one",
+        code="TFD816",
+        remedies=Remedy("On each machine: check TF_CONFIG and who answers.", ("tfdoctor cluster --connect",)),
+    )
     XLA_GPU_ONLY = Row(
         "xla-gpu-only",
         "XLA_GPU devices are listed and no GPU is registered: ordinary operations run on the CPU.",

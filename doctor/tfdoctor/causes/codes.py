@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-__all__ = ["DEVICE_UNUSED", "HARMLESS", "MISREAD", "NOT_PRINTED", "RAN_ON_CPU", "RELEASE"]
+__all__ = ["CLUSTER", "DEVICE_UNUSED", "HARMLESS", "MISREAD", "NOT_PRINTED", "RAN_ON_CPU", "RELEASE"]
 
 HARMLESS, MISREAD, RELEASE = "TFD820", "TFD821", "TFD822"
 """Codes of what `diagnose` tells beside the cause: messages that look bad and are harmless, and what is misread."""
 DEVICE_UNUSED, RAN_ON_CPU, NOT_PRINTED = "TFD823", "TFD824", "TFD825"
 """Codes of what `placement` tells beside refusals."""
+CLUSTER = {
+    "cluster-address": "TFD722",
+    "cluster-task": "TFD723",
+    "json-invalid": "TFD731",
+    "job-name": "TFD732",
+    "address-twice": "TFD733",
+    "chief-twice": "TFD734",
+    "localhost-among-hosts": "TFD735",
+    "evaluator-in-cluster": "TFD736",
+    "unreachable": "TFD737",
+    "wrong-self-address": "TFD738",
+}
+"""Names of what `cluster` tells → their codes."""

@@ -30,6 +30,7 @@ COMMANDS = {
     "matrix": "Which TensorFlow works with which CUDA, driver, Python and GPU?",
     "run": "Run a program unchanged, and explain its log when it ends.",
     "placement": "Which operations ran on which device, by TensorFlow's log?",
+    "cluster": "Is this TF_CONFIG right, and does each task answer?",
     "explain": "What does a finding's code, a cause, or a message mean?",
     "parse": "What does this output of nvidia-smi, nvcc, ldconfig … say?",
     "capture": "Record what `check` looks at, so that others can judge it.",
@@ -172,8 +173,8 @@ def command_line() -> Any:
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["--help", "-h"]},
-        epilog="First: `tfdoctor check`. "
-        f"Exit status: {', '.join(f'{status} {meaning}' for status, meaning in EXIT_STATUS.items())}.",
+        epilog="Exit status: "  # on one line: that of Ctrl-C is everybody's
+        f"{', '.join(f'{status} {meaning}' for status, meaning in EXIT_STATUS.items() if status < 130)}.",
     )
     app.callback()(main)
     group: Any = typer.main.get_command(app)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Cause
-from tfdoctor.logs import gates_gpu, gates_import, gates_machine
+from tfdoctor.logs import gates_cluster, gates_gpu, gates_import, gates_machine
 from tfdoctor.logs.case import Case, Decision
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ GATES: tuple[Callable[[Case], Decision | None], ...] = (
     gates_gpu.placement,
     gates_gpu.cupti,
     gates_gpu.forked,
+    gates_cluster.cluster,
     gates_gpu.nothing_registered,
     gates_gpu.fault,
     gates_gpu.healthy,

@@ -1,0 +1,150 @@
+"""`tfdoctor cluster`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from tfdoctor.cli.files import text_of
+from tfdoctor.cli.options import FailOn, Json, Severe, argument, command, finite, option, verbose_option
+from tfdoctor.cluster import Spec, judged, read_cluster, together, wanted
+from tfdoctor.cluster.reader import LARGEST
+from tfdoctor.errors import Error, ExitCode, UsageError
+from tfdoctor.findings import Severity
+from tfdoctor.text import clean, clean_line
+
+if TYPE_CHECKING:
+    from tfdoctor.cluster import Answer
+
+VARIABLE = "TF_CONFIG"
+
+
+@command
+def cluster(
+    files: Annotated[
+        list[str] | None,
+        argument(
+            "JSON of a TF_CONFIG or ClusterSpec, or a Python file, which is not run; several: of one cluster. "
+            "-: standard input. Nothing: the variable TF_CONFIG.",
+            metavar="[FILE]...",
+        ),
+    ] = None,
+    tf_config: Annotated[
+        str | None, option("The specification itself, or a file of it.", metavar="JSON|FILE")
+    ] = None,
+    connect: Annotated[
+        bool, option("Connect to each task, as gRPC does, and say who does not answer.", "--connect")
+    ] = False,
+    timeout: Annotated[
+        float,
+        option(
+            "Stop connecting after this many seconds.", min=1, max=3600, metavar="SECONDS", callback=finite
+        ),
+    ] = 10.0,
+    fail_on: Severe = FailOn.error,
+    as_json: Json = False,
+    verbose: Annotated[bool, verbose_option("Show all tasks and findings.")] = False,
+) -> int:
+    """Read, look at this machine's ports, with --connect connect; print. Returns the exit status.
+
+    Checks the specification by TensorFlow's own rules. Without --connect it makes no connection; with it, each task
+    gets the first bytes of HTTP/2 and nothing else.
+    """
+    from tfdoctor.render.cluster import cluster_json, render_cluster
+    from tfdoctor.render.terminal import OUT
+    from tfdoctor.system import LiveSystem
+
+    system = LiveSystem()
+    specs = _specs(files or [], tf_config, dict(system.env))
+    answers = _answers(specs, system, timeout=timeout, connecting=connect)
+    if as_json:
+        from tfdoctor.render.json import write_json
+
+        write_json(cluster_json(answers))
+    else:
+        OUT.write(render_cluster(answers, verbose=verbose, **OUT.looks))
+    if fail_on is FailOn.never:
+        return ExitCode.OK
+    least = Severity[fail_on.value.upper()]
+    found = any(fault.severity >= least for one in answers for fault in one.faults)
+    return ExitCode.FOUND if found else ExitCode.OK
+
+
+def _answers(specs: list[Spec], system: object, *, timeout: float, connecting: bool) -> list[Answer]:
+    from tfdoctor.examine.network import connect, listening, proxy_of
+    from tfdoctor.system import LiveSystem
+
+    assert isinstance(system, LiveSystem)  # noqa: S101
+    here = listening(system)
+    answers = []
+    for source, written in together(specs):
+        reached = None
+        if connecting:
+            asked = wanted(written)
+            places = [(one.host, one.port or 0) for one in asked.values()]
+            reached = dict(zip(asked, connect(places, timeout), strict=True))
+        answers.append(judged(written, source, listening=here, reached=reached, proxy=proxy_of(system)))
+    return answers
+
+
+def _specs(files: list[str], tf_config: str | None, env: dict[str, str]) -> list[Spec]:
+    """What was asked for. Raises UsageError, and Error where a program shows no cluster."""
+    if files and tf_config is not None:
+        raise UsageError("FILE and --tf-config both name a specification; give one of them.")
+    if tf_config is not None:
+        return [_given(tf_config)]
+    if files:
+        return [_of_file(name) for name in files]
+    if VARIABLE not in env:
+        msg = f"{VARIABLE} is not set here, and no file is named."
+        raise UsageError(
+            msg,
+            hint="Name the file, or type `tfdoctor cluster --tf-config '{\"cluster\": …}'`.",
+        )
+    return [read_cluster(env[VARIABLE], "env")]
+
+
+def _given(value: str) -> Spec:
+    """--tf-config: a file where there is one of that name, else the text."""
+    if value == "-" or _is_file(value):
+        return _of_file(value)
+    if value.strip() and not any(sign in value for sign in "{}[]\"'\n"):
+        try:
+            json.loads(value)
+        except (ValueError, RecursionError):
+            return _of_file(value)  # which says why it cannot be read
+    return read_cluster(value, "text")
+
+
+def _is_file(value: str) -> bool:
+    try:
+        return 0 < len(value) < 4096 and Path(value).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _of_file(name: str) -> Spec:
+    shown = clean(name, limit=300)
+    if name == "-":
+        if sys.stdin is None:
+            raise UsageError("standard input is closed.")
+        text = sys.stdin.buffer.read(LARGEST + 1).decode("utf-8", "replace")
+    else:
+        text = text_of(Path(name), VARIABLE)
+    first = text[:200].splitlines()[:1]
+    python = name.endswith((".py", ".pyw")) or (
+        bool(first) and first[0].startswith("#!") and "python" in first[0]
+    )
+    try:
+        spec = read_cluster(text, shown, python=python)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = getattr(error, "lineno", None)
+        where = f", by line {line}: {clean_line(str(getattr(error, 'msg', '')))}" if line else ""
+        msg = f"{clean_line(shown)} is no Python that can be read{where}."
+        raise Error(msg, hint="Python 2 is not read here.") from error
+    if not spec.written:
+        msg = f"{clean_line(shown)} has no ClusterSpec, and sets no {VARIABLE}."
+        raise Error(msg, hint="Where it reads the variable, run this in the same shell: `tfdoctor cluster`.")
+    return spec

@@ -1,0 +1,26 @@
+"""Is a cluster's specification what TensorFlow takes, and does each task of it answer?
+
+`read_cluster` text → what is written; `judged` what is written, and what was seen → the answer. What listens and who
+answers is looked at by `examine.network`.
+"""
+
+from __future__ import annotations
+
+from tfdoctor.cluster.judge import judged, wanted
+from tfdoctor.cluster.models import Address, Answer, Fault, Member, Spec, Task, Written
+from tfdoctor.cluster.reader import read_cluster
+from tfdoctor.cluster.together import together
+
+__all__ = [
+    "Address",
+    "Answer",
+    "Fault",
+    "Member",
+    "Spec",
+    "Task",
+    "Written",
+    "judged",
+    "read_cluster",
+    "together",
+    "wanted",
+]

@@ -1,0 +1,130 @@
+"""One task's address, by the rules of TensorFlow's gRPC server and of gRPC's resolver.
+
+tensorflow: core/distributed_runtime/rpc/grpc_channel.cc (ValidateHostPortPair); gRPC: doc/naming.md.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+from tfdoctor.cluster.models import Address
+
+__all__ = ["is_here", "machine_of", "read_address"]
+
+LONGEST = 1000
+"""Characters of an address. A name has at most 253."""
+_HERE = frozenset(
+    {"localhost", "localhost.localdomain", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback"}
+)
+
+
+def read_address(text: str) -> Address:
+    """HOST:PORT, [IPv6]:PORT; what is wrong with it where it is something else."""
+    if len(text) > LONGEST:
+        return Address(text, fault="it is far longer than a name can be")
+    if not text:
+        return Address(text, fault="it is empty")
+    if text.startswith("/bns/"):  # names of Google's own; TensorFlow takes them as they are
+        return Address(text, text)
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]{0,30}):/{1,3}", text)
+    if scheme:
+        return Address(text, fault=f"it begins with {scheme[0]}, and TensorFlow takes HOST:PORT alone")
+    if "/" in text:
+        return Address(text, fault="it has a slash, and TensorFlow takes HOST:PORT alone")
+    if text != text.strip():
+        return Address(text, fault="it begins or ends with white space")
+    if re.search(r"[\s,;@'\"\\?#%<>{}|^`]|[\x00-\x1f\x7f]", text.partition("]")[2] or text):
+        return Address(text, fault="it has a character that no address has")
+    return _bracketed(text) if text.startswith("[") else _named(text)
+
+
+def _bracketed(text: str) -> Address:
+    inside, closed, rest = text[1:].partition("]")
+    if not closed:
+        return Address(text, fault="the bracket is not closed")
+    try:
+        host = str(ipaddress.IPv6Address(inside))
+    except ValueError:
+        return Address(text, fault=f"{inside} is no IPv6 address")
+    if not rest:
+        return Address(text, host, fault="it has no port")
+    if not rest.startswith(":"):
+        return Address(text, host, fault="a colon and the port must follow the bracket")
+    return _with_port(text, host, rest[1:])
+
+
+def _named(text: str) -> Address:
+    host, colon, port = text.rpartition(":")
+    if ":" in host:
+        try:
+            ipaddress.IPv6Address(text)
+        except ValueError:
+            try:
+                ipaddress.IPv6Address(host)
+            except ValueError:
+                return Address(text, fault="it has more than one colon")
+        return Address(text, fault="an IPv6 address must stand in brackets: [ADDRESS]:PORT")
+    if not colon:
+        if text.isascii() and text.isdigit():
+            return Address(text, fault="it is a number without a host")
+        joined = re.fullmatch(r"(localhost|(?:\d{1,3}\.){3}\d{1,3}?)(\d{2,5})", text, re.IGNORECASE)
+        if joined and joined[1].lower() == "localhost":
+            return Address(
+                text, fault=f"the colon between {joined[1]} and {joined[2]} is missing, so it has no port"
+            )
+        return Address(text, _plain(text), fault="it has no port")
+    if not host:
+        return Address(text, fault="it has no host before the colon")
+    if wrong := _wrong_host(host):
+        return Address(text, fault=wrong)
+    return _with_port(text, _plain(host), port)
+
+
+def _with_port(text: str, host: str, port: str) -> Address:
+    if not port:
+        return Address(text, host, fault="no port follows the colon")
+    if not (port.isascii() and port.isdigit()):
+        return Address(text, host, fault=f"{port} is no number of a port")
+    if len(port) > 8 or not 0 <= int(port) <= 65535:
+        return Address(text, host, fault=f"there is no port {port}: the last one is 65535")
+    if int(port) == 0:
+        return Address(text, host, 0, fault="port 0 means any free port, which the other tasks cannot know")
+    return Address(text, host, int(port))
+
+
+def _wrong_host(host: str) -> str:
+    """Why a host cannot be one, or "". Underscores are taken: gRPC's resolver asks for such names, too."""
+    if re.fullmatch(r"[\d.]+", host):
+        try:
+            ipaddress.IPv4Address(host)
+        except ValueError:
+            return f"{host} is no IPv4 address"
+    labels = host.removesuffix(".").split(".")
+    if not all(labels):
+        return "a part of its name is empty"
+    if len(host) > 254 or any(len(label) > 63 for label in labels):
+        return "its name is longer than names can be"
+    return ""
+
+
+def _plain(host: str) -> str:
+    return host.lower().removesuffix(".")
+
+
+def is_here(host: str) -> bool:
+    """Whether every machine takes this name for itself: loopback, and 0.0.0.0."""
+    if host in _HERE or host.endswith(".localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    address = mapped if mapped is not None else address
+    return address.is_loopback or address.is_unspecified
+
+
+def machine_of(host: str) -> str:
+    """One word for all names of loopback: TensorFlow's server listens at its port on all addresses of a machine."""
+    return "localhost" if is_here(host) else host

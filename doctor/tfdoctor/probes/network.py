@@ -1,0 +1,35 @@
+"""What listens on this machine, and which addresses are its own, as the kernel's tables say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.facts.network import Listening
+from tfdoctor.parse.network import addresses4, addresses6, listening_ports
+
+if TYPE_CHECKING:
+    from tfdoctor.system import System
+
+__all__ = ["probe_listening"]
+
+LIMIT = 16 << 20
+"""Bytes of a table: a hundred thousand sockets."""
+
+
+def probe_listening(system: System) -> Listening:
+    """Reads /proc/net; where that is not there (Windows, macOS) nothing is known."""
+    ports: set[int] | None = None
+    for name in ("tcp", "tcp6"):
+        text = _text(system, f"/proc/net/{name}")
+        if text is not None:
+            ports = (ports or set()) | listening_ports(text)
+    addresses = addresses4(_text(system, "/proc/net/fib_trie") or "")
+    addresses |= addresses6(_text(system, "/proc/net/if_inet6") or "")
+    return Listening(frozenset(ports) if ports is not None else None, frozenset(addresses))
+
+
+def _text(system: System, path: str) -> str | None:
+    try:
+        return system.read_text(path, limit=LIMIT)
+    except OSError:
+        return None

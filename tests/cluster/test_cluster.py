@@ -1,0 +1,341 @@
+"""A cluster's specification by TensorFlow's rules: the corpus, neighbours of each of its mistakes, and Python files."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tfdoctor.causes.codes import CLUSTER
+from tfdoctor.cluster import Answer, judged, read_cluster, together
+from tfdoctor.cluster.addresses import is_here, read_address
+from tfdoctor.cluster.faults import FAULTS
+from tfdoctor.examine.network import proxy_of
+from tfdoctor.facts.network import Listening, Proxy, Reached
+from tfdoctor.render.cluster import cluster_json, render_cluster
+from tfdoctor.system import LiveSystem
+
+CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "cluster"
+HERE = Listening(frozenset({2222}), frozenset({"127.0.0.1", "10.0.0.7"}))
+
+
+def answers(*texts: str, python: bool = False, source: str = "text") -> list[Answer]:
+    specs = [read_cluster(text, source, python=python) for text in texts]
+    return [judged(written, name) for name, written in together(specs)]
+
+
+def told(text: str) -> list[tuple[str, str | None]]:
+    (answer,) = answers(text)
+    return [(fault.name, fault.task) for fault in answer.faults]
+
+
+def config(cluster: Any, task: Any = ("worker", 0)) -> str:
+    value: dict[str, Any] = {"cluster": cluster}
+    if task is not None:
+        value["task"] = {"type": task[0], "index": task[1]} if isinstance(task, tuple) else task
+    return json.dumps(value)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "a:1",
+        "10.0.0.1:65535",
+        "[::1]:80",
+        "[2001:db8::1]:2222",
+        "gpu_node:2222",
+        "a.b.c.:2222",
+        "A-1:09",
+        "/bns/x",
+    ],
+)
+def test_addresses_that_tensorflow_takes(address: str) -> None:
+    assert not read_address(address).fault
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("localhost2999", "colon between localhost and 2999 is missing"),
+        ("host", "no port"),
+        ("host:", "no port follows"),
+        (":2222", "no host"),
+        ("2222", "number without a host"),
+        ("", "empty"),
+        ("host:http", "no number"),
+        ("host:70000", "no port 70000"),
+        ("host:-1", "no number"),
+        ("host:0", "any free port"),
+        ("host:22²", "no number"),
+        ("grpc://host:2222", "grpc://"),
+        ("host:2222/", "slash"),
+        ("[::1]", "no port"),
+        ("[::1]2222", "colon"),
+        ("[::1:2222", "not closed"),
+        ("[zz]:2222", "no IPv6"),
+        ("2001:db8::5:2222", "brackets"),
+        ("::1", "brackets"),
+        ("a:b:1", "more than one colon"),
+        ("10.0.0.256:2222", "no IPv4"),
+        ("10.0.0:2222", "no IPv4"),
+        (" host:2222", "white space"),
+        ("host: 2222", "character"),
+        ("a:1,b:1", "character"),
+        ("a..b:1", "part of its name"),
+        ("x" * 64 + ":1", "longer"),
+        ("x" * 5000, "longer"),
+    ],
+)
+def test_addresses_that_are_wrong(address: str, words: str) -> None:
+    assert words in read_address(address).fault
+
+
+def test_what_every_machine_takes_for_itself() -> None:
+    here = ("localhost", "127.0.0.1", "127.9.9.9", "::1", "0.0.0.0", "::", "::ffff:127.0.0.1", "x.localhost")  # noqa: S104
+    assert all(map(is_here, here))
+    assert not any(map(is_here, ("localhost2", "10.0.0.1", "128.0.0.1", "local", "::2")))
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        (config({"worker": ["a:1", "b:1"]}), []),
+        (config({"worker": ["localhost:0"]}), []),
+        (config({"worker": {"0": "a:1", "2": "b:1"}}, ("worker", 2)), []),
+        (config({"worker": {"0": "a:1", "2": "b:1"}}, ("worker", 1)), [("cluster-task", "worker:1")]),
+        (config({"worker": ["a:1"]}, None), []),
+        (config({"worker": ["a:1", "b:1"]}, None), [("cluster-task", None)]),
+        (config({"worker": ["a:1", "b:1"]}, {"type": "worker"}), [("cluster-task", None)]),
+        (config({"worker": ["a:1", "b:1"]}, {"index": 1}), [("cluster-task", None)]),
+        (config({"worker": ["a:1"]}, ("worker", "one")), [("cluster-task", None)]),
+        (config({"worker": ["a:1"]}, ("worker", None)), [("cluster-task", None)]),
+        (config({"worker": ["a:1"]}, "worker:0"), [("cluster-task", None)]),
+        (config({"worker": ["a:1"]}, ("worker", -1)), [("cluster-task", "worker:-1")]),
+        (config({"worker": ["a:1"]}, ("Worker", 0)), [("cluster-task", "Worker:0")]),
+        (config({}, ("worker", 0)), [("cluster-task", "worker:0")]),
+        (config({"worker": {"x": "a:1"}}, None), [("cluster-task", None)]),
+        (config({"worker": "a:1"}, None), [("cluster-address", "worker:0")]),
+        (config({"worker": [2222, "a:1"]}, ("worker", 1)), [("cluster-address", "worker:0")]),
+        (config({"worker": ["a:1", "A.:1"]}), [("address-twice", "worker:1")]),
+        (config({"worker": ["localhost:5", "127.0.0.1:5"]}), [("address-twice", "worker:1")]),
+        (config({"worker": ["localhost:5", "0.0.0.0:6"]}), []),
+        (config({"worker": ["a:1", "0.0.0.0:6"]}), [("localhost-among-hosts", "worker:1")]),
+        (config({"chief": ["a:1", "b:1"], "worker": ["c:1"]}), [("chief-twice", "chief:1")]),
+        (config({"master": ["a:1"], "worker": ["c:1"]}), [("job-name", None)]),
+        (config({"wroker": ["a:1"]}, ("wroker", 0)), [("job-name", None)]),
+        (config({"chief": ["a:1"], "evaluator": ["b:1"]}, ("chief", 0)), [("evaluator-in-cluster", "evaluator:0")]),
+        ("", [("json-invalid", None)]),
+        ("null", [("json-invalid", None)]),
+        ("5", [("json-invalid", None)]),
+        ("[]", [("json-invalid", None)]),
+        ("\ufeff{}", [("json-invalid", None)]),
+        ("{cluster: {worker: [a:1]}}", [("json-invalid", None)]),
+        ('{"cluster": null}', [("json-invalid", None)]),
+        ('{"cluster": ["a:1"]}', [("json-invalid", None)]),
+        ('{"worker": ["a:1"], "task": {"type": "worker", "index": 0}}', [("json-invalid", None)]),
+        ("[" * 100_000, [("json-invalid", None)]),
+        ('{"worker": ["a:1", "b:1"]}', []),
+        ('{"local": ["a:1", "b"]}', [("cluster-address", "local:1")]),
+        ('{"cluster": {"worker": ["a:1"], "worker": ["b:1"]}}', [("cluster-task", None)]),
+    ],
+)  # fmt: skip
+def test_what_is_found(text: str, want: list[tuple[str, str | None]]) -> None:
+    assert told(text) == want
+
+
+@pytest.mark.parametrize(
+    ("text", "fix"),
+    [
+        ("{'cluster': {}}", "double quotes"),
+        ('{"cluster": {"worker": ["a:1",]}}', "comma"),
+        ("{cluster:{worker:[a:1]}}", "shell took"),
+        ("\ufeff{}", "byte order mark"),
+        ("", "Unset"),
+        (config({"worker": ["http://a:1", "b:1"]}), '"a:1"'),
+        (config({"workers": ["a:1"]}, ("workers", 0)), '"worker"'),
+    ],
+)
+def test_the_fix_says_what_is_meant(text: str, fix: str) -> None:
+    (answer,) = answers(text)
+    assert fix in answer.faults[0].fix
+
+
+def test_the_variable_must_have_a_cluster() -> None:
+    """A ClusterSpec alone is one in a file; as TF_CONFIG TensorFlow takes it for no cluster at all."""
+    (answer,) = answers('{"worker": ["a:1", "b:1"]}', source="env")
+    assert [fault.name for fault in answer.faults] == ["json-invalid"]
+
+
+# ---------------------------------------------------------------- Python files
+
+SNIPPET = """\
+import tensorflow as tf
+cluster = tf.train.ClusterSpec({"local": ['localhost:2998', 'localhost2999']})
+server = tf.train.Server(cluster, job_name='local', task_index=0)
+sess = tf.Session(server.target)
+"""
+
+
+def test_two_programs_that_are_the_same_task_and_an_address_without_a_colon() -> None:
+    """Both programs of a tutorial start task 0, and `localhost2999` has no colon."""
+    (answer,) = answers(SNIPPET, SNIPPET, python=True)
+    assert [(fault.name, fault.task) for fault in answer.faults] == [
+        ("cluster-address", "local:1"),
+        ("cluster-task", "local:0"),
+    ]
+    assert [fault.fix for fault in answer.faults] == [
+        'Write "localhost:2999".',
+        "Start one of them as local:1.",
+    ]
+    (alone,) = answers(SNIPPET, python=True)
+    assert [fault.name for fault in alone.faults] == ["cluster-address"]
+    right = SNIPPET.replace("localhost2999", "localhost:2999")
+    (both,) = answers(right, right.replace("task_index=0", "task_index=1"), python=True)
+    assert not both.faults
+
+
+def test_programs_of_one_cluster_that_name_different_addresses() -> None:
+    right = SNIPPET.replace("localhost2999", "localhost:2999")
+    first, second = answers(right, right.replace(":2999", ":3000"), python=True)
+    assert not first.faults
+    assert [(fault.name, fault.task) for fault in second.faults] == [("cluster-address", "local:1")]
+
+
+@pytest.mark.parametrize(
+    ("text", "cluster"),
+    [
+        ('ClusterSpec({"worker": "a:1,b:1".split(",")})', {"worker": ["a:1", "b:1"]}),
+        ('P = 2222\nClusterSpec(dict(worker=[f"a:{P}"]))', {"worker": ["a:2222"]}),
+        ('H = ["a:1"]\nD = {"ps": H, "worker": H+["b:1"]}\nClusterSpec(D)', {"ps": ["a:1"], "worker": ["a:1", "b:1"]}),
+        ('ClusterSpec({"worker": {1: "a:1"}})', {"worker": {"1": "a:1"}}),
+        ('ClusterSpec({"ps": ["a:1"], "worker": FLAGS.w.split(",")})', {"ps": ["a:1"]}),
+        ("ClusterSpec(made())", None),
+        ('os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": ["a:1"]}})', {"worker": ["a:1"]}),
+        ("os.environ['TF_CONFIG'] = '{\"cluster\": {\"worker\": [\"a:1\"]}}'", {"worker": ["a:1"]}),
+        ("X = 1\nX = 2\nClusterSpec({'worker': [X]})", None),
+    ],
+)  # fmt: skip
+def test_a_program_is_read_and_not_run(text: str, cluster: Any) -> None:
+    (answer,) = answers(text, python=True)
+    assert answer.written.shown == cluster
+    known = "FLAGS" not in text and cluster is not None
+    assert bool(answer.notes) is not known
+
+
+def test_the_same_server_in_two_branches_is_one() -> None:
+    server = "    Server(c, job_name='worker', task_index=0)\n"
+    text = "c = ClusterSpec({'worker': ['a:1']})\nif x:\n" + server + "else:\n" + server
+    (answer,) = answers(text, python=True)
+    assert not answer.faults
+    (answer,) = answers(text.replace("if x:\n", "").replace("else:\n", "").replace("    ", ""), python=True)
+    assert [fault.name for fault in answer.faults] == ["cluster-task"]
+
+
+def test_a_name_that_is_made_of_itself_ends() -> None:
+    (answer,) = answers("a = b\nb = a\nClusterSpec({'worker': a})", python=True)
+    assert answer.notes
+
+
+# ---------------------------------------------------------------- what was seen
+
+TWO = read_cluster(config({"worker": ["10.0.0.7:2222", "b:2223"]}), "env").written[0]
+
+
+def test_who_this_task_is_and_what_listens_here() -> None:
+    answer = judged(TWO, "env", listening=HERE)
+    assert [(one.self, one.listening) for one in answer.members] == [(True, True), (False, None)]
+    assert answer.notes
+    assert not answer.faults
+
+
+def test_an_address_that_is_not_this_machines() -> None:
+    written = read_cluster(config({"worker": ["10.0.0.8:2222", "10.0.0.7:2222"]}), "env").written[0]
+    assert [fault.name for fault in judged(written, "env", listening=HERE).faults] == ["wrong-self-address"]
+    assert not judged(written, "text", listening=HERE).faults, "a text can be of any machine"
+    assert not judged(written, "env").faults, "the addresses are not known"
+
+
+@pytest.mark.parametrize("why", ["refused", "timeout", "no-such-name", "not-tensorflow"])
+def test_who_cannot_be_reached(why: str) -> None:
+    (own, _), (other, _) = TWO.addresses
+    answer = judged(TWO, "env", reached={own: Reached(True), other: Reached(False, why)})
+    (fault,) = answer.faults
+    assert (fault.name, fault.task) == ("unreachable", "worker:1")
+    assert "1 of 2 tasks cannot be reached" in answer.summary
+    document = cluster_json([answer])
+    assert [one["why"] for one in document["members"]] == [None, why]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "goes"),
+    [((), True), (("b",), False), (("x", ".lab"), True), (("10.0.0.0/8",), True)],
+)
+def test_a_proxy_that_grpc_takes(hosts: tuple[str, ...], goes: bool) -> None:
+    """Two running servers of TensorFlow 2.20 wait for each other where http_proxy is set."""
+    proxy = Proxy("http_proxy", hosts)
+    names = [(fault.name, fault.severity.word) for fault in judged(TWO, "env", proxy=proxy).faults]
+    assert names == ([("unreachable", "warning")] if goes else [])
+    assert not judged(TWO, "text", proxy=proxy).faults, "a text can be of any machine"
+
+
+def test_which_proxy_grpc_takes() -> None:
+    env = {"HTTP_PROXY": "http://a", "no_proxy": "b, .lab"}
+    assert proxy_of(LiveSystem(env=env)) is None
+    assert proxy_of(LiveSystem(env={**env, "http_proxy": "http://a"})) == Proxy("http_proxy", ("b", ".lab"))
+    own = {**env, "https_proxy": "x", "http_proxy": "x", "no_grpc_proxy": "c"}
+    assert proxy_of(LiveSystem(env=own)) == Proxy("https_proxy", ("c",), "no_grpc_proxy")
+
+
+def test_what_could_not_be_known_is_no_fault() -> None:
+    (own, _), (other, _) = TWO.addresses
+    answer = judged(
+        TWO, "env", reached={own: Reached(False, "refused"), other: Reached(None, detail="no time")}
+    )
+    assert not answer.faults, "this task is not started yet, and of the other nothing is known"
+    assert "not known: no time" in render_cluster([answer])
+
+
+# ---------------------------------------------------------------- the whole
+
+
+def test_each_name_has_a_code_and_a_page() -> None:
+    assert [row.name for row in FAULTS] == list(CLUSTER)
+    assert len(set(CLUSTER.values())) == len(CLUSTER)
+
+
+def test_hostile_text_stays_text_and_a_screen_is_a_screen() -> None:
+    bad = "\x1b[31m" + "x" * 300
+    (answer,) = answers(config({bad: [bad] * 500, "worker": ["a:1"] * 500}, (bad, 9)))
+    screen = render_cluster([answer])
+    assert "\x1b" not in screen
+    assert len(screen.splitlines()) <= 40
+    assert "\x1b" not in render_cluster([answer], verbose=True)
+
+
+def test_any_text_has_an_answer() -> None:
+    chance = random.Random(3)
+    pieces = ['{"cluster":', '{"worker":', "[", "]", "}", '"a:1"', ",", '"task":', '{"type":"worker","index":0}',
+              "null", "1e999", "NaN", "'", "9" * 50, '"\\ud800"', "-", ":", '"[::1"', "{"]  # fmt: skip
+    for _ in range(400):
+        text = "".join(chance.choice(pieces) for _ in range(chance.randrange(12)))
+        found = answers(text)
+        json.dumps(cluster_json(found), allow_nan=False)
+        render_cluster(found, width=chance.choice((20, 80)), verbose=True)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    json.loads((CORPUS / "truth.json").read_text("utf-8")) if CORPUS.is_dir() else [],
+    ids=lambda entry: entry["file"],
+)
+def test_the_corpus(entry: dict[str, Any]) -> None:
+    (answer,) = answers((CORPUS / "values" / entry["file"]).read_text("utf-8"))
+    document = cluster_json([answer])
+    allowed = {extra["name"] for extra in entry["allowed_extra"]}
+    got = {(fault["name"], fault["task"]) for fault in document["findings"]}
+    want = {(fault["name"], fault["task"]) for fault in entry["findings"]}
+    assert {one for one in got if one[0] not in allowed or one in want} == want
+    assert (document["cluster"], document["task"]) == (entry["cluster"], entry["task"])

@@ -1,0 +1,140 @@
+"""Connecting: real sockets of this machine, and the kernel's tables."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tfdoctor.facts.network import Listening, Reached
+from tfdoctor.parse.network import addresses4, addresses6, listening_ports
+from tfdoctor.probes.network import probe_listening
+from tfdoctor.system import LiveSystem
+from tfdoctor.system.reaching import PREFACE, reach, reach_all
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SETTINGS = bytes((0, 0, 6, 4, 0, 0, 0, 0, 0)) + bytes(6)
+
+
+@contextlib.contextmanager
+def server(answer: bytes | None, heard: list[bytes] | None = None) -> Iterator[int]:
+    """A server that says this to everybody and closes; None: it says nothing and waits."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ended = threading.Event()
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    line, _ = listener.accept()
+                    with line:
+                        if answer is None:
+                            ended.wait(5)
+                            continue
+                        said = line.recv(1000)
+                        if heard is not None:
+                            heard.append(said)
+                        line.sendall(answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            ended.set()
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+            thread.join(5)
+
+
+def test_a_server_that_speaks_as_grpc_does_and_what_it_is_told() -> None:
+    heard: list[bytes] = []
+    with server(SETTINGS, heard) as port:
+        assert reach("127.0.0.1", port, 2).ok is True
+    assert heard == [PREFACE]
+
+
+@pytest.mark.parametrize(
+    ("answer", "why", "detail"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "not-tensorflow", "HTTP/1"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "not-tensorflow", "SSH"),
+        (b"", "not-tensorflow", "closes"),
+        (b"\0\0", "not-tensorflow", ""),
+        (bytes((0, 0, 0, 7, 0, 0, 0, 0, 0)), "not-tensorflow", ""),
+        (None, "timeout", "says nothing"),
+    ],
+)
+def test_other_servers(answer: bytes | None, why: str, detail: str) -> None:
+    with server(answer) as port:
+        got = reach("127.0.0.1", port, 0.3)
+    assert (got.ok, got.why) == (False, why)
+    assert detail in got.detail
+
+
+def test_nobody_listens_and_a_name_that_is_none() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    assert reach("127.0.0.1", port, 1) == Reached(False, "refused")
+    assert reach("x" * 70 + ".invalid", 1, 1).why == "no-such-name"
+
+
+def test_all_are_asked_side_by_side_within_the_time() -> None:
+    with server(None) as silent, server(SETTINGS) as port:
+        places = [("127.0.0.1", silent)] * 3 + [("127.0.0.1", port)]
+        begun = time.monotonic()
+        got = reach_all(places, seconds=0.4, total=0.8)
+        took = time.monotonic() - begun
+    assert got[3].ok is True
+    assert [one.ok for one in got[:3]] == [False] * 3
+    assert took < 1.1, "one after the other they take 1.2 seconds"
+
+
+def test_what_had_no_time_is_not_known() -> None:
+    with server(None) as silent:
+        got = reach_all([("127.0.0.1", silent)] * 200, seconds=0.2, total=0.3)
+    assert any(one.ok is None for one in got)
+
+
+TCP = """\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:08AE 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 12345 1 0 100 0 0 10 0
+   1: 0100007F:A1B2 0100007F:08AE 01 00000000:00000000 00:00000000 00000000     0        0 12346 1 0 20 4 30 10 -1
+"""
+TRIE = """\
+Local:
+  +-- 0.0.0.0/0 3 0 5
+        |-- 10.0.0.7
+           /32 host LOCAL
+        |-- 10.0.0.255
+           /32 link BROADCAST
+        |-- 127.0.0.1
+           /32 host LOCAL
+"""
+INET6 = (
+    "fe80000000000000021122fffe334455 02 40 20 80     eth0\n00000000000000000000000000000001 01 80 10 80 lo\n"
+)
+
+
+def test_the_kernels_tables() -> None:
+    assert listening_ports(TCP) == {2222}
+    assert addresses4(TRIE) == {"10.0.0.7", "127.0.0.1"}
+    assert addresses6(INET6) == {"fe80::211:22ff:fe33:4455", "::1"}
+    for parse in (listening_ports, addresses4, addresses6):
+        assert not parse("a b c 0A\n\x00|-- 999.1.1.1\n /32 host LOCAL\nzz 1")
+
+
+def test_a_machine_with_and_without_them(tmp_path: Path) -> None:
+    assert probe_listening(LiveSystem(str(tmp_path))) == Listening(None, frozenset())
+    (tmp_path / "proc/net").mkdir(parents=True)
+    for name, text in (("tcp", TCP), ("fib_trie", TRIE), ("if_inet6", INET6)):
+        (tmp_path / "proc/net" / name).write_text(text)
+    found = probe_listening(LiveSystem(str(tmp_path)))
+    assert found.ports == {2222}
+    assert "10.0.0.7" in found.addresses

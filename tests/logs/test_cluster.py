@@ -1,0 +1,89 @@
+# ruff: noqa: E501 - lines of logs are long
+"""Logs of real servers that do not find each other (TensorFlow 2.15 and 2.20), and neighbours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tfdoctor.compat import Compat
+from tfdoctor.logs.report import LogReport, diagnose_log
+
+COMPAT = Compat.load()
+DATA = Path(__file__).parent / "data" / "cluster"
+
+
+def judged(text: str) -> LogReport:
+    return diagnose_log([text.encode()], COMPAT, "log.txt")
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "words"),
+    [
+        ("server-missing-220", "waits for another", "local:1"),
+        ("server-missing-215", "waits for another", "local:1"),
+        ("server-nocolon-220", "not HOST:PORT", "localhost2999"),
+        ("mw-missing1-220", "waits for another", "worker:1"),
+        ("mw-missing0-215", "cannot be reached", "worker:0"),
+        ("mw-twice-b-220", "cannot listen", "two processes with the same index"),
+        ("mw-killed0-220", "ended, or no longer answers", "worker:1"),
+    ],
+)
+def test_what_real_servers_print(name: str, title: str, words: str) -> None:
+    report = judged((DATA / f"{name}.log").read_text("utf-8"))
+    assert report.cause.value == "cluster-failure"
+    assert report.root is not None
+    assert title in report.root.title
+    assert words in report.root.explanation
+    assert report.root.evidence
+    assert "tfdoctor cluster --connect" in report.root.remedies[0].commands
+
+
+STARTED = "2026-11-23 08:35:08.5: I tensorflow/core/distributed_runtime/rpc/grpc_server_lib.cc:457] Started server with target: grpc://localhost:2998\n"
+OLD = "E0327 10:00:00.1 123 tcp_client_posix.c:173] failed to connect to 'ipv4:127.0.0.1:2999': socket error: connection refused\n"
+RESET = "tensorflow.python.framework.errors_impl.UnavailableError: Socket closed\n"
+WAITS = (
+    "I master.cc:275] CreateSession still waiting for response from worker: /job:worker/replica:0/task:1\n"
+)
+WENT_ON = "I tensorflow/core/distributed_runtime/master_session.cc:1017] Start master session 58ab5c1bf0a3c6b3 with config:\n"
+LEFT = "I coordination_service.cc:506] Waiting for {}/2 tasks to connect.\n"
+STRAGGLERS = "I coordination_service.cc:509] Example stragglers:\n"
+TORCH = '  File "/x/lib/python3.9/site-packages/torch/nn/modules/module.py", line 1190, in _call_impl\n'
+ALL = "UNAVAILABLE: failed to connect to all addresses\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (OLD * 20, "127.0.0.1:2999"),
+        (STARTED + RESET, "does not name the task"),
+        (ALL, "does not name the task"),
+        ("ValueError: The `task_id` 2 exceeds the maximum id of worker.\n", "exceeds"),
+        (STARTED + WAITS, "worker:1"),
+        (
+            LEFT.format(2) + STRAGGLERS + "/job:ps/replica:0/task:0\n/job:worker/replica:0/task:3\n",
+            "ps:0 and worker:3",
+        ),
+    ],
+)
+def test_others_words(text: str, words: str) -> None:
+    report = judged(text)
+    assert report.cause.value == "cluster-failure"
+    assert report.root is not None
+    assert words in report.root.explanation
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        STARTED,
+        STARTED + WAITS + WENT_ON,
+        LEFT.format(1) + STRAGGLERS + "/job:worker/replica:0/task:1\n" + LEFT.format(0),
+        RESET,
+        TORCH + ALL,
+        "ConnectionResetError: [Errno 104] Connection reset by peer\n",
+    ],
+)
+def test_a_cluster_that_came_together_and_other_programs(text: str) -> None:
+    assert judged(text).cause.value == "inconclusive"
