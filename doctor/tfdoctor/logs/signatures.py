@@ -46,12 +46,20 @@ def _id(text: str) -> str:
     return text
 
 
-def _pattern(text: str) -> re.Pattern[str]:
-    try:
-        return re.compile(text)
-    except re.error as error:
-        msg = f"is not a regular expression: {error}"
-        raise ValueError(msg) from error
+class Pattern:
+    """A regular expression that is compiled when it is first searched for: most logs ask for a few of hundreds."""
+
+    __slots__ = ("_compiled", "pattern")
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+        self._compiled: re.Pattern[str] | None = None
+
+    def search(self, text: str) -> re.Match[str] | None:
+        """As re.Pattern.search. Raises re.error where it is none: tests compile each."""
+        if self._compiled is None:
+            self._compiled = re.compile(self.pattern)
+        return self._compiled.search(text)
 
 
 def _causes(words: tuple[str, ...]) -> tuple[Cause, ...]:
@@ -85,7 +93,7 @@ class Signature:
     literals: tuple[str, ...]
     """A line with none of these cannot match. Where the pattern takes each digit for every other one, and these have
     none but 0, that stands for any digit."""
-    pattern: Annotated[re.Pattern[str], Made(str, _pattern)]
+    pattern: Annotated[Pattern, Made(str, Pattern)]
     causes: Annotated[tuple[Cause, ...], Made(tuple[str, ...], _causes)] = ()
     """The root causes that it can stand for."""
     benign: str | None = None
