@@ -229,8 +229,28 @@ def ended(card: str) -> dict[str, Any] | None:
 
 
 def driven(machine: Machine) -> bool:
-    """Whether the driver that is there still drives its cards."""
+    """Whether the driver that is there drives its cards: still, and already."""
+    spoken = None
+    if machine.driver is not None:
+        column = "windows" if machine.windows else "linux"
+        branch = "." not in machine.driver
+        speaks = [
+            nums(one["version"])[:2]
+            for one in table("cuda.toml")["release"]
+            if column in one
+            and (
+                nums(one[column])[0] <= nums(machine.driver)[0]
+                if branch
+                else nums(one[column]) <= nums(machine.driver)
+            )
+        ]
+        spoken = max(speaks, default=None)
+    knows = [
+        one for one in table("cuda.toml")["series"] if spoken is not None and nums(one["version"]) >= spoken
+    ]
     for card in machine.cards:
+        if knows and nums(card) > max(map(nums, knows[0]["capabilities"])):
+            return False
         row = ended(card)
         if (
             machine.driver is not None

@@ -311,7 +311,7 @@ def test_tf_114_on_ada() -> None:
     assert answer.conflict is not None
     bases = [one.option.base.image for one in answer.conflict.nearest if one.option.base is not None]
     assert "nvcr.io/nvidia/tensorflow:23.03-tf1-py3" in bases
-    older = ask("1.14", host("8.9", driver="470.82.01")).conflict
+    older = ask("1.14", host("8.6", driver="470.82.01")).conflict
     assert older is not None
     ngc = [
         one.option.base.image for one in older.nearest if one.option.recipe is Recipe.NGC if one.option.base

@@ -111,5 +111,5 @@ MORE = (
     # below Windows
     Wish("--facts wsl2-healthy --tf 2.10", "8.9", "552.22", "2.10.1"),
     Wish("--facts wsl2-healthy --driver 526.98", "8.9", "526.98", "2.14.1"),
-    Wish("--facts wsl2-healthy --driver 511 --method container", "8.9", "511", "2.14.1"),
+    Wish("--facts wsl2-healthy --driver 511 --method container", "8.9", "511", "-"),
 )

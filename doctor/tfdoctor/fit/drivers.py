@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.facts import SmiFacts, value_of
+from tfdoctor.findings import Cause
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
+    from tfdoctor.compat.releases import Platform
     from tfdoctor.facts import Facts
     from tfdoctor.fit.models import Card
 
-__all__ = ["driver_version", "newest_of_branch", "not_driven", "past_branch"]
+__all__ = ["driver_version", "newest_of_branch", "not_driven"]
 
 
 def driver_version(facts: Facts) -> tuple[str, str] | None:
@@ -28,35 +30,35 @@ def driver_version(facts: Facts) -> tuple[str, str] | None:
     return None
 
 
-def newest_of_branch(compat: Compat, driver: str) -> str:
+def newest_of_branch(compat: Compat, driver: str, platform: Platform = "linux") -> str:
     """The newest driver that the tables have of a branch (`"550"` → `"550.54.15"`); a whole version as it is."""
     if "." in driver:
         return driver
-    of_branch = [
-        row.linux
-        for row in compat.cuda_releases
-        if row.linux is not None and versions.major(row.linux) == versions.major(driver)
-    ]
+    every = [row.windows if platform == "windows" else row.linux for row in compat.cuda_releases]
+    of_branch = [one for one in every if one is not None and versions.major(one) == versions.major(driver)]
     return max(of_branch, key=versions.numbers, default=driver)
 
 
-def past_branch(compat: Compat, driver: str, card: Card) -> tuple[str, str] | None:
+def _past_branch(compat: Compat, driver: str, card: Card) -> tuple[Cause, str, str] | None:
     """Why a driver of a newer branch than the card's last one does not drive it, and the row that says so, or None."""
     branch = compat.cards.ended_with(card.capability)
     if branch is None or not versions.at_least(driver, branch.first_without):
         return None
     last = f"the last branch for compute capability {card.capability} is {branch.last}"
-    return f"driver {driver} does not drive the {card.name}: {last}", f"cards.toml: [[ended]] {branch.name}"
+    why = f"driver {driver} does not drive the {card.name}: {last}"
+    return Cause.NO_DEVICE, why, f"cards.toml: [[ended]] {branch.name}"
 
 
-def not_driven(compat: Compat, driver: str, card: Card) -> tuple[str, str] | None:
-    """Why this driver for Linux does not drive the card, and the row that says so; None: nothing that is known says so.
+def not_driven(
+    compat: Compat, driver: str, card: Card, platform: Platform = "linux"
+) -> tuple[Cause, str, str] | None:
+    """Why this driver does not drive the card: cause, sentence, the row that says so. None: nothing known says so.
 
     Its branch is newer than the card's last one; or it came before the card: its own compiler, which is that of the
     CUDA it speaks, has no such target.
     """
-    past = past_branch(compat, driver, card)
-    cuda = compat.newest_cuda_for_driver(newest_of_branch(compat, driver))
+    past = _past_branch(compat, driver, card)
+    cuda = compat.newest_cuda_for_driver(newest_of_branch(compat, driver, platform), platform)
     # What a newer toolkit does not know, none before it does: the oldest have no row of their own.
     known = [
         row for row in compat.all_cuda_series if cuda is not None and versions.at_least(row.version, cuda)
@@ -68,6 +70,7 @@ def not_driven(compat: Compat, driver: str, card: Card) -> tuple[str, str] | Non
         return None
     why = f"it speaks CUDA {cuda}, which knows cards up to compute capability {newest}"
     return (
+        Cause.DRIVER_TOO_OLD,
         f"driver {driver} is older than the {card.name}: {why}",
         f"cuda.toml: [[series]] {known[0].version}",
     )

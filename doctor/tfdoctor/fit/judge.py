@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.findings import Cause
-from tfdoctor.fit.drivers import past_branch
+from tfdoctor.fit.drivers import not_driven
 from tfdoctor.fit.models import Caveat, Reason
 from tfdoctor.predict import DEFAULT_FLOOR
 
@@ -319,14 +319,14 @@ def of_driver(found: Judgement, compat: Compat, release: Release, host: Host, cu
 
 
 def drives(found: Judgement, compat: Compat, host: Host) -> bool:
-    """Whether the driver still drives all the cards; newer branches than a card's last one do not."""
+    """Whether the driver drives all the cards: neither older than one of them, nor of a branch past its last."""
     if host.driver is None or host.shown:
         return True
     before = len(found.reasons)
     for card in _different(host.cards):
-        why = past_branch(compat, host.driver, card)
+        why = not_driven(compat, host.driver, card, platform_of(host))
         if why is not None:
-            found.refuse(Cause.NO_DEVICE, *why)
+            found.refuse(*why)
     return len(found.reasons) == before
 
 

@@ -128,7 +128,7 @@ def simulated(
         cards=tuple(cards),
         driver=whole,
         cuda=cuda,
-        undriven=tuple(reason[0] for reason in why.values() if reason is not None),
+        undriven=tuple(reason[1] for reason in why.values() if reason is not None),
         shown=tuple(card for card in cards if why[card] is None),
         typed=tuple(typed),
     )
