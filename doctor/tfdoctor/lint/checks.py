@@ -368,6 +368,8 @@ class Checks(Environ, Devices, Clusters):
 
     def unused_configs(self, body: Any) -> None:
         """A ConfigProto or GPUOptions that a scope makes and gives to nobody."""
+        if "ConfigProto" not in self.text and "GPUOptions" not in self.text:
+            return
         made: dict[str, Any] = {}
         used: set[str] = set()
         plain: list[Any] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.lint.telling import Telling
@@ -46,12 +47,19 @@ class Environ(Telling):
 
     def __init__(self, asked: Asked, text: str) -> None:
         super().__init__(asked, text)
-        self.spawns = [number for number, line in enumerate(text.split("\n"), 1) if _SPAWN.search(line) and "import" not in line]
         self.written = set(re.findall(r"environ(?:\.setdefault\(|\[)\s*['\"](\w+)['\"]\]?\s*[=,]", text))
         self.visible: int | None = None
         """How many GPUs CUDA_VISIBLE_DEVICES, as the file sets it, leaves to be seen."""
 
     tf_config: Any
+    first_line: int
+
+    @cached_property
+    def spawns(self) -> list[int]:
+        """Lines that start other programs, which get the environment as it is then."""
+        lines = enumerate(self.text.split("\n"), 1)
+        return [number for number, line in lines if _SPAWN.search(line) and "import" not in line]
+
     relevant = staticmethod(relevant)
 
     # ---------------------------------------------------------------- what is set
@@ -144,7 +152,7 @@ class Environ(Telling):
 
     def offset_of(self, node: Any) -> int:
         """The node's line in the whole text."""
-        return int(node.lineno) + getattr(self, "first_line", 0)
+        return int(node.lineno) + self.first_line
 
     def environ_map(self, value: Map, node: Any, *, copy: bool = False) -> None:
         for key, held, key_node, value_node in value.entries:

@@ -25,10 +25,15 @@ LARGEST = 4 * 1024 * 1024
 WARNINGS = frozenset({"hard-coded-devices"})
 _SHELLS = ("sh", "bash", "zsh", "ksh", "dash", "sbatch", "slurm", "pbs", "job", "lsf", "bsub", "sub")
 _SHEBANG = re.compile(r"#!\s*\S*?(?:/env\s+(?:-S\s+)?)?(python|bash|zsh|dash|ksh|sh)[\d.]*(?:\s|\Z)")
-_DECIDING = re.compile(
-    r"environ|putenv|setenv|TF_CONFIG|\btensorflow\s*(?:$|,|\bas\b|#)|\bfrom tensorflow import|tensorflow\.(?:contrib|compat|config|distribute)|"
-    r"\bfrom tensorflow\.python\.client|^\s*(?:import|from) (?:keras|tf_keras)\b|\bexport\b|_VISIBLE_|multi_gpu_model|\benv\s*=",
+_TENSORFLOW = re.compile(
+    r"^[ \t>.]*(?:import[ \t]+(?:[\w., \t]{0,200},[ \t]*)?(?:tensorflow|keras|tf_keras)\b(?!\.python\.(?!client\.device_lib))|"
+    r"from[ \t]+(?:tensorflow|keras|tf_keras)[ \t]+import|"
+    r"from[ \t]+tensorflow\.(?:contrib|compat|config|distribute|keras|train|python\.client)\b)|multi_gpu_model",
     re.M,
+)
+_ENVIRON = ("environ", "putenv", "setenv", "export ", "env=", "env =", "TF_CONFIG")
+_VARIABLES = re.compile(
+    r"['\"\s%!(,]C?[CUD]{2,3}A[A-Z_\-]*_|VISI|['\"\s(,]T?F_[A-Z]|NC?CL_|XLA|NVIDIA|LIBR?A?R?Y_PATH|DEVI[A-Z]*ES?['\"=]|TENSORFLOW|KERAS|cuda_vis|tf_c", 0
 )
 _OTHERS = re.compile(r"CU?D?A?_?|TF_|NCCL|XLA|NVIDIA|DEVI|_hosts|LIBR?A?RY|VISI|KERAS|task_", re.I)
 _NOQA = re.compile(r"#\s*noqa(?::\s*((?:[A-Za-z]+\d+|[a-z]+(?:-[a-z]+)+)(?:[\s,]+(?:[A-Za-z]+\d+|[a-z]+(?:-[a-z]+)+))*))?", re.I)
@@ -60,7 +65,7 @@ def lint_text(text: str, kind: str, asked: Asked) -> tuple[list[Problem], str | 
     """(what is wrong, in the order of the text; why it could not be judged as a whole, or None). `kind`: `kind_of_file`."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     if kind == "python":
-        return _python([(None, text)], asked) if _DECIDING.search(text) is not None else ([], None)
+        return _python([(None, text)], asked) if _may_matter(text) else ([], None)
     if kind == "notebook":
         try:
             parts: list[tuple[int | None, str]] = [*cells(text)]
@@ -75,6 +80,13 @@ def lint_text(text: str, kind: str, asked: Asked) -> tuple[list[Problem], str | 
         return [], f"{error}"
     lines = text.split("\n")
     return _finished(found, {None: lines}), None
+
+
+def _may_matter(text: str) -> bool:
+    """A cheap look: whether Python uses TensorFlow by its public names, or sets variables that it reads."""
+    if ("tensorflow" in text or "keras" in text or "multi_gpu_model" in text) and _TENSORFLOW.search(text):
+        return True
+    return any(word in text for word in _ENVIRON) and _VARIABLES.search(text) is not None
 
 
 def _other(text: str, kind: str) -> list[Problem]:
@@ -94,7 +106,7 @@ def _python(parts: list[tuple[int | None, str]], asked: Asked) -> tuple[list[Pro
     trees = [(number, source, parse(plain(source) if number is not None else source)) for number, source in parts]
     walk = Walk(asked, whole)
     walk.python_2 = any(tree.old for _, _, tree in trees)
-    walk.tf_names = {"tf", *_tf_names(tree.root for _, _, tree in trees)} if "tensorflow" in whole else set()
+    walk.tf_names = {"tf", *_tf_names(whole)} if "tensorflow" in whole else set()
     loaded = [
         {one.id for one in ast.walk(tree.root) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
         for number, _, tree in trees
@@ -123,17 +135,19 @@ def _python(parts: list[tuple[int | None, str]], asked: Asked) -> tuple[list[Pro
     return _finished(walk.problems.values(), lines), broken or None
 
 
-def _tf_names(trees: Iterable[ast.Module]) -> set[str]:
+_NAMED = (
+    re.compile(r"\bimport[ \t]+(?:\w[\w., \t]{0,200},[ \t]*)?tensorflow[\w.]*[ \t]+as[ \t]+(\w+)"),
+    re.compile(r"^[ \t]*(\w+)[ \t]*=[ \t]*[\w.]*\b(?:v1|compat)[ \t]*$", re.M),
+)
+_TAKEN = re.compile(r"^[ \t]*from[ \t]+tensorflow[\w.]*[ \t]+import[ \t]+([^\n()#]{1,400}|\([^()]{1,2000}\))", re.M)
+
+
+def _tf_names(text: str) -> set[str]:
     """Names that stand for TensorFlow or a part of it."""
-    names = set()
-    for tree in trees:
-        for one in ast.walk(tree):
-            if isinstance(one, ast.Import):
-                names |= {a.asname or a.name.partition(".")[0] for a in one.names if a.name.startswith("tensorflow")}
-            elif isinstance(one, ast.ImportFrom) and (one.module or "").startswith("tensorflow"):
-                names |= {a.asname or a.name for a in one.names}
-            elif isinstance(one, ast.Assign) and isinstance(one.value, ast.Attribute) and one.value.attr in ("v1", "compat"):
-                names |= {target.id for target in one.targets if isinstance(target, ast.Name)}
+    names = {"tensorflow", *(match[1] for pattern in _NAMED for match in pattern.finditer(text))}
+    for match in _TAKEN.finditer(text):
+        for part in match[1].strip("()").split(","):
+            names.update(part.split()[-1:])
     return names
 
 

@@ -32,6 +32,8 @@ class Telling:
         self.problems: dict[tuple[Any, ...], Problem] = {}
         self.cell_number: int | None = None
         self.lines: list[str] = []
+        self.first_line = 0
+        """Lines of a notebook before this cell."""
         self.guarded = 0
         """Branches, one within the other, that ask which TensorFlow it is."""
         self.maybe = 0

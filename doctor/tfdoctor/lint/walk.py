@@ -24,6 +24,8 @@ STEPS = 200_000
 """Expressions of a file that are looked at."""
 CALLS = 6
 """Calls within calls."""
+OFTEN = 4
+"""Calls of a function that are gone through."""
 _BUILTINS = frozenset(vars(builtins))
 _GUARDS = ("ImportError", "ModuleNotFoundError", "AttributeError", "Exception", "NameError")
 _TF = ("tensorflow", "tf_keras", "tf_slim", "tensorflow_hub", "tensorflow_addons", "tensorflow_probability")
@@ -40,6 +42,7 @@ class Walk(Checks):
         self.scopes: list[dict[str, Any]] = [self.globals]
         self.functions: list[Func] = []
         self.seen: set[int] = set()
+        self.runs: dict[int, int] = {}
         self.defined: set[int] = set()
         self.running: list[int] = []
         self.steps = 0
@@ -385,8 +388,10 @@ class Walk(Checks):
     def run(self, func: Func, call: Any, values: list[Any] | None, keywords: dict[str, Any] | None = None) -> Any:
         """A function's body, with what it was called with."""
         node = func.node
-        if id(node) in self.running or len(self.running) >= CALLS or self.steps > STEPS:
+        often = self.runs.get(id(node), 0)
+        if id(node) in self.running or len(self.running) >= CALLS or self.steps > STEPS or often >= OFTEN:
             return None
+        self.runs[id(node)] = often + 1
         self.seen.add(id(node))
         scope: dict[str, Any] = {}
         arguments = [*getattr(node.args, "posonlyargs", []), *node.args.args]
