@@ -10,7 +10,7 @@ from tfdoctor.lint.clusters import Clusters
 from tfdoctor.lint.devices import Devices
 from tfdoctor.lint.environ import Environ
 from tfdoctor.lint.models import Asked
-from tfdoctor.lint.values import Const, Func, Many, Map, Module, Obj, Path, Seq, constant
+from tfdoctor.lint.values import Const, Many, Map, Module, Obj, Path, Seq, constant
 from tfdoctor.lint.words import FIELDS, meant_function, meant_option
 
 if TYPE_CHECKING:
@@ -36,18 +36,87 @@ _CONFIGURES = (
 )
 _STRATEGIES = ("MirroredStrategy", "CentralStorageStrategy", "MultiWorkerMirroredStrategy")
 _OPERATIONS = frozenset(
-    """constant Variable ones zeros ones_like zeros_like matmul add add_n multiply subtract divide range linspace fill eye
-    cast reshape concat stack unstack split tile transpose expand_dims squeeze one_hot gather gather_nd where sqrt exp
-    square abs pow sigmoid tanh maximum minimum argmax argmin convert_to_tensor identity einsum tensordot norm sort
-    argsort clip_by_value equal random_normal random_uniform reduce_sum reduce_mean reduce_max reduce_min reduce_prod
-    reduce_all reduce_any""".split()
+    [
+        "constant",
+        "Variable",
+        "ones",
+        "zeros",
+        "ones_like",
+        "zeros_like",
+        "matmul",
+        "add",
+        "add_n",
+        "multiply",
+        "subtract",
+        "divide",
+        "range",
+        "linspace",
+        "fill",
+        "eye",
+        "cast",
+        "reshape",
+        "concat",
+        "stack",
+        "unstack",
+        "split",
+        "tile",
+        "transpose",
+        "expand_dims",
+        "squeeze",
+        "one_hot",
+        "gather",
+        "gather_nd",
+        "where",
+        "sqrt",
+        "exp",
+        "square",
+        "abs",
+        "pow",
+        "sigmoid",
+        "tanh",
+        "maximum",
+        "minimum",
+        "argmax",
+        "argmin",
+        "convert_to_tensor",
+        "identity",
+        "einsum",
+        "tensordot",
+        "norm",
+        "sort",
+        "argsort",
+        "clip_by_value",
+        "equal",
+        "random_normal",
+        "random_uniform",
+        "reduce_sum",
+        "reduce_mean",
+        "reduce_max",
+        "reduce_min",
+        "reduce_prod",
+        "reduce_all",
+        "reduce_any",
+    ]
 )
 _OPERATION_MODULES = ("math.", "linalg.", "nn.", "signal.", "image.", "strings.", "data.Dataset.")
-_RANDOM = ("random.normal", "random.uniform", "random.truncated_normal", "random.shuffle", "random.categorical")
-_MODELS = re.compile(r"keras\.(?:models\.)?(?:Sequential|Model)\Z|keras\.models\.(?:load_model|model_from_\w+)\Z")
+_RANDOM = (
+    "random.normal",
+    "random.uniform",
+    "random.truncated_normal",
+    "random.shuffle",
+    "random.categorical",
+)
+_MODELS = re.compile(
+    r"keras\.(?:models\.)?(?:Sequential|Model)\Z|keras\.models\.(?:load_model|model_from_\w+)\Z"
+)
 _BUILT = re.compile(r"keras\.(?:applications\.(?:\w+\.)?[A-Z]\w+|models\.load_model)\Z")
-_MODEL_USES = frozenset(["fit", "predict", "evaluate", "build", "train_on_batch", "predict_on_batch", "fit_generator"])
-_TEST_OF_VERSION = re.compile(r"__version__|VERSION|hasattr|version_info|Version|tf_?2|TF_?2|is_tf1|IS_TF|tf_version|executing_eagerly|TF_VERSION", re.I)
+_MODEL_USES = frozenset(
+    ["fit", "predict", "evaluate", "build", "train_on_batch", "predict_on_batch", "fit_generator"]
+)
+_TEST_OF_VERSION = re.compile(
+    r"__version__|VERSION|hasattr|version_info|Version|tf_?2|TF_?2|is_tf1|IS_TF|tf_version|executing_eagerly|TF_VERSION",
+    re.I,
+)
 
 
 class Checks(Environ, Devices, Clusters):
@@ -57,14 +126,19 @@ class Checks(Environ, Devices, Clusters):
         super().__init__(asked, text)
         self.graph = asked.old or (
             re.search(r"\bdisable_(?:v2_behavior|eager_execution)\(", text) is not None
-            or (asked.tf is None and re.search(r"\btf\.(?:Session|placeholder|InteractiveSession)\(", text) is not None)
+            or (
+                asked.tf is None
+                and re.search(r"\btf\.(?:Session|placeholder|InteractiveSession)\(", text) is not None
+            )
         )
         if "enable_eager_execution(" in text:
             self.graph = False
         self.versioned = re.search(r"\b(?:tf|tensorflow)\.(?:__version__|VERSION)\b", text) is not None and (
             re.search(r"\bif\b[^\n]{0,200}(?:__version__|VERSION|[vV]ersion)", text) is not None
         )
-        self.other_backend = re.search(r"KERAS_BACKEND['\"]?\]?\s*[=,:]\s*['\"](?!tensorflow)", text) is not None
+        self.other_backend = (
+            re.search(r"KERAS_BACKEND['\"]?\]?\s*[=,:]\s*['\"](?!tensorflow)", text) is not None
+        )
         self.sessions: list[bool | None] = []
         """Of each session that is made, whether it places softly; None: its config is not known."""
 
@@ -95,10 +169,18 @@ class Checks(Environ, Devices, Clusters):
         names = self.names
         if self.asked.old:
             if name in names.added:
-                self.tell("removed-api", node, f"tf.{name} is of TensorFlow 2; {self.release} has no such name.{self.instead(name)}")
+                self.tell(
+                    "removed-api",
+                    node,
+                    f"tf.{name} is of TensorFlow 2; {self.release} has no such name.{self.instead(name)}",
+                )
             return
         if name == "contrib" or (whole and name.startswith("contrib.")):
-            self.tell("removed-api", node, "tf.contrib is gone from TensorFlow 2. Parts of it are packages now (tf_slim, tensorflow_addons), others are in the core.")
+            self.tell(
+                "removed-api",
+                node,
+                "tf.contrib is gone from TensorFlow 2. Parts of it are packages now (tf_slim, tensorflow_addons), others are in the core.",
+            )
         elif name in names.removed:
             kept = "" if name in names.gone else f" Its name there is tf.compat.v1.{name}."
             self.tell("removed-api", node, f"tf.{name} is gone from TensorFlow 2.{kept}")
@@ -108,7 +190,11 @@ class Checks(Environ, Devices, Clusters):
         return ".".join(map(str, self.asked.tf)) if self.asked.tf else "TensorFlow 1"
 
     def instead(self, name: str) -> str:
-        if name in ("config.list_physical_devices", "config.list_logical_devices", "config.set_visible_devices"):
+        if name in (
+            "config.list_physical_devices",
+            "config.list_logical_devices",
+            "config.set_visible_devices",
+        ):
             return f" TensorFlow 1.14 and 1.15 have tf.config.experimental.{name.rpartition('.')[2]}."
         return ""
 
@@ -154,7 +240,9 @@ class Checks(Environ, Devices, Clusters):
 
     @staticmethod
     def is_main(node: Any) -> bool:
-        return isinstance(node, ast.Compare) and isinstance(node.left, ast.Name) and node.left.id == "__name__"
+        return (
+            isinstance(node, ast.Compare) and isinstance(node.left, ast.Name) and node.left.id == "__name__"
+        )
 
     # ---------------------------------------------------------------- calls
 
@@ -181,7 +269,12 @@ class Checks(Environ, Devices, Clusters):
                 return args[0] if func.name != "str" else self.as_text(args[0])
             if func.name == "len":
                 return Obj("count", args[0]) if args else None
-            if func.name == "getattr" and len(args) > 1 and isinstance(args[0], Path) and isinstance(constant(args[1]), str):
+            if (
+                func.name == "getattr"
+                and len(args) > 1
+                and isinstance(args[0], Path)
+                and isinstance(constant(args[1]), str)
+            ):
                 return Path(f"{args[0].name}.{constant(args[1])}", sure=False)
             if func.name == "json.dumps" and args:
                 return Obj("json", args[0])
@@ -196,7 +289,8 @@ class Checks(Environ, Devices, Clusters):
             config = keywords.get("config", args[2] if len(args) > 2 else None)
             given = "config" in keywords or len(args) > 2 or any(key is None for key in keywords)
             soft = (
-                config.data.get("soft", False) if isinstance(config, Obj) and config.kind == "config" and config.data["known"]
+                config.data.get("soft", False)
+                if isinstance(config, Obj) and config.kind == "config" and config.data["known"]
                 else (None if given else False)
             )
             self.sessions.append(soft)
@@ -205,7 +299,11 @@ class Checks(Environ, Devices, Clusters):
         if name in _LOOKS:
             self.use(node)
             return Obj("logical") if "list_logical" in name else None
-        if name in ("config.list_physical_devices", "config.experimental.list_physical_devices", "config.get_visible_devices"):
+        if name in (
+            "config.list_physical_devices",
+            "config.experimental.list_physical_devices",
+            "config.get_visible_devices",
+        ):
             kind = args[0] if args else keywords.get("device_type")
             return Obj("gpus") if constant(kind) == "GPU" else None
         if name in _CONFIGURES:
@@ -241,7 +339,8 @@ class Checks(Environ, Devices, Clusters):
             self.counted(node, _args, {one.arg: None for one in node.keywords})
         if _MODELS.search(name):
             shapes = any(
-                isinstance(one, ast.keyword) and one.arg in ("input_shape", "batch_input_shape", "input_dim") for one in ast.walk(node)
+                isinstance(one, ast.keyword) and one.arg in ("input_shape", "batch_input_shape", "input_dim")
+                for one in ast.walk(node)
             )
             if shapes and not self.graph:
                 self.use(node)
@@ -268,19 +367,38 @@ class Checks(Environ, Devices, Clusters):
             return self.formatted(base.value, args, keywords)
         if isinstance(base, Const) and isinstance(base.value, str) and name == "join":
             given = args[0] if args else None
-            if isinstance(given, Seq) and given.items and all(isinstance(one, Const) and isinstance(one.value, str) for one in given.items):
+            if (
+                isinstance(given, Seq)
+                and given.items
+                and all(isinstance(one, Const) and isinstance(one.value, str) for one in given.items)
+            ):
                 return Const(base.value.join(one.value for one in given.items))
             return Obj("text")
-        if isinstance(base, Obj) and base.kind in ("config", "options") and name in ("CopyFrom", "MergeFrom", "ParseFromString"):
+        if (
+            isinstance(base, Obj)
+            and base.kind in ("config", "options")
+            and name in ("CopyFrom", "MergeFrom", "ParseFromString")
+        ):
             base.data["known"] = False
-        if isinstance(base, Obj) and base.kind == "strategy" and not self.graph and name in ("run", "experimental_distribute_dataset"):
+        if (
+            isinstance(base, Obj)
+            and base.kind == "strategy"
+            and not self.graph
+            and name in ("run", "experimental_distribute_dataset")
+        ):
             self.use(node)
         return None
 
     def formatted(self, text: str, args: list[Any], keywords: dict[Any, Any]) -> Any:
         if len(args) != 1 or keywords or not re.fullmatch(r"[^{}]*\{0?\}[^{}]*", text):
             return Obj("text")
-        values = args[0].values if isinstance(args[0], Many) else [args[0].value] if isinstance(args[0], Const) else None
+        values = (
+            args[0].values
+            if isinstance(args[0], Many)
+            else [args[0].value]
+            if isinstance(args[0], Const)
+            else None
+        )
         if values is None:
             return Obj("text")
         made = [re.sub(r"\{0?\}", lambda _m, one=one: str(one), text) for one in values]
@@ -295,10 +413,14 @@ class Checks(Environ, Devices, Clusters):
     @staticmethod
     def range_of(args: list[Any]) -> Any:
         given = [constant(one) for one in args]
-        if given and all(isinstance(one, int) and not isinstance(one, bool) for one in given) and len(given) <= 2:
+        if (
+            given
+            and all(isinstance(one, int) and not isinstance(one, bool) for one in given)
+            and len(given) <= 2
+        ):
             values = range(*given)
             if len(values) <= 64:
-                return Many(list(values)) if len(values) else None
+                return Many(list(values)) if values else None
         return None
 
     # ---------------------------------------------------------------- options of sessions
@@ -311,7 +433,9 @@ class Checks(Environ, Devices, Clusters):
             if meant is not None:
                 end = one.col_offset + len(one.arg)
                 fix = self.replacing(one.lineno, one.col_offset, one.lineno, end, meant)
-                self.tell("misspelt-option", one, f"{name} has no option {one.arg}; {meant} is meant.", fix=fix)
+                self.tell(
+                    "misspelt-option", one, f"{name} has no option {one.arg}; {meant} is meant.", fix=fix
+                )
 
     def config_made(self, name: str, node: Any, keywords: dict[Any, Any]) -> Obj:
         data: dict[str, Any] = {"known": None not in keywords, "soft": False}
@@ -336,7 +460,9 @@ class Checks(Environ, Devices, Clusters):
             return Obj("sub", "GPUOptions")
         if isinstance(base, Module):
             return base.functions.get(node.attr)
-        if isinstance(base, (Map, Seq, Const)) or (isinstance(base, Obj) and base.kind in ("model", "instance", "strategy", "text")):
+        if isinstance(base, (Map, Seq, Const)) or (
+            isinstance(base, Obj) and base.kind in ("model", "instance", "strategy", "text")
+        ):
             return Obj("method", (base, node.attr))
         return None
 
@@ -346,14 +472,29 @@ class Checks(Environ, Devices, Clusters):
             return
         at = (node.end_col_offset or 0) - len(node.attr.encode())
         fix = self.replacing(node.end_lineno, at, node.end_lineno, node.end_col_offset, meant)
-        self.tell("misspelt-option", node, f"{owner} has no option {node.attr}; {meant} is meant.", fix=fix, at=(node.end_lineno, at))
+        self.tell(
+            "misspelt-option",
+            node,
+            f"{owner} has no option {node.attr}; {meant} is meant.",
+            fix=fix,
+            at=(node.end_lineno, at),
+        )
 
     def assigned_attribute(self, base: Any, target: ast.Attribute, value: Any, value_node: Any) -> None:
         if isinstance(base, Path):
-            if base.name == "os" and target.attr == "environ" and isinstance(value, Map) and not value.environment:
+            if (
+                base.name == "os"
+                and target.attr == "environ"
+                and isinstance(value, Map)
+                and not value.environment
+            ):
                 for key, _, key_node, _ in value.entries:
                     if isinstance(constant(key), str) and self.relevant(constant(key)):
-                        self.tell("variable-set-wrongly", key_node or target, "A new os.environ is a dict of Python's alone: the process's environment stays as it is. Use os.environ.update.")
+                        self.tell(
+                            "variable-set-wrongly",
+                            key_node or target,
+                            "A new os.environ is a dict of Python's alone: the process's environment stays as it is. Use os.environ.update.",
+                        )
                         break
             elif base.name == "os.environ":
                 self.set_as_attribute(target, value_node)
@@ -374,7 +515,12 @@ class Checks(Environ, Devices, Clusters):
         used: set[str] = set()
         plain: list[Any] = []
         for one in _of_scope(body):
-            if isinstance(one, ast.Assign) and len(one.targets) == 1 and isinstance(one.targets[0], ast.Name) and self.is_config(one.value):
+            if (
+                isinstance(one, ast.Assign)
+                and len(one.targets) == 1
+                and isinstance(one.targets[0], ast.Name)
+                and self.is_config(one.value)
+            ):
                 made.setdefault(one.targets[0].id, one)
             elif isinstance(one, ast.Expr) and self.is_config(one.value):
                 plain.append(one)
@@ -388,7 +534,11 @@ class Checks(Environ, Devices, Clusters):
                     inner = inner.value
                 if isinstance(inner, ast.Name) and (isinstance(one.ctx, ast.Store) or id(inner) in bare):
                     bare.add(id(inner))
-            elif isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr in ("CopyFrom", "MergeFrom", "append", "extend"):
+            elif (
+                isinstance(one, ast.Call)
+                and isinstance(one.func, ast.Attribute)
+                and one.func.attr in ("CopyFrom", "MergeFrom", "append", "extend")
+            ):
                 inner = one.func
                 while isinstance(inner, ast.Attribute):
                     inner = inner.value
@@ -399,14 +549,22 @@ class Checks(Environ, Devices, Clusters):
                 used.add(one.id)
             elif isinstance(one, (ast.Global, ast.Nonlocal)):
                 used.update(one.names)
-            elif isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id in ("locals", "globals", "vars"):
+            elif (
+                isinstance(one, ast.Call)
+                and isinstance(one.func, ast.Name)
+                and one.func.id in ("locals", "globals", "vars")
+            ):
                 return
         for name, one in made.items():
             if name not in used and name not in self.later_names and not name.isupper():
                 kind = self.config_name(one.value)
                 self.tell("config-unused", one, f"This {kind} is given to no session, so it has no effect.")
         for one in plain:
-            self.tell("config-unused", one, f"This {self.config_name(one.value)} is given to no session, so it has no effect.")
+            self.tell(
+                "config-unused",
+                one,
+                f"This {self.config_name(one.value)} is given to no session, so it has no effect.",
+            )
 
     @staticmethod
     def config_name(node: Any) -> str:
@@ -431,7 +589,9 @@ def _of_scope(body: Any) -> Iterator[Any]:
         if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             continue
         yield one
-        todo += [child for child in ast.iter_child_nodes(one) if isinstance(child, (ast.stmt, ast.ExceptHandler))]
+        todo += [
+            child for child in ast.iter_child_nodes(one) if isinstance(child, (ast.stmt, ast.ExceptHandler))
+        ]
 
 
 def _everything(body: Any) -> Iterator[Any]:

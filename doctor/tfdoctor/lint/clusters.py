@@ -6,8 +6,10 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from tfdoctor.cluster.addresses import read_address
 from tfdoctor.lint.telling import Telling
 from tfdoctor.lint.values import Const, Map, Obj, Seq, constant
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,21 +18,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Clusters", "bad_address", "problems_of"]
 
-_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.%\w]+\]|[^:\s/\[\]]+):(\d{1,6})\Z")
+_FILLED_IN = re.compile(r"[${}<>%]")
 
 
 def bad_address(text: str) -> str | None:
-    """What is wrong with a task's address, None where nothing is."""
-    if any(mark in text for mark in "${}<>%"):
-        return None  # filled in later
-    if "://" in text:
-        return f"The address {text!r} begins with a protocol; a cluster has HOST:PORT."
-    match = _ADDRESS.match(text.strip())
-    if match is None:
-        return f"The address {text!r} is not HOST:PORT."
-    if not 0 < int(match[2]) < 65536:
-        return f"The address {text!r} has no possible port (1 to 65535)."
-    return None
+    """What is wrong with a task's address, as a sentence; None where nothing is, or where it is filled in later."""
+    if _FILLED_IN.search(text):
+        return None
+    fault = read_address(text).fault
+    return f"The address {clean_line(text, limit=70)!r} is not HOST:PORT: {fault}." if fault else None
 
 
 def problems_of(config: Any) -> Iterator[tuple[str, str, str]]:
@@ -40,7 +36,13 @@ def problems_of(config: Any) -> Iterator[tuple[str, str, str]]:
     cluster, task = config.get("cluster"), config.get("task")
     jobs = cluster if isinstance(cluster, dict) else {}
     for members in jobs.values():
-        given = members.values() if isinstance(members, dict) else members if isinstance(members, list) else [members]
+        given = (
+            members.values()
+            if isinstance(members, dict)
+            else members
+            if isinstance(members, list)
+            else [members]
+        )
         for one in given:
             wrong = bad_address(one) if isinstance(one, str) else None
             if wrong is not None:
@@ -49,7 +51,11 @@ def problems_of(config: Any) -> Iterator[tuple[str, str, str]]:
         index = task.get("index")
         if isinstance(index, str) and index.isdigit():
             index = int(index)
-        wrong = bad_task({str(job): len(m) if isinstance(m, (list, dict)) else None for job, m in jobs.items()}, task.get("type"), index)
+        wrong = bad_task(
+            {str(job): len(m) if isinstance(m, (list, dict)) else None for job, m in jobs.items()},
+            task.get("type"),
+            index,
+        )
         if wrong is not None:
             yield "cluster-task", wrong, '"task"'
 
@@ -134,14 +140,18 @@ class Clusters(Telling):
             for name, message, _ in problems_of(config):
                 self.tell(name, node, message)
         elif isinstance(value, Obj) and value.kind == "json" and isinstance(value.data, Map):
-            parts = {constant(key): (held, at) for key, held, _, at in value.data.entries if isinstance(key, Const)}
+            parts = {
+                constant(key): (held, at) for key, held, _, at in value.data.entries if isinstance(key, Const)
+            }
             cluster, _ = parts.get("cluster", (None, None))
             task, at = parts.get("task", (None, None))
             if not isinstance(cluster, Map):
                 return
             jobs = self.jobs(cluster)
             if isinstance(task, Map) and "" not in jobs:
-                held = {constant(key): constant(one) for key, one, _, _ in task.entries if isinstance(key, Const)}
+                held = {
+                    constant(key): constant(one) for key, one, _, _ in task.entries if isinstance(key, Const)
+                }
                 wrong = bad_task(jobs, held.get("type"), held.get("index"))
                 if wrong is not None:
                     self.tell("cluster-task", at if at is not None else node, wrong)

@@ -19,11 +19,41 @@ _PART = re.compile(
     r"(?i:(?P<task>(?:job:[\w.\-]+|replica:\d+|task:\d+))|(?:device:)?(?P<kind>[A-Za-z_]+)(?::(?P<index>\d+|\*))?)\Z"
 )
 _CPU_ONLY = frozenset(
-    """as_string string_join string_split string_to_number string_to_hash_bucket string_to_hash_bucket_fast substr
-    regex_replace decode_raw decode_csv read_file write_file matching_files py_func Print FIFOQueue RandomShuffleQueue
-    PaddingFIFOQueue PriorityQueue TextLineReader WholeFileReader TFRecordReader FixedLengthRecordReader IdentityReader
-    encode_base64 decode_base64 parse_example parse_single_example setdiff1d sparse_to_indicator parse_tensor
-    serialize_tensor numpy_function""".split()
+    [
+        "as_string",
+        "string_join",
+        "string_split",
+        "string_to_number",
+        "string_to_hash_bucket",
+        "string_to_hash_bucket_fast",
+        "substr",
+        "regex_replace",
+        "decode_raw",
+        "decode_csv",
+        "read_file",
+        "write_file",
+        "matching_files",
+        "py_func",
+        "Print",
+        "FIFOQueue",
+        "RandomShuffleQueue",
+        "PaddingFIFOQueue",
+        "PriorityQueue",
+        "TextLineReader",
+        "WholeFileReader",
+        "TFRecordReader",
+        "FixedLengthRecordReader",
+        "IdentityReader",
+        "encode_base64",
+        "decode_base64",
+        "parse_example",
+        "parse_single_example",
+        "setdiff1d",
+        "sparse_to_indicator",
+        "parse_tensor",
+        "serialize_tensor",
+        "numpy_function",
+    ]
 )
 """Names of operations that have no kernel for GPUs."""
 _CPU_MODULES = re.compile(
@@ -32,7 +62,9 @@ _CPU_MODULES = re.compile(
     r"nn\.(?:ctc_|in_top_k)"
 )
 _INTEGERS = ("int32", "int16", "int8", "uint8", "uint16", "bool", "string")
-_STEPS = re.compile(r"(?i)_\Z|epoch|step|iter|batch|trial|repeat|run|round|layer|block|attempt|time|rep\Z|_+\Z")
+_STEPS = re.compile(
+    r"(?i)_\Z|epoch|step|iter|batch|trial|repeat|run|round|layer|block|attempt|time|rep\Z|_+\Z"
+)
 _COUNTS = re.compile(r"(?i)gpu|tower|device|card|replica|worker|clone")
 
 
@@ -62,7 +94,10 @@ class Devices(Telling):
         self.growth: list[tuple[Any, Any, int | None, list[str]]] = []
         self.growth_on_all = False
         self.pins: list[tuple[Any, str, int | None, list[str]]] = []
-        self.split = re.search(r"set_(?:logical|virtual)_device_configuration|VirtualDevice|device_count", text) is not None
+        self.split = (
+            re.search(r"set_(?:logical|virtual)_device_configuration|VirtualDevice|device_count", text)
+            is not None
+        )
         self.chosen = re.search(r"set_visible_devices|visible_device_list", text) is not None
         self.sessions: list[bool | None] = []
 
@@ -75,7 +110,11 @@ class Devices(Telling):
             self.device_named(value.data, given)
             self.devices.append(value.data)
             self.same_for_all(value.data, node)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "as_default":
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "as_default"
+        ):
             self.graph = True  # a graph of its own: nothing runs yet
 
     def device_named(self, value: Any, node: Any) -> None:
@@ -86,7 +125,11 @@ class Devices(Telling):
     def one_device(self, text: str, node: Any) -> None:
         found = device_of(text)
         if found is None:
-            self.tell("no-such-device", node, f"{text!r} is not the name of a device. Names are /GPU:0, /device:GPU:0, /CPU:0.")
+            self.tell(
+                "no-such-device",
+                node,
+                f"{text!r} is not the name of a device. Names are /GPU:0, /device:GPU:0, /CPU:0.",
+            )
             return
         kind, index = found
         remote = re.search(r"(?i)/?(?:job|task):", text) is not None
@@ -94,9 +137,17 @@ class Devices(Telling):
         if kind == "GPU" and index is not None and not self.split and not remote:
             if self.visible is not None and index >= self.visible and not self.maybe:
                 many = f"{self.visible} GPU{'s' if self.visible != 1 else ''}"
-                self.tell("no-such-device", node, f"{text} is not there: CUDA_VISIBLE_DEVICES leaves {many}, counted from 0.")
+                self.tell(
+                    "no-such-device",
+                    node,
+                    f"{text} is not there: CUDA_VISIBLE_DEVICES leaves {many}, counted from 0.",
+                )
             elif gpus is not None and index >= gpus:
-                self.tell("no-such-device", node, f"{text} is not there: this machine has {gpus} GPU{'s' if gpus != 1 else ''}, counted from 0.")
+                self.tell(
+                    "no-such-device",
+                    node,
+                    f"{text} is not there: this machine has {gpus} GPU{'s' if gpus != 1 else ''}, counted from 0.",
+                )
 
     def same_for_all(self, device: Any, node: Any) -> None:
         """A loop over towers, each of which goes to the same card."""
@@ -111,11 +162,18 @@ class Devices(Telling):
         if any(isinstance(one, ast.Name) and one.id in names for one in ast.walk(node)):
             return
         if any(
-            isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr == "device" and one is not node
+            isinstance(one, ast.Call)
+            and isinstance(one.func, ast.Attribute)
+            and one.func.attr == "device"
+            and one is not node
             for one in ast.walk(loop)
         ):
             return
-        self.tell("all-on-one-device", node, f"Every turn of this loop goes to {text}; the other GPUs get nothing. Put the loop's number into the name.")
+        self.tell(
+            "all-on-one-device",
+            node,
+            f"Every turn of this loop goes to {text}; the other GPUs get nothing. Put the loop's number into the name.",
+        )
 
     @staticmethod
     def _over_towers(loop: Any) -> bool:
@@ -126,13 +184,25 @@ class Devices(Telling):
         )
         if _COUNTS.search(said):
             return True
-        if not (isinstance(over, ast.Call) and isinstance(over.func, ast.Name) and over.func.id in ("range", "xrange", "enumerate")):
+        if not (
+            isinstance(over, ast.Call)
+            and isinstance(over.func, ast.Name)
+            and over.func.id in ("range", "xrange", "enumerate")
+        ):
             return False
-        bounds = [one.value for one in ast.walk(over) if isinstance(one, ast.Constant) and isinstance(one.value, int)]
+        bounds = [
+            one.value
+            for one in ast.walk(over)
+            if isinstance(one, ast.Constant) and isinstance(one.value, int)
+        ]
         if not bounds or not 2 <= max(bounds) <= 16:
             return False
         for one in ast.walk(loop):
-            if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr in ("append", "name_scope", "variable_scope"):
+            if (
+                isinstance(one, ast.Call)
+                and isinstance(one.func, ast.Attribute)
+                and one.func.attr in ("append", "name_scope", "variable_scope")
+            ):
                 return True
         return False
 
@@ -140,8 +210,18 @@ class Devices(Telling):
 
     def configured(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
         if self.state.used:
-            what = "Memory growth" if "growth" in name else "Visible devices" if "visible" in name else "Logical devices"
-            self.tell("configured-too-late", node, f"{what} cannot be set after the GPUs were initialized ({self.state.use_place}): TensorFlow raises RuntimeError.")
+            what = (
+                "Memory growth"
+                if "growth" in name
+                else "Visible devices"
+                if "visible" in name
+                else "Logical devices"
+            )
+            self.tell(
+                "configured-too-late",
+                node,
+                f"{what} cannot be set after the GPUs were initialized ({self.state.use_place}): TensorFlow raises RuntimeError.",
+            )
         if not name.endswith("set_memory_growth"):
             return
         device = args[0] if args else keywords.get("device")
@@ -169,14 +249,22 @@ class Devices(Telling):
             return
         for node, _, cell, lines in self.growth:
             self.cell_number, self.lines = cell, lines
-            self.tell("growth-not-on-all", node, "Memory growth is set for some of the GPUs only: with several, TensorFlow raises ValueError. Set it for each in a loop.")
+            self.tell(
+                "growth-not-on-all",
+                node,
+                "Memory growth is set for some of the GPUs only: with several, TensorFlow raises ValueError. Set it for each in a loop.",
+            )
 
     # ---------------------------------------------------------------- strategies
 
     def strategy(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
         for key in ("num_gpus", "num_gpus_per_worker"):
             if isinstance(constant(keywords.get(key)), int):
-                self.tell("hard-coded-devices", node, f"The number of GPUs is written out. Without it, {name.rpartition('.')[2]} takes those that are there.")
+                self.tell(
+                    "hard-coded-devices",
+                    node,
+                    f"The number of GPUs is written out. Without it, {name.rpartition('.')[2]} takes those that are there.",
+                )
                 return
         if name.endswith("MultiWorkerMirroredStrategy"):
             return
@@ -191,15 +279,24 @@ class Devices(Telling):
             self.one_device(text, at)
         kinds = [device_of(text) for text in texts]
         if any(one is not None and one[0] == "GPU" for one in kinds):
-            self.tell("hard-coded-devices", node, f"The devices are written out. Without them, {name.rpartition('.')[2]} takes the GPUs that are there.")
+            self.tell(
+                "hard-coded-devices",
+                node,
+                f"The devices are written out. Without them, {name.rpartition('.')[2]} takes the GPUs that are there.",
+            )
 
     def counted(self, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
         """multi_gpu_model(model, gpus=4)."""
         given = args[1] if len(args) > 1 else keywords.get("gpus")
         if isinstance(constant(given), int) or any(
-            one.arg == "gpus" and isinstance(one.value, ast.Constant) and isinstance(one.value.value, int) for one in node.keywords
+            one.arg == "gpus" and isinstance(one.value, ast.Constant) and isinstance(one.value.value, int)
+            for one in node.keywords
         ):
-            self.tell("hard-coded-devices", node, "The number of GPUs is written out. tf.distribute.MirroredStrategy takes those that are there.")
+            self.tell(
+                "hard-coded-devices",
+                node,
+                "The number of GPUs is written out. tf.distribute.MirroredStrategy takes those that are there.",
+            )
 
     # ---------------------------------------------------------------- soft placement
 
@@ -217,9 +314,18 @@ class Devices(Telling):
 
     def integers(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> bool:
         place = {"Variable": 99, "get_variable": 2, "constant": 1, "placeholder": 0}[name]
-        given = next((one.value for one in node.keywords if one.arg == "dtype"), node.args[place] if len(node.args) > place else None)
+        given = next(
+            (one.value for one in node.keywords if one.arg == "dtype"),
+            node.args[place] if len(node.args) > place else None,
+        )
         if given is not None:
-            kind = given.attr if isinstance(given, ast.Attribute) else given.value if isinstance(given, ast.Constant) else ""
+            kind = (
+                given.attr
+                if isinstance(given, ast.Attribute)
+                else given.value
+                if isinstance(given, ast.Constant)
+                else ""
+            )
             return kind == "string" or (kind in _INTEGERS and name in ("Variable", "get_variable"))
         value = args[0] if args else keywords.get("initial_value", keywords.get("value"))
         first = value.items[0] if isinstance(value, Seq) and value.items else value
@@ -234,4 +340,8 @@ class Devices(Telling):
             return
         for node, name, cell, lines in self.pins:
             self.cell_number, self.lines = cell, lines
-            self.tell("no-soft-placement", node, f"tf.{name} has no GPU kernel for this and is pinned to a GPU: TensorFlow refuses. Put it on the CPU, or use ConfigProto(allow_soft_placement=True).")
+            self.tell(
+                "no-soft-placement",
+                node,
+                f"tf.{name} has no GPU kernel for this and is pinned to a GPU: TensorFlow refuses. Put it on the CPU, or use ConfigProto(allow_soft_placement=True).",
+            )

@@ -20,8 +20,12 @@ _SPAWN = re.compile(
     r"\bsubprocess\b|\bPopen\b|\bos\.(?:system|popen|exec[lv]\w*|spawn\w+|posix_spawn|fork)\b|\bmultiprocessing\b|\bmp\.(?:Process|Pool|spawn)|"
     r"\bProcess\(|\bProcessPoolExecutor\b|\bpexpect\b|\bcheck_call\b|\bcheck_output\b|^\s*!|^\s*%%(?:bash|sh)\b"
 )
-EXPORTS = re.compile(r"\s*(?:export|setenv|set|declare\s+-x)\s+([A-Za-z_]\w*)(?:[=\s]|$)|\s*([A-Z][A-Z0-9_]{3,60})=")
-_SHELLS = frozenset(["os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput", "commands.getoutput"])
+EXPORTS = re.compile(
+    r"\s*(?:export|setenv|set|declare\s+-x)\s+([A-Za-z_]\w*)(?:[=\s]|$)|\s*([A-Z][A-Z0-9_]{3,60})="
+)
+_SHELLS = frozenset(
+    ["os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput", "commands.getoutput"]
+)
 _RUNS = frozenset(f"subprocess.{name}" for name in ("run", "call", "check_call", "check_output", "Popen"))
 
 
@@ -35,7 +39,9 @@ def only_sets(command: str) -> str | None:
         if match is None:
             return None
         rest = part[match.end() :].strip()
-        quoted = re.fullmatch(r"""(?:"[^"]*"|'[^']*'|[^\s"'])*(?:\s+[A-Za-z_]\w*=(?:"[^"]*"|'[^']*'|[^\s"'])*)*""", rest)
+        quoted = re.fullmatch(
+            r"""(?:"[^"]*"|'[^']*'|[^\s"'])*(?:\s+[A-Za-z_]\w*=(?:"[^"]*"|'[^']*'|[^\s"'])*)*""", rest
+        )
         if quoted is None:
             return None
         name = name or match[1] or match[2]
@@ -76,15 +82,24 @@ class Environ(Telling):
         if name == "TF_CONFIG":
             self.tf_config(value, value_node if value_node is not None else node)
         held = constant(value)
-        if relevant(name) and isinstance(value, Const) and held is not None and isinstance(held, (int, float, bool)):
+        if (
+            relevant(name)
+            and isinstance(value, Const)
+            and held is not None
+            and isinstance(held, (int, float, bool))
+        ):
             self.tell(
                 "variable-set-wrongly",
                 value_node if isinstance(value_node, ast.Constant) else node,
                 f"{name} is set to {held!r}, which is not a string: Python raises TypeError.",
                 fix=self.as_string(value_node, held),
             )
-        elif relevant(name) and ((isinstance(value, Const) and held is None) or isinstance(value, (Seq, Map))):
-            self.tell("variable-set-wrongly", node, f"{name} is not set to a string: Python raises TypeError.")
+        elif relevant(name) and (
+            (isinstance(value, Const) and held is None) or isinstance(value, (Seq, Map))
+        ):
+            self.tell(
+                "variable-set-wrongly", node, f"{name} is not set to a string: Python raises TypeError."
+            )
         if copy:
             return
         if name == "CUDA_VISIBLE_DEVICES":
@@ -102,7 +117,9 @@ class Environ(Telling):
         if isinstance(node, ast.Constant) and node.value == name:
             fix = self.in_quotes(node, name, meant)
         elif isinstance(node, ast.keyword):
-            fix = self.replacing(node.lineno, node.col_offset, node.lineno, node.col_offset + len(name), meant)
+            fix = self.replacing(
+                node.lineno, node.col_offset, node.lineno, node.col_offset + len(name), meant
+            )
         self.tell("misspelt-variable", node, f"Nothing reads {name}; {meant} is meant.", fix=fix)
         return True
 
@@ -171,7 +188,9 @@ class Environ(Telling):
         elif isinstance(base, Seq):
             base.items.clear()
             base.nodes.clear()
-        elif isinstance(target.value, ast.Name) and re.search(r"(?:^|_)env(?:iron)?(?:_|$)", target.value.id, re.I):
+        elif isinstance(target.value, ast.Name) and re.search(
+            r"(?:^|_)env(?:iron)?(?:_|$)", target.value.id, re.I
+        ):
             name = constant(key)
             if isinstance(name, str):
                 self.misspelt(name, target.slice)
@@ -179,10 +198,18 @@ class Environ(Telling):
     def assigned_call(self, func: Any, target: ast.Call, value_node: Any) -> None:
         """`os.environ("X") = …`, which no Python reads."""
         name = func.name if isinstance(func, Path) else ""
-        if name in ("os.environ", "os.getenv", "os.environ.get", "os.putenv", "os.environ.setdefault") and target.args:
+        if (
+            name in ("os.environ", "os.getenv", "os.environ.get", "os.putenv", "os.environ.setdefault")
+            and target.args
+        ):
             key = target.args[0]
             fix = None
-            if name == "os.environ" and len(target.args) == 1 and isinstance(key, ast.Constant) and isinstance(target.func, (ast.Name, ast.Attribute)):
+            if (
+                name == "os.environ"
+                and len(target.args) == 1
+                and isinstance(key, ast.Constant)
+                and isinstance(target.func, (ast.Name, ast.Attribute))
+            ):
                 spelled = ast.unparse(target.func)
                 inner = self.lines[target.lineno - 1] if 0 < target.lineno <= len(self.lines) else ""
                 at = inner.find(f"{spelled}(")
@@ -190,19 +217,38 @@ class Environ(Telling):
                 if at >= 0 and end > at and inner.count("(", at, end) == 1:
                     from tfdoctor.lint.models import Fix
 
-                    fix = Fix(target.lineno, at + 1, target.lineno, end + 2, f"{spelled}[{inner[at + len(spelled) + 1 : end]}]")
-            self.tell("variable-set-wrongly", target, "A call cannot be assigned to: this is a syntax error. os.environ takes square brackets.", fix=fix)
+                    fix = Fix(
+                        target.lineno,
+                        at + 1,
+                        target.lineno,
+                        end + 2,
+                        f"{spelled}[{inner[at + len(spelled) + 1 : end]}]",
+                    )
+            self.tell(
+                "variable-set-wrongly",
+                target,
+                "A call cannot be assigned to: this is a syntax error. os.environ takes square brackets.",
+                fix=fix,
+            )
 
     def set_as_attribute(self, target: ast.Attribute, _value: Any) -> None:
         if relevant(target.attr) or meant_variable(target.attr):
-            self.tell("variable-set-wrongly", target, f"An attribute of os.environ is no variable: write os.environ[{target.attr!r}].")
+            self.tell(
+                "variable-set-wrongly",
+                target,
+                f"An attribute of os.environ is no variable: write os.environ[{target.attr!r}].",
+            )
 
     def compared(self, node: ast.Compare) -> None:
         """`os.environ["X"] == "0"` as a statement."""
         if isinstance(node.left, ast.Subscript):
             base, key = self.value(node.left.value), self.value(node.left.slice)
             if isinstance(base, Path) and base.name == "os.environ" and isinstance(constant(key), str):
-                self.tell("variable-set-wrongly", node, f"This compares {constant(key)} and sets nothing: one = sign.")
+                self.tell(
+                    "variable-set-wrongly",
+                    node,
+                    f"This compares {constant(key)} and sets nothing: one = sign.",
+                )
 
     def operator(self, left: Any, right: Any, node: Any) -> None:
         """`os.environ | {…}`."""
@@ -223,7 +269,10 @@ class Environ(Telling):
         if isinstance(base, Seq):
             index = constant(key)
             if isinstance(node.slice, ast.Slice):
-                low, high = (self.value(one) if one is not None else Const(None) for one in (node.slice.lower, node.slice.upper))
+                low, high = (
+                    self.value(one) if one is not None else Const(None)
+                    for one in (node.slice.lower, node.slice.upper)
+                )
                 if isinstance(low, Const) and isinstance(high, Const) and node.slice.step is None:
                     where = slice(low.value, high.value)
                     try:
@@ -261,7 +310,9 @@ class Environ(Telling):
         elif name == "setdefault" and args:
             base.entries.append((args[0], args[1] if len(args) > 1 else None, node.args[0], node.args[-1]))
             if base.environment:
-                self.variable_set(args[0], node.args[0], args[1] if len(args) > 1 else None, node.args[-1], copy=True)
+                self.variable_set(
+                    args[0], node.args[0], args[1] if len(args) > 1 else None, node.args[-1], copy=True
+                )
         elif name == "items" and base.whole:
             items = [Seq([key, value], [a, b]) for key, value, a, b in base.entries]
             return Seq(items, [a for _, _, a, _ in base.entries])
@@ -278,19 +329,33 @@ class Environ(Telling):
             if isinstance(one, Map):
                 out += one.entries
             elif isinstance(one, Seq):
-                out += [(two.items[0], two.items[1], two.nodes[0], two.nodes[1]) for two in one.items if isinstance(two, Seq) and len(two.items) == 2]
-        return out + [(Const(one.arg), keywords.get(one.arg), one, one.value) for one in node.keywords if one.arg]
+                out += [
+                    (two.items[0], two.items[1], two.nodes[0], two.nodes[1])
+                    for two in one.items
+                    if isinstance(two, Seq) and len(two.items) == 2
+                ]
+        return out + [
+            (Const(one.arg), keywords.get(one.arg), one, one.value) for one in node.keywords if one.arg
+        ]
 
     def called_environ(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
         """Calls that have to do with the environment; NotImplemented for others."""
         if name in ("os.environ.copy", "copy.copy", "copy.deepcopy"):
-            own = name == "os.environ.copy" or (bool(args) and isinstance(args[0], Path) and args[0].name == "os.environ")
+            own = name == "os.environ.copy" or (
+                bool(args) and isinstance(args[0], Path) and args[0].name == "os.environ"
+            )
             return Map([], whole=False, environment=True) if own else None
         if name == "dict":
             base = args[0] if args else None
             made = Map(self.pairs(node, args, keywords), whole=None not in keywords)
-            made.environment = (isinstance(base, Path) and base.name == "os.environ") or (isinstance(base, Map) and base.environment)
-            made.environment |= any(isinstance(one, Path) and one.name == "os.environ" for key, one in keywords.items() if key is None)
+            made.environment = (isinstance(base, Path) and base.name == "os.environ") or (
+                isinstance(base, Map) and base.environment
+            )
+            made.environment |= any(
+                isinstance(one, Path) and one.name == "os.environ"
+                for key, one in keywords.items()
+                if key is None
+            )
             if made.environment:
                 made.whole = False
                 self.environ_map(made, node, copy=True)
@@ -305,7 +370,12 @@ class Environ(Telling):
         if name in ("os.environ.get", "os.getenv") and args:
             self.read(args[0], node.args[0])
             return None
-        if name.endswith("patch.dict") and args and isinstance(args[0], Path) and args[0].name == "os.environ":
+        if (
+            name.endswith("patch.dict")
+            and args
+            and isinstance(args[0], Path)
+            and args[0].name == "os.environ"
+        ):
             self.environ_map(Map(self.pairs(node, args[1:], keywords)), node, copy=True)
             return None
         if name == "__tfdoctor_env":
@@ -327,13 +397,33 @@ class Environ(Telling):
         shell = name in _SHELLS or constant(keywords.get("shell")) is True
         if shell and isinstance(constant(command), str):
             self.shell(constant(command), node)
-        elif isinstance(command, Obj) and command.kind == "text" and shell and isinstance(node.args[0], (ast.BinOp, ast.JoinedStr)):
-            first = next((one.value for one in ast.walk(node.args[0]) if isinstance(one, ast.Constant) and isinstance(one.value, str)), "")
-            whole = [one.value for one in ast.walk(node.args[0]) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+        elif (
+            isinstance(command, Obj)
+            and command.kind == "text"
+            and shell
+            and isinstance(node.args[0], (ast.BinOp, ast.JoinedStr))
+        ):
+            first = next(
+                (
+                    one.value
+                    for one in ast.walk(node.args[0])
+                    if isinstance(one, ast.Constant) and isinstance(one.value, str)
+                ),
+                "",
+            )
+            whole = [
+                one.value
+                for one in ast.walk(node.args[0])
+                if isinstance(one, ast.Constant) and isinstance(one.value, str)
+            ]
             if re.match(r"\s*export\s+\w+=", first) and not any(re.search(r"[;&|\n]", one) for one in whole):
                 self.shell(first + "x", node)
         elif isinstance(command, Seq) and command.items and constant(command.items[0]) == "export":
-            self.tell("variable-set-wrongly", node, "`export` is a word of the shell, no program, and it would end with it. Use os.environ.")
+            self.tell(
+                "variable-set-wrongly",
+                node,
+                "`export` is a word of the shell, no program, and it would end with it. Use os.environ.",
+            )
 
     def shell(self, command: Any, node: Any) -> None:
         """A command that a shell of its own runs."""
@@ -342,7 +432,11 @@ class Environ(Telling):
         name = only_sets(command)
         if name is not None and (relevant(name) or meant_variable(name) or name == "LD_LIBRARY_PATH"):
             how = "%env" if self.cell_number is not None else "os.environ"
-            self.tell("variable-set-wrongly", node, f"The shell that sets {name} ends at once, and the variable with it. Use {how}.")
+            self.tell(
+                "variable-set-wrongly",
+                node,
+                f"The shell that sets {name} ends at once, and the variable with it. Use {how}.",
+            )
             return
         for found in re.finditer(r"(?:^|[;&|]\s*|export\s+|\s)([A-Za-z_]\w{4,59})=", command[:4000]):
             self.misspelt(found[1], node)
@@ -352,5 +446,10 @@ class Environ(Telling):
         env = keywords.get("env")
         if isinstance(env, Map):
             self.environ_map(env, node, copy=True)
-        if isinstance(node.func, ast.Attribute) and node.func.attr == "setenv" and args and isinstance(constant(args[0]), str):
+        if (
+            isinstance(node.func, ast.Attribute)
+            and node.func.attr == "setenv"
+            and args
+            and isinstance(constant(args[0]), str)
+        ):
             self.misspelt(constant(args[0]), node.args[0])

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdoctor.causes.codes import LINT
-from tfdoctor.findings import Severity
 from tfdoctor.lint import texts
+from tfdoctor.lint.kinds import kind_called, severity_of
 from tfdoctor.lint.notebooks import cells, plain
 from tfdoctor.lint.trees import parse
 
@@ -22,7 +22,6 @@ __all__ = ["kind_of_file", "lint_text"]
 
 LARGEST = 4 * 1024 * 1024
 """Bytes of a file that are taken."""
-WARNINGS = frozenset({"hard-coded-devices"})
 _SHELLS = ("sh", "bash", "zsh", "ksh", "dash", "sbatch", "slurm", "pbs", "job", "lsf", "bsub", "sub")
 _SHEBANG = re.compile(r"#!\s*\S*?(?:/env\s+(?:-S\s+)?)?(python|bash|zsh|dash|ksh|sh)[\d.]*(?:\s|\Z)")
 _TENSORFLOW = re.compile(
@@ -33,10 +32,14 @@ _TENSORFLOW = re.compile(
 )
 _ENVIRON = ("environ", "putenv", "setenv", "export ", "env=", "env =", "TF_CONFIG")
 _VARIABLES = re.compile(
-    r"['\"\s%!(,]C?[CUD]{2,3}A[A-Z_\-]*_|VISI|['\"\s(,]T?F_[A-Z]|NC?CL_|XLA|NVIDIA|LIBR?A?R?Y_PATH|DEVI[A-Z]*ES?['\"=]|TENSORFLOW|KERAS|cuda_vis|tf_c", 0
+    r"['\"\s%!(,]C?[CUD]{2,3}A[A-Z_\-]*_|VISI|['\"\s(,]T?F_[A-Z]|NC?CL_|XLA|NVIDIA|LIBR?A?R?Y_PATH|DEVI[A-Z]*ES?['\"=]|TENSORFLOW|KERAS|cuda_vis|tf_c",
+    0,
 )
 _OTHERS = re.compile(r"CU?D?A?_?|TF_|NCCL|XLA|NVIDIA|DEVI|_hosts|LIBR?A?RY|VISI|KERAS|task_", re.I)
-_NOQA = re.compile(r"#\s*noqa(?::\s*((?:[A-Za-z]+\d+|[a-z]+(?:-[a-z]+)+)(?:[\s,]+(?:[A-Za-z]+\d+|[a-z]+(?:-[a-z]+)+))*))?", re.I)
+_NOQA = re.compile(
+    r"#\s*noqa(?::\s*((?:[A-Za-z]+\d+|[a-z]+(?:-[a-z]+)+)(?:[\s,]+(?:[A-Za-z]+\d+|[a-z]+(?:-[a-z]+)+))*))?",
+    re.I,
+)
 
 
 def kind_of_file(name: str, first: str = "") -> str | None:
@@ -103,7 +106,9 @@ def _python(parts: list[tuple[int | None, str]], asked: Asked) -> tuple[list[Pro
     from tfdoctor.lint.walk import Walk
 
     whole = "\n".join(source for _, source in parts)
-    trees = [(number, source, parse(plain(source) if number is not None else source)) for number, source in parts]
+    trees = [
+        (number, source, parse(plain(source) if number is not None else source)) for number, source in parts
+    ]
     walk = Walk(asked, whole)
     walk.python_2 = any(tree.old for _, _, tree in trees)
     walk.tf_names = {"tf", *_tf_names(whole)} if "tensorflow" in whole else set()
@@ -139,7 +144,9 @@ _NAMED = (
     re.compile(r"\bimport[ \t]+(?:\w[\w., \t]{0,200},[ \t]*)?tensorflow[\w.]*[ \t]+as[ \t]+(\w+)"),
     re.compile(r"^[ \t]*(\w+)[ \t]*=[ \t]*[\w.]*\b(?:v1|compat)[ \t]*$", re.M),
 )
-_TAKEN = re.compile(r"^[ \t]*from[ \t]+tensorflow[\w.]*[ \t]+import[ \t]+([^\n()#]{1,400}|\([^()]{1,2000}\))", re.M)
+_TAKEN = re.compile(
+    r"^[ \t]*from[ \t]+tensorflow[\w.]*[ \t]+import[ \t]+([^\n()#]{1,400}|\([^()]{1,2000}\))", re.M
+)
 
 
 def _tf_names(text: str) -> set[str]:
@@ -159,8 +166,7 @@ def _finished(found: Iterable[Problem], lines: dict[int | None, list[str]]) -> l
         source = own[one.line - 1] if 0 < one.line <= len(own) else ""
         if _turned_off(source, one.name):
             continue
-        severity = Severity.WARNING if one.name in WARNINGS else Severity.ERROR
-        out.append(replace(one, source=source, code=LINT[one.name], severity=severity))
+        out.append(replace(one, source=source, code=LINT[one.name], severity=severity_of(one.name)))
     return sorted(out, key=lambda one: (one.cell or 0, one.line, one.column, one.code))
 
 
@@ -170,4 +176,4 @@ def _turned_off(source: str, name: str) -> bool:
         return False
     if match[1] is None:
         return True
-    return any(word.upper() == LINT[name] or word.lower() == name for word in re.split(r"[\s,]+", match[1]))
+    return any(kind_called(word) == name for word in re.split(r"[\s,]+", match[1]))

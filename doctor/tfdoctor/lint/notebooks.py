@@ -24,7 +24,9 @@ def cells(text: str) -> list[tuple[int, str]]:
         raise ValueError("it is not a notebook")
     found: list[Any] = raw.get("cells") or []
     if not found and isinstance(raw.get("worksheets"), list):
-        found = [one for sheet in raw["worksheets"] if isinstance(sheet, dict) for one in sheet.get("cells") or ()]
+        found = [
+            one for sheet in raw["worksheets"] if isinstance(sheet, dict) for one in sheet.get("cells") or ()
+        ]
     out = []
     for number, cell in enumerate(found if isinstance(found, list) else (), 1):
         if not isinstance(cell, dict) or cell.get("cell_type") != "code":

@@ -56,7 +56,11 @@ class Telling:
     def column(self, line: int, offset: int) -> int:
         """A column in characters, from 1; `offset`: bytes of UTF-8."""
         text = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
-        return offset + 1 if text.isascii() else len(text.encode("utf-8", "replace")[:offset].decode("utf-8", "ignore")) + 1
+        return (
+            offset + 1
+            if text.isascii()
+            else len(text.encode("utf-8", "replace")[:offset].decode("utf-8", "ignore")) + 1
+        )
 
     def place(self, node: Any) -> str:
         cell = f"cell {self.cell_number}, " if self.cell_number is not None else ""

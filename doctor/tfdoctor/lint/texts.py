@@ -22,16 +22,36 @@ _WORDS = re.compile(
     re.X | re.S,
 )
 _SET = re.compile(r"\$?([A-Za-z_][\w\-]{3,60})=")
-_GOES_ON = frozenset(["then", "do", "else", "{", "env", "sudo", "nohup", "time", "exec", "command", "nice", "-i", "-E", "!"])
+_GOES_ON = frozenset(
+    ["then", "do", "else", "{", "env", "sudo", "nohup", "time", "exec", "command", "nice", "-i", "-E", "!"]
+)
 _EXPORTS = frozenset(["export", "declare", "typeset", "readonly"])
 _GIVES = frozenset(["-e", "--env", "-x", "--build-arg", "--set-env-vars"])
-_KEYS = frozenset(["env", "environment", "variables", "env_vars", "env_variables", "containerenv", "remoteenv", "environment_variables", "build_args"])
-_SCRIPTS = frozenset(["run", "script", "command", "args", "before_script", "after_script", "setup", "entrypoint", "cmd"])
+_KEYS = frozenset(
+    [
+        "env",
+        "environment",
+        "variables",
+        "env_vars",
+        "env_variables",
+        "containerenv",
+        "remoteenv",
+        "environment_variables",
+        "build_args",
+    ]
+)
+_SCRIPTS = frozenset(
+    ["run", "script", "command", "args", "before_script", "after_script", "setup", "entrypoint", "cmd"]
+)
 
 
 def _value(word: str) -> str:
     """A word of a shell without its quotes."""
-    return re.sub(r""""((?:\\.|[^"\\])*)"|'([^']*)'""", lambda m: (m[1] or "").replace('\\"', '"') if m[2] is None else m[2], word)
+    return re.sub(
+        r""""((?:\\.|[^"\\])*)"|'([^']*)'""",
+        lambda m: (m[1] or "").replace('\\"', '"') if m[2] is None else m[2],
+        word,
+    )
 
 
 class _Told:
@@ -53,7 +73,13 @@ class _Told:
         text = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
         at = text.find(name, max(column - 1, 0))
         fix = Fix(line, at + 1, line, at + 1 + len(name), meant) if at >= 0 else None
-        self.tell("misspelt-variable", f"Nothing reads {name}; {meant} is meant.", line, at + 1 if at >= 0 else column, fix)
+        self.tell(
+            "misspelt-variable",
+            f"Nothing reads {name}; {meant} is meant.",
+            line,
+            at + 1 if at >= 0 else column,
+            fix,
+        )
         return True
 
     def config(self, value: str, line: int, column: int) -> None:
@@ -65,7 +91,11 @@ class _Told:
         for name, message, _ in problems_of(raw):
             self.tell(name, message, line, column)
         task = raw.get("task") if isinstance(raw, dict) else None
-        if isinstance(task, dict) and isinstance(task.get("type"), str) and isinstance(task.get("index"), int):
+        if (
+            isinstance(task, dict)
+            and isinstance(task.get("type"), str)
+            and isinstance(task.get("index"), int)
+        ):
             self.task(task["type"], task["index"], line, column)
 
     def task(self, job: str, index: int, line: int, column: int) -> None:
@@ -116,22 +146,39 @@ def _script(text: str, first: int, told: _Told, *, job: bool = False) -> None:
                 name = match[1]
                 if word.startswith("$"):
                     if relevant(name):
-                        told.tell("variable-set-wrongly", f"${name}=… sets nothing: without the dollar sign.", line, column)
+                        told.tell(
+                            "variable-set-wrongly",
+                            f"${name}=… sets nothing: without the dollar sign.",
+                            line,
+                            column,
+                        )
                     break
                 setting.append((name, word[match.end() :], line, column))
             elif word in _EXPORTS or word in _GOES_ON or (exporting and word.startswith("-")):
                 exporting = exporting or word in _EXPORTS
             elif following == "=" and relevant(word) and re.fullmatch(r"\w+", word):
-                told.tell("variable-set-wrongly", f"The shell takes no spaces around =: {word}=VALUE.", line, column)
+                told.tell(
+                    "variable-set-wrongly", f"The shell takes no spaces around =: {word}=VALUE.", line, column
+                )
                 break
             elif word == "setenv" and at + 1 < len(words):
                 name, there, place = words[at + 1]
                 told.variable(name, there + first - 1, place)
                 break
-            elif word == "set" and _SET.match(following) and not text.startswith("#!/bin/csh") and not text.startswith("#!/bin/tcsh"):
+            elif (
+                word == "set"
+                and _SET.match(following)
+                and not text.startswith("#!/bin/csh")
+                and not text.startswith("#!/bin/tcsh")
+            ):
                 name = _SET.match(following)[1]  # type: ignore[index]
                 if relevant(name) or meant_variable(name):
-                    told.tell("variable-set-wrongly", f"In this shell, `set` does not set variables: export {name}=VALUE.", line, column)
+                    told.tell(
+                        "variable-set-wrongly",
+                        f"In this shell, `set` does not set variables: export {name}=VALUE.",
+                        line,
+                        column,
+                    )
                 break
             elif exporting:
                 told.variable(word, line, column)
@@ -146,7 +193,13 @@ def _script(text: str, first: int, told: _Told, *, job: bool = False) -> None:
                 if branches:
                     told.tasks.clear()
                 told.config(_value(value), line, column)
-            elif not exporting and not rest and name in (AT_IMPORT | AT_USE) and name not in exported and not job:
+            elif (
+                not exporting
+                and not rest
+                and name in (AT_IMPORT | AT_USE)
+                and name not in exported
+                and not job
+            ):
                 alone.append((name, line, column))
         _given(rest, first, told)
         _hosts(rest, first, told, branches=branches)
@@ -154,7 +207,12 @@ def _script(text: str, first: int, told: _Told, *, job: bool = False) -> None:
         used = re.search(rf"\$\{{?{re.escape(name)}\b|set -(?:a|o allexport)|export -p", text)
         runs = re.search(r"(?m)(?:^|[\s;&|])(?:python[\d.]*|torchrun|horovodrun|mpirun)\s", text)
         if used is None and runs is not None and text.startswith("#!"):
-            told.tell("variable-set-wrongly", f"{name} is set for this shell alone, not for what it starts: export {name}.", line, column)
+            told.tell(
+                "variable-set-wrongly",
+                f"{name} is set for this shell alone, not for what it starts: export {name}.",
+                line,
+                column,
+            )
 
 
 def _given(words: list[tuple[str, int, int]], first: int, told: _Told) -> None:
@@ -177,10 +235,15 @@ def _hosts(words: list[tuple[str, int, int]], first: int, told: _Told, *, branch
     jobs: dict[str, int | None] = {}
     said: dict[str, tuple[str, int, int]] = {}
     for number, (word, line, column) in enumerate(words):
-        match = re.match(r"--?(ps|worker|chief|master|evaluator)_hosts(?:=|\Z)|--?(job_name|task_index|task_id|task_type)(?:=|\Z)", word)
+        match = re.match(
+            r"--?(ps|worker|chief|master|evaluator)_hosts(?:=|\Z)|--?(job_name|task_index|task_id|task_type)(?:=|\Z)",
+            word,
+        )
         if match is None:
             continue
-        value = _value(word[match.end() :] if "=" in word else words[number + 1][0] if number + 1 < len(words) else "")
+        value = _value(
+            word[match.end() :] if "=" in word else words[number + 1][0] if number + 1 < len(words) else ""
+        )
         if match[1]:
             members = value.split(",")
             jobs[match[1]] = None if "$" in value or not value else len(members)
@@ -207,7 +270,12 @@ def dockerfile(text: str) -> list[Problem]:
     for one in instructions(text):
         body = one.body.text
         if one.word in ("ENV", "ARG"):
-            found = list(re.finditer(r"""(?:^|\s)([A-Za-z_][\w\-]*)=(?:"((?:\\.|[^"\\])*)"|'([^']*)'|((?:\\.|[^\s"'\\])*))""", body))
+            found = list(
+                re.finditer(
+                    r"""(?:^|\s)([A-Za-z_][\w\-]*)=(?:"((?:\\.|[^"\\])*)"|'([^']*)'|((?:\\.|[^\s"'\\])*))""",
+                    body,
+                )
+            )
             if not found and one.word == "ENV":
                 found = list(re.finditer(r"^\s*([A-Za-z_]\w*)\s+()()(.*)$", body, re.S))
             for match in found:
@@ -221,13 +289,22 @@ def dockerfile(text: str) -> list[Problem]:
             stripped = re.sub(r"^(?:\s*--\w+=\S+)+", "", body)
             name = only_sets(stripped) if not one.heredocs else None
             if name is not None and (relevant(name) or meant_variable(name)):
-                told.tell("variable-set-wrongly", f"{name} is set for this RUN alone and gone after it. Use ENV.", one.line, 1)
+                told.tell(
+                    "variable-set-wrongly",
+                    f"{name} is set for this RUN alone and gone after it. Use ENV.",
+                    one.line,
+                    1,
+                )
             else:
                 inner = _Told(body)
                 _script(body, 1, inner)
                 for problem in inner.found.values():
                     if problem.name == "misspelt-variable":
-                        told.variable(problem.message.split()[2].rstrip(";"), one.body.line_at(_offset(body, problem)), 1)
+                        told.variable(
+                            problem.message.split()[2].rstrip(";"),
+                            one.body.line_at(_offset(body, problem)),
+                            1,
+                        )
     return list(told.found.values())
 
 

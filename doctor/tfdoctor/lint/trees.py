@@ -18,7 +18,10 @@ __all__ = ["DEEPEST", "Tree", "parse"]
 
 DEEPEST = 120
 """Levels of a tree that are looked at; what is nested deeper is left out."""
-_PYTHON_2 = re.compile(rb"^\s*(?:print\s+[^\s(=.,]|print\s*>>|exec\s+[\"'\w]|except\s+[\w.]+\s*,\s*\w+\s*:|raise\s+\w+\s*,)", re.M)
+_PYTHON_2 = re.compile(
+    rb"^\s*(?:print\s+[^\s(=.,]|print\s*>>|exec\s+[\"'\w]|except\s+[\w.]+\s*,\s*\w+\s*:|raise\s+\w+\s*,)",
+    re.M,
+)
 _SET_CALL = re.compile(r"\)\s*=(?!=)")
 
 
@@ -128,7 +131,9 @@ class _Maker:
         if len(named) == 1 and named[0].type == "augmented_assignment":
             one = named[0]
             target, value = one.child_by_field_name("left"), one.child_by_field_name("right")
-            return [ast.AugAssign(target=self.store(target, depth), op=ast.Add(), value=self.expr(value, depth))]
+            return [
+                ast.AugAssign(target=self.store(target, depth), op=ast.Add(), value=self.expr(value, depth))
+            ]
         out.append(ast.Expr(value=self.several(named, node, depth)))
         return out
 
@@ -165,7 +170,11 @@ class _Maker:
     def s_for_statement(self, node: Any, depth: int) -> list[ast.stmt]:
         target = self.store(node.child_by_field_name("left"), depth)
         over = self.expr(node.child_by_field_name("right"), depth)
-        return [ast.For(target=target, iter=over, body=self.of(node, "body", depth), orelse=self.orelse(node, depth))]
+        return [
+            ast.For(
+                target=target, iter=over, body=self.of(node, "body", depth), orelse=self.orelse(node, depth)
+            )
+        ]
 
     def s_while_statement(self, node: Any, depth: int) -> list[ast.stmt]:
         test = self.expr(node.child_by_field_name("condition"), depth)
@@ -217,7 +226,11 @@ class _Maker:
     def s_decorated_definition(self, node: Any, depth: int) -> list[ast.stmt]:
         inner = node.child_by_field_name("definition")
         made = self.statement(inner, depth) if inner is not None else []
-        marks = [self.expr(one.named_children[0], depth) for one in node.named_children if one.type == "decorator" and one.named_children]
+        marks = [
+            self.expr(one.named_children[0], depth)
+            for one in node.named_children
+            if one.type == "decorator" and one.named_children
+        ]
         for one in made:
             if isinstance(one, (ast.FunctionDef, ast.ClassDef)):
                 one.decorator_list = marks
@@ -238,10 +251,14 @@ class _Maker:
         return ast.arguments(posonlyargs=[], args=names, kwonlyargs=[], kw_defaults=[], defaults=defaults)
 
     def s_return_statement(self, node: Any, depth: int) -> list[ast.stmt]:
-        return [ast.Return(value=self.several(node.named_children, node, depth) if node.named_children else None)]
+        return [
+            ast.Return(value=self.several(node.named_children, node, depth) if node.named_children else None)
+        ]
 
     def s_raise_statement(self, node: Any, depth: int) -> list[ast.stmt]:
-        return [ast.Raise(exc=self.several(node.named_children, node, depth) if node.named_children else None)]
+        return [
+            ast.Raise(exc=self.several(node.named_children, node, depth) if node.named_children else None)
+        ]
 
     def s_print_statement(self, node: Any, depth: int) -> list[ast.stmt]:
         args = [self.expr(one, depth) for one in node.named_children if one.type != "comment"]
@@ -309,11 +326,15 @@ class _Maker:
 
     def e_attribute(self, node: Any, depth: int) -> Any:
         name = node.child_by_field_name("attribute")
-        return ast.Attribute(value=self.expr(node.child_by_field_name("object"), depth), attr=self.text(name), ctx=ast.Load())
+        return ast.Attribute(
+            value=self.expr(node.child_by_field_name("object"), depth), attr=self.text(name), ctx=ast.Load()
+        )
 
     def e_subscript(self, node: Any, depth: int) -> Any:
         inner = self.several(node.children_by_field_name("subscript"), node, depth)
-        return ast.Subscript(value=self.expr(node.child_by_field_name("value"), depth), slice=inner, ctx=ast.Load())
+        return ast.Subscript(
+            value=self.expr(node.child_by_field_name("value"), depth), slice=inner, ctx=ast.Load()
+        )
 
     def e_slice(self, _node: Any, _depth: int) -> Any:
         return ast.Slice(lower=None, upper=None, step=None)
@@ -326,16 +347,23 @@ class _Maker:
                 name, value = one.child_by_field_name("name"), one.child_by_field_name("value")
                 keywords.append(self.at(ast.keyword(arg=self.text(name), value=self.expr(value, depth)), one))
             elif one.type == "dictionary_splat":
-                keywords.append(self.at(ast.keyword(arg=None, value=self.several(one.named_children, one, depth)), one))
+                keywords.append(
+                    self.at(ast.keyword(arg=None, value=self.several(one.named_children, one, depth)), one)
+                )
             elif one.type != "comment":
                 args.append(self.expr(one, depth))
-        return ast.Call(func=self.expr(node.child_by_field_name("function"), depth), args=args, keywords=keywords)
+        return ast.Call(
+            func=self.expr(node.child_by_field_name("function"), depth), args=args, keywords=keywords
+        )
 
     def e_parenthesized_expression(self, node: Any, depth: int) -> Any:
         return self.several(node.named_children, node, depth)
 
     def e_list(self, node: Any, depth: int) -> Any:
-        return ast.List(elts=[self.expr(one, depth) for one in node.named_children if one.type != "comment"], ctx=ast.Load())
+        return ast.List(
+            elts=[self.expr(one, depth) for one in node.named_children if one.type != "comment"],
+            ctx=ast.Load(),
+        )
 
     def e_dictionary(self, node: Any, depth: int) -> Any:
         keys: list[Any] = []
@@ -351,7 +379,9 @@ class _Maker:
 
     def e_binary_operator(self, node: Any, depth: int) -> Any:
         sign = self.text(node.child_by_field_name("operator"))
-        op = {"%": ast.Mod(), "*": ast.Mult(), "-": ast.Sub()}.get(sign, ast.Add() if sign == "+" else ast.BitOr())
+        op = {"%": ast.Mod(), "*": ast.Mult(), "-": ast.Sub()}.get(
+            sign, ast.Add() if sign == "+" else ast.BitOr()
+        )
         left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
         return ast.BinOp(left=self.expr(left, depth), op=op, right=self.expr(right, depth))
 

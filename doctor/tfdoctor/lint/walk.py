@@ -91,7 +91,11 @@ class Walk(Checks):
 
     def s_Expr(self, node: ast.Expr) -> None:  # noqa: N802
         self.value(node.value)
-        if isinstance(node.value, ast.Compare) and len(node.value.ops) == 1 and isinstance(node.value.ops[0], ast.Eq):
+        if (
+            isinstance(node.value, ast.Compare)
+            and len(node.value.ops) == 1
+            and isinstance(node.value.ops[0], ast.Eq)
+        ):
             self.compared(node.value)
 
     def s_Import(self, node: ast.Import) -> None:  # noqa: N802
@@ -385,7 +389,9 @@ class Walk(Checks):
                 return scope[name]
         return Path(name) if name in _BUILTINS or name.startswith("__tfdoctor") else None
 
-    def run(self, func: Func, call: Any, values: list[Any] | None, keywords: dict[str, Any] | None = None) -> Any:
+    def run(
+        self, func: Func, call: Any, values: list[Any] | None, keywords: dict[str, Any] | None = None
+    ) -> Any:
         """A function's body, with what it was called with."""
         node = func.node
         often = self.runs.get(id(node), 0)
@@ -540,7 +546,12 @@ class Walk(Checks):
     def e_BinOp(self, node: ast.BinOp) -> Any:  # noqa: N802
         left, right = self.value(node.left), self.value(node.right)
         self.operator(left, right, node)
-        if isinstance(node.op, ast.BitOr) and isinstance(left, Path) and left.name == "os.environ" and isinstance(right, Map):
+        if (
+            isinstance(node.op, ast.BitOr)
+            and isinstance(left, Path)
+            and left.name == "os.environ"
+            and isinstance(right, Map)
+        ):
             return Map(right.entries, whole=False, environment=True)
         if isinstance(left, Obj) and left.kind == "text":
             return left
@@ -549,7 +560,9 @@ class Walk(Checks):
             given: Any = right.items[0] if len(right.items) == 1 else None
         else:
             given = right
-        twos = given.values if isinstance(given, Many) else [given.value] if isinstance(given, Const) else None
+        twos = (
+            given.values if isinstance(given, Many) else [given.value] if isinstance(given, Const) else None
+        )
         if ones is None or twos is None or len(ones) * len(twos) > 64:
             text = isinstance(node.op, (ast.Add, ast.Mod)) and any(
                 isinstance(one, Const) and isinstance(one.value, str) for one in (left, right)
@@ -619,11 +632,18 @@ class Walk(Checks):
 
 
 def _computed(op: ast.operator, one: Any, two: Any) -> Any:
-    small = isinstance(one, (str, int)) and isinstance(two, (str, int)) and len(str(one)) < 500 and len(str(two)) < 500
+    small = (
+        isinstance(one, (str, int))
+        and isinstance(two, (str, int))
+        and len(str(one)) < 500
+        and len(str(two)) < 500
+    )
     if isinstance(op, ast.Add) and small:
         return one + two
     if isinstance(op, ast.Mod) and isinstance(one, str) and one.count("%") <= 3 and "*" not in one:
-        return None if any(mark.isdigit() for mark in one.partition("%")[2][:6].split("%")[0][:2]) else one % two
+        return (
+            None if any(mark.isdigit() for mark in one.partition("%")[2][:6].split("%")[0][:2]) else one % two
+        )
     if isinstance(op, ast.Mod) and small and not isinstance(one, str):
         return one % two
     return None
