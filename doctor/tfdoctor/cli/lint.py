@@ -12,6 +12,7 @@ from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.lint import Answer, Asked, Problem, Unreadable, kind_of_file, lint_text
 from tfdoctor.lint.fixes import difference, fixed
 from tfdoctor.lint.settings import SKIPPED, Settings, SettingsError, release_of, settings_of
+from tfdoctor.parse.toml import loads
 from tfdoctor.system.sources import below, first_line, read_source
 from tfdoctor.text import clean, clean_line
 
@@ -55,16 +56,17 @@ def lint(
     from tfdoctor.render.terminal import ERR, OUT
 
     if as_json and form not in (Format.text, Format.json):
-        raise UsageError(f"--json and --format {form.value} exclude each other.")
+        msg = f"--json and --format {form.value} exclude each other."
+        raise UsageError(msg)
     form = Format.json if as_json else form
     release = release_of(tf) if tf is not None else None
     if tf is not None and release is None:
-        raise UsageError(
-            f"--tf {clean_line(tf)!r} is not a release of TensorFlow.", hint="tfdoctor lint --tf 2.16 ."
-        )
+        msg = f"--tf {clean_line(tf)!r} is not a release of TensorFlow."
+        raise UsageError(msg, hint="tfdoctor lint --tf 2.16 .")
     for path in paths:
         if not path.exists():
-            raise UsageError(f"there is no file or folder {clean_line(str(path))}.")
+            msg = f"there is no file or folder {clean_line(str(path))}."
+            raise UsageError(msg)
     answer, texts = _judged(paths, release, gpus)
     if diff or fix:
         changes = _changes(answer, texts)
@@ -153,23 +155,19 @@ def _project(folder: Path, known: dict[Path, tuple[Settings, Path]]) -> tuple[Se
                 try:
                     answer = settings_of(table), place
                 except SettingsError as error:
-                    raise UsageError(f"{clean_line(str(file))}: [tool.tfdoctor]: {error}.") from error
+                    msg = f"{clean_line(str(file))}: [tool.tfdoctor]: {error}."
+                    raise UsageError(msg) from error
             break
     known[start] = answer
     return answer
 
 
 def _table(file: Path) -> dict[str, object] | None:
-    import sys
-
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
     try:
-        raw = tomllib.loads(read_source(file, python=False))
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{clean_line(str(file))} cannot be read: {clean_line(str(error))}.") from error
+        raw = loads(read_source(file, python=False))
+    except ValueError as error:
+        msg = f"{clean_line(str(file))} cannot be read: {clean_line(str(error))}."
+        raise UsageError(msg) from error
     tool = raw.get("tool")
     table = tool.get("tfdoctor") if isinstance(tool, dict) else None
     return table if isinstance(table, dict) else None

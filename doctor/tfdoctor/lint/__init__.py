@@ -1,4 +1,4 @@
-"""Code read, never run: what in it keeps TensorFlow from the GPUs. Python 2 and 3, notebooks, shell, Dockerfiles, YAML."""
+"""Code is read, never run: Python 2 and 3, notebooks, shell, Dockerfiles, YAML. What in it hides GPUs?"""
 
 from __future__ import annotations
 

@@ -220,7 +220,8 @@ class Devices(Telling):
             self.tell(
                 "configured-too-late",
                 node,
-                f"{what} cannot be set after the GPUs were initialized ({self.state.use_place}): TensorFlow raises RuntimeError.",
+                f"{what} cannot be set after the GPUs were initialized "
+                f"({self.state.use_place}): TensorFlow raises RuntimeError.",
             )
         if not name.endswith("set_memory_growth"):
             return
@@ -252,7 +253,8 @@ class Devices(Telling):
             self.tell(
                 "growth-not-on-all",
                 node,
-                "Memory growth is set for some of the GPUs only: with several, TensorFlow raises ValueError. Set it for each in a loop.",
+                "Memory growth is set for some of the GPUs only: with several, TensorFlow "
+                "raises ValueError. Set it for each in a loop.",
             )
 
     # ---------------------------------------------------------------- strategies
@@ -263,7 +265,7 @@ class Devices(Telling):
                 self.tell(
                     "hard-coded-devices",
                     node,
-                    f"The number of GPUs is written out. Without it, {name.rpartition('.')[2]} takes those that are there.",
+                    "The number of GPUs is written out. Without it, the strategy takes those that are there.",
                 )
                 return
         if name.endswith("MultiWorkerMirroredStrategy"):
@@ -282,7 +284,7 @@ class Devices(Telling):
             self.tell(
                 "hard-coded-devices",
                 node,
-                f"The devices are written out. Without them, {name.rpartition('.')[2]} takes the GPUs that are there.",
+                "The devices are written out. Without them, the strategy takes the GPUs that are there.",
             )
 
     def counted(self, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
@@ -343,5 +345,6 @@ class Devices(Telling):
             self.tell(
                 "no-soft-placement",
                 node,
-                f"tf.{name} has no GPU kernel for this and is pinned to a GPU: TensorFlow refuses. Put it on the CPU, or use ConfigProto(allow_soft_placement=True).",
+                f"tf.{name} has no GPU kernel for this and is pinned to a GPU: TensorFlow "
+                "refuses. Put it on the CPU, or use ConfigProto(allow_soft_placement=True).",
             )

@@ -147,7 +147,8 @@ class Environ(Telling):
                 self.tell(
                     "variable-set-too-late",
                     node,
-                    f"The loader reads {name} when a process starts: set here, it has no effect on this one. Set it before Python starts.",
+                    f"The loader reads {name} when a process starts: set here, it has no effect "
+                    "on this one. Set it before Python starts.",
                 )
             return
         if name in AT_IMPORT and self.state.imported and not later:
@@ -195,7 +196,7 @@ class Environ(Telling):
             if isinstance(name, str):
                 self.misspelt(name, target.slice)
 
-    def assigned_call(self, func: Any, target: ast.Call, value_node: Any) -> None:
+    def assigned_call(self, func: Any, target: ast.Call) -> None:
         """`os.environ("X") = …`, which no Python reads."""
         name = func.name if isinstance(func, Path) else ""
         if (
@@ -231,7 +232,7 @@ class Environ(Telling):
                 fix=fix,
             )
 
-    def set_as_attribute(self, target: ast.Attribute, _value: Any) -> None:
+    def set_as_attribute(self, target: ast.Attribute) -> None:
         if relevant(target.attr) or meant_variable(target.attr):
             self.tell(
                 "variable-set-wrongly",

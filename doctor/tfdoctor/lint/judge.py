@@ -32,8 +32,8 @@ _TENSORFLOW = re.compile(
 )
 _ENVIRON = ("environ", "putenv", "setenv", "export ", "env=", "env =", "TF_CONFIG")
 _VARIABLES = re.compile(
-    r"['\"\s%!(,]C?[CUD]{2,3}A[A-Z_\-]*_|VISI|['\"\s(,]T?F_[A-Z]|NC?CL_|XLA|NVIDIA|LIBR?A?R?Y_PATH|DEVI[A-Z]*ES?['\"=]|TENSORFLOW|KERAS|cuda_vis|tf_c",
-    0,
+    r"['\"\s%!(,]C?[CUD]{2,3}A[A-Z_\-]*_|VISI|['\"\s(,]T?F_[A-Z]|NC?CL_|XLA|NVIDIA|LIBR?A?R?Y_PATH|"
+    r"DEVI[A-Z]*ES?['\"=]|TENSORFLOW|KERAS|cuda_vis|tf_c"
 )
 _OTHERS = re.compile(r"CU?D?A?_?|TF_|NCCL|XLA|NVIDIA|DEVI|_hosts|LIBR?A?RY|VISI|KERAS|task_", re.I)
 _NOQA = re.compile(
@@ -65,7 +65,7 @@ def kind_of_file(name: str, first: str = "") -> str | None:
 
 
 def lint_text(text: str, kind: str, asked: Asked) -> tuple[list[Problem], str | None]:
-    """(what is wrong, in the order of the text; why it could not be judged as a whole, or None). `kind`: `kind_of_file`."""
+    """(what is wrong, in order; why it could not be judged as a whole, or None). `kind`: as `kind_of_file` says."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     if kind == "python":
         return _python([(None, text)], asked) if _may_matter(text) else ([], None)

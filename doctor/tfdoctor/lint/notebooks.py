@@ -21,14 +21,15 @@ def cells(text: str) -> list[tuple[int, str]]:
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
     if not isinstance(raw, dict):
-        raise ValueError("it is not a notebook")
-    found: list[Any] = raw.get("cells") or []
+        msg = "it is not a notebook"
+        raise ValueError(msg)  # noqa: TRY004 - a file, not an argument
+    found: Any = raw.get("cells") or []
     if not found and isinstance(raw.get("worksheets"), list):
         found = [
             one for sheet in raw["worksheets"] if isinstance(sheet, dict) for one in sheet.get("cells") or ()
         ]
     out = []
-    for number, cell in enumerate(found if isinstance(found, list) else (), 1):
+    for number, cell in enumerate(found if isinstance(found, list) else [], 1):
         if not isinstance(cell, dict) or cell.get("cell_type") != "code":
             continue
         source = cell.get("source", cell.get("input", ""))

@@ -88,7 +88,8 @@ def settings_of(table: Mapping[str, Any]) -> Settings:
     for key in table:
         if key not in _KEYS:
             near = difflib.get_close_matches(key, _KEYS, n=1)
-            raise SettingsError(f"unknown key `{key}`{f', did you mean `{near[0]}`?' if near else ''}")
+            msg = f"unknown key `{key}`{f', did you mean `{near[0]}`?' if near else ''}"
+            raise SettingsError(msg)
     tf = table.get("tf")
     if tf is not None and (not isinstance(tf, str) or release_of(tf) is None):
         raise SettingsError('`tf` takes a release in quotes, such as "2.16"')
@@ -110,7 +111,8 @@ def settings_of(table: Mapping[str, Any]) -> Settings:
 
 def _texts(value: Any, key: str) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
-        raise SettingsError(f"`{key}` takes a list of texts")
+        msg = f"`{key}` takes a list of texts"
+        raise SettingsError(msg)
     return value
 
 
@@ -120,8 +122,9 @@ def _names(value: Any, key: str) -> frozenset[str]:
         name = kind_called(word)
         if name is None:
             near = difflib.get_close_matches(word, [*LINT, *LINT.values()], n=1)
-            raise SettingsError(
+            msg = (
                 f"`{key}`: {word!r} is not a finding of lint{f', did you mean `{near[0]}`?' if near else ''}"
             )
+            raise SettingsError(msg)
         names.add(name)
     return frozenset(names)

@@ -203,6 +203,11 @@ def _script(text: str, first: int, told: _Told, *, job: bool = False) -> None:
                 alone.append((name, line, column))
         _given(rest, first, told)
         _hosts(rest, first, told, branches=branches)
+    _not_exported(text, alone, told)
+
+
+def _not_exported(text: str, alone: list[tuple[str, int, int]], told: _Told) -> None:
+    """Variables that a script sets for itself, and not for the programs that it starts."""
     for name, line, column in alone:
         used = re.search(rf"\$\{{?{re.escape(name)}\b|set -(?:a|o allexport)|export -p", text)
         runs = re.search(r"(?m)(?:^|[\s;&|])(?:python[\d.]*|torchrun|horovodrun|mpirun)\s", text)

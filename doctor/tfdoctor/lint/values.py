@@ -59,6 +59,9 @@ class Func:
     node: Any
     bound: bool = False
     graph: bool = False
+    cell: int | None = None
+    lines: list[str] = field(default_factory=list)
+    """The cell that it stands in, and its lines."""
 
 
 @dataclass(slots=True)

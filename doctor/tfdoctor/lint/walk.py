@@ -11,6 +11,7 @@ import builtins
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.lint.checks import Checks
+from tfdoctor.lint.expressions import Expressions
 from tfdoctor.lint.values import Const, Func, Many, Map, Module, Obj, Path, Seq, State, merged, same
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _TF = ("tensorflow", "tf_keras", "tf_slim", "tensorflow_hub", "tensorflow_addons
 _IMPORTS = (*_TF, "keras")
 
 
-class Walk(Checks):
+class Walk(Checks, Expressions):
     """One file, or all cells of a notebook, one after the other."""
 
     def __init__(self, asked: Asked, text: str) -> None:
@@ -64,9 +65,9 @@ class Walk(Checks):
         for one in self.functions:
             if id(one.node) not in self.seen:
                 self.state = at_end.copy()
-                self.cell_number, self.lines = one.node._cell
+                self.cell_number, self.lines = one.cell, one.lines
                 self.uncalled = True
-                self.run(one, None, None)
+                self.run(one, None)
 
     def body(self, body: Sequence[ast.stmt]) -> None:
         for one in body:
@@ -123,9 +124,8 @@ class Walk(Checks):
 
     def import_of(self, module: str, node: Any) -> None:
         first = module.partition(".")[0]
-        if first in _IMPORTS and (first != "keras" or not self.other_backend):
-            if not self.state.imported:
-                self.state.imported, self.state.import_place = node.lineno, self.place(node)
+        if first in _IMPORTS and (first != "keras" or not self.other_backend) and not self.state.imported:
+            self.state.imported, self.state.import_place = node.lineno, self.place(node)
 
     def s_Assign(self, node: ast.Assign) -> None:  # noqa: N802
         value = self.value(node.value)
@@ -164,10 +164,10 @@ class Walk(Checks):
             base, key = self.value(target.value), self.value(target.slice)
             self.assigned_item(base, key, target, value, value_node)
         elif isinstance(target, ast.Attribute):
-            base = self.value(target.value, reading=False)
-            self.assigned_attribute(base, target, value, value_node)
+            base = self.value(target.value)
+            self.assigned_attribute(base, target, value)
         elif isinstance(target, ast.Call):
-            self.assigned_call(self.value(target.func), target, value_node)
+            self.assigned_call(self.value(target.func), target)
 
     def s_Delete(self, _node: ast.Delete) -> None:  # noqa: N802
         return
@@ -245,31 +245,6 @@ class Walk(Checks):
         self.body(node.orelse)
 
     s_AsyncFor = s_For  # noqa: N815
-
-    def item_of(self, over: Any, node: Any) -> Any:
-        """What a loop gives: a value that stands for each, or a list of them where all are known and differ in kind."""
-        if isinstance(over, Obj) and over.kind == "gpus":
-            return Obj("gpu", "each" if over.data is None else over.data)
-        if isinstance(over, Seq):
-            if over.items and all(isinstance(one, Const) for one in over.items):
-                return Many([one.value for one in over.items])
-            if over.items and all(isinstance(one, Obj) and one.kind == "gpu" for one in over.items):
-                return over.items if len(over.items) <= 16 else None
-            if 0 < len(over.items) <= 6 and all(
-                isinstance(one, Seq) and one.items and isinstance(one.items[0], Const) for one in over.items
-            ):
-                return list(over.items)
-            return None
-        if isinstance(over, Many):
-            return Many(over.values)
-        if isinstance(over, Map) and over.whole and all(isinstance(key, Const) for key, *_ in over.entries):
-            return Many([key.value for key, *_ in over.entries])
-        if isinstance(over, Obj) and over.kind == "enumerated":
-            inner = self.item_of(over.data, node)
-            if isinstance(inner, Many):
-                return Seq([Many(list(range(len(inner.values)))), inner], [node, node])
-            return Seq([None, inner], [node, node]) if not isinstance(inner, list) else None
-        return None
 
     def s_While(self, node: ast.While) -> None:  # noqa: N802
         self.value(node.test)
@@ -354,9 +329,14 @@ class Walk(Checks):
     s_AsyncFunctionDef = s_FunctionDef  # noqa: N815
 
     def define(self, node: Any, *, method: bool = False) -> Func:
-        node._cell = (self.cell_number, self.lines)
         text = " ".join(ast.dump(mark) for mark in node.decorator_list)
-        made = Func(node, bound=method and "staticmethod" not in text, graph="'function'" in text)
+        made = Func(
+            node,
+            bound=method and "staticmethod" not in text,
+            graph="'function'" in text,
+            cell=self.cell_number,
+            lines=self.lines,
+        )
         self.functions.append(made)
         if id(node) not in self.defined:
             self.defined.add(id(node))
@@ -389,9 +369,7 @@ class Walk(Checks):
                 return scope[name]
         return Path(name) if name in _BUILTINS or name.startswith("__tfdoctor") else None
 
-    def run(
-        self, func: Func, call: Any, values: list[Any] | None, keywords: dict[str, Any] | None = None
-    ) -> Any:
+    def run(self, func: Func, values: list[Any] | None, keywords: dict[str, Any] | None = None) -> Any:
         """A function's body, with what it was called with."""
         node = func.node
         often = self.runs.get(id(node), 0)
@@ -418,7 +396,7 @@ class Walk(Checks):
         if values is None:
             self.devices, self.loops = [], []
         self.running.append(id(node))
-        self.cell_number, self.lines = node._cell
+        self.cell_number, self.lines = func.cell, func.lines
         try:
             if isinstance(node, ast.Lambda):
                 self.returned.append(self.value(node.body))
@@ -433,7 +411,7 @@ class Walk(Checks):
         self.cell_number, self.lines = cell
         return found[0] if len(found) == 1 else None
 
-    def value(self, node: Any, *, reading: bool = True) -> Any:
+    def value(self, node: Any) -> Any:
         """What an expression is, as far as it can be said."""
         self.steps += 1
         if self.steps > STEPS or self.depth > 150:
@@ -471,8 +449,7 @@ class Walk(Checks):
         return self.attribute(base, node)
 
     def e_Lambda(self, node: ast.Lambda) -> Any:  # noqa: N802
-        node._cell = (self.cell_number, self.lines)  # type: ignore[attr-defined]
-        made = Func(node)
+        made = Func(node, cell=self.cell_number, lines=self.lines)
         self.functions.append(made)
         return made
 
@@ -525,60 +502,6 @@ class Walk(Checks):
         key = None if isinstance(node.slice, ast.Slice) else self.value(node.slice)
         return self.item(base, key, node)
 
-    def e_JoinedStr(self, node: ast.JoinedStr) -> Any:  # noqa: N802
-        parts: list[list[str]] = [[""]]
-        known = True
-        for one in node.values:
-            value = self.value(one.value if isinstance(one, ast.FormattedValue) else one)
-            if isinstance(value, Const):
-                parts.append([str(value.value)])
-            elif isinstance(value, Many) and all(len(part) == 1 for part in parts):
-                parts.append([str(item) for item in value.values])
-            else:
-                known = False
-        if not known:
-            return Obj("text")
-        made = [""]
-        for part in parts:
-            made = [left + right for left in made for right in part]
-        return Const(made[0]) if len(made) == 1 else Many(made)
-
-    def e_BinOp(self, node: ast.BinOp) -> Any:  # noqa: N802
-        left, right = self.value(node.left), self.value(node.right)
-        self.operator(left, right, node)
-        if (
-            isinstance(node.op, ast.BitOr)
-            and isinstance(left, Path)
-            and left.name == "os.environ"
-            and isinstance(right, Map)
-        ):
-            return Map(right.entries, whole=False, environment=True)
-        if isinstance(left, Obj) and left.kind == "text":
-            return left
-        ones = left.values if isinstance(left, Many) else [left.value] if isinstance(left, Const) else None
-        if isinstance(right, Seq):
-            given: Any = right.items[0] if len(right.items) == 1 else None
-        else:
-            given = right
-        twos = (
-            given.values if isinstance(given, Many) else [given.value] if isinstance(given, Const) else None
-        )
-        if ones is None or twos is None or len(ones) * len(twos) > 64:
-            text = isinstance(node.op, (ast.Add, ast.Mod)) and any(
-                isinstance(one, Const) and isinstance(one.value, str) for one in (left, right)
-            )
-            return Obj("text") if text else None
-        made = []
-        for one in ones:
-            for two in twos:
-                try:
-                    made.append(_computed(node.op, one, two))
-                except (TypeError, ValueError, OverflowError, ZeroDivisionError, KeyError):
-                    return None
-        if any(one is None for one in made):
-            return None
-        return Const(made[0]) if len(made) == 1 else Many(made)
-
     def e_Compare(self, node: ast.Compare) -> Any:  # noqa: N802
         for one in (node.left, *node.comparators):
             self.value(one)
@@ -622,28 +545,10 @@ class Walk(Checks):
         if isinstance(func, Func) and func.node is not None:
             if func.graph and not self.graph:
                 self.use(node)
-            return self.run(func, node, args, {k: v for k, v in keywords.items() if k})
+            return self.run(func, args, {k: v for k, v in keywords.items() if k})
         if isinstance(func, Module):
             start = func.functions.get("__init__")
             if start is not None:
-                self.run(start, node, args, {k: v for k, v in keywords.items() if k})
+                self.run(start, args, {k: v for k, v in keywords.items() if k})
             return Obj("instance", func)
         return self.called(func, node, args, keywords)
-
-
-def _computed(op: ast.operator, one: Any, two: Any) -> Any:
-    small = (
-        isinstance(one, (str, int))
-        and isinstance(two, (str, int))
-        and len(str(one)) < 500
-        and len(str(two)) < 500
-    )
-    if isinstance(op, ast.Add) and small:
-        return one + two
-    if isinstance(op, ast.Mod) and isinstance(one, str) and one.count("%") <= 3 and "*" not in one:
-        return (
-            None if any(mark.isdigit() for mark in one.partition("%")[2][:6].split("%")[0][:2]) else one % two
-        )
-    if isinstance(op, ast.Mod) and small and not isinstance(one, str):
-        return one % two
-    return None

@@ -36,8 +36,10 @@ def render_lint(answer: Answer, *, width: int = 80, colour: bool = False) -> str
             out.append(f"  {number} | {source}")
             out.append(f"  {' ' * len(number)} | {' ' * at}^")
         out.append("")
-    for bad in answer.unreadable:
-        out.append(f"{clean_line(bad.path)}: not judged as a whole: {clean_line(bad.message)}")
+    out += [
+        f"{clean_line(bad.path)}: not judged as a whole: {clean_line(bad.message)}"
+        for bad in answer.unreadable
+    ]
     out.append(_count(answer))
     return "\n".join(out) + "\n"
 

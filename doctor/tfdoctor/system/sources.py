@@ -56,7 +56,8 @@ def read_source(path: Path, *, python: bool) -> str:
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from error
     if len(data) > LARGEST:
-        raise ValueError(f"it is larger than {LARGEST // 1024 // 1024} MiB")
+        msg = f"it is larger than {LARGEST // 1024 // 1024} MiB"
+        raise ValueError(msg)
     if b"\0" in data and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise ValueError("it is not text")
     encoding = "utf-8"
