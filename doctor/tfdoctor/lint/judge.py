@@ -25,7 +25,8 @@ LARGEST = 4 * 1024 * 1024
 _SHELLS = ("sh", "bash", "zsh", "ksh", "dash", "sbatch", "slurm", "pbs", "job", "lsf", "bsub", "sub")
 _SHEBANG = re.compile(r"#!\s*\S*?(?:/env\s+(?:-S\s+)?)?(python|bash|zsh|dash|ksh|sh)[\d.]*(?:\s|\Z)")
 _TENSORFLOW = re.compile(
-    r"^[ \t>.]*(?:import[ \t]+(?:[\w., \t]{0,200},[ \t]*)?(?:tensorflow|keras|tf_keras)\b(?!\.python\.(?!client\.device_lib))|"
+    r"^[ \t>.]*(?:import[ \t]+(?:[\w., \t]{0,200},[ \t]*)?"
+    r"(?:tensorflow|keras|tf_keras)\b(?!\.python\.(?!client\.device_lib))|"
     r"from[ \t]+(?:tensorflow|keras|tf_keras)[ \t]+import|"
     r"from[ \t]+tensorflow\.(?:contrib|compat|config|distribute|keras|train|python\.client)\b)|multi_gpu_model",
     re.M,
