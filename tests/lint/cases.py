@@ -301,7 +301,7 @@ PYTHON = {
     """,
     "tf_config": """
         import os, json
-        os.environ["TF_CONFIG"] = '{"cluster": {"worker": ["a:1", "b"]}, "task": {"type": "worker", "index": 0}}'  #! cluster-address
+        os.environ["TF_CONFIG"] = '{"cluster": {"worker": ["a:1", "b"]}}'  #! cluster-address
         config = {"cluster": {"worker": ["a:1", "b:2"]},
                   "task": {"type": "ps", "index": 0}}  #! cluster-task
         os.environ["TF_CONFIG"] = json.dumps(config)

@@ -19,6 +19,8 @@ __all__ = ["difference", "fixed"]
 def fixed(text: str, problems: Sequence[Problem], kind: str) -> str:
     """The text with every safe fix in it. What cannot be placed for sure stays as it is."""
     safe = [one for one in problems if one.fix is not None and one.fix.safe]
+    if not safe:
+        return text
     if kind != "notebook":
         end = "\r\n" if "\r\n" in text else "\n"
         lines = text.split(end)
