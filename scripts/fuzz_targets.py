@@ -16,10 +16,12 @@ import json
 import os
 import pkgutil
 import re
+import runpy
 import struct
 import sys
 import tarfile
 import tempfile
+import textwrap
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -30,12 +32,15 @@ from tfdoctor.cli.parse import leaves
 from tfdoctor.compat import Compat, DataError
 from tfdoctor.errors import UsageError
 from tfdoctor.examine.survey import survey
+from tfdoctor.lint import Answer, Asked, lint_text
+from tfdoctor.lint.fixes import fixed
 from tfdoctor.logs.blocks import is_binary
 from tfdoctor.logs.report import diagnose_log
 from tfdoctor.parse.kinds import PARSERS, detect
 from tfdoctor.privacy.redactor import Redactor
 from tfdoctor.probes.ldcache import ENTRY, EXTENSION_MAGIC, HEADER, MAGIC, parse_ldcache
 from tfdoctor.probes.python import parse_build_info, parse_cuda_config, parse_version_header
+from tfdoctor.render.lint import FORMATS
 from tfdoctor.render.log import log_json, render_log
 from tfdoctor.render.log_markdown import log_markdown
 from tfdoctor.render.report import render_report, report_json
@@ -239,6 +244,29 @@ def run_redact(data: bytes) -> None:
         once = tool(text)
         require(tool(once) == once, "not idempotent")
     require(not CONTROL.search(clean(text)), "a control character is passed on")
+
+
+def run_lint(data: bytes) -> None:
+    text = text_of(data)
+    for kind in ("python", "notebook", "shell", "dockerfile", "yaml", "env"):
+        for asked in (Asked(), Asked((1, 15), 2)):
+            problems, _ = lint_text(text, kind, asked)
+            for one in problems:
+                require(one.line > 0 and one.column > 0 and bool(one.code), "a finding is nowhere")
+            fixed(text, problems, kind)
+            answer = Answer(1, tuple(problems))
+            for name, form in FORMATS.items():
+                require(
+                    name == "json" or not CONTROL.search(form(answer)), "a control character is passed on"
+                )
+
+
+def linted() -> Iterator[bytes]:
+    cases = runpy.run_path(str(TESTS / "lint" / "cases.py"))
+    texts = [*cases["PYTHON"].values(), *(text for _, _, text in cases["WITH_OPTIONS"].values())]
+    texts = [textwrap.dedent(text) for text in texts]
+    yield from encoded([*texts, cases["SHELL"], cases["DOCKERFILE"], cases["YAML"]])
+    yield json.dumps({"cells": [{"cell_type": "code", "source": text} for text in texts[:6]]}).encode()
 
 
 def run_pythons(data: bytes) -> None:
@@ -471,6 +499,7 @@ TARGETS = {
         Target("ldcache", run_ldcache, caches, "bytes"),
         Target("answer", run_answer, answers),
         Target("redact", run_redact, all_texts),
+        Target("lint", run_lint, linted, weight=3),
         Target("pythons", run_pythons, lambda: [(ROOT / "compat" / "pythons.toml").read_bytes()]),
         Target("archive", run_archive, archives, "bytes"),
         Target("capture", run_capture, captured, weight=2),

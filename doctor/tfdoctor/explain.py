@@ -17,6 +17,7 @@ from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.checks import DOCKERFILE_RULES
 from tfdoctor.errors import UsageError
 from tfdoctor.findings import Cause
+from tfdoctor.lint.kinds import KINDS
 from tfdoctor.logs.advice import remedies
 from tfdoctor.logs.case import Case
 from tfdoctor.logs.events import Log
@@ -99,6 +100,8 @@ def typed(found: Explanation) -> str:
         return ""
     if codes & {row.code for row in FAULTS}:
         return "tfdoctor cluster"
+    if codes & {row.code for row in KINDS}:
+        return "tfdoctor lint ."
     if codes & set(LOG_NOTES):
         return "tfdoctor diagnose train.log"
     return "tfdoctor build --check Dockerfile" if codes & _OF_DOCKERFILES else "tfdoctor check"
@@ -223,10 +226,10 @@ LOG_NOTES = {
             row.summary,
             (Section("What it means", row.means), Section("What to do", row.do)),
         )
-        for row in FAULTS
+        for row in (*FAULTS, *KINDS)
     },
 }
-"""Codes of `diagnose`, `placement` and `cluster` that name no cause."""
+"""Codes of `diagnose`, `placement`, `cluster` and `lint` that name no cause."""
 
 
 def rule_entry(rule: Rule | DockerfileRule) -> RuleEntry:

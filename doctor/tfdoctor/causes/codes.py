@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["CLUSTER", "DEVICE_UNUSED", "HARMLESS", "MISREAD", "NOT_PRINTED", "RAN_ON_CPU", "RELEASE"]
+__all__ = ["CLUSTER", "DEVICE_UNUSED", "HARMLESS", "LINT", "MISREAD", "NOT_PRINTED", "RAN_ON_CPU", "RELEASE"]
 
 HARMLESS, MISREAD, RELEASE = "TFD820", "TFD821", "TFD822"
 """Codes of what `diagnose` tells beside the cause: messages that look bad and are harmless, and what is misread."""
@@ -21,3 +21,19 @@ CLUSTER = {
     "wrong-self-address": "TFD738",
 }
 """Names of what `cluster` tells → their codes."""
+LINT = {
+    "misspelt-variable": "TFD711",
+    "misspelt-option": "TFD712",
+    "variable-set-wrongly": "TFD713",
+    "variable-set-too-late": "TFD714",
+    "configured-too-late": "TFD715",
+    "growth-not-on-all": "TFD716",
+    "removed-api": "TFD717",
+    "no-such-device": "TFD718",
+    "config-unused": "TFD719",
+    "no-soft-placement": "TFD720",
+    "all-on-one-device": "TFD721",
+    **{name: CLUSTER[name] for name in ("cluster-address", "cluster-task")},
+    "hard-coded-devices": "TFD724",
+}
+"""Names of what `lint` tells of code → their codes."""

@@ -31,6 +31,7 @@ COMMANDS = {
     "run": "Run a program unchanged, and explain its log when it ends.",
     "placement": "Which operations ran on which device, by TensorFlow's log?",
     "cluster": "Is this TF_CONFIG right, and does each task answer?",
+    "lint": "What in this code keeps TensorFlow from the GPUs?",
     "explain": "What does a finding's code, a cause, or a message mean?",
     "parse": "What does this output of nvidia-smi, nvcc, ldconfig … say?",
     "capture": "Record what `check` looks at, so that others can judge it.",

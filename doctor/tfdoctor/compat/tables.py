@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
+    from tfdoctor.compat.api_names import ApiNames
     from tfdoctor.compat.arm64 import Arm64
     from tfdoctor.compat.cards import Cards
     from tfdoctor.compat.companions import Companion, CompanionTable, Ladder
@@ -145,6 +146,13 @@ class Compat:
         from tfdoctor.compat.conda_names import load_conda_names
 
         return load_conda_names(self.folder)
+
+    @cached_property
+    def api_names(self) -> ApiNames:
+        """Names that only TensorFlow 1 or only TensorFlow 2 has."""
+        from tfdoctor.compat.api_names import load_api_names
+
+        return load_api_names(self.folder)
 
     @cached_property
     def flags(self) -> Flags:

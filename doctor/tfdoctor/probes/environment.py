@@ -7,68 +7,17 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.facts import MODULE_PATH, PATHS, EnvironmentFacts, Origin
+from tfdoctor.facts.variables import KNOWN, find_misspelt
 from tfdoctor.probes.choice import kernel_variables
 from tfdoctor.system.payloads import run_payload
 from tfdoctor.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tfdoctor.system import System
 
-KNOWN = (
-    "CONDA_DEFAULT_ENV",
-    "CONDA_PREFIX",
-    "CUDA_CACHE_DISABLE",
-    "CUDA_CACHE_MAXSIZE",
-    "CUDA_CACHE_PATH",
-    "CUDA_DEVICE_ORDER",
-    "CUDA_DISABLE_PTX_JIT",
-    "CUDA_FORCE_PTX_JIT",
-    "CUDA_HOME",
-    "CUDA_LAUNCH_BLOCKING",
-    "CUDA_MPS_PIPE_DIRECTORY",
-    "CUDA_PATH",
-    "CUDA_ROOT",
-    "CUDA_VISIBLE_DEVICES",
-    "CUDNN_PATH",
-    "KERAS_BACKEND",
-    "LD_LIBRARY_PATH",
-    "LD_PRELOAD",
-    "LMOD_CMD",
-    "LOADEDMODULES",
-    "MODULESHOME",
-    "NVIDIA_DISABLE_REQUIRE",
-    "NVIDIA_DRIVER_CAPABILITIES",
-    "NVIDIA_REQUIRE_CUDA",
-    "NVIDIA_TF32_OVERRIDE",
-    "NVIDIA_VISIBLE_DEVICES",
-    "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION",
-    "PYTHONHOME",
-    "PYTHONOPTIMIZE",
-    "PYTHONPATH",
-    "PYTHONWARNINGS",
-    "SETUPTOOLS_USE_DISTUTILS",
-    "TF_CPP_MAX_VLOG_LEVEL",
-    "TF_CPP_MIN_LOG_LEVEL",
-    "TF_CPP_VMODULE",
-    "TF_CUDA_COMPUTE_CAPABILITIES",
-    "TF_ENABLE_GPU_GARBAGE_COLLECTION",
-    "TF_FORCE_GPU_ALLOW_GROWTH",
-    "TF_GPU_ALLOCATOR",
-    "TF_GPU_THREAD_MODE",
-    "TF_MIN_GPU_MULTIPROCESSOR_COUNT",
-    "TF_USE_LEGACY_KERAS",
-    "TF_XLA_FLAGS",
-    "VIRTUAL_ENV",
-    "XLA_FLAGS",
-    "XLA_PYTHON_CLIENT_PREALLOCATE",
-)
 PREFIXES = ("TF_", "XLA_", "NVIDIA_", "CUDA_", "NCCL_")
-GUARDED = tuple(
-    name for name in KNOWN if len(name) >= 8 and name not in {"CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"}
-)
-"""Names whose misspelling is looked for; the short ones have too many innocent neighbours."""
 SCHEDULERS = (
     ("SLURM_JOB_ID", "slurm"),
     ("LSB_JOBID", "lsf"),
@@ -296,47 +245,3 @@ def _sets(name: str, text: str, env: Mapping[str, str], entry: str | None, value
     if word is None or value is None:
         return True
     return next((part for part in word.groups() if part is not None), "") == value
-
-
-def find_misspelt(env: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Pairs (as set, as meant) for names one or two letters off a known one, or in the wrong case."""
-    pairs: list[tuple[str, str]] = []
-    for name in sorted(env):
-        if name in KNOWN or not _NAME.match(name):
-            continue
-        upper = name.upper()
-        if upper in GUARDED:
-            pairs.append((name, upper))
-            continue
-        if not any(_may_be_meant(upper, known) for known in GUARDED):
-            continue
-        import difflib  # seldom needed
-
-        close = difflib.get_close_matches(upper, GUARDED, n=1, cutoff=0.9)
-        if close and _edits(upper, close[0]) <= 2 and not _is_other_name(upper, close[0]):
-            pairs.append((name, close[0]))
-    return tuple(pairs)
-
-
-def _may_be_meant(name: str, known: str) -> bool:
-    """Whether `_edits` can be two at most: each changes the length by one at most, and the set of letters by two."""
-    return abs(len(name) - len(known)) <= 2 and len(set(name) ^ set(known)) <= 4
-
-
-def _is_other_name(name: str, known: str) -> bool:
-    """TF_CUDA_PATH beside CUDA_PATH, CUDNN_PATHS…: a whole word more or less is another name, not a slip."""
-    return set(name.split("_")) ^ set(known.split("_")) in ({"S"}, {"V2"}) or name.startswith(f"{known}_")
-
-
-def _edits(left: str, right: str) -> int:
-    """Damerau-Levenshtein distance of two short words (adjacent letters swapped count once)."""
-    previous: list[int] = []
-    current = list(range(len(right) + 1))
-    for i, a in enumerate(left, 1):
-        before, previous, current = previous, current, [i]
-        for j, b in enumerate(right, 1):
-            best = min(previous[j] + 1, current[j - 1] + 1, previous[j - 1] + (a != b))
-            if i > 1 and j > 1 and a == right[j - 2] and left[i - 2] == b:
-                best = min(best, before[j - 2] + 1)
-            current.append(best)
-    return current[-1]

@@ -5,21 +5,19 @@ The shape of the JSON is docs/schemas/verify.schema.json; the XML is for the ser
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
-from xml.sax.saxutils import escape, quoteattr
 
 from tfdoctor.render.finding import explained, finding_json
 from tfdoctor.render.page import ROOM, Page, Text, hanging
 from tfdoctor.render.screen import MOST, counted, more, todo, why
-from tfdoctor.text import clean, clean_line, listed
+from tfdoctor.render.xml import attribute, element
+from tfdoctor.text import clean_line, listed
 
 if TYPE_CHECKING:
     from tfdoctor.findings import Simulation, Stage, Verification
 
 __all__ = ["junit", "render_end", "render_simulation", "render_stage", "simulation_json", "verification_json"]
 
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 _OF_DOCKERFILE = ("USER ", "RUN ", "ENV ", "FROM ")
 MARKS = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "skipped": ("–", "")}
@@ -152,7 +150,7 @@ def junit(done: Verification) -> str:
     seconds = sum(stage.seconds for stage in done.stages)
     simulated = f" (simulated: {done.simulated.title})" if done.simulated is not None else ""
     counts = (
-        f'name={_attribute(f"tfdoctor verify {done.target}{simulated}")} tests="{len(done.stages)}" '
+        f'name={attribute(f"tfdoctor verify {done.target}{simulated}")} tests="{len(done.stages)}" '
         f'failures="{failed}" errors="0" skipped="{skipped}" time="{seconds:.2f}"'
     )
     rows = [
@@ -162,23 +160,15 @@ def junit(done: Verification) -> str:
     ]
     for stage in done.stages:
         rows.append(
-            f'<testcase classname="tfdoctor.verify" name={_attribute(stage.name)} time="{stage.seconds:.2f}">'
+            f'<testcase classname="tfdoctor.verify" name={attribute(stage.name)} time="{stage.seconds:.2f}">'
         )
         if stage.status == "failed":
             cause = done.cause.value if done.cause is not None else "inconclusive"
             told = "\n\n".join(f"{f.code} {f.title}\n{f.explanation}" for f in done.findings)
             rows.append(
-                f"<failure type={_attribute(cause)} message={_attribute(stage.detail)}>{_text(told)}</failure>"
+                f"<failure type={attribute(cause)} message={attribute(stage.detail)}>{element(told)}</failure>"
             )
         elif stage.status == "skipped":
-            rows.append(f"<skipped message={_attribute(stage.detail)}/>")
+            rows.append(f"<skipped message={attribute(stage.detail)}/>")
         rows.append("</testcase>")
     return "\n".join([*rows, "</testsuite>", "</testsuites>", ""])
-
-
-def _text(text: str) -> str:
-    return escape(_NOT_XML.sub("\ufffd", clean(text, limit=60_000)))
-
-
-def _attribute(text: str) -> str:
-    return quoteattr(_NOT_XML.sub("\ufffd", clean(text, limit=2000)))

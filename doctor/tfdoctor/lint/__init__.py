@@ -1,0 +1,8 @@
+"""Code is read, never run: Python 2 and 3, notebooks, shell, Dockerfiles, YAML. What in it hides GPUs?"""
+
+from __future__ import annotations
+
+from tfdoctor.lint.judge import kind_of_file, lint_text
+from tfdoctor.lint.models import Answer, Asked, Fix, Problem, Unreadable
+
+__all__ = ["Answer", "Asked", "Fix", "Problem", "Unreadable", "kind_of_file", "lint_text"]

@@ -1,0 +1,423 @@
+"""What is looked for where a tree is gone through: variables, options, calls, devices. `walk` asks these."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING, Any
+
+from tfdoctor.lint.clusters import Clusters
+from tfdoctor.lint.configs import CONFIGS, Configs
+from tfdoctor.lint.devices import Devices
+from tfdoctor.lint.values import Const, Many, Map, Module, Obj, Path, Seq, constant
+from tfdoctor.lint.words import meant_function
+
+if TYPE_CHECKING:
+    from tfdoctor.lint.models import Asked
+
+__all__ = ["Checks"]
+
+_SESSIONS = ("Session", "InteractiveSession", "train.MonitoredTrainingSession", "train.Supervisor")
+_LOOKS = (
+    "config.list_logical_devices",
+    "config.experimental.list_logical_devices",
+    "test.is_gpu_available",
+    "test.gpu_device_name",
+    "python.client.device_lib.list_local_devices",
+)
+_CONFIGURES = (
+    "config.set_visible_devices",
+    "config.experimental.set_visible_devices",
+    "config.experimental.set_memory_growth",
+    "config.set_logical_device_configuration",
+    "config.experimental.set_virtual_device_configuration",
+)
+_STRATEGIES = ("MirroredStrategy", "CentralStorageStrategy", "MultiWorkerMirroredStrategy")
+_OPERATIONS = frozenset(
+    [
+        "constant",
+        "Variable",
+        "ones",
+        "zeros",
+        "ones_like",
+        "zeros_like",
+        "matmul",
+        "add",
+        "add_n",
+        "multiply",
+        "subtract",
+        "divide",
+        "range",
+        "linspace",
+        "fill",
+        "eye",
+        "cast",
+        "reshape",
+        "concat",
+        "stack",
+        "unstack",
+        "split",
+        "tile",
+        "transpose",
+        "expand_dims",
+        "squeeze",
+        "one_hot",
+        "gather",
+        "gather_nd",
+        "where",
+        "sqrt",
+        "exp",
+        "square",
+        "abs",
+        "pow",
+        "sigmoid",
+        "tanh",
+        "maximum",
+        "minimum",
+        "argmax",
+        "argmin",
+        "convert_to_tensor",
+        "identity",
+        "einsum",
+        "tensordot",
+        "norm",
+        "sort",
+        "argsort",
+        "clip_by_value",
+        "equal",
+        "random_normal",
+        "random_uniform",
+        "reduce_sum",
+        "reduce_mean",
+        "reduce_max",
+        "reduce_min",
+        "reduce_prod",
+        "reduce_all",
+        "reduce_any",
+    ]
+)
+_OPERATION_MODULES = ("math.", "linalg.", "nn.", "signal.", "image.", "strings.", "data.Dataset.")
+_RANDOM = (
+    "random.normal",
+    "random.uniform",
+    "random.truncated_normal",
+    "random.shuffle",
+    "random.categorical",
+)
+_MODELS = re.compile(
+    r"keras\.(?:models\.)?(?:Sequential|Model)\Z|keras\.models\.(?:load_model|model_from_\w+)\Z"
+)
+_BUILT = re.compile(r"keras\.(?:applications\.(?:\w+\.)?[A-Z]\w+|models\.load_model)\Z")
+_MODEL_USES = frozenset(
+    ["fit", "predict", "evaluate", "build", "train_on_batch", "predict_on_batch", "fit_generator"]
+)
+_TEST_OF_VERSION = re.compile(
+    r"__version__|VERSION|hasattr|version_info|Version|tf_?2|TF_?2|is_tf1|IS_TF|tf_version|executing_eagerly|TF_VERSION",
+    re.I,
+)
+
+
+class Checks(Configs, Devices, Clusters):
+    """What a line means. `Walk` gives the values."""
+
+    def __init__(self, asked: Asked, text: str) -> None:
+        super().__init__(asked, text)
+        self.graph = asked.old or (
+            re.search(r"\bdisable_(?:v2_behavior|eager_execution)\(", text) is not None
+            or (
+                asked.tf is None
+                and re.search(r"\btf\.(?:Session|placeholder|InteractiveSession)\(", text) is not None
+            )
+        )
+        if "enable_eager_execution(" in text:
+            self.graph = False
+        self.versioned = re.search(r"\b(?:tf|tensorflow)\.(?:__version__|VERSION)\b", text) is not None and (
+            re.search(r"\bif\b[^\n]{0,200}(?:__version__|VERSION|[vV]ersion)", text) is not None
+        )
+        self.other_backend = (
+            re.search(r"KERAS_BACKEND['\"]?\]?\s*[=,:]\s*['\"](?!tensorflow)", text) is not None
+        )
+        self.sessions: list[bool | None] = []
+        """Of each session that is made, whether it places softly; None: its config is not known."""
+
+    # ---------------------------------------------------------------- names of TensorFlow
+
+    def tf(self, value: Any) -> str | None:
+        """What of TensorFlow's API it is, without "tensorflow." and "compat.v1."; None: nothing of it."""
+        if not isinstance(value, Path) or not value.name.startswith("tensorflow."):
+            return None
+        name = value.name[11:]
+        for version in ("compat.v1.", "compat.v2."):
+            name = name.removeprefix(version)
+        return name
+
+    def api(self, path: str, node: Any, *, sure: bool = True, whole: bool = False) -> None:
+        """A name of TensorFlow that the file uses: gone, not there yet, or misspelt."""
+        if not path.startswith("tensorflow."):
+            return
+        name = path[11:]
+        if name.startswith(("python", "core", "compat", "keras", "examples", "tools", "_api", "lite")):
+            if name.startswith(("compat.v1.config.", "compat.v1.distribute.")) and not self.guarded:
+                self.misnamed(name.removeprefix("compat.v1."), node)
+            return
+        if not self.guarded:
+            self.misnamed(name, node)
+        if self.guarded or not sure or self.versioned or (self.asked.tf is None and self.python_2):
+            return
+        names = self.names
+        if self.asked.old:
+            if name in names.added:
+                self.tell(
+                    "removed-api",
+                    node,
+                    f"tf.{name} is of TensorFlow 2; {self.release} has no such name.{self.instead(name)}",
+                )
+            return
+        if name == "contrib" or (whole and name.startswith("contrib.")):
+            self.tell(
+                "removed-api",
+                node,
+                "tf.contrib is gone from TensorFlow 2. Parts of it are packages now "
+                "(tf_slim, tensorflow_addons), others are in the core.",
+            )
+        elif name in names.removed:
+            kept = "" if name in names.gone else f" Its name there is tf.compat.v1.{name}."
+            self.tell("removed-api", node, f"tf.{name} is gone from TensorFlow 2.{kept}")
+
+    @property
+    def release(self) -> str:
+        return ".".join(map(str, self.asked.tf)) if self.asked.tf else "TensorFlow 1"
+
+    def instead(self, name: str) -> str:
+        if name in (
+            "config.list_physical_devices",
+            "config.list_logical_devices",
+            "config.set_visible_devices",
+        ):
+            return f" TensorFlow 1.14 and 1.15 have tf.config.experimental.{name.rpartition('.')[2]}."
+        return ""
+
+    def misnamed(self, name: str, node: Any) -> None:
+        meant = meant_function(name)
+        if meant is None or not isinstance(node, ast.Attribute):
+            return
+        at = node.end_col_offset - len(node.attr.encode()) if node.end_col_offset else 0
+        self.tell(
+            "misspelt-option",
+            node,
+            f"TensorFlow has no tf.{name}; {meant} is meant.",
+            fix=self.replacing(node.end_lineno, at, node.end_lineno, node.end_col_offset, meant),
+            at=(node.end_lineno, at),
+        )
+
+    # ---------------------------------------------------------------- tests of an if
+
+    def asks_version(self, node: Any) -> bool:
+        return any(
+            (isinstance(one, ast.Attribute) and _TEST_OF_VERSION.search(one.attr) is not None)
+            or (isinstance(one, ast.Name) and _TEST_OF_VERSION.search(one.id) is not None)
+            for one in ast.walk(node)
+        )
+
+    def asks_single(self, node: Any) -> bool:
+        """`len(gpus) == 1`."""
+        return any(
+            isinstance(one, ast.Compare)
+            and any(isinstance(two, ast.Constant) and two.value == 1 for two in one.comparators)
+            and isinstance(one.ops[0], ast.Eq)
+            for one in ast.walk(node)
+        )
+
+    def asks_gpus(self, node: Any) -> bool:
+        """Whether there are GPUs at all: taken as true."""
+        if isinstance(node, ast.Name):
+            value = self.look(node.id)
+            return isinstance(value, Obj) and value.kind == "gpus"
+        if isinstance(node, ast.Compare) and isinstance(node.left, ast.Call) and node.left.args:
+            return self.asks_gpus(node.left.args[0])
+        return False
+
+    @staticmethod
+    def is_main(node: Any) -> bool:
+        return (
+            isinstance(node, ast.Compare) and isinstance(node.left, ast.Name) and node.left.id == "__name__"
+        )
+
+    # ---------------------------------------------------------------- calls
+
+    def called(self, func: Any, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
+        """A call of what is not a function of the file; gives what it returns."""
+        if isinstance(func, Obj):
+            return self.called_method(func, node, args, keywords)
+        if not isinstance(func, Path):
+            self.called_unknown(node, args, keywords)
+            return None
+        made = self.called_environ(func.name, node, args, keywords)
+        if made is not NotImplemented:
+            return made
+        name = self.tf(func)
+        if name is None:
+            keras = func.name if func.name.startswith(("keras.", "tf_keras.")) else None
+            if keras is not None:
+                return self.keras_call(keras, node, args)
+            if func.name in ("range", "xrange"):
+                return self.range_of(args)
+            if func.name == "enumerate" and args:
+                return Obj("enumerated", args[0])
+            if func.name in ("list", "tuple", "sorted", "str") and len(args) == 1:
+                return args[0] if func.name != "str" else self.as_text(args[0])
+            if func.name == "len":
+                return Obj("count", args[0]) if args else None
+            if (
+                func.name == "getattr"
+                and len(args) > 1
+                and isinstance(args[0], Path)
+                and isinstance(constant(args[1]), str)
+            ):
+                return Path(f"{args[0].name}.{constant(args[1])}", sure=False)
+            if func.name == "json.dumps" and args:
+                return Obj("json", args[0])
+            return None
+        self.keywords_of(name, node)
+        return self.tf_call(name, node, args, keywords)
+
+    def tf_call(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
+        if name in CONFIGS:
+            return self.config_made(name, node, keywords)
+        if name in _SESSIONS:
+            config = keywords.get("config", args[2] if len(args) > 2 else None)
+            given = "config" in keywords or len(args) > 2 or any(key is None for key in keywords)
+            soft = (
+                config.data.get("soft", False)
+                if isinstance(config, Obj) and config.kind == "config" and config.data["known"]
+                else (None if given else False)
+            )
+            self.sessions.append(soft)
+            self.use(node)
+            return Obj("session")
+        if name in _LOOKS:
+            self.use(node)
+            return Obj("logical") if "list_logical" in name else None
+        if name in (
+            "config.list_physical_devices",
+            "config.experimental.list_physical_devices",
+            "config.get_visible_devices",
+        ):
+            kind = args[0] if args else keywords.get("device_type")
+            return Obj("gpus") if constant(kind) == "GPU" else None
+        if name in _CONFIGURES:
+            self.configured(name, node, args, keywords)
+            return None
+        if name.endswith(_STRATEGIES) and name.startswith(("distribute.", "contrib.distribute.")):
+            self.strategy(name, node, args, keywords)
+            if not self.graph:
+                self.use(node)
+            return Obj("strategy")
+        if name == "keras.utils.multi_gpu_model":
+            self.counted(node, args, keywords)
+            return None
+        if name == "train.ClusterSpec":
+            return self.cluster_spec(node, args, keywords)
+        if name in ("train.Server", "distribute.Server"):
+            self.server(node, args, keywords)
+            return None
+        if name == "device":
+            return Obj("device", args[0] if args else keywords.get("device_name"))
+        if name.startswith("keras."):
+            return self.keras_call(name, node, args)
+        self.pinned(name, node, args, keywords)
+        if not self.graph and (name in _OPERATIONS or name.startswith(_OPERATION_MODULES) or name in _RANDOM):
+            self.use(node)
+        return None
+
+    def keras_call(self, name: str, node: Any, _args: list[Any]) -> Any:
+        if _BUILT.search(name) and not self.graph:
+            self.use(node)
+            return Obj("model")
+        if name.endswith("multi_gpu_model"):
+            self.counted(node, _args, {one.arg: None for one in node.keywords})
+        if _MODELS.search(name):
+            shapes = any(
+                isinstance(one, ast.keyword) and one.arg in ("input_shape", "batch_input_shape", "input_dim")
+                for one in ast.walk(node)
+            )
+            if shapes and not self.graph:
+                self.use(node)
+            return Obj("model")
+        return None
+
+    def called_method(self, func: Obj, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
+        base, name = func.data if func.kind == "method" else (None, "")
+        if isinstance(base, Obj) and base.kind == "model" and name in _MODEL_USES and not self.graph:
+            self.use(node)
+        if isinstance(base, Obj) and base.kind == "instance" and isinstance(base.data, Module):
+            own = base.data.functions.get(name)
+            if own is not None:
+                return self.run(own, args, {k: v for k, v in keywords.items() if k})
+        if isinstance(base, Map):
+            return self.map_method(base, name, node, args, keywords)
+        if isinstance(base, Seq) and name == "append" and args and node.args:
+            base.items.append(args[0])
+            base.nodes.append(node.args[0])
+        elif isinstance(base, Seq) and name in ("extend", "insert", "pop", "remove", "clear"):
+            base.items.clear()
+            base.nodes.clear()
+        if isinstance(base, Const) and isinstance(base.value, str) and name == "format":
+            return self.formatted(base.value, args, keywords)
+        if isinstance(base, Const) and isinstance(base.value, str) and name == "join":
+            given = args[0] if args else None
+            if (
+                isinstance(given, Seq)
+                and given.items
+                and all(isinstance(one, Const) and isinstance(one.value, str) for one in given.items)
+            ):
+                return Const(base.value.join(one.value for one in given.items))
+            return Obj("text")
+        if (
+            isinstance(base, Obj)
+            and base.kind in ("config", "options")
+            and name in ("CopyFrom", "MergeFrom", "ParseFromString")
+        ):
+            base.data["known"] = False
+        if (
+            isinstance(base, Obj)
+            and base.kind == "strategy"
+            and not self.graph
+            and name in ("run", "experimental_distribute_dataset")
+        ):
+            self.use(node)
+        return None
+
+    def formatted(self, text: str, args: list[Any], keywords: dict[Any, Any]) -> Any:
+        if len(args) != 1 or keywords or not re.fullmatch(r"[^{}]*\{0?\}[^{}]*", text):
+            return Obj("text")
+        values = (
+            args[0].values
+            if isinstance(args[0], Many)
+            else [args[0].value]
+            if isinstance(args[0], Const)
+            else None
+        )
+        if values is None:
+            return Obj("text")
+        made = [text.replace("{0}", "{}").replace("{}", str(one)) for one in values]
+        return Const(made[0]) if len(made) == 1 else Many(made)
+
+    @staticmethod
+    def as_text(value: Any) -> Any:
+        if isinstance(value, Const):
+            return Const(str(value.value))
+        return Many([str(one) for one in value.values]) if isinstance(value, Many) else Obj("text")
+
+    @staticmethod
+    def range_of(args: list[Any]) -> Any:
+        given = [constant(one) for one in args]
+        if (
+            given
+            and all(isinstance(one, int) and not isinstance(one, bool) for one in given)
+            and len(given) <= 2
+        ):
+            values = range(*given)
+            if len(values) <= 64:
+                return Many(list(values)) if values else None
+        return None

@@ -1,0 +1,456 @@
+"""Environment variables in Python: which are set where, how, and whether anybody still reads them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from tfdoctor.lint.telling import Telling
+from tfdoctor.lint.values import Const, Many, Map, Obj, Path, Seq, constant
+from tfdoctor.lint.words import AT_IMPORT, AT_START, AT_USE, meant_variable, relevant
+
+if TYPE_CHECKING:
+    from tfdoctor.lint.models import Asked, Fix
+
+__all__ = ["EXPORTS", "Environ", "only_sets"]
+
+_SPAWN = re.compile(
+    r"\bsubprocess\b|\bPopen\b|\bos\.(?:system|popen|exec[lv]\w*|spawn\w+|posix_spawn|fork)\b|\bmultiprocessing\b|\bmp\.(?:Process|Pool|spawn)|"
+    r"\bProcess\(|\bProcessPoolExecutor\b|\bpexpect\b|\bcheck_call\b|\bcheck_output\b|^\s*!|^\s*%%(?:bash|sh)\b"
+)
+EXPORTS = re.compile(
+    r"\s*(?:export|setenv|set|declare\s+-x)\s+([A-Za-z_]\w*)(?:[=\s]|$)|\s*([A-Z][A-Z0-9_]{3,60})="
+)
+_SHELLS = frozenset(
+    ["os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput", "commands.getoutput"]
+)
+_RUNS = frozenset(f"subprocess.{name}" for name in ("run", "call", "check_call", "check_output", "Popen"))
+
+
+def only_sets(command: str) -> str | None:
+    """The variable that a shell command sets and that ends with it, where the command does nothing else."""
+    name = None
+    for part in re.split(r"&&|\|\||;|\n|&", command[:4000]):
+        if not part.strip():
+            continue
+        match = EXPORTS.match(part)
+        if match is None:
+            return None
+        rest = part[match.end() :].strip()
+        quoted = re.fullmatch(
+            r"""(?:"[^"]*"|'[^']*'|[^\s"'])*(?:\s+[A-Za-z_]\w*=(?:"[^"]*"|'[^']*'|[^\s"'])*)*""", rest
+        )
+        if quoted is None:
+            return None
+        name = name or match[1] or match[2]
+    return name
+
+
+class Environ(Telling):
+    """os.environ in all its forms."""
+
+    def __init__(self, asked: Asked, text: str) -> None:
+        super().__init__(asked, text)
+        self.written = set(re.findall(r"environ(?:\.setdefault\(|\[)\s*['\"](\w+)['\"]\]?\s*[=,]", text))
+        self.visible: int | None = None
+        """How many GPUs CUDA_VISIBLE_DEVICES, as the file sets it, leaves to be seen."""
+
+    tf_config: Any
+    first_line: int
+
+    @cached_property
+    def spawns(self) -> list[int]:
+        """Lines that start other programs, which get the environment as it is then."""
+        lines = enumerate(self.text.split("\n"), 1)
+        return [number for number, line in lines if _SPAWN.search(line) and "import" not in line]
+
+    relevant = staticmethod(relevant)
+
+    # ---------------------------------------------------------------- what is set
+
+    def variable_set(self, key: Any, node: Any, value: Any, value_node: Any, *, copy: bool = False) -> None:
+        """A variable of this process, or of a child's environment (`copy`)."""
+        for name in key.values if isinstance(key, Many) else [constant(key)]:
+            if isinstance(name, str):
+                self.one_set(name, node, value, value_node, copy=copy)
+
+    def one_set(self, name: str, node: Any, value: Any, value_node: Any, *, copy: bool) -> None:
+        if self.misspelt(name, node):
+            return
+        if name == "TF_CONFIG":
+            self.tf_config(value, value_node if value_node is not None else node)
+        held = constant(value)
+        if (
+            relevant(name)
+            and isinstance(value, Const)
+            and held is not None
+            and isinstance(held, (int, float, bool))
+        ):
+            self.tell(
+                "variable-set-wrongly",
+                value_node if isinstance(value_node, ast.Constant) else node,
+                f"{name} is set to {held!r}, which is not a string: Python raises TypeError.",
+                fix=self.as_string(value_node, held),
+            )
+        elif relevant(name) and (
+            (isinstance(value, Const) and held is None) or isinstance(value, (Seq, Map))
+        ):
+            self.tell(
+                "variable-set-wrongly", node, f"{name} is not set to a string: Python raises TypeError."
+            )
+        if copy:
+            return
+        if name == "CUDA_VISIBLE_DEVICES":
+            self.visible = None
+            if isinstance(held, str) and not self.maybe and not self.uncalled:
+                given = [one for one in held.split(",") if one.strip()]
+                self.visible = len(given) if all(one.strip().isdigit() for one in given) else None
+        self.late(name, node)
+
+    def misspelt(self, name: str, node: Any) -> bool:
+        meant = meant_variable(name)
+        if meant is None:
+            return False
+        fix = None
+        if isinstance(node, ast.Constant) and node.value == name:
+            fix = self.in_quotes(node, name, meant)
+        elif isinstance(node, ast.keyword):
+            fix = self.replacing(
+                node.lineno, node.col_offset, node.lineno, node.col_offset + len(name), meant
+            )
+        self.tell("misspelt-variable", node, f"Nothing reads {name}; {meant} is meant.", fix=fix)
+        return True
+
+    def in_quotes(self, node: ast.Constant, name: str, meant: str) -> Fix | None:
+        if not node.lineno or node.lineno != node.end_lineno or not 0 < node.lineno <= len(self.lines):
+            return None
+        start = self.column(node.lineno, node.col_offset) - 1
+        end = self.column(node.lineno, node.end_col_offset or 0) - 1
+        text = self.lines[node.lineno - 1][start:end]
+        if text.count(name) != 1:
+            return None
+        begin = node.col_offset + len(text[: text.index(name)].encode())
+        return self.replacing(node.lineno, begin, node.lineno, begin + len(name.encode()), meant)
+
+    def as_string(self, node: Any, held: Any) -> Fix | None:
+        if not isinstance(node, ast.Constant) or isinstance(held, (bool, float)):
+            return None
+        return self.replacing(node.lineno, node.col_offset, node.end_lineno, node.end_col_offset, f'"{held}"')
+
+    def late(self, name: str, node: Any) -> None:
+        """Whether what reads it has run already."""
+        later = any(one > self.offset_of(node) for one in self.spawns)
+        if name in AT_START:
+            if not later and not self.spawns and self.about_tensorflow:
+                self.tell(
+                    "variable-set-too-late",
+                    node,
+                    f"The loader reads {name} when a process starts: set here, it has no effect "
+                    "on this one. Set it before Python starts.",
+                )
+            return
+        if name in AT_IMPORT and self.state.imported and not later:
+            self.tell(
+                "variable-set-too-late",
+                node,
+                f"{name} is set after the import of tensorflow ({self.state.import_place}). Set it before the import.",
+            )
+        elif name in AT_USE and self.state.used and not later:
+            self.tell(
+                "variable-set-too-late",
+                node,
+                f"{name} is set after the first use of the GPUs ({self.state.use_place}). Set it before.",
+            )
+
+    @property
+    def about_tensorflow(self) -> bool:
+        return "tensorflow" in self.text or "keras" in self.text
+
+    def offset_of(self, node: Any) -> int:
+        """The node's line in the whole text."""
+        return int(node.lineno) + self.first_line
+
+    def environ_map(self, value: Map, node: Any, *, copy: bool = False) -> None:
+        for key, held, key_node, value_node in value.entries:
+            self.variable_set(key, key_node if key_node is not None else node, held, value_node, copy=copy)
+
+    # ---------------------------------------------------------------- forms
+
+    def assigned_item(self, base: Any, key: Any, target: Any, value: Any, value_node: Any) -> None:
+        """`base[key] = value`."""
+        if isinstance(base, Path) and base.name == "os.environ":
+            self.variable_set(key, target.slice, value, value_node)
+        elif isinstance(base, Map):
+            base.entries.append((key, value, target.slice, value_node))
+            if base.environment or (isinstance(target.value, ast.Name) and "env" in target.value.id.lower()):
+                self.variable_set(key, target.slice, value, value_node, copy=True)
+        elif isinstance(base, Seq):
+            base.items.clear()
+            base.nodes.clear()
+        elif isinstance(target.value, ast.Name) and re.search(
+            r"(?:^|_)env(?:iron)?(?:_|$)", target.value.id, re.I
+        ):
+            name = constant(key)
+            if isinstance(name, str):
+                self.misspelt(name, target.slice)
+
+    def assigned_call(self, func: Any, target: ast.Call) -> None:
+        """`os.environ("X") = …`, which no Python reads."""
+        name = func.name if isinstance(func, Path) else ""
+        if (
+            name in ("os.environ", "os.getenv", "os.environ.get", "os.putenv", "os.environ.setdefault")
+            and target.args
+        ):
+            key = target.args[0]
+            fix = None
+            if (
+                name == "os.environ"
+                and len(target.args) == 1
+                and isinstance(key, ast.Constant)
+                and isinstance(target.func, (ast.Name, ast.Attribute))
+            ):
+                spelled = ast.unparse(target.func)
+                inner = self.lines[target.lineno - 1] if 0 < target.lineno <= len(self.lines) else ""
+                at = inner.find(f"{spelled}(")
+                end = inner.find(")", at)
+                if at >= 0 and end > at and inner.count("(", at, end) == 1:
+                    from tfdoctor.lint.models import Fix
+
+                    fix = Fix(
+                        target.lineno,
+                        at + 1,
+                        target.lineno,
+                        end + 2,
+                        f"{spelled}[{inner[at + len(spelled) + 1 : end]}]",
+                    )
+            self.tell(
+                "variable-set-wrongly",
+                target,
+                "A call cannot be assigned to: this is a syntax error. os.environ takes square brackets.",
+                fix=fix,
+            )
+
+    def set_as_attribute(self, target: ast.Attribute) -> None:
+        if relevant(target.attr) or meant_variable(target.attr):
+            self.tell(
+                "variable-set-wrongly",
+                target,
+                f"An attribute of os.environ is no variable: write os.environ[{target.attr!r}].",
+            )
+
+    def compared(self, node: ast.Compare) -> None:
+        """`os.environ["X"] == "0"` as a statement."""
+        if isinstance(node.left, ast.Subscript):
+            base, key = self.value(node.left.value), self.value(node.left.slice)
+            if isinstance(base, Path) and base.name == "os.environ" and isinstance(constant(key), str):
+                self.tell(
+                    "variable-set-wrongly",
+                    node,
+                    f"This compares {constant(key)} and sets nothing: one = sign.",
+                )
+
+    def operator(self, left: Any, right: Any, node: Any) -> None:
+        """`os.environ | {…}`."""
+        if isinstance(left, Path) and left.name == "os.environ" and isinstance(right, Map):
+            self.environ_map(right, node, copy=True)
+
+    def item(self, base: Any, key: Any, node: Any) -> Any:
+        """`base[key]` read."""
+        if isinstance(base, Path):
+            if base.name == "os.environ":
+                self.read(key, node.slice)
+            return None
+        if isinstance(base, Obj) and base.kind == "gpus":
+            index = constant(key)
+            if isinstance(node.slice, ast.Slice):
+                return Obj("gpus", self.sliced(node.slice))
+            return Obj("gpu", index if isinstance(index, int) and not isinstance(index, bool) else None)
+        if isinstance(base, Seq):
+            index = constant(key)
+            if isinstance(node.slice, ast.Slice):
+                low, high = (
+                    self.value(one) if one is not None else Const(None)
+                    for one in (node.slice.lower, node.slice.upper)
+                )
+                if isinstance(low, Const) and isinstance(high, Const) and node.slice.step is None:
+                    where = slice(low.value, high.value)
+                    try:
+                        return Seq(base.items[where], base.nodes[where])
+                    except TypeError:
+                        return None
+                return None
+            if isinstance(index, int) and -len(base.items) <= index < len(base.items):
+                return base.items[index]
+            return None
+        if isinstance(base, Map) and isinstance(key, Const):
+            for name, value, *_ in reversed(base.entries):
+                if isinstance(name, Const) and name.value == key.value:
+                    return value
+        return None
+
+    def sliced(self, node: ast.Slice) -> Any:
+        """Which GPUs of all a slice takes: None: all, "some", or its first where it is one."""
+        low = constant(self.value(node.lower)) if node.lower is not None else 0
+        high = constant(self.value(node.upper)) if node.upper is not None else None
+        if node.lower is None and node.upper is None:
+            return None
+        return 0 if low == 0 and high == 1 else "some"
+
+    def read(self, key: Any, node: Any) -> None:
+        name = constant(key)
+        if isinstance(name, str) and name not in self.written:
+            self.misspelt(name, node)
+
+    def map_method(self, base: Map, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
+        if name == "update" and (args or keywords):
+            base.entries += self.pairs(node, args, keywords)
+            if base.environment:
+                self.environ_map(Map(self.pairs(node, args, keywords)), node, copy=True)
+        elif name == "setdefault" and args:
+            base.entries.append((args[0], args[1] if len(args) > 1 else None, node.args[0], node.args[-1]))
+            if base.environment:
+                self.variable_set(
+                    args[0], node.args[0], args[1] if len(args) > 1 else None, node.args[-1], copy=True
+                )
+        elif name == "items" and base.whole:
+            items = [Seq([key, value], [a, b]) for key, value, a, b in base.entries]
+            return Seq(items, [a for _, _, a, _ in base.entries])
+        elif name == "copy":
+            return Map(list(base.entries), base.whole, base.environment)
+        elif name == "keys" and base.whole:
+            return Seq([key for key, *_ in base.entries], [a for _, _, a, _ in base.entries])
+        return None
+
+    @staticmethod
+    def pairs(node: Any, args: list[Any], keywords: dict[Any, Any]) -> list[tuple[Any, Any, Any, Any]]:
+        out = []
+        for one in args:
+            if isinstance(one, Map):
+                out += one.entries
+            elif isinstance(one, Seq):
+                out += [
+                    (two.items[0], two.items[1], two.nodes[0], two.nodes[1])
+                    for two in one.items
+                    if isinstance(two, Seq) and len(two.items) == 2
+                ]
+        return out + [
+            (Const(one.arg), keywords.get(one.arg), one, one.value) for one in node.keywords if one.arg
+        ]
+
+    def called_environ(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
+        """Calls that have to do with the environment; NotImplemented for others."""
+        if name in ("os.environ.copy", "copy.copy", "copy.deepcopy"):
+            own = name == "os.environ.copy" or (
+                bool(args) and isinstance(args[0], Path) and args[0].name == "os.environ"
+            )
+            return Map([], whole=False, environment=True) if own else None
+        if name == "dict":
+            base = args[0] if args else None
+            made = Map(self.pairs(node, args, keywords), whole=None not in keywords)
+            made.environment = (isinstance(base, Path) and base.name == "os.environ") or (
+                isinstance(base, Map) and base.environment
+            )
+            made.environment |= any(
+                isinstance(one, Path) and one.name == "os.environ"
+                for key, one in keywords.items()
+                if key is None
+            )
+            if made.environment:
+                made.whole = False
+                self.environ_map(made, node, copy=True)
+            return made
+        if name in ("os.environ.update", "os.environ.__ior__"):
+            self.environ_map(Map(self.pairs(node, args, keywords)), node)
+            return None
+        if name in ("os.environ.setdefault", "os.putenv", "os.environ.__setitem__") and args:
+            value = args[1] if len(args) > 1 else None
+            self.variable_set(args[0], node.args[0], value, node.args[1] if len(node.args) > 1 else None)
+            return None
+        if name in ("os.environ.get", "os.getenv") and args:
+            self.read(args[0], node.args[0])
+            return None
+        if (
+            name.endswith("patch.dict")
+            and args
+            and isinstance(args[0], Path)
+            and args[0].name == "os.environ"
+        ):
+            self.environ_map(Map(self.pairs(node, args[1:], keywords)), node, copy=True)
+            return None
+        if name == "__tfdoctor_env":
+            self.variable_set(args[0], node, args[1], node.args[1])
+            return None
+        if name == "__tfdoctor_shell":
+            self.shell(constant(args[0]), node)
+            return None
+        if name in _SHELLS or name in _RUNS:
+            self.child(name, node, args, keywords)
+            return None
+        return NotImplemented
+
+    def child(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
+        env = keywords.get("env")
+        if isinstance(env, Map) and not env.environment:
+            self.environ_map(env, node, copy=True)
+        command = args[0] if args else None
+        shell = name in _SHELLS or constant(keywords.get("shell")) is True
+        if shell and isinstance(constant(command), str):
+            self.shell(constant(command), node)
+        elif (
+            isinstance(command, Obj)
+            and command.kind == "text"
+            and shell
+            and isinstance(node.args[0], (ast.BinOp, ast.JoinedStr))
+        ):
+            first = next(
+                (
+                    one.value
+                    for one in ast.walk(node.args[0])
+                    if isinstance(one, ast.Constant) and isinstance(one.value, str)
+                ),
+                "",
+            )
+            whole = [
+                one.value
+                for one in ast.walk(node.args[0])
+                if isinstance(one, ast.Constant) and isinstance(one.value, str)
+            ]
+            if re.match(r"\s*export\s+\w+=", first) and not any(re.search(r"[;&|\n]", one) for one in whole):
+                self.shell(first + "x", node)
+        elif isinstance(command, Seq) and command.items and constant(command.items[0]) == "export":
+            self.tell(
+                "variable-set-wrongly",
+                node,
+                "`export` is a word of the shell, no program, and it would end with it. Use os.environ.",
+            )
+
+    def shell(self, command: Any, node: Any) -> None:
+        """A command that a shell of its own runs."""
+        if not isinstance(command, str):
+            return
+        name = only_sets(command)
+        if name is not None and (relevant(name) or meant_variable(name) or name == "LD_LIBRARY_PATH"):
+            how = "%env" if self.cell_number is not None else "os.environ"
+            self.tell(
+                "variable-set-wrongly",
+                node,
+                f"The shell that sets {name} ends at once, and the variable with it. Use {how}.",
+            )
+            return
+        for found in re.finditer(r"(?:^|[;&|]\s*|export\s+|\s)([A-Za-z_]\w{4,59})=", command[:4000]):
+            self.misspelt(found[1], node)
+
+    def called_unknown(self, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
+        """A call of something that comes from elsewhere: Popen(env=…), monkeypatch.setenv(…)."""
+        env = keywords.get("env")
+        if isinstance(env, Map):
+            self.environ_map(env, node, copy=True)
+        if (
+            isinstance(node.func, ast.Attribute)
+            and node.func.attr == "setenv"
+            and args
+            and isinstance(constant(args[0]), str)
+        ):
+            self.misspelt(constant(args[0]), node.args[0])

@@ -1,0 +1,89 @@
+"""Where a finding stands, told once."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from tfdoctor.compat import Compat
+from tfdoctor.lint.models import Asked, Fix, Problem
+
+if TYPE_CHECKING:
+    from tfdoctor.compat.api_names import ApiNames
+    from tfdoctor.lint.values import State
+
+__all__ = ["Telling"]
+
+MOST = 500
+"""Findings of a file."""
+
+
+class Telling:
+    """What all checks of Python have in common."""
+
+    state: State
+    look: Any
+    run: Any
+    value: Any
+
+    def __init__(self, asked: Asked, text: str) -> None:
+        self.asked = asked
+        self.text = text
+        self.problems: dict[tuple[Any, ...], Problem] = {}
+        self.cell_number: int | None = None
+        self.lines: list[str] = []
+        self.first_line = 0
+        """Lines of a notebook before this cell."""
+        self.guarded = 0
+        """Branches, one within the other, that ask which TensorFlow it is."""
+        self.maybe = 0
+        """Branches that may not be taken."""
+        self.single = False
+        """Whether there is one GPU here."""
+        self.uncalled = False
+        self.graph = False
+        self.python_2 = False
+        self.devices: list[Any] = []
+        self.loops: list[Any] = []
+        self.tf_names: set[str] = set()
+        self.later_names: set[str] = set()
+
+    @cached_property
+    def names(self) -> ApiNames:
+        """Which TensorFlow has which names."""
+        return Compat.load().api_names
+
+    def column(self, line: int, offset: int) -> int:
+        """A column in characters, from 1; `offset`: bytes of UTF-8."""
+        text = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
+        return (
+            offset + 1
+            if text.isascii()
+            else len(text.encode("utf-8", "replace")[:offset].decode("utf-8", "ignore")) + 1
+        )
+
+    def place(self, node: Any) -> str:
+        cell = f"cell {self.cell_number}, " if self.cell_number is not None else ""
+        return f"{cell}line {node.lineno}"
+
+    def replacing(self, line: Any, start: int, end_line: Any, end: Any, text: str) -> Fix | None:
+        """The text between two offsets replaced; None where the end is not known."""
+        if not line or not end_line or end is None:
+            return None
+        return Fix(line, self.column(line, start), end_line, self.column(end_line, end), text)
+
+    def tell(
+        self, name: str, node: Any, message: str, *, fix: Fix | None = None, at: tuple[Any, int] | None = None
+    ) -> None:
+        """One finding. The same at the same place is told once."""
+        line, offset = at if at is not None and at[0] else (node.lineno, node.col_offset)
+        key = (name, self.cell_number, line, offset)
+        if key not in self.problems and len(self.problems) < MOST:
+            self.problems[key] = Problem(
+                name, message, line, self.column(line, offset), cell=self.cell_number, fix=fix
+            )
+
+    def use(self, node: Any) -> None:
+        """The GPUs are used here at the latest."""
+        if not self.state.used:
+            self.state.used, self.state.use_place = node.lineno, self.place(node)

@@ -1,0 +1,395 @@
+"""Shell scripts, batch jobs, Dockerfiles and YAML: which variables they set, and what a cluster in them says."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from tfdoctor.dockerfile.read.syntax import instructions
+from tfdoctor.lint.clusters import bad_address, bad_task, problems_of
+from tfdoctor.lint.environ import only_sets
+from tfdoctor.lint.models import Fix, Problem
+from tfdoctor.lint.words import AT_IMPORT, AT_USE, meant_variable, relevant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["dockerfile", "env_file", "shell", "yaml_text"]
+
+_WORDS = re.compile(
+    r"""\\\n|(?P<comment>(?<![^\s;&|(])\#[^\n]*)|(?P<end>\n|[;&|()]+)|(?P<word>(?:"(?:\\.|[^"\\]){0,65536}"|'[^']{0,65536}'|\\.|[^\s;&|()"'\\])+)|[^\n]""",
+    re.X | re.S,
+)
+_SET = re.compile(r"\$?([A-Za-z_][\w\-]{3,60})=")
+_GOES_ON = frozenset(
+    ["then", "do", "else", "{", "env", "sudo", "nohup", "time", "exec", "command", "nice", "-i", "-E", "!"]
+)
+_EXPORTS = frozenset(["export", "declare", "typeset", "readonly"])
+_GIVES = frozenset(["-e", "--env", "-x", "--build-arg", "--set-env-vars"])
+_KEYS = frozenset(
+    [
+        "env",
+        "environment",
+        "variables",
+        "env_vars",
+        "env_variables",
+        "containerenv",
+        "remoteenv",
+        "environment_variables",
+        "build_args",
+    ]
+)
+_SCRIPTS = frozenset(
+    ["run", "script", "command", "args", "before_script", "after_script", "setup", "entrypoint", "cmd"]
+)
+
+
+def _value(word: str) -> str:
+    """A word of a shell without its quotes."""
+    return re.sub(
+        r""""((?:\\.|[^"\\])*)"|'([^']*)'""",
+        lambda m: (m[1] or "").replace('\\"', '"') if m[2] is None else m[2],
+        word,
+    )
+
+
+class _Told:
+    """The findings of a text, each place once."""
+
+    def __init__(self, text: str) -> None:
+        self.lines = text.split("\n")
+        self.found: dict[tuple[str, int, int], Problem] = {}
+        self.tasks: set[tuple[str, int]] = set()
+
+    def tell(self, name: str, message: str, line: int, column: int, fix: Fix | None = None) -> None:
+        self.found.setdefault((name, line, column), Problem(name, message, line, column, fix=fix))
+
+    def variable(self, name: str, line: int, column: int) -> bool:
+        """Whether it is misspelt."""
+        meant = meant_variable(name)
+        if meant is None:
+            return False
+        text = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
+        at = text.find(name, max(column - 1, 0))
+        fix = Fix(line, at + 1, line, at + 1 + len(name), meant) if at >= 0 else None
+        self.tell(
+            "misspelt-variable",
+            f"Nothing reads {name}; {meant} is meant.",
+            line,
+            at + 1 if at >= 0 else column,
+            fix,
+        )
+        return True
+
+    def config(self, value: str, line: int, column: int) -> None:
+        """What TF_CONFIG is set to."""
+        try:
+            raw = json.loads(value)
+        except (ValueError, RecursionError):
+            return
+        for name, message, _ in problems_of(raw):
+            self.tell(name, message, line, column)
+        task = raw.get("task") if isinstance(raw, dict) else None
+        if (
+            isinstance(task, dict)
+            and isinstance(task.get("type"), str)
+            and isinstance(task.get("index"), int)
+        ):
+            self.task(task["type"], task["index"], line, column)
+
+    def task(self, job: str, index: int, line: int, column: int) -> None:
+        if (job, index) in self.tasks:
+            self.tell("cluster-task", f"The task {job}:{index} is started twice.", line, column)
+        self.tasks.add((job, index))
+
+
+def shell(text: str, *, job: bool = False) -> list[Problem]:
+    """A script of sh, bash, zsh or a batch job. Linear in the text; never raises."""
+    told = _Told(text)
+    _script(text, 1, told, job=job)
+    return list(told.found.values())
+
+
+def _commands(text: str) -> Iterator[list[tuple[str, int, int]]]:
+    """The words of each command: (word, line, column)."""
+    words: list[tuple[str, int, int]] = []
+    line, start = 1, 0
+    for match in _WORDS.finditer(text):
+        if match["word"] is not None:
+            words.append((match["word"], line, match.start() - start + 1))
+        elif match["end"] is not None and words:
+            yield words
+            words = []
+        piece = match[0]
+        if "\n" in piece:
+            line += piece.count("\n")
+            start = match.start() + piece.rindex("\n") + 1
+    if words:
+        yield words
+
+
+def _script(text: str, first: int, told: _Told, *, job: bool = False) -> None:
+    alone: list[tuple[str, int, int]] = []
+    exported = set(re.findall(r"\b(?:export|declare -x|typeset -x)\s+(?:\w+=\S*\s+)*(\w+)", text))
+    branches = re.search(r"(?m)^\s*(?:else|elif|case)\b", text) is not None
+    for words in _commands(text):
+        at = 0
+        setting: list[tuple[str, str, int, int]] = []
+        exporting = False
+        while at < len(words):
+            word, line, column = words[at]
+            line += first - 1
+            match = _SET.match(word)
+            following = words[at + 1][0] if at + 1 < len(words) else ""
+            if match is not None:
+                name = match[1]
+                if word.startswith("$"):
+                    if relevant(name):
+                        told.tell(
+                            "variable-set-wrongly",
+                            f"${name}=… sets nothing: without the dollar sign.",
+                            line,
+                            column,
+                        )
+                    break
+                setting.append((name, word[match.end() :], line, column))
+            elif word in _EXPORTS or word in _GOES_ON or (exporting and word.startswith("-")):
+                exporting = exporting or word in _EXPORTS
+            elif following == "=" and relevant(word) and re.fullmatch(r"\w+", word):
+                told.tell(
+                    "variable-set-wrongly", f"The shell takes no spaces around =: {word}=VALUE.", line, column
+                )
+                break
+            elif word == "setenv" and at + 1 < len(words):
+                name, there, place = words[at + 1]
+                told.variable(name, there + first - 1, place)
+                break
+            elif (
+                word == "set"
+                and _SET.match(following)
+                and not text.startswith("#!/bin/csh")
+                and not text.startswith("#!/bin/tcsh")
+            ):
+                name = _SET.match(following)[1]  # type: ignore[index]
+                if relevant(name) or meant_variable(name):
+                    told.tell(
+                        "variable-set-wrongly",
+                        f"In this shell, `set` does not set variables: export {name}=VALUE.",
+                        line,
+                        column,
+                    )
+                break
+            elif exporting:
+                told.variable(word, line, column)
+            else:
+                break
+            at += 1
+        rest = words[at:]
+        for name, value, line, column in setting:
+            if told.variable(name, line, column):
+                continue
+            if name == "TF_CONFIG":
+                if branches:
+                    told.tasks.clear()
+                told.config(_value(value), line, column)
+            elif (
+                not exporting
+                and not rest
+                and name in (AT_IMPORT | AT_USE)
+                and name not in exported
+                and not job
+            ):
+                alone.append((name, line, column))
+        _given(rest, first, told)
+        _hosts(rest, first, told, branches=branches)
+    _not_exported(text, alone, told)
+
+
+def _not_exported(text: str, alone: list[tuple[str, int, int]], told: _Told) -> None:
+    """Variables that a script sets for itself, and not for the programs that it starts."""
+    for name, line, column in alone:
+        used = re.search(rf"\$\{{?{re.escape(name)}\b|set -(?:a|o allexport)|export -p", text)
+        runs = re.search(r"(?m)(?:^|[\s;&|])(?:python[\d.]*|torchrun|horovodrun|mpirun)\s", text)
+        if used is None and runs is not None and text.startswith("#!"):
+            told.tell(
+                "variable-set-wrongly",
+                f"{name} is set for this shell alone, not for what it starts: export {name}.",
+                line,
+                column,
+            )
+
+
+def _given(words: list[tuple[str, int, int]], first: int, told: _Told) -> None:
+    """`docker run -e NAME=VALUE`, `mpirun -x NAME=VALUE`, `srun --export=ALL,NAME=VALUE`."""
+    for number, (word, line, column) in enumerate(words):
+        if word in _GIVES and number + 1 < len(words):
+            name, there, place = words[number + 1]
+            match = _SET.match(name)
+            if match is not None or re.fullmatch(r"[A-Z][A-Z0-9_]+", name):
+                told.variable(match[1] if match else name, there + first - 1, place)
+        elif word.startswith(("--env=", "--export=", "-e=")):
+            for part in word.partition("=")[2].split(","):
+                match = _SET.match(part)
+                if match is not None:
+                    told.variable(match[1], line + first - 1, column)
+
+
+def _hosts(words: list[tuple[str, int, int]], first: int, told: _Told, *, branches: bool) -> None:
+    """`--worker_hosts=A:2222,B:2222 --job_name=worker --task_index=1`."""
+    jobs: dict[str, int | None] = {}
+    said: dict[str, tuple[str, int, int]] = {}
+    for number, (word, line, column) in enumerate(words):
+        match = re.match(
+            r"--?(ps|worker|chief|master|evaluator)_hosts(?:=|\Z)|--?(job_name|task_index|task_id|task_type)(?:=|\Z)",
+            word,
+        )
+        if match is None:
+            continue
+        value = _value(
+            word[match.end() :] if "=" in word else words[number + 1][0] if number + 1 < len(words) else ""
+        )
+        if match[1]:
+            members = value.split(",")
+            jobs[match[1]] = None if "$" in value or not value else len(members)
+            for one in members:
+                wrong = bad_address(one) if one else None
+                if wrong is not None:
+                    told.tell("cluster-address", wrong, line + first - 1, column)
+        else:
+            said[match[2]] = value, line + first - 1, column
+    job = said.get("job_name") or said.get("task_type")
+    index = said.get("task_index") or said.get("task_id")
+    if job is None or index is None or not index[0].isdigit() or "$" in job[0]:
+        return
+    wrong = bad_task(jobs, job[0], int(index[0])) if jobs else None
+    if wrong is not None:
+        told.tell("cluster-task", wrong, index[1], index[2])
+    if not branches:
+        told.task(job[0], int(index[0]), index[1], index[2])
+
+
+def dockerfile(text: str) -> list[Problem]:
+    """A Dockerfile or Containerfile."""
+    told = _Told(text)
+    for one in instructions(text):
+        body = one.body.text
+        if one.word in ("ENV", "ARG"):
+            found = list(
+                re.finditer(
+                    r"""(?:^|\s)([A-Za-z_][\w\-]*)=(?:"((?:\\.|[^"\\])*)"|'([^']*)'|((?:\\.|[^\s"'\\])*))""",
+                    body,
+                )
+            )
+            if not found and one.word == "ENV":
+                found = list(re.finditer(r"^\s*([A-Za-z_]\w*)\s+()()(.*)$", body, re.S))
+            for match in found:
+                line = one.body.line_at(match.start(1))
+                if one.word == "ENV" or "_VISIBLE_" in match[1]:
+                    told.variable(match[1], line, 1)
+                if match[1] == "TF_CONFIG":
+                    value = next((part for part in match.groups()[1:] if part), "")
+                    told.config(value.replace('\\"', '"'), line, 1)
+        elif one.word == "RUN":
+            stripped = re.sub(r"^(?:\s*--\w+=\S+)+", "", body)
+            name = only_sets(stripped) if not one.heredocs else None
+            if name is not None and (relevant(name) or meant_variable(name)):
+                told.tell(
+                    "variable-set-wrongly",
+                    f"{name} is set for this RUN alone and gone after it. Use ENV.",
+                    one.line,
+                    1,
+                )
+            else:
+                inner = _Told(body)
+                _script(body, 1, inner)
+                for problem in inner.found.values():
+                    if problem.name == "misspelt-variable":
+                        told.variable(
+                            problem.message.split()[2].rstrip(";"),
+                            one.body.line_at(_offset(body, problem)),
+                            1,
+                        )
+    return list(told.found.values())
+
+
+def _offset(text: str, problem: Problem) -> int:
+    lines = text.split("\n")
+    return sum(len(line) + 1 for line in lines[: problem.line - 1]) + problem.column - 1
+
+
+def env_file(text: str) -> list[Problem]:
+    """NAME=VALUE a line."""
+    told = _Told(text)
+    for number, line in enumerate(told.lines, 1):
+        match = re.match(r"\s*(?:export\s+)?([A-Za-z_]\w{3,60})=(.*)", line)
+        if match is not None and not told.variable(match[1], number, 1) and match[1] == "TF_CONFIG":
+            told.config(_value(match[2].strip()), number, match.start(1) + 1)
+    return list(told.found.values())
+
+
+def yaml_text(text: str) -> list[Problem]:
+    """Compose, Kubernetes, workflows: wherever an environment or a script stands. Raises ValueError."""
+    import yaml
+
+    told = _Told(text)
+    try:
+        for root in yaml.compose_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+            _node(root, told, set())
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" (line {mark.line + 1})" if mark is not None else ""
+        msg = f"it is not YAML{where}"
+        raise ValueError(msg) from error
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
+    return list(told.found.values())
+
+
+def _node(root: Any, told: _Told, seen: set[int]) -> None:
+    import yaml
+
+    todo = [root]
+    while todo:
+        node = todo.pop()
+        if node is None or id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            todo += node.value
+        elif isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                name = key.value.lower().replace("-", "_") if isinstance(key, yaml.ScalarNode) else ""
+                if name in _KEYS:
+                    _environment(value, told)
+                elif name in _SCRIPTS:
+                    for one in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                        if isinstance(one, yaml.ScalarNode):
+                            block = one.style in ("|", ">")
+                            _script(one.value, one.start_mark.line + (2 if block else 1), told, job=True)
+                todo.append(value)
+
+
+def _environment(node: Any, told: _Told) -> None:
+    import yaml
+
+    def setting(key: Any, value: Any) -> None:
+        line, column = key.start_mark.line + 1, key.start_mark.column + 1
+        name, _, held = key.value.partition("=") if value is None else (key.value, "", value.value)
+        if not told.variable(name, line, column) and name == "TF_CONFIG" and isinstance(held, str):
+            place = value.start_mark if value is not None else key.start_mark
+            told.config(held, place.line + 1, place.column + 1)
+
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                setting(key, value)
+    elif isinstance(node, yaml.SequenceNode):
+        for one in node.value:
+            if isinstance(one, yaml.ScalarNode):
+                setting(one, None)
+            elif isinstance(one, yaml.MappingNode):
+                parts = {key.value: value for key, value in one.value if isinstance(key, yaml.ScalarNode)}
+                name = parts.get("name")
+                if isinstance(name, yaml.ScalarNode):
+                    setting(name, parts.get("value", name))

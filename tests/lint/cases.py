@@ -1,0 +1,463 @@
+"""Code, and what `lint` must say of it: a mark at the end of each line that has a finding, none anywhere else.
+
+`#! name` is the mark; the rest of the line is the code. A notebook's cells are apart by `# %%`.
+"""
+
+from __future__ import annotations
+
+PYTHON = {
+    # ------------------------------------------------------------ misspelt-variable
+    "subscript": """
+        import os
+        os.environ["CUDA_VISIBLE_DEVIECS"] = "0"  #! misspelt-variable
+        os.environ['TF_CPP_MIN_LOG_LEVL'] = "2"  #! misspelt-variable
+        os.environ["TF_CPP_LOG_MIN_LEVEL"] = "2"  #! misspelt-variable
+        os.environ["cuda_visible_devices"] = "0"  #! misspelt-variable
+        os.environ["NCCL_DEBGU"] = "INFO"  #! misspelt-variable
+        os.environ["XLA_FLAG"] = "--xla_gpu_cuda_data_dir=/usr"  #! misspelt-variable
+        os.environ["LD_LIBARY_PATH_OLD"] = "x"
+        import tensorflow as tf
+    """,
+    "forms": """
+        import os as system
+        from os import environ, putenv
+        environ.setdefault("TF_FORCE_GPU_ALLOW_GROWHT", "true")  #! misspelt-variable
+        environ.update({"CUDA_VISIBLE_DEVCIES": "0"})  #! misspelt-variable
+        environ.update(CUDA_DEVICE_ODER="PCI_BUS_ID")  #! misspelt-variable
+        putenv("CUDA_VISBLE_DEVICES", "0")  #! misspelt-variable
+        system.environ |= {"CUDA_VISIBLE_DEVICE": "0"}  #! misspelt-variable
+        if system.getenv("TF_GPU_ALOCATOR"):  #! misspelt-variable
+            pass
+    """,
+    "for a child": """
+        import os, subprocess
+        def launch(rank):
+            env = os.environ.copy()
+            env["CUDA_VISIBLE_DEVISES"] = str(rank)  #! misspelt-variable
+            subprocess.Popen(["python", "w.py"], env=env)
+            subprocess.run(["python", "w.py"], env={**os.environ, "TF_CPP_MIN_LOGLEVEL": "1"})  #! misspelt-variable
+            subprocess.run("CUDA_VISIBLE_DEVICS=0 python w.py", shell=True)  #! misspelt-variable
+    """,
+    "names of their own": """
+        import os
+        os.environ["MY_CUDA_VISIBLE_DEVICES"] = "0"
+        os.environ["OLD_TF_CONFIG"] = "0"
+        os.environ["NCCL_DEBUG_FILE"] = "0"
+        os.environ["TF_CPP_MAX_VLOG_LEVEL"] = "0"
+        os.environ["HIP_VISIBLE_DEVICES"] = "0"
+        os.environ["NCCL_MIN_NRINGS"] = "4"
+        os.environ["TF_CONFIG_DIR"] = "4"
+        os.environ["CUDA_ROOT_DIR"] = "4"
+        os.environ["TF_DATA_DIR"] = "4"
+        os.environ["TFDS_DATA_DIR"] = "4"
+        os.environ["XLA_DIR"] = "4"
+        print("CUDA_VISIBLE_DEVIES", {"CUDA_VISIBLE_DEVIES": 1})
+    """,
+    # ------------------------------------------------------------ misspelt-option
+    "options": """
+        import tensorflow as tf
+        v1 = tf.compat.v1
+        config = v1.ConfigProto(allow_soft_placment=True)  #! misspelt-option
+        config.gpu_options.alow_growth = True  #! misspelt-option
+        config.gpu_options.per_process_gpu_memory_fractoin = 0.3  #! misspelt-option
+        config.log_device_placment = True  #! misspelt-option
+        opts = v1.GPUOptions(allow_grwoth=True)  #! misspelt-option
+        s = v1.Session(config=config)
+        t = v1.Session(config=v1.ConfigProto(gpu_options=opts))
+    """,
+    "functions": """
+        import tensorflow as tf
+        gpus = tf.config.list_phisical_devices("GPU")  #! misspelt-option
+        tf.config.experimental.set_memory_grow(gpus, True)  #! misspelt-option
+        tf.config.set_visible_device(gpus, "GPU")  #! misspelt-option
+        s = tf.distribute.MirorredStrategy()  #! misspelt-option
+        tf.config.optimizer.set_jit(True)
+        tf.config.experimental.enable_op_determinism()
+    """,
+    # ------------------------------------------------------------ variable-set-wrongly
+    "numbers": """
+        import os
+        os.environ["CUDA_VISIBLE_DEVICES"] = 1  #! variable-set-wrongly
+        os.environ.update({"TF_CPP_MIN_LOG_LEVEL": 3})  #! variable-set-wrongly
+        os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", True)  #! variable-set-wrongly
+        os.environ["CUDA_VISIBLE_DEVICES"] = None  #! variable-set-wrongly
+        os.environ["CUDA_VISIBLE_DEVICES"] = [0, 1]  #! variable-set-wrongly
+        for i in range(2):
+            os.environ["CUDA_VISIBLE_DEVICES"] = str(i)
+    """,
+    "calls": """
+        import os
+        os.environ('CUDA_VISIBLE_DEVICES') = '0'  #! variable-set-wrongly
+    """,
+    "shells": """
+        import os, subprocess
+        os.system("export CUDA_VISIBLE_DEVICES=0")  #! variable-set-wrongly
+        os.system("set CUDA_VISIBLE_DEVICES=0")  #! variable-set-wrongly
+        os.system("CUDA_VISIBLE_DEVICES=0")  #! variable-set-wrongly
+        subprocess.run("export TF_CPP_MIN_LOG_LEVEL=2", shell=True)  #! variable-set-wrongly
+        os.system("export CUDA_VISIBLE_DEVICES=0; python train.py")
+        os.system("CUDA_VISIBLE_DEVICES=0 python train.py")
+        os.system("export FOO=1")
+    """,
+    "no effect": """
+        import os
+        os.environ["CUDA_VISIBLE_DEVICES"] == "0"  #! variable-set-wrongly
+        os.environ.CUDA_VISIBLE_DEVICES = "0"  #! variable-set-wrongly
+    """,
+    # ------------------------------------------------------------ variable-set-too-late
+    "after the import": """
+        import os
+        import tensorflow.keras as keras
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  #! variable-set-too-late
+        os.environ["CUDA_VISIBLE_DEVICES"] = "0"
+        os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
+    """,
+    "after the import, in a function": """
+        import os
+        from tensorflow import keras
+        def main():
+            os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"  #! variable-set-too-late
+        if __name__ == "__main__":
+            main()
+    """,
+    "import in a function": """
+        import os
+        def load():
+            import tensorflow as tf
+            return tf
+        def quiet():
+            os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+        quiet()
+        tf = load()
+        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"  #! variable-set-too-late
+    """,
+    "after the first use": """
+        import os
+        import tensorflow as tf
+        x = tf.constant([1.0])
+        os.environ["CUDA_VISIBLE_DEVICES"] = "1"  #! variable-set-too-late
+        os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"  #! variable-set-too-late
+    """,
+    "in one branch": """
+        import os, sys
+        if len(sys.argv) > 1:
+            import tensorflow as tf
+            tf.constant(1)
+        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+        os.environ["CUDA_VISIBLE_DEVICES"] = "3"
+    """,
+    "import that may fail": """
+        import os
+        try:
+            import tensorflow as tf
+        except ImportError:
+            tf = None
+        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"  #! variable-set-too-late
+    """,
+    "the loader's": """
+        import os
+        os.environ["LD_LIBRARY_PATH"] = "/usr/local/cuda/lib64"  #! variable-set-too-late
+        import tensorflow as tf
+    """,
+    "the loader's, for a child": """
+        import os, subprocess
+        os.environ["LD_LIBRARY_PATH"] = "/usr/local/cuda/lib64"
+        import tensorflow as tf
+        subprocess.run(["python", "train.py"])
+    """,
+    # ------------------------------------------------------------ configured-too-late, growth-not-on-all
+    "configured late": """
+        import tensorflow as tf
+        strategy = tf.distribute.MirroredStrategy()
+        gpus = tf.config.experimental.list_physical_devices("GPU")
+        tf.config.experimental.set_virtual_device_configuration(  #! configured-too-late
+            gpus[0], [tf.config.experimental.VirtualDeviceConfiguration(memory_limit=1024)])
+    """,
+    "configured late, by a function": """
+        import tensorflow as tf
+        def setup():
+            for gpu in tf.config.list_physical_devices("GPU"):
+                tf.config.experimental.set_memory_growth(gpu, True)  #! configured-too-late
+        print(tf.test.is_gpu_available())
+        setup()
+    """,
+    "growth in a branch": """
+        import tensorflow as tf
+        gpus = tf.config.list_physical_devices(device_type="GPU")
+        if len(gpus) > 0:
+            tf.config.experimental.set_memory_growth(gpus[0], enable=True)  #! growth-not-on-all
+    """,
+    "growth of the only one": """
+        import tensorflow as tf
+        gpus = tf.config.list_physical_devices("GPU")
+        tf.config.set_visible_devices(gpus[1], "GPU")
+        tf.config.experimental.set_memory_growth(gpus[1], True)
+    """,
+    "growth on all": """
+        import tensorflow as tf
+        gpus = tf.config.list_physical_devices("GPU")
+        if len(gpus) == 1:
+            tf.config.experimental.set_memory_growth(gpus[0], True)
+        for g in gpus:
+            tf.config.experimental.set_memory_growth(g, True)
+        [tf.config.experimental.set_memory_growth(g, True) for g in gpus]
+    """,
+    # ------------------------------------------------------------ removed-api
+    "removed": """
+        import tensorflow as tf
+        from tensorflow.contrib.layers import flatten  #! removed-api
+        x = tf.placeholder(tf.float32)  #! removed-api
+        opt = tf.train.AdamOptimizer(0.1)  #! removed-api
+        w = tf.get_variable("w", [2])  #! removed-api
+        y = tf.contrib.slim.conv2d(x, 3, [1, 1])  #! removed-api
+        z = tf.compat.v1.placeholder(tf.float32)
+    """,
+    "for both": """
+        import tensorflow as tf
+        if tf.__version__.startswith("1."):
+            sess = tf.Session()
+        else:
+            sess = tf.compat.v1.Session()
+    """,
+    "for both, by attribute": """
+        import tensorflow as tf
+        try:
+            Session = tf.Session
+        except AttributeError:
+            Session = tf.compat.v1.Session
+        placeholder = tf.placeholder if hasattr(tf, "placeholder") else tf.compat.v1.placeholder
+    """,
+    # ------------------------------------------------------------ no-such-device
+    "devices": """
+        import tensorflow as tf
+        with tf.device("gpu:0"):
+            a = tf.ones([2])
+        with tf.device("/device:GPU:0"), tf.device("/job:worker/task:1/gpu:0"):
+            a = tf.ones([2])
+        with tf.device("cuda:0"):  #! no-such-device
+            a = tf.ones([2])
+        with tf.device("/GPU0"):  #! no-such-device
+            a = tf.ones([2])
+        with tf.device("/device:gpu0"):  #! no-such-device
+            a = tf.ones([2])
+        with tf.device(None), tf.device("/cpu:0"), tf.device(a.device):
+            a = tf.ones([2])
+    """,
+    "hidden": """
+        import os
+        os.environ["CUDA_VISIBLE_DEVICES"] = "1"
+        import tensorflow as tf
+        with tf.device("/GPU:1"):  #! no-such-device
+            a = tf.ones([2])
+    """,
+    # ------------------------------------------------------------ config-unused
+    "unused": """
+        import tensorflow.compat.v1 as tf
+        def train():
+            config = tf.ConfigProto()  #! config-unused
+            config.gpu_options.allow_growth = True
+            with tf.Session() as sess:
+                pass
+        def test():
+            config = tf.ConfigProto()
+            config.gpu_options.allow_growth = True
+            return tf.Session(config=config)
+        def make():
+            options = tf.GPUOptions(allow_growth=True)
+            return tf.ConfigProto(gpu_options=options)
+    """,
+    "used elsewhere": """
+        import tensorflow.compat.v1 as tf
+        config = tf.ConfigProto()
+        config.gpu_options.allow_growth = True
+        def run():
+            with tf.Session(config=config) as sess:
+                pass
+    """,
+    # ------------------------------------------------------------ all-on-one-device
+    "towers": """
+        import tensorflow as tf
+        num_gpus = 2
+        out = []
+        for i in range(num_gpus):
+            with tf.device("/gpu:0"):  #! all-on-one-device
+                out.append(tf.ones([2]))
+        for i in range(num_gpus):
+            with tf.device("/gpu:{}".format(i)):
+                out.append(tf.ones([2]))
+        for epoch in range(10):
+            with tf.device("/gpu:0"):
+                out.append(tf.ones([2]))
+    """,
+    # ------------------------------------------------------------ clusters
+    "cluster": """
+        import tensorflow as tf
+        spec = tf.train.ClusterSpec({
+            "ps": ["localhost2222"],  #! cluster-address
+            "worker": ["localhost:2223", "localhost:99999"],  #! cluster-address
+        })
+        server = tf.distribute.Server(spec, job_name="workers", task_index=0)  #! cluster-task
+        other = tf.distribute.Server(spec, "worker", 1)
+    """,
+    "tf_config": """
+        import os, json
+        os.environ["TF_CONFIG"] = '{"cluster": {"worker": ["a:1", "b"]}}'  #! cluster-address
+        config = {"cluster": {"worker": ["a:1", "b:2"]},
+                  "task": {"type": "ps", "index": 0}}  #! cluster-task
+        os.environ["TF_CONFIG"] = json.dumps(config)
+        import tensorflow as tf
+    """,
+    # ------------------------------------------------------------ hard-coded-devices
+    "written out": """
+        import tensorflow as tf
+        DEVICES = ["/gpu:0", "/gpu:1"]
+        a = tf.distribute.MirroredStrategy(DEVICES)  #! hard-coded-devices
+        b = tf.distribute.MirroredStrategy(devices=["/gpu:%d" % i for i in range(4)])  #! hard-coded-devices
+        c = tf.keras.utils.multi_gpu_model(None, gpus=4)  #! hard-coded-devices
+        d = tf.distribute.MirroredStrategy()
+        e = tf.distribute.MirroredStrategy(devices=["/cpu:0"])
+        f = tf.distribute.MirroredStrategy([g.name for g in tf.config.list_logical_devices("GPU")])
+    """,
+    # ------------------------------------------------------------ comments, Python 2
+    "turned off": """
+        import os
+        os.environ["CUDA_VISIBLE_DEVIES"] = "0"  # noqa: TFD711
+        os.environ["CUDA_VISIBLE_DEVIES"] = "0"  # noqa: misspelt-variable
+        os.environ["CUDA_VISIBLE_DEVIES"] = "0"  # noqa
+        os.environ["CUDA_VISIBLE_DEVIES"] = "0"  # noqa: E501  #! misspelt-variable
+    """,
+    "python 2": """
+        import os
+        print "hello", os.environ
+        try:
+            os.environ["CUDA_VISIBLE_DEVIES"] = ur"0"  #! misspelt-variable
+        except KeyError, error:
+            raise ValueError, "x"
+        exec "a = 1"
+        print >>log, `a`, 0777, 10L <> 3
+    """,
+}
+"""A name → Python; the release is not known."""
+
+WITH_OPTIONS: dict[str, tuple[tuple[int, int] | None, int | None, str]] = {
+    "tf 2 names": (
+        (1, 15),
+        None,
+        """
+        import tensorflow as tf
+        a = tf.config.list_physical_devices("GPU")  #! removed-api
+        b = tf.config.experimental.list_physical_devices("GPU")
+        c = tf.distribute.MirroredStrategy()
+        s = tf.Session()
+        """,
+    ),
+    "gpus": (
+        None,
+        2,
+        """
+        import tensorflow as tf
+        for i in range(4):
+            with tf.device("/gpu:%d" % i):  #! no-such-device
+                a = tf.ones([2])
+        with tf.device("/gpu:1"):
+            a = tf.ones([2])
+        with tf.device(f"/device:GPU:{2}"):  #! no-such-device
+            a = tf.ones([2])
+        """,
+    ),
+    "one gpu": (
+        None,
+        1,
+        """
+        import tensorflow as tf
+        gpus = tf.config.list_physical_devices("GPU")
+        tf.config.experimental.set_memory_growth(gpus[0], True)
+        """,
+    ),
+    "pinned": (
+        (1, 12),
+        None,
+        """
+        import tensorflow as tf
+        with tf.device("/gpu:0"):
+            a = tf.constant("text")  #! no-soft-placement
+            q = tf.FIFOQueue(3, tf.float32)  #! no-soft-placement
+            n = tf.get_variable("n", [], dtype=tf.int32)  #! no-soft-placement
+            w = tf.get_variable("w", [2])
+            g = tf.Variable(0.0)
+        sess = tf.Session()
+        """,
+    ),
+    "pinned softly": (
+        (1, 12),
+        None,
+        """
+        import tensorflow as tf
+        with tf.device("/gpu:0"):
+            a = tf.constant("text")
+        config = tf.ConfigProto()
+        config.allow_soft_placement = True
+        sess = tf.Session(config=config)
+        """,
+    ),
+}
+"""A name → (release, GPUs, Python)."""
+
+NOTEBOOK = """
+%env CUDA_VISIBLE_DEVIES=0  #! misspelt-variable
+# %%
+!export CUDA_VISIBLE_DEVICES=0  #! variable-set-wrongly
+!nvidia-smi
+# %%
+%matplotlib inline
+import tensorflow as tf
+tf.ones([2])
+# %%
+%env TF_CPP_MIN_LOG_LEVEL 3  #! variable-set-too-late
+%set_env CUDA_VISIBLE_DEVICES=0  #! variable-set-too-late
+"""
+
+SHELL = """#!/bin/bash
+export CUDA_VISIBLE_DEVCES=0  #! misspelt-variable
+TF_CPP_MIN_LOG_LEVEl=2 python a.py  #! misspelt-variable
+docker run -e NVIDIA_VISIBLE_DEVICE=all x  #! misspelt-variable
+mpirun -x NCCL_DEBUG=INFO -x NCCL_SOKET_IFNAME=eth0 python a.py  #! misspelt-variable
+export CUDA_VISIBLE_DEVICES = 0  #! variable-set-wrongly
+$CUDA_VISIBLE_DEVICES=0  #! variable-set-wrongly
+# export CUDA_VISIBLE_DEVIES=0
+echo "CUDA_VISIBLE_DEVIES=0" 'TF_CPP_MIN_LOG_LEVLE=1'
+python t.py --ps_hosts=a:1 --worker_hosts=b:1,c --job_name=worker --task_index=0 &  #! cluster-address
+python t.py --ps_hosts=a:1 --worker_hosts=b:1,c:1 --job_name=worker --task_index=2 &  #! cluster-task
+python t.py --ps_hosts=a:1 --worker_hosts=b:1,c:1 --job_name=worker --task_index=0 &  #! cluster-task
+cuda_visible=1 MY_DEVICES=2 python a.py
+"""
+
+DOCKERFILE = """FROM tensorflow/tensorflow:2.15.0-gpu
+ENV CUDA_VISIBLE_DEVIES 0  #! misspelt-variable
+ENV A=1 \\
+    NVIDIA_DRIVER_CAPABILITES=all \\
+    B=2
+RUN export TF_CPP_MIN_LOG_LEVEL=2  #! variable-set-wrongly
+RUN export TF_CPP_MIN_LOG_LEVEL=2 && python a.py
+"""
+
+YAML = """services:
+  a:
+    image: x
+    environment:
+      - CUDA_VISIBLE_DEVIES=0  #! misspelt-variable
+      - PLAIN
+    command: python CUDA_VISIBLE_DEVIES
+  b:
+    environment:
+      TF_FORCE_GPU_ALLOW_GROTH: "true"  #! misspelt-variable
+      TF_CONFIG: '{"cluster": {"worker": ["a"]}}'  #! cluster-address
+    labels:
+      CUDA_VISIBLE_DEVIES: a label
+---
+spec:
+  containers:
+    - env:
+        - name: NCCL_DEBG  #! misspelt-variable
+          value: INFO
+"""
