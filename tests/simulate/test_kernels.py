@@ -146,3 +146,9 @@ def test_ptx_of_an_older_toolkit_than_the_wheels() -> None:
     assert Compat.load().to_compile(release, "8.6") == ("11.1", "most")
     assert Compat.load().to_compile(release, "9.0") == ("12.1", "all")
     assert Compat.load().to_compile(release, "7.5") is None
+
+
+def test_of_two_modules_for_one_card_the_newest_that_was_read_counts() -> None:
+    assert coverage({"70|80,80:8.5": 3}, "8.0").isa == "8.5"
+    assert coverage({"70|80:8.9,80:8.10": 3}, "8.0").isa == "8.10"
+    assert coverage({"70|80": 3}, "8.0").isa is None

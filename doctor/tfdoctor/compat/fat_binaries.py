@@ -150,7 +150,7 @@ def _of_one(kinds: str, wanted: tuple[int, int]) -> tuple[str, str | None]:
         return "native", None
     fitting = [(have, isa) for have, letter, isa in ptx if _compiles(have, letter, wanted)]
     if fitting:
-        return "compiled", max(fitting)[1]
+        return "compiled", max(fitting, key=lambda one: (one[0], versions.parse(one[1] or "0")))[1]
     every = [*cubins, *(have for have, _, _ in ptx)]
     return ("newer" if all(have > wanted for have in every) else "lacking"), None
 
