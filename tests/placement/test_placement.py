@@ -144,6 +144,26 @@ def test_one_operation_is_told_as_one() -> None:
     assert read(eager("Add", "CPU:0")).summary == "The only operation ran on CPU:0; no GPU got any."
 
 
+@pytest.mark.parametrize(
+    "created",
+    [
+        "gpu_device.cc:1115] Created TensorFlow device (/job:localhost/replica:0/task:0/device:GPU:{n} with 7350 MB memory)"
+        " -> physical GPU (",
+        "gpu_device.cc:2020] Created device /job:localhost/replica:0/task:0/device:GPU:{n} with 6100 MB memory:  -> ",
+    ],
+)
+def test_what_tensorflow_created_and_did_not_use(created: str) -> None:
+    """2.5 and newer say it in other words."""
+    card = "device: {n}, name: NVIDIA T4, pci bus id: 0000:0{n}:00.0, compute capability: 7.5\n"
+    lines = "".join((created + card).format(n=number) for number in (0, 1))
+    found = read(lines + eager("MatMul", "GPU:0")).found
+    assert [(one.device, one.name, one.compute_capability) for one in found.devices] == [
+        ("GPU:0", "NVIDIA T4", "7.5"),
+        ("GPU:1", "NVIDIA T4", "7.5"),
+    ]
+    assert found.unused == ("GPU:1",)
+
+
 def test_no_known_devices_has_a_finding() -> None:
     found = read(f"Device mapping: no known devices.\na: (Const): {JOB}/cpu:0\n")
     assert found.found.devices == ()

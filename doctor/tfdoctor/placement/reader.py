@@ -38,7 +38,7 @@ _NAME_OF_NODE = re.compile(rb"[A-Za-z0-9_.][\w.\-/\\>]*")
 _TYPE = re.compile(rb"[\w>]+")
 _BEFORE_A_NODE = re.compile(rb"[\s\"'|:\]]")
 _CREATED = re.compile(
-    rb"Creat(?:ed|ing) TensorFlow device \(([^\s()]{1,200})[^()\n]{0,80}\) -> ([^\n]{0,300})"
+    rb"Creat(?:ed|ing) (?:TensorFlow )?device \(?([^\s()]{1,200})[^()\n]{0,80}?\)? {1,2}-> ([^\n]{0,300})"
 )
 _NAME = re.compile(rb"name: ([^,\n]{1,200}?),? pci bus id: ")
 _PCI = re.compile(rb"pci bus id: ([0-9A-Fa-f:.]{4,20})")
@@ -169,7 +169,7 @@ class _Reader:
             self.nothing_known = self.mapped = True
         elif b"Device mapping:" in block:
             self.mapped = True
-        if b"TensorFlow device (" not in block:
+        if b"TensorFlow device (" not in block and b"Created device /" not in block:
             return
         for match in _CREATED.finditer(block):
             self._mapped(match[1], match[2], created=True)
