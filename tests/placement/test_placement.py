@@ -147,9 +147,8 @@ def test_one_operation_is_told_as_one() -> None:
 @pytest.mark.parametrize(
     "created",
     [
-        "gpu_device.cc:1115] Created TensorFlow device (/job:localhost/replica:0/task:0/device:GPU:{n} with 7350 MB memory)"
-        " -> physical GPU (",
-        "gpu_device.cc:2020] Created device /job:localhost/replica:0/task:0/device:GPU:{n} with 6100 MB memory:  -> ",
+        f"gpu_device.cc:1115] Created TensorFlow device ({JOB}/device:GPU:{{n}} with 7350 MB memory) -> physical GPU (",
+        f"gpu_device.cc:2020] Created device {JOB}/device:GPU:{{n}} with 6100 MB memory:  -> ",
     ],
 )
 def test_what_tensorflow_created_and_did_not_use(created: str) -> None:

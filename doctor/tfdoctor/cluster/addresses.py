@@ -68,8 +68,8 @@ def _named(text: str) -> Address:
     if not colon:
         if text.isascii() and text.isdigit():
             return Address(text, fault="it is a number without a host")
-        joined = re.fullmatch(r"(localhost|(?:\d{1,3}\.){3}\d{1,3}?)(\d{2,5})", text, re.IGNORECASE)
-        if joined and joined[1].lower() == "localhost":
+        joined = re.fullmatch(r"(localhost)(\d{2,5})", text, re.IGNORECASE)
+        if joined:
             return Address(
                 text, fault=f"the colon between {joined[1]} and {joined[2]} is missing, so it has no port"
             )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 from tfdoctor.cluster.models import Fault, Spec, Task, Written
@@ -16,7 +17,7 @@ from tfdoctor.cluster.python import clusters_of
 from tfdoctor.findings import Severity
 from tfdoctor.text import clean_line
 
-__all__ = ["LARGEST", "read_cluster", "written_of"]
+__all__ = ["LARGEST", "index_of", "read_cluster", "written_of"]
 
 LARGEST = 4 << 20
 """Characters of a specification."""
@@ -53,7 +54,7 @@ def read_cluster(text: str, source: str, *, python: bool = False) -> Spec:
             "tasks of the first are gone.",
             "Write it once, with all of its tasks.",
         )
-        written = _with(written, fault)
+        written = replace(written, faults=(*written.faults, fault))
     return Spec(source, (written,))
 
 
@@ -69,14 +70,10 @@ def written_of(found: Any, *, environment: bool = False) -> Written:
     if not isinstance(found, _Config):
         if found.text is not None:
             (inner,) = read_cluster(found.text, "text").written
-            return Written(
-                inner.jobs, inner.shown, inner.tasks, "TF_CONFIG", found.line, inner.faults, found.partly
-            )
+            return replace(inner, kind="TF_CONFIG", line=found.line, partly=found.partly)
         if found.config is not None:
             inner = written_of(_Config(found.config))
-            return Written(
-                inner.jobs, inner.shown, inner.tasks, "TF_CONFIG", found.line, inner.faults, found.partly
-            )
+            return replace(inner, kind="TF_CONFIG", line=found.line, partly=found.partly)
         if found.cluster is None:
             return Written(None, None, (), "Python", found.line, (), found.partly)
         jobs, faults = _jobs(found.cluster)
@@ -142,7 +139,7 @@ def _jobs(cluster: dict[str, Any]) -> tuple[dict[str, dict[int, str]], list[Faul
         for number, (key, address) in enumerate(
             tasks.items() if isinstance(tasks, dict) else enumerate(tasks)
         ):
-            index = _index(key)
+            index = index_of(key)
             if index is None or index < 0:
                 message = (
                     f'In the job {shown} "{clean_line(str(key), limit=60)}" is no index of a task: 0, 1, 2 …'
@@ -193,7 +190,7 @@ def _task(value: dict[str, Any]) -> tuple[Task | None, list[Fault]]:
         return None, fault('"task" does not say which job it is: "type" is missing, or is no text.')
     if "index" not in task:
         return None, fault('"task" does not say which of the job\'s tasks it is: "index" is missing.')
-    index = _index(task["index"])
+    index = index_of(task["index"])
     if index is None:
         return None, fault(
             f'"index" of "task" is {_kind(task["index"])}, and TensorFlow takes a number: 0, 1, 2 …'
@@ -205,7 +202,7 @@ def _task(value: dict[str, Any]) -> tuple[Task | None, list[Fault]]:
     return Task(task["type"], index), []
 
 
-def _index(value: Any) -> int | None:
+def index_of(value: Any) -> int | None:
     """As Python's int() of it, which TensorFlow calls; None where that raises."""
     if isinstance(value, (bool, int)):
         return int(value) if abs(value) < 1 << 63 else None
@@ -232,18 +229,6 @@ def _kind(value: Any) -> str:
         if isinstance(value, kind):
             return f'"{clean_line(value, limit=40)}"' if isinstance(value, str) and value else words
     return "null" if value is None else "something else"
-
-
-def _with(written: Written, fault: Fault) -> Written:
-    return Written(
-        written.jobs,
-        written.shown,
-        written.tasks,
-        written.kind,
-        written.line,
-        (*written.faults, fault),
-        written.partly,
-    )
 
 
 def _invalid(why: str, fix: str = FORM) -> Written:

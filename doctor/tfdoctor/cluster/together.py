@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfdoctor.cluster.models import Fault, Spec, Task, Written
+from tfdoctor.cluster.models import Fault, Spec, Written
 from tfdoctor.findings import Severity
 from tfdoctor.text import clean_line
 
@@ -25,16 +26,15 @@ def together(specs: Sequence[Spec]) -> list[tuple[str, Written]]:
             for place, (source, other) in enumerate(made):
                 if written.jobs is not None and written.jobs == other.jobs:
                     faults = other.faults + tuple(one for one in written.faults if one not in other.faults)
-                    made[place] = (source, _with(other, (*other.tasks, *written.tasks), faults))
+                    made[place] = (
+                        source,
+                        replace(other, tasks=(*other.tasks, *written.tasks), faults=faults),
+                    )
                     break
             else:
                 first = made[0] if made and len(specs) > 1 else None
                 made.append((spec.source, _differs(written, first) if first else written))
     return made
-
-
-def _with(one: Written, tasks: tuple[Task, ...], faults: tuple[Fault, ...]) -> Written:
-    return Written(one.jobs, one.shown, tasks, one.kind, one.line, faults, one.partly)
 
 
 def _differs(written: Written, first: tuple[str, Written]) -> Written:
@@ -50,7 +50,7 @@ def _differs(written: Written, first: tuple[str, Written]) -> Written:
         )
         fix = "Give every process of a cluster the same addresses."
         faults.append(Fault("cluster-address", Severity.ERROR, str(task), message, fix))
-    return _with(written, written.tasks, tuple(faults))
+    return replace(written, faults=tuple(faults))
 
 
 def _named(address: str | None) -> str:
