@@ -11,6 +11,7 @@ import pytest
 
 from lint import cases
 from tfdoctor.causes.codes import LINT
+from tfdoctor.cluster import judged, read_cluster
 from tfdoctor.explain import LOG_NOTES
 from tfdoctor.lint import Asked, Problem, kind_of_file, lint_text
 from tfdoctor.lint.fixes import fixed
@@ -199,3 +200,21 @@ def test_the_corpus() -> None:
                 got.remove(hit)
         extra += [(entry["file"], *one) for one in got]
     assert (missed, extra) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("members", "index"),
+    [
+        ('["a:1", "b:1"]', "1"),
+        ('["a:1", "b:1"]', "2"),
+        ('["a:1", "b:1"]', '"1"'),
+        ('{"0": "a:1", "5": "b:1"}', "5"),
+        ('{"0": "a:1", "5": "b:1"}', "1"),
+    ],
+)
+def test_a_task_is_in_a_cluster_as_the_command_cluster_says(members: str, index: str) -> None:
+    config = f'{{"cluster": {{"worker": {members}}}, "task": {{"type": "worker", "index": {index}}}}}'
+    (written,) = read_cluster(config, "text").written
+    faults = {one.name for one in judged(written, "text").faults}
+    found, _ = lint_text(f"TF_CONFIG='{config}'\n", "env", Asked())
+    assert {one.name for one in found} == faults

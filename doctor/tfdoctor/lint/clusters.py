@@ -7,12 +7,13 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.cluster.addresses import read_address
+from tfdoctor.cluster.reader import index_of
 from tfdoctor.lint.telling import Telling
 from tfdoctor.lint.values import Const, Map, Obj, Seq, constant
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from tfdoctor.lint.models import Asked
 
@@ -48,28 +49,36 @@ def problems_of(config: Any) -> Iterator[tuple[str, str, str]]:
             if wrong is not None:
                 yield "cluster-address", wrong, one
     if isinstance(task, dict) and jobs:
-        index = task.get("index")
-        if isinstance(index, str) and index.isdigit():
-            index = int(index)
         wrong = bad_task(
-            {str(job): len(m) if isinstance(m, (list, dict)) else None for job, m in jobs.items()},
+            {str(job): _indices(members) for job, members in jobs.items()},
             task.get("type"),
-            index,
+            index_of(task.get("index")),
         )
         if wrong is not None:
             yield "cluster-task", wrong, '"task"'
 
 
-def bad_task(jobs: dict[str, int | None], job: Any, index: Any) -> str | None:
-    """What is wrong with a task of a cluster of so many tasks a job; None as a number: not known."""
+def _indices(members: Any) -> Collection[int] | None:
+    """The indices of a job's tasks, as TensorFlow counts them."""
+    if isinstance(members, list):
+        return range(len(members))
+    if isinstance(members, dict):
+        return {index for index in map(index_of, members) if index is not None}
+    return None
+
+
+def bad_task(jobs: Mapping[str, Collection[int] | None], job: Any, index: Any) -> str | None:
+    """What is wrong with a task of a cluster. jobs: the indices of each job's tasks; None: not known."""
     if not isinstance(job, str):
         return None
     if job not in jobs:
         return None if job == "evaluator" else f"The cluster has no job {job!r}."
-    many = jobs[job]
-    if isinstance(index, int) and not isinstance(index, bool) and many is not None and not 0 <= index < many:
-        return f"The job {job!r} has {many} task{'s' if many != 1 else ''}, counted from 0; there is no task {index}."
-    return None
+    there = jobs[job]
+    if not isinstance(index, int) or isinstance(index, bool) or there is None or index in there:
+        return None
+    many = f"{len(there)} task{'s' if len(there) != 1 else ''}"
+    counted = ", counted from 0" if set(there) == set(range(len(there))) else ""
+    return f"The job {job!r} has {many}{counted}; there is no task {index}."
 
 
 class Clusters(Telling):
@@ -87,9 +96,9 @@ class Clusters(Telling):
             return None
         return Obj("cluster", self.jobs(given), node)
 
-    def jobs(self, given: Map) -> dict[str, int | None]:
-        """Job → how many tasks, with its addresses looked at."""
-        jobs: dict[str, int | None] = {} if given.whole else {"": None}
+    def jobs(self, given: Map) -> dict[str, Collection[int] | None]:
+        """Job → the indices of its tasks, with its addresses looked at."""
+        jobs: dict[str, Collection[int] | None] = {} if given.whole else {"": None}
         for key, value, _, value_node in given.entries:
             name = constant(key)
             if not isinstance(name, str):
@@ -97,7 +106,7 @@ class Clusters(Telling):
                 continue
             jobs[name] = None
             if isinstance(value, Seq):
-                jobs[name] = len(value.items)
+                jobs[name] = range(len(value.items))
                 for item, at in zip(value.items, value.nodes, strict=False):
                     self.address(item, at)
             elif isinstance(value, Map):

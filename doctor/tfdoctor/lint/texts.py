@@ -237,7 +237,7 @@ def _given(words: list[tuple[str, int, int]], first: int, told: _Told) -> None:
 
 def _hosts(words: list[tuple[str, int, int]], first: int, told: _Told, *, branches: bool) -> None:
     """`--worker_hosts=A:2222,B:2222 --job_name=worker --task_index=1`."""
-    jobs: dict[str, int | None] = {}
+    jobs: dict[str, range | None] = {}
     said: dict[str, tuple[str, int, int]] = {}
     for number, (word, line, column) in enumerate(words):
         match = re.match(
@@ -251,7 +251,7 @@ def _hosts(words: list[tuple[str, int, int]], first: int, told: _Told, *, branch
         )
         if match[1]:
             members = value.split(",")
-            jobs[match[1]] = None if "$" in value or not value else len(members)
+            jobs[match[1]] = None if "$" in value or not value else range(len(members))
             for one in members:
                 wrong = bad_address(one) if one else None
                 if wrong is not None:
