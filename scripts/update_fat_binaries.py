@@ -25,9 +25,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checkout import ROOT
-from tfdoctor import payload, versions
+from tfdoctor import versions
 from tfdoctor.compat import Compat
 from tfdoctor.compat.fat_binaries import load_fat_binaries
+from tfdoctor.simulate.kernels import READING
+from tfdoctor.system import LiveSystem
+from tfdoctor.system.payloads import run_payload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,7 +43,6 @@ MINIMUM = 15
 SINCE = "2.1"
 SOURCES = ["fat binaries of the wheels' shared objects, as doctor/tfdoctor/payload/fatbins.py reads them"]
 PLATFORMS = ("manylinux1", "manylinux2010", "manylinux2014", "manylinux_2_17", "manylinux_2_27")
-MARKER = "tfdoctor-payload:"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -117,13 +119,12 @@ def read(release: Release) -> dict[str, int] | None:
             for name in wheel.namelist():
                 if ".so" in name:
                     wheel.extract(name, f"{folder}/wheel")
-        script = Path(payload.__file__).with_name("fatbins.py")
-        told = subprocess.run(
-            [sys.executable, "-S", str(script), f"{folder}/wheel"], capture_output=True, text=True, check=True
+        answer, result = run_payload(
+            LiveSystem(), sys.executable, "fatbins", [f"{folder}/wheel"], timeout=READING, flags=("-S",)
         )
-    answer = json.loads(told.stdout.removeprefix(MARKER))
-    if answer["failed"] or not answer["binaries"]:
-        print(f"{release.version}: {answer['failed'] or 'no GPU code'}", file=sys.stderr)
+    if answer.get("failed") or not answer.get("binaries"):
+        why = answer.get("failed") or ("no GPU code" if result.ok else result.why())
+        print(f"{release.version}: {why}", file=sys.stderr)
         return None
     return dict(sorted(answer["binaries"].items()))
 

@@ -152,3 +152,16 @@ def test_of_two_modules_for_one_card_the_newest_that_was_read_counts() -> None:
     assert coverage({"70|80,80:8.5": 3}, "8.0").isa == "8.5"
     assert coverage({"70|80:8.9,80:8.10": 3}, "8.0").isa == "8.10"
     assert coverage({"70|80": 3}, "8.0").isa is None
+
+
+@pytest.mark.parametrize("kinds", ["70|80", "70|80:99.9"])
+def test_ptx_that_is_not_known_is_taken_to_be_of_the_wheels_cuda(
+    monkeypatch: pytest.MonkeyPatch, kinds: str
+) -> None:
+    monkeypatch.setattr(
+        Compat, "coverage", lambda _, __, capability: coverage({kinds: 3, "70,80|": 1}, capability)
+    )
+    release = Compat.load().release("2.20.0")
+    assert release is not None
+    assert Compat.load().to_compile(release, "8.0") == (release.cuda, "most")
+    assert Compat.load().to_compile(release, "7.0") is None

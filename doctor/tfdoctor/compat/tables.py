@@ -321,16 +321,16 @@ class Compat:
     def to_compile(self, release: Release, capability: str) -> tuple[str, str] | None:
         """What the driver has to compile from PTX for a card: (the CUDA that it must speak, how many kernels).
 
-        `("12.5", "most")`; None: nothing, or it is not known. Where the wheel's PTX was not read, all of it is
-        taken to be of the wheel's own CUDA.
+        `("12.5", "most")`; None: nothing, or the wheel's CUDA is not known. PTX whose version was not read, or is newer
+        than the tables, is taken to be of the wheel's own CUDA.
         """
         found = self.coverage(release, capability)
-        if found is not None:
-            cuda = self._cuda.of_ptx(found.isa) if found.isa is not None else None
-            return (cuda, found.share) if cuda is not None else None
-        if release.cuda is None or code_for(release, capability) != "jit":
-            return None
-        return release.cuda, "all"
+        if found is None:
+            share, isa = ("all" if code_for(release, capability) == "jit" else ""), None
+        else:
+            share, isa = (found.share if found.compiled else ""), found.isa
+        cuda = (self._cuda.of_ptx(isa) if isa is not None else None) or release.cuda
+        return (cuda, share) if share and cuda is not None else None
 
     def cuda_of_ptx(self, isa: str) -> str | None:
         """The first CUDA minor whose driver compiles PTX of this version (see cuda.CudaTable.of_ptx)."""

@@ -23,6 +23,7 @@ from tfdoctor.rules.base import CouldNotCheck, NotApplicable, seen
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Gpu
+    from tfdoctor.compat.releases import Release
     from tfdoctor.facts import PciGpu
     from tfdoctor.findings import Cause
     from tfdoctor.rules.base import Context
@@ -163,9 +164,9 @@ def code_for(context: Context, capability: str) -> str:
     if build is None:
         return "unknown"
     own = own_architectures(context)
-    measured = build.release if build.exact else None
-    if measured is not None and (own is None or set(own[0]) == set(measured.cubin)):
-        return context.compat.code_for(measured, capability)
+    published = _published(context)
+    if published is not None:
+        return context.compat.code_for(published, capability)
     if own is None:
         return "unknown"
     wanted = versions.parse_capability(capability)
@@ -182,12 +183,19 @@ def to_compile(context: Context, capability: str) -> tuple[str, str] | None:
     build = context.build
     if build is None:
         return None
-    own = own_architectures(context)
-    if build.exact and build.release is not None and (own is None or set(own[0]) == set(build.release.cubin)):
-        return context.compat.to_compile(build.release, capability)
+    published = _published(context)
+    if published is not None:
+        return context.compat.to_compile(published, capability)
     if build.cuda is not None and code_for(context, capability) in ("jit", "arch-specific"):
         return build.cuda, "all"
     return None
+
+
+def _published(context: Context) -> Release | None:
+    """The release whose wheel this build is, as far as its own list of architectures tells."""
+    build, own = context.build, own_architectures(context)
+    release = build.release if build is not None and build.exact else None
+    return release if release is not None and (own is None or set(own[0]) == set(release.cubin)) else None
 
 
 def own_architectures(context: Context) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
