@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +210,37 @@ def test_a_lock_is_held_until_the_program_ends(tmp_path: Path) -> None:
         run_installer([*HERE, code], env=QUIET, on_line=None, pass_fds=[stream.fileno()])
         with pytest.raises(InstallFailedError):
             run_installer([*HERE, code], env=QUIET, on_line=None)
+
+
+def test_a_cache_of_uv_that_was_cleaned_by_hand(tmp_path: Path) -> None:
+    """Real uv: for the wheels of an index that is a folder it believes its cache, whatever is left of that."""
+    uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
+    if uv is None:
+        pytest.skip("needs uv")
+    shelf = tmp_path / "index" / "thing"
+    shelf.mkdir(parents=True)
+    wheel = shelf / "thing-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("thing.py", "")
+        archive.writestr("thing-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: thing\nVersion: 1.0\n")
+        archive.writestr(
+            "thing-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr("thing-1.0.dist-info/RECORD", "thing.py,,\n")
+    (shelf / "index.html").write_text(f'<a href="{wheel.name}">{wheel.name}</a>', encoding="utf-8")
+    cache = tmp_path / "cache"
+    env = {**QUIET, "UV_CACHE_DIR": str(cache), "UV_DEFAULT_INDEX": shelf.parent.as_uri()}
+    where = tmp_path / "site"
+    words = (uv, "pip", "install", "--python", sys.executable, "--target", str(where), "thing")
+    said: list[str] = []
+    run_installer(words, env=env, on_line=said.append)
+    assert (where / "thing.py").is_file()
+    shutil.rmtree(where)
+    for archives in cache.glob("archive-v*"):
+        shutil.rmtree(archives)
+    run_installer(words, env=env, on_line=said.append)
+    assert (where / "thing.py").is_file()
+    assert any("uv cache clean" in line for line in said)
 
 
 def test_it_draws_on_standard_error_itself() -> None:

@@ -316,7 +316,32 @@ def run_installers(
     inherit: bool = False,
     pass_fds: Sequence[int] = (),
 ) -> None:
-    """`run_installer` for several that do not meet, side by side; where one fails the others are stopped."""
+    """`run_installer` for several that do not meet, side by side; where one fails the others are stopped.
+
+    Where uv's cache lacks what it says it holds (something cleaned it), they run once more without the cache: uv does
+    not notice for wheels of an index that is a folder, and `--refresh` does not help (measured with uv 0.13.9).
+    """
+    try:
+        _run_side_by_side(commands, env, on_line, inherit=inherit, pass_fds=pass_fds)
+    except InstallFailedError as error:
+        if env.get("UV_NO_CACHE") or not any(_CACHE_LOST.search(line) for line in error.output):
+            raise
+        if on_line is not None:
+            on_line("uv's cache is damaged; once more without it (`uv cache clean` makes it anew).")
+        _run_side_by_side(commands, {**env, "UV_NO_CACHE": "1"}, on_line, inherit=inherit, pass_fds=pass_fds)
+
+
+_CACHE_LOST = re.compile(r"failed to \w+ \w+ `[^`]*/archive-v\d+/[^`]*`: No such file or directory")
+
+
+def _run_side_by_side(
+    commands: Sequence[Sequence[str]],
+    env: Mapping[str, str],
+    on_line: Callable[[str], None] | None,
+    *,
+    inherit: bool,
+    pass_fds: Sequence[int],
+) -> None:
     running: list[_Running] = []
     try:
         for command in commands:
