@@ -321,27 +321,6 @@ def run_installers(
     Where uv's cache lacks what it says it holds (something cleaned it), they run once more without the cache: uv does
     not notice for wheels of an index that is a folder, and `--refresh` does not help (measured with uv 0.13.9).
     """
-    try:
-        _run_side_by_side(commands, env, on_line, inherit=inherit, pass_fds=pass_fds)
-    except InstallFailedError as error:
-        if env.get("UV_NO_CACHE") or not any(_CACHE_LOST.search(line) for line in error.output):
-            raise
-        if on_line is not None:
-            on_line("uv's cache is damaged; once more without it (`uv cache clean` makes it anew).")
-        _run_side_by_side(commands, {**env, "UV_NO_CACHE": "1"}, on_line, inherit=inherit, pass_fds=pass_fds)
-
-
-_CACHE_LOST = re.compile(r"failed to \w+ \w+ `[^`]*/archive-v\d+/[^`]*`: No such file or directory")
-
-
-def _run_side_by_side(
-    commands: Sequence[Sequence[str]],
-    env: Mapping[str, str],
-    on_line: Callable[[str], None] | None,
-    *,
-    inherit: bool,
-    pass_fds: Sequence[int],
-) -> None:
     running: list[_Running] = []
     try:
         for command in commands:
@@ -349,13 +328,20 @@ def _run_side_by_side(
                 running.append(_Running.start(command, env, inherit=inherit, pass_fds=pass_fds))
         for one in _until_ended(running, on_line):
             one.check()
-    except BaseException:
+    except BaseException as error:
         _stop(running)
-        raise
+        if env.get("UV_NO_CACHE") or not _cache_lost(error):
+            raise
+    else:
+        return
     finally:
         for one in running:
             if one.process.stdout is not None:
                 one.process.stdout.close()
+    if on_line is not None:
+        on_line("uv's cache is damaged; once more without it (`uv cache clean` empties it).")
+    env = {**env, "UV_NO_CACHE": "1"}
+    run_installers(commands, env=env, on_line=on_line, inherit=inherit, pass_fds=pass_fds)
 
 
 @dataclass(slots=True)
@@ -576,6 +562,7 @@ _REASONS = (
     ),
     (_DENIED, "permission denied", "The folder belongs to somebody else, or is read-only."),
 )
+_CACHE_LOST = re.compile(r"failed to \w+ \w+ `[^`]*/archive-v\d+/[^`]*`: No such file or directory")
 _NOISE = re.compile(r"^(?:\[notice\]|WARNING: (?:There was an error checking|You are using pip)|hint:|note:)")
 _TELLS = re.compile(r"(?i)\b(?:error|failed|fatal|cause|cannot|could not|×)\b")
 
@@ -596,6 +583,10 @@ def _failure(name: str, status: int, lines: tuple[str, ...]) -> InstallFailedErr
     last = told[-1] if told else (lines[-1] if lines else "it said nothing")
     msg = f"{name} failed (status {status}): {clean_line(last, limit=300)}"
     return InstallFailedError(msg, output=lines)
+
+
+def _cache_lost(error: BaseException) -> bool:
+    return isinstance(error, InstallFailedError) and any(_CACHE_LOST.search(line) for line in error.output)
 
 
 def _signal(number: int) -> str:
