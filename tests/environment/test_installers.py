@@ -9,12 +9,12 @@ import subprocess
 import sys
 import threading
 import time
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cli.installing import UV, needs_uv, wheel
 from tfdoctor.causes.steps import Install
 from tfdoctor.environment.actions import shown
 from tfdoctor.environment.installers import (
@@ -212,26 +212,18 @@ def test_a_lock_is_held_until_the_program_ends(tmp_path: Path) -> None:
             run_installer([*HERE, code], env=QUIET, on_line=None)
 
 
+@needs_uv
 def test_a_cache_of_uv_that_was_cleaned_by_hand(tmp_path: Path) -> None:
     """Real uv: for the wheels of an index that is a folder it believes its cache, whatever is left of that."""
-    uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
-    if uv is None:
-        pytest.skip("needs uv")
+    assert UV is not None
     shelf = tmp_path / "index" / "thing"
     shelf.mkdir(parents=True)
-    wheel = shelf / "thing-1.0-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("thing.py", "")
-        archive.writestr("thing-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: thing\nVersion: 1.0\n")
-        archive.writestr(
-            "thing-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        archive.writestr("thing-1.0.dist-info/RECORD", "thing.py,,\n")
-    (shelf / "index.html").write_text(f'<a href="{wheel.name}">{wheel.name}</a>', encoding="utf-8")
+    made, _ = wheel(shelf, "thing", "1.0", {"thing.py": ""})
+    (shelf / "index.html").write_text(f'<a href="{made.name}">{made.name}</a>', encoding="utf-8")
     cache = tmp_path / "cache"
     env = {**QUIET, "UV_CACHE_DIR": str(cache), "UV_DEFAULT_INDEX": shelf.parent.as_uri()}
     where = tmp_path / "site"
-    words = (uv, "pip", "install", "--python", sys.executable, "--target", str(where), "thing")
+    words = (UV, "pip", "install", "--python", sys.executable, "--target", str(where), "thing")
     said: list[str] = []
     run_installer(words, env=env, on_line=said.append)
     assert (where / "thing.py").is_file()

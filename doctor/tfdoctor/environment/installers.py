@@ -319,7 +319,8 @@ def run_installers(
     """`run_installer` for several that do not meet, side by side; where one fails the others are stopped.
 
     Where uv's cache lacks what it says it holds (something cleaned it), they run once more without the cache: uv does
-    not notice for wheels of an index that is a folder, and `--refresh` does not help (measured with uv 0.13.9).
+    not notice for wheels of an index that is a folder, and `--refresh` does not help (measured with uv 0.13.9). With
+    `inherit` nothing is known of what they said: they run once.
     """
     running: list[_Running] = []
     try:
