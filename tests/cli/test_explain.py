@@ -57,6 +57,7 @@ def test_every_cause_has_its_sentence() -> None:
 
 
 @pytest.mark.parametrize("query", ASKED)
+@pytest.mark.few(50)
 def test_each_page_says_what_is_typed_next(query: str) -> None:
     for whole in (False, True):
         text = render_explanation(lookup(query), whole=whole)

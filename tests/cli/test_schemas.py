@@ -117,6 +117,7 @@ def test_check_on_this_machine() -> None:
 
 @pytest.mark.skipif(not HOSTS, reason="no recorded machines")
 @pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.name)
+@pytest.mark.few(40)
 def test_check_on_a_recorded_machine(host: Path) -> None:
     answer = json.loads(json.dumps(report_json(report(host))))
     validate(answer, "check")

@@ -173,6 +173,7 @@ def test_rows_are_made_anew_and_what_is_gone_keeps_its_row(registry: str) -> Non
         (MANIFEST, "answers 404"),
     ],
 )
+@pytest.mark.few(5)
 def test_what_is_no_answer_is_said(registry: str, page: bytes | None, why: str) -> None:
     Fake.pages = {} if page is None else {"/v2/nvidia/cuda/manifests/1": page}
     with pytest.raises(ValueError, match=why):

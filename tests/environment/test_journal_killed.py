@@ -42,6 +42,7 @@ def recovered(prefix: Path, before: dict[str, Any], after: dict[str, Any]) -> in
 
 
 @pytest.mark.parametrize("action", ["step", "named", "rollback"])
+@pytest.mark.few(1)
 def test_killed_at_every_point_of_a_step(
     fast: Path, victim: Callable[[str, Path, int], str], action: str
 ) -> None:

@@ -132,6 +132,7 @@ def test_a_file_with_too_many_lines() -> None:
     ],
     ids=range(11),
 )
+@pytest.mark.few(3)
 def test_large_files_take_no_longer_than_their_size(text: str) -> None:
     began = time.process_time()
     with contextlib.suppress(UsageError):

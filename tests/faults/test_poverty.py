@@ -87,6 +87,7 @@ def test_little_memory(limit: int) -> None:
 
 
 @pytest.mark.parametrize("limit", [5, 6, 8, 12, 20])
+@pytest.mark.few(2)
 def test_few_files(limit: int) -> None:
     done = shell(f"ulimit -n {limit}; DOCTOR check --fail-on never")
     if b"Failed to import the site module" in done.stderr or b"loading shared libraries" in done.stderr:

@@ -102,6 +102,7 @@ def unregistered(facts: Facts) -> Facts:
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+@pytest.mark.few(40)
 def test_a_remedy_names_the_release_that_recommend_names(folder: Path) -> None:
     facts = seen(folder)
     nothing = Absent("site-packages", "no tensorflow")

@@ -285,6 +285,7 @@ def test_a_hostile_log_is_read_in_bounds_and_said_in_bounds(chunks: list[bytes])
 
 
 @pytest.mark.parametrize("text", [b"x", b"\\", b"&lt;", b"(pid=1) ", b"\r", b"<a ", b"[1,0]<stderr>:", b"] "])
+@pytest.mark.few(3)
 def test_time_grows_with_the_length_of_a_line_and_not_with_its_square(text: bytes) -> None:
     def seconds(size: int) -> float:
         data = text * (size // len(text))
@@ -344,6 +345,7 @@ def training() -> float:
 
 
 @pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.few(3)
 def test_no_log_takes_much_longer_than_a_training_log(name: str, training: float) -> None:
     # beside what a process needs to start, which is as long as reading some 15 MB
     assert seconds_of(OTHERS[name]) < 3 * (training + 0.1)

@@ -443,6 +443,7 @@ def test_no_command_names_a_release_that_the_lines_exclude(seed: int) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(LAB.glob("*.log")), ids=lambda path: path.stem)
+@pytest.mark.few(60)
 def test_no_command_names_a_release_that_the_log_cannot_be_of(path: Path) -> None:
     report = diagnose_log([path.read_bytes()], COMPAT)
     minors = list(dict.fromkeys(row.minor for row in COMPAT.releases))
@@ -459,6 +460,7 @@ def logs() -> list[Path]:
 
 
 @pytest.mark.parametrize("path", logs(), ids=lambda path: f"{path.parent.name}-{path.stem}")
+@pytest.mark.few(60)
 def test_no_log_gets_a_command_that_names_a_release_that_its_lines_exclude(path: Path) -> None:
     text = path.read_bytes()
     catalogue = load_signatures()

@@ -399,6 +399,7 @@ def test_no_numpy(stages: Stager) -> None:
     ("at", "stage"),
     [("import", "import"), ("list", "visible"), ("matmul@/device:GPU:1", "compute"), ("all_sum", "nccl")],
 )
+@pytest.mark.few(3)
 def test_a_hang_ends_at_the_deadline(stages: Stager, at: str, stage: str, how: str) -> None:
     told = stages({at: how}, limit=1, wish={"limits": {stage: 1}})
     assert list(told.statuses())[-1] == stage

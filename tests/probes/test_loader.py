@@ -386,6 +386,7 @@ def modelled(
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+@pytest.mark.few(12)
 def test_the_model_says_what_the_loader_does(
     case: Callable[[Bench], list[str]], tmp_path: Path, cache: Path
 ) -> None:

@@ -68,6 +68,7 @@ def too_wide(text: str, width: int) -> list[str]:
 
 @pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.name)
 @pytest.mark.parametrize("here", [True, False])
+@pytest.mark.few(60)
 def test_check_is_one_screen(host: Path, here: bool) -> None:
     text = check_screen(host, here=here)
     assert lines_at(text, 80) <= MOST - 2, text
@@ -90,6 +91,7 @@ CHANGES = re.compile(
 
 
 @pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.name)
+@pytest.mark.few(40)
 def test_the_first_screen_answers_five_questions(host: Path) -> None:
     """Is my GPU used, why not, what do I type, can that be taken back, and what without root?"""
     report, text = report_of(host), check_screen(host)
@@ -112,6 +114,7 @@ def test_the_first_screen_answers_five_questions(host: Path) -> None:
 
 
 @pytest.mark.parametrize("log", LOGS, ids=lambda path: path.name)
+@pytest.mark.few(60)
 def test_the_first_screen_of_a_log_answers_them_too(log: Path) -> None:
     report, text = log_of(log), " ".join(log_screen(log).split())
     if report.root is None or report.root.severity < Severity.ERROR or report.cause is Cause.HEALTHY:
@@ -124,6 +127,7 @@ def test_the_first_screen_of_a_log_answers_them_too(log: Path) -> None:
 
 
 @pytest.mark.parametrize("log", LOGS, ids=lambda path: path.name)
+@pytest.mark.few(60)
 def test_what_a_log_leaves_open_is_told_in_words(log: Path) -> None:
     report = log_of(log)
     open_ = report.root.explanation.partition("does not rule out: ")[2] if report.root is not None else ""
@@ -132,6 +136,7 @@ def test_what_a_log_leaves_open_is_told_in_words(log: Path) -> None:
 
 
 @pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.name)
+@pytest.mark.few(40)
 def test_a_dry_run_of_fix_answers_them_too(host: Path) -> None:
     report, screen = report_of(host), fix_screen(host)
     if screen is None or report.main is None or not report.main.remedies:
@@ -145,6 +150,7 @@ def test_a_dry_run_of_fix_answers_them_too(host: Path) -> None:
 
 
 @pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.name)
+@pytest.mark.few(40)
 def test_check_cuts_nothing_short(host: Path) -> None:
     for width in (80, 60, 40):
         text = check_screen(host, width)
@@ -187,6 +193,7 @@ def test_several_problems_are_all_named() -> None:
 
 
 @pytest.mark.parametrize("log", LOGS, ids=lambda path: path.name)
+@pytest.mark.few(60)
 def test_diagnose_is_one_screen(log: Path) -> None:
     text = log_screen(log)
     assert lines_at(text, 80) <= MOST - 2, text
@@ -195,6 +202,7 @@ def test_diagnose_is_one_screen(log: Path) -> None:
 
 
 @pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.name)
+@pytest.mark.few(40)
 def test_fix_and_verify_are_one_screen(host: Path) -> None:
     for screen in (fix_screen, verify_screen):
         text = screen(host)
@@ -207,6 +215,7 @@ ASKED = asked()
 
 
 @pytest.mark.parametrize("name", ASKED)
+@pytest.mark.few(60)
 def test_what_is_asked_for_is_one_screen(name: str) -> None:
     """matrix of one release, the dry runs of build and install, recommend, explain."""
     text = ASKED[name]()
@@ -251,6 +260,7 @@ def test_recommend_is_one_screen(card: str, driver: str | None) -> None:
 
 
 @pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.name)
+@pytest.mark.few(40)
 def test_verbose_has_all_of_it(host: Path) -> None:
     """What the screen leaves out for want of room is there with -v."""
     report = report_of(host)
@@ -268,6 +278,7 @@ def test_verbose_has_all_of_it(host: Path) -> None:
 
 
 @pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.name)
+@pytest.mark.few(40)
 def test_nothing_is_dim_and_no_colour_runs_over_a_sentence(host: Path) -> None:
     for style, text in re.findall(r"\x1b\[([\d;]+)m([^\x1b]*)", check_screen(host, colour=True)):
         assert "2" not in style.split(";")

@@ -49,6 +49,7 @@ def named(comparison: Comparison, name: str) -> Difference | None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.few(30)
 def test_nothing_differs_from_itself(name: str) -> None:
     assert not compare(host(name), host(name)).differences
 
