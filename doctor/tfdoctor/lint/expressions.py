@@ -14,7 +14,7 @@ __all__ = ["Expressions"]
 class Expressions(Environ):
     """Values of expressions; `Walk` goes through them."""
 
-    def e_JoinedStr(self, node: ast.JoinedStr) -> Any:  # noqa: N802
+    def e_joinedstr(self, node: ast.JoinedStr) -> Any:
         parts: list[list[str]] = [[""]]
         known = True
         for one in node.values:
@@ -32,7 +32,7 @@ class Expressions(Environ):
             made = [left + right for left in made for right in part]
         return Const(made[0]) if len(made) == 1 else Many(made)
 
-    def e_BinOp(self, node: ast.BinOp) -> Any:  # noqa: N802
+    def e_binop(self, node: ast.BinOp) -> Any:
         left, right = self.value(node.left), self.value(node.right)
         self.operator(left, right, node)
         if (

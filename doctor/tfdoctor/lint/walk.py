@@ -80,7 +80,7 @@ class Walk(Checks, Expressions):
             self.statement(one)
 
     def statement(self, node: ast.stmt) -> None:
-        make = getattr(self, f"s_{type(node).__name__}", None)
+        make = getattr(self, f"s_{type(node).__name__.lower()}", None)
         if make is not None:
             make(node)
             return
@@ -90,7 +90,7 @@ class Walk(Checks, Expressions):
 
     # ---------------------------------------------------------------- statements
 
-    def s_Expr(self, node: ast.Expr) -> None:  # noqa: N802
+    def s_expr(self, node: ast.Expr) -> None:
         self.value(node.value)
         if (
             isinstance(node.value, ast.Compare)
@@ -99,7 +99,7 @@ class Walk(Checks, Expressions):
         ):
             self.compared(node.value)
 
-    def s_Import(self, node: ast.Import) -> None:  # noqa: N802
+    def s_import(self, node: ast.Import) -> None:
         for alias in node.names:
             name = alias.asname or alias.name.partition(".")[0]
             path = alias.name if alias.asname else name
@@ -107,7 +107,7 @@ class Walk(Checks, Expressions):
             self.bind(name, Path(path, sure=not self.guarded))
             self.api(f"{alias.name}", node, whole=True)
 
-    def s_ImportFrom(self, node: ast.ImportFrom) -> None:  # noqa: N802
+    def s_importfrom(self, node: ast.ImportFrom) -> None:
         module = node.module or ""
         if node.level:
             for alias in node.names:
@@ -127,16 +127,16 @@ class Walk(Checks, Expressions):
         if first in _IMPORTS and (first != "keras" or not self.other_backend) and not self.state.imported:
             self.state.imported, self.state.import_place = node.lineno, self.place(node)
 
-    def s_Assign(self, node: ast.Assign) -> None:  # noqa: N802
+    def s_assign(self, node: ast.Assign) -> None:
         value = self.value(node.value)
         for target in node.targets:
             self.assign(target, value, node.value)
 
-    def s_AnnAssign(self, node: ast.AnnAssign) -> None:  # noqa: N802
+    def s_annassign(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
             self.assign(node.target, self.value(node.value), node.value)
 
-    def s_AugAssign(self, node: ast.AugAssign) -> None:  # noqa: N802
+    def s_augassign(self, node: ast.AugAssign) -> None:
         value = self.value(node.value)
         if isinstance(node.target, ast.Name):
             base = self.look(node.target.id)
@@ -169,10 +169,10 @@ class Walk(Checks, Expressions):
         elif isinstance(target, ast.Call):
             self.assigned_call(self.value(target.func), target)
 
-    def s_Delete(self, _node: ast.Delete) -> None:  # noqa: N802
+    def s_delete(self, _node: ast.Delete) -> None:
         return
 
-    def s_If(self, node: ast.If) -> None:  # noqa: N802
+    def s_if(self, node: ast.If) -> None:
         self.value(node.test)
         version = self.asks_version(node.test)
         if self.is_main(node.test):
@@ -225,7 +225,7 @@ class Walk(Checks, Expressions):
             return one
         return None
 
-    def s_For(self, node: Any) -> None:  # noqa: N802
+    def s_for(self, node: Any) -> None:
         over = self.value(node.iter)
         each = self.item_of(over, node.iter)
         if isinstance(each, list):
@@ -244,15 +244,15 @@ class Walk(Checks, Expressions):
         self.state.dead = False
         self.body(node.orelse)
 
-    s_AsyncFor = s_For  # noqa: N815
+    s_asyncfor = s_for
 
-    def s_While(self, node: ast.While) -> None:  # noqa: N802
+    def s_while(self, node: ast.While) -> None:
         self.value(node.test)
         self.body(node.body)
         self.state.dead = False
         self.body(node.orelse)
 
-    def s_Try(self, node: Any) -> None:  # noqa: N802
+    def s_try(self, node: Any) -> None:
         guards = any(self._guards(handler) for handler in node.handlers)
         before = self.state.copy()
         bound = dict(self.scopes[-1])
@@ -276,13 +276,13 @@ class Walk(Checks, Expressions):
         self.state = done
         self.body(node.finalbody)
 
-    s_TryStar = s_Try  # noqa: N815
+    s_trystar = s_try
 
     def _guards(self, handler: ast.ExceptHandler) -> bool:
         named = [handler.type] if not isinstance(handler.type, ast.Tuple) else handler.type.elts
         return any(one is None or (isinstance(one, ast.Name) and one.id in _GUARDS) for one in named)
 
-    def s_With(self, node: Any) -> None:  # noqa: N802
+    def s_with(self, node: Any) -> None:
         devices, graphs = len(self.devices), self.graph
         for item in node.items:
             value = self.value(item.context_expr)
@@ -293,24 +293,24 @@ class Walk(Checks, Expressions):
         del self.devices[devices:]
         self.graph = graphs
 
-    s_AsyncWith = s_With  # noqa: N815
+    s_asyncwith = s_with
 
-    def s_Return(self, node: ast.Return) -> None:  # noqa: N802
+    def s_return(self, node: ast.Return) -> None:
         if node.value is not None:
             self.returned.append(self.value(node.value))
         self.state.dead = True
 
-    def s_Raise(self, node: ast.Raise) -> None:  # noqa: N802
+    def s_raise(self, node: ast.Raise) -> None:
         if node.exc is not None:
             self.value(node.exc)
         self.state.dead = True
 
-    def s_Break(self, _node: ast.Break) -> None:  # noqa: N802
+    def s_break(self, _node: ast.Break) -> None:
         self.state.dead = True
 
-    s_Continue = s_Break  # noqa: N815
+    s_continue = s_break
 
-    def s_Match(self, node: Any) -> None:  # noqa: N802
+    def s_match(self, node: Any) -> None:
         self.value(node.subject)
         before = self.state.copy()
         for case in node.cases:
@@ -318,7 +318,7 @@ class Walk(Checks, Expressions):
             self.body(case.body)
         self.state = before
 
-    def s_FunctionDef(self, node: Any) -> None:  # noqa: N802
+    def s_functiondef(self, node: Any) -> None:
         for mark in node.decorator_list:
             self.value(mark)
         for value in (*node.args.defaults, *node.args.kw_defaults):
@@ -326,7 +326,7 @@ class Walk(Checks, Expressions):
                 self.value(value)
         self.bind(node.name, self.define(node))
 
-    s_AsyncFunctionDef = s_FunctionDef  # noqa: N815
+    s_asyncfunctiondef = s_functiondef
 
     def define(self, node: Any, *, method: bool = False) -> Func:
         text = " ".join(ast.dump(mark) for mark in node.decorator_list)
@@ -343,7 +343,7 @@ class Walk(Checks, Expressions):
             self.unused_configs(node.body)
         return made
 
-    def s_ClassDef(self, node: ast.ClassDef) -> None:  # noqa: N802
+    def s_classdef(self, node: ast.ClassDef) -> None:
         for base in node.bases:
             self.value(base)
         made = Module()
@@ -418,7 +418,7 @@ class Walk(Checks, Expressions):
             return None
         self.depth += 1
         try:
-            make = getattr(self, f"e_{type(node).__name__}", None)
+            make = getattr(self, f"e_{type(node).__name__.lower()}", None)
             if make is not None:
                 return make(node)
             for child in ast.iter_child_nodes(node):
@@ -428,18 +428,18 @@ class Walk(Checks, Expressions):
         finally:
             self.depth -= 1
 
-    def e_Constant(self, node: ast.Constant) -> Any:  # noqa: N802
+    def e_constant(self, node: ast.Constant) -> Any:
         return Const(node.value)
 
-    def e_Name(self, node: ast.Name) -> Any:  # noqa: N802
+    def e_name(self, node: ast.Name) -> Any:
         return self.look(node.id)
 
-    def e_NamedExpr(self, node: ast.NamedExpr) -> Any:  # noqa: N802
+    def e_namedexpr(self, node: ast.NamedExpr) -> Any:
         value = self.value(node.value)
         self.bind(node.target.id, value)
         return value
 
-    def e_Attribute(self, node: ast.Attribute) -> Any:  # noqa: N802
+    def e_attribute(self, node: ast.Attribute) -> Any:
         base = self.value(node.value)
         if isinstance(base, Path):
             path = Path(f"{base.name}.{node.attr}", base.sure)
@@ -448,12 +448,12 @@ class Walk(Checks, Expressions):
             return path
         return self.attribute(base, node)
 
-    def e_Lambda(self, node: ast.Lambda) -> Any:  # noqa: N802
+    def e_lambda(self, node: ast.Lambda) -> Any:
         made = Func(node, cell=self.cell_number, lines=self.lines)
         self.functions.append(made)
         return made
 
-    def e_IfExp(self, node: ast.IfExp) -> Any:  # noqa: N802
+    def e_ifexp(self, node: ast.IfExp) -> Any:
         self.value(node.test)
         version = self.asks_version(node.test)
         self.guarded += version
@@ -461,7 +461,7 @@ class Walk(Checks, Expressions):
         self.guarded -= version
         return one if same(one, two) else self.either(one, two)
 
-    def e_BoolOp(self, node: ast.BoolOp) -> Any:  # noqa: N802
+    def e_boolop(self, node: ast.BoolOp) -> Any:
         version = any(self.asks_version(one) for one in node.values)
         self.guarded += version
         for one in node.values:
@@ -479,9 +479,9 @@ class Walk(Checks, Expressions):
                 nodes.append(one)
         return Seq(items, nodes) if whole else None
 
-    e_List = e_Tuple = e_Set = _elements  # noqa: N815
+    e_list = e_tuple = e_set = _elements
 
-    def e_Dict(self, node: ast.Dict) -> Any:  # noqa: N802
+    def e_dict(self, node: ast.Dict) -> Any:
         made = Map([])
         for key, value in zip(node.keys, node.values, strict=False):
             if key is None:
@@ -497,12 +497,12 @@ class Walk(Checks, Expressions):
             self.environ_map(made, node, copy=True)
         return made
 
-    def e_Subscript(self, node: ast.Subscript) -> Any:  # noqa: N802
+    def e_subscript(self, node: ast.Subscript) -> Any:
         base = self.value(node.value)
         key = None if isinstance(node.slice, ast.Slice) else self.value(node.slice)
         return self.item(base, key, node)
 
-    def e_Compare(self, node: ast.Compare) -> Any:  # noqa: N802
+    def e_compare(self, node: ast.Compare) -> Any:
         for one in (node.left, *node.comparators):
             self.value(one)
 
@@ -524,9 +524,9 @@ class Walk(Checks, Expressions):
             return Obj("gpus")
         return None
 
-    e_ListComp = e_GeneratorExp = e_SetComp = _comprehension  # noqa: N815
+    e_listcomp = e_generatorexp = e_setcomp = _comprehension
 
-    def e_DictComp(self, node: ast.DictComp) -> Any:  # noqa: N802
+    def e_dictcomp(self, node: ast.DictComp) -> Any:
         self.scopes.append({})
         for one in node.generators:
             self.assign(one.target, self.item_of(self.value(one.iter), one.iter), one.iter)
@@ -535,7 +535,7 @@ class Walk(Checks, Expressions):
         self.scopes.pop()
         return Map([], whole=False)
 
-    def e_Call(self, node: ast.Call) -> Any:  # noqa: N802
+    def e_call(self, node: ast.Call) -> Any:
         func = self.value(node.func)
         args = []
         for one in node.args:
