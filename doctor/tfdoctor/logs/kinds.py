@@ -164,13 +164,15 @@ class Kinds:
             self._steady = True
             return
         self._rows, self._from, self._at = rows, 0, -1
-        texts, heard = rows.texts, self._heard
+        heard = self._heard
         while wanted := telling - self._plain.keys():
             forgotten, known, plain = self._forgotten, self._shapes, self._plain
             places = [at for at in range(self._at + 1, len(shapes)) if shapes[at] in wanted]
+            rows.ask_for(places)
             if self._steady and self._all_said(rows, places):
                 break
             self._steady = True
+            texts = rows.texts
             for index in places:
                 shape = shapes[index]
                 if shape in plain:  # since the line before

@@ -10,14 +10,15 @@ from __future__ import annotations
 import html
 import re
 from collections import deque
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain, islice, pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfdoctor.logs.blocks import as_text, blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Protocol
 
     class Filter(Protocol):
@@ -65,6 +66,8 @@ DIGITS = str.maketrans("123456789", "000000000")
 _LINES = bytes.maketrans(b"\r", b"\n")
 _BACK = b"\b"
 """Progress bars go back with it; it is dropped before all else."""
+_FEW = 8
+"""Texts up to which a block of lines is not cut apart for them."""
 _MESSAGES = 24
 """Bits of a message's place that count the messages of its line."""
 
@@ -158,8 +161,30 @@ class Rows:
         """Whether they are of the beginning of a log."""
         self.head = block[:_HEAD]
         """How the first of them begins."""
-        self.size = block.count(b"\n") + block.count(b"\r") + (not block.endswith(b"\n"))
-        """How many they are."""
+
+    @cached_property
+    def size(self) -> int:
+        """How many they are: by the lists where one is there, for counting short lines takes longer than all else."""
+        if "shapes" in self.__dict__:
+            return len(self.shapes)
+        ended = self._block.endswith(b"\n")
+        if "texts" in self.__dict__:
+            return len(self.texts) - ended
+        return self._block.count(b"\n") + self._block.count(b"\r") + (not ended)
+
+    @property
+    def physical(self) -> int:
+        """How many lines of the file they are."""
+        if b"\r" not in self._block:  # looking costs less than counting
+            return self.size
+        count, at = 0, self._block.find(b"\n")
+        while (
+            at >= 0 and count < _FEW
+        ):  # a progress bar has hardly any, and is sought through faster than counted
+            count, at = count + 1, self._block.find(b"\n", at + 1)
+        if at >= 0:
+            count += self._block.count(b"\n", at)
+        return count + (not self._block.endswith(b"\n"))
 
     @cached_property
     def shapes(self) -> list[bytes]:
@@ -170,8 +195,17 @@ class Rows:
         return shapes
 
     @cached_property
-    def texts(self) -> list[bytes]:
+    def texts(self) -> Sequence[bytes]:
+        """They themselves."""
         return self._block.translate(_LINES, _BACK).split(b"\n")
+
+    def ask_for(self, places: Sequence[int]) -> None:
+        """Only these texts will be asked for: where they are few, the others are not even cut apart."""
+        few = isinstance(self.__dict__.get("texts"), _Some)
+        if few and len(places) > _FEW:
+            del self.texts
+        elif len(places) <= _FEW and "texts" not in self.__dict__:
+            self.texts = _Some(self._block, self.shapes)
 
     @cached_property
     def numbers(self) -> Sequence[int]:
@@ -187,6 +221,21 @@ class Rows:
         return range(self._place, self._place + self.size)
 
 
+class _Some(Sequence[bytes]):
+    """Texts of which few are asked for: each is found by its place, by how long the shapes before it are."""
+
+    def __init__(self, block: bytes, shapes: list[bytes]) -> None:
+        self._text = block.translate(None, _BACK) if _BACK in block else block
+        self._shapes = shapes
+
+    def __len__(self) -> int:
+        return len(self._shapes)
+
+    def __getitem__(self, index: Any) -> Any:
+        start = sum(map(len, self._shapes[:index])) + index
+        return self._text[start : start + len(self._shapes[index])]
+
+
 class _Joined(Rows):
     """Lines that a terminal cut, joined."""
 
@@ -195,7 +244,6 @@ class _Joined(Rows):
         self.head = b""
         self.texts = [text.encode("utf-8", "replace") for _, _, text in lines]
         self.shapes = [text.translate(_SHAPE) for text in self.texts]
-        self.size = len(self.texts)
         self.numbers = [number for number, _, _ in lines]
         self.places = [place for _, place, _ in lines]
 
@@ -213,8 +261,10 @@ class _Source:
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._blocks = blocks(self._counted(chunks))
-        self.number = self.size = 0
-        self._place = 0
+        self.size = 0
+        self._number = self._place = 0
+        self._last: Rows | None = None
+        """What is not yet counted: it is quick once somebody has read it."""
         self._begins = True
         """Whether the next block begins a line; it does not where a far too long one was cut."""
 
@@ -245,14 +295,21 @@ class _Source:
             self.size += len(chunk)
             yield chunk
 
+    @property
+    def number(self) -> int:
+        """Of the last line that was read."""
+        if self._last is not None:
+            self._place += self._last.size - 1
+            self._number += self._last.physical - 1
+            self._last = None
+        return self._number
+
     def _rows(self, block: bytes, *, early: bool) -> Rows:
-        begins, self._begins = self._begins, block.endswith(b"\n")
-        rows = Rows(block, self.number + begins, self._place + begins, early=early)
-        self._place += rows.size - 1 + begins
-        self.number += rows.size - 1 + begins
-        if b"\r" in block:  # counting costs more than looking
-            self.number -= block.count(b"\r")
-        return rows
+        number = self.number + self._begins
+        self._place += self._begins
+        self._number, self._begins = number, block.endswith(b"\n")
+        self._last = Rows(block, number, self._place, early=early)
+        return self._last
 
     def _cut(self, everything: Iterable[bytes], only: Filter | None) -> Iterator[_Piece]:
         """A log that a terminal cut: all of a block or nothing; the rest of a message can be in the next."""
