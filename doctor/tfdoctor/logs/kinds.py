@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
 from tfdoctor.logs.blocks import as_text
-from tfdoctor.logs.processes import thread_of, who, who_spans
+from tfdoctor.logs.processes import who, who_spans
 from tfdoctor.logs.reader import DIGITS, ZEROED, lines_of, messages_of
 from tfdoctor.text import clean_line
 
@@ -147,6 +147,8 @@ class Kinds:
         """What was said again in these rows, and where the last time."""
         self._waiting: list[_Said] = []
         """What was said again, and is not yet added."""
+        self._numbers: frozenset[bytes | str] | None = None
+        """Of the threads that are told apart; None where others can still come."""
         self._rows: Rows | None = None
         self._steady = False
         """Whether nothing was read of the rows before."""
@@ -221,9 +223,9 @@ class Kinds:
                     if said is None:
                         return False
         heard = cast("list[_Said]", found)
+        self._heard.update(zip(heard, range(len(heard)), strict=True))
         for one, times in Counter(heard).items():
             one.times += times
-        self._heard.update(zip(heard, range(len(heard)), strict=True))
         self._heard.pop(self._nobody, None)
         self._rows, self._from = rows, len(heard)
         self._count(len(heard))
@@ -257,10 +259,12 @@ class Kinds:
             ones = [known[shapes[at]] for at in places]
         except KeyError:
             return False
-        found = [
-            one.ends.get(texts[at][one.told :]) or self._said(one, texts[at])
-            for one, at in zip(ones, places, strict=True)
-        ]
+        found = self._of_strangers(ones[0], texts, places) if len(set(ones)) == 1 else None
+        if found is None:
+            found = [
+                one.ends.get(texts[at][one.told :]) or self._said(one, texts[at])
+                for one, at in zip(ones, places, strict=True)
+            ]
         if None in found:
             return False
         heard = cast("list[_Said]", found)
@@ -268,6 +272,27 @@ class Kinds:
             said.times += times
         self._heard.update(zip(heard, places, strict=True))
         return True
+
+    def _of_strangers(
+        self, known: _Shape, texts: Sequence[bytes], places: Sequence[int]
+    ) -> list[_Said | None] | None:
+        """The kinds of these lines of one shape, all at once; None where not all are of threads that nobody knows."""
+        voice = known.voices.get(None)
+        if (
+            self._numbers is None
+            or voice is None
+            or known.who is None
+            or known.flat is not None
+            or not known.lone
+        ):
+            return None
+        rows = itemgetter(*places)(texts) if len(places) > 1 else [texts[at] for at in places]
+        names = set(map(known.who, rows))
+        if not (self._numbers.isdisjoint(names) and known.voices.keys().isdisjoint(names)):
+            return None
+        if voice.key is None:
+            return [voice.said.get(None)] * len(rows)
+        return list(map(voice.said.get, map(voice.key, rows)))
 
     def settle(self) -> None:
         """Add what was said again."""
@@ -327,9 +352,11 @@ class Kinds:
             name = known.who(row)
             voice = known.voices.get(name)
             if voice is None:
-                if known.lone and self._strange(name):
-                    voice = known.voices.get(None)
-                return self._of_voice(voice, row)
+                return (
+                    self._of_voice(known.voices.get(None), row)
+                    if known.lone and self._strange(name)
+                    else None
+                )
         said = self._of_voice(voice, row)
         if said is not None and known.told >= 0:
             if len(known.ends) < _ENDS and self._kept < REMEMBERED:
@@ -350,8 +377,13 @@ class Kinds:
         known.ends.clear()
 
     def _strange(self, name: bytes | str) -> bool:
-        number = name if isinstance(name, str) else name.decode()
-        return self._splitter is not None and self._splitter.stranger(thread_of(number))
+        """Whether this is one thread more than are told apart: from when on one is, nobody becomes known."""
+        if self._numbers is None:
+            numbers = self._splitter.numbers() if self._splitter is not None else None
+            if numbers is None:
+                return False
+            self._numbers = numbers | {number.encode() for number in numbers}
+        return name not in self._numbers
 
     # ------------------------------------------------------------ learning a kind
 

@@ -214,9 +214,11 @@ class Splitter:
             part.closed = True
         self._full.clear()
 
-    def stranger(self, thread: str) -> bool:
-        """Whether this is one thread more than are told apart."""
-        return (self.closed or len(self._threads) >= MOST) and thread not in self._threads
+    def numbers(self) -> frozenset[str] | None:
+        """Of the threads that are told apart; None where others can still come."""
+        if not self.closed and len(self._threads) < MOST:
+            return None
+        return frozenset(label.removeprefix(thread_of("")) for label in self._threads)
 
     def deaf(self, label: str, thread: str, name: str) -> bool:
         """Whether what this signature takes from a message changes nothing here but the last time."""
