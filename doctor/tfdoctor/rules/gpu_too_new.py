@@ -138,11 +138,11 @@ def _nothing(context: Context, build: Build, capability: str, devices: list[Cuda
 def _compiled(context: Context, build: Build, capability: str, devices: list[CudaDevice]) -> Finding:
     problems = _problems(context, build, capability)
     variables = context.facts.environment.variables
-    said = "".join(f" {p.text}" for p in problems)
+    fails = "".join(f" {p.text}" for p in problems) + _libraries(context, build, capability)
     known = [Remedy(p.remedy) for p in problems]
     explanation = (
-        f"{_newer_than(build, devices)}: the driver compiles its kernels when they are first used, which can "
-        f"take half an hour, and keeps them for the next time.{said}{_libraries(context, build, capability)}"
+        f"{_newer_than(build, devices)}.{fails} The driver compiles its kernels when they are first used, which can "
+        "take half an hour, and keeps them for the next time."
     )
     forbidden = variables.get("CUDA_DISABLE_PTX_JIT", "0") not in ("", "0")
     if forbidden:
@@ -174,8 +174,8 @@ def _compiled(context: Context, build: Build, capability: str, devices: list[Cud
         context,
         devices,
         Severity.WARNING,
-        title=f"The first run will be slow: TensorFlow {build.version} has no machine code for compute "
-        f"capability {capability}",
+        title=f"The first run will be slow{', and some operations may fail' if fails else ''}: TensorFlow "
+        f"{build.version} has no machine code for compute capability {capability}",
         explanation=explanation,
         remedies=[*remedies, *_native(context, capability), *known],
     )
