@@ -151,7 +151,7 @@ ILLS = (
     ),
     Ill(
         "import-missing-cuda-lib",
-        f"RUN rm {CUDA}/libcufft.so.10.0 && ldconfig",
+        f"RUN rm {CUDA}/libcusolver.so.10.0 && ldconfig",
         "rebuild",
         on="1.13",
     ),
