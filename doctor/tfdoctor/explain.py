@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tfdoctor.causes.codes import DEVICE_UNUSED, HARMLESS, MISREAD, NOT_PRINTED, RAN_ON_CPU, RELEASE
+from tfdoctor.causes.codes import DEVICE_UNUSED, HARMLESS, MEMORY, MISREAD, NOT_PRINTED, RAN_ON_CPU, RELEASE
 from tfdoctor.cluster.faults import FAULTS
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.checks import DOCKERFILE_RULES
@@ -102,6 +102,8 @@ def typed(found: Explanation) -> str:
         return "tfdoctor cluster"
     if codes & {row.code for row in KINDS}:
         return "tfdoctor lint ."
+    if MEMORY in codes:
+        return "tfdoctor check"
     if codes & set(LOG_NOTES):
         return "tfdoctor diagnose train.log"
     return "tfdoctor build --check Dockerfile" if codes & _OF_DOCKERFILES else "tfdoctor check"
@@ -114,6 +116,18 @@ LOG_CODES = {
     if cause.row.code not in {rule.code for rule in ALL_RULES}
 }
 """Codes that only `diagnose` gives → their cause."""
+MEMORY_CODE = """\
+For any program, before it starts:
+    export TF_FORCE_GPU_ALLOW_GROWTH=true
+TensorFlow 2, memory as it is needed, or a limit in MiB:
+    for gpu in tf.config.list_physical_devices("GPU"):
+        tf.config.experimental.set_memory_growth(gpu, True)
+    limit = tf.config.LogicalDeviceConfiguration(memory_limit=4096)
+    tf.config.set_logical_device_configuration(gpu, [limit])
+TensorFlow 1 (per_process_gpu_memory_fraction=0.4 is a limit):
+    options = tf.GPUOptions(allow_growth=True)
+    session = tf.Session(config=tf.ConfigProto(gpu_options=options))"""
+"""How a program limits what TensorFlow takes."""
 LOG_NOTES = {
     HARMLESS: RuleEntry(
         HARMLESS,
@@ -217,6 +231,32 @@ LOG_NOTES = {
             ),
         ),
     ),
+    MEMORY: RuleEntry(
+        MEMORY,
+        "memory",
+        "Why TensorFlow takes all of a GPU's memory",
+        (),
+        "TensorFlow takes the memory of every GPU at its start, unless the program limits it.",
+        (
+            Section(
+                "What it means",
+                "At its first operation TensorFlow takes nearly all free memory of every GPU that it sees, and divides "
+                "it up itself. nvidia-smi shows a full GPU, whatever the model needs, until the process ends.",
+            ),
+            Section("What to do", MEMORY_CODE),
+            Section(
+                "How it is seen",
+                "`tfdoctor check` shows who holds memory. How much of it a program uses: "
+                'tf.config.experimental.get_memory_info("GPU:0"), from TensorFlow 2.5.\n\n'
+                "The variable is read by TensorFlow 1.12 and newer, set_memory_growth is there from 1.14. The limit "
+                "has this name in 2.2 and newer; tf.config.experimental.set_virtual_device_configuration is there "
+                "from 1.14. All of it must come before the first operation, and growth must be the same for all GPUs. "
+                "Memory that grew is not given back either. Two limits in the list make two logical GPUs of one.\n\n"
+                "TF_GPU_ALLOCATOR=cuda_malloc_async, from 2.5, takes memory from CUDA's own pool as it is needed, "
+                "which helps where the memory is fragmented; it needs a driver for CUDA 11.2.",
+            ),
+        ),
+    ),
     **{
         row.code: RuleEntry(
             row.code,
@@ -229,7 +269,7 @@ LOG_NOTES = {
         for row in (*FAULTS, *KINDS)
     },
 }
-"""Codes of `diagnose`, `placement`, `cluster` and `lint` that name no cause."""
+"""Codes of `diagnose`, `placement`, `cluster` and `lint` that name no cause, and the page on memory."""
 
 
 def rule_entry(rule: Rule | DockerfileRule) -> RuleEntry:
@@ -286,13 +326,12 @@ def _named(query: str, rules: Sequence[Rule | DockerfileRule], retired: Sequence
     if gone is not None and not named:
         today = living(gone.code, retired)
         named = tuple(entry for entry in everything.rules if entry.code in today)
-    if code in LOG_NOTES:
-        named = (LOG_NOTES[code],)
+    named = named or tuple(entry for entry in LOG_NOTES.values() if code == entry.code or word == entry.name)
     logged = LOG_CODES.get(code)
     causes = tuple(entry for entry in everything.causes if word == entry.cause.value or entry.cause is logged)
     if not named and not causes and gone is None:
         known = [*(entry.code for entry in everything.rules), *(entry.name for entry in everything.rules)]
-        known += [*LOG_CODES, *LOG_NOTES]
+        known += [*LOG_CODES, *LOG_NOTES, *(entry.name for entry in LOG_NOTES.values())]
         raise _unknown(query, word, code, [*known, *(entry.cause.value for entry in everything.causes)])
     if not causes:
         wanted = {cause for entry in named if not entry.any_cause for cause in entry.causes}

@@ -328,3 +328,10 @@ def test_a_living_name_is_not_led_on() -> None:
     again = (replace(GONE[0], name="libs-not-on-path"),)
     assert codes(lookup("TFD203", retired=again).rules) == ["TFD203"]
     assert lookup("TFD203", retired=again).retired is None
+
+
+@pytest.mark.parametrize("asked", ["memory", "TFD826", "why does tensorflow take all of the gpu memory"])
+def test_why_all_of_the_memory(asked: str) -> None:
+    page = render_explanation(lookup(asked), whole=False)
+    assert "takes nearly all free memory" in page
+    assert "    export TF_FORCE_GPU_ALLOW_GROWTH=true\n" in page

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
 import subprocess
 import sys
+import textwrap
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import pytest
 import yaml
 
 from cli.planner import Ended, Tfdoctor, is_clean, validate
+from tfdoctor.explain import MEMORY_CODE
 
 ROOT = Path(__file__).resolve().parents[2]
 BAD = 'import os\nos.environ["CUDA_VISIBLE_DEVIES"] = "0"\n'
@@ -230,3 +233,18 @@ def test_the_action(project: Path) -> None:
             timeout=60,
         )
         assert (done.returncode, done.stdout.count("::error ")) == (status, count), done.stderr
+
+
+@pytest.mark.parametrize(("era", "release"), [("2", "2.20"), ("1", "1.15")])
+def test_the_page_on_memory_has_code_of_that_tensorflow(
+    run: Lint, tmp_path: Path, era: str, release: str
+) -> None:
+    """By the names that these releases have."""
+    below = MEMORY_CODE.partition(f"TensorFlow {era}")[2].splitlines()[1:]
+    lines = "\n".join(itertools.takewhile(lambda line: line.startswith("    "), below))
+    (tmp_path / "limits.py").write_text(f"import tensorflow as tf\n\n{textwrap.dedent(lines)}\n")
+    done = run("limits.py", "--tf", release, cwd=tmp_path)
+    assert (done.status, done.err) == (0, ""), done.out
+    assert lines.count("tf.") >= 2
+    if era == "1":
+        assert "TFD" in run("limits.py", "--tf", "2.20", cwd=tmp_path).out

@@ -25,7 +25,10 @@ CODE = gpu_too_new.RULE.code
             "blackwell-with-tf221",
             Severity.WARNING,
             Cause.GPU_TOO_NEW,
-            "The first run will be slow, and some operations may fail: TensorFlow 2.21.0 has no machine code for compute capability 12.0",
+            (
+                "The first run will be slow, and some operations may fail: TensorFlow 2.21.0 has no machine code "
+                "for compute capability 12.0"
+            ),
             "export CUDA_CACHE_MAXSIZE=4294967296",
         ),
     ],

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-__all__ = ["CLUSTER", "DEVICE_UNUSED", "HARMLESS", "LINT", "MISREAD", "NOT_PRINTED", "RAN_ON_CPU", "RELEASE"]
+__all__ = [
+    "CLUSTER",
+    "DEVICE_UNUSED",
+    "HARMLESS",
+    "LINT",
+    "MEMORY",
+    "MISREAD",
+    "NOT_PRINTED",
+    "RAN_ON_CPU",
+    "RELEASE",
+]
 
 HARMLESS, MISREAD, RELEASE = "TFD820", "TFD821", "TFD822"
 """Codes of what `diagnose` tells beside the cause: messages that look bad and are harmless, and what is misread."""
 DEVICE_UNUSED, RAN_ON_CPU, NOT_PRINTED = "TFD823", "TFD824", "TFD825"
 """Codes of what `placement` tells beside refusals."""
+MEMORY = "TFD826"
+"""The page on the memory of GPUs; no finding has it."""
 CLUSTER = {
     "cluster-address": "TFD722",
     "cluster-task": "TFD723",
