@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from tfdoctor.cli.options import FailOn, Quiet, argument, command, option, verbose_option
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.findings import Severity
-from tfdoctor.running.starting import loader_environment, open_standard_streams
+from tfdoctor.running.starting import loader_environment, open_standard_streams, placement_environment
 from tfdoctor.system import signals
 from tfdoctor.text import clean_line
 
@@ -37,6 +37,13 @@ def run(
             "--verbose-loader/--no-verbose-loader",
         ),
     ] = True,
+    placement: Annotated[
+        bool,
+        option(
+            "Make TensorFlow log where operations go, and say it at the end; the program stays as it is.",
+            "--placement",
+        ),
+    ] = False,
     fail_on: Annotated[
         FailOn,
         option(
@@ -61,9 +68,12 @@ def run(
     from tfdoctor.running.passthrough import Passthrough, holding_signals
 
     open_standard_streams()
-    environment, notes = loader_environment(os.environ) if verbose_loader else (dict(os.environ), [])
+    environment, asked = placement_environment(os.environ) if placement else (dict(os.environ), [])
+    notes: list[str] = []
+    if verbose_loader:
+        environment, notes = loader_environment(environment)
     with signals.as_ever(), holding_signals() as mask:
-        analyst = Analyst()
+        analyst = Analyst(placement=placement)
         program = Passthrough(words, environment, mask, analyst.take)
         try:
             program.start()
@@ -80,7 +90,9 @@ def run(
         status = program.wait({analyst.says: heard}, analyst.flush)
     found = False
     try:
-        found = _conclude(words, status, program, analyst, notes, fail_on, verbose=verbose, quiet=quiet)
+        found = _conclude(
+            words, status, program, analyst, (notes, asked), fail_on, verbose=verbose, quiet=quiet
+        )
     except signals.EndedError:
         raise
     except (KeyboardInterrupt, OSError):  # nobody wants to read it, or nobody can
@@ -114,13 +126,16 @@ def _conclude(
     status: int,
     program: Passthrough,
     analyst: Analyst,
-    notes: Sequence[str],
+    notes: tuple[Sequence[str], Sequence[str]],
     fail_on: FailOn,
     *,
     verbose: bool,
     quiet: bool,
 ) -> bool:
-    """Write the answer to standard error. Returns whether it has a finding at or above `fail_on`."""
+    """Write the answer to standard error. Returns whether it has a finding at or above `fail_on`.
+
+    notes: where TensorFlow said more because of us: of what it opens, and of where operations go.
+    """
     from tfdoctor.render.run import render_run
     from tfdoctor.render.terminal import ERR
 
@@ -132,7 +147,9 @@ def _conclude(
         known=answer is not None and answer.known,
         failures=program.failures,
         lost=analyst.lost,
-        notes=notes if answer is not None and answer.loader_seen else (),
+        notes=notes[0] if answer is not None and answer.loader_seen else (),
+        placement=answer.placement if answer is not None else None,
+        placed=notes[1],
         verbose=verbose,
         quiet=quiet,
         **ERR.looks,
@@ -142,4 +159,5 @@ def _conclude(
     if answer is None or fail_on is FailOn.never:
         return False
     least = Severity[fail_on.value.upper()]
-    return any(finding.severity >= least for finding in answer.report.findings)
+    placed = answer.placement.findings if answer.placement is not None else ()
+    return any(finding.severity >= least for finding in (*answer.report.findings, *placed))

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from tfdoctor.placement.judge import judged
 from tfdoctor.placement.models import Device, Found, OpCount, Placement, Refusal
-from tfdoctor.placement.reader import read_placement
+from tfdoctor.placement.reader import Reader, read_placement
 
-__all__ = ["Device", "Found", "OpCount", "Placement", "Refusal", "judged", "read_placement"]
+__all__ = ["Device", "Found", "OpCount", "Placement", "Reader", "Refusal", "judged", "read_placement"]

@@ -18,7 +18,7 @@ from tfdoctor.placement.refusals import Refusals, short
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["MOST", "read_placement"]
+__all__ = ["Reader", "read_placement"]
 
 MOST = 200_000
 """Lines and nodes by which others are known for the same, at least; some 70 bytes each, and twice as many at most."""
@@ -52,7 +52,7 @@ _NUMBER = re.compile(r"_\d+$")
 
 def read_placement(chunks: Iterable[bytes]) -> Found:
     """What the log's bytes say. Never raises on any bytes."""
-    reader = _Reader()
+    reader = Reader()
     for block in blocks(chunks):
         reader.take(block)
     return reader.end()
@@ -72,7 +72,9 @@ class _Recently:
         self.now.update(numbers)
 
 
-class _Reader:
+class Reader:
+    """Counts as blocks of whole lines come; see `read_placement`."""
+
     def __init__(self) -> None:
         self.lines = self.bytes = 0
         self.placed: Counter[tuple[bytes, bytes]] = Counter()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tfdoctor.logs.report import LogReport
+    from tfdoctor.placement import Placement, Reader
 
 __all__ = ["Analyst", "Answer"]
 
@@ -47,6 +48,8 @@ class Answer:
     """Whether anything that is known was in the output."""
     loader_seen: bool
     """Whether lines were that TensorFlow logs at our wish alone."""
+    placement: Placement | None = None
+    """Where operations went, where that was asked."""
 
 
 class Analyst:
@@ -55,8 +58,8 @@ class Analyst:
     Its pipe never blocks us: what does not fit waits here, and where too much waits the oldest of it is left out.
     """
 
-    def __init__(self) -> None:
-        """Fork it. There must be no threads yet."""
+    def __init__(self, *, placement: bool = False) -> None:
+        """Fork it. There must be no threads yet. `placement`: it tells where operations went, too."""
         reading, self._feed = os.pipe()
         self.says, saying = os.pipe()
         self._lock = threading.Lock()
@@ -72,7 +75,7 @@ class Analyst:
         self._received = b""
         self._pid = os.fork()
         if self._pid == 0:
-            _analyse(reading, saying, (self._feed, self.says))
+            _analyse(reading, saying, (self._feed, self.says), placement=placement)
         os.close(reading)
         os.close(saying)
         os.set_blocking(self._feed, False)
@@ -186,7 +189,7 @@ class Analyst:
             os.waitpid(self._pid, 0)
 
 
-def _analyse(reading: int, saying: int, others: Sequence[int]) -> NoReturn:
+def _analyse(reading: int, saying: int, others: Sequence[int], *, placement: bool) -> NoReturn:
     """The analyst's life. Nothing it does reaches the terminal, and no Ctrl-C reaches it: it ends with its input."""
     status = 1
     try:
@@ -197,7 +200,7 @@ def _analyse(reading: int, saying: int, others: Sequence[int]) -> NoReturn:
         nothing = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(nothing, descriptor)
-        _send(saying, _read_all(reading, saying, parent))
+        _send(saying, _read_all(reading, saying, parent, placement=placement))
         status = 0
     finally:
         os._exit(status)
@@ -210,7 +213,7 @@ def _send(descriptor: int, message: Any) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def _read_all(reading: int, saying: int, parent: int) -> Answer:
+def _read_all(reading: int, saying: int, parent: int, *, placement: bool) -> Answer:
     from tfdoctor.compat import Compat
     from tfdoctor.logs.report import diagnose_log
     from tfdoctor.running.watch import Watch
@@ -228,22 +231,31 @@ def _read_all(reading: int, saying: int, parent: int) -> Answer:
 
     compat = Compat.load()
     watch = Watch(compat, "output", tell)
-    seen = Seen()
+    placed = None
+    if placement:
+        from tfdoctor.placement import Reader, judged
+
+        placed = Reader()
+    seen = Seen(placed)
     report = diagnose_log(watch.passing(seen.looking(_pieces(reading, parent))), compat, "output")
     known = report.tensorflow_version is not None or report.era is not None or bool(report.benign)
-    return Answer(report, known or seen.tensorflow, seen.loader)
+    told_where = judged(placed.end(), "output") if placed is not None else None
+    return Answer(report, known or seen.tensorflow, seen.loader, told_where)
 
 
 class Seen:
     """What is looked for in passing."""
 
-    def __init__(self) -> None:
+    def __init__(self, placed: Reader | None = None) -> None:
         self.tensorflow = self.loader = False
+        self._placed = placed
 
     def looking(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
         for piece in pieces:
             self.tensorflow = self.tensorflow or b"tensorflow/" in piece
             self.loader = self.loader or OUR_LINE.search(piece) is not None
+            if self._placed is not None and piece:
+                self._placed.take(piece)
             yield piece
 
 

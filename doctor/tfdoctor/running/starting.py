@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdoctor.text import clean
@@ -10,7 +11,7 @@ from tfdoctor.text import clean
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["SHOW_LOADER", "loader_environment", "open_standard_streams"]
+__all__ = ["SHOW_LOADER", "loader_environment", "open_standard_streams", "placement_environment"]
 
 SHOW_LOADER = "dso_loader=3"
 """From 2.12 on TensorFlow names the libraries it could not open only with this in TF_CPP_VMODULE."""
@@ -30,13 +31,32 @@ def loader_environment(env: Mapping[str, str]) -> tuple[dict[str, str], list[str
             f"(TF_CPP_VMODULE={SHOW_LOADER}): they name libraries and are "
             "harmless."
         )
-    level = env.get("TF_CPP_MIN_LOG_LEVEL", "").strip()
-    if level.isdecimal() and level.strip("0"):
-        changed["TF_CPP_MIN_LOG_LEVEL"] = "0"
-        notes.append(f"TF_CPP_MIN_LOG_LEVEL was 0 instead of {clean(level, limit=8)} for this run.")
+    notes += _all_levels(changed)
     if notes:
         notes.append("--no-verbose-loader leaves the environment alone.")
     return changed, notes
+
+
+def placement_environment(env: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """The environment in which TensorFlow logs where operations go, in every Python that the program starts, and what
+    to tell of it. The program itself is not touched: Python imports payload/placing/sitecustomize.py at its start."""
+    changed = dict(env)
+    before = env.get("PYTHONPATH")
+    changed["PYTHONPATH"] = os.pathsep.join([str(PLACING), *([before] if before else [])])
+    notes = ["Where operations go is logged because of --placement, which makes a program slower."]
+    return changed, [*notes, *_all_levels(changed)]
+
+
+PLACING = Path(__file__).resolve().parents[1] / "payload" / "placing"
+
+
+def _all_levels(changed: dict[str, str]) -> list[str]:
+    """Put TF_CPP_MIN_LOG_LEVEL down to 0, which hides no level; what to tell of it."""
+    level = changed.get("TF_CPP_MIN_LOG_LEVEL", "").strip()
+    if not level.isdecimal() or not level.strip("0"):
+        return []
+    changed["TF_CPP_MIN_LOG_LEVEL"] = "0"
+    return [f"TF_CPP_MIN_LOG_LEVEL was 0 instead of {clean(level, limit=8)} for this run."]
 
 
 def open_standard_streams() -> None:
