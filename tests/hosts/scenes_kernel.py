@@ -417,6 +417,33 @@ def _others(host: Any, healthy: Any, smi_xml: Any, two: Any) -> None:
         machine.commands |= {"id -nu 0": {"stdout": "root\n"}, "id -nu 1001": {"stdout": "alice\n"}}
         return machine
 
+    @host("TFD603", cause="gpu-busy-other-process")
+    def held_by_a_container() -> Any:
+        """A container of somebody else's holds the card, seen from the host."""
+        machine = healthy()
+        card = machine.cards[0]
+        machine.nvml["devices"][0]["memory_used_mib"] = card.memory - 400
+        listed = process(7001, "python3", card.memory - 500)
+        machine.smi_says(condition(smi_xml(machine, used=card.memory - 400), processes=listed), 0)
+        machine.files |= {
+            "/proc/1/status": status("systemd", 0),
+            "/proc/7001/status": status("python3", 1001),
+            "/proc/7001/cmdline": "python3\0/app/serve.py\0",
+            "/proc/7001/cgroup": f"0::/system.slice/docker-{'4f1c' * 16}.scope\n",
+        }
+        machine.commands |= {"id -nu 1001": {"stdout": "alice\n"}}
+        return machine
+
+    @host("TFD603", cause="gpu-busy-other-process")
+    def held_outside_this_container() -> Any:
+        """In a container; what holds the card runs outside of it, and nvidia-smi lists nothing."""
+        machine = healthy()
+        machine.files["/.dockerenv"] = ""
+        card = machine.cards[0]
+        machine.nvml["devices"][0]["memory_used_mib"] = card.memory - 300
+        machine.smi_says(condition(smi_xml(machine, used=card.memory - 300), processes="\n    "), 0)
+        return machine
+
     @host("TFD113", cause="no-device", registered=False)
     def slurm_job_without_gpu() -> Any:
         """The nodes are there, open to all, and the job's cgroup refuses them."""

@@ -352,6 +352,31 @@ def test_of_a_command_only_the_program_is_kept(tmp_path: Path, words: str, comma
     assert (found.own, found.user, found.state) == (False, "1001", "zombie")
 
 
+@pytest.mark.parametrize(
+    ("cgroup", "container"),
+    [
+        (f"0::/system.slice/docker-{'ab' * 32}.scope", "docker abababababab"),
+        (f"12:memory:/docker/{'cd' * 32}\n0::/system.slice", "docker cdcdcdcdcdcd"),
+        (f"0::/machine.slice/libpod-{'01' * 32}.scope/container", "podman 010101010101"),
+        (
+            f"0::/kubepods.slice/kubepods-burstable.slice/kubepods-pod1.slice/cri-containerd-{'ef' * 32}.scope",
+            "containerd efefefefefef",
+        ),
+        (f"0::/kubepods/burstable/pod11-22/{'23' * 32}", "Kubernetes 232323232323"),
+        ("0::/user.slice/user-1000.slice/session-2.scope", ""),
+        (f"0::/docker-{'ab' * 40}.scope", ""),
+        ("0::/docker-short.scope", ""),
+    ],
+)
+def test_the_container_of_a_process_is_read_from_its_cgroup(
+    tmp_path: Path, cgroup: str, container: str
+) -> None:
+    status = "Name:\tpython3\nState:\tS\nUid:\t0\t0\t0\t0\n"
+    files = {"/proc/1/status": status, "/proc/7/status": status, "/proc/7/cgroup": cgroup}
+    (found,) = identify(machine(tmp_path, files=files), (SmiProcess(7, None, 1),))
+    assert found.container == container
+
+
 def test_where_others_processes_are_hidden_none_is_called_gone(tmp_path: Path) -> None:
     (found,) = identify(machine(tmp_path), (SmiProcess(7, "x", 1),))
     assert found.state is None

@@ -149,6 +149,8 @@ class SmiProcess:
     """"gone": no such process here (another container's, or the driver has not noticed yet); "zombie"."""
     command: str = ""
     """Its command line, where this user may read it."""
+    container: str = ""
+    """The container that it runs in, seen from the host: "docker 0123456789ab", as its cgroup names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +196,8 @@ class SmiGpu:
     mig: bool | None
     mig_instances: int = 0
     processes: tuple[SmiProcess, ...] = ()
+    lists_processes: bool = False
+    """Whether nvidia-smi lists the processes on it, even if there are none."""
     health: CardHealth | None = None
 
 

@@ -243,6 +243,7 @@ def _from_xml(xml: Any) -> SmiFacts:
                 compute_mode=gpu.compute_mode,
                 mig=gpu.mig,
                 mig_instances=gpu.n_mig_devices,
+                lists_processes=gpu.n_processes is not None,
             )
             for gpu in xml.gpus
         ),

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 
 MOST_USERS = 5
 """Other users whose names are asked for."""
+_CONTAINER = re.compile(
+    r"(?:(?P<engine>cri-containerd|docker|libpod|crio)-|/(?P<folder>docker|kubepods)/(?:[^/\n]{1,100}/){0,4})"
+    r"(?P<id>[0-9a-f]{12})[0-9a-f]{52}(?![0-9a-f])"
+)
+"""A cgroup's path: "…/docker-ID.scope" where systemd makes them, "/docker/ID" where the engine does."""
+_ENGINES = {"libpod": "podman", "crio": "cri-o", "cri-containerd": "containerd", "kubepods": "Kubernetes"}
 ASK = 1.0
 """Seconds for each: a directory service can be slow, or away."""
 
@@ -28,7 +34,7 @@ ASK = 1.0
 def identify(
     system: System, processes: Iterable[SmiProcess], *, container: bool = False
 ) -> tuple[SmiProcess, ...]:
-    """The same processes, with the user, the state and the program of each, as far as /proc shows them."""
+    """The same processes, with the user, state, program and container of each, as far as /proc shows them."""
     found = tuple(processes)
     if container or not found or system.platform.get("system") != "Linux":
         return found
@@ -60,7 +66,20 @@ def _identify(system: System, process: SmiProcess, *, complete: bool) -> SmiProc
         own=uid == system.platform.get("uid") if uid else None,
         state="zombie" if state.startswith("Z") else None,
         command=_command(system, folder),
+        container=_container(system, folder),
     )
+
+
+def _container(system: System, folder: str) -> str:
+    """The engine and the first twelve digits of the container, as the engine lists it; "" outside of any."""
+    try:
+        match = _CONTAINER.search(system.read_text(f"{folder}/cgroup", limit=4096))
+    except OSError:
+        return ""
+    if match is None:
+        return ""
+    engine = match["engine"] or match["folder"]
+    return f"{_ENGINES.get(engine, engine)} {match['id']}"
 
 
 def _field(status: str, name: str) -> str:

@@ -9,8 +9,9 @@ initialised. In the compute mode Exclusive_Process a card serves one process at 
 How it is seen
 --------------
 NVML, else nvidia-smi, tells how much memory is used and in which mode the card is. nvidia-smi lists the processes,
-and /proc tells whose they are and what runs in them (not in a container, where the numbers are the host's).
-tfdoctor itself takes none.
+and /proc tells whose they are, what runs in them and in which container (not in a container, where the numbers are
+the host's). Memory of processes that it does not list here, as in a container, is said to be held by those. tfdoctor
+itself takes none.
 
 What to do
 ----------
@@ -42,6 +43,8 @@ class Card:
     used: int | None
     mode: str
     processes: tuple[SmiProcess, ...] = ()
+    told: bool = False
+    """Whether nvidia-smi lists processes for this card, even if none."""
 
     @property
     def left(self) -> int | None:
@@ -95,6 +98,7 @@ def _cards(context: Context) -> list[Card] | None:
                     device.memory_used_mib,
                     (gpu.compute_mode if gpu is not None else None) or "",
                     gpu.processes if gpu is not None else (),
+                    gpu is not None and gpu.lists_processes,
                 )
             )
         return found
@@ -110,6 +114,7 @@ def _cards(context: Context) -> list[Card] | None:
             gpu.memory_used_mib,
             gpu.compute_mode or "",
             gpu.processes,
+            gpu.lists_processes,
         )
         for gpu in told
         if not gpu.mig
@@ -142,7 +147,8 @@ def _busy(context: Context, busy: list[Card], visible: list[Card], cards: list[C
     exclusive = any("exclusive" in card.mode.lower() for card in busy)
     mode = " Its compute mode lets one process at a time use it." if exclusive else ""
     amount = "That is too little for TensorFlow to start." if full else _would_take(context, busy)
-    held = [line for card in busy for line in _holders(card)]
+    inside = bool(context.facts.machine.container)
+    held = [line for card in busy for line in (*_holders(card), *_unseen(card, inside=inside))]
     who = (
         f" On it: {'; '.join(held[:MOST_NAMED])}{' and more' if len(held) > MOST_NAMED else ''}."
         if held
@@ -196,7 +202,25 @@ def _holder(process: SmiProcess) -> str:
         "gone": ", which is no longer there",
         "zombie": ", which has ended and which its parent has not collected (a zombie)",
     }.get(process.state or "", "")
-    return f"{name}{what}{number}{whose}{amount}{state}"
+    where = f", in the container {process.container}" if process.container else ""
+    return f"{name}{what}{number}{whose}{where}{amount}{state}"
+
+
+def _unseen(card: Card, *, inside: bool) -> list[str]:
+    """Memory that no listed process accounts for, where it is more than a driver keeps for itself.
+
+    Nothing can be said where the amount of a listed process is not known.
+    """
+    if card.used is None or not card.told:
+        return []
+    if any(process.used_mib is None for process in card.processes):
+        return ["nvidia-smi does not say how much each holds"]
+    rest = card.used - sum(process.used_mib or 0 for process in card.processes)
+    if rest < LEAST_MIB:
+        return []
+    if inside:
+        return [f"{rest} MiB are held by processes that this container cannot see"]
+    return [f"{rest} MiB are held by processes that nvidia-smi does not list here"]
 
 
 def _end_them(context: Context, busy: list[Card]) -> list[Remedy]:
