@@ -27,6 +27,7 @@ from tfdoctor.records import dataclass
 from tfdoctor.rules.base import GPU, Context, CouldNotCheck, NotApplicable, Result, Rule
 
 MOST_NAMED = 6
+LOOK = "nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name,used_memory --format=csv"
 LEAST_MIB = 500
 """A context with cuBLAS and cuDNN takes about this much before any tensor."""
 
@@ -247,7 +248,8 @@ def _end_them(context: Context, busy: list[Card]) -> list[Remedy]:
             )
         )
     if others:
-        remedies.append(Remedy(f"Ask {', '.join(others)}, or wait; only they and root can end theirs."))
+        text = f"Ask {', '.join(others)}, or wait; only they and root can end theirs. What is still there:"
+        remedies.append(Remedy(text, (LOOK,)))
     if any(p.state for p in listed):
         remedies.append(
             Remedy(
@@ -258,11 +260,11 @@ def _end_them(context: Context, busy: list[Card]) -> list[Remedy]:
         )
     if remedies:
         return remedies
-    look: tuple[str, ...] = (
-        "nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name,used_memory --format=csv",
-    )
+    look: tuple[str, ...] = (LOOK,)
     if not listed and not context.facts.machine.container and not context.facts.machine.wsl:
         look = (*look, f"{root}fuser -v /dev/nvidia*")
+    if not listed and context.facts.machine.container:
+        return [Remedy("This container cannot see them. On the host this lists them:", look)]
     return [
         Remedy(
             "See which process uses it; often it is a forgotten Python. End it by its process ID (`kill "
