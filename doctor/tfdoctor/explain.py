@@ -11,7 +11,16 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tfdoctor.causes.codes import DEVICE_UNUSED, HARMLESS, MEMORY, MISREAD, NOT_PRINTED, RAN_ON_CPU, RELEASE
+from tfdoctor.causes.codes import (
+    DEVICE_UNUSED,
+    HARMLESS,
+    LINT,
+    MEMORY,
+    MISREAD,
+    NOT_PRINTED,
+    RAN_ON_CPU,
+    RELEASE,
+)
 from tfdoctor.cluster.faults import FAULTS
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.checks import DOCKERFILE_RULES
@@ -379,7 +388,14 @@ def _of_message(query: str) -> tuple[str, str]:
     meant = next((one for one in seen if one.causes), None)
     if meant is not None:  # alone it decides nothing: what it stands for first
         return meant.causes[0].row.code, meant.says
+    late = next((one for one in seen if one.id in _OF_CODE), None)
+    if late is not None:
+        return _OF_CODE[late.id], late.says
     return (HARMLESS, says) if any(one.benign is not None for one in seen) else ("", "")
+
+
+_OF_CODE = {"configured-late": LINT["configured-too-late"], "growth-differs": LINT["growth-not-on-all"]}
+"""Messages about a line of the program, which `lint` finds → its code."""
 
 
 LONGEST = 4000

@@ -295,6 +295,12 @@ def _misread(case: Case, decision: Decision, name: str) -> list[Finding]:
                 "cuda-not-found",
             )
         )
+    if log.has("configured-late"):
+        late = "A setting came after TensorFlow had taken the GPUs, and has no effect: `tfdoctor lint` finds the line."
+        found.append((late, "configured-late"))
+    if log.has("growth-differs"):
+        some = "Memory growth is set for some GPUs only, which TensorFlow refuses: `tfdoctor lint` finds the line."
+        found.append((some, "growth-differs"))
     if not found:
         return []
     events = [event for _, signature in found for event in log.of(signature)[:1]]
