@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 PTX = SOURCES / "ptx"
 FLAGS = ("-std=c++17", "-O1", "-frounding-math", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror")
 SANITIZED = ("-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+CUDNN = {9: 90300, 8: 8904, 7: 7605}
+"""The CUDNN_VERSION that is told, by the number of the library's name."""
 _HEAD = ".version 8.5\n.target sm_90\n.address_size 64\n"
 _SIZES = {"pred": 1, "8": 1, "16": 2, "32": 4, "64": 8, "6x2": 4, "3x2": 2, "2x2": 2}
 
@@ -58,8 +60,9 @@ def build(cache: Path, flags: Sequence[str] = ()) -> Path:
 def libraries(folder: Path, *, cuda: int = 12, cudnn: int = 9) -> Path:
     """The software GPU's libraries, for LD_LIBRARY_PATH; the folder comes back.
 
-    `ptxas`, which XLA starts, is beside them: put the folder on PATH, too. cuDNN, cuFFT, cuSPARSE, cuSOLVER and cuRAND
-    are empty: TensorFlow finds them, and says what it does not find in them.
+    `ptxas`, which XLA starts, is beside them: put the folder on PATH, too. cuDNN computes without its graph API:
+    2.15 needs TF_CUDNN_USE_FRONTEND=0 for that; 2.20 has no such variable and stops at a convolution.
+    cuFFT, cuSPARSE, cuSOLVER and cuRAND are empty: TensorFlow finds them, and says what it does not find in them.
     """
     folder.mkdir(parents=True, exist_ok=True)
     compute = SOURCES / "compute"
@@ -89,7 +92,7 @@ def libraries(folder: Path, *, cuda: int = 12, cudnn: int = 9) -> Path:
         "cudart": (runtime, compute / "libcudart.c"),
         "cublas": (str(cuda), compute / "libcublas.c"),
         "cublasLt": (str(cuda), compute / "libcublasLt.c"),
-        "cudnn": (str(cudnn), None),
+        "cudnn": (str(cudnn), compute / "libcudnn.c"),
         "cufft": (fft, None),
         "cusolver": (solver, None),
         "cusparse": (str(cuda), None),
@@ -100,8 +103,9 @@ def libraries(folder: Path, *, cuda: int = 12, cudnn: int = 9) -> Path:
         soname = f"lib{name}.so.{version}"
         script = folder / "versions"
         script.write_text(f"{soname} {{ global: *; }};\n" if name != "nvidia-ml" else "{ global: *; };\n")
-        options = ["-std=gnu11", "-O3", f"-DCUDART={cuda * 1000}", "-fPIC", "-shared"]
-        options += [f"-Wl,--version-script={script}", f"-Wl,-soname,{soname}", "-o", f"{folder}/{soname}"]
+        options = ["-std=gnu11", "-O3", f"-DCUDART={cuda * 1000}", f"-DCUDNN={CUDNN[cudnn]}"]
+        options += ["-fPIC", "-shared", f"-Wl,--version-script={script}"]
+        options += [f"-Wl,-soname,{soname}", "-o", f"{folder}/{soname}"]
         needs = [f"-L{folder}", "-l:libcuda.so.1"] if name == "cudart" else []
         given = [str(source)] if source else ["-x", "c", "/dev/null"]
         _checked([c, *options, *given, "-x", "none", *needs, "-lm", "-lpthread"])
