@@ -29,6 +29,8 @@ NVIDIA's beside it."""
 
 MORE = {"2.21": ("3.11", ("tensorflow==2.21.0",))}
 """With TFDOCTOR_LAB_FULL=1 alone."""
+OTHERS = {"2.15": ("3.11", ("tensorflow==2.15.1",))}
+"""What single tests ask for."""
 
 
 def wanted() -> bool:
@@ -68,7 +70,7 @@ def environment(name: str, folder: Path) -> Iterator[Path | str]:
     if name in ready():
         yield Path(name)
         return
-    version, requirements = (ENVIRONMENTS | MORE)[name]
+    version, requirements = (ENVIRONMENTS | MORE | OTHERS)[name]
     base = find_python(version)
     if base is None:
         yield f"no Python {version} here"
