@@ -60,6 +60,8 @@ class Finding:
     explanation: str
     evidence: tuple[Evidence, ...] = ()
     remedies: tuple[Remedy, ...] = ()
+    row: str = ""
+    """The title in a few words, for the row of the first page that it marks."""
 
 
 class Check:
@@ -68,6 +70,7 @@ class Check:
     __slots__ = ()
     code: str
     title: str
+    row: str = ""
 
     def finding(
         self,
@@ -76,6 +79,7 @@ class Check:
         explanation: str,
         *,
         title: str = "",
+        row: str = "",
         evidence: Sequence[Evidence] = (),
         remedies: Sequence[Remedy] = (),
     ) -> Finding:
@@ -88,6 +92,7 @@ class Check:
             explanation=explanation,
             evidence=tuple(evidence),
             remedies=tuple(remedies),
+            row=row or self.row,
         )
 
 
@@ -177,6 +182,8 @@ class Area:
     """What marks it, where `text` shows nothing of it; the worst first."""
     brief: tuple[str, ...] = ()
     """`text` in less room, the longest first."""
+    reason: bool = False
+    """Whether `text` says why it is marked."""
 
 
 @dataclass(frozen=True, slots=True)

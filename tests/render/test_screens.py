@@ -38,7 +38,7 @@ from tfdoctor.cli.machine import host_for
 from tfdoctor.compat import Compat
 from tfdoctor.explain import lookup
 from tfdoctor.facts import Known, value_of
-from tfdoctor.findings import Cause, Severity
+from tfdoctor.findings import Cause, Severity, Status
 from tfdoctor.fit.matrix import MatrixQuery, matrix
 from tfdoctor.plan import Request, recommend
 from tfdoctor.render.explain import render_explanation
@@ -48,6 +48,7 @@ from tfdoctor.render.plan import render_recommendation
 from tfdoctor.render.report import render_report
 from tfdoctor.render.run import render_run
 from tfdoctor.report.diagnose import diagnose
+from tfdoctor.rules import ALL_RULES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -178,10 +179,34 @@ def test_a_row_names_what_is_missing_and_not_who_needs_it() -> None:
             assert needs in " ".join(render_report(report, width=width).split("CUDA ")[-1].split())
 
 
-def test_a_marked_row_that_shows_nothing_wrong_says_where_it_is_told() -> None:
-    for name, row in (("pascal-with-cudnn-9-11", "GPU"), ("misspelt", "Environment")):
-        text = check_screen(next(host for host in HOSTS if host.name == name))
-        assert re.search(rf"^[✗!] {row} .*, see above \[TFD\d+\]$", text, re.MULTILINE), text
+@pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.name)
+@pytest.mark.few(40)
+def test_a_marked_row_says_itself_what_is_wrong(host: Path) -> None:
+    """In a few words of its finding, or by what was seen."""
+    report, text = report_of(host), check_screen(host)
+    assert "see above" not in text
+    rows = {row[0]: row[1] for row in re.findall(r"^[✗!] (\w+) {2,}(.+) \[TFD\d+\]$", text, re.MULTILINE)}
+    for area in report.areas:
+        if area.name in rows and not area.reason and area.status is not Status.GOOD:
+            said = [one.title for one in area.findings] + [one.row for one in area.findings if one.row]
+            assert any(one in rows[area.name] for one in said), text
+
+
+def test_every_check_has_a_few_words_for_its_row() -> None:
+    for rule in ALL_RULES:
+        if rule.shown_in is not None:
+            assert 5 < len(rule.row) <= 40, rule.code
+            assert not rule.row.endswith("."), rule.code
+
+
+def test_a_row_tells_which_card_or_release_it_is_about() -> None:
+    for name, row in (
+        ("pascal-with-cudnn-9-11", "GTX 1080 Ti: too old for cuDNN 9.11.0.98"),
+        ("driver-below-cuda-12", "Driver       470.256.02, for CUDA up to 11.4: too old for CUDA 12.5"),
+        ("hidden-by-slurm", "Environment  CUDA_VISIBLE_DEVICES='NoDevFiles': hides every GPU"),
+        ("compute-prohibited", ": its compute mode forbids computing"),
+    ):
+        assert row in check_screen(next(host for host in HOSTS if host.name == name))
 
 
 def test_several_problems_are_all_named() -> None:

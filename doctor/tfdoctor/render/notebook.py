@@ -56,6 +56,8 @@ def _parts(report: Report, fix: Offer | None, notes: Sequence[str]) -> Iterator[
     for area in report.areas:
         beside = [one for one in area.findings if one is not main]
         found = f": {beside[0].title} [{beside[0].code}]" if beside else ""
+        if area.findings and not beside and not area.reason:
+            found = f": {area.findings[0].row}"
         yield (
             f'<tr style="background:none"><td style="{CELL}">{_mark(area.status)}</td>'
             f'<td style="{CELL}"><b>{_text(area.name)}</b></td>'

@@ -61,7 +61,8 @@ def render_report(
 def _areas(out: Page, report: Report) -> None:
     for area in report.areas:
         text = clean_line(area.text)
-        marks = [f"{one.title} [{one.code}]" for one in area.findings if one is not report.root]
+        root = [one.row for one in area.findings if one is report.root and one.row and not area.reason]
+        marks = root + [f"{one.title} [{one.code}]" for one in area.findings if one is not report.root]
         text = "; ".join([text, *map(clean_line, marks)])
         hanging(out, mark(area.status) + Text(area.name.ljust(NAME), style="bold"), text)
     out.print()

@@ -49,7 +49,6 @@ NAME = 13
 """Columns of an area's name."""
 UNDOABLE = "No root needed; it asks first, and with --undo takes all of it back."
 ASK = "Ask whoever runs this machine: it needs root."
-SEE = ", see above"
 LONGEST = 28
 """Characters of a command that is repeated; a longer one is still to be seen above its answer."""
 NARROW = 60
@@ -221,14 +220,18 @@ def _repeats(area: Area, report: Report) -> bool:
 def _row(out: Page, area: Area, main: Finding | None) -> None:
     texts = [clean_line(text) for text in (area.text, *area.brief)]
     beside = [one for one in area.findings if one is not main]
-    code = f" [{(beside or area.findings)[0].code}]" if area.findings else ""
-    if beside:
-        title = clean_line(beside[0].title)
-        texts = [title if text == title else f"{text}: {title}" for text in texts] + [title]
+    code = ""
+    if area.findings:
+        one = (beside or area.findings)[0]
+        code = f" [{one.code}]"
+        reasons = [clean_line(one.title)] if beside else []
+        reasons += [one.row] if one.row and (beside or not area.reason) else []
+        texts = [
+            *(f"{text}: {reason}" for reason in reasons if reason not in texts for text in texts),
+            *([reasons[-1]] if reasons else texts),
+        ]
     room = max(out.width - NAME - 2 - len(code), 12)
     text = next((text for text in texts if cells(text) <= room), texts[-1])
-    if area.findings and not beside and text != area.findings[0].title and cells(text + SEE) <= room:
-        text += SEE  # what it says of itself is good
     hanging(out, mark(area.status) + Text(area.name.ljust(NAME), style="bold"), text + code)
 
 

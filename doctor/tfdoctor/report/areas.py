@@ -63,7 +63,9 @@ def _area(name: str, seen: Status, texts: Texts, findings: Sequence[Finding]) ->
     error = findings[0].severity is Severity.ERROR
     if name == LOADER:  # where it looks says nothing of what was found there
         texts = (findings[0].title,)
-    return Area(name, Status.BAD if error else Status.WARNING, texts[0], tuple(findings), texts[1:])
+    status = Status.BAD if error else Status.WARNING
+    told = seen is Status.UNKNOWN or name == LOADER
+    return Area(name, status, texts[0], tuple(findings), texts[1:], told)
 
 
 def _gpu(facts: Facts) -> tuple[Status, Texts]:
@@ -72,6 +74,7 @@ def _gpu(facts: Facts) -> tuple[Status, Texts]:
         return Status.GOOD, (
             _several(_card(one) for one in driver.devices),
             _several(one.name or "unnamed" for one in driver.devices),
+            _several(_short(one.name or "unnamed") for one in driver.devices),
         )
     if hidden_by_environment(facts):
         return Status.BAD, ("hidden by CUDA_VISIBLE_DEVICES",)
@@ -91,6 +94,11 @@ def _gpu(facts: Facts) -> tuple[Status, Texts]:
 def _several(names: Iterable[str]) -> str:
     """ "2 × NVIDIA A100"."""
     return ", ".join(f"{count} × {name}" if count > 1 else name for name, count in Counter(names).items())
+
+
+def _short(name: str) -> str:
+    """`"RTX 5090"` of `"NVIDIA GeForce RTX 5090"`."""
+    return name.removeprefix("NVIDIA ").removeprefix("GeForce ")
 
 
 def _card(device: CudaDevice) -> str:
@@ -198,7 +206,8 @@ def _cudnn(facts: Facts, build: Build | None) -> tuple[Status, Texts]:
             )
         return Status.BAD, (f"{name} is needed but does not open", f"{name} does not open")
     known = library_version(facts, resolution)
-    return Status.GOOD, (f"{name} opens" + (f" ({known.version})" if known is not None else ""), name)
+    version = f" ({known.version})" if known is not None else ""
+    return Status.GOOD, (f"{name} opens{version}", f"{name}{version}", name)
 
 
 def _tensorflow(facts: Facts) -> tuple[Status, Texts]:
@@ -246,7 +255,11 @@ def _environment(facts: Facts) -> tuple[Status, Texts]:
     value = facts.environment.variables.get("CUDA_VISIBLE_DEVICES")
     if value is not None:
         parts.append(f"CUDA_VISIBLE_DEVICES={value!r}")
-    return Status.GOOD, (", ".join(parts), *((parts[-1],) if value is not None else ()))
+    return Status.GOOD, (
+        ", ".join(parts),
+        *parts[:0:-1],
+        *(("CUDA_VISIBLE_DEVICES",) if value is not None else ()),
+    )
 
 
 def _some(names: Sequence[str], most: int = 3) -> str:

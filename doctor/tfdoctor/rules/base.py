@@ -133,6 +133,8 @@ class Rule(Check):
     """What it cannot do without, in the order in which that is asked: the first that is not met is its outcome."""
     area: str = ""
     """The area that its findings mark; empty: that of its hundred."""
+    row: str = ""
+    """The title in a few words, for the area's row; a finding can have its own."""
     beside: bool = False
     """It is about what this machine's containers could have: never the reason of what this Python meets."""
     no_python: bool = False

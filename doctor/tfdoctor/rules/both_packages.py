@@ -134,6 +134,7 @@ RULE = Rule(
     "Two TensorFlow packages are installed over each other",
     (Cause.BOTH_PACKAGES,),
     check,
+    row="two packages over each other",
     needs=(needs.tensorflow,),
     first=11,
 )

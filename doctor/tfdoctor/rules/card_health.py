@@ -98,6 +98,7 @@ RULE = Rule(
     "The card's memory has errors, or the driver asks for a reset",
     (Cause.INCONCLUSIVE,),
     check,
+    row="memory errors, or a reset is due",
     needs=(conditions.told,),
     area=GPU,
 )

@@ -100,6 +100,7 @@ RULE = Rule(
     "The card is being slowed down",
     (Cause.INCONCLUSIVE,),
     check,
+    row="slowed down",
     needs=(conditions.told,),
     area=GPU,
 )

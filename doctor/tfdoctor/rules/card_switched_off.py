@@ -126,5 +126,6 @@ RULE = Rule(
     "The NVIDIA card, or its kernel module, was switched off on purpose",
     (Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN, Cause.NO_DRIVER),
     check,
+    row="switched off on purpose",
     needs=(kernels.waits_for_module,),
 )

@@ -56,6 +56,7 @@ RULE = Rule(
     "A CDI specification names files that no longer exist",
     (Cause.CONTAINER_DRIVER_LIBS,),
     check,
+    row="a CDI file is out of date",
     needs=(engines.applicable,),
     beside=True,
 )

@@ -186,6 +186,7 @@ RULE = Rule(
     "A library differs from what its wheel installed",
     (Cause.DAMAGED_FILE,),
     check,
+    row="a library was changed",
     needs=(needs.tensorflow, needs.python),
     area=LOADER,
     first=42,

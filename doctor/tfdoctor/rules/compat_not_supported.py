@@ -127,6 +127,7 @@ RULE = Rule(
     "A forward-compatibility driver is loaded where it cannot work",
     (Cause.COMPAT_NOT_SUPPORTED,),
     check,
+    row="forward compatibility cannot work here",
     needs=(needs.driver,),
     first=31,
 )

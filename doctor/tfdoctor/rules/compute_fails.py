@@ -94,5 +94,6 @@ RULE = Rule(
         Cause.INCONCLUSIVE,
     ),
     check,
+    row="listed, but does not compute",
     area=GPU,
 )

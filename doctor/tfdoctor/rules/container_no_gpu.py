@@ -109,6 +109,7 @@ RULE = Rule(
     "The container was started without GPUs",
     (Cause.CONTAINER_NO_GPU,),
     check,
+    row="started without GPUs",
     needs=(
         _in_a_container,
         needs.driver,

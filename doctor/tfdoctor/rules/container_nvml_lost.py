@@ -39,6 +39,7 @@ RULE = Rule(
     "Containers can lose their GPUs",
     (Cause.CONTAINER_NVML_LOST,),
     check,
+    row="containers can lose their GPUs",
     needs=(engines.applicable,),
     beside=True,
 )

@@ -163,6 +163,7 @@ RULE = Rule(
     "This TensorFlow has no GPU code",
     (Cause.CPU_ONLY_BUILD,),
     check,
+    row="no GPU code",
     needs=(needs.tensorflow,),
     first=13,
 )

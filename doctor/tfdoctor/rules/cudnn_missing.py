@@ -116,6 +116,7 @@ RULE = Rule(
     "cuDNN is not installed",
     (Cause.CUDNN_MISSING,),
     check,
+    row="not installed",
     needs=(needs.cuda_libraries, needs.opened_late),
     area=CUDNN,
     first=52,

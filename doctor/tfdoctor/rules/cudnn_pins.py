@@ -136,6 +136,7 @@ RULE = Rule(
     "Another package requires a cuDNN that does not work with this TensorFlow",
     (Cause.CUDNN_VERSION_MISMATCH,),
     check,
+    row="another package wants a different one",
     needs=(needs.cuda_libraries, needs.python),
     area=CUDNN,
 )

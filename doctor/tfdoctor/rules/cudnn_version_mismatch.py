@@ -107,6 +107,7 @@ RULE = Rule(
     "The installed cuDNN version does not work with TensorFlow",
     (Cause.CUDNN_VERSION_MISMATCH,),
     check,
+    row="does not fit this TensorFlow",
     needs=(needs.cuda_libraries, needs.opened_late),
     area=CUDNN,
     first=53,

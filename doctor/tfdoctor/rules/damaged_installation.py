@@ -155,5 +155,6 @@ RULE = Rule(
     "TensorFlow's installation is damaged",
     (Cause.DAMAGED_FILE, Cause.NOT_PERMITTED, Cause.INCONCLUSIVE),
     check,
+    row="damaged",
     first=12,
 )

@@ -139,6 +139,7 @@ RULE = Rule(
     "The loader stops at a damaged library",
     (Cause.DAMAGED_FILE, Cause.LIBS_NOT_INSTALLED),
     check,
+    row="a damaged library",
     needs=(needs.cuda_libraries, needs.opened_late),
     area=LOADER,
     first=40,

@@ -142,5 +142,6 @@ RULE = Rule(
     "The card's device nodes are missing or closed",
     (Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN),
     check,
+    row="device nodes are missing or closed",
     needs=(_nodes_expected, needs.driver),
 )

@@ -335,4 +335,5 @@ RULE = Rule(
     "The driver does not start",
     (Cause.DRIVER_INIT_UNKNOWN,),
     check,
+    row="does not start",
 )

@@ -120,5 +120,6 @@ RULE = Rule(
     "The driver's kernel module and libraries have different versions",
     (Cause.DRIVER_LIB_MISMATCH,),
     check,
+    row="parts of different versions",
     needs=(needs.driver,),
 )

@@ -131,6 +131,7 @@ def _below(context: Context, minimum: DriverMinimum, speaks: str | None) -> Find
         "lists the card and then cannot use it: the CUDA runtime refuses the driver.",
         title=f"The driver is too old for CUDA {versions.major_minor(minimum.cuda)}: {minimum.minimum} or "
         "newer is needed",
+        row=f"too old for CUDA {versions.major_minor(minimum.cuda)}",
         evidence=_evidence(context, speaks),
         remedies=_remedies(context, minimum.minimum),
     )
@@ -159,6 +160,7 @@ def _needs_jit(context: Context, minimum: DriverMinimum, speaks: str | None) -> 
             f"would have to compile its PTX, which is of CUDA {versions.major_minor(cuda)}. The driver supports CUDA "
             f"{speaks} and refuses newer PTX (CUDA_ERROR_UNSUPPORTED_PTX_VERSION).",
             title=f"The driver is too old to compile this TensorFlow's code: {own or 'a newer one'} is needed",
+            row="too old to compile TensorFlow's code",
             evidence=_evidence(context, speaks),
             remedies=_remedies(context, own),
         )
@@ -203,4 +205,5 @@ RULE = Rule(
     "The driver is too old for this TensorFlow's CUDA",
     (Cause.DRIVER_TOO_OLD,),
     check,
+    row="too old for this CUDA",
 )

@@ -39,6 +39,7 @@ RULE = Rule(
     "Docker's or the toolkit's configuration cannot work",
     (Cause.NO_NVIDIA_RUNTIME,),
     check,
+    row="Docker's configuration cannot work",
     needs=(engines.applicable,),
     beside=True,
 )

@@ -41,6 +41,7 @@ RULE = Rule(
     "Docker's engine does not answer",
     (Cause.INCONCLUSIVE,),
     check,
+    row="Docker does not answer",
     needs=(engines.applicable,),
     beside=True,
 )

@@ -154,4 +154,5 @@ RULE = Rule(
     "The active environment cannot be used",
     (Cause.PYTHON_UNUSABLE, Cause.NOT_PERMITTED),
     check,
+    row="the active environment is unusable",
 )

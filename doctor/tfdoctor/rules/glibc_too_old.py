@@ -60,5 +60,6 @@ RULE = Rule(
     "The system's glibc is too old for this TensorFlow",
     (Cause.GLIBC_TOO_OLD,),
     check,
+    row="glibc is too old",
     needs=(needs.tensorflow,),
 )

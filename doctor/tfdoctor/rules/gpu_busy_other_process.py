@@ -307,6 +307,7 @@ def _prohibited(context: Context, closed: list[Card], visible: list[Card]) -> Fi
         f"{names}: the compute mode is Prohibited, in which no process may use the card. TensorFlow lists it "
         "and fails at the first operation.",
         title="The card's compute mode forbids computing",
+        row="its compute mode forbids computing",
         evidence=[Evidence("nvidia-smi -q -x", f"{card.label}: compute mode {card.mode}") for card in closed],
         remedies=[
             Remedy(
@@ -324,5 +325,6 @@ RULE = Rule(
     "Other processes hold the card",
     (Cause.GPU_BUSY_OTHER_PROCESS,),
     check,
+    row="held by other processes",
     area=GPU,
 )

@@ -241,6 +241,7 @@ RULE = Rule(
     "The card is newer than the code in this TensorFlow",
     (Cause.GPU_TOO_NEW,),
     check,
+    row="newer than TensorFlow's code",
     needs=(
         needs.cuda_code,
         drivers.capability_known,

@@ -66,6 +66,7 @@ def _below_floor(context: Context, build: Build, devices: list[CudaDevice]) -> l
             f"TensorFlow {build.version} ignores every card below compute capability {build.floor}: "
             f"{_names(devices)}.",
             title=f"The card is too old: TensorFlow {build.version} needs compute capability {build.floor}",
+            row=f"too old for TensorFlow {build.version}",
             evidence=_evidence(context, devices),
             remedies=_older_release(context),
         )
@@ -97,6 +98,7 @@ def _without_code(context: Context, build: Build, devices: list[CudaDevice]) -> 
             'available for execution on the device".',
             title=f"TensorFlow {build.version} has no code for this card (compute capability "
             f"{bad[0].compute_capability})",
+            row=f"too old for TensorFlow {build.version}",
             evidence=_evidence(context, bad),
             remedies=_older_release(context),
         )
@@ -164,6 +166,7 @@ def _cudnn(context: Context, devices: list[CudaDevice]) -> list[Finding]:
             "its convolutions fail in cuDNN.",
             title=f"cuDNN {version} has no code for this card (compute capability "
             f"{bad[0].compute_capability})",
+            row=f"too old for cuDNN {version}",
             evidence=evidence,
             remedies=_older_cudnn(context, project),
         )
@@ -190,6 +193,7 @@ RULE = Rule(
     "The card is older than this TensorFlow or its cuDNN supports",
     (Cause.GPU_TOO_OLD,),
     check,
+    row="too old for what is installed",
     needs=(
         needs.cuda_code,
         drivers.capability_known,

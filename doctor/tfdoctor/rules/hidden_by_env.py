@@ -132,6 +132,7 @@ def _of_variable(context: Context, name: str, why: str, then: str, title: str) -
         Severity.ERROR,
         f"{why}{origins.said(context, name)} {then}",
         title=title,
+        row=f"{name} must be unset",
         evidence=[
             Evidence(name, repr(context.facts.environment.variables[name])),
             *origins.evidence(context, name),
@@ -184,5 +185,11 @@ def _remedies(context: Context) -> list[Remedy]:
 
 
 RULE = Rule(
-    "TFD601", "hidden-by-env", "CUDA_VISIBLE_DEVICES hides every GPU", (Cause.HIDDEN_BY_ENV,), check, first=32
+    "TFD601",
+    "hidden-by-env",
+    "CUDA_VISIBLE_DEVICES hides every GPU",
+    (Cause.HIDDEN_BY_ENV,),
+    check,
+    row="hides every GPU",
+    first=32,
 )

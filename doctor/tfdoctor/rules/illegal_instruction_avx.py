@@ -72,5 +72,6 @@ RULE = Rule(
     "The processor lacks AVX",
     (Cause.ILLEGAL_INSTRUCTION_AVX,),
     check,
+    row="the processor lacks AVX",
     needs=(needs.tensorflow,),
 )

@@ -134,6 +134,7 @@ RULE = Rule(
         Cause.INCONCLUSIVE,
     ),
     check,
+    row="the import will fail",
     needs=(needs.tensorflow,),
     first=22,
 )

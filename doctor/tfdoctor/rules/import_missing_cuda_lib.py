@@ -94,5 +94,6 @@ RULE = Rule(
     "import tensorflow fails for a CUDA library",
     (Cause.IMPORT_MISSING_CUDA_LIB,),
     check,
+    row="the import fails",
     needs=(needs.cuda_libraries,),
 )

@@ -161,5 +161,6 @@ RULE = Rule(
     "tf.keras fails",
     (Cause.PACKAGE_CONFLICT, Cause.SHADOWED_MODULE),
     check,
+    row="tf.keras fails",
     needs=(needs.tensorflow,),
 )

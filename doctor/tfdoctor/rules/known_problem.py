@@ -116,5 +116,6 @@ RULE = Rule(
     "This release has known problems",
     tuple(Cause),
     check,
+    row="known problems",
     needs=(needs.tensorflow,),
 )

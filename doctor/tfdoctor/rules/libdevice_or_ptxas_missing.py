@@ -120,6 +120,7 @@ RULE = Rule(
     "XLA will not find libdevice and ptxas",
     (Cause.LIBDEVICE_OR_PTXAS_MISSING,),
     check,
+    row="libdevice and ptxas will not be found",
     needs=(needs.tensorflow,),
     first=61,
 )

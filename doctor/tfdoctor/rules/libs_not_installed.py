@@ -104,6 +104,7 @@ RULE = Rule(
     "CUDA libraries are not installed",
     (Cause.LIBS_NOT_INSTALLED,),
     check,
+    row="not installed",
     needs=(needs.cuda_libraries, needs.opened_late),
     first=51,
 )

@@ -133,6 +133,7 @@ RULE = Rule(
     "CUDA libraries are where the loader does not look",
     (Cause.LIBS_NOT_ON_PATH,),
     check,
+    row="not where the loader looks",
     needs=(needs.cuda_libraries, needs.opened_late),
     area=LOADER,
     first=55,

@@ -252,6 +252,7 @@ RULE = Rule(
     "A CUDA library lacks something that it needs",
     (Cause.LIBS_TRANSITIVE,),
     check,
+    row="a library lacks what it needs",
     needs=(needs.cuda_libraries, needs.opened_late),
     area=LOADER,
     first=54,

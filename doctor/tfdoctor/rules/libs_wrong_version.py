@@ -250,6 +250,7 @@ RULE = Rule(
     "A different CUDA version is installed than TensorFlow needs",
     (Cause.LIBS_WRONG_VERSION,),
     check,
+    row="a different version is installed",
     needs=(needs.cuda_libraries, needs.opened_late),
     first=50,
 )

@@ -83,5 +83,6 @@ RULE = Rule(
     "The C++ library is too old for this TensorFlow",
     (Cause.LIBSTDCXX_TOO_OLD,),
     check,
+    row="the C++ library is too old",
     needs=(needs.tensorflow,),
 )

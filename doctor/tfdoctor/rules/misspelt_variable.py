@@ -65,5 +65,10 @@ def _steps(wrong: str, meant: str, *, both: bool) -> tuple[Step, ...]:
 
 
 RULE = Rule(
-    "TFD602", "misspelt-variable", "An environment variable is misspelt", (Cause.INCONCLUSIVE,), check
+    "TFD602",
+    "misspelt-variable",
+    "An environment variable is misspelt",
+    (Cause.INCONCLUSIVE,),
+    check,
+    row="a misspelt variable",
 )

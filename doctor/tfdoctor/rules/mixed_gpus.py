@@ -107,6 +107,7 @@ RULE = Rule(
     "TensorFlow ignores some cards",
     (Cause.GPU_TOO_OLD, Cause.HIDDEN_BY_ENV),
     check,
+    row="TensorFlow ignores a card",
     needs=(needs.tensorflow, needs.driver),
     area=GPU,
 )

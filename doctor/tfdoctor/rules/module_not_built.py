@@ -114,5 +114,6 @@ RULE = Rule(
     "NVIDIA's kernel module is missing for the running kernel",
     (Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN, Cause.NO_DRIVER),
     check,
+    row="no module for this kernel",
     needs=(kernels.waits_for_module,),
 )

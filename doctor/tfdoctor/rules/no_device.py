@@ -362,6 +362,7 @@ RULE = Rule(
     "The driver shows no GPU",
     (Cause.NO_DEVICE,),
     check,
+    row="the driver shows none",
     needs=(needs.driver,),
     area=GPU,
 )

@@ -275,4 +275,11 @@ def _reinstall(context: Context) -> Remedy:
     return Remedy(f"Reinstall the driver. {install.text}", install.commands, changes_system=True)
 
 
-RULE = Rule("TFD101", "no-driver", "NVIDIA's driver library cannot be opened", (Cause.NO_DRIVER,), check)
+RULE = Rule(
+    "TFD101",
+    "no-driver",
+    "NVIDIA's driver library cannot be opened",
+    (Cause.NO_DRIVER,),
+    check,
+    row="its library cannot be opened",
+)

@@ -146,4 +146,5 @@ RULE = Rule(
     "There is no TensorFlow wheel for this Python",
     (Cause.NO_MATCHING_WHEEL,),
     check,
+    row="no wheel for this Python",
 )

@@ -43,6 +43,7 @@ RULE = Rule(
     "A container engine cannot give GPUs to containers",
     (Cause.NO_NVIDIA_RUNTIME,),
     check,
+    row="an engine cannot give GPUs",
     needs=(engines.applicable,),
     beside=True,
 )

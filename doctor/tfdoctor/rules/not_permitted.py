@@ -242,5 +242,6 @@ RULE = Rule(
     "A needed file exists, but may not be used",
     (Cause.NOT_PERMITTED,),
     check,
+    row="no permission for a file",
     no_python=True,
 )

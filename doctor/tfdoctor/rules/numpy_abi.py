@@ -33,6 +33,7 @@ RULE = Rule(
     "NumPy does not fit this TensorFlow",
     (Cause.NUMPY_ABI,),
     check,
+    row="NumPy does not fit",
     needs=(
         needs.tensorflow,
         needs.distributions,

@@ -140,5 +140,6 @@ RULE = Rule(
     "NVML is missing or fails",
     (Cause.NVML_MISSING,),
     check,
+    row="NVML is missing or fails",
     needs=(needs.tensorflow,),
 )

@@ -225,4 +225,5 @@ RULE = Rule(
     "An environment variable does not do what it appears to do",
     (Cause.INCONCLUSIVE,),
     check,
+    row="a variable without the wanted effect",
 )

@@ -99,6 +99,7 @@ RULE = Rule(
     "Another TensorFlow comes before the one that would work",
     (Cause.SHADOWED_MODULE,),
     check,
+    row="another TensorFlow comes first",
     needs=(needs.tensorflow,),
     first=10,
 )

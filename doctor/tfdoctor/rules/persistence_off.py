@@ -69,6 +69,7 @@ RULE = Rule(
     "The driver shuts the card down between programs",
     (Cause.INCONCLUSIVE,),
     check,
+    row="shuts the card down between programs",
     needs=(
         _on_the_host,
         conditions.told,

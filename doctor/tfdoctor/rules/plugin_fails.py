@@ -64,5 +64,6 @@ RULE = Rule(
     "A plugin stops the import of TensorFlow",
     (Cause.DAMAGED_FILE, Cause.PACKAGE_CONFLICT),
     check,
+    row="a plugin stops the import",
     needs=(needs.tensorflow,),
 )

@@ -33,6 +33,7 @@ RULE = Rule(
     "protobuf does not fit this TensorFlow",
     (Cause.PROTOBUF_CONFLICT,),
     check,
+    row="protobuf does not fit",
     needs=(
         needs.tensorflow,
         needs.distributions,

@@ -159,5 +159,6 @@ RULE = Rule(
     "The examined Python does not work",
     (Cause.PYTHON_UNUSABLE,),
     check,
+    row="this Python does not work",
     no_python=True,
 )

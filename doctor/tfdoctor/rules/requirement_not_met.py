@@ -66,5 +66,6 @@ RULE = Rule(
     "A package does not have the version that TensorFlow requires",
     (Cause.PACKAGE_CONFLICT,),
     check,
+    row="a package has a wrong version",
     needs=(needs.tensorflow,),
 )

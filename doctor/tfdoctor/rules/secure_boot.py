@@ -112,5 +112,6 @@ RULE = Rule(
     "Secure Boot keeps NVIDIA's kernel module out",
     (Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN, Cause.NO_DRIVER),
     check,
+    row="Secure Boot refuses the module",
     needs=(kernels.waits_for_module,),
 )

@@ -139,6 +139,7 @@ def _in_container(context: Context, files: dict[str, list[str]]) -> Result:
             f"This image has a driver library of its own ({', '.join(foreign)}) beside the one that the container "
             "engine brings in. Driver libraries do not belong in an image: they have to be the host's.",
             title="The image has a driver of its own",
+            row="the image has its own",
             evidence=_evidence((), None, files),
             remedies=[Remedy("Build the image without the driver's packages; the engine brings the host's.")],
         )
@@ -159,6 +160,7 @@ def _inside_wsl(context: Context, packages: tuple[DriverPackage, ...]) -> Findin
         f"({', '.join(f'{p.name} {p.version}' for p in packages[:4])}). Their libcuda reaches no card; where the "
         "loader finds it first, no GPU is shown.",
         title="A Linux driver is installed inside WSL",
+        row="a Linux driver inside WSL",
         evidence=_evidence(packages, None, {}),
         remedies=[
             Remedy(
@@ -176,4 +178,5 @@ RULE = Rule(
     "Several NVIDIA drivers are installed over each other",
     (Cause.DRIVER_LIB_MISMATCH, Cause.WSL_LIBCUDA, Cause.INCONCLUSIVE),
     check,
+    row="several are installed",
 )

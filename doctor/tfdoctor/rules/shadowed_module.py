@@ -177,5 +177,6 @@ RULE = Rule(
     "Another module hides one that TensorFlow's import takes",
     (Cause.SHADOWED_MODULE,),
     check,
+    row="another module hides one",
     needs=(needs.tensorflow,),
 )

@@ -96,6 +96,7 @@ RULE = Rule(
     "LD_LIBRARY_PATH puts older CUDA libraries before TensorFlow's own",
     (Cause.LIBS_WRONG_VERSION,),
     check,
+    row="older libraries come first",
     needs=(needs.cuda_libraries, needs.opened_late),
     area=LOADER,
     first=41,

@@ -176,6 +176,7 @@ RULE = Rule(
     "Two packages own the same library files",
     (Cause.PACKAGE_CONFLICT,),
     check,
+    row="two packages own the same files",
     needs=(needs.tensorflow, needs.python),
     first=43,
 )

@@ -72,5 +72,6 @@ RULE = Rule(
     "The cards are connected only over a slow path",
     (Cause.HEALTHY,),
     check,
+    row="the cards are connected over a slow path",
     needs=(_joined,),
 )

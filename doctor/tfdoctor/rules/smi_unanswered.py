@@ -108,6 +108,7 @@ def _cut_off(context: Context, *, harmless: bool) -> Finding:
         "its host has since taken the permission to open the device nodes away: `systemctl daemon-reload` "
         "does that to containers whose devices systemd was not told of.",
         title="The container was cut off from the GPUs while it ran",
+        row="the container was cut off",
         evidence=drivers.smi_evidence(context),
         remedies=[
             Remedy("Start the container again (on the host).", ("docker restart CONTAINER", "nvidia-smi")),
@@ -131,4 +132,5 @@ RULE = Rule(
     "nvidia-smi does not answer as expected",
     (Cause.INCONCLUSIVE, Cause.NVML_MISSING, Cause.CONTAINER_NVML_LOST),
     check,
+    row="nvidia-smi does not work",
 )

@@ -117,6 +117,7 @@ RULE = Rule(
     "The CUDA toolkit's stub is loaded in place of the driver",
     (Cause.STUB_LIBCUDA,),
     check,
+    row="the toolkit's stub is loaded",
     needs=(needs.driver,),
     first=30,
 )

@@ -86,4 +86,5 @@ RULE = Rule(
     "TensorFlow is not installed in this Python",
     (Cause.TENSORFLOW_MISSING,),
     check,
+    row="not installed",
 )

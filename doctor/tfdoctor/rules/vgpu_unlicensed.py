@@ -65,6 +65,7 @@ RULE = Rule(
     "The virtual GPU has no licence",
     (Cause.INCONCLUSIVE,),
     check,
+    row="no licence",
     needs=(conditions.told,),
     area=GPU,
 )

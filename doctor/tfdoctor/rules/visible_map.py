@@ -123,6 +123,7 @@ RULE = Rule(
     "Which card is which for TensorFlow",
     (Cause.HEALTHY, Cause.HIDDEN_BY_ENV),
     check,
+    row="numbered differently by nvidia-smi",
     needs=(needs.driver,),
     area=GPU,
 )

@@ -93,6 +93,7 @@ RULE = Rule(
     "TensorFlow 2.11 and newer have no GPU code on native Windows",
     (Cause.WINDOWS_NATIVE_UNSUPPORTED,),
     check,
+    row="no GPU code on Windows",
     needs=(
         _on_windows,
         needs.tensorflow,

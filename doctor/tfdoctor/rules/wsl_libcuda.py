@@ -119,6 +119,7 @@ RULE = Rule(
     "Under WSL, the loader finds a libcuda that is not WSL's",
     (Cause.WSL_LIBCUDA,),
     check,
+    row="not WSL's libcuda",
     needs=(
         _under_wsl,
         needs.driver,
