@@ -173,7 +173,9 @@ def test_real_tensorflow(tmp_path: Path, name: str) -> None:
         if isinstance(python, str):
             pytest.skip(python)
         done = run("--placement", "--", str(python), str(tmp_path / "multiply.py"))
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "(2, 2)"), done.stderr
+    assert (done.returncode, "(2, 2)" in done.stdout.splitlines()) == (0, True), (
+        done.stderr
+    )  # C++ prints, too
     assert "on CPU:0; no GPU got any." in done.stderr
     assert any(
         line.split()[0].endswith("MatMul") for line in done.stderr.splitlines() if line.startswith("  ")
