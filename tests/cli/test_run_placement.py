@@ -108,6 +108,13 @@ def test_a_program_that_asks_for_nothing(program: Path, python: str) -> None:
     assert "TF_CPP_MIN_LOG_LEVEL was 0 instead of 2 for this run." in done.stderr
 
 
+def test_lines_are_counted_wherever_the_pieces_of_the_output_end() -> None:
+    line = f"{PLACED.format('node%d')}\\n"
+    code = f"import sys\nfor n in range(20000): sys.stderr.write('{line}' % n)"
+    done = run("--placement", "--quiet", "--", sys.executable, "-c", code)
+    assert done.stderr.endswith("✓ All 20,000 operations were placed on GPU:0.\n")
+
+
 def test_unless_it_is_wanted_nothing_is_logged(program: Path) -> None:
     done = run("--", sys.executable, str(program))
     assert done.returncode == 7

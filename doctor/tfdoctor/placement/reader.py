@@ -16,7 +16,7 @@ from tfdoctor.placement.models import LOCAL, Device, Found, OpCount, kind_of
 from tfdoctor.placement.refusals import Refusals, short
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 __all__ = ["Reader", "read_placement"]
 
@@ -53,8 +53,8 @@ _NUMBER = re.compile(r"_\d+$")
 def read_placement(chunks: Iterable[bytes]) -> Found:
     """What the log's bytes say. Never raises on any bytes."""
     reader = Reader()
-    for block in blocks(chunks):
-        reader.take(block)
+    for _ in reader.passing(chunks):
+        pass
     return reader.end()
 
 
@@ -73,7 +73,7 @@ class _Recently:
 
 
 class Reader:
-    """Counts as blocks of whole lines come; see `read_placement`."""
+    """Counts what passes; see `read_placement`."""
 
     def __init__(self) -> None:
         self.lines = self.bytes = 0
@@ -92,6 +92,12 @@ class Reader:
         self.between: Counter[bytes] = Counter()
         self.after_gpu: list[bytes] | None = None
         self.ends_open = False
+
+    def passing(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        """The chunks, which may end anywhere, as pieces of whole lines; each is counted before it is passed on."""
+        for block in blocks(chunks):
+            self.take(block)
+            yield block
 
     def take(self, block: bytes) -> None:
         """One piece of whole lines."""

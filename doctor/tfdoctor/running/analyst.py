@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tfdoctor.logs.report import LogReport
-    from tfdoctor.placement import Placement, Reader
+    from tfdoctor.placement import Placement
 
 __all__ = ["Analyst", "Answer"]
 
@@ -231,31 +231,30 @@ def _read_all(reading: int, saying: int, parent: int, *, placement: bool) -> Ans
 
     compat = Compat.load()
     watch = Watch(compat, "output", tell)
-    placed = None
+    seen = Seen()
+    pieces = watch.passing(seen.looking(_pieces(reading, parent)))
     if placement:
         from tfdoctor.placement import Reader, judged
 
-        placed = Reader()
-    seen = Seen(placed)
-    report = diagnose_log(watch.passing(seen.looking(_pieces(reading, parent))), compat, "output")
+        reader = Reader()
+        report = diagnose_log(reader.passing(pieces), compat, "output")
+        placed = judged(reader.end(), "output")
+    else:
+        report, placed = diagnose_log(pieces, compat, "output"), None
     known = report.tensorflow_version is not None or report.era is not None or bool(report.benign)
-    told_where = judged(placed.end(), "output") if placed is not None else None
-    return Answer(report, known or seen.tensorflow, seen.loader, told_where)
+    return Answer(report, known or seen.tensorflow, seen.loader, placed)
 
 
 class Seen:
     """What is looked for in passing."""
 
-    def __init__(self, placed: Reader | None = None) -> None:
+    def __init__(self) -> None:
         self.tensorflow = self.loader = False
-        self._placed = placed
 
     def looking(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
         for piece in pieces:
             self.tensorflow = self.tensorflow or b"tensorflow/" in piece
             self.loader = self.loader or OUR_LINE.search(piece) is not None
-            if self._placed is not None and piece:
-                self._placed.take(piece)
             yield piece
 
 
