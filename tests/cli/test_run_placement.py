@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import textwrap
 from typing import TYPE_CHECKING
 
 import pytest
 
+from cli.test_run import run
 from lab import environments
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
+ASKED = ("--placement",)
 PLACED = (
     "2024-05-01 10:00:00.0: I tensorflow/core/common_runtime/placer.cc:54] {}: (MatMul): "
     "/job:localhost/replica:0/task:0/device:GPU:0"
@@ -82,17 +82,6 @@ def program(tmp_path: Path) -> Path:
     return tmp_path / "train.py"
 
 
-def run(*words: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "tfdoctor", "run", *words],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, **(env or {})},
-    )
-
-
 def pythons() -> list[str]:
     """This Python, and an old one where there is one: programs of TensorFlow 1 have those."""
     return [sys.executable, *filter(None, map(environments.find_python, ("2.7", "3.7")))]
@@ -100,7 +89,7 @@ def pythons() -> list[str]:
 
 @pytest.mark.parametrize("python", pythons())
 def test_a_program_that_asks_for_nothing(program: Path, python: str) -> None:
-    done = run("--placement", "--", python, str(program), env={"TF_CPP_MIN_LOG_LEVEL": "2"})
+    done = run(python, str(program), options=ASKED, env={"TF_CPP_MIN_LOG_LEVEL": "2"})
     assert (done.returncode, done.stdout) == (7, "0\n"), done.stderr
     assert done.stderr.count("by_session") == 2
     assert done.stderr.count("by_context") == 1
@@ -111,12 +100,12 @@ def test_a_program_that_asks_for_nothing(program: Path, python: str) -> None:
 def test_lines_are_counted_wherever_the_pieces_of_the_output_end() -> None:
     line = f"{PLACED.format('node%d')}\\n"
     code = f"import sys\nfor n in range(20000): sys.stderr.write('{line}' % n)"
-    done = run("--placement", "--quiet", "--", sys.executable, "-c", code)
+    done = run(sys.executable, "-c", code, options=(*ASKED, "--quiet"))
     assert done.stderr.endswith("✓ All 20,000 operations were placed on GPU:0.\n")
 
 
 def test_unless_it_is_wanted_nothing_is_logged(program: Path) -> None:
-    done = run("--", sys.executable, str(program))
+    done = run(sys.executable, str(program))
     assert done.returncode == 7
     assert "placer.cc" not in done.stderr
     assert "Where operations ran" not in done.stderr
@@ -127,7 +116,7 @@ def test_the_environments_own_sitecustomize_has_its_say(program: Path) -> None:
     own.mkdir()
     (own / "sitecustomize.py").write_text("import os\nos.environ['OWN'] = 'read'\n")
     code = "import os, sitecustomize; print(os.environ['OWN'], sitecustomize.__file__)"
-    done = run("--placement", "--", sys.executable, "-c", code, env={"PYTHONPATH": str(own)})
+    done = run(sys.executable, "-c", code, options=ASKED, env={"PYTHONPATH": str(own)})
     assert done.stdout == f"read {own / 'sitecustomize.py'}\n", done.stderr
 
 
@@ -137,8 +126,8 @@ def test_a_broken_sitecustomize_is_reported_as_without_us(program: Path, code: s
     own.mkdir()
     (own / "sitecustomize.py").write_text(f"{code}\n")
     there, without = (
-        run(*words, "--", sys.executable, "-c", "print(1)", env={"PYTHONPATH": str(own)})
-        for words in (["--placement"], [])
+        run(sys.executable, "-c", "print(1)", options=options, env={"PYTHONPATH": str(own)})
+        for options in (ASKED, ())
     )
     assert there.stdout == without.stdout == "1\n"
     last = next(line for line in without.stderr.splitlines() if "Error: " in line)
@@ -147,7 +136,7 @@ def test_a_broken_sitecustomize_is_reported_as_without_us(program: Path, code: s
 
 def test_a_log_without_placement_says_so(program: Path) -> None:
     """A Python that reads no variables (-E) cannot be told."""
-    done = run("--placement", "--quiet", "--", sys.executable, "-E", "-c", "print(1)")
+    done = run(sys.executable, "-E", "-c", "print(1)", options=(*ASKED, "--quiet"))
     assert done.stdout == "1\n"
     assert done.stderr == "! This log does not say where operations ran.\n"
 
@@ -160,7 +149,7 @@ def test_a_refused_operation_is_a_finding(status: str) -> None:
         "device specification refers to a valid device."
     )
     code = f"import sys; sys.stderr.write({said!r} + chr(10)); sys.exit({status})"
-    done = run("--placement", "--fail-on", "error", "--", sys.executable, "-c", code)
+    done = run(sys.executable, "-c", code, options=(*ASKED, "--fail-on", "error"))
     assert done.returncode == 1
     assert "GPU:7" in done.stderr
 
@@ -179,10 +168,9 @@ def test_real_tensorflow(tmp_path: Path, name: str) -> None:
     with environments.environment(name, tmp_path / "env") as python:
         if isinstance(python, str):
             pytest.skip(python)
-        done = run("--placement", "--", str(python), str(tmp_path / "multiply.py"))
-    assert (done.returncode, "(2, 2)" in done.stdout.splitlines()) == (0, True), (
-        done.stderr
-    )  # C++ prints, too
+        done = run(str(python), str(tmp_path / "multiply.py"), options=ASKED)
+    assert done.returncode == 0, done.stderr
+    assert "(2, 2)" in done.stdout.splitlines()  # C++ prints there, too, and later
     assert "on CPU:0; no GPU got any." in done.stderr
     assert any(
         line.split()[0].endswith("MatMul") for line in done.stderr.splitlines() if line.startswith("  ")

@@ -43,9 +43,8 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     except EngineError as failure:
         why = str(failure)
     if one is None:
-        pytest.skip(
-            why
-        )  # out here: what a skip is raised from is kept to the end, and the SDK's open socket with it
+        # out here: what a skip is raised from is kept to the end, and the SDK's open socket with it
+        pytest.skip(why)
     yield one
     one.client.close()
 

@@ -223,9 +223,9 @@ class Kinds:
                     if said is None:
                         return False
         heard = cast("list[_Said]", found)
-        self._heard.update(zip(heard, range(len(heard)), strict=True))
         for one, times in Counter(heard).items():
             one.times += times
+        self._heard.update(zip(heard, range(len(heard)), strict=True))
         self._heard.pop(self._nobody, None)
         self._rows, self._from = rows, len(heard)
         self._count(len(heard))
@@ -352,11 +352,9 @@ class Kinds:
             name = known.who(row)
             voice = known.voices.get(name)
             if voice is None:
-                return (
-                    self._of_voice(known.voices.get(None), row)
-                    if known.lone and self._strange(name)
-                    else None
-                )
+                if known.lone and self._strange(name):
+                    voice = known.voices.get(None)
+                return self._of_voice(voice, row)
         said = self._of_voice(voice, row)
         if said is not None and known.told >= 0:
             if len(known.ends) < _ENDS and self._kept < REMEMBERED:

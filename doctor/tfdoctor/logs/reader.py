@@ -178,9 +178,8 @@ class Rows:
         if b"\r" not in self._block:  # looking costs less than counting
             return self.size
         count, at = 0, self._block.find(b"\n")
-        while (
-            at >= 0 and count < _FEW
-        ):  # a progress bar has hardly any, and is sought through faster than counted
+        # a progress bar has hardly any, and is sought through faster than counted
+        while at >= 0 and count < _FEW:
             count, at = count + 1, self._block.find(b"\n", at + 1)
         if at >= 0:
             count += self._block.count(b"\n", at)

@@ -277,6 +277,13 @@ def _harmless(case: Case, name: str) -> list[Finding]:
     ]
 
 
+_OF_THE_CODE = {
+    "configured-late": "A setting came after TensorFlow had taken the GPUs, and has no effect",
+    "growth-differs": "Memory growth is set for some GPUs only, which TensorFlow refuses",
+}
+"""Messages that are about a line of the program."""
+
+
 def _misread(case: Case, decision: Decision, name: str) -> list[Finding]:
     """What in this log looks like something that it is not."""
     found: list[tuple[str, str]] = []
@@ -295,12 +302,11 @@ def _misread(case: Case, decision: Decision, name: str) -> list[Finding]:
                 "cuda-not-found",
             )
         )
-    if log.has("configured-late"):
-        late = "A setting came after TensorFlow had taken the GPUs, and has no effect: `tfdoctor lint` finds the line."
-        found.append((late, "configured-late"))
-    if log.has("growth-differs"):
-        some = "Memory growth is set for some GPUs only, which TensorFlow refuses: `tfdoctor lint` finds the line."
-        found.append((some, "growth-differs"))
+    found += [
+        (f"{text}: `tfdoctor lint` finds the line.", name)
+        for name, text in _OF_THE_CODE.items()
+        if log.has(name)
+    ]
     if not found:
         return []
     events = [event for _, signature in found for event in log.of(signature)[:1]]
