@@ -97,7 +97,9 @@ def test_four_cards_beside_another_cuda_than_the_one_that_is_wanted() -> None:
         "4 cards are present",
     ):
         assert words in report.root.explanation
-    build = next(one for one in report.root.remedies if "tfdoctor build --tf 1.14" in one.commands)
+    build = next(
+        one for one in report.root.remedies if "tfdoctor build --tf 1.14 --gpu 'Tesla M60'" in one.commands
+    )
     assert "It has code for Tesla M60." in build.text
     misread = next(one.explanation for one in report.findings if one.title == "Easily misread")
     assert "An XLA_GPU is not a registered GPU" in misread

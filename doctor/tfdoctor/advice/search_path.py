@@ -32,6 +32,12 @@ def export_path(folders: Iterable[str], name: str = "LD_LIBRARY_PATH") -> str:
     return f'export {name}={":".join(words)}"{rest}"'
 
 
+def export_lines(folder: str, name: str) -> tuple[str, str]:
+    """The same for one folder in two commands, which have room in a terminal. name: of the variable that holds it."""
+    rest = "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+    return f"{name}={quote(folder)}", f'export LD_LIBRARY_PATH="${name}{rest}"'
+
+
 def name_folders(
     target: Target,
     folders: Iterable[str],

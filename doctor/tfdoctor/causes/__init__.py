@@ -53,6 +53,7 @@ class Cause(str, enum.Enum):
         title="This log does not say whether TensorFlow can use a GPU",
         code="TFD814",
         severity=Severity.WARNING,
+        remedies=(Do.CHECK, Do.RUN),
     )
     NO_DRIVER = Row(
         "no-driver",
@@ -102,11 +103,7 @@ class Cause(str, enum.Enum):
         title="The NVIDIA driver is too old for this TensorFlow's CUDA or cuDNN",
         code="TFD103",
         refusal=6,
-        remedies=Remedy(
-            "Install a newer NVIDIA driver; `matrix` shows which one.",
-            ("tfdoctor matrix --tf latest",),
-            True,
-        ),
+        remedies=(Do.DRIVER,),
     )
     DRIVER_LIB_MISMATCH = Row(
         "driver-lib-mismatch",
@@ -156,10 +153,7 @@ class Cause(str, enum.Enum):
         code="TFD107",
         registers=False,
         brings=("no-driver", "driver-init-unknown", "nvml-missing"),
-        remedies=(
-            Remedy("Remove the folder `stubs` from LD_LIBRARY_PATH; in a container, start it with GPUs."),
-            Do.CHECK,
-        ),
+        remedies=(Do.STUB, Do.CHECK),
     )
     WSL_LIBCUDA = Row(
         "wsl-libcuda",
@@ -178,6 +172,15 @@ class Cause(str, enum.Enum):
         title="libnvidia-ml.so.1 cannot be opened",
         code="TFD109",
         registers=False,
+        remedies=(
+            Do.CHECK,
+            Remedy(
+                "In a container, start it with the driver's utilities.",
+                (
+                    "docker run --rm --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility IMAGE nvidia-smi",
+                ),
+            ),
+        ),
     )
     LIBS_WRONG_VERSION = Row(
         "libs-wrong-version",
@@ -447,6 +450,10 @@ class Cause(str, enum.Enum):
             Remedy(
                 "Let TensorFlow choose another device where needed: tf.config.set_soft_device_placement(True)."
             ),
+            Remedy(
+                "See in the code what asks for that device, and in the log where operations went.",
+                ("tfdoctor lint .", "tfdoctor placement train.log"),
+            ),
             Do.CHECK,
         ),
     )
@@ -475,9 +482,7 @@ class Cause(str, enum.Enum):
         code="TFD809",
         registers=False,
         remedies=(
-            Remedy(
-                "On the host: see which image its driver can run.", ("tfdoctor recommend --method container",)
-            ),
+            Do.HOST_DRIVER,
             Remedy("Or update the host's driver.", changes_system=True),
             Do.CHECK,
         ),
@@ -555,6 +560,7 @@ class Cause(str, enum.Enum):
         remedies=(
             Remedy("Reinstall the package that has this file, with --no-cache-dir."),
             Do.CHECK,
+            Do.LIBRARY,
         ),
     )
     NOT_PERMITTED = Row(

@@ -38,6 +38,10 @@ class Do(enum.Enum):
     TOOLKIT = "install NVIDIA's container toolkit"
     MEMORY = "let memory grow"
     PROFILER = "let the profiler have CUPTI"
+    DRIVER = "a newer driver, or a release for the one that is there"
+    HOST_DRIVER = "which image the host's driver runs"
+    RUN = "run the program so that it says more"
+    STUB = "search no folder of stubs"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
+from tfdoctor.advice.search_path import export_lines
 from tfdoctor.causes import Cause, Do
 from tfdoctor.causes.steps import Remedy
-from tfdoctor.fit.serve import is_locked
+from tfdoctor.fit.models import Card, Host
+from tfdoctor.fit.serve import is_locked, on_cards
+from tfdoctor.logs.libraries import search_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,6 +42,10 @@ _SHARED: dict[Do, Remedy] = {
         "Let TensorFlow allocate memory as needed, and see which other processes hold some.",
         ("export TF_FORCE_GPU_ALLOW_GROWTH=true", "nvidia-smi"),
     ),
+    Do.RUN: Remedy(
+        "Or run the program once more under tfdoctor: TensorFlow then logs more.",
+        ("tfdoctor run python3 train.py",),
+    ),
     Do.NAME_LIBRARIES: Remedy(
         "Make TensorFlow name the libraries: run the program once more under tfdoctor.",
         ("tfdoctor run python3 -c \"import tensorflow as tf; tf.config.list_physical_devices('GPU')\"",),
@@ -45,11 +53,8 @@ _SHARED: dict[Do, Remedy] = {
 }
 
 
-_CUPTI = Remedy(
-    "Put the CUDA toolkit's extras/CUPTI/lib64 on LD_LIBRARY_PATH (here of the one in /usr/local/cuda), or do without "
-    "the profiler.",
-    ('export LD_LIBRARY_PATH="/usr/local/cuda/extras/CUPTI/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"',),
-)
+_TOOLKIT = re.compile(r"^(/[\w./-]{0,80}/cuda(-\d{1,2}\.\d)?)/(?:targets/[\w-]{1,40}/)?lib(?:64)?/?$")
+"""A folder of a CUDA toolkit's libraries: the toolkit's own folder, and its version where the name has it."""
 _COUNTERS = Remedy(
     "Start the container with --cap-add=SYS_ADMIN, or load the kernel module nvidia with "
     "NVreg_RestrictProfilingToAdminUsers=0, or do without the profiler.",
@@ -73,8 +78,72 @@ def _asked(case: Case, what: Do) -> Sequence[Remedy]:
         ways = _libraries(case)
         return ways[1:2] or ways if what is Do.LIBRARY else ways
     if what is Do.PROFILER:
-        return (_COUNTERS if case.log.has("cupti-not-permitted") else _CUPTI,)
+        return (_COUNTERS if case.log.has("cupti-not-permitted") else _cupti(case),)
+    if what is Do.DRIVER:
+        return _newer_driver(case)
+    if what is Do.HOST_DRIVER:
+        text = "On the host: see which image its driver can run."
+        return (Remedy(text, (f"tfdoctor recommend --method container{_driver(case)}",)),)
+    if what is Do.STUB:
+        return (_without_stubs(case),)
     return (_SHARED[what],)
+
+
+def _folders(case: Case) -> list[str]:
+    """What was on LD_LIBRARY_PATH, as far as the log tells it."""
+    return [one.strip().rstrip("/") for one in (search_path(case.missing) or "").split(":") if one.strip()]
+
+
+def _cupti(case: Case) -> Remedy:
+    """The folder beside the toolkit that the log names, else the usual one."""
+    toolkits = [found[1] for one in _folders(case) if (found := _TOOLKIT.match(one))]
+    toolkit = toolkits[0] if toolkits else "/usr/local/cuda"
+    whose = "that the log names" if toolkits else "in /usr/local/cuda"
+    return Remedy(
+        f"Put the CUDA toolkit's extras/CUPTI/lib64 on LD_LIBRARY_PATH (here of the one {whose}), or do without "
+        "the profiler.",
+        export_lines(f"{toolkit}/extras/CUPTI/lib64", "CUPTI"),
+    )
+
+
+def _newer_driver(case: Case) -> tuple[Remedy, ...]:
+    """What this release wants of a driver, and what runs on the one that is there."""
+    exact = case.origin.version or (case.origin.release.minor if case.origin.release is not None else "")
+    wanted = shlex.quote(exact) if exact else "latest"
+    of = f"TensorFlow {exact}" if exact else "a release"
+    newer = Remedy(
+        f"Install a newer NVIDIA driver; this shows which one {of} needs.",
+        (f"tfdoctor matrix --tf {wanted}",),
+        True,
+    )
+    if not _driver(case):
+        return (newer,)
+    text = f"Or take a TensorFlow that runs on driver {case.driver}, without root."
+    return (newer, Remedy(text, (_recommend(case),)))
+
+
+def _without_stubs(case: Case) -> Remedy:
+    """LD_LIBRARY_PATH without its stubs, where the log tells what was on it."""
+    text = "Remove the folder `stubs` from LD_LIBRARY_PATH; in a container, start it with GPUs."
+    folders = _folders(case)
+    kept = [one for one in folders if not one.endswith("/stubs")]
+    if kept == folders:
+        return Remedy(text)
+    command = f"export LD_LIBRARY_PATH={shlex.quote(':'.join(kept))}" if kept else "unset LD_LIBRARY_PATH"
+    return Remedy(text, (command,))
+
+
+def _beside(case: Case) -> tuple[Remedy, ...]:
+    """The wanted CUDA's folder beside the one that was searched, where the log tells both."""
+    if case.other_cuda is None or "." not in (wanted := case.other_cuda[1]):
+        return ()
+    for one in _folders(case):
+        found = _TOOLKIT.match(one)
+        if found is not None and found[2]:
+            there = one.replace(found[2], f"-{wanted}", 1)
+            text = f"Or search CUDA {wanted}'s folder first, where that is installed beside it ({there})."
+            return (Remedy(text, (f"ls {shlex.quote(there)}", *export_lines(there, "CUDA"))),)
+    return ()
 
 
 def usually(case: Case, cause: Cause) -> str:
@@ -96,8 +165,17 @@ def _another_release(case: Case) -> Remedy:
 
 
 def _recommend(case: Case) -> str:
+    return f"tfdoctor recommend{_where(case)}"
+
+
+def _where(case: Case) -> str:
+    """The options that name the cards and the driver of the log."""
     cards = "".join(f" --gpu {shlex.quote(name)}" for name in case.cards[:4] if case.compat.gpus_named(name))
-    return f"tfdoctor recommend{cards}"
+    return f"{cards}{_driver(case)}"
+
+
+def _driver(case: Case) -> str:
+    return f" --driver {shlex.quote(case.driver)}" if case.driver is not None else ""
 
 
 def _release(case: Case) -> Release | None:
@@ -138,18 +216,31 @@ def _libraries(case: Case) -> tuple[Remedy, ...]:
         return (here, new, *_fitting(case), *_needs(case, None, None))
     exact = version if version and case.compat.release(version) else release.version
     wanted = shlex.quote(exact if version and version != release.minor else release.minor)
-    ways = [here]
+    ways = [here, *_beside(case)]
+    if not _served(case, release):
+        text = f"Or see what there is of TensorFlow {exact} for the card and the driver in this log."
+        return (*ways, Remedy(text, (f"{_recommend(case)} --tf {wanted}",)), *_needs(case, release, version))
+    where = _where(case)
     if brings:
         text = f"Or make a new environment with TensorFlow {exact} and its CUDA {release.cuda}."
-        ways.append(Remedy(text, (f"tfdoctor install --tf {wanted}",)))
+        ways.append(Remedy(text, (f"tfdoctor install --tf {wanted}{where}",)))
     official = case.compat.official_image(exact)
     made = official is not None and _is_locked(case, exact, (official.recipe.python,))
     if brings or made or case.compat.ngc_images(exact) or _has_base(case, release):
         text = f"Or build a container image of TensorFlow {exact} in which it finds them.{_serves(case, release)}"
-        ways.append(Remedy(text, (f"tfdoctor build --tf {wanted}",)))
+        ways.append(Remedy(text, (f"tfdoctor build --tf {wanted}{where}",)))
     else:
-        ways.append(Remedy("Or see which release comes nearest.", (f"tfdoctor recommend --tf {wanted}",)))
+        ways.append(
+            Remedy("Or see which release comes nearest.", (f"tfdoctor recommend --tf {wanted}{where}",))
+        )
     return (*ways, *_fitting(case), *_needs(case, release, version))
+
+
+def _served(case: Case, release: Release) -> bool:
+    """Whether the release runs on the cards and the driver that the log names; with none named, it may."""
+    matches = [match for name in case.cards[:4] if (match := case.compat.gpus_named(name)) is not None]
+    cards = tuple(Card(match.query, match.capabilities[0], match.capabilities[1:]) for match in matches)
+    return not on_cards(case.compat, release, Host(cards=cards, driver=case.driver))
 
 
 def _serves(case: Case, release: Release) -> str:

@@ -133,6 +133,14 @@ class Case:
         return tuple(dict.fromkeys(name.strip() for name in names if name.strip()))
 
     @cached_property
+    def driver(self) -> str | None:
+        """The driver's version, where the log tells it: as NVIDIA writes it ("450.57", not "450.57.0")."""
+        said = self.log.last("kernel-driver", "library-driver", "driver-possibly-insufficient")
+        version = said.get("driver").rstrip(".") if said is not None else ""
+        version = version.removesuffix(".0") if version.count(".") > 1 else version
+        return version if versions.is_version(version) else None
+
+    @cached_property
     def hidden(self) -> Event | None:
         """Where CUDA_VISIBLE_DEVICES is shown to hide every GPU."""
         for event in self.log.of("visible-devices"):
