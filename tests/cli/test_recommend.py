@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import socket
 import time
 from pathlib import Path
@@ -12,10 +13,12 @@ import jsonschema
 import pytest
 
 from cli.planner import Tfdoctor, is_clean, validate
+from tfdoctor.cli.machine import host_for
 from tfdoctor.compat import Compat
 from tfdoctor.findings import Cause
 from tfdoctor.fit import Card, Host
-from tfdoctor.plan import Request, recommend
+from tfdoctor.plan import Recipe, Request, recommend
+from tfdoctor.plan.asked import planned
 from tfdoctor.render.page import Page
 from tfdoctor.render.plan import render_recommendation, show_option, size_text
 
@@ -71,7 +74,9 @@ def test_a_conflict_names_the_cause_and_the_way_out(tfdoctor: Tfdoctor) -> None:
     assert "nvcr.io/nvidia/tensorflow:23.03-tf1-py3" in bases
     told = tfdoctor("recommend", "--tf", "1.14", *ADA)
     assert told.status == 1
-    assert "tfdoctor build --tf 1.15.5 --recipe ngc\n" in told.out
+    assert f"tfdoctor build --tf 1.15.5 --recipe ngc {shlex.join(ADA)}\n" in re.sub(r" \\\n +", " ", told.out)
+    other = next(one for one in answer["conflict"]["nearest"] if one["text"].startswith("a different card"))
+    assert "--gpu" not in other["option"]["commands"][0]
 
 
 def test_a_recorded_machine(tfdoctor: Tfdoctor) -> None:
@@ -215,9 +220,49 @@ def test_sizes(count: int, text: str) -> None:
 def test_for_any_card_it_is_told_which_are_too_new() -> None:
     """`recommend` where no card is known, or where none is there."""
     old = render_recommendation(recommend(Compat.load(), Request(tensorflow="1.14"), Host()))
-    assert "But the libraries of CUDA 10.0 end at compute capability 7.5" in " ".join(old.split())
+    assert "1 the libraries of CUDA 10.0 end at compute capability 7.5" in " ".join(old.split())
     turing = Host(cards=(Card("Tesla T4", "7.5"),))
     assert "end at" not in render_recommendation(recommend(Compat.load(), Request(tensorflow="1.14"), turing))
+
+
+@pytest.mark.parametrize("card", ["RTX 5090", "RTX 3060", "Tesla K80", "H100"])
+@pytest.mark.parametrize("driver", [None, "535"])
+def test_the_commands_name_the_cards_and_the_driver_that_were_named(
+    tfdoctor: Tfdoctor, card: str, driver: str | None
+) -> None:
+    """Wherever they are typed, and then they give what was promised."""
+    where = ["--gpu", card, *(["--driver", driver] if driver else [])]
+    answer = tfdoctor("recommend", "--json", *where).json
+    for option in answer["options"][:3]:
+        words = shlex.split(option["commands"][0])
+        assert words[-len(where) :] == where
+        recipe = Recipe(words[words.index("--recipe") + 1]) if "--recipe" in words else Recipe.VENV
+        request = Request(words[words.index("--tf") + 1], recipe=recipe, method=recipe.method)
+        host = host_for(Compat.load(), gpus=[card], driver=driver, facts=None)
+        assert planned(Compat.load(), request, host).options[0].tensorflow == option["tensorflow"]
+
+
+def test_footnotes_are_those_of_the_rows() -> None:
+    answer = recommend(Compat.load(), Request(), Host(cards=(Card("GeForce RTX 5090", "12.0"),)))
+    text = render_recommendation(answer)
+    rows = re.findall(r"^([✓!]) (\S+) .*?((?:\d, )*\d)$", text, re.MULTILINE)
+    notes = re.findall(r"^  (\d)  ", text, re.MULTILINE)
+    assert len(rows) == 3
+    assert sorted({number for _, _, numbers in rows for number in numbers.split(", ")}) == notes
+    for option, (sign, release, numbers) in zip(answer.options, rows, strict=False):
+        assert (sign == "!", release) == (bool(option.serious), option.tensorflow)
+        assert len(numbers.split(", ")) >= option.serious
+    for width in (70, 80, 120):
+        wide = render_recommendation(answer, width=width)
+        assert all(len(line) <= width for line in wide.splitlines())
+        assert "tfdoctor install --tf 2.21.0" in wide
+
+
+def test_a_driver_that_is_too_old_for_the_card_is_the_reason() -> None:
+    """Not what speaks against releases that nobody asked for."""
+    host = Host(cards=(Card("GeForce RTX 4090", "8.9"),), driver="470.82")
+    text = " ".join(render_recommendation(recommend(Compat.load(), Request(), host)).split())
+    assert re.findall("Why (.{20})", text) == ["driver 470.82 is old"]
 
 
 def test_reasons_in_a_row_are_one_sentence() -> None:

@@ -67,7 +67,7 @@ def test_wishes(wish: Wish) -> None:
         assert "pip install" in answer.without_gpu.commands[-1]
         shown = render_recommendation(answer)
         assert "No NVIDIA card was found" in " ".join(shown.split())
-        assert shown.index("Without a GPU") < shown.index("[venv]")
+        assert shown.index("Without a GPU") < shown.index("virtual environment")
         return
     assert answer.without_gpu is None
     if wish.answer == "-":

@@ -89,7 +89,7 @@ def recommend(
     from tfdoctor.compat import Compat
     from tfdoctor.errors import UsageError
     from tfdoctor.plan import Method, Request
-    from tfdoctor.plan.asked import checked_python, planned
+    from tfdoctor.plan.asked import addressed, checked_python, planned
     from tfdoctor.render.plan import recommendation_json
 
     ways = {one.value: one for one in Method}
@@ -101,7 +101,8 @@ def recommend(
     with heard():
         host = host_for(compat, gpus=gpus, driver=driver, facts=Path(facts) if facts is not None else None)
     request = Request(tensorflow=tf, python=checked_python(python), method=ways[method] if method else None)
-    answer: Recommendation = as_printed(recommendation_json(planned(compat, request, host)))
+    found = addressed(planned(compat, request, host), gpus, driver)
+    answer: Recommendation = as_printed(recommendation_json(found))
     return answer
 
 

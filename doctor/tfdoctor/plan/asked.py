@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
+import shlex
 from typing import TYPE_CHECKING, TypeVar
 
 from tfdoctor import versions
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat import Compat
     from tfdoctor.fit import Host
-    from tfdoctor.plan import Recommendation, Request
+    from tfdoctor.plan import Option, Recommendation, Request
 
-__all__ = ["checked_driver", "checked_python", "named_card", "planned", "readings", "settled"]
+__all__ = ["addressed", "checked_driver", "checked_python", "named_card", "planned", "readings", "settled"]
 
 T = TypeVar("T")
 
@@ -51,6 +52,26 @@ def planned(compat: Compat, request: Request, host: Host) -> Recommendation:
     if len({_gist(answer) for answer in answers}) > 1:
         raise _which(compat, host, [_shown(answer) for answer in answers])
     return dataclasses.replace(answers[0], host=host)
+
+
+def addressed(answer: Recommendation, gpus: Sequence[str], driver: str | None) -> Recommendation:
+    """The same answer whose commands name the cards and the driver that were named, wherever they are typed."""
+    words = [f"--gpu {shlex.quote(name)}" for name in gpus] + ([f"--driver {driver}"] if driver else [])
+    if not words:
+        return answer
+
+    def named(option: Option) -> Option:
+        first, *rest = option.commands
+        return dataclasses.replace(option, commands=(" ".join([first, *words]), *rest))
+
+    conflict = answer.conflict
+    if conflict is not None:
+        nearest = tuple(
+            dataclasses.replace(one, option=named(one.option)) if one.here else one
+            for one in conflict.nearest
+        )
+        conflict = dataclasses.replace(conflict, nearest=nearest)
+    return dataclasses.replace(answer, options=tuple(named(one) for one in answer.options), conflict=conflict)
 
 
 def settled(compat: Compat, host: Host, answer: Callable[[Host], T]) -> T:

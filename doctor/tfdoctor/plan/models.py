@@ -183,6 +183,8 @@ class Suggestion:
 
     text: str
     option: Option
+    here: bool = True
+    """For the machine that was asked about; False: for another card or driver."""
 
 
 @dataclass(frozen=True, slots=True)

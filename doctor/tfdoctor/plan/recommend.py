@@ -173,7 +173,7 @@ def _nearest(compat: Compat, request: Request, host: Host) -> tuple[Suggestion, 
     for text, changed_request, changed_host in _relaxed(compat, request, host):
         options, _ = _search(compat, changed_request, changed_host)
         if options and not any(_same(options[0], one.option) for one in found):
-            found.append(Suggestion(text.format(**_words(options[0])), options[0]))
+            found.append(Suggestion(text.format(**_words(options[0])), options[0], changed_host is host))
     return tuple(found[:4])
 
 

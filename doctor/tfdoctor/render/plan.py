@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.findings import Cause
-from tfdoctor.render.page import ROOM, Page, Text, command_lines, few, hanging
+from tfdoctor.findings import Cause, Status
+from tfdoctor.render.finding import mark
+from tfdoctor.render.page import ROOM, Page, Text, cells, command_lines, cut, few, hanging, lines_of
 from tfdoctor.render.screen import NARROW, counted, more
 from tfdoctor.text import clean_line, listed, upper_first
 
@@ -38,8 +39,11 @@ def render_recommendation(
                     out.print()
                 _option(out, option, number)
         else:
-            for number, option in enumerate(answer.options[:shown]):
-                _brief(out, option, number, lines, any_card=not answer.host.cards)
+            if width >= WIDE:
+                _table(out, answer.options[:shown], lines, any_card=not answer.host.cards)
+            else:
+                for number, option in enumerate(answer.options[:shown]):
+                    _brief(out, option, number, lines, any_card=not answer.host.cards)
             if shown > 1:
                 _best_not(out, answer)
             _counted(out, answer, shown)
@@ -56,19 +60,74 @@ def _without_gpu(out: Page, way: Remedy, mark: str) -> None:
     out.print()
 
 
-def _brief(out: Page, option: Option, number: int, lines: int, *, any_card: bool) -> None:
-    """An option and what is typed for it; the first one with what it has. lines: of what speaks against it.
+WIDE = 70
+"""Columns from which on options are a table."""
+WAY = 16
+"""Columns of what comes before the command of an option ("  No container  ")."""
 
-    any_card: which cards are too new for it, too.
-    """
+
+def _against(option: Option, *, any_card: bool) -> list[str]:
+    """What speaks against an option. any_card: which cards are too new for it, too."""
+    return [
+        clean_line(one.text, limit=1000)
+        for one in option.caveats
+        if one.serious or one.cause is Cause.DRIVER_TOO_OLD or (any_card and one.cause is Cause.GPU_TOO_NEW)
+    ]
+
+
+def _table(out: Page, options: Sequence[Option], lines: int, *, any_card: bool) -> None:
+    """The options in a table, what is typed for the best of each kind, and what speaks against them as footnotes."""
+    notes = list(dict.fromkeys(note for one in options for note in _against(one, any_card=any_card)))
+    rows = [("TensorFlow", "Python", "CUDA", "cuDNN", "how", "size", "but" if notes else "")]
+    for one in options:
+        numbers = [str(notes.index(note) + 1) for note in _against(one, any_card=any_card)]
+        size = size_text(one.size) if one.size is not None else "?"
+        cuda, cudnn = (".".join(text.split(".")[:2]) for text in (one.cuda, one.cudnn or ""))
+        rows.append((one.tensorflow, one.python, cuda, cudnn, _how(one), size, ", ".join(numbers)))
+    wide = [max(cells(row[column]) for row in rows) for column in range(len(rows[0]))]
+    wide[4] = min(wide[4], out.width - 2 - sum(wide) + wide[4] - 2 * (len(wide) - 1))
+    for number, row in enumerate(rows):
+        fields = [cut(clean_line(text), room).ljust(room) for text, room in zip(row, wide, strict=True)]
+        first = mark(Status.WARNING if options[number - 1].serious else Status.GOOD) if number else Text("  ")
+        out.print(first + Text("  ".join(fields), style="" if number else "bold"), wrap=False)
+    out.print()
+    _way(out, "Best", options[0], style="bold")
+    other = next((one for one in options if one.method is not options[0].method), None)
+    if other is not None:
+        _way(out, "No container" if options[0].base is not None else "Container", other)
+    for number, note in enumerate(notes, 1):
+        if number == 1:
+            out.print()
+        hanging(out, Text(f"  {number}  "), few(note, out.width - 5, max(lines - 1, 1)))
+    out.print()
+
+
+def _how(option: Option) -> str:
+    """ "image tensorflow:25.02-tf2-py3": without its registry."""
+    if option.base is None:
+        return "virtual environment"
+    return f"image {option.base.image.rpartition('/')[2]}"
+
+
+def _way(out: Page, name: str, option: Option, *, style: str = "") -> None:
+    """An option's commands beside the words for it, or below them where they need the room."""
+    for number, line in enumerate(lines_of(option.commands, WAY, out.width)):
+        label = Text((f"  {name}" if number == 0 else "").ljust(WAY), style="bold")
+        if number == 0 and line[:WAY].strip():
+            out.print(label)
+            label = Text("")
+        out.print(label + Text(line[WAY:] if len(label) else line, style=style), wrap=False)
+
+
+def _brief(out: Page, option: Option, number: int, lines: int, *, any_card: bool) -> None:
+    """An option and what is typed for it; the first one with what it has. lines: of what speaks against it."""
     _title(out, option, number)
     style = "" if number else "bold"
     command_lines(out, option.commands, 4, style=style, broken=True)
     if not number:
         hanging(out, Text("  Has   "), _has(option))
-    for caveat in option.caveats:
-        if caveat.serious or (any_card and caveat.cause is Cause.GPU_TOO_NEW):
-            hanging(out, Text("  But   "), few(clean_line(caveat.text, limit=1000), out.width - 8, lines))
+    for note in _against(option, any_card=any_card):
+        hanging(out, Text("  But   "), few(note, out.width - 8, lines))
     out.print()
 
 
@@ -210,7 +269,8 @@ def _conflict(out: Page, answer: Recommendation, shown: int, lines: int, *, verb
         style="bold",
     )
     reasons = answer.conflict.reasons
-    for reason in reasons if verbose else reasons[:shown]:
+    told = reasons if verbose else _first(answer)[:shown]
+    for reason in told:
         text = clean_line(reason.text, limit=1000)
         hanging(out, Text("  Why   "), text if verbose else few(text, out.width - 8, max(lines, 2)))
     for number, one in enumerate(answer.conflict.nearest):
@@ -231,11 +291,21 @@ def _conflict(out: Page, answer: Recommendation, shown: int, lines: int, *, verb
     if answer.without_gpu is not None:
         out.print()
         _without_gpu(out, answer.without_gpu, "  ")
-    rest = len(reasons) - shown
+    rest = len(reasons) - len(told)
     if rest > 0 and not verbose:
         if answer.without_gpu is None:
             out.print()
         more(out, "More", [("-v", counted(rest, "other reason"))])
+
+
+def _first(answer: Recommendation) -> list[Reason]:
+    """The reasons that count: where no release was asked for, those of the newest; else one of each cause."""
+    if answer.request.tensorflow is None and answer.rejected:
+        return list(answer.rejected[0].reasons)
+    found: dict[Cause, Reason] = {}
+    for reason in answer.conflict.reasons if answer.conflict is not None else ():
+        found.setdefault(reason.cause, reason)
+    return list(found.values())
 
 
 def _rejected(out: Page, answer: Recommendation) -> None:
