@@ -37,6 +37,19 @@ def test_a_branch_has_the_numbers_that_windows_gives_it() -> None:
         assert not versions.at_least(last, found.first_without)
 
 
+def test_generations_are_cards_of_their_capability() -> None:
+    rows = COMPAT.cards.generation
+    assert [row.capability for row in rows] == sorted(
+        (row.capability for row in rows), key=versions.parse_capability
+    )
+    assert len({row.name for row in rows}) == len(rows)
+    for row in rows:
+        series = row.name.startswith(("GTX", "RTX")) and row.name != "GTX 750"
+        names = {gpu.name for gpu in COMPAT.gpus if gpu.capability == row.capability}
+        known = [name for name in names if (f"GeForce {row.name}" in name if series else row.name in name)]
+        assert known, row.name
+
+
 def test_speed_is_of_one_capability_or_of_its_major() -> None:
     assert COMPAT.cards.per_clock("8.0") == 64
     assert COMPAT.cards.per_clock("8.6") == 128

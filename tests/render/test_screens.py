@@ -31,18 +31,22 @@ from render.screens import (
     log_of,
     log_screen,
     matrix_screen,
+    releases,
     report_of,
     verify_screen,
 )
+from tfdoctor import versions
 from tfdoctor.cli.machine import host_for
 from tfdoctor.compat import Compat
 from tfdoctor.explain import lookup
 from tfdoctor.facts import Known, value_of
 from tfdoctor.findings import Cause, Severity, Status
-from tfdoctor.fit.matrix import MatrixQuery, matrix
-from tfdoctor.plan import Request, recommend
+from tfdoctor.fit import Host
+from tfdoctor.fit.matrix import MatrixQuery, code_on_card, matrix
+from tfdoctor.plan import Method, Request, recommend
+from tfdoctor.plan.overview import overview
 from tfdoctor.render.explain import render_explanation
-from tfdoctor.render.matrix import render_rows
+from tfdoctor.render.matrix import render_overview, render_rows
 from tfdoctor.render.page import Page, cells, command_lines, cut, few
 from tfdoctor.render.plan import render_recommendation
 from tfdoctor.render.report import render_report
@@ -365,6 +369,58 @@ def test_run_is_one_screen(log: Path) -> None:
         quiet=False,
     )
     assert lines_at(text, 80) <= MOST, text
+
+
+def test_the_minors_are_one_screen() -> None:
+    """`matrix` in a terminal."""
+    rows = matrix(COMPAT, MatrixQuery())
+    minors = overview(COMPAT, rows)
+    text = render_overview(minors, releases=len(rows), as_of=COMPAT.as_of)
+    assert lines_at(text, 80) <= MOST - 2, text
+    assert f"All {len(rows)} releases, back to 1.0" in text
+    assert len(re.findall(r"^\d\.\d+[-\d. !]+ {2,}.* to .* (?:install|build)$", text, re.MULTILINE)) > 12
+    for width in (80, 60, 40):
+        text = render_overview(minors, releases=len(rows), as_of=COMPAT.as_of, width=width)
+        assert all(cells(line) <= width for line in text.splitlines())
+
+
+def test_a_minors_line_is_true_of_each_release_that_it_is_of() -> None:
+    """Its cards, and the command that gives it, by those who are asked about one release."""
+    generations = {one.name: one.capability for one in COMPAT.cards.generation}
+    minors = overview(COMPAT, matrix(COMPAT, MatrixQuery()))
+    seen = []
+    for one in minors:
+        spanned = [
+            minor
+            for minor in releases()
+            if versions.compare(one.oldest, versions.major_minor(minor)) <= 0
+            and versions.compare(versions.major_minor(minor), one.newest) <= 0
+        ]
+        assert spanned, one.span
+        for version in spanned:
+            seen.append(version)
+            row = next((r for r in matrix(COMPAT, MatrixQuery(tf=version, gpu=True))), None)
+            if row is None:
+                continue
+            first, _, last = one.cards.partition(" to ")
+            for name in {first, last or first}:
+                assert code_on_card(COMPAT, row.release, generations[name]) == "native", version
+            for method, command in ((Method.PIP, "install"), (Method.CONTAINER, "build")):
+                has = bool(recommend(COMPAT, Request(version, method=method), Host()).options)
+                if command == one.way:
+                    assert has, version
+                    break
+                assert not has, version
+    assert len(seen) > 30
+
+
+def test_no_newer_card_is_promised_where_the_libraries_end() -> None:
+    """CUDA 10.1 has no code for an RTX 30, whatever PTX the wheel has."""
+    minors = {one.newest: one for one in overview(COMPAT, matrix(COMPAT, MatrixQuery()))}
+    assert minors["2.3"].newer == ""
+    assert minors["2.3"].cards == "K40 to RTX 20"
+    assert minors["2.21"].newer == "+"
+    assert minors["2.20"].newer == "*"
 
 
 def test_the_newest_releases_are_one_screen() -> None:

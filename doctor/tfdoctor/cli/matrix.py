@@ -13,6 +13,7 @@ from tfdoctor.compat import Compat, UnknownReleaseError
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.fit.matrix import MatrixQuery, refusals
 from tfdoctor.fit.matrix import matrix as fulfilling
+from tfdoctor.plan.overview import overview
 from tfdoctor.plan.release_sheet import sheet
 from tfdoctor.render import matrix as pages
 from tfdoctor.render.json import write_json
@@ -153,6 +154,11 @@ def _print(
         reasons = [*filter(None, [note]), *_reasons(compat, query, gpu)]
         OUT.write(pages.render_nothing(reasons, **OUT.looks))
     else:
+        if newest and query.os == "linux":
+            OUT.write(
+                pages.render_overview(overview(compat, rows), releases=len(rows), as_of=as_of, **OUT.looks)
+            )
+            return
         OUT.write(
             pages.render_rows(
                 rows, as_of=as_of, note=note, windows=query.os == "windows", newest=newest, **OUT.looks

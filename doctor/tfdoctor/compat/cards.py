@@ -10,7 +10,7 @@ from tfdoctor import versions
 from tfdoctor.compat.decode import Capability, Made, Sources, read
 from tfdoctor.records import dataclass
 
-__all__ = ["Cards", "EndedCards", "Float32", "OpenModule", "Reserve", "load_cards"]
+__all__ = ["Cards", "EndedCards", "Float32", "Generation", "OpenModule", "Reserve", "load_cards"]
 
 
 def _numbers(pairs: Mapping[str, int]) -> dict[int, int]:
@@ -38,6 +38,17 @@ class OpenModule:
     drives_from: Capability
     alone_from: Capability
     """From this one on the other module does not."""
+    sources: Sources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """What people call the cards of a capability (`[[generation]]`)."""
+
+    NAMED: ClassVar = ("name",)
+    capability: Capability
+    name: str
+    """The best known card or series: `"RTX 30"`."""
     sources: Sources
 
 
@@ -83,6 +94,8 @@ class Cards:
     ended: tuple[EndedCards, ...]
     """The oldest first."""
     open_module: OpenModule
+    generation: tuple[Generation, ...]
+    """The lowest capability first."""
     float32: tuple[Float32, ...]
     reserve: Reserve
 

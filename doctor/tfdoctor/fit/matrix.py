@@ -18,7 +18,16 @@ if TYPE_CHECKING:
     from tfdoctor.compat.tables import Compat
     from tfdoctor.fit.models import Reason
 
-__all__ = ["MatrixGroup", "MatrixQuery", "MatrixRow", "group", "matrix", "refusals"]
+__all__ = [
+    "MatrixGroup",
+    "MatrixQuery",
+    "MatrixRow",
+    "code_on_card",
+    "group",
+    "is_marked",
+    "matrix",
+    "refusals",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +206,17 @@ def _code(compat: Compat, release: Release, asked: MatrixQuery, capability: str)
     code = compat.code_for(release, capability)
     runs = code in ("none", "arch-specific") or not refusals(compat, release, asked, capability)
     return code if runs else "none"
+
+
+def code_on_card(compat: Compat, release: Release, capability: str) -> Code:
+    """What there is in a release for a card, with any driver; "none", too, where its CUDA or cuDNN say that it cannot
+    run."""
+    return _code(compat, release, MatrixQuery(), capability)
+
+
+def is_marked(row: MatrixRow) -> bool:
+    """Whether something is known to be wrong with its libraries, its packaging or some cards."""
+    return any(p.severity == "error" and p.area in {"libraries", "packaging", "gpu"} for p in row.problems)
 
 
 def refusals(compat: Compat, release: Release, asked: MatrixQuery, capability: str) -> tuple[Reason, ...]:

@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tfdoctor.fit.matrix import group
+from tfdoctor.fit.matrix import group, is_marked
 from tfdoctor.plan.release_sheet import code_of, conditions, pythons
 from tfdoctor.render import markdown
 from tfdoctor.render.finding import alone
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat import Gpu, Problem
     from tfdoctor.fit.matrix import MatrixGroup, MatrixRow
+    from tfdoctor.plan.overview import Overview
     from tfdoctor.plan.release_sheet import Sheet
 
 NARROW = 70
@@ -40,7 +41,14 @@ MARKS = {
     "info": (Text("– "), "–"),
 }
 ORDER = ("error", "warning", "info")
-CODES = {"native": "code", "jit": "PTX", "arch-specific": "partly", "unknown": "?", "none": "none"}
+CODES = {
+    "native": "machine code",
+    "jit": "slow first start",
+    "arch-specific": "in part",
+    "unknown": "not known",
+    "none": "no",
+}
+"""What a release does on the card that was asked for."""
 
 
 def matrix_json(rows: Sequence[MatrixRow], as_of: str, sheet: Sheet | None) -> dict[str, Any]:
@@ -114,6 +122,59 @@ def render_rows(
         span = f"{older[0].versions[0]} to {older[-1].versions[-1]}"
         out.print(Text(f"The older ones, {span}: `tfdoctor matrix --all`."))
     return text_of(out)
+
+
+def render_overview(
+    minors: Sequence[Overview], *, releases: int, as_of: str, width: int = 80, colour: bool = False
+) -> str:
+    """The minors, newest first, on one screen: each with its cards and the command that gives it."""
+    out = Page(width, coloured=colour)
+    shown = list(minors)
+    while True:
+        _minors(out, shown, minors, releases, as_of)
+        if out.height <= ROOM or len(shown) < 4:
+            return out.text
+        shown.pop()
+        out = Page(width, coloured=colour)
+
+
+def _minors(
+    out: Page, shown: Sequence[Overview], minors: Sequence[Overview], releases: int, as_of: str
+) -> None:
+    head = ("TensorFlow", "Python", "CUDA", "cuDNN", "driver", "cards", "get it")
+    rows = [
+        (
+            f"{one.span}{' !' if one.marked else ''}",
+            one.python,
+            one.cuda,
+            one.cudnn,
+            one.driver,
+            f"{one.cards} {one.newer}".rstrip(),
+            one.way or "-",
+        )
+        for one in shown
+    ]
+    if out.width < NARROW:
+        for span, python, cuda, cudnn, driver, cards, way in rows:
+            parts = f"Python {python}, CUDA {cuda}, cuDNN {cudnn}, driver {driver}, {cards}: {way}"
+            hanging(out, Line(f"{span}  ", style="bold"), parts)
+    else:
+        wide = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
+        for number, row in enumerate((head, *rows)):
+            fields = "  ".join(text.ljust(room) for text, room in zip(row, wide, strict=True))
+            out.print(Line(fields, style="" if number else "bold"), wrap=False)
+    out.print()
+    meant = {"+": "+ compiled at first use", "*": "* fail in part"}
+    newer = [told for sign, told in meant.items() if any(one.newer == sign for one in shown)]
+    hanging(
+        out, Line("cards: "), "with machine code" + (f"; newer ones: {', '.join(newer)}" if newer else "")
+    )
+    if any(one.marked for one in shown):
+        hanging(out, Line("! "), "something is known to be wrong: tfdoctor matrix --tf VERSION tells it")
+    hanging(out, Line("get it: "), "tfdoctor install --tf VERSION, or tfdoctor build --tf VERSION (an image)")
+    hanging(out, Line("Your card: "), 'tfdoctor matrix --gpu "RTX 3060"')
+    last = minors[-1].oldest if minors else ""
+    hanging(out, Line(""), f"All {releases} releases, back to {last} (as of {as_of}): tfdoctor matrix --all")
 
 
 def render_nothing(reasons: Sequence[str], *, width: int = 80, colour: bool = False) -> str:
@@ -210,12 +271,10 @@ def _legend(out: Console, groups: Sequence[MatrixGroup], *, asked: bool, wide: b
         lines.append("+ newer cards work too, after compiling PTX on first use")
     if any(mark.endswith("*") for mark in marks):
         lines.append("* newer cards fail in part: some PTX is for one architecture only")
-    if any(_marked(members.first) for members in groups):
+    if any(is_marked(members.first) for members in groups):
         lines.append("! known to be wrong with its libraries, its packaging or some cards")
     if asked:
-        lines.append(
-            "your GPU: code = machine code for it, PTX = compiled on first use, partly = some kernels fail"
-        )
+        lines.append("your GPU: slow first start = compiled at the first use; in part = some kernels fail")
     for line in lines:
         out.print(Text(line))
 
@@ -229,7 +288,7 @@ def _names(groups: Iterable[MatrixGroup]) -> str:
 
 
 def _versions(members: MatrixGroup, *, packages: bool) -> str:
-    mark = " !" if _marked(members.first) else ""
+    mark = " !" if is_marked(members.first) else ""
     only_gpu = packages and members.packages == ("tensorflow-gpu",)
     return f"{_span(members)}{' -gpu' if only_gpu else ''}{mark}"
 
@@ -256,10 +315,6 @@ def _gpu_range(members: MatrixGroup) -> str:
     """`6.0 - 9.0+`: the lowest and the highest."""
     words = _gpus(members).split(" ")
     return words[0] if len(words) == 1 else f"{words[0]} - {words[-1]}"
-
-
-def _marked(row: MatrixRow) -> bool:
-    return any(p.severity == "error" and p.area in {"libraries", "packaging", "gpu"} for p in row.problems)
 
 
 def _faults(row: MatrixRow) -> str:
