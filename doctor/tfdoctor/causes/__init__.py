@@ -172,15 +172,7 @@ class Cause(str, enum.Enum):
         title="libnvidia-ml.so.1 cannot be opened",
         code="TFD109",
         registers=False,
-        remedies=(
-            Do.CHECK,
-            Remedy(
-                "In a container, start it with the driver's utilities.",
-                (
-                    "docker run --rm --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility IMAGE nvidia-smi",
-                ),
-            ),
-        ),
+        remedies=(Do.CHECK, Do.UTILITIES),
     )
     LIBS_WRONG_VERSION = Row(
         "libs-wrong-version",

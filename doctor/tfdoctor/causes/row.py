@@ -35,6 +35,7 @@ class Do(enum.Enum):
     NAME_LIBRARIES = "make TensorFlow name the libraries"
     RESTART = "restart the machine"
     GPUS = "start the container with GPUs"
+    UTILITIES = "start the container with the driver's utilities"
     TOOLKIT = "install NVIDIA's container toolkit"
     MEMORY = "let memory grow"
     PROFILER = "let the profiler have CUPTI"

@@ -29,6 +29,10 @@ _SHARED: dict[Do, Remedy] = {
         "Restart the machine: the new kernel module is loaded then.", ("sudo reboot",), changes_system=True
     ),
     Do.GPUS: Remedy("Start the container with GPUs.", ("docker run --rm --gpus all IMAGE nvidia-smi",)),
+    Do.UTILITIES: Remedy(
+        "In a container, start it with the driver's utilities.",
+        ("docker run --rm --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility IMAGE nvidia-smi",),
+    ),
     Do.TOOLKIT: Remedy(
         "Install the NVIDIA Container Toolkit on the host and register it with the engine.",
         (
