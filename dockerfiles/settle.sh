@@ -23,8 +23,9 @@ fi
 if [ -n "$owner" ]; then
   chown -Rh --from=0 "$owner" "$folder"
 fi
-# The loader's second cache notes the number and time of each library's file.
-find /var/cache/ldconfig -newermt "@$since" -name aux-cache -exec rm {} + 2>/dev/null || true
+# The loader's second cache notes the number and time of each library's file. It is made empty, not removed: that a file
+# of the base is gone would be noted in the layer with the time of its removal.
+find /var/cache/ldconfig -newermt "@$since" -name aux-cache -exec truncate -s 0 {} + 2>/dev/null || true
 # /etc has the time of the container, in which the engine made files. What cannot be changed is the engine's. What a
 # COPY has just made belongs to that COPY's layer, or this layer would have it only where no second lies between.
 find / -xdev ! -path /usr/local/share ! -path '*/share/tfdoctor*' \( -newermt "@$since" -o -path /etc \) -exec touch -chd "@$SOURCE_DATE_EPOCH" {} + || true

@@ -21,6 +21,7 @@ from tfdoctor.system.recorded import RecordedSystem
 
 COMPAT = Compat.load()
 HOSTS = sorted(path.parent for path in (Path(__file__).parents[1] / "hosts").glob("*/expect.json"))
+VERIFY = "tfdoctor verify team/app:1-fixed"
 FOR_IMAGES = ("ENV ", "FROM ", "RUN ", "USER ", "docker build ", "env -u ", "tfdoctor ")
 
 
@@ -42,6 +43,15 @@ def test_what_is_wrong_in_an_image_is_put_right_in_an_image(folder: Path) -> Non
         for line in (line for lines in remedies for line in lines):
             assert line.startswith(FOR_IMAGES), f"{code}: {line}"
             assert not line.startswith(("tfdoctor check", "tfdoctor fix", "tfdoctor install")), code
+
+
+def test_the_same_tensorflow_anew_is_no_advice_for_a_card_that_it_has_no_code_for() -> None:
+    """`build` chooses by the card, with any Python: an image is not bound to that of the old one."""
+    remedies = commands(HOSTS[0].parent / "blackwell-with-tf221", "team/app:1")["TFD111"]
+    build, verify = remedies[-1]
+    assert build.startswith("tfdoctor build --gpu 12.0 --driver ")
+    assert verify == VERIFY
+    assert not any("--tf 2.21" in line for lines in remedies for line in lines)
 
 
 def test_a_variable_goes_with_its_line_or_for_one_container() -> None:

@@ -473,5 +473,10 @@ def main(releases: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+        signal.SIGHUP,
+    ):  # a shell has its background jobs ignore SIGINT
+        signal.signal(number, signal.default_int_handler)
     main(sys.argv[1:])

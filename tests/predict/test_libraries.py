@@ -35,3 +35,18 @@ def test_a_file_of_another_class_is_not_somewhere_else() -> None:
     failed = replace(lost("libcudnn.so.9"), tried=(Tried(via, "wrong ELF class: ELFCLASS32", "RUNPATH"),))
     facts = with_loader(healthy(), failed, also_found=(at(path),))
     assert predict(facts, COMPAT).cause == Cause.DAMAGED_FILE
+
+
+def test_a_truncated_file_that_only_a_neighbour_reaches() -> None:
+    """The cache was made anew without it (as a container's is when it starts), and libcublas' RUNPATH leads there."""
+    path = f"{SITE}/nvidia/cublas/lib/libcublasLt.so.12"
+    neighbour = replace(
+        lost("libcublas.so.12"),
+        path=f"{SITE}/nvidia/cublas/lib/libcublas.so.12",
+        really_missing=("libcublasLt.so.12",),
+        tried=(Tried(path, "truncated", "RUNPATH"),),
+        crash=True,
+    )
+    facts = with_loader(healthy(), neighbour, lost("libcublasLt.so.12"), also_found=(at(path),))
+    answer = predict(facts, COMPAT)
+    assert answer.cause == Cause.DAMAGED_FILE

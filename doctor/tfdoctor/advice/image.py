@@ -65,6 +65,8 @@ OF_HOST = frozenset(
     }
 )
 """What is in no image: the driver, and how a container is started."""
+OF_RELEASE = frozenset({Cause.GPU_TOO_NEW, Cause.GPU_TOO_OLD})
+"""What no image of the same TensorFlow cures."""
 ANY_GPU = (GPUS, DEVICE)
 """The options of `run` that remedies for any engine name."""
 
@@ -96,7 +98,8 @@ def for_image(target: Target, finding: Finding) -> Finding:
     if of_base and release is not None:
         remedies += on_another_base(target.compat, release, _python(target))
     if finding.cause is not Cause.HIDDEN_BY_ENV and not any(one.replaces for one in remedies):
-        remedies.append(_under_new_name(target, built(release)))
+        whole = _for_cards(target) if finding.cause in OF_RELEASE else built(release)
+        remedies.append(_under_new_name(target, whole))
     return replace(finding, remedies=tuple(remedies))
 
 
@@ -146,6 +149,14 @@ def built(release: Release | None, text: str = "Build an image whose parts fit t
     return Remedy(
         text, (f"tfdoctor build --tf {release.version}" if release is not None else "tfdoctor build",)
     )
+
+
+def _for_cards(target: Target) -> Remedy:
+    """`tfdoctor build`, for the release that serves these cards best: an image is free to have another Python."""
+    cards = dict.fromkeys(f" --gpu {card.capability}" for card in target.host.cards)
+    driver = f" --driver {target.host.driver}" if target.host.driver else ""
+    text = "Build an image of a TensorFlow that has code for this card."
+    return Remedy(text, (f"tfdoctor build{''.join(cards)}{driver}",))
 
 
 def _python(target: Target) -> str | None:

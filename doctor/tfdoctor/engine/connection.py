@@ -60,6 +60,8 @@ class Image:
     os: str
     architecture: str
     user: str
+    entrypoint: tuple[str, ...] = ()
+    """The words of its ENTRYPOINT."""
     layers: tuple[str, ...] = ()
 
 
@@ -371,6 +373,7 @@ def _image(raw: dict[str, Any]) -> Image:
         os=str(raw.get("Os", "")),
         architecture=str(raw.get("Architecture", "")),
         user=str(config.get("User") or ""),
+        entrypoint=tuple(str(one) for one in config.get("Entrypoint") or ()),
         layers=tuple(str(one) for one in (raw.get("RootFS") or {}).get("Layers") or ()),
     )
 

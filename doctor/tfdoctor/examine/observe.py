@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.findings import Cause, Observation
 from tfdoctor.logs.dso import failed_opens
+from tfdoctor.logs.libraries import is_tensorrt
 from tfdoctor.logs.report import diagnose_log
 from tfdoctor.predict import build_of
 from tfdoctor.system.payloads import run_payload
@@ -99,7 +100,9 @@ def read_deep(answer: dict[str, Any], result: CommandResult) -> Said:
 def observation(said: Said, result: CommandResult, wanted: Collection[str], compat: Compat) -> Observation:
     """What TensorFlow did, by what its child said and what it printed besides; `wanted`: see `opened`."""
     failed = failed_opens(f"{result.stderr}\n{result.stdout}\n{said.error}")
-    missing = {f.really_missing for f in failed if f.opened in wanted or not said.imported}
+    missing = {
+        f.really_missing for f in failed if f.opened in wanted or not (said.imported or is_tensorrt(f.opened))
+    }
     # An import that fails, or that kills the process, registers nothing; one that was stopped tells nothing.
     ended = "did not finish in time" if said.timed_out else ""
     if not ended and result.returncode in KILLED:

@@ -41,10 +41,12 @@ def names(folder):
 
 
 def size_of(path):
+    """Bytes; -1 of what is no file, None of what is not there. What may not be looked at is noted as closed: -1."""
     try:
         found = os.stat(path)
-    except OSError:
-        return None
+    except OSError as error:
+        refused(path, error)
+        return -1 if error.errno == errno.EACCES else None
     return found.st_size if stat.S_ISREG(found.st_mode) else -1
 
 

@@ -99,7 +99,8 @@ def compare(folder, files):
         if size is None:
             lost.append(name)
         elif not os.access(path, os.R_OK):
-            CLOSED.append(path)
+            if path not in CLOSED:
+                CLOSED.append(path)
         elif wanted is not None and size != wanted:
             one = {"path": name, "recorded": wanted, "size": size, "cut": size >= 0 and cut(path, size)}
             changed.append(dict(one, foreign=".so" in name and size >= 0 and foreign(path)))

@@ -49,7 +49,9 @@ def explain_missing(facts: Facts, build: Build) -> tuple[MissingLibrary, ...]:
     loader = value_of(facts.loader)
     if loader is None:
         return ()
-    resolutions = [r for r in loader.resolutions if not r.ok and r.soname in build.required]
+    lost = [r for r in loader.resolutions if not r.ok and r.soname in build.required]
+    bad = frozenset(posixpath.normpath(tried.path) for one in lost for tried in _stopped_at(one))
+    resolutions = [one for one in lost if not _met_by_others(one, loader.found, bad)]
     own_fault = {r.soname for r in resolutions if r.path is None}
     foreign = other_installations(loader.found, build.required)
     opened = frozenset(
@@ -65,6 +67,19 @@ def explain_missing(facts: Facts, build: Build) -> tuple[MissingLibrary, ...]:
     )
 
 
+def _stopped_at(resolution: Resolution) -> list[Tried]:
+    return [t for t in resolution.tried if t.problem and t.problem not in (CLOSED, DENIED)]
+
+
+def _met_by_others(resolution: Resolution, found: Sequence[FoundElsewhere], bad: frozenset[str]) -> bool:
+    """Whether a library is nowhere but in a file that the loader stops at on its way to another one.
+
+    The cache of the loader has no damaged file, where it was made since, and the RUNPATH of a neighbour leads there.
+    """
+    same = [posixpath.normpath(f.path) for f in found if f.name == resolution.soname]
+    return not _stopped_at(resolution) and bool(same) and bad.issuperset(same)
+
+
 def _explain(
     resolution: Resolution,
     found: Sequence[FoundElsewhere],
@@ -72,7 +87,7 @@ def _explain(
     opened: frozenset[str],
 ) -> MissingLibrary:
     """`opened`: folders of which the loader takes other libraries."""
-    stopped = [t for t in resolution.tried if t.problem and t.problem not in (CLOSED, DENIED)]
+    stopped = _stopped_at(resolution)
     name = resolution.soname
     if resolution.path is not None:  # it is there: the loader stopped at something that it needs
         names = (posixpath.basename(t.path) for t in stopped)

@@ -45,10 +45,9 @@ def check(context: Context) -> Result:
         evidence.append(Evidence("the loader", missing.resolution.error))
         evidence += [Evidence(good.path, "is there, and never reached") for good in missing.elsewhere]
     crash = any(missing.resolution.crash for missing in lost)
+    files = dict.fromkeys(tried.path.rpartition("/")[2] for tried in bad)
     explanation = (
-        f"The loader stops at {', '.join(tried.path for tried in bad)} when TensorFlow asks for {names}, "
-        "and does not search "
-        "further."
+        f"The loader stops at {', '.join(files)} when TensorFlow asks for {names}: it takes no other file."
     )
     if crash:
         explanation += " The file is truncated in a way that kills Python with a bus error (SIGBUS)."

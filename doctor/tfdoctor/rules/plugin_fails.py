@@ -45,7 +45,7 @@ def _finding(context: Context, failed: Resolution) -> Finding:
     return RULE.finding(
         plugin_cause(failed),
         Severity.ERROR,
-        f"TensorFlow loads this plugin at every import, and the import stops there: {failed.error}.",
+        f"TensorFlow loads this plugin at every import, and the import stops there. The loader says: {failed.error}.",
         title=f"The plugin {path.rpartition('/')[2]} stops the import of TensorFlow",
         evidence=[Evidence(path, failed.error)],
         remedies=[

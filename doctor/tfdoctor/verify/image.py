@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import time
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from tfdoctor.advice import engine as engine_advice
@@ -92,7 +93,7 @@ def verify_image(
             report = examine(system, compat, python=python, timeout=LOOKING, image=made, as_if=as_if)
             run.other_libcuda = as_if.other if as_if is not None else None
             if "runtime" in wish.stages:
-                _runtime(run, report.facts, access, started)
+                _runtime(run, report.facts, access, started, known.entrypoint)
             look_inside(run, system, compat, report)
             if run.stopped and system.state().get("OOMKilled"):
                 run.cause = Cause.OOM
@@ -272,7 +273,20 @@ def _python_with_tensorflow(system: System) -> str | None:
     return None
 
 
-def _runtime(run: Verifying, facts: Facts, access: GpuAccess, seconds: float) -> None:
+INIT = frozenset({"tini", "tini-static", "dumb-init", "catatonit", "docker-init"})
+"""Programs that only start another one, and pass signals on."""
+
+
+def _not_run(entrypoint: Sequence[str]) -> str:
+    """What is not known of an image that starts its programs through one of its own, which can set variables."""
+    words = [word for word in entrypoint if not word.startswith("-") and PurePosixPath(word).name not in INIT]
+    told = clean_line(" ".join(words), limit=40)
+    return f"; its ENTRYPOINT ({told}) is not run" if words else ""
+
+
+def _runtime(
+    run: Verifying, facts: Facts, access: GpuAccess, seconds: float, entrypoint: Sequence[str]
+) -> None:
     """The container runs; did anything of the GPUs come into it?"""
     cuda = value_of(facts.driver.cuda)
     nodes = value_of(facts.driver.nodes)
@@ -288,7 +302,8 @@ def _runtime(run: Verifying, facts: Facts, access: GpuAccess, seconds: float) ->
         )
         return
     if inside or run.wish.device != "GPU":
-        run.add("runtime", "passed", f"a container starts with {access.option or 'no GPUs'}", seconds)
+        detail = f"a container starts with {access.option or 'no GPUs'}{_not_run(entrypoint)}"
+        run.add("runtime", "passed", detail, seconds)
         return
     asked = run.wish.gpus == "none"
     cause = Cause.CONTAINER_NO_GPU
