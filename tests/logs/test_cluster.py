@@ -9,6 +9,7 @@ import pytest
 
 from tfdoctor.compat import Compat
 from tfdoctor.logs.report import LogReport, diagnose_log
+from tfdoctor.render.log_screen import render_log_screen
 
 COMPAT = Compat.load()
 DATA = Path(__file__).parent / "data" / "cluster"
@@ -87,3 +88,13 @@ def test_others_words(text: str, words: str) -> None:
 )
 def test_a_cluster_that_came_together_and_other_programs(text: str) -> None:
     assert judged(text).cause.value == "inconclusive"
+
+
+def test_a_task_that_waits_and_has_no_driver_as_well() -> None:
+    """On machines without a GPU the wait is all that the reader came for: it is told beside."""
+    no_driver = "E cuda_platform.cc:51] failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: UNKNOWN ERROR (303)\n"
+    report = judged(no_driver + STARTED + LEFT.format(1) + STRAGGLERS + "/job:worker/replica:0/task:1\n")
+    assert report.cause.value == "no-driver"
+    told = render_log_screen(report, heading=False)
+    assert "Also: A task waits for another task of its cluster: " in told
+    assert "worker:1" in told

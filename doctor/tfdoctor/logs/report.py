@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.causes.codes import HARMLESS, MISREAD, RELEASE
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.logs import advice
+from tfdoctor.logs import advice, gates_cluster
 from tfdoctor.logs.case import Case, Decision
 from tfdoctor.logs.known import known_of_release
 from tfdoctor.logs.libraries import is_cupti, named
@@ -174,7 +174,13 @@ def _report(case: Case, decision: Decision, name: str) -> LogReport:
     missing = _missing(case, decision)
     benign = _benign(case)
     root = _root(case, decision, name, missing)
-    findings = [root, *_misread(case, decision, name), *_harmless(case, name), *_release(case, name)]
+    findings = [
+        root,
+        *_apart(case, decision, name),
+        *_misread(case, decision, name),
+        *_harmless(case, name),
+        *_release(case, name),
+    ]
     return LogReport(
         name=name,
         tensorflow_version=case.origin.version,
@@ -192,6 +198,14 @@ def _report(case: Case, decision: Decision, name: str) -> LogReport:
         root=root if decision.cause is not Cause.HEALTHY else None,
         headline=_headline(case, decision, missing, used=used),
     )
+
+
+def _apart(case: Case, decision: Decision, name: str) -> list[Finding]:
+    """A cluster that does not come together is no reason for a GPU that is not used, and stops the program as well."""
+    other = gates_cluster.cluster(case)
+    if other is None or other.cause is decision.cause:
+        return []
+    return [_root(case, other, name, ())]
 
 
 def _missing(case: Case, decision: Decision) -> tuple[str, ...]:

@@ -68,8 +68,11 @@ def _all(out: Page, report: LogReport, less: int) -> None:
             _remedy(out, remedy, "Or" if number else "Do", first=number == first)
     out.print()
     notes = [one for one in report.findings if one is not root]
-    for note in notes if less < 3 else [one for one in notes if one.code == MISREAD]:
-        text = f"{LABELS.get(note.code, note.title)}: {clean_line(note.explanation, limit=2000)}"
+    for note in notes:
+        if less >= 3 and note.code != MISREAD and note.severity < Severity.ERROR:
+            continue
+        also = f"Also: {clean_line(note.title)}" if note.severity >= Severity.ERROR else note.title
+        text = f"{LABELS.get(note.code, also)}: {clean_line(note.explanation, limit=2000)}"
         hanging(out, Text(""), few(text, out.width, 2 if less == 0 else 1))
     _last(out, report, shown)
 
