@@ -11,6 +11,7 @@ One line of use for each script:
     scripts/update_locks.py         compat/locks, from the index; offline only --check
     scripts/update_imports.py       compat/imports, from real imports of each release; offline only --check
     scripts/update_fat_binaries.py  compat/fat_binaries.json, from the wheels; offline only --check
+    scripts/update_kernels.py       compat/kernels.json, from the wheels' own libraries; offline only --check
     scripts/update_functions.py     compat/functions.json, from the wheels; offline only --check
     scripts/update_source_lines.py  compat/source_lines.json, from the wheels; offline only --check and --cached
     scripts/update_images.py        compat/manifests.json, from registries; offline only --check
@@ -79,6 +80,8 @@ def steps(fetch: int | None) -> list[Step]:
     found.append(Step("compat/functions.json, releases that are missing", functions, (*functions, "--check")))
     binaries = (python, str(SCRIPTS / "update_fat_binaries.py"))
     found.append(Step("compat/fat_binaries.json, minors that are missing", binaries, (*binaries, "--check")))
+    kernels = (python, str(SCRIPTS / "update_kernels.py"))
+    found.append(Step("compat/kernels.json, minors that are missing", kernels, (*kernels, "--check")))
     for script, page in (
         ("update_matrix_docs.py", "docs/matrix.md"),
         ("generate_docs.py", "docs/rules.md"),

@@ -17,11 +17,9 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import json
-import subprocess
 import sys
 import tempfile
 import zipfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checkout import ROOT
@@ -31,9 +29,10 @@ from tfdoctor.compat.fat_binaries import load_fat_binaries
 from tfdoctor.simulate.kernels import READING
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.payloads import run_payload
+from update_support.whole_wheels import download, last_patches, newest_python
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from tfdoctor.compat.releases import Release
 
@@ -42,7 +41,6 @@ MINIMUM = 15
 """Releases; fewer mean that a table was lost."""
 SINCE = "2.1"
 SOURCES = ["fat binaries of the wheels' shared objects, as doctor/tfdoctor/payload/fatbins.py reads them"]
-PLATFORMS = ("manylinux1", "manylinux2010", "manylinux2014", "manylinux_2_17", "manylinux_2_27")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -60,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     if options.check:
         return check(compat, known)
-    wanted = options.releases or [version for version in last_patches(compat) if version not in known]
+    wanted = options.releases or [version for version in last_patches(compat, SINCE) if version not in known]
     failed = 0
     for version in wanted:
         release = compat.release(version)
@@ -78,44 +76,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if failed else check(compat, known)
 
 
-def last_patches(compat: Compat) -> Iterator[str]:
-    """The newest final release with GPU code of each minor."""
-    newest: dict[str, Release] = {}
-    for release in compat.releases:
-        if (
-            release.gpu
-            and not release.is_prerelease
-            and not release.yanked
-            and versions.at_least(release.version, SINCE)
-        ):
-            have = newest.get(release.minor)
-            if have is None or have.parsed < release.parsed:
-                newest[release.minor] = release
-    return (release.version for release in newest.values())
-
-
 def read(release: Release) -> dict[str, int] | None:
     """Of one wheel; None, and said, where it cannot be had or read."""
-    python = max(release.pythons("linux"), key=versions.parse)
     with tempfile.TemporaryDirectory() as folder:
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "--quiet",
-            "--no-cache-dir",
-            "--no-deps",
-            "--only-binary=:all:",
-        ]
-        command += [f"--platform={name}_x86_64" for name in PLATFORMS]
-        command += [f"--python-version={python}", "--implementation=cp", f"--dest={folder}"]
-        done = subprocess.run([*command, f"{release.package}=={release.version}"], check=False)
-        wheels = list(Path(folder).glob("*.whl"))
-        if done.returncode or not wheels:
-            print(f"{release.version}: not to be had", file=sys.stderr)
+        downloaded = download(release, folder, newest_python(release))
+        if downloaded is None:
             return None
-        with zipfile.ZipFile(wheels[0]) as wheel:
+        with zipfile.ZipFile(downloaded) as wheel:
             for name in wheel.namelist():
                 if ".so" in name:
                     wheel.extract(name, f"{folder}/wheel")

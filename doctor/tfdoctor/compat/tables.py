@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat.gpus import Gpu, GpuMatch, GpuTable
     from tfdoctor.compat.images import Flavour, Images, ImageTag, NgcImage, OfficialImage
     from tfdoctor.compat.imported import Imported
+    from tfdoctor.compat.kernels import Kernels
     from tfdoctor.compat.libraries import Distribution, LibraryFamily, LibraryTable, PypiWheel, Registration
     from tfdoctor.compat.locks import Locks
     from tfdoctor.compat.manifests import Manifests
@@ -132,6 +133,13 @@ class Compat:
         from tfdoctor.compat.fat_binaries import load_fat_binaries
 
         return load_fat_binaries(self.folder)
+
+    @cached_property
+    def kernels(self) -> Kernels:
+        """For which devices and types the releases have kernels."""
+        from tfdoctor.compat.kernels import load_kernels
+
+        return load_kernels(self.folder)
 
     @cached_property
     def arm64(self) -> Arm64:
