@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["by_operation", "registered"]
 
-BEFORE_CC = "python/_pywrap_tensorflow_internal.so"
-"""Where the kernels are in releases without libtensorflow_cc."""
+LIBRARIES = ("libtensorflow_framework.so*", "libtensorflow_cc.so*", "python/_pywrap_tensorflow_internal.so")
+"""In the order of loading. The last has the kernels that call Python (PyFunc), before libtensorflow_cc all of them."""
 TYPES = (
     *("float32", "float64", "int32", "uint8", "int16", "int8", "string", "complex64", "int64", "bool"),
     *(
@@ -54,9 +54,9 @@ class Buffer(ctypes.Structure):
 
 def registered(folder: Path) -> bytes:
     """The serialized KernelList of the libraries below `folder`. Raises OSError."""
-    after_cc = sorted(folder.glob("libtensorflow_cc.so*"))
-    for one in (*sorted(folder.glob("libtensorflow_framework.so*")), *(after_cc or [folder / BEFORE_CC])):
-        library = ctypes.CDLL(str(one), ctypes.RTLD_GLOBAL)
+    paths = [one for pattern in LIBRARIES for one in sorted(folder.glob(pattern))]
+    loaded = [ctypes.CDLL(str(one), ctypes.RTLD_GLOBAL) for one in paths]
+    library = next(one for one in loaded if hasattr(one, "TF_GetAllRegisteredKernels"))
     library.TF_NewStatus.restype = ctypes.c_void_p
     library.TF_GetAllRegisteredKernels.restype = ctypes.POINTER(Buffer)
     library.TF_GetAllRegisteredKernels.argtypes = [ctypes.c_void_p]

@@ -106,7 +106,7 @@ def test_each_execution_of_an_eager_operation_counts_and_its_little_graph_does_n
     assert found.found.api == "2"
 
 
-def test_the_graph_of_a_function_counts_beside_what_runs_it() -> None:
+def test_the_graph_of_a_function_counts_and_its_call_is_no_operation() -> None:
     body = "".join(
         f"{node}: ({kind}): {JOB}/device:GPU:0\n"
         for node, kind in (
@@ -116,8 +116,29 @@ def test_the_graph_of_a_function_counts_beside_what_runs_it() -> None:
             ("identity_RetVal", "_Retval"),
         )
     )
-    found = read(body + eager("__inference_step_12", "GPU:0"))
-    assert ops(found) == {("MatMul", "GPU:0"): 1, ("Relu", "GPU:0"): 1, ("__inference_step_12", "GPU:0"): 1}
+    found = read(body + eager("__inference_step_12", "GPU:0") * 3 + eager("__inference_<lambda>_5", "CPU:0"))
+    assert ops(found) == {("MatMul", "GPU:0"): 1, ("Relu", "GPU:0"): 1}
+    assert [(one.op, one.device, one.count) for one in found.found.calls] == [
+        ("__inference_<lambda>_5", "CPU:0", 1),
+        ("__inference_step_12", "GPU:0", 3),
+    ]
+    assert found.found.api == "2"
+    assert "4 calls of functions" in render_placement(found)
+
+
+def test_a_log_of_calls_alone() -> None:
+    found = read(created(0) + created(1) + eager("__inference_step_12", "GPU:0") * 2)
+    assert found.summary == "2 calls of functions ran on GPU:0; what they did is not printed."
+    assert found.found.unused == ("GPU:1",)
+    assert not found.found.totals
+
+
+def created(number: int, about: str = ", compute capability: 7.5") -> str:
+    return (
+        f"2022-09-29 10:00:00.1: I tensorflow/core/common_runtime/gpu/gpu_device.cc:1616] Created device "
+        f"{JOB}/device:GPU:{number} with 6100 MB memory:  -> device: {number}, name: NVIDIA T4, "
+        f"pci bus id: 0000:0{number}:00.0{about}\n"
+    )
 
 
 def test_a_device_is_listed_once_with_all_that_is_said_of_it() -> None:

@@ -8,9 +8,10 @@ from typing import Annotated
 
 from tfdoctor.cli.options import FailOn, Json, Severe, argument, command, option, verbose_option
 from tfdoctor.cli.reading import asked_logs, note
+from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode
 from tfdoctor.findings import Severity
-from tfdoctor.placement import judged, read_placement
+from tfdoctor.placement import asks_for_kernels, era_of, judged, read_placement
 from tfdoctor.render.placement import placement_json, placement_svg, render_placement
 from tfdoctor.render.progress import meter
 from tfdoctor.render.terminal import ERR, OUT
@@ -42,7 +43,10 @@ def placement(
         check_file(svg, force=True, option="--svg")
     shown = clean(name, limit=300)
     with meter(shown) if ERR.watched and not as_json else contextlib.nullcontext() as told:
-        answer = judged(read_placement(read_log(name, note=note, meter=told)), shown)
+        found = read_placement(read_log(name, note=note, meter=told))
+    compat = Compat.load()
+    era = era_of(found.said, compat) if asks_for_kernels(found) else None
+    answer = judged(found, shown, kernels=compat.kernels if era else None, era=era)
     if svg is not None:
         write_file(svg, placement_svg(answer).encode("utf-8"), force=True, option="--svg")
     if as_json:

@@ -67,13 +67,11 @@ class Kernels:
         found = _ERA.fullmatch(era)
         if found is None:
             return ()
-        first, last = (versions.numbers(one) for one in (found[1], found[2] or found[1]))
-        minors = [versions.numbers(release)[:2] for release in self.releases]
+        minors = [versions.major_minor(release) for release in self.releases]
+        first, last = found[1], found[2] or found[1]
         if first not in minors or last not in minors:
             return ()
-        return tuple(
-            release for release, minor in zip(self.releases, minors, strict=True) if first <= minor <= last
-        )
+        return self.releases[minors.index(first) : minors.index(last) + 1]
 
     def of(self, release: str, operation: str) -> OfOperation | None:
         """Its kernels in one of `releases`; None: that release has none for CPUs and GPUs. Raises DataError."""

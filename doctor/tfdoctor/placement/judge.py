@@ -6,15 +6,23 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.causes.codes import DEVICE_UNUSED, NOT_PRINTED, RAN_ON_CPU
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.placement.models import Found, Placement, kind_of
+from tfdoctor.placement.kernels import on_cpu, with_reasons
+from tfdoctor.placement.models import Found, OnCpu, Placement, kind_of
 from tfdoctor.text import listed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tfdoctor.compat.kernels import Kernels
+
 __all__ = ["judged", "operations"]
 
 SHOWN = 6
+FEWER = 3
+"""Operations with kernels for fewer types in a sentence."""
+OFTEN = 10
+"""Changes of the device that are worth a sentence."""
+COMMON = ("float32", "float16", "bfloat16", "float64", "int32", "int64", "bool", "string")
 MOST = 8
 """Names in a sentence."""
 HEAVY = (
@@ -35,6 +43,7 @@ REASONS = {
     "colocation": "it must stand beside another operation that is elsewhere",
     None: "the message does not say why",
 }
+UNLISTED = "it has no kernel there, or none for this type of data"
 SOFT = Remedy(
     "Let TensorFlow choose another device where it must: tf.config.set_soft_device_placement(True), or in "
     "TensorFlow 1 ConfigProto(allow_soft_placement=True)."
@@ -46,9 +55,23 @@ LOGGING = Remedy(
 CHECK = Remedy("See whether TensorFlow can use the GPU at all.", ("tfdoctor check",))
 
 
-def judged(found: Found, name: str = "-") -> Placement:
-    """The answer. Pure."""
-    findings = [*_refused(found, name), *_without_gpu(found), *_unused(found), *_between(found)]
+def judged(
+    found: Found, name: str = "-", *, kernels: Kernels | None = None, era: str | None = None
+) -> Placement:
+    """The answer. Pure. `kernels`, `era`: the table, and the minor releases that can have written the log ("2.10",
+    "2.4-2.11"); without them nothing is said of kernels that the log does not list."""
+    cpu = None
+    if kernels is not None:
+        found = with_reasons(found, kernels, era)
+        cpu = on_cpu(found, kernels, era)
+    findings = [
+        *_refused(found, name),
+        *_without_gpu(found),
+        *_unused(found),
+        *_between(found),
+        *_without_kernels(cpu),
+        *_copies(found),
+    ]
     if found.api is None and not found.devices:
         findings.append(
             Finding(
@@ -60,12 +83,17 @@ def judged(found: Found, name: str = "-") -> Placement:
                 remedies=(LOGGING,),
             )
         )
-    return Placement(name, found, _summary(found), tuple(findings))
+    return Placement(name, found, _summary(found), tuple(findings), cpu)
 
 
 def _summary(found: Found) -> str:
     totals = found.totals
     if not totals:
+        if found.calls and not found.refused:
+            every = sum(row.count for row in found.calls)
+            where = _few(sorted({row.device for row in found.calls}))
+            what = f"{every:,} call{'s' if every != 1 else ''} of functions"
+            return f"{what} ran on {where}; what they did is not printed."
         if found.refused:
             return f"{operations(len(found.refused))} refused; nothing was placed."
         if found.devices:
@@ -102,7 +130,8 @@ def _refused(found: Found, name: str) -> list[Finding]:
     for one in found.refused[:SHOWN]:
         what = one.op or one.node or "an operation"
         where = f" on {one.wanted}" if one.wanted else ""
-        told.append(f"{what}{where}: {REASONS[one.reason]}")
+        unknown = one.reason == "no-kernel" and not one.listed and not one.told
+        told.append(f"{what}{where}: {one.told or (UNLISTED if unknown else REASONS[one.reason])}")
     more = f"; and {len(found.refused) - SHOWN} more" if len(found.refused) > SHOWN else ""
     return [
         Finding(
@@ -126,7 +155,9 @@ def _without_gpu(found: Found) -> list[Finding]:
         return [
             Finding(row.code, Cause.XLA_GPU_ONLY, Severity.ERROR, row.title, row.meaning, remedies=(CHECK,))
         ]
-    if kinds & {"GPU", "TPU"} or any(kind_of(one) in ("GPU", "TPU") for one in found.totals):
+    if kinds & {"GPU", "TPU"} or any(
+        kind_of(one) in ("GPU", "TPU") for one in (*found.totals, *(row.device for row in found.calls))
+    ):
         return []
     if not found.no_known_devices:
         return [_nothing_on_a_gpu()] if found.totals else []
@@ -178,7 +209,7 @@ def _unused(found: Found) -> list[Finding]:
 
 
 def _between(found: Found) -> list[Finding]:
-    often = [(op, count) for op, count in found.between if count >= 10]
+    often = [(op, count) for op, count in found.between if count >= OFTEN]
     if not often:
         return []
     told = _few([f"{op} ({count:,} times)" for op, count in often[:SHOWN]])
@@ -196,6 +227,57 @@ def _between(found: Found) -> list[Finding]:
             ),
         )
     ]
+
+
+def _without_kernels(cpu: OnCpu | None) -> list[Finding]:
+    """What the CPU ran because of the release's kernels. Known and normal for many operations: no warning."""
+    if cpu is None or not (cpu.none or cpu.fewer):
+        return []
+    parts = []
+    if cpu.none:
+        names = _few([f"{one.op} ({one.count:,})" for one in cpu.none])
+        parts.append(f"{cpu.release} has no GPU kernel for {names}: no GPU can run them.")
+    for one in cpu.fewer[:FEWER]:
+        missing = _few(sorted(one.missing, key=_place)[:MOST])
+        parts.append(f"{one.op} ({one.count:,}) has GPU kernels, but none for {missing}.")
+    if cpu.fewer:
+        more = f" {len(cpu.fewer) - FEWER} more are alike." if len(cpu.fewer) > FEWER else ""
+        parts[-1] += f"{more} Which type each of these had, the log does not say."
+    every = sum(one.count for one in cpu.none)
+    title = (
+        f"{operations(every)} on the CPU {'have' if every != 1 else 'has'} no GPU kernel in {cpu.release}"
+        if cpu.none
+        else f"Of some operations on the CPU, {cpu.release} has GPU kernels for some types alone"
+    )
+    return [Finding(RAN_ON_CPU, Cause.HEALTHY, Severity.INFO, title, " ".join(parts))]
+
+
+def _place(name: str) -> tuple[int, str]:
+    """The types that programs use most come first."""
+    return (COMMON.index(name) if name in COMMON else len(COMMON)), name
+
+
+def _copies(found: Found) -> list[Finding]:
+    """The copies that the log names, and where operations that ran one after the other changed their device."""
+    parts = []
+    if found.copies:
+        told = _few([f"{row.op} on {row.device} ({row.count:,})" for row in found.copies])
+        parts.append(f"The log names these ends of copies: {told}.")
+    changes = [one for one in found.changes if one.count >= OFTEN]
+    if changes:
+        told = _few([f"from {one.before} to {one.device} {one.count:,} times" for one in changes])
+        parts.append(
+            f"Operations that ran one after the other went {told}. Where the second needed what the first one made, "
+            "TensorFlow copied it; the log does not say where."
+        )
+    if not parts:
+        return []
+    title = (
+        "Data went between devices"
+        if found.copies
+        else "The device often changed from operation to operation"
+    )
+    return [Finding(RAN_ON_CPU, Cause.HEALTHY, Severity.INFO, title, " ".join(parts))]
 
 
 def operations(count: int) -> str:

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tfdoctor.findings import Finding
 
-__all__ = ["LOCAL", "Device", "Found", "OpCount", "Placement", "Refusal", "kind_of"]
+__all__ = [
+    "LOCAL",
+    "Change",
+    "Device",
+    "Found",
+    "Lacking",
+    "OnCpu",
+    "OpCount",
+    "Placement",
+    "Refusal",
+    "kind_of",
+]
 
 LOCAL = "/job:localhost/replica:0/task:0"
 """The task of a program that is in no cluster."""
@@ -49,6 +60,47 @@ class Refusal:
     line: int
     text: str
     """The message's first line."""
+    listed: bool = False
+    """Whether the message lists the kernels that there are."""
+    types: tuple[tuple[str, str], ...] = ()
+    """(attribute, type) of the operation, where the message has them: ("T", "bfloat16")."""
+    told: str = ""
+    """What the kernels of the release say of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """How often an operation that ran eagerly was on another device than the one before it."""
+
+    before: str
+    device: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """An operation that ran on a CPU, and for which the release has no GPU kernel, or none for some types."""
+
+    op: str
+    count: int
+    attribute: str | None = None
+    """None: it has no GPU kernel at all."""
+    types: tuple[str, ...] = ()
+    """Those of the attribute that GPU kernels take."""
+    missing: tuple[str, ...] = ()
+    """Those that only CPU kernels take."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnCpu:
+    """What the kernels of the release say of the operations on a CPU."""
+
+    release: str
+    """ "TensorFlow 2.10", or "TensorFlow 2.4 to 2.11": those that the log can be of; it is so in each of them."""
+    none: tuple[Lacking, ...]
+    """Without a GPU kernel, the most frequent first."""
+    fewer: tuple[Lacking, ...]
+    """With GPU kernels for fewer types than the CPU's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +117,18 @@ class Found:
     refused: tuple[Refusal, ...]
     between: tuple[tuple[str, int], ...]
     """(operation, how often it ran on the CPU between two that ran on a GPU), the most frequent first."""
+    said: bytes
+    """What of the log tells which release wrote it."""
     forgotten: bool
     """Whether there were more nodes than are kept apart: those printed twice may count twice."""
     lines: int
     bytes: int
+    calls: tuple[OpCount, ...] = ()
+    """Calls of functions ("__inference_step_12") by device: what they do is printed for itself."""
+    copies: tuple[OpCount, ...] = ()
+    """Operations that are an end of a copy between devices, or all of it; they are in `ops`, too."""
+    changes: tuple[Change, ...] = ()
+    """Between operations that ran eagerly, one directly after the other."""
 
     @property
     def totals(self) -> dict[str, int]:
@@ -81,7 +141,7 @@ class Found:
     @property
     def unused(self) -> tuple[str, ...]:
         """GPUs and TPUs that are listed and to which nothing went."""
-        totals = self.totals
+        totals = {*self.totals, *(row.device for row in self.calls)}
         listed = dict.fromkeys(one.device for one in self.devices if one.kind in ("GPU", "TPU"))
         return tuple(one for one in listed if one not in totals)
 
@@ -95,6 +155,7 @@ class Placement:
     found: Found
     summary: str
     findings: tuple[Finding, ...]
+    on_cpu: OnCpu | None = None
 
 
 def kind_of(device: str) -> str:

@@ -12,8 +12,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tfdoctor.logs.blocks import blocks
-from tfdoctor.placement.models import LOCAL, Device, Found, OpCount, kind_of
+from tfdoctor.placement.models import LOCAL, Change, Device, Found, OpCount, kind_of
 from tfdoctor.placement.refusals import Refusals, short
+from tfdoctor.placement.said import Said
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -24,6 +25,8 @@ MOST = 200_000
 """Lines and nodes by which others are known for the same, at least; some 70 bytes each, and twice as many at most."""
 LONGEST = 1000
 """Bytes before a device that may be a node's name and type."""
+_PAIRS = 10_000
+"""Pairs of devices that are told apart."""
 _LITTLE = 64
 """Nodes of a graph that may be one eager operation's own."""
 
@@ -47,6 +50,11 @@ _EXECUTING = b"Executing op "
 _IN = b" in device "
 _ARGUMENTS = (b"_Arg", b"_Retval", b"_DeviceArg", b"_DeviceRetval")
 """What carries a function's arguments and results: no work."""
+_FUNCTION = re.compile(rb"__(?:inference|forward|backward)_[\w.\-/<>]+")
+"""The names of functions that Python traced (tensorflow/python/eager)."""
+_COPIES = (b"_Send", b"_Recv", b"_HostSend", b"_HostRecv", b"_CopyFromGpuToHost", b"_CopyFromHostToGpu")
+_OF_THE_CLIENT = re.compile(rb"(?:^|/)_(?:send|recv)_[^/]*$")
+"""Nodes that give a graph what is fed and take what is fetched: no devices are between these two ends."""
 _NUMBER = re.compile(r"_\d+$")
 
 
@@ -89,6 +97,14 @@ class Reader:
         self.little: dict[int, tuple[int, bytes, bytes]] = {}
         """What was printed since the last eager operation, and may be that one's own graph: the line → the node."""
         self.little_nodes: set[int] = set()
+        self.called: Counter[tuple[bytes, bytes]] = Counter()
+        self.clients: Counter[tuple[bytes, bytes]] = Counter()
+        self.said = Said()
+        self.last: bytes | None = None
+        """Where the operation before this one ran."""
+        self.on_gpu: bytes | None = None
+        """The same, where that is a GPU."""
+        self.changes: Counter[tuple[bytes, bytes]] = Counter()
         self.between: Counter[bytes] = Counter()
         self.after_gpu: list[bytes] | None = None
         self.ends_open = False
@@ -103,15 +119,17 @@ class Reader:
         """One piece of whole lines."""
         self.refusals.take(block, self.lines)
         self._devices(block)
+        self.said.take(block)
         self.bytes += len(block)
         self.lines += block.count(b"\n")
         self.ends_open = not block.endswith(b"\n")
         last = 0
-        seen = self.seen
+        seen, executed = self.seen, self.executed
         for match in _PLACED.finditer(block):
             start = match.start()
             device = match[1]
-            before = block[max(block.rfind(b"\n", last, start) + 1, start - LONGEST, last) : start]
+            begin = block.rfind(b"\n", last, start) + 1 or last
+            before = block[begin if start - begin < LONGEST else start - LONGEST : start]
             last = start
             if match[2] is not None:
                 self._mapped(device, block[match.end() : match.end() + 300].partition(b"\n")[0])
@@ -119,7 +137,11 @@ class Reader:
             if before.endswith(_IN):
                 at = before.rfind(_EXECUTING)
                 if at >= 0:
-                    self._ran(before[at + len(_EXECUTING) : -len(_IN)].strip(), device)
+                    op = before[at + len(_EXECUTING) : -len(_IN)].strip()
+                    if device == self.on_gpu and (op, device) in executed and not self.little:
+                        executed[op, device] += 1  # as _ran does, which is slower
+                    else:
+                        self._ran(op, device)
                 continue
             told = before.rpartition(b"] ")[2]
             line = hash((told, device))
@@ -140,6 +162,8 @@ class Reader:
             return
         self.little[line] = key, op or _of_name(name), device
         self.little_nodes.add(key)
+        if op in _COPIES and _OF_THE_CLIENT.search(name):
+            self.clients[op, device] += 1
         if len(self.little) > _LITTLE:
             self._commit()
 
@@ -161,13 +185,26 @@ class Reader:
                 self._forget()
             else:
                 self._commit()
+        if op.startswith(b"__") and _FUNCTION.fullmatch(op):
+            self.called[op, device] += 1
+            self.after_gpu = self.last = self.on_gpu = None  # what it did before the next operation is not known
+            return
+        if (op, device) not in self.executed and not _TYPE.fullmatch(op):
+            return
         self.executed[op, device] += 1
+        if device != self.last:
+            if self.last is not None and (len(self.changes) < _PAIRS or (self.last, device) in self.changes):
+                self.changes[self.last, device] += 1
+            self.last = device
         on = device.rpartition(b"/")[2]
         if b"GPU:" in on or b"gpu:" in on:
             for one in self.after_gpu or ():
                 self.between[one] += 1
             self.after_gpu = []
-        elif self.after_gpu is not None and len(self.after_gpu) < _LITTLE:
+            self.on_gpu = device
+            return
+        self.on_gpu = None
+        if self.after_gpu is not None and len(self.after_gpu) < _LITTLE:
             self.after_gpu.append(op)
 
     # ---------------------------------------------------------------- devices
@@ -209,7 +246,7 @@ class Reader:
     def end(self) -> Found:
         """Everything."""
         self.refusals.end()
-        eager = bool(self.executed) or any(one.eager for one in self.refusals.found)
+        eager = bool(self.executed or self.called) or any(one.eager for one in self.refusals.found)
         if self.little:
             ops = [op for _, op, _ in self.little.values()]
             work = [op for op in ops if op not in _ARGUMENTS]
@@ -217,23 +254,45 @@ class Reader:
                 self._forget()  # cut before the line that says that it ran
             else:
                 self._commit()
-        counts: Counter[tuple[str, str]] = Counter()
-        for table in (self.placed, self.executed, *(() if eager else (self.arguments,))):
-            for (op, device), count in table.items():
-                counts[op.decode("utf-8", "replace"), short(device)] += count
-        rows = sorted(counts.items(), key=lambda row: (row[0][1], row[0][0]))
+        tables = (self.placed, self.executed, *(() if eager else (self.arguments,)))
+        copies = Counter(
+            {
+                key: sum(table[key] for table in tables)
+                for table in tables
+                for key in table
+                if key[0] in _COPIES
+            }
+        )
         graphs = bool(self.placed or self.arguments or self.mapped or self.refusals.found)
         return Found(
             api="2" if eager else "1" if graphs else None,
             devices=tuple(self.devices.values()),
             no_known_devices=self.nothing_known,
-            ops=tuple(OpCount(op, device, count) for (op, device), count in rows),
+            ops=_counted(*tables),
             refused=tuple(one.refusal for one in self.refusals.found),
             between=tuple((op.decode("utf-8", "replace"), n) for op, n in self.between.most_common(10)),
+            said=self.said.text,
             forgotten=bool(self.seen.before),
             lines=self.lines + self.ends_open,
             bytes=self.bytes,
+            calls=_counted(self.called),
+            copies=_counted(copies - self.clients),
+            changes=self._changes(),
         )
+
+    def _changes(self) -> tuple[Change, ...]:
+        named = ((short(one), short(two), count) for (one, two), count in self.changes.most_common())
+        return tuple(Change(one, two, count) for one, two, count in named if one != two)
+
+
+def _counted(*tables: Counter[tuple[bytes, bytes]]) -> tuple[OpCount, ...]:
+    """By device, then by operation."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for table in tables:
+        for (op, device), count in table.items():
+            counts[op.decode("utf-8", "replace"), short(device)] += count
+    rows = sorted(counts.items(), key=lambda row: (row[0][1], row[0][0]))
+    return tuple(OpCount(op, device, count) for (op, device), count in rows)
 
 
 def _of_name(name: bytes) -> bytes:

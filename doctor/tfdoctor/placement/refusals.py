@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from tfdoctor.compat.kernels import type_named
 from tfdoctor.placement.models import LOCAL, Refusal
 from tfdoctor.text import clean_line
 
@@ -59,6 +60,9 @@ _OP = (
 )
 _MEMBER = r"^  {node} \(([\w>]+)\)"
 _KERNEL = re.compile(r"device=['\\]{1,3}([A-Z_]{1,40})\\?'(; [^\n]*)?")
+_LISTED = re.compile(r"no registered kernels>|device=['\\]{1,3}[A-Z_]")
+_TYPES = re.compile(r"= [A-Za-z_][\w>]*\[([^\n]{1,2000})")
+_TYPE = re.compile(r"(?<![\w>])([A-Za-z_]\w{0,40})=(DT_[A-Z0-9_]{1,30})(?=[,\]])")
 _NEXT = re.compile(r"\n(?:Traceback \(most|During handling|[\w.]+(?:Error|Exception)\b)")
 _SHORT = re.compile(
     r"(?:(/job:[\w.\-]{1,80})(?:/replica:(\d{1,9}))?(?:/task:(\d{1,9}))?)?/(?:device:)?([A-Za-z_]{1,40}):(\d{1,6}|\*)$"
@@ -141,7 +145,14 @@ class Refusals:
                 one.op == two.op or (one.node is not None and None in (one.op, two.op))
             ):
                 self.found[number] = Told(
-                    replace(two, op=two.op or one.op, reason=two.reason or one.reason), old.eager or new.eager
+                    replace(
+                        two,
+                        op=two.op or one.op,
+                        reason=two.reason or one.reason,
+                        listed=two.listed or one.listed,
+                        types=two.types or one.types,
+                    ),
+                    old.eager or new.eager,
                 )
                 return
         if len(self.found) < MOST:
@@ -162,8 +173,15 @@ def _read(text: str, line: int) -> Told | None:
         op = member[1]
     if reason is None and not wanted and node is None:
         return None
+    definition = _TYPES.search(text)
+    types = (
+        tuple((name, type_named(word)) for name, word in _TYPE.findall(definition[1])) if definition else ()
+    )
     eager = "[Op:" in text or "enable_soft_placement=" in first or "unknown device" in first
-    return Told(Refusal(op, node, wanted or None, reason, line, clean_line(first, limit=300)), eager)
+    listed = _LISTED.search(text) is not None
+    return Told(
+        Refusal(op, node, wanted or None, reason, line, clean_line(first, limit=300), listed, types), eager
+    )
 
 
 def _reason(text: str, first: str, wanted: str) -> str | None:

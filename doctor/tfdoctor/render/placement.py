@@ -49,6 +49,14 @@ def render_placement(
         if not verbose and len(found.devices) > 8:
             out.print(Text(f"  and {len(found.devices) - 8} more: -v"))
     _table(out, found, verbose=verbose)
+    if found.calls:
+        every = sum(row.count for row in found.calls)
+        out.print()
+        hanging(
+            out,
+            Text("  "),
+            f"Beside these, {every:,} call{'s' if every != 1 else ''} of functions, which hold operations.",
+        )
     out.print()
     out.print(Text(f"{found.lines:,} line{'s' if found.lines != 1 else ''} read."))
     if found.forgotten:
@@ -142,10 +150,36 @@ def placement_json(placement: Placement) -> dict[str, Any]:
             {"op": one.op, "node": one.node, "wanted": one.wanted, "reason": one.reason, "line": one.line}
             for one in found.refused
         ],
+        "calls": [{"function": row.op, "device": row.device, "count": row.count} for row in found.calls],
+        "copies": [{"op": row.op, "device": row.device, "count": row.count} for row in found.copies],
+        "device_changes": [
+            {"from": one.before, "to": one.device, "count": one.count} for one in found.changes
+        ],
+        "kernels": _kernels_json(placement),
         "between_gpu_ops": [{"op": op, "count": count} for op, count in found.between],
         "findings": [finding_json(finding) for finding in placement.findings],
         "lines": found.lines,
         "bytes": found.bytes,
+    }
+
+
+def _kernels_json(placement: Placement) -> dict[str, Any] | None:
+    cpu = placement.on_cpu
+    if cpu is None:
+        return None
+    return {
+        "release": cpu.release,
+        "no_gpu_kernel": [{"op": one.op, "count": one.count} for one in cpu.none],
+        "fewer_types": [
+            {
+                "op": one.op,
+                "count": one.count,
+                "attribute": one.attribute,
+                "gpu": list(one.types),
+                "cpu_only": list(one.missing),
+            }
+            for one in cpu.fewer
+        ],
     }
 
 

@@ -1,0 +1,53 @@
+"""Which release wrote a placement log: what of a log of any size is read for it, and what that says."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tfdoctor.logs.report import diagnose_log
+
+if TYPE_CHECKING:
+    from tfdoctor.compat import Compat
+
+__all__ = ["Said", "era_of"]
+
+BEGINNING = 1 << 16
+"""Bytes of the beginning that are kept whole."""
+LONGEST = 2000
+"""Bytes of a line that are kept."""
+MOST = 1000
+"""Lines of the source that are kept apart."""
+_SOURCE = re.compile(rb"\.cc:(\d{1,5})\]")
+"""Where the message of a line of the source begins; its number alone, to look for many at once."""
+
+
+class Said:
+    """The beginning of a log, and of each line of TensorFlow's source the first message that is behind it."""
+
+    def __init__(self) -> None:
+        self.beginning = b""
+        self.lines: list[bytes] = []
+        self._numbers: set[bytes] = set()
+
+    def take(self, block: bytes) -> None:
+        """One piece of whole lines."""
+        if len(self.beginning) < BEGINNING:
+            end = block.rfind(b"\n", 0, BEGINNING - len(self.beginning)) + 1
+            self.beginning += block[:end] if len(block) > BEGINNING else block
+        new = set(_SOURCE.findall(block)) - self._numbers
+        for number in sorted(new)[: MOST - len(self.lines)]:
+            self._numbers.add(number)
+            at = block.find(b".cc:" + number + b"]")
+            line = block[max(block.rfind(b"\n", 0, at) + 1, at - LONGEST) : at + LONGEST].partition(b"\n")[0]
+            self.lines.append(line + b"\n")
+
+    @property
+    def text(self) -> bytes:
+        """All of it."""
+        return self.beginning + b"".join(self.lines)
+
+
+def era_of(said: bytes, compat: Compat) -> str | None:
+    """The minor releases that can have written it: "2.10", or "2.4-2.11"; None where it does not say."""
+    return diagnose_log([said], compat).era
