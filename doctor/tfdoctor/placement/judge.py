@@ -261,8 +261,14 @@ def _copies(found: Found) -> list[Finding]:
     """The copies that the log names, and where operations that ran one after the other changed their device."""
     parts = []
     if found.copies:
-        told = _few([f"{row.op} on {row.device} ({row.count:,})" for row in found.copies])
-        parts.append(f"The log names these ends of copies: {told}.")
+        whole = [row for row in found.copies if row.before and row.device]
+        ends = [row for row in found.copies if not (row.before and row.device)]
+        if whole:
+            told = _few([f"from {row.before} to {row.device} for {row.op} ({row.count:,})" for row in whole])
+            parts.append(f"TensorFlow copied {told}.")
+        if ends:
+            told = _few([f"{row.op} on {row.before or row.device} ({row.count:,})" for row in ends])
+            parts.append(f"The log names these ends of copies: {told}.")
     changes = [one for one in found.changes if one.count >= OFTEN]
     if changes:
         told = _few([f"from {one.before} to {one.device} {one.count:,} times" for one in changes])

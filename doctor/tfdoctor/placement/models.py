@@ -69,6 +69,19 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class Copied:
+    """A copy between devices that the log names, or one end of it."""
+
+    op: str
+    """What needed the copy; or the operation that is an end of it (_Send, _Recv), which is in `ops`, too."""
+    before: str | None
+    """The device that it was copied from; None: the log names the other end alone."""
+    device: str | None
+    """The device that it was copied to."""
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """How often an operation that ran eagerly was on another device than the one before it."""
 
@@ -125,8 +138,8 @@ class Found:
     bytes: int
     calls: tuple[OpCount, ...] = ()
     """Calls of functions ("__inference_step_12") by device: what they do is printed for itself."""
-    copies: tuple[OpCount, ...] = ()
-    """Operations that are an end of a copy between devices, or all of it; they are in `ops`, too."""
+    copies: tuple[Copied, ...] = ()
+    """Those that the log names; nothing is concluded."""
     changes: tuple[Change, ...] = ()
     """Between operations that ran eagerly, one directly after the other."""
 

@@ -12,12 +12,12 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tfdoctor.logs.blocks import blocks
-from tfdoctor.placement.models import LOCAL, Change, Device, Found, OpCount, kind_of
+from tfdoctor.placement.models import LOCAL, Change, Copied, Device, Found, OpCount, kind_of
 from tfdoctor.placement.refusals import Refusals, short
 from tfdoctor.placement.said import Said
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 __all__ = ["Reader", "read_placement"]
 
@@ -52,7 +52,20 @@ _ARGUMENTS = (b"_Arg", b"_Retval", b"_DeviceArg", b"_DeviceRetval")
 """What carries a function's arguments and results: no work."""
 _FUNCTION = re.compile(rb"__(?:inference|forward|backward)_[\w.\-/<>]+")
 """The names of functions that Python traced (tensorflow/python/eager)."""
-_COPIES = (b"_Send", b"_Recv", b"_HostSend", b"_HostRecv", b"_CopyFromGpuToHost", b"_CopyFromHostToGpu")
+_COPIES = {
+    b"_Send": True,
+    b"_HostSend": True,
+    b"_CopyFromGpuToHost": True,
+    b"_Recv": False,
+    b"_HostRecv": False,
+    b"_CopyFromHostToGpu": False,
+}
+"""Operations that are an end of a copy, and whether it goes from their device (else to it)."""
+_COPIED = re.compile(
+    # with the device policy "warn": tensorflow/core/common_runtime/eager/execute.cc
+    rb"before computing ([\w>]{1,100}) input #\d{1,5} was expected to be on (/[^\s()]{1,200}) but is actually on "
+    rb"(/[^\s()]{1,200}) [^\n]{0,300}This triggers a copy"
+)
 _OF_THE_CLIENT = re.compile(rb"(?:^|/)_(?:send|recv)_[^/]*$")
 """Nodes that give a graph what is fed and take what is fetched: no devices are between these two ends."""
 _NUMBER = re.compile(r"_\d+$")
@@ -97,6 +110,8 @@ class Reader:
         self.little: dict[int, tuple[int, bytes, bytes]] = {}
         """What was printed since the last eager operation, and may be that one's own graph: the line → the node."""
         self.little_nodes: set[int] = set()
+        self.copied: Counter[tuple[bytes, bytes, bytes]] = Counter()
+        """(operation, from, to) → how often TensorFlow said so."""
         self.called: Counter[tuple[bytes, bytes]] = Counter()
         self.clients: Counter[tuple[bytes, bytes]] = Counter()
         self.said = Said()
@@ -120,6 +135,11 @@ class Reader:
         self.refusals.take(block, self.lines)
         self._devices(block)
         self.said.take(block)
+        if b"This triggers a copy" in block:
+            for match in _COPIED.finditer(block):
+                key = match[1], match[3], match[2]
+                if key in self.copied or len(self.copied) < _PAIRS:
+                    self.copied[key] += 1
         self.bytes += len(block)
         self.lines += block.count(b"\n")
         self.ends_open = not block.endswith(b"\n")
@@ -187,7 +207,9 @@ class Reader:
                 self._commit()
         if op.startswith(b"__") and _FUNCTION.fullmatch(op):
             self.called[op, device] += 1
-            self.after_gpu = self.last = self.on_gpu = None  # what it did before the next operation is not known
+            self.after_gpu = self.last = self.on_gpu = (
+                None  # what it did before the next operation is not known
+            )
             return
         if (op, device) not in self.executed and not _TYPE.fullmatch(op):
             return
@@ -255,14 +277,6 @@ class Reader:
             else:
                 self._commit()
         tables = (self.placed, self.executed, *(() if eager else (self.arguments,)))
-        copies = Counter(
-            {
-                key: sum(table[key] for table in tables)
-                for table in tables
-                for key in table
-                if key[0] in _COPIES
-            }
-        )
         graphs = bool(self.placed or self.arguments or self.mapped or self.refusals.found)
         return Found(
             api="2" if eager else "1" if graphs else None,
@@ -276,9 +290,26 @@ class Reader:
             lines=self.lines + self.ends_open,
             bytes=self.bytes,
             calls=_counted(self.called),
-            copies=_counted(copies - self.clients),
+            copies=self._copies(tables),
             changes=self._changes(),
         )
+
+    def _copies(self, tables: Sequence[Counter[tuple[bytes, bytes]]]) -> tuple[Copied, ...]:
+        """What TensorFlow said first, then the operations that are ends."""
+        found = [
+            Copied(op.decode(), short(before), short(device), count)
+            for (op, before, device), count in self.copied.most_common()
+            if short(before) and short(device)
+        ]
+        ends: Counter[tuple[bytes, bytes]] = Counter()
+        for table in tables:
+            ends.update({key: count for key, count in table.items() if key[0] in _COPIES})
+        for row in _counted(ends - self.clients):
+            away = _COPIES[row.op.encode()]
+            found.append(
+                Copied(row.op, row.device if away else None, None if away else row.device, row.count)
+            )
+        return tuple(found)
 
     def _changes(self) -> tuple[Change, ...]:
         named = ((short(one), short(two), count) for (one, two), count in self.changes.most_common())

@@ -29,12 +29,14 @@ class Said:
         self.beginning = b""
         self.lines: list[bytes] = []
         self._numbers: set[bytes] = set()
+        self._room = BEGINNING
 
     def take(self, block: bytes) -> None:
         """One piece of whole lines."""
-        if len(self.beginning) < BEGINNING:
-            end = block.rfind(b"\n", 0, BEGINNING - len(self.beginning)) + 1
-            self.beginning += block[:end] if len(block) > BEGINNING else block
+        if self._room:
+            whole = len(block) <= self._room
+            self.beginning += block if whole else block[: block.rfind(b"\n", 0, self._room) + 1]
+            self._room = self._room - len(block) if whole else 0
         new = set(_SOURCE.findall(block)) - self._numbers
         for number in sorted(new)[: MOST - len(self.lines)]:
             self._numbers.add(number)

@@ -151,7 +151,9 @@ def placement_json(placement: Placement) -> dict[str, Any]:
             for one in found.refused
         ],
         "calls": [{"function": row.op, "device": row.device, "count": row.count} for row in found.calls],
-        "copies": [{"op": row.op, "device": row.device, "count": row.count} for row in found.copies],
+        "copies": [
+            {"op": one.op, "from": one.before, "to": one.device, "count": one.count} for one in found.copies
+        ],
         "device_changes": [
             {"from": one.before, "to": one.device, "count": one.count} for one in found.changes
         ],

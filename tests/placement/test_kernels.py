@@ -1,0 +1,249 @@
+"""What the kernels of a release say of operations on the CPU and of refusals; copies between devices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tfdoctor.compat import Compat
+from tfdoctor.placement import Placement, asks_for_kernels, era_of, judged, read_placement
+from tfdoctor.render.placement import placement_json, render_placement
+
+JOB = "/job:localhost/replica:0/task:0"
+HEAD = "2022-09-29 10:00:00.123456: I tensorflow/core/common_runtime/"
+COMPAT = Compat.load()
+CAPABILITY = ", compute capability: 7.5"
+
+
+def device(about: str = CAPABILITY) -> str:
+    return (
+        f"{HEAD}gpu/gpu_device.cc:1616] Created device {JOB}/device:GPU:0 with 6100 MB memory:  -> device: 0, "
+        f"name: NVIDIA T4, pci bus id: 0000:00:00.0{about}\n"
+    )
+
+
+def eager(op: str, where: str) -> str:
+    return f"{HEAD}eager/execute.cc:1419] Executing op {op} in device {JOB}/device:{where}\n"
+
+
+def refused(op: str, where: str = "GPU:0") -> str:
+    return (
+        f"tensorflow.python.framework.errors_impl.InvalidArgumentError: Could not satisfy device specification "
+        f"'{JOB}/device:{where}'. enable_soft_placement=0. Supported device types [CPU]. All available devices "
+        f"[{JOB}/device:CPU:0, {JOB}/device:GPU:0]. [Op:{op}]\n"
+    )
+
+
+def read(text: str, era: str | None) -> Placement:
+    return judged(read_placement([text.encode()]), kernels=COMPAT.kernels, era=era)
+
+
+def kernels(text: str, era: str | None) -> Any:
+    return placement_json(read(text, era))["kernels"]
+
+
+MIXED = device() + eager("MatMul", "GPU:0") + eager("StringLength", "CPU:0") * 2 + eager("MatMul", "CPU:0")
+
+
+@pytest.mark.parametrize("era", ["1.15", "2.10", "2.4-2.11", "2.21"])
+def test_what_has_no_gpu_kernel_is_named(era: str) -> None:
+    told = kernels(MIXED, era)
+    assert told["release"] == f"TensorFlow {era.replace('-', ' to ')}"
+    assert told["no_gpu_kernel"] == [{"op": "StringLength", "count": 2}]
+    (fewer,) = told["fewer_types"]
+    assert (fewer["op"], fewer["count"], fewer["attribute"]) == ("MatMul", 1, "T")
+    assert "int32" in fewer["cpu_only"]
+    assert "float32" in fewer["gpu"]
+    assert not {*fewer["gpu"]} & {*fewer["cpu_only"]}
+
+
+def test_the_sentence() -> None:
+    screen = " ".join(render_placement(read(MIXED, "2.10")).split())
+    assert "2 operations on the CPU have no GPU kernel in TensorFlow 2.10." in screen
+    assert "TensorFlow 2.10 has no GPU kernel for StringLength (2): no GPU can run them." in screen
+    assert "MatMul (1) has GPU kernels, but none for bfloat16, int32, int64" in screen
+    assert "the log does not say" in screen
+
+
+def test_only_what_is_so_in_each_release_that_it_can_be() -> None:
+    """GPUs multiply bfloat16 from 2.12 on."""
+    assert "bfloat16" in kernels(MIXED, "2.10")["fewer_types"][0]["cpu_only"]
+    assert "bfloat16" not in kernels(MIXED, "2.12")["fewer_types"][0]["cpu_only"]
+    both = kernels(MIXED, "2.11-2.12")["fewer_types"][0]
+    assert "bfloat16" not in {*both["cpu_only"], *both["gpu"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "era"),
+    [
+        (MIXED, None),
+        (MIXED, "1.4"),
+        (MIXED, "2.4+"),
+        (MIXED, "2.20-2.99"),
+        (MIXED.replace(CAPABILITY, ""), "2.10"),  # another maker's GPU
+        (MIXED.replace(device(), ""), "2.10"),
+        (MIXED + device("").replace("GPU:0", "GPU:1"), "2.10"),
+    ],
+)
+def test_where_the_release_or_the_gpu_is_not_known_nothing_is_said(text: str, era: str | None) -> None:
+    answer = read(text, era)
+    assert answer.on_cpu is None
+    assert not any("kernel" in one.title for one in answer.findings)
+
+
+def test_an_operation_of_the_program_itself_is_not_judged() -> None:
+    told = kernels(device() + eager("MyOwnOperation", "CPU:0"), "2.10")
+    assert told["no_gpu_kernel"] == told["fewer_types"] == []
+
+
+@pytest.mark.parametrize(
+    ("op", "era", "reason", "words"),
+    [
+        (
+            "MatMul",
+            "2.10",
+            "no-kernel-for-type",
+            "TensorFlow 2.10 has GPU kernels for it, and none that takes",
+        ),
+        ("StringLength", "2.10", "no-kernel", "TensorFlow 2.10 has no GPU kernel for it"),
+        ("StringLength", "1.14-2.21", "no-kernel", "TensorFlow 1.14 to 2.21 has no GPU kernel for it"),
+        ("MatMul", None, "no-kernel", "no kernel there, or none for this type"),
+        ("MyOwnOperation", "2.10", "no-kernel", "no kernel there, or none for this type"),
+    ],
+)
+def test_a_refusal_without_a_list_of_kernels(op: str, era: str | None, reason: str, words: str) -> None:
+    answer = read(device() + refused(op), era)
+    assert [one.reason for one in answer.found.refused] == [reason]
+    assert words in answer.findings[0].explanation
+
+
+def test_a_refusal_that_names_its_type() -> None:
+    text = (
+        "Cannot assign a device for operation c: Could not satisfy explicit device specification '/device:GPU:0' "
+        "because no supported kernel for GPU devices is available.\nRegistered kernels:\n"
+        "  device='GPU'; T in [DT_FLOAT]\n  device='CPU'; T in [DT_BFLOAT16]\n\n"
+        '\t [[{{node c}} = MatMul[T=DT_BFLOAT16, transpose_a=false, _device="/device:GPU:0"](x, y)]]\n'
+    )
+    known, unknown = read(device() + text, "2.10"), read(device() + text, None)
+    assert [one.types for one in known.found.refused] == [(("T", "bfloat16"),)]
+    assert "TensorFlow 2.10 has GPU kernels for complex128" in known.findings[0].explanation
+    assert "none for bfloat16" in known.findings[0].explanation
+    for answer in (known, unknown):
+        assert [one.reason for one in answer.found.refused] == ["no-kernel-for-type"]
+    assert "TensorFlow 2" not in unknown.findings[0].explanation
+
+
+def test_what_a_message_lists_is_never_overruled() -> None:
+    """It is of the TensorFlow that runs, whatever release the log seems to be of."""
+    text = (
+        "Cannot assign a device for operation c: Could not satisfy explicit device specification '/device:GPU:0' "
+        "because no supported kernel for GPU devices is available.\n\nOp: MatMul\nRegistered kernels:\n"
+        "  device='CPU'; T in [DT_FLOAT]\n"
+    )
+    assert [one.reason for one in read(device() + text, "2.10").found.refused] == ["no-kernel"]
+
+
+# ---------------------------------------------------------------- which release
+
+
+def test_the_release_is_read_from_little_of_a_long_log() -> None:
+    """The lines that tell it stand behind megabytes of others."""
+    noise = "".join(f"step {number} loss 0.5\n" for number in range(100_000))
+    text = noise + device().replace("1616", "1613") + eager("MatMul", "GPU:0") * 1000
+    found = read_placement([text.encode()])
+    assert len(found.said) < 100_000
+    assert b"gpu_device.cc:1613]" in found.said
+    assert b"execute.cc:1419]" in found.said
+
+
+def test_a_release_that_the_log_states() -> None:
+    assert era_of(b"TensorFlow version: 2.10.0\n" + MIXED.encode(), COMPAT) == "2.10"
+    assert era_of(b"step 1 loss 2.0\n", COMPAT) is None
+
+
+def test_the_release_is_asked_for_where_it_matters() -> None:
+    def asks(text: str) -> bool:
+        return asks_for_kernels(read_placement([text.encode()]))
+
+    assert asks(MIXED)
+    assert asks(refused("Where"))
+    assert not asks(device() + eager("MatMul", "GPU:0"))
+    assert not asks(eager("MatMul", "CPU:0"))
+    assert not asks("step 1\n")
+
+
+# ---------------------------------------------------------------- copies
+
+
+def warned(op: str, expected: str, actual: str) -> str:
+    """tensorflow/core/common_runtime/eager/execute.cc, device policy "warn"."""
+    return (
+        f"2020-08-29 00:15:42.1: W tensorflow/core/common_runtime/eager/execute.cc:169] before computing {op} input #1 "
+        f"was expected to be on {JOB}/device:{expected} but is actually on {JOB}/device:{actual} (operation running on "
+        f"{JOB}/device:{expected}). This triggers a copy which can be a performance bottleneck.\n"
+    )
+
+
+def copies(text: str) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in placement_json(read(text, None))["copies"]]
+
+
+def test_a_copy_that_tensorflow_tells() -> None:
+    text = warned("MatMul", "GPU:0", "CPU:0") * 3 + eager("MatMul", "GPU:0")
+    assert copies(text) == [("MatMul", "CPU:0", "GPU:0", 3)]
+    answer = read(text, None)
+    assert answer.found.totals == {"GPU:0": 1}
+    assert any("copied from CPU:0 to GPU:0 for MatMul (3)" in one.explanation for one in answer.findings)
+
+
+def test_operations_that_are_ends_of_copies() -> None:
+    rows = [
+        ("x/_12", "_Send", "GPU:0"), ("x/_13", "_Recv", "CPU:0"), ("y/_1", "_HostSend", "CPU:0"),
+        ("z", "_CopyFromGpuToHost", "GPU:0"), ("MatMul", "MatMul", "GPU:0"),
+        ("_send_loss_0", "_Send", "CPU:0"), ("_recv_x_0", "_Recv", "CPU:0"),
+    ]  # fmt: skip
+    text = "".join(
+        f"{head}{node}: ({kind}): {JOB}/device:{where}\n"
+        for node, kind, where in rows
+        for head in ("", f"{HEAD}placer.cc:54] ")
+    )
+    assert copies(text) == [
+        ("_HostSend", "CPU:0", None, 1),
+        ("_Recv", None, "CPU:0", 1),
+        ("_CopyFromGpuToHost", "GPU:0", None, 1),
+        ("_Send", "GPU:0", None, 1),
+    ]
+    assert read(text, None).found.totals == {"CPU:0": 4, "GPU:0": 3}
+
+
+def test_changes_of_the_device_are_no_copies() -> None:
+    text = (eager("MatMul", "GPU:0") * 3 + eager("Add", "CPU:0")) * 12 + eager("Add", "CPU:0")
+    answer = read(text, None)
+    assert copies(text) == []
+    assert [(one.before, one.device, one.count) for one in answer.found.changes] == [
+        ("GPU:0", "CPU:0", 12),
+        ("CPU:0", "GPU:0", 11),
+    ]
+    assert any("often changed" in one.title for one in answer.findings)
+
+
+def test_behind_a_call_of_a_function_no_change_is_known() -> None:
+    text = eager("MatMul", "GPU:0") + eager("__inference_f_1", "CPU:0") + eager("Add", "CPU:0")
+    assert read(text, None).found.changes == ()
+
+
+def test_nodes_of_a_graph_have_no_order() -> None:
+    nodes = f"a: (MatMul): {JOB}/device:GPU:0\nb: (Add): {JOB}/device:CPU:0\n" * 20
+    assert read(nodes, None).found.changes == ()
+
+
+def test_the_types_of_the_corpus_are_read() -> None:
+    corpus = (
+        Path(__file__).parents[3] / "shared" / "corpus" / "placement" / "refused-bfloat16-conv" / "log.txt"
+    )
+    if not corpus.exists():
+        pytest.skip("the corpus is not here")
+    (one,) = read_placement([corpus.read_bytes()]).refused
+    assert one.listed
