@@ -61,10 +61,37 @@ def test_what_has_no_gpu_kernel_is_named(era: str) -> None:
 
 def test_the_sentence() -> None:
     screen = " ".join(render_placement(read(MIXED, "2.10")).split())
-    assert "2 operations on the CPU have no GPU kernel in TensorFlow 2.10." in screen
     assert "TensorFlow 2.10 has no GPU kernel for StringLength (2): no GPU can run them." in screen
     assert "MatMul (1) has GPU kernels, but none for bfloat16, int32, int64" in screen
     assert "the log does not say" in screen
+
+
+def test_what_tensorflow_2_20_really_did() -> None:
+    """It ran on a stand-in GPU, with the device policy "warn" and then without soft placement; the matrices on the CPU
+    were of int32. Its log, without the operations beside these."""
+    log = (Path(__file__).parent / "tensorflow_2_20.log").read_bytes()
+    found = read_placement([log])
+    era = era_of(found.said, COMPAT)
+    assert era == "2.20"
+    answer = judged(found, kernels=COMPAT.kernels, era=era)
+    told = placement_json(answer)
+    assert [(row["op"], row["wanted"], row["reason"]) for row in told["refused"]] == [
+        ("StringLength", "GPU:0", "no-kernel"),
+        ("StringLength", "GPU:1", "no-such-device"),
+        ("MatMul", "GPU:0", "no-kernel-for-type"),
+        ("MatMul", "GPU:1", "no-such-device"),
+        ("StringLength", "GPU:0", "no-kernel"),
+    ]
+    assert told["kernels"]["no_gpu_kernel"] == [{"op": "StringLength", "count": 3}]
+    assert [(row["op"], row["cpu_only"]) for row in told["kernels"]["fewer_types"]] == [
+        ("MatMul", ["int16", "int32", "int64"])
+    ]
+    assert [tuple(row.values()) for row in told["copies"]] == [
+        ("_EagerConst", "CPU:0", "GPU:0", 3),
+        ("AddV2", "CPU:0", "GPU:0", 3),
+    ]
+    assert [tuple(row.values()) for row in told["calls"]] == [("__inference_f_65", "GPU:0", 2)]
+    assert len(render_placement(answer).splitlines()) <= 30
 
 
 def test_only_what_is_so_in_each_release_that_it_can_be() -> None:
@@ -135,6 +162,18 @@ def test_a_refusal_that_names_its_type() -> None:
     assert "TensorFlow 2" not in unknown.findings[0].explanation
 
 
+def test_newer_messages_have_the_types_elsewhere() -> None:
+    text = (
+        "Cannot assign a device for operation c: Could not satisfy explicit device specification '/device:GPU:0' "
+        "because no supported kernel for GPU devices is available.\n\nOp: MatMul\n"
+        "Node attrs: grad_a=false, T=DT_INT32\nRegistered kernels:\n  device='GPU'; T in [DT_FLOAT]\n"
+        "\n\t [[{{node c}}]] [Op:__inference_g_79]\n"
+    )
+    answer = read(device() + text, "2.10")
+    assert [one.types for one in answer.found.refused] == [(("T", "int32"),)]
+    assert "none for int32" in answer.findings[0].explanation
+
+
 def test_what_a_message_lists_is_never_overruled() -> None:
     """It is of the TensorFlow that runs, whatever release the log seems to be of."""
     text = (
@@ -195,7 +234,9 @@ def test_a_copy_that_tensorflow_tells() -> None:
     assert copies(text) == [("MatMul", "CPU:0", "GPU:0", 3)]
     answer = read(text, None)
     assert answer.found.totals == {"GPU:0": 1}
-    assert any("copied from CPU:0 to GPU:0 for MatMul (3)" in one.explanation for one in answer.findings)
+    assert any(
+        "copied from CPU:0 to GPU:0 3 times, for MatMul." in one.explanation for one in answer.findings
+    )
 
 
 def test_operations_that_are_ends_of_copies() -> None:

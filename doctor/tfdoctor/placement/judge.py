@@ -263,9 +263,14 @@ def _copies(found: Found) -> list[Finding]:
     if found.copies:
         whole = [row for row in found.copies if row.before and row.device]
         ends = [row for row in found.copies if not (row.before and row.device)]
-        if whole:
-            told = _few([f"from {row.before} to {row.device} for {row.op} ({row.count:,})" for row in whole])
-            parts.append(f"TensorFlow copied {told}.")
+        pairs = dict.fromkeys((row.before, row.device) for row in whole)
+        for before, device in list(pairs)[:FEWER]:
+            rows = [row for row in whole if (row.before, row.device) == (before, device)]
+            every = sum(row.count for row in rows)
+            times = "once" if every == 1 else f"{every:,} times"
+            parts.append(
+                f"TensorFlow copied from {before} to {device} {times}, for {_few([row.op for row in rows])}."
+            )
         if ends:
             told = _few([f"{row.op} on {row.before or row.device} ({row.count:,})" for row in ends])
             parts.append(f"The log names these ends of copies: {told}.")

@@ -61,8 +61,8 @@ _OP = (
 _MEMBER = r"^  {node} \(([\w>]+)\)"
 _KERNEL = re.compile(r"device=['\\]{1,3}([A-Z_]{1,40})\\?'(; [^\n]*)?")
 _LISTED = re.compile(r"no registered kernels>|device=['\\]{1,3}[A-Z_]")
-_TYPES = re.compile(r"= [A-Za-z_][\w>]*\[([^\n]{1,2000})")
-_TYPE = re.compile(r"(?<![\w>])([A-Za-z_]\w{0,40})=(DT_[A-Z0-9_]{1,30})(?=[,\]])")
+_TYPES = re.compile(r"(?:= [A-Za-z_][\w>]*\[|^Node attrs: )([^\n]{1,2000})", re.MULTILINE)
+_TYPE = re.compile(r"(?<![\w>])([A-Za-z_]\w{0,40})=(DT_[A-Z0-9_]{1,30})(?=[,\]]|$)")
 _NEXT = re.compile(r"\n(?:Traceback \(most|During handling|[\w.]+(?:Error|Exception)\b)")
 _SHORT = re.compile(
     r"(?:(/job:[\w.\-]{1,80})(?:/replica:(\d{1,9}))?(?:/task:(\d{1,9}))?)?/(?:device:)?([A-Za-z_]{1,40}):(\d{1,6}|\*)$"

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = ["placement_json", "placement_svg", "render_placement"]
 
-ROWS = 10
-"""Operations in the table; with -v all."""
+ROWS, FEWEST = 10, 3
+"""Operations in the table, fewer where much is above it; with -v all."""
+SCREEN = 24
+"""Lines of a first screen."""
 
 
 def render_placement(
@@ -34,9 +36,11 @@ def render_placement(
     for finding in placement.findings:
         out.print()
         style = {Severity.ERROR: "red", Severity.WARNING: "yellow"}.get(finding.severity, "")
-        if f"{finding.title}." != placement.summary:
+        told = f"{finding.title}." == placement.summary
+        if not told and (verbose or finding.severity is not Severity.INFO):
             hanging(out, Text("  "), f"{finding.title}.", style=style)
-        hanging(out, Text("  Why   "), clean_line(finding.explanation, limit=3000))
+        why = "  Why   " if finding.severity is not Severity.INFO or verbose else "  "
+        hanging(out, Text(why), clean_line(finding.explanation, limit=3000))
         for number, remedy in enumerate(finding.remedies[: None if verbose else 1]):
             do(out, remedy, first=number == 0)
         for evidence in finding.evidence if verbose else ():
@@ -83,7 +87,8 @@ def _table(out: Page, found: Found, *, verbose: bool) -> None:
         return
     devices, counts = _by_operation(found)
     ops = list(counts)
-    shown = ops if verbose else ops[:ROWS]
+    room = SCREEN - out.text.count("\n") - (8 if found.calls else 6)
+    shown = ops if verbose else ops[: max(min(ROWS, room), FEWEST)]
     heads = [_short(one) for one in devices]
     columns = [max(cells(head), 7) for head in heads]
     out.print()
