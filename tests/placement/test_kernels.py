@@ -120,6 +120,11 @@ def test_where_the_release_or_the_gpu_is_not_known_nothing_is_said(text: str, er
     assert not any("kernel" in one.title for one in answer.findings)
 
 
+def test_a_task_without_a_gpu_is_not_judged() -> None:
+    other = eager("StringLength", "CPU:0").replace(JOB, "/job:ps/replica:0/task:0")
+    assert kernels(device() + other, "2.10")["no_gpu_kernel"] == []
+
+
 def test_an_operation_of_the_program_itself_is_not_judged() -> None:
     told = kernels(device() + eager("MyOwnOperation", "CPU:0"), "2.10")
     assert told["no_gpu_kernel"] == told["fewer_types"] == []
@@ -200,6 +205,29 @@ def test_the_release_is_read_from_little_of_a_long_log() -> None:
 def test_a_release_that_the_log_states() -> None:
     assert era_of(b"TensorFlow version: 2.10.0\n" + MIXED.encode(), COMPAT) == "2.10"
     assert era_of(b"step 1 loss 2.0\n", COMPAT) is None
+
+
+@pytest.mark.parametrize("version", ["2.10.0+nv22.12", "2.11.0-dev20221005"])
+def test_of_another_build_no_kernels_are_known(version: str) -> None:
+    assert era_of(f"TensorFlow version: {version}\n".encode() + device().encode(), COMPAT) is None
+
+
+def test_lines_that_no_release_has_are_of_another_build() -> None:
+    assert era_of(b"TensorFlow version: 2.10.0\n" + device().replace("1616", "99").encode(), COMPAT) is None
+
+
+def test_two_tensorflows_in_one_log() -> None:
+    new = (Path(__file__).parent / "tensorflow_2_20.log").read_bytes()
+    old = "".join(
+        f"2020-08-29 00:15:42.1: I tensorflow/{path}\n"
+        for path in (
+            "stream_executor/platform/default/dso_loader.cc:48] Successfully opened dynamic library libcudart.so.10.1",
+            "core/common_runtime/gpu/gpu_device.cc:1716] Found device 0 with properties: ",
+            "core/common_runtime/gpu/gpu_device.cc:1858] Adding visible gpu devices: 0",
+        )
+    )
+    assert era_of(new, COMPAT) == "2.20"
+    assert era_of(old.encode() + new, COMPAT) is None
 
 
 def test_the_release_is_asked_for_where_it_matters() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfdoctor.placement.models import Found, Lacking, OnCpu, Refusal, kind_of
+from tfdoctor.placement.models import Found, Lacking, OnCpu, Refusal, kind_of, task_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,14 +29,17 @@ def asks_for_kernels(found: Found) -> bool:
 
 
 def on_cpu(found: Found, kernels: Kernels, era: str | None) -> OnCpu | None:
-    """The operations on a CPU that have no GPU kernel, or none for some types; None: the release is not known, was not
-    measured, or there is no GPU that it is known of."""
+    """The operations on a CPU, of tasks with a GPU, that have no GPU kernel, or none for some types.
+
+    None: the release is not known or was not measured, or there is no GPU that it is known of.
+    """
     releases = kernels.measured(era) if era else ()
     if not releases or not _of_nvidia(found):
         return None
+    with_gpu = {one.task for one in found.devices if one.kind == "GPU"}
     counts: dict[str, int] = {}
     for row in found.ops:
-        if kind_of(row.device) == "CPU":
+        if kind_of(row.device) == "CPU" and task_of(row.device) in with_gpu:
             counts[row.op] = counts.get(row.op, 0) + row.count
     none, fewer = [], []
     for op, count in sorted(counts.items(), key=lambda one: (-one[1], one[0])):

@@ -19,6 +19,7 @@ __all__ = [
     "Placement",
     "Refusal",
     "kind_of",
+    "task_of",
 ]
 
 LOCAL = "/job:localhost/replica:0/task:0"
@@ -174,3 +175,8 @@ class Placement:
 def kind_of(device: str) -> str:
     """GPU of "GPU:0" and of "/job:worker/replica:0/task:1/device:GPU:0"."""
     return device.rpartition("/")[2].removeprefix("device:").partition(":")[0]
+
+
+def task_of(device: str) -> str:
+    """/job:worker/replica:0/task:1 of "/job:worker/replica:0/task:1/device:GPU:0"; LOCAL of "GPU:0"."""
+    return device.partition("/device:")[0] if device.startswith("/job:") else LOCAL

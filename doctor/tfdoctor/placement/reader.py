@@ -12,7 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tfdoctor.logs.blocks import blocks
-from tfdoctor.placement.models import LOCAL, Change, Copied, Device, Found, OpCount, kind_of
+from tfdoctor.placement.models import Change, Copied, Device, Found, OpCount, kind_of, task_of
 from tfdoctor.placement.refusals import Refusals, short
 from tfdoctor.placement.said import Said
 
@@ -247,13 +247,12 @@ class Reader:
         device = short(spelled)
         if not device or (created and kind_of(device) not in ("GPU", "TPU")):
             return
-        task = device.partition("/device:")[0] if device.startswith("/job:") else LOCAL
         name, pci, capability = (pattern.search(text) for pattern in (_NAME, _PCI, _CAPABILITY))
         self.mapped = self.mapped or not created
         new = Device(
             device,
             kind_of(device),
-            task,
+            task_of(device),
             name[1].decode("utf-8", "replace") if name else None,
             capability[1].decode() if capability else None,
             pci[1].decode() if pci else None,

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor.logs.report import diagnose_log
+from tfdoctor.logs.deduce import origin
+from tfdoctor.logs.scan import scan
+from tfdoctor.logs.signatures import load_signatures
+from tfdoctor.logs.sources import of_its_time
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
@@ -20,6 +23,8 @@ MOST = 1000
 """Lines of the source that are kept apart."""
 _SOURCE = re.compile(rb"\.cc:(\d{1,5})\]")
 """Where the message of a line of the source begins; its number alone, to look for many at once."""
+
+_PUBLISHED = re.compile(r"\d{1,3}(?:\.\d{1,3}){1,2}(?:rc\d{1,2})?")
 
 
 class Said:
@@ -51,5 +56,16 @@ class Said:
 
 
 def era_of(said: bytes, compat: Compat) -> str | None:
-    """The minor releases that can have written it: "2.10", or "2.4-2.11"; None where it does not say."""
-    return diagnose_log([said], compat).era
+    """The minor releases that can have written it: "2.10", or "2.4-2.11".
+
+    None: it does not say; or a nightly, a vendor's build or several TensorFlows wrote it, whose kernels nobody knows.
+    """
+    log = of_its_time(scan([said], load_signatures()), compat)
+    found = origin(log, compat)
+    if found.sources.foreign is not None or len(found.sources.writers) > 1:
+        return None
+    if found.version is not None and not _PUBLISHED.fullmatch(found.version):
+        return None
+    if any(f"{event.get('version')}+" in event.text for event in log.of("tf-version", "tf-version-alone")):
+        return None  # "2.10.0+nv22.12"
+    return found.era

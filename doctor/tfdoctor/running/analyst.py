@@ -234,13 +234,13 @@ def _read_all(reading: int, saying: int, parent: int, *, placement: bool) -> Ans
     seen = Seen()
     pieces = watch.passing(seen.looking(_pieces(reading, parent)))
     if placement:
-        from tfdoctor.placement import Reader, asks_for_kernels, judged
+        from tfdoctor.placement import Reader, asks_for_kernels, era_of, judged
 
         reader = Reader()
         report = diagnose_log(reader.passing(pieces), compat, "output")
         found = reader.end()
-        kernels = compat.kernels if report.era and asks_for_kernels(found) else None
-        placed = judged(found, "output", kernels=kernels, era=report.era)
+        era = era_of(found.said, compat) if asks_for_kernels(found) else None
+        placed = judged(found, "output", kernels=compat.kernels if era else None, era=era)
     else:
         report, placed = diagnose_log(pieces, compat, "output"), None
     known = report.tensorflow_version is not None or report.era is not None or bool(report.benign)
