@@ -210,6 +210,11 @@ def test_a_release_that_the_log_states() -> None:
 @pytest.mark.parametrize("version", ["2.10.0+nv22.12", "2.11.0-dev20221005"])
 def test_of_another_build_no_kernels_are_known(version: str) -> None:
     assert era_of(f"TensorFlow version: {version}\n".encode() + device().encode(), COMPAT) is None
+    assert era_of(device().encode(), COMPAT) == "2.10"
+
+
+def test_a_container_of_nvidia() -> None:
+    assert era_of(b"NVIDIA Release 22.12-tf2 (build 50109463)\n" + device().encode(), COMPAT) is None
 
 
 def test_lines_that_no_release_has_are_of_another_build() -> None:

@@ -25,6 +25,10 @@ _SOURCE = re.compile(rb"\.cc:(\d{1,5})\]")
 """Where the message of a line of the source begins; its number alone, to look for many at once."""
 
 _PUBLISHED = re.compile(r"\d{1,3}(?:\.\d{1,3}){1,2}(?:rc\d{1,2})?")
+_REBUILT = re.compile(
+    rb"(?:[Tt]ensor[Ff]low|NVIDIA Release)[^\n]{0,40}?\d\d?\.\d{1,2}(?:\.\d{1,2}\+|-tf[12])"
+)
+"""What vendors' builds are called: 2.10.0+nv22.12, and a container's "NVIDIA Release 22.12-tf2"."""
 
 
 class Said:
@@ -60,12 +64,11 @@ def era_of(said: bytes, compat: Compat) -> str | None:
 
     None: it does not say; or a nightly, a vendor's build or several TensorFlows wrote it, whose kernels nobody knows.
     """
-    log = of_its_time(scan([said], load_signatures()), compat)
-    found = origin(log, compat)
+    if _REBUILT.search(said):
+        return None
+    found = origin(of_its_time(scan([said], load_signatures()), compat), compat)
     if found.sources.foreign is not None or len(found.sources.writers) > 1:
         return None
     if found.version is not None and not _PUBLISHED.fullmatch(found.version):
         return None
-    if any(f"{event.get('version')}+" in event.text for event in log.of("tf-version", "tf-version-alone")):
-        return None  # "2.10.0+nv22.12"
     return found.era
