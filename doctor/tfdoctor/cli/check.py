@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli.options import (
     FailOn,
+    Force,
+    Html,
     Json,
     Quiet,
     Severe,
@@ -26,6 +28,7 @@ from tfdoctor.examine import begin, examine, judge, live_machine, run_tensorflow
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
+    from tfdoctor.cli.capture import Captured
     from tfdoctor.compat import Compat
     from tfdoctor.environment.models import Offer
     from tfdoctor.findings import Report
@@ -69,6 +72,8 @@ def check(
     yes: Yes = False,
     timeout: Timeout = 10.0,
     fail_on: Severe = FailOn.error,
+    html: Html = None,
+    force: Force = False,
     as_json: Json = False,
     verbose: Annotated[bool, verbose_option("Show the evidence and every check.")] = False,
     quiet: Quiet = False,
@@ -83,8 +88,14 @@ def check(
     are those of `tfdoctor fix`.
     """
     _agree(deep=deep, facts=facts, against=against, then_fix=then_fix, yes=yes, fail_on=fail_on)
+    if html is not None:
+        from tfdoctor.system.writing import check_file
+
+        if then_fix:
+            raise UsageError("--html cannot be combined with --fix.", hint="Run it again after the fix.")
+        check_file(html, force=force, option="--html")
     if simulate or driver is not None:
-        alone = not (folder or facts or against or then_fix) and fail_on is FailOn.error
+        alone = not (folder or facts or against or then_fix or html) and fail_on is FailOn.error
         return _simulated(
             simulate or [],
             driver,
@@ -114,18 +125,26 @@ def check(
     if facts is None:
         begin(live, python, timeout=timeout)
     try:
-        alike = then is not None and facts is None
-        report, redacted, compat = _seen(system, python, timeout, deep=deep, alike=alike, quiet=quiet)
-        comparison = _compared(then, redacted or report, compat, timeout) if then is not None else None
+        alike = (then is not None and facts is None) or html is not None
+        local = facts is None
+        report, captured, compat = _seen(
+            system, python, timeout, deep=deep, alike=alike, local=local, quiet=quiet
+        )
+        comparison = None
+        if then is not None:
+            published = captured.report if captured is not None and local else report
+            comparison = _compared(then, published, compat, timeout)
+        fix = None
+        if facts is None and (html is not None or not (quiet or as_json)):
+            from tfdoctor.environment.offer import offer
+
+            fix = offer(report, system)
+        typed = _typed(python=asked, facts=facts)
+        if html is not None and captured is not None:
+            _write_page(html, report, captured, compat, fix=fix, typed=typed, force=force, quiet=quiet)
         if as_json:
             _write_json(report, comparison, against)
         else:
-            fix = None
-            if facts is None and not quiet:
-                from tfdoctor.environment.offer import offer
-
-                fix = offer(report, system)
-            typed = _typed(python=asked, facts=facts)
             _write(report, comparison, against, verbose=verbose, quiet=quiet, fix=fix, typed=typed)
     except BaseException:  # what was begun may not have been asked for yet
         system.stop()
@@ -236,9 +255,9 @@ def _fix(python: str | None, timeout: float, *, yes: bool, as_json: bool, verbos
 
 
 def _seen(
-    system: System, python: str | None, timeout: float, *, deep: bool, alike: bool, quiet: bool
-) -> tuple[Report, Report | None, Compat]:
-    """(the judgement, that of the machine redacted where it is needed (`alike`), the tables)."""
+    system: System, python: str | None, timeout: float, *, deep: bool, alike: bool, local: bool, quiet: bool
+) -> tuple[Report, Captured | None, Compat]:
+    """(the judgement, the machine redacted where that is needed (`alike`), the tables). local: it is this machine."""
     from tfdoctor.compat import Compat
 
     def tell(text: str) -> None:
@@ -260,11 +279,15 @@ def _seen(
             meanwhile=lambda: _load(compat),
         )
         return report, None, compat
-    report, redacted = _alike(system, compat, python, timeout)
+    from tfdoctor.cli.capture import look
+
+    # Redacted as `capture` does it: only that can be compared with a bundle, and only that is published.
+    captured = look(system, compat, python=python, timeout=timeout, local=local)
+    report = captured.machine
     if deep:
         observed = run_tensorflow(system, compat, report.facts, timeout=timeout, tell=tell)
         report = judge(report.facts, compat, observed)
-    return report, redacted, compat
+    return report, captured, compat
 
 
 def _load(compat: Compat) -> None:
@@ -278,6 +301,48 @@ def _compared(then: RecordedSystem, report: Report, compat: Compat, timeout: flo
     from tfdoctor.report.against import compare
 
     return compare(examine(then, compat, python=then.python, timeout=timeout), report)
+
+
+def _write_page(
+    target: Path,
+    report: Report,
+    captured: Captured,
+    compat: Compat,
+    *,
+    fix: Offer | None,
+    typed: str,
+    force: bool,
+    quiet: bool,
+) -> None:
+    """The page of the redacted machine. Raises UsageError, Error."""
+    from dataclasses import replace
+
+    from tfdoctor.cli.reading import note
+    from tfdoctor.render.html.check import report_html
+    from tfdoctor.system.writing import write_file
+
+    text = captured.redactor.text
+    shown = captured.report
+    if report.observed is not None:
+        seen = report.observed
+        seen = replace(
+            seen,
+            error=text(seen.error),
+            devices=tuple(map(text, seen.devices)),
+            computed=tuple(map(text, seen.computed)),
+        )
+        shown = judge(shown.facts, compat, seen)
+    main = report.main
+    offered = fix if fix is not None and any(one is main for one in fix.findings) else None
+    page = report_html(
+        shown,
+        typed=text(typed),
+        fix=None if offered is None else text(offered.command),
+        differences=captured.differences,
+    )
+    write_file(target, page, force=force, option="--html")
+    if not quiet:
+        note(f"{clean_line(str(target))} has the answer as a page ({len(page) // 1000 + 1} kB, redacted).")
 
 
 def _write_json(report: Report, comparison: Comparison | None, against: Path | None) -> None:
@@ -316,14 +381,6 @@ def _typed(**options: object) -> str:
     """This command as it was typed, without how it is to be shown."""
     named = (f" --{name} {shlex.quote(clean_line(str(value)))}" for name, value in options.items() if value)
     return "tfdoctor check" + "".join(named)
-
-
-def _alike(system: System, compat: Compat, python: str | None, timeout: float) -> tuple[Report, Report]:
-    """The judgement, and that of the machine redacted as `capture` does it: only that can be compared with a bundle."""
-    from tfdoctor.cli.capture import look
-
-    captured = look(system, compat, python=python, timeout=timeout, local=True)
-    return captured.machine, captured.report
 
 
 def exit_status(report: Report, fail_on: str) -> ExitCode:

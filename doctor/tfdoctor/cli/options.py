@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from tfdoctor.cli import values
@@ -12,7 +13,9 @@ from tfdoctor.records import dataclass
 __all__ = [
     "Driver",
     "FailOn",
+    "Force",
     "Gpus",
+    "Html",
     "Index",
     "Installer",
     "Installers",
@@ -91,6 +94,11 @@ class Installer(str, enum.Enum):
     pip = "pip"
 
 
+Html = Annotated[
+    Path | None,
+    option("Also write the answer to this file as a page for a browser, redacted.", metavar="FILE"),
+]
+Force = Annotated[bool, option("Replace an existing file.", "--force")]
 Json = Annotated[bool, option("Print JSON.", "--json")]
 Quiet = Annotated[bool, option("Print only the verdict.", "--quiet", "-q")]
 OnlyErrors = Annotated[bool, option("Print only errors.", "--quiet", "-q")]

@@ -1,0 +1,97 @@
+"""One self-contained page: its template, its style and its script, which alone may run (a policy in the page names
+their hashes), and data as JSON."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tfdoctor import __version__
+from tfdoctor.text import clean
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+__all__ = ["ASSETS", "document", "embedded"]
+
+ASSETS = Path(__file__).resolve().parent / "assets"
+"""Templates, styles and scripts: package data beside this module."""
+_LONGEST = 100_000
+"""Characters of one text."""
+
+
+def document(name: str, *, data: object = None, **values: object) -> bytes:
+    """The page of the template `name` (`"check"`), in UTF-8. data: what its script reads; values: the template's.
+
+    Every value is escaped by the template, and control characters in it are replaced.
+    """
+    style, script = _asset("page.css"), _asset("page.js")
+    own = ASSETS / f"{name}.js"
+    scripts = [script, _asset(own.name)] if own.is_file() else [script]
+    text = (
+        _environment()
+        .get_template(f"{name}.html.j2")
+        .render(
+            **values,
+            version=__version__,
+            style=_trusted(style),
+            scripts=[_trusted(one) for one in scripts],
+            data=None if data is None else _trusted(embedded(data)),
+            policy=_policy(style, scripts),
+        )
+    )
+    return text.encode("utf-8")
+
+
+def embedded(data: object) -> str:
+    """JSON that cannot end the element it stands in, whatever its texts are."""
+    text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _policy(style: str, scripts: list[str]) -> str:
+    run = " ".join(map(_hash, scripts))
+    return (
+        f"default-src 'none'; style-src {_hash(style)}; script-src {run}; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode("utf-8")).digest()
+    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
+
+
+@lru_cache(maxsize=16)
+def _asset(name: str) -> str:
+    return (ASSETS / name).read_text(encoding="utf-8")
+
+
+def _trusted(text: str) -> Any:
+    from markupsafe import Markup
+
+    return Markup(text)  # noqa: S704 - our own files, and JSON that `embedded` made safe
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader(ASSETS),
+        undefined=StrictUndefined,
+        autoescape=True,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _shown(value: Any) -> Any:
+    """What a template prints: a text from outside without control characters."""
+    if isinstance(value, str) and not hasattr(value, "__html__"):
+        return clean(value, limit=_LONGEST)
+    return value
