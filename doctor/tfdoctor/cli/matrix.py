@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 from tfdoctor import versions
 from tfdoctor.cli import values
-from tfdoctor.cli.options import Json, command, option
+from tfdoctor.cli.options import Force, Json, command, option
 from tfdoctor.compat import Compat, UnknownReleaseError
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.fit.matrix import MatrixQuery, refusals
@@ -66,6 +67,14 @@ def matrix(
     whole: Annotated[
         bool, option("Every release, even in a terminal; with --tf the whole data sheet.", "--all")
     ] = False,
+    html: Annotated[
+        Path | None,
+        option(
+            "Write all of it to this file as a page for a browser, to look up what fits what (takes a minute).",
+            metavar="FILE",
+        ),
+    ] = None,
+    force: Force = False,
     as_json: Json = False,
     as_markdown: Annotated[bool, option("Print Markdown.", "--markdown")] = False,
 ) -> int:
@@ -77,6 +86,16 @@ def matrix(
         return _list_gpus(as_json=as_json)
     if as_json and as_markdown:
         raise UsageError("--json and --markdown are two formats; give one of them.")
+    if html is not None:
+        if (
+            as_json
+            or as_markdown
+            or whole
+            or windows
+            or any((tf, cuda, cudnn, python, cc, gpu, driver, package))
+        ):
+            raise UsageError("--html writes all releases: it goes with --force alone.")
+        return _explorer(html, force=force)
     compat = Compat.load()
     query = MatrixQuery(
         tf=tf,
@@ -112,6 +131,30 @@ def matrix(
         as_json=as_json,
         as_markdown=as_markdown,
     )
+    return ExitCode.OK
+
+
+def _explorer(target: Path, *, force: bool) -> int:
+    """`matrix --html FILE`. Raises UsageError, Error."""
+    from tfdoctor.cli.reading import note
+    from tfdoctor.plan.verdicts import verdicts
+    from tfdoctor.render.html.explorer import explorer_html
+    from tfdoctor.render.progress import progress
+    from tfdoctor.render.terminal import ERR
+    from tfdoctor.system.writing import check_file, write_file
+
+    check_file(target, force=force, option="--html")
+    compat = Compat.load()
+    rows = [row for row in fulfilling(compat, MatrixQuery(gpu=True)) if not row.release.is_prerelease]
+    versions_of: dict[str, list[MatrixRow]] = {}
+    for row in rows:
+        versions_of.setdefault(row.release.version, []).append(row)
+    sheets = [sheet(compat, each) for each in versions_of.values()]
+    with progress(quiet=not ERR.watched, moving=False) as told:
+        table = verdicts(compat, lambda minor: told.stage(f"What fits TensorFlow {minor}"))
+    page = explorer_html(table, sheets, overview(compat, rows), as_of=compat.as_of)
+    write_file(target, page, force=force, option="--html")
+    note(f"{clean_line(str(target))} has {len(sheets)} releases as a page ({len(page) // 1000 + 1} kB).")
     return ExitCode.OK
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
@@ -58,19 +59,26 @@ def not_driven(
     CUDA it speaks, has no such target.
     """
     past = _past_branch(compat, driver, card)
-    cuda = compat.newest_cuda_for_driver(newest_of_branch(compat, driver, platform), platform)
-    # What a newer toolkit does not know, none before it does: the oldest have no row of their own.
-    known = [
-        row for row in compat.all_cuda_series if cuda is not None and versions.at_least(row.version, cuda)
-    ]
-    if past is not None or cuda is None or not known:
+    known = None if past is not None else _known_cards(compat, driver, platform)
+    if known is None:
         return past
-    newest = known[0].capabilities[-1]
+    cuda, newest, series = known
     if versions.parse_capability(card.capability) <= versions.parse_capability(newest):
         return None
     why = f"it speaks CUDA {cuda}, which knows cards up to compute capability {newest}"
     return (
         Cause.DRIVER_TOO_OLD,
         f"driver {driver} is older than the {card.name}: {why}",
-        f"cuda.toml: [[series]] {known[0].version}",
+        f"cuda.toml: [[series]] {series}",
     )
+
+
+@lru_cache(maxsize=256)
+def _known_cards(compat: Compat, driver: str, platform: Platform) -> tuple[str, str, str] | None:
+    """(the CUDA that a driver speaks, the newest compute capability that it knows, the row that says so), if known."""
+    cuda = compat.newest_cuda_for_driver(newest_of_branch(compat, driver, platform), platform)
+    if cuda is None:
+        return None
+    # What a newer toolkit does not know, none before it does: the oldest have no row of their own.
+    known = [row for row in compat.all_cuda_series if versions.at_least(row.version, cuda)]
+    return (cuda, known[0].capabilities[-1], known[0].version) if known else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
@@ -19,22 +20,44 @@ def fitting_tags(compat: Compat, release: Release, python: str | None = None) ->
     """
     if release.cuda is None or release.cudnn is None:
         return []
-    stems = [split_soname(name) for name in release.required_libraries]
+    return list(
+        _fitting(
+            compat,
+            release.cuda,
+            release.cudnn,
+            tuple(release.required_libraries),
+            tuple(release.linux_pythons),
+            python,
+        )
+    )
+
+
+@lru_cache(maxsize=512)
+def _fitting(
+    compat: Compat,
+    cuda: str,
+    own_cudnn: str,
+    required: tuple[str, ...],
+    pythons: tuple[str, ...],
+    python: str | None,
+) -> tuple[ImageTag, ...]:
+    """The same for what of a release decides it."""
+    stems = [split_soname(name) for name in required]
     wanted = {
         parts[0]: name
-        for parts, name in zip(stems, release.required_libraries, strict=True)
+        for parts, name in zip(stems, required, strict=True)
         if parts is not None and parts[0] != "cudnn"
     }
     cudnn = next((parts[1] for parts in stems if parts is not None and parts[0] == "cudnn"), None)
     if cudnn is None:
-        return []
+        return ()
     found = []
-    for tag in compat.image_tags(str(versions.major(release.cuda)), int(cudnn.split(".")[0]), "runtime"):
-        if tag.cudnn is None or not versions.at_least(tag.cudnn, release.cudnn):
+    for tag in compat.image_tags(str(versions.major(cuda)), int(cudnn.split(".")[0]), "runtime"):
+        if tag.cudnn is None or not versions.at_least(tag.cudnn, own_cudnn):
             continue
         if all(compat.soname_for(stem, tag.cuda) == name for stem, name in wanted.items()):
             found.append(tag)
-    own = versions.numbers(release.cuda)[:2]
+    own = versions.numbers(cuda)[:2]
 
     def distance(tag: ImageTag) -> tuple[object, ...]:
         system = compat.pythons.system(tag.system) if python is not None else None
@@ -44,11 +67,11 @@ def fitting_tags(compat: Compat, release: Release, python: str | None = None) ->
         near = _descending(have[:2]) if older else have[:2]
         others = (
             python is not None and default != python,
-            python is not None and default not in release.linux_pythons,
+            python is not None and default not in pythons,
         )
         return *others, older, near, _descending(have), _descending(versions.numbers(tag.system))
 
-    return sorted(found, key=distance)
+    return tuple(sorted(found, key=distance))
 
 
 def _descending(numbers: tuple[int, ...]) -> tuple[int, ...]:

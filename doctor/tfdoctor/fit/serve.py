@@ -73,6 +73,11 @@ def candidates(compat: Compat, spec: str | None = None) -> Iterator[Release]:
 
     Raises UnknownReleaseError where the specification fits no release, versions.VersionSyntaxError where it is none.
     """
+    yield from _candidates(compat, spec)
+
+
+@lru_cache(maxsize=128)
+def _candidates(compat: Compat, spec: str | None) -> tuple[Release, ...]:
     rows: Sequence[Release]
     if spec is None:
         rows = sorted(
@@ -89,7 +94,7 @@ def candidates(compat: Compat, spec: str | None = None) -> Iterator[Release]:
         known = found.get(release.version)
         if known is None or (not _pinned(compat, known) and _pinned(compat, release)):
             found[release.version] = release
-    yield from found.values()
+    return tuple(found.values())
 
 
 def _meant(compat: Compat, spec: str) -> Sequence[Release]:

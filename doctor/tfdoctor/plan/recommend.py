@@ -22,20 +22,20 @@ from tfdoctor.plan.models import (
 from tfdoctor.plan.recipes import RECIPES, for_machine, from_conda, tries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tfdoctor.compat import Compat, Release
     from tfdoctor.fit import Host
     from tfdoctor.plan.models import Request
 
-__all__ = ["MOST_OPTIONS", "recommend"]
+__all__ = ["MOST_OPTIONS", "ranked", "recommend"]
 
 MOST_OPTIONS = 6
 """Options that are shown: of each way the best."""
 
 
-def recommend(compat: Compat, request: Request, host: Host) -> Recommendation:
-    """Options, best first, or a conflict.
+def recommend(compat: Compat, request: Request, host: Host, *, nearest: bool = True) -> Recommendation:
+    """Options, best first, or a conflict; `nearest`: with the ways out that are nearest, which take long to look for.
 
     Raises UnknownReleaseError where the specification fits no release, versions.VersionSyntaxError where it is none.
     """
@@ -56,7 +56,7 @@ def recommend(compat: Compat, request: Request, host: Host) -> Recommendation:
                 "tensorflow.json",
             )
         ]
-    conflict = Conflict(tuple(reasons), _nearest(compat, request, host))
+    conflict = Conflict(tuple(reasons), _nearest(compat, request, host) if nearest else ())
     return Recommendation(request, host, (), tuple(rejected), conflict, processor)
 
 
@@ -95,10 +95,15 @@ def _search(compat: Compat, request: Request, host: Host) -> tuple[list[Option],
         if option is not None:
             best[recipe] = option
         rejected += turned_down if option is None else _above(turned_down, option)
-    order = versions.sort_key
-    newest_first = sorted({option.tensorflow for option in best.values()}, key=order, reverse=True)
-    options = sorted(best.values(), key=lambda option: _rank(request, host, option, newest_first))
-    return [for_machine(compat, option, request, host) for option in options[:MOST_OPTIONS]], rejected
+    options = ranked(request, host, best.values())[:MOST_OPTIONS]
+    return [for_machine(compat, option, request, host) for option in options], rejected
+
+
+def ranked(request: Request, host: Host, options: Iterable[Option]) -> list[Option]:
+    """The options, one a recipe, best first."""
+    every = list(options)
+    newest_first = sorted({option.tensorflow for option in every}, key=versions.sort_key, reverse=True)
+    return sorted(every, key=lambda option: _rank(request, host, option, newest_first))
 
 
 def _options(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts import Absent, Known, Unknown, value_of
+from tfdoctor.facts import Absent, Known, value_of
 from tfdoctor.findings import Severity, Status
 from tfdoctor.report.areas import area_of
 from tfdoctor.rules.base import CUDA, CUDNN, DRIVER, GPU, LOADER, TENSORFLOW
@@ -115,7 +115,7 @@ def _module(facts: Facts) -> tuple[Status, str]:
         return Status.UNKNOWN, "not visible from here; the driver shows a card, so it is loaded"
     if isinstance(module, Absent):
         return Status.BAD, "not loaded"
-    return Status.UNKNOWN, module.why if isinstance(module, Unknown) else "could not be looked for"
+    return Status.UNKNOWN, module.why
 
 
 def _container(facts: Facts) -> tuple[Status, str]:
