@@ -9,7 +9,18 @@ import signal
 import threading
 from typing import TYPE_CHECKING, Annotated
 
-from tfdoctor.cli.options import FailOn, Json, Quiet, Severe, argument, command, option, verbose_option
+from tfdoctor.cli.options import (
+    FailOn,
+    Force,
+    Html,
+    Json,
+    Quiet,
+    Severe,
+    argument,
+    command,
+    option,
+    verbose_option,
+)
 from tfdoctor.cli.reading import asked_logs, note
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode, UsageError
@@ -23,7 +34,8 @@ from tfdoctor.running.streams import STDIN, read_log
 from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
     from types import FrameType
 
 
@@ -49,6 +61,8 @@ def diagnose(
     ] = False,
     output: Annotated[Format, option("github: Markdown for an issue, redacted.", "--format")] = Format.text,
     fail_on: Severe = FailOn.error,
+    html: Html = None,
+    force: Force = False,
     as_json: Json = False,
     verbose: Annotated[bool, verbose_option("Show all evidence.")] = False,
     quiet: Quiet = False,
@@ -63,14 +77,23 @@ def diagnose(
         raise UsageError("standard input (-) can be read only once.")
     if follow and len(names) > 1:
         raise UsageError("one log can be followed (-f), not several.", hint="Start tfdoctor once for each.")
+    if html is not None:
+        from tfdoctor.system.writing import check_file
+
+        if follow:
+            raise UsageError("--html shows a log that has ended; -f follows one that grows.")
+        check_file(html, force=force, option="--html")
     compat = Compat.load()
+    copy = _Copy() if html is not None else None
     if follow:
         reports = [_followed(names[0], compat, aloud=not (as_json or as_github))]
     else:
         shown = ERR.watched and not (as_json or quiet)
-        reports = [_judged(name, compat, progress=shown) for name in names]
+        reports = [_judged(name, compat, progress=shown, copy=copy) for name in names]
     if host:
         reports = _on_this_machine(reports, compat)
+    if html is not None and copy is not None:
+        _write_page(html, names, reports, copy, force=force, quiet=quiet)
     if as_json:
         from tfdoctor.render.json import write_json
 
@@ -110,11 +133,51 @@ def exit_status(reports: Sequence[LogReport], fail_on: str) -> ExitCode:
 # ---------------------------------------------------------------- reading
 
 
-def _judged(name: str, compat: Compat, *, progress: bool) -> LogReport:
-    """One whole log."""
+def _judged(name: str, compat: Compat, *, progress: bool, copy: _Copy | None) -> LogReport:
+    """One whole log; `copy` keeps what cannot be read again."""
     shown = clean(name, limit=300)
     with meter(shown) if progress else contextlib.nullcontext() as told:
-        return diagnose_log(read_log(name, note=note, meter=told), compat, shown)
+        chunks = read_log(name, note=note, meter=told)
+        return diagnose_log(copy.passing(chunks) if copy and name == STDIN else chunks, compat, shown)
+
+
+class _Copy:
+    """The beginning of standard input, which can be read but once."""
+
+    LARGEST = 64 * 1024 * 1024
+    """Bytes of it."""
+
+    def __init__(self) -> None:
+        self._chunks: list[bytes] = []
+        self._size = 0
+
+    def passing(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        """The same chunks, kept."""
+        for chunk in chunks:
+            if self._size < self.LARGEST:
+                self._chunks.append(chunk)
+                self._size += len(chunk)
+            yield chunk
+
+    def of(self, name: str) -> Iterable[bytes]:
+        """A log once more; what was said of a damaged one is not said again."""
+        return self._chunks if name == STDIN else read_log(name, note=lambda _: None)
+
+
+def _write_page(
+    target: Path, names: Sequence[str], reports: Sequence[LogReport], copy: _Copy, *, force: bool, quiet: bool
+) -> None:
+    """The page of all logs, redacted. Raises UsageError, Error."""
+    from tfdoctor.logs.excerpt import excerpt
+    from tfdoctor.render.html.log import logs_html
+    from tfdoctor.system.identity import redactor_for
+    from tfdoctor.system.writing import write_file
+
+    shown = [(report, excerpt(copy.of(name), report)) for name, report in zip(names, reports, strict=True)]
+    page = logs_html(shown, redactor_for(os.environ, local=True))
+    write_file(target, page, force=force, option="--html")
+    if not quiet:
+        note(f"{clean_line(str(target))} has the answer as a page ({len(page) // 1000 + 1} kB, redacted).")
 
 
 def _followed(name: str, compat: Compat, *, aloud: bool) -> LogReport:
