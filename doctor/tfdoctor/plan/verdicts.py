@@ -22,7 +22,7 @@ from tfdoctor.plan.models import Recipe, Request
 from tfdoctor.plan.recommend import ranked, recommend
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import TypeAlias
 
     from tfdoctor.compat import Compat
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Answer: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...], int]"
 
-__all__ = ["CAPABILITY", "DRIVER", "NAME", "QUOTED", "Verdicts", "verdicts"]
+__all__ = ["ANY_CARD", "CAPABILITY", "DRIVER", "NAME", "QUOTED", "Verdicts", "verdicts"]
 
 NAME, QUOTED, CAPABILITY, DRIVER = PLACES = ("\ue000", "\ue001", "\ue002", "\ue003")
 """What stands in an answer for the card's name, the same as a shell's word, its compute capability and the driver."""
@@ -78,15 +78,28 @@ class Verdicts:
         return self.cells[minor, python, capability][self.drivers.index(driver) if driver else -1]
 
 
-def verdicts(compat: Compat, tell: Callable[[str], None] = lambda _: None) -> Verdicts:
-    """The whole table; it takes a while, and `tell` hears how far it is."""
+def verdicts(
+    compat: Compat,
+    tell: Callable[[str], None] = lambda _: None,
+    *,
+    minors: Sequence[str] | None = None,
+    capabilities: Sequence[str] | None = None,
+) -> Verdicts:
+    """The table; all of it takes a minute, and `tell` hears which minor is next.
+
+    minors, capabilities: only these, in their order; None: all.
+    """
     releases = list(candidates(compat))
-    minors = tuple(dict.fromkeys(release.minor for release in releases))
+    if minors is None:
+        minors = tuple(dict.fromkeys(release.minor for release in releases))
     wheels = {one for release in releases for one in release.linux_pythons}
     pythons = tuple(sorted(wheels, key=versions.numbers))
     branches = {versions.major(row.linux) for row in compat.cuda_releases if row.linux is not None}
     drivers = tuple(str(one) for one in sorted(branches) if one >= OLDEST_BRANCH)
-    table = Verdicts(_cards(compat), drivers, pythons, minors)
+    cards = _cards(compat)
+    if capabilities is not None:
+        cards = {capability: cards[capability] for capability in capabilities}
+    table = Verdicts(cards, drivers, pythons, tuple(minors))
     filling = _Filling(compat, table)
     for capability in table.cards:
         table.undriven[capability] = filling.undriven(capability)
@@ -101,7 +114,7 @@ def verdicts(compat: Compat, tell: Callable[[str], None] = lambda _: None) -> Ve
                     continue
             for capability in ("", *table.cards):
                 table.cells[minor, python, capability] = filling.row(minor, python, capability)
-    for python in ("", *pythons):
+    for python in ("", *pythons) if minors else ():
         for capability in ("", *table.cards):
             table.cells["", python, capability] = filling.best(python, capability)
     return table
@@ -153,6 +166,8 @@ class _Filling:
                     each.setdefault(option.recipe, []).append(option)
             chosen = [one for one in map(preferred, each.values()) if one is not None]
             numbers = tuple(self._numbers[id(one)] for one in ranked(request, Host(), chosen))
+            if not answers:  # no minor has this Python: what the newest says of it
+                answers = [self.table.answers[self.table.cells[self.table.minors[0], python, ANY_CARD][0]]]
             found.append(self._answer((numbers, () if numbers else answers[0][1], -1)))
         return tuple(found)
 
