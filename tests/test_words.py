@@ -76,6 +76,14 @@ def data() -> Iterator[tuple[str, str]]:
             yield path.relative_to(ROOT).as_posix(), text
 
 
+def assets() -> Iterator[tuple[str, str]]:
+    """(place, text) of the templates and scripts of pages, by their lines."""
+    for path in sorted((ROOT / "doctor" / "tfdoctor").rglob("assets/*")):
+        if path.suffix in {".j2", ".js"}:
+            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+                yield f"{path.name}:{number}", " ".join(re.sub(r"<[^>]*>", " ", line).split())
+
+
 def bad(text: str, words: dict[str, str]) -> list[str]:
     """What of a text is on the list, with what is around it and what is better."""
     pattern = re.compile(r"\b(?:" + "|".join(re.escape(word) for word in words) + r")\b", re.IGNORECASE)
@@ -86,7 +94,9 @@ def bad(text: str, words: dict[str, str]) -> list[str]:
 
 
 def test_what_is_printed_is_plain_english() -> None:
-    found = [f"{place}: {one}" for place, text in (*strings(), *data()) for one in bad(text, WORDS)]
+    found = [
+        f"{place}: {one}" for place, text in (*strings(), *data(), *assets()) for one in bad(text, WORDS)
+    ]
     assert not found, "\n".join(found)
 
 
@@ -103,3 +113,4 @@ def test_the_list_is_used() -> None:
     assert all(word == word.lower() and better for word, better in WORDS.items())
     assert bad("It was Mended.", WORDS)
     assert list(data())
+    assert list(assets())

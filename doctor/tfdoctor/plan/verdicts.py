@@ -155,21 +155,28 @@ class _Filling:
             for row in [self.table.cells.get((minor, python, capability))]
             if row is not None
         ]
-        request = Request(python=python or None)
+        known: dict[tuple[int, ...], int] = {}
         found = []
         for place in range(len(self.table.drivers) + 1):
-            answers = [self.table.answers[row[place]] for row in rows]
-            each: dict[Recipe, list[Option]] = {}
-            for options, _, _ in answers:
-                for number in options:
-                    option = self._known[number]
-                    each.setdefault(option.recipe, []).append(option)
-            chosen = [one for one in map(preferred, each.values()) if one is not None]
-            numbers = tuple(self._numbers[id(one)] for one in ranked(request, Host(), chosen))
-            if not answers:  # no minor has this Python: what the newest says of it
-                answers = [self.table.answers[self.table.cells[self.table.minors[0], python, ANY_CARD][0]]]
-            found.append(self._answer((numbers, () if numbers else answers[0][1], -1)))
+            numbers = tuple(row[place] for row in rows)
+            if numbers not in known:
+                known[numbers] = self._best_of(python, [self.table.answers[number] for number in numbers])
+            found.append(known[numbers])
         return tuple(found)
+
+    def _best_of(self, python: str, answers: list[Answer]) -> int:
+        """The best of the minors' answers, the newest first."""
+        each: dict[Recipe, list[Option]] = {}
+        for options, _, _ in answers:
+            for number in options:
+                option = self._known[number]
+                each.setdefault(option.recipe, []).append(option)
+        chosen = [one for one in map(preferred, each.values()) if one is not None]
+        best = ranked(Request(python=python or None), Host(), chosen)
+        if not answers:  # no minor has this Python: what the newest says of it
+            answers = [self.table.answers[self.table.cells[self.table.minors[0], python, ANY_CARD][0]]]
+        numbers = tuple(self._numbers[id(one)] for one in best)
+        return self._answer((numbers, () if numbers else answers[0][1], -1))
 
     def undriven(self, capability: str) -> tuple[int, ...]:
         found = []
