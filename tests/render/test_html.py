@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 LARGEST = 300_000
 """Bytes of a report: what a mail takes."""
+USER = "alice"
 HOSTILE = '</script></style><img src=x onerror="alert(1)">\x1b[31m\u202e{{7*7}}{% raw %}'
 
 
@@ -196,6 +197,19 @@ def test_check_writes_what_is_redacted(tmp_path: Path, capsys: pytest.CaptureFix
     assert capsys.readouterr().err == ""
     with pytest.raises(UsageError, match="--fix"):
         check(html=tmp_path / "other.html", then_fix=True)
+
+
+def test_the_page_tells_nobodys_name(tmp_path: Path) -> None:
+    home = f"/home/{USER}/tf"
+    machine = tmp_path / "machine"
+    machine.mkdir()
+    recorded = (HOSTS / "plain-pip-install" / "host.json").read_text(encoding="utf-8")
+    assert "/srv/tf" in recorded
+    (machine / "host.json").write_text(recorded.replace("/srv/tf", home), encoding="utf-8")
+    check(facts=machine, html=tmp_path / "page.html", quiet=True)
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert USER not in page
+    assert "home/user/tf" in page
 
 
 # ---------------------------------------------------------------- logs
