@@ -279,3 +279,27 @@ def test_a_problem_has_the_code_under_which_check_reports_it() -> None:
         if not problem.told_by_rules:
             assert rule is known_problem.RULE
         assert "{" not in conditions(problem)
+
+
+# --- the page ---
+
+
+@pytest.mark.parametrize(
+    "beside", ["--json", "--markdown", "--all", "--windows", "--driver=550", "--tf=2.15"]
+)
+def test_the_page_is_of_all_releases(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, beside: str
+) -> None:
+    assert tfdoctor(monkeypatch, "--html", str(tmp_path / "page.html"), beside) == 2
+    assert "--html writes all releases" in "".join(capsys.readouterr())
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_page_does_not_replace_a_file_by_itself(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    target = tmp_path / "page.html"
+    target.write_text("mine", encoding="utf-8")
+    assert tfdoctor(monkeypatch, "--html", str(target)) == 2
+    assert "--force" in capsys.readouterr().err
+    assert target.read_text(encoding="utf-8") == "mine"
