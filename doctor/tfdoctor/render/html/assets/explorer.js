@@ -120,6 +120,7 @@
     const title = first ? `${what}: ${first.tensorflow} ${status === "good" ? "works" : "works with a limit"}` : `No installation of ${choice.tf ? what : "a TensorFlow"} meets this request.`;
     const inside = [element("h2", {}, mark(status), " ", title)];
     if (!first) inside.push(element("ul", { class: "why" }, ...found.reasons.map((text) => element("li", {}, text))));
+    if (!first && choice.tf) inside.push(element("p", {}, element("a", { href: address({ ...choice, tf: "" }) }, "The best TensorFlow for this choice of card, driver and Python")));
     if (found.noEnvironment) inside.push(element("p", {}, element("b", {}, "Not in a virtual environment: "), found.noEnvironment));
     const [best, ...others] = found.options.map(shownOption);
     if (best) inside.push(best);
