@@ -432,6 +432,32 @@ python t.py --ps_hosts=a:1 --worker_hosts=b:1,c:1 --job_name=worker --task_index
 cuda_visible=1 MY_DEVICES=2 python a.py
 """
 
+_WORKER = "python t.py --job_name=worker --task_index=0"
+_VARIABLE = (
+    """export TF_CONFIG='{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}'"""
+)
+STARTED_ONCE = {
+    "if": f'if [ -n "$D" ]; then\n  {_WORKER}\n  exit\nfi\n{_WORKER}\n',
+    "else": f'if [ -n "$D" ]; then {_WORKER}; else {_WORKER} --debug; fi\n',
+    "elif": f"if a; then\n  x\nelif b; then\n  {_WORKER}\nelse\n  {_WORKER}\nfi\n",
+    "case": f'case "$1" in\n  a) {_WORKER} ;;\n  b)\n    {_WORKER}\n    ;;\nesac\n',
+    "and": f'[ -n "$D" ] && {_WORKER} --debug\n[ -n "$D" ] || {_WORKER}\n',
+    "or": f"{_WORKER} ||\n  {_WORKER} --again\n",
+    "function": f"one() {{\n  {_WORKER}\n}}\ntwo() {{\n  {_WORKER}\n}}\n$1\n",
+    "exit": f"{_WORKER}\nexit\n{_WORKER}\n",
+    "variable": f"if a; then\n  {_VARIABLE}\nelse\n  {_VARIABLE}\nfi\npython t.py\n",
+}
+"""Scripts with a task written twice, of which one starts."""
+STARTED_TWICE = {
+    "background": f"{_WORKER} &\n{_WORKER} &\n",
+    "beside-an-if": f"if a; then\n  echo\nelse\n  echo b\nfi\n{_WORKER} &\n{_WORKER}\n",
+    "in-one-branch": f"if a; then\n  {_WORKER} &\n  {_WORKER}\nelse\n  echo\nfi\n",
+    "in-one-case": f"case $1 in\n a)\n  {_WORKER} &\n  {_WORKER} ;;\nesac\n",
+    "after-cd": f"cd a && {_WORKER} &\ncd b && {_WORKER} &\n",
+    "group": f"{{ {_WORKER} & }}\n{{ {_WORKER} & }}\n",
+    "word-alone": f"echo if case exit\n{_WORKER} &\n{_WORKER} &\n",
+}
+
 DOCKERFILE = """FROM tensorflow/tensorflow:2.15.0-gpu
 ENV CUDA_VISIBLE_DEVIES 0  #! misspelt-variable
 ENV A=1 \\

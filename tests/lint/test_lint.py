@@ -55,6 +55,17 @@ def test_python_for_a_release_and_a_machine(name: str) -> None:
     python(text, Asked(tf, gpus))
 
 
+@pytest.mark.parametrize("name", cases.STARTED_ONCE)
+def test_a_task_in_branches_of_which_one_runs_starts_once(name: str) -> None:
+    assert lint_text(cases.STARTED_ONCE[name], "shell", Asked()) == ([], None)
+
+
+@pytest.mark.parametrize("name", cases.STARTED_TWICE)
+def test_a_task_that_does_start_twice(name: str) -> None:
+    problems, _ = lint_text(cases.STARTED_TWICE[name], "shell", Asked())
+    assert [one.message for one in problems] == ["The task worker:0 is started twice."]
+
+
 @pytest.mark.parametrize(("kind", "text"), [("shell", cases.SHELL), ("yaml", cases.YAML)])
 def test_other_texts(kind: str, text: str) -> None:
     code, marks = wanted(text)

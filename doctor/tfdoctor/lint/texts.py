@@ -25,6 +25,13 @@ _SET = re.compile(r"\$?([A-Za-z_][\w\-]{3,60})=")
 _GOES_ON = frozenset(
     ["then", "do", "else", "{", "env", "sudo", "nohup", "time", "exec", "command", "nice", "-i", "-E", "!"]
 )
+_CLOSES = {"if": "fi", "case": "esac"}
+_SURE = frozenset(
+    ["cd", "pushd", "mkdir", "source", ".", "export", "echo", "sleep", "rm", "module", "conda", "true", ":"]
+)
+"""What goes before `&&` without being a question."""
+_Where = tuple[int, ...]
+"""The branches that a command stands in, outermost first, a number each."""
 _EXPORTS = frozenset(["export", "declare", "typeset", "readonly"])
 _GIVES = frozenset(["-e", "--env", "-x", "--build-arg", "--set-env-vars"])
 _KEYS = frozenset(
@@ -60,7 +67,9 @@ class _Told:
     def __init__(self, text: str) -> None:
         self.lines = text.split("\n")
         self.found: dict[tuple[str, int, int], Problem] = {}
-        self.tasks: set[tuple[str, int]] = set()
+        self.tasks: set[tuple[str, int, _Where]] = set()
+        self.where: _Where = ()
+        """Where in the script the command stands that is looked at."""
 
     def tell(self, name: str, message: str, line: int, column: int, fix: Fix | None = None) -> None:
         self.found.setdefault((name, line, column), Problem(name, message, line, column, fix=fix))
@@ -99,9 +108,10 @@ class _Told:
             self.task(task["type"], task["index"], line, column)
 
     def task(self, job: str, index: int, line: int, column: int) -> None:
-        if (job, index) in self.tasks:
+        """A task that starts here: twice only where both starts are of the same branch."""
+        if (job, index, self.where) in self.tasks:
             self.tell("cluster-task", f"The task {job}:{index} is started twice.", line, column)
-        self.tasks.add((job, index))
+        self.tasks.add((job, index, self.where))
 
 
 def shell(text: str, *, job: bool = False) -> list[Problem]:
@@ -111,29 +121,82 @@ def shell(text: str, *, job: bool = False) -> list[Problem]:
     return list(told.found.values())
 
 
-def _commands(text: str) -> Iterator[list[tuple[str, int, int]]]:
-    """The words of each command: (word, line, column)."""
+class _Branches:
+    """Which `if`, `case`, function, `&&` and `||` the commands of a script stand in, by their keywords."""
+
+    def __init__(self) -> None:
+        self.open: list[tuple[str, int]] = [("", 0)]
+        self.made = 0
+
+    def new(self) -> int:
+        self.made += 1
+        return self.made
+
+    def other(self) -> None:
+        """From here on runs what may run without what stood before."""
+        self.open[-1] = (self.open[-1][0], self.new())
+
+    def close(self, word: str) -> None:
+        if self.open[-1][0] == word:
+            self.open.pop()
+
+    def of(self, words: list[tuple[str, int, int]], before: str, after: str) -> _Where:
+        """Where a command stands; before, after: the signs between it and its neighbours."""
+        ends = False
+        for word, _, _ in words:
+            if word in ("if", "case"):
+                self.open.append((_CLOSES[word], self.new()))
+            elif word in ("elif", "else"):
+                self.other()
+            elif word == "{":
+                self.open.append(("}", self.new() if "()" in before else 0))
+            elif word in ("fi", "esac", "}"):
+                self.close(word)
+            elif word not in ("then", "do", "!", "time"):
+                ends = word in ("exit", "return", "exec")
+                break
+        where = tuple(number for _, number in self.open)
+        if "||" in before or ("&&" in before and not self.sure):
+            where = (*where, self.new())
+        elif ends:
+            self.other()
+        self.sure = words[0][0] in _SURE and "||" not in before and ("&&" not in before or self.sure)
+        if ";;" in after or ";&" in after:
+            self.other()
+        return where
+
+    sure = False
+    """Whether the command before is one that nobody starts to find out whether it fails."""
+
+
+def _commands(text: str) -> Iterator[tuple[list[tuple[str, int, int]], _Where]]:
+    """The words of each command, (word, line, column), and where it stands."""
+    branches = _Branches()
+    before = ""
     words: list[tuple[str, int, int]] = []
     line, start = 1, 0
     for match in _WORDS.finditer(text):
         if match["word"] is not None:
             words.append((match["word"], line, match.start() - start + 1))
-        elif match["end"] is not None and words:
-            yield words
-            words = []
+        elif match["end"] is not None:
+            if words:
+                yield words, branches.of(words, before, match["end"])
+                words, before = [], ""
+            elif ";;" in match["end"]:
+                branches.other()
+            before += match["end"].strip()
         piece = match[0]
         if "\n" in piece:
             line += piece.count("\n")
             start = match.start() + piece.rindex("\n") + 1
     if words:
-        yield words
+        yield words, branches.of(words, before, "")
 
 
 def _script(text: str, first: int, told: _Told, *, job: bool = False) -> None:
     alone: list[tuple[str, int, int]] = []
     exported = set(re.findall(r"\b(?:export|declare -x|typeset -x)\s+(?:\w+=\S*\s+)*(\w+)", text))
-    branches = re.search(r"(?m)^\s*(?:else|elif|case)\b", text) is not None
-    for words in _commands(text):
+    for words, told.where in _commands(text):
         at = 0
         setting: list[tuple[str, str, int, int]] = []
         exporting = False
@@ -190,8 +253,6 @@ def _script(text: str, first: int, told: _Told, *, job: bool = False) -> None:
             if told.variable(name, line, column):
                 continue
             if name == "TF_CONFIG":
-                if branches:
-                    told.tasks.clear()
                 told.config(_value(value), line, column)
             elif (
                 not exporting
@@ -202,7 +263,7 @@ def _script(text: str, first: int, told: _Told, *, job: bool = False) -> None:
             ):
                 alone.append((name, line, column))
         _given(rest, first, told)
-        _hosts(rest, first, told, branches=branches)
+        _hosts(rest, first, told)
     _not_exported(text, alone, told)
 
 
@@ -235,7 +296,7 @@ def _given(words: list[tuple[str, int, int]], first: int, told: _Told) -> None:
                     told.variable(match[1], line + first - 1, column)
 
 
-def _hosts(words: list[tuple[str, int, int]], first: int, told: _Told, *, branches: bool) -> None:
+def _hosts(words: list[tuple[str, int, int]], first: int, told: _Told) -> None:
     """`--worker_hosts=A:2222,B:2222 --job_name=worker --task_index=1`."""
     jobs: dict[str, range | None] = {}
     said: dict[str, tuple[str, int, int]] = {}
@@ -265,8 +326,7 @@ def _hosts(words: list[tuple[str, int, int]], first: int, told: _Told, *, branch
     wrong = bad_task(jobs, job[0], int(index[0])) if jobs else None
     if wrong is not None:
         told.tell("cluster-task", wrong, index[1], index[2])
-    if not branches:
-        told.task(job[0], int(index[0]), index[1], index[2])
+    told.task(job[0], int(index[0]), index[1], index[2])
 
 
 def dockerfile(text: str) -> list[Problem]:
