@@ -98,3 +98,15 @@ def test_a_task_that_waits_and_has_no_driver_as_well() -> None:
     told = render_log_screen(report, heading=False)
     assert "Also: A task waits for another task of its cluster: " in told
     assert "worker:1" in told
+
+
+def test_a_worker_cut_off_where_there_is_no_driver_either() -> None:
+    """Real, TensorFlow 2.20 on a CPU: the driver is the cause, and the worker that is missing is told, too."""
+    text = (DATA / "mw-cutoff-220.log").read_text("utf-8")
+    report = judged(text)
+    assert report.cause.value == "no-driver"
+    (beside,) = [one for one in report.findings if one.cause.value == "cluster-failure"]
+    assert "waits for another" in beside.title
+    assert "worker:1" in beside.explanation
+    whole = judged(text.replace("Waiting for 1/2", "Waiting for 0/2"))
+    assert [one for one in whole.findings if one.cause.value == "cluster-failure"] == []
