@@ -9,6 +9,7 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from tfdoctor.compat.tables import Compat
 from tfdoctor.simulate.sources import SOURCES
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 PTX = SOURCES / "ptx"
 FLAGS = ("-std=c++17", "-O1", "-frounding-math", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror")
 SANITIZED = ("-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-CUDNN = {9: 90300, 8: 8904, 7: 7605}
-"""The CUDNN_VERSION that is told, by the number of the library's name."""
 _HEAD = ".version 8.5\n.target sm_90\n.address_size 64\n"
 _SIZES = {"pred": 1, "8": 1, "16": 2, "32": 4, "64": 8, "6x2": 4, "3x2": 2, "2x2": 2}
 
@@ -57,13 +56,17 @@ def build(cache: Path, flags: Sequence[str] = ()) -> Path:
     return program
 
 
-def libraries(folder: Path, *, cuda: int = 12, cudnn: int = 9) -> Path:
-    """The software GPU's libraries, for LD_LIBRARY_PATH; the folder comes back.
+def libraries(folder: Path, tensorflow: str) -> Path:
+    """The software GPU's libraries under the names that a release of TensorFlow opens; the folder comes back.
 
-    `ptxas`, which XLA starts, is beside them: put the folder on PATH, too. cuDNN computes without its graph API:
-    2.15 needs TF_CUDNN_USE_FRONTEND=0 for that; 2.20 has no such variable and stops at a convolution.
-    cuFFT, cuSPARSE, cuSOLVER and cuRAND are empty: TensorFlow finds them, and says what it does not find in them.
+    It goes onto LD_LIBRARY_PATH, and onto PATH for `ptxas`, which XLA starts. `tensorflow`: "2.15.1". LookupError where
+    there is no such release with GPUs. What each release computes with them: docs/software-gpu.md. cuFFT, cuSPARSE,
+    cuSOLVER and cuRAND are empty: TensorFlow finds them, and says what it does not find in them.
     """
+    release = Compat.load().release(tensorflow)
+    if release is None or not release.required_libraries or release.cuda is None or release.cudnn is None:
+        message = f"TensorFlow {tensorflow} opens no CUDA libraries that are known"
+        raise LookupError(message)
     folder.mkdir(parents=True, exist_ok=True)
     compute = SOURCES / "compute"
     optimized = [flag for flag in FLAGS if flag != "-O1"]
@@ -86,32 +89,28 @@ def libraries(folder: Path, *, cuda: int = 12, cudnn: int = 9) -> Path:
     _checked([cxx, "-shared", *static, *named, *map(str, objects), "-ldl", "-lpthread"])
     for out in objects:
         out.unlink()
-    # CUDA's sonames: cuFFT and cuSOLVER have numbers of their own
-    runtime, fft, solver = {12: ("12", "11", "11"), 11: ("11.0", "10", "11"), 10: ("10.1", "10", "10")}[cuda]
-    wanted = {
-        "cudart": (runtime, compute / "libcudart.c"),
-        "cublas": (str(cuda), compute / "libcublas.c"),
-        "cublasLt": (str(cuda), compute / "libcublasLt.c"),
-        "cudnn": (str(cudnn), compute / "libcudnn.c"),
-        "cufft": (fft, None),
-        "cusolver": (solver, None),
-        "cusparse": (str(cuda), None),
-        "curand": ("10", None),
-        "nvidia-ml": ("1", SOURCES / "libnvidia-ml.c"),
-    }
-    for name, (version, source) in wanted.items():
-        soname = f"lib{name}.so.{version}"
+    major, minor = map(int, release.cuda.split(".")[:2])
+    defines = [f"-DCUDART={major * 1000 + minor * 10}", f"-DCUDNN={_told(release.cudnn)}"]
+    for soname in (*release.required_libraries, "libnccl.so.2", "libnvidia-ml.so.1"):
+        stem = soname.partition(".so.")[0]
+        source = SOURCES / f"{stem}.c" if stem == "libnvidia-ml" else compute / f"{stem}.c"
         script = folder / "versions"
-        script.write_text(f"{soname} {{ global: *; }};\n" if name != "nvidia-ml" else "{ global: *; };\n")
-        options = ["-std=gnu11", "-O3", f"-DCUDART={cuda * 1000}", f"-DCUDNN={CUDNN[cudnn]}"]
-        options += ["-fPIC", "-shared", f"-Wl,--version-script={script}"]
+        # NVIDIA's toolkit names the version of each function as the library
+        script.write_text(f"{'' if stem == 'libnvidia-ml' else soname} {{ global: *; }};\n")
+        options = ["-std=gnu11", "-O3", *defines, "-fPIC", "-shared", f"-Wl,--version-script={script}"]
         options += [f"-Wl,-soname,{soname}", "-o", f"{folder}/{soname}"]
-        needs = [f"-L{folder}", "-l:libcuda.so.1"] if name == "cudart" else []
-        given = [str(source)] if source else ["-x", "c", "/dev/null"]
+        needs = [f"-L{folder}", "-l:libcuda.so.1"] if stem == "libcudart" else []
+        given = [str(source)] if source.exists() else ["-x", "c", "/dev/null"]
         _checked([c, *options, *given, "-x", "none", *needs, "-lm", "-lpthread"])
         script.unlink()
     shutil.copy2(compute / "ptxas", folder / "ptxas")
     return folder
+
+
+def _told(cudnn: str) -> int:
+    """CUDNN_VERSION of a release ("8.9"): from 9 on the major number counts ten times as much."""
+    major, minor = map(int, cudnn.split(".")[:2])
+    return major * (10000 if major >= 9 else 1000) + minor * 100
 
 
 def _checked(command: Sequence[str]) -> None:

@@ -21,7 +21,7 @@ TRAINS = Path(__file__).resolve().parents[1] / "lab" / "software_cnn.py"
 @pytest.mark.timeout(1800)
 @pytest.mark.skipif(not environments.everything(), reason="minutes: TFDOCTOR_LAB_FULL=1")
 def test_a_small_cnn_trains(tmp_path: Path) -> None:
-    folder = libraries(tmp_path / "gpu", cudnn=8)
+    folder = libraries(tmp_path / "gpu", "2.15.1")
     env = {
         **os.environ,
         "LD_LIBRARY_PATH": str(folder),
