@@ -79,6 +79,15 @@ static int physical(void) {
     return gpus < 0 ? 0 : gpus > MOST ? MOST : gpus;
 }
 
+/* Compute capability of a physical device, 90 for 9.0; 0 where STANDIN_CC is no such number: "9.0" would be 0.9. */
+static int capability(int index) {
+    size_t length;
+    char *end;
+    const char *start = element(text("STANDIN_CC", "80"), ',', index, &length);
+    long cc = strtol(start, &end, 10);
+    return end == start + length && cc >= 10 && cc < 1000 ? (int)cc : 0;
+}
+
 /* -- CUDA_VISIBLE_DEVICES ------------------------------------------------------------------- */
 
 static int initialized, count, order[MOST]; /* order[ordinal] is the physical index */
@@ -150,6 +159,11 @@ CUresult cuInit(unsigned flags) {
 #endif
     int result = number("STANDIN_INIT", INIT);
     if (result) return result;
+    for (int i = 0; i < physical(); i++) {
+        if (capability(i)) continue;
+        fprintf(stderr, "[stand-in] STANDIN_CC=%s: wanted are compute capabilities without the point, as in 80,90\n", text("STANDIN_CC", ""));
+        return INVALID_VALUE;
+    }
     if (!initialized) look();
     if (!count) return NO_DEVICE; /* also where CUDA_VISIBLE_DEVICES hides them all */
     initialized = 1;
@@ -196,7 +210,7 @@ CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *id) {
 
 CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device) {
     TRACE; NEED_DEVICE(device);
-    int cc = (int)listed("STANDIN_CC", "80", order[device]);
+    int cc = capability(order[device]);
     *major = cc / 10; *minor = cc % 10;
     return SUCCESS;
 }
@@ -214,7 +228,7 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device) {
     TRACE; NEED_DEVICE(device);
     int result = number("STANDIN_ATTRIBUTE", 0);
     if (result) return result;
-    int cc = (int)listed("STANDIN_CC", "80", order[device]);
+    int cc = capability(order[device]);
     switch (attribute) {
     case 75: *value = cc / 10; break;                                        /* COMPUTE_CAPABILITY_MAJOR */
     case 76: *value = cc % 10; break;                                        /* COMPUTE_CAPABILITY_MINOR */
@@ -281,7 +295,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
 int standin_device(void) { return device_of(current); }
 void *standin_context(int device) { return &contexts[device]; }
 size_t standin_bytes(int device) { return memory(device); }
-int standin_capability(int device) { return (int)listed("STANDIN_CC", "80", order[device]); }
+int standin_capability(int device) { return capability(order[device]); }
 void standin_trace(const char *name) { if (getenv("STANDIN_TRACE")) fprintf(stderr, "[stand-in] %s\n", name); }
 
 CUresult cuCtxSetSharedMemConfig(int config) { TRACE; (void)config; return SUCCESS; }

@@ -9,7 +9,7 @@
 #include <string.h>
 
 typedef int cudaError_t; /* the driver's numbers, for all that are returned here */
-enum { INVALID_DEVICE = 101, INVALID_SYMBOL = 13, MISSING_CONFIGURATION = 52, INVALID_FUNCTION = 98, DEVICES = 32 };
+enum { NO_DEVICE = 100, INVALID_DEVICE = 101, UNKNOWN = 999, INVALID_SYMBOL = 13, MISSING_CONFIGURATION = 52, INVALID_FUNCTION = 98, DEVICES = 32 };
 
 CUresult cuInit(unsigned), cuDriverGetVersion(int *), cuDeviceGetCount(int *), cuCtxGetCurrent(void **), cuCtxSetCurrent(void *), cuCtxGetDevice(int *),
     cuDevicePrimaryCtxRetain(void **, int), cuDeviceGetAttribute(int *, int, int), cuDeviceGetPCIBusId(char *, int, int), cuDeviceGetByPCIBusId(int *, const char *),
@@ -20,7 +20,19 @@ static __thread cudaError_t last;
 static __thread int device;
 static void *contexts[DEVICES];
 
+#ifndef CUDART
+#define CUDART 12080 /* as the toolkit's CUDART_VERSION */
+#endif
+/* The runtime's numbers are the driver's from CUDA 10.1 on; before that it had its own. */
 static cudaError_t result(CUresult r) {
+    static const struct { CUresult driver; cudaError_t runtime; } old[] = {
+        {INVALID_VALUE, 11}, {INVALID_FUNCTION, 8}, {NO_DEVICE, 38}, {INVALID_DEVICE, 10}, {NO_BINARY, 48}, {INVALID_HANDLE, 33}, {NOT_SUPPORTED, 71}, {UNKNOWN, 30}};
+    if (CUDART < 10010)
+        for (size_t i = 0; i < sizeof old / sizeof *old; i++)
+            if (old[i].driver == r) {
+                last = old[i].runtime;
+                return last;
+            }
     if (r) last = r;
     return r;
 }
@@ -74,9 +86,6 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) { *least
 cudaError_t cudaDeviceSetSharedMemConfig(int config) { (void)config; return OK; }
 cudaError_t cudaDeviceSetLimit(int limit, size_t value) { (void)limit; (void)value; return OK; }
 cudaError_t cudaDriverGetVersion(int *version) { return result(cuDriverGetVersion(version)); }
-#ifndef CUDART
-#define CUDART 12080 /* as the toolkit's CUDART_VERSION */
-#endif
 cudaError_t cudaRuntimeGetVersion(int *version) { *version = CUDART; return OK; }
 
 /* cudaDeviceProp by the places of its members, which are the same from CUDA 10 to 12: the later ones only add at the
@@ -122,15 +131,24 @@ cudaError_t cudaMemcpyPeerAsync(void *d, int to, const void *s, int from, size_t
 cudaError_t cudaMemset(void *d, int value, size_t n) { READY; memset(d, value, n); return OK; }
 cudaError_t cudaMemsetAsync(void *d, int value, size_t n, void *stream) { (void)stream; return cudaMemset(d, value, n); }
 struct pointer_attributes {
+#if CUDART < 11000
+    int kind; /* what `type` is called before CUDA 10 */
+#endif
     int type, device;
     void *on_device, *on_host;
+#if CUDART < 11000
+    int managed;
+#endif
 };
 cudaError_t cudaPointerGetAttributes(struct pointer_attributes *a, const void *p) {
     int type = 0;
     memset(a, 0, sizeof *a);
-    if (cuPointerGetAttribute(&type, 2, (CUdeviceptr)p)) return OK; /* type 0: not registered */
+    if (cuPointerGetAttribute(&type, 2, (CUdeviceptr)p)) return CUDART < 11000 ? result(INVALID_VALUE) : OK; /* type 0: not registered */
     cuPointerGetAttribute(&a->device, 9, (CUdeviceptr)p);
     a->type = type;
+#if CUDART < 11000
+    a->kind = type;
+#endif
     a->on_device = (void *)p;
     a->on_host = type == 1 ? (void *)p : NULL;
     return OK;
@@ -146,6 +164,12 @@ cudaError_t cudaStreamSynchronize(void *s) { (void)s; return OK; }
 cudaError_t cudaStreamQuery(void *s) { (void)s; return OK; }
 cudaError_t cudaStreamWaitEvent(void *s, void *e, unsigned flags) { (void)s; (void)e; (void)flags; return OK; }
 cudaError_t cudaStreamIsCapturing(void *s, int *status) { (void)s; *status = 0; return OK; }
+cudaError_t cudaStreamGetCaptureInfo(void *s, int *status, unsigned long long *id) { (void)s; (void)id; *status = 0; return OK; }
+cudaError_t cudaStreamGetCaptureInfo_v2(void *s, int *status, void *id, void *graph, void *nodes, void *count) {
+    (void)s; (void)id; (void)graph; (void)nodes; (void)count;
+    *status = 0;
+    return OK;
+}
 cudaError_t cudaStreamGetPriority(void *s, int *priority) { return result(cuStreamGetPriority(s, priority)); }
 cudaError_t cudaStreamGetFlags(void *s, unsigned *flags) { return result(cuStreamGetFlags(s, flags)); }
 cudaError_t cudaLaunchHostFunc(void *s, void (*call)(void *), void *data) { (void)s; call(data); return OK; }

@@ -97,6 +97,7 @@ cudnnStatus_t cudnnSetConvolutionNdDescriptor(convolution_t c, int n, const int 
 }
 cudnnStatus_t cudnnSetConvolutionGroupCount(convolution_t c, int groups) { c->groups = groups; return OK; }
 cudnnStatus_t cudnnSetConvolutionMathType(convolution_t c, int math) { c->math = math; return OK; }
+cudnnStatus_t cudnnGetConvolutionMathType(convolution_t c, int *math) { *math = c->math; return OK; }
 cudnnStatus_t cudnnSetConvolutionReorderType(convolution_t c, int type) { (void)c; (void)type; return OK; }
 cudnnStatus_t cudnnSetPoolingNdDescriptor(pooling_t p, int mode, int nan, int n, const int *window, const int *pad, const int *stride) {
     (void)nan;

@@ -35,6 +35,7 @@ CUresult cuStreamGetFlags(void *stream, unsigned *flags) { TRACE; *flags = made(
 CUresult cuStreamGetId(void *stream, unsigned long long *id) { TRACE; *id = made(stream) ? made(stream)->id : 0; return OK; }
 CUresult cuStreamGetCtx(void *stream, void **context) { TRACE; *context = standin_context(made(stream) ? made(stream)->device : standin_device()); return OK; }
 CUresult cuStreamIsCapturing(void *stream, int *status) { TRACE; (void)stream; *status = 0; return OK; }
+CUresult cuStreamGetCaptureInfo(void *stream, int *status, unsigned long long *id) { TRACE; (void)stream; (void)id; *status = 0; return OK; }
 CUresult cuStreamGetCaptureInfo_v2(void *stream, int *status, void *id, void *graph, void *nodes, void *count) {
     TRACE; (void)stream; (void)id; (void)graph; (void)nodes; (void)count;
     *status = 0;
