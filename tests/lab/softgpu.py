@@ -60,7 +60,7 @@ def libraries(folder: Path, tensorflow: str) -> Path:
     """The software GPU's libraries under the names that a release of TensorFlow opens; the folder comes back.
 
     It goes onto LD_LIBRARY_PATH, and onto PATH for `ptxas`, which XLA starts. `tensorflow`: "2.15.1". LookupError where
-    there is no such release with GPUs. What each release computes with them: docs/software-gpu.md. cuFFT, cuSPARSE,
+    there is no such release with GPUs. What each release computes with them: docs/verified.md. cuFFT, cuSPARSE,
     cuSOLVER and cuRAND are empty: TensorFlow finds them, and says what it does not find in them.
     """
     release = Compat.load().release(tensorflow)

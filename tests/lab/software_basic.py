@@ -86,7 +86,7 @@ def main():
             print(name, "refused:", " ".join(str(error).split())[:300])
         wrong += not right
         sys.stdout.flush()
-    print("%s: %d GPUs, %d wrong" % (tf.__version__, len(gpus), wrong))
+    print(f"{tf.__version__}: {len(gpus)} GPUs, {wrong} wrong")
     return 1 if wrong else 0
 
 

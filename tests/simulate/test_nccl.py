@@ -1,0 +1,134 @@
+"""The software GPU's NCCL: what each rank of a collective gets, called as TensorFlow calls it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tfdoctor.simulate.sources import SOURCES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FLOAT, INT32, HALF = 7, 2, 6
+SUM, PROD, MAX, MIN, AVG = range(5)
+INVALID_USAGE = 5
+Three = ctypes.c_float * 3
+Six = ctypes.c_float * 6
+
+
+@pytest.fixture(scope="module")
+def nccl(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    path = tmp_path_factory.mktemp("nccl") / "libnccl.so.2"
+    source = SOURCES / "compute" / "libnccl.c"
+    command = [
+        os.environ.get("CC") or "cc",
+        "-std=gnu11",
+        "-O1",
+        "-fPIC",
+        "-shared",
+        "-o",
+        str(path),
+        str(source),
+    ]
+    subprocess.run([*command, "-lm", "-lpthread"], check=True, capture_output=True)
+    return ctypes.CDLL(str(path))
+
+
+@pytest.fixture
+def ranks(nccl: ctypes.CDLL) -> list[ctypes.c_void_p]:
+    made = (ctypes.c_void_p * 2)()
+    assert nccl.ncclCommInitAll(made, 2, (ctypes.c_int * 2)(0, 1)) == 0
+    return [ctypes.c_void_p(one) for one in made]
+
+
+@pytest.mark.parametrize(
+    ("how", "wanted"),
+    [(SUM, [11, 18, -1]), (PROD, [10, 32, -2]), (MAX, [10, 16, 1]), (MIN, [1, 2, -2]), (AVG, [5.5, 9, -0.5])],
+)
+def test_all_reduce_in_a_group(
+    nccl: ctypes.CDLL, ranks: list[ctypes.c_void_p], how: int, wanted: list[float]
+) -> None:
+    given, got = [Three(1, 2, 1), Three(10, 16, -2)], [Three(), Three()]
+    nccl.ncclGroupStart()
+    for rank, into, out in zip(ranks, given, got, strict=True):
+        assert nccl.ncclAllReduce(into, out, ctypes.c_size_t(3), FLOAT, how, rank, None) == 0
+    assert nccl.ncclGroupEnd() == 0
+    assert [list(one) for one in got] == [wanted, wanted]
+
+
+def test_all_reduce_of_threads_that_come_one_after_the_other(
+    nccl: ctypes.CDLL, ranks: list[ctypes.c_void_p]
+) -> None:
+    values = [Three(1, 2, 3), Three(10, 20, 30)]
+    results = []
+
+    def work(rank: ctypes.c_void_p, value: ctypes.Array[ctypes.c_float]) -> None:
+        # in place, and the next one reads what this one wrote
+        results.extend(
+            nccl.ncclAllReduce(value, value, ctypes.c_size_t(3), FLOAT, SUM, rank, None) for _ in range(3)
+        )
+
+    threads = [threading.Thread(target=work, args=pair) for pair in zip(ranks, values, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert results == [0] * 6
+    assert [list(one) for one in values] == [[44, 88, 132]] * 2
+
+
+def test_gather_scatter_and_broadcast(nccl: ctypes.CDLL, ranks: list[ctypes.c_void_p]) -> None:
+    given, all_of_them = [Three(1, 2, 3), Three(4, 5, 6)], [Six(), Six()]
+    parts, told = [Three(), Three()], [Three(), Three()]
+    nccl.ncclGroupStart()
+    for i, rank in enumerate(ranks):
+        nccl.ncclAllGather(given[i], all_of_them[i], ctypes.c_size_t(3), FLOAT, rank, None)
+        nccl.ncclBroadcast(given[i], told[i], ctypes.c_size_t(3), FLOAT, 1, rank, None)
+    assert nccl.ncclGroupEnd() == 0
+    nccl.ncclGroupStart()
+    for i, rank in enumerate(ranks):
+        nccl.ncclReduceScatter(all_of_them[i], parts[i], ctypes.c_size_t(3), FLOAT, SUM, rank, None)
+    assert nccl.ncclGroupEnd() == 0
+    assert [list(one) for one in all_of_them] == [[1, 2, 3, 4, 5, 6]] * 2
+    assert [list(one) for one in told] == [[4, 5, 6]] * 2
+    assert [list(one) for one in parts] == [[2, 4, 6], [8, 10, 12]]
+
+
+def test_halves(nccl: ctypes.CDLL, ranks: list[ctypes.c_void_p]) -> None:
+    given = [(ctypes.c_uint16 * 1)(0x3C00), (ctypes.c_uint16 * 1)(0x4200)]  # 1 and 3
+    nccl.ncclGroupStart()
+    for rank, one in zip(ranks, given, strict=True):
+        nccl.ncclAllReduce(one, one, ctypes.c_size_t(1), HALF, SUM, rank, None)
+    assert nccl.ncclGroupEnd() == 0
+    assert [one[0] for one in given] == [0x4400, 0x4400]
+
+
+def test_ranks_that_do_not_agree(nccl: ctypes.CDLL, ranks: list[ctypes.c_void_p]) -> None:
+    values = [Three(1, 2, 3), Three(4, 5, 6)]
+    nccl.ncclGroupStart()
+    nccl.ncclAllReduce(values[0], values[0], ctypes.c_size_t(3), FLOAT, SUM, ranks[0], None)
+    nccl.ncclAllReduce(values[1], values[1], ctypes.c_size_t(2), INT32, SUM, ranks[1], None)
+    assert nccl.ncclGroupEnd() == INVALID_USAGE
+    assert list(values[0]) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("capability", "result"), [("90", 0), ("80,120", 0), ("9.0", 1), ("80,x", 1), ("9", 1)]
+)
+def test_a_mistyped_capability_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capability: str, result: int
+) -> None:
+    path = tmp_path / "libcuda.so.1"
+    command = [os.environ.get("CC") or "cc", "-std=c99", "-DCOMPUTES", "-O0", "-fPIC", "-shared"]
+    source = str(SOURCES / "libcuda.c")
+    subprocess.run([*command, "-o", str(path), source], check=True, capture_output=True)
+    driver = ctypes.CDLL(str(path))
+    monkeypatch.setenv("STANDIN_CC", capability)
+    monkeypatch.setenv("STANDIN_GPUS", "2")
+    assert driver.cuInit(0) == result
