@@ -29,7 +29,7 @@ def nccl(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     command = [
         os.environ.get("CC") or "cc",
         "-std=gnu11",
-        "-O1",
+        "-O0",
         "-fPIC",
         "-shared",
         "-o",
@@ -118,17 +118,20 @@ def test_ranks_that_do_not_agree(nccl: ctypes.CDLL, ranks: list[ctypes.c_void_p]
     assert list(values[0]) == [1, 2, 3]
 
 
+@pytest.fixture(scope="module")
+def computing_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("driver") / "libcuda.so.1"
+    command = [os.environ.get("CC") or "cc", "-std=c99", "-DCOMPUTES", "-O0", "-fPIC", "-shared"]
+    subprocess.run([*command, "-o", str(path), str(SOURCES / "libcuda.c")], check=True, capture_output=True)
+    return path
+
+
 @pytest.mark.parametrize(
     ("capability", "result"), [("90", 0), ("80,120", 0), ("9.0", 1), ("80,x", 1), ("9", 1)]
 )
 def test_a_mistyped_capability_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capability: str, result: int
+    computing_driver: Path, monkeypatch: pytest.MonkeyPatch, capability: str, result: int
 ) -> None:
-    path = tmp_path / "libcuda.so.1"
-    command = [os.environ.get("CC") or "cc", "-std=c99", "-DCOMPUTES", "-O0", "-fPIC", "-shared"]
-    source = str(SOURCES / "libcuda.c")
-    subprocess.run([*command, "-o", str(path), source], check=True, capture_output=True)
-    driver = ctypes.CDLL(str(path))
     monkeypatch.setenv("STANDIN_CC", capability)
     monkeypatch.setenv("STANDIN_GPUS", "2")
-    assert driver.cuInit(0) == result
+    assert ctypes.CDLL(str(computing_driver)).cuInit(0) == result
