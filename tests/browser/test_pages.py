@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from recorded import FOLDERS, HOSTS
-from render.test_html import LOG, hostile, log_page, page_of
+from render.test_html import LOG, hostile, log_page, page_of, verify_page
 from tfdoctor.cli.matrix import matrix
 from tfdoctor.compat import Compat
 from tfdoctor.fit import Host
@@ -149,6 +149,7 @@ def test_nothing_is_wider_than_the_screen_and_axe_finds_nothing(
         "broken": page_of(HOSTS / "two-other-cudas"),
         "healthy": page_of(HOSTS / "healthy-one-gpu"),
         "log": log_page(f"{'x' * 3000}\n{LOG}"),
+        "verify": verify_page(HOSTS / "no-such-uuid", "x" * 300),
         "explorer": explorer,
     }
     for name, content in pages.items():

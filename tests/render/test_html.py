@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import json
 import re
+import sys
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 
@@ -15,15 +16,17 @@ import pytest
 from recorded import FOLDERS, HOSTS, report
 from tfdoctor.cli.check import check
 from tfdoctor.cli.diagnose import diagnose
+from tfdoctor.cli.verify import verify
 from tfdoctor.compat import Compat
 from tfdoctor.errors import UsageError
-from tfdoctor.findings import Evidence, Severity, Status
+from tfdoctor.findings import Cause, Evidence, Severity, Simulation, Stage, Status, Verification
 from tfdoctor.logs.excerpt import ENDS, SHORT, excerpt
 from tfdoctor.logs.report import diagnose_log
 from tfdoctor.privacy.redactor import Redactor
 from tfdoctor.render.html.check import report_html
 from tfdoctor.render.html.document import embedded
 from tfdoctor.render.html.log import logs_html
+from tfdoctor.render.html.verify import verification_html
 from tfdoctor.report.chain import JOINTS, chain
 from tfdoctor.report.search import Fate, searches
 
@@ -263,6 +266,54 @@ def test_of_a_line_that_was_written_over_the_last_state_is_shown() -> None:
 def test_a_hostile_log_stays_text() -> None:
     page = log_page(f"{HOSTILE}\n{LOG}{HOSTILE}\n")
     assert '<img src=x onerror="alert(1)">' in " ".join(checked(page).texts)
+
+
+def verify_page(folder: Path, detail: str = "", redactor: Redactor | None = None) -> bytes:
+    """The page of an image in which what is wrong on this machine fails at the driver."""
+    found = report(folder)
+    stages = (
+        Stage("runtime", "passed", "a container starts with --gpus all", 0.5),
+        Stage("driver", "failed", detail or "no device", 0.1),
+        Stage("libraries", "skipped", "not tried: driver failed", 0.0),
+    )
+    shown = Simulation("RTX 4090", ("RTX 4090",), ("8.9",), "580", "13.0", ("it starts",), ("speed",))
+    done = Verification(
+        "an-image:latest",
+        stages,
+        1,
+        0,
+        0,
+        Cause.NO_DEVICE,
+        detail or found.verdict.summary,
+        found.findings,
+        simulated=shown,
+    )
+    return verification_html(done, redactor or Redactor())
+
+
+def test_a_verification_has_its_stages_and_the_one_that_failed() -> None:
+    elements = checked(verify_page(HOSTS / "no-such-uuid"))
+    joints = [
+        attributes["class"] for tag, attributes in elements.found if tag == "li" and attributes.get("class")
+    ]
+    assert joints == ["joint good", "joint bad broken", "joint unknown"]
+    text = " ".join(elements.texts)
+    assert "Simulated: no GPU was used" in text
+    assert "not tried: driver failed" in text
+
+
+def test_a_verification_stays_text_and_tells_nobodys_name() -> None:
+    page = verify_page(HOSTS / "no-such-uuid", f"/home/{USER}/x: {HOSTILE}", Redactor(users=(USER,)))
+    assert not any(tag == "img" for tag, _ in checked(page).found)
+    assert USER.encode() not in page
+
+
+def test_verify_writes_its_page(tmp_path: Path) -> None:
+    target = tmp_path / "v.html"
+    assert verify(python=sys.executable, stages="driver", html=target, quiet=True) in (0, 1)
+    checked(target.read_bytes())
+    with pytest.raises(UsageError):
+        verify(python=sys.executable, stages="driver", html=target, quiet=True)
 
 
 def test_diagnose_writes_several_logs_on_one_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

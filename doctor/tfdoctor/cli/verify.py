@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import enum
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from tfdoctor.cli.options import Json, Quiet, Simulate, argument, command, finite, option, verbose_option
+from tfdoctor.cli.options import (
+    Force,
+    Html,
+    Json,
+    Quiet,
+    Simulate,
+    argument,
+    command,
+    finite,
+    option,
+    verbose_option,
+)
 from tfdoctor.cli.simulating import asked_for, simulated_image, simulated_python
 from tfdoctor.cli.telling import telling
 from tfdoctor.compat import Compat
@@ -88,6 +100,8 @@ def verify(
         Path | None,
         option("Also write JUnit XML, for continuous integration.", "--junit", metavar="FILE"),
     ] = None,
+    html: Html = None,
+    force: Force = False,
     as_json: Json = False,
     verbose: Annotated[bool, verbose_option("Show the evidence.")] = False,
     quiet: Quiet = False,
@@ -123,6 +137,8 @@ def verify(
     )
     if junit_file is not None:
         check_file(junit_file, force=True, option="--junit")
+    if html is not None:
+        check_file(html, force=force, option="--html")
     if image is None:
         done = _python(compat, python, wish, quiet=quiet or as_json)
     else:
@@ -130,7 +146,21 @@ def verify(
     tell(done, as_json=as_json, verbose=verbose, quiet=quiet)
     if junit_file is not None:
         write_file(junit_file, junit(done).encode("utf-8"), force=True, option="--junit")
+    if html is not None:
+        _write_page(html, done, force=force, quiet=quiet)
     return ExitCode.OK if done.ok else ExitCode.FOUND
+
+
+def _write_page(target: Path, done: Verification, *, force: bool, quiet: bool) -> None:
+    """The answer as a page, redacted. Raises UsageError, Error."""
+    from tfdoctor.cli.reading import note
+    from tfdoctor.render.html.verify import verification_html
+    from tfdoctor.system.identity import redactor_for
+
+    page = verification_html(done, redactor_for(os.environ, local=True))
+    write_file(target, page, force=force, option="--html")
+    if not quiet:
+        note(f"{clean_line(str(target))} has the answer as a page ({len(page) // 1000 + 1} kB, redacted).")
 
 
 def _image(compat: Compat, image: str, wish: Wish, *, quiet: bool) -> Verification:

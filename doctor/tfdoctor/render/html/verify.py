@@ -1,0 +1,76 @@
+"""What `verify` found, as a page: the answer, what to type, and the stages with the one that failed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tfdoctor.findings import Status
+from tfdoctor.render.finding import MARKS
+from tfdoctor.render.html.check import finding_values
+from tfdoctor.render.html.document import document
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tfdoctor.findings import Stage, Verification
+    from tfdoctor.privacy.redactor import Redactor
+
+__all__ = ["verification_html"]
+
+OF_STAGE = {"passed": Status.GOOD, "failed": Status.BAD, "skipped": Status.UNKNOWN}
+WORDS = {"passed": "passed", "failed": "failed here", "skipped": "not tried"}
+
+
+def verification_html(done: Verification, redactor: Redactor) -> bytes:
+    """The page, without anything that tells who and where somebody is."""
+    status = {True: Status.GOOD, False: Status.BAD, None: Status.UNKNOWN}[done.ok]
+    values: dict[str, Any] = {
+        "target": done.target,
+        "title": done.summary,
+        "cause": done.cause.value if done.cause is not None and done.ok is False else "",
+        "status": _status(status),
+        "stages": [_stage(one) for one in done.stages],
+        "findings": [finding_values(one) for one in done.findings],
+        "simulated": None
+        if done.simulated is None
+        else {
+            "title": done.simulated.title,
+            "shows": list(done.simulated.proves),
+            "not_shown": list(done.simulated.does_not_prove),
+        },
+        "typed": done.typed,
+    }
+    made = redactor.texts(_texts(values))
+    return document("verify", **_changed(values, made))
+
+
+def _status(status: Status) -> dict[str, str]:
+    return {"status": status.value, "sign": MARKS[status]}
+
+
+def _stage(stage: Stage) -> dict[str, Any]:
+    return {
+        "name": stage.name,
+        **_status(OF_STAGE[stage.status]),
+        "word": WORDS[stage.status],
+        "failed": stage.status == "failed",
+        "detail": stage.detail,
+        "seconds": f"{stage.seconds:.1f} s" if stage.seconds >= 0.05 else "",
+    }
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list)):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _texts(inner)
+
+
+def _changed(value: Any, made: dict[str, str]) -> Any:
+    """The same with each text as it may be published."""
+    if isinstance(value, dict):
+        return {name: _changed(inner, made) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_changed(inner, made) for inner in value]
+    return made[value] if isinstance(value, str) else value
