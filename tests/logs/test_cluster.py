@@ -98,6 +98,7 @@ def test_a_task_that_waits_and_has_no_driver_as_well() -> None:
     told = render_log_screen(report, heading=False)
     assert "Also: A task waits for another task of its cluster: " in told
     assert "worker:1" in told
+    assert "tfdoctor cluster --connect" in told
 
 
 def test_a_worker_cut_off_where_there_is_no_driver_either() -> None:

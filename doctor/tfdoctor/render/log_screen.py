@@ -74,6 +74,8 @@ def _all(out: Page, report: LogReport, less: int) -> None:
         also = f"Also: {clean_line(note.title)}" if note.severity >= Severity.ERROR else note.title
         text = f"{LABELS.get(note.code, also)}: {clean_line(note.explanation, limit=2000)}"
         hanging(out, Text(""), few(text, out.width, 2 if less == 0 else 1))
+        if note.severity >= Severity.ERROR and note.remedies:
+            command_lines(out, note.remedies[0].commands[:1], LABEL)
     _last(out, report, shown)
 
 
