@@ -20,6 +20,7 @@ SAMPLES = {
     "--python": ["p", "/a b/python", "é", "a\nb"],
     "--facts": ["bundle"],
     "--against": ["./x/../y"],
+    "--html": ["page.html"],
     "--timeout": ["1", "1.5", "999.125"],
     "--fail-on": ["error", "warning", "never"],
 }

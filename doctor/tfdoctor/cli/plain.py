@@ -31,6 +31,8 @@ class Options(TypedDict):
     against: Path | None
     then_fix: bool
     yes: bool
+    html: Path | None
+    force: bool
     timeout: float
     fail_on: FailOn
     as_json: bool
@@ -43,6 +45,7 @@ FLAGS = {
     "--fix": "then_fix",
     "--yes": "yes",
     "-y": "yes",
+    "--force": "force",
     "--json": "as_json",
     "--verbose": "verbose",
     "-v": "verbose",
@@ -53,6 +56,7 @@ VALUES: dict[str, tuple[str, str, Callable[[str], Any]]] = {
     "--python": ("python", r"(?s:[^-].*)", str),
     "--facts": ("facts", r"(?s:[^-].*)", Path),
     "--against": ("against", r"(?s:[^-].*)", Path),
+    "--html": ("html", r"(?s:[^-].*)", Path),
     "--timeout": ("timeout", r"[1-9]\d{0,2}(?:\.\d{1,3})?", float),
     "--fail-on": ("fail_on", "error|warning|never", FailOn),
 }
@@ -70,6 +74,7 @@ def plain(words: Sequence[str]) -> Options | None:
         "driver": None,
         "facts": None,
         "against": None,
+        "html": None,
         "timeout": 10.0,
         "fail_on": FailOn.error,
         **dict.fromkeys(FLAGS.values(), False),
