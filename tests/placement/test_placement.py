@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tfdoctor.placement import Placement, judged, read_placement
-from tfdoctor.placement.reader import MOST
+from tfdoctor.placement.reader import KINDS, MOST, Reader
 from tfdoctor.placement.refusals import short
 from tfdoctor.render.placement import placement_json, placement_svg, render_placement
 
@@ -342,3 +342,12 @@ def test_the_corpus(case: Path) -> None:
             assert sorted(map(json.dumps, got)) == sorted(map(json.dumps, want)), key
         else:
             assert got == want, key
+
+
+def test_endless_names_take_no_endless_memory() -> None:
+    reader = Reader()
+    line = "Executing op Own%d in device /job:localhost/replica:0/task:0/device:GPU:0\n"
+    for start in range(0, 60_000, 1000):
+        reader.take("".join(line % number for number in range(start, start + 1000)).encode())
+    assert len(reader.executed) == KINDS
+    assert reader.end().lines == 60_000

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Reader", "read_placement"]
 
+KINDS = 20_000
+"""Operations, each with a device, that are counted; TensorFlow has 1,500, and what else is there is no log of it."""
 MOST = 200_000
 """Lines and nodes by which others are known for the same, at least; some 70 bytes each, and twice as many at most."""
 LONGEST = 1000
@@ -77,6 +79,11 @@ def read_placement(chunks: Iterable[bytes]) -> Found:
     for _ in reader.passing(chunks):
         pass
     return reader.end()
+
+
+def _count(table: Counter[tuple[bytes, bytes]], key: tuple[bytes, bytes]) -> None:
+    if key in table or len(table) < KINDS:
+        table[key] += 1
 
 
 class _Recently:
@@ -183,14 +190,14 @@ class Reader:
         self.little[line] = key, op or _of_name(name), device
         self.little_nodes.add(key)
         if op in _COPIES and _OF_THE_CLIENT.search(name):
-            self.clients[op, device] += 1
+            _count(self.clients, (op, device))
         if len(self.little) > _LITTLE:
             self._commit()
 
     def _commit(self) -> None:
         """The nodes that wait are those of a graph."""
         for line, (key, op, device) in self.little.items():
-            (self.arguments if op in _ARGUMENTS else self.placed)[op, device] += 1
+            _count(self.arguments if op in _ARGUMENTS else self.placed, (op, device))
             self.seen.add(line, key)
         self._forget()
 
@@ -206,12 +213,12 @@ class Reader:
             else:
                 self._commit()
         if op.startswith(b"__") and _FUNCTION.fullmatch(op):
-            self.called[op, device] += 1
+            _count(self.called, (op, device))
             self.after_gpu = self.last = self.on_gpu = (
                 None  # what it did before the next operation is not known
             )
             return
-        if (op, device) not in self.executed and not _TYPE.fullmatch(op):
+        if (op, device) not in self.executed and (len(self.executed) >= KINDS or not _TYPE.fullmatch(op)):
             return
         self.executed[op, device] += 1
         if device != self.last:
