@@ -48,11 +48,13 @@ def test_conda_patches_what_it_installs() -> None:
 
 
 def test_what_our_images_go_without_is_not_lost() -> None:
-    for path, kind in (
-        ("nvidia/cusolver/lib/libcusolverMg.so.11", OutcomeKind.CLEAN),
-        ("nvidia/cuda_nvrtc/lib/libnvrtc-builtins.so.12.5", OutcomeKind.FOUND),
+    for owner, path, kind in (
+        ("nvidia-cusolver-cu12", "nvidia/cusolver/lib/libcusolverMg.so.11", OutcomeKind.CLEAN),
+        ("nvidia-cuda-nvrtc-cu12", "nvidia/cuda_nvrtc/lib/libnvrtc-builtins.so.12.5", OutcomeKind.FOUND),
+        ("tensorflow", "tensorflow/include/external/ml_dtypes/_ml_dtypes_ext.so", OutcomeKind.CLEAN),
+        ("tensorflow", "tensorflow/python/_pywrap_own.so", OutcomeKind.FOUND),
     ):
-        assert run(changed_files.RULE, _with(healthy(), _wheel(lost=(path,)))).kind is kind
+        assert run(changed_files.RULE, _with(healthy(), _wheel(owner, lost=(path,)))).kind is kind, path
 
 
 def test_what_the_loader_misses_or_stops_at_is_told_once() -> None:

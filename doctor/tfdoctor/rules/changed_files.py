@@ -89,7 +89,7 @@ def _claimed(context: Context) -> set[str]:
 def _expected(context: Context, owner: Distribution, path: str) -> bool:
     """Whether tfdoctor's own images go without this file."""
     version = context.build.version if context.build is not None else None
-    if version is None or not owner.name.startswith("nvidia-"):
+    if version is None:
         return False
     return any(
         (fnmatch.fnmatchcase(path, row.pattern) or fnmatch.fnmatchcase(path, f"{row.pattern}/*"))
