@@ -44,7 +44,7 @@ def check(context: Context) -> Result:
     findings: list[Finding] = []
     silent = False
     for one in wheels:
-        lost = [path for path in one.lost if not _expected(context, one, path)]
+        lost = [path for path in one.lost if not _expected(context, path)]
         cut = [c for c in one.changed if c.cut or c.size < 0]
         foreign = [c for c in one.changed if c.foreign and c not in cut]
         rest = [c for c in one.changed if c not in cut and c not in foreign and one.installer != "conda"]
@@ -86,7 +86,7 @@ def _claimed(context: Context) -> set[str]:
     return {f"{one.location}/{one.path}" for one in (context.python.shared if context.python else ())}
 
 
-def _expected(context: Context, owner: Distribution, path: str) -> bool:
+def _expected(context: Context, path: str) -> bool:
     """Whether tfdoctor's own images go without this file."""
     version = context.build.version if context.build is not None else None
     if version is None:
