@@ -33,7 +33,7 @@ from tfdoctor.compat.kernels import Types, load_kernels
 from update_support.by_release import spans
 from update_support.registered_kernels import by_operation
 from update_support.trials import find_python
-from update_support.whole_wheels import download, last_patches
+from update_support.whole_wheels import download, last_patches, named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,13 +66,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     known = read() if TABLE.exists() else {}
     if options.check:
         return check(compat, known)
-    failed = 0
-    for version in options.releases or [one for one in last_patches(compat, SINCE) if one not in known]:
-        release = compat.release(version)
-        if release is None:
-            print(f"{version}: no such release in compat/tensorflow.json", file=sys.stderr)
-            failed += 1
-            continue
+    wanted = options.releases or [version for version in last_patches(compat, SINCE) if version not in known]
+    releases = {release.version: release for release in named(compat, wanted)}
+    failed = len(set(wanted)) - len(releases)
+    for version, release in releases.items():
         kept = options.lists / f"{version}.bin" if options.lists else None
         data = kept.read_bytes() if kept and kept.exists() else ask(release)
         if data is None:

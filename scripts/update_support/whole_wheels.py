@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from tfdoctor.compat import Compat
     from tfdoctor.compat.releases import Release
 
-__all__ = ["download", "last_patches", "newest_python"]
+__all__ = ["download", "last_patches", "named", "newest_python"]
 
 PLATFORMS = ("manylinux1", "manylinux2010", "manylinux2014", "manylinux_2_17", "manylinux_2_27")
 
@@ -34,6 +34,16 @@ def last_patches(compat: Compat, since: str) -> Iterator[str]:
             if have is None or have.parsed < release.parsed:
                 newest[release.minor] = release
     return (release.version for release in newest.values())
+
+
+def named(compat: Compat, asked: Iterable[str]) -> Iterator[Release]:
+    """The releases of these versions; one that is none is said, and left out."""
+    for version in asked:
+        release = compat.release(version)
+        if release is None:
+            print(f"{version}: no such release in compat/tensorflow.json", file=sys.stderr)
+        else:
+            yield release
 
 
 def newest_python(release: Release) -> str:

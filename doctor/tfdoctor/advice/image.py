@@ -153,10 +153,8 @@ def built(release: Release | None, text: str = "Build an image whose parts fit t
 
 def _for_cards(target: Target) -> Remedy:
     """`tfdoctor build`, for the release that serves these cards best: an image is free to have another Python."""
-    cards = dict.fromkeys(f" --gpu {card.capability}" for card in target.host.cards)
-    driver = f" --driver {target.host.driver}" if target.host.driver else ""
     text = "Build an image of a TensorFlow that has code for this card."
-    return Remedy(text, (f"tfdoctor build{''.join(cards)}{driver}",))
+    return Remedy(text, (" ".join(["tfdoctor build", *target.host.options]),))
 
 
 def _python(target: Target) -> str | None:

@@ -317,9 +317,8 @@ def _write_page(
     """The page of the redacted machine. Raises UsageError, Error."""
     from dataclasses import replace
 
-    from tfdoctor.cli.reading import note
+    from tfdoctor.cli.page import write_page
     from tfdoctor.render.html.check import report_html
-    from tfdoctor.system.writing import write_file
 
     text = captured.redactor.text
     shown = captured.report
@@ -340,9 +339,7 @@ def _write_page(
         fix=None if offered is None else text(offered.command),
         differences=captured.differences,
     )
-    write_file(target, page, force=force, option="--html")
-    if not quiet:
-        note(f"{clean_line(str(target))} has the answer as a page ({len(page) // 1000 + 1} kB, redacted).")
+    write_page(target, page, force=force, quiet=quiet)
 
 
 def _write_json(report: Report, comparison: Comparison | None, against: Path | None) -> None:

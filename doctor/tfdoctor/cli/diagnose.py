@@ -168,16 +168,14 @@ def _write_page(
     target: Path, names: Sequence[str], reports: Sequence[LogReport], copy: _Copy, *, force: bool, quiet: bool
 ) -> None:
     """The page of all logs, redacted. Raises UsageError, Error."""
+    from tfdoctor.cli.page import write_page
     from tfdoctor.logs.excerpt import excerpt
     from tfdoctor.render.html.log import logs_html
     from tfdoctor.system.identity import redactor_for
-    from tfdoctor.system.writing import write_file
 
     shown = [(report, excerpt(copy.of(name), report)) for name, report in zip(names, reports, strict=True)]
     page = logs_html(shown, redactor_for(os.environ, local=True))
-    write_file(target, page, force=force, option="--html")
-    if not quiet:
-        note(f"{clean_line(str(target))} has the answer as a page ({len(page) // 1000 + 1} kB, redacted).")
+    write_page(target, page, force=force, quiet=quiet)
 
 
 def _followed(name: str, compat: Compat, *, aloud: bool) -> LogReport:

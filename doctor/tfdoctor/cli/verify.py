@@ -153,14 +153,12 @@ def verify(
 
 def _write_page(target: Path, done: Verification, *, force: bool, quiet: bool) -> None:
     """The answer as a page, redacted. Raises UsageError, Error."""
-    from tfdoctor.cli.reading import note
+    from tfdoctor.cli.page import write_page
     from tfdoctor.render.html.verify import verification_html
     from tfdoctor.system.identity import redactor_for
 
     page = verification_html(done, redactor_for(os.environ, local=True))
-    write_file(target, page, force=force, option="--html")
-    if not quiet:
-        note(f"{clean_line(str(target))} has the answer as a page ({len(page) // 1000 + 1} kB, redacted).")
+    write_page(target, page, force=force, quiet=quiet)
 
 
 def _image(compat: Compat, image: str, wish: Wish, *, quiet: bool) -> Verification:

@@ -43,6 +43,14 @@ class Host:
     no_card: bool = False
     """Its buses were looked at, and no card of NVIDIA's is there."""
 
+    @property
+    def options(self) -> list[str]:
+        """What names it in a command for any machine: `["--gpu 8.6", "--driver 535.104.05"]`."""
+        words = [
+            f"--gpu {capability}" for capability in dict.fromkeys(card.capability for card in self.cards)
+        ]
+        return words + ([f"--driver {self.driver}"] if self.driver is not None else [])
+
 
 @dataclass(frozen=True, slots=True)
 class Reason:

@@ -51,9 +51,7 @@ def for_machine(compat: Compat, option: Option, request: Request, host: Host) ->
     elsewhere = tries(compat, option.release, replace(request, recipe=option.recipe), Host(), option.recipe)
     if isinstance(elsewhere, Option) and (elsewhere.base, elsewhere.python) == (option.base, option.python):
         return option
-    words = [f"--gpu {capability}" for capability in dict.fromkeys(card.capability for card in host.cards)]
-    words += [f"--driver {host.driver}"] if host.driver is not None else []
-    return replace(option, commands=(" ".join([option.commands[0], *words]), *option.commands[1:]))
+    return replace(option, commands=(" ".join([option.commands[0], *host.options]), *option.commands[1:]))
 
 
 def build_command(release: Release, python: str, recipe: Recipe, request: Request) -> str:

@@ -55,6 +55,7 @@ from tfdoctor.predict.libraries import (
     missing_libraries,
     not_permitted,
     other_installations,
+    stopped_at,
 )
 from tfdoctor.predict.owners import (
     LibraryVersion,
@@ -121,6 +122,7 @@ __all__ = [
     "predict",
     "registered_devices",
     "registered_without_files",
+    "stopped_at",
     "stopped_by",
     "unknown_flags",
     "without_first",

@@ -50,7 +50,7 @@ def explain_missing(facts: Facts, build: Build) -> tuple[MissingLibrary, ...]:
     if loader is None:
         return ()
     lost = [r for r in loader.resolutions if not r.ok and r.soname in build.required]
-    bad = frozenset(posixpath.normpath(tried.path) for one in lost for tried in _stopped_at(one))
+    bad = frozenset(posixpath.normpath(tried.path) for one in lost for tried in stopped_at(one))
     resolutions = [one for one in lost if not _met_by_others(one, loader.found, bad)]
     own_fault = {r.soname for r in resolutions if r.path is None}
     foreign = other_installations(loader.found, build.required)
@@ -67,7 +67,8 @@ def explain_missing(facts: Facts, build: Build) -> tuple[MissingLibrary, ...]:
     )
 
 
-def _stopped_at(resolution: Resolution) -> list[Tried]:
+def stopped_at(resolution: Resolution) -> list[Tried]:
+    """The files that the loader took for the library and could not use; not those that it may not look at."""
     return [t for t in resolution.tried if t.problem and t.problem not in (CLOSED, DENIED)]
 
 
@@ -77,7 +78,7 @@ def _met_by_others(resolution: Resolution, found: Sequence[FoundElsewhere], bad:
     The cache of the loader has no damaged file, where it was made since, and the RUNPATH of a neighbour leads there.
     """
     same = [posixpath.normpath(f.path) for f in found if f.name == resolution.soname]
-    return not _stopped_at(resolution) and bool(same) and bad.issuperset(same)
+    return not stopped_at(resolution) and bool(same) and bad.issuperset(same)
 
 
 def _explain(
@@ -87,7 +88,7 @@ def _explain(
     opened: frozenset[str],
 ) -> MissingLibrary:
     """`opened`: folders of which the loader takes other libraries."""
-    stopped = _stopped_at(resolution)
+    stopped = stopped_at(resolution)
     name = resolution.soname
     if resolution.path is not None:  # it is there: the loader stopped at something that it needs
         names = (posixpath.basename(t.path) for t in stopped)

@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import advice
 from tfdoctor.causes.steps import Install, Remove
-from tfdoctor.facts import CLOSED, DENIED
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import in_wheels
+from tfdoctor.predict import in_wheels, stopped_at
 from tfdoctor.rules.base import LOADER, Context, Result, Rule
 from tfdoctor.rules.shared import hiders, needs
 
@@ -68,7 +67,7 @@ def _kind(problem: str) -> str:
 
 
 def _stopped(missing: MissingLibrary) -> Tried:
-    return next(t for t in missing.resolution.tried if t.problem and t.problem not in (CLOSED, DENIED))
+    return stopped_at(missing.resolution)[0]
 
 
 def _remedies(context: Context, lost: list[MissingLibrary], bad: list[Tried]) -> list[Remedy]:

@@ -68,7 +68,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _changed(value: Any, made: dict[str, str]) -> Any:
-    """The same with each text as it may be published."""
+    """The same with each text as it may be published; the names of values are the template's, and stay."""
     if isinstance(value, dict):
         return {name: _changed(inner, made) for name, inner in value.items()}
     if isinstance(value, list):
