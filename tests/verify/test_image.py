@@ -251,6 +251,5 @@ def test_the_lines_of_a_dockerfile_are_shown_whole() -> None:
 
 def test_what_our_own_images_go_without_is_not_gone() -> None:
     context = cast("Any", SimpleNamespace(build=SimpleNamespace(version="2.16.2"), compat=COMPAT))
-    owner = cast("Any", SimpleNamespace(name="nvidia-cuda-nvcc-cu12"))
-    assert _expected(context, owner, "nvidia/cuda_nvcc/nvvm/lib64/libnvvm.so")
-    assert not _expected(context, owner, "nvidia/cuda_nvcc/nvvm/libdevice/libdevice.10.bc")
+    assert _expected(context, "nvidia/cuda_nvcc/nvvm/lib64/libnvvm.so")
+    assert not _expected(context, "nvidia/cuda_nvcc/nvvm/libdevice/libdevice.10.bc")
