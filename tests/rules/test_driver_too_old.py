@@ -8,7 +8,7 @@ import pytest
 
 from rules.make_facts import healthy, run, with_cards
 from rules.of_hosts import ended, told
-from tfdoctor.facts import Known, value_of
+from tfdoctor.facts import KernelModule, Known, value_of
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.rules import driver_too_old
 
@@ -80,3 +80,32 @@ def test_what_the_wheel_has_as_ptx_alone(version: str, card: str, speaks: str, n
     for one in found:
         assert "has most of its kernels as PTX alone for compute capability" in one.explanation
         assert f"({needed} or newer)" in one.remedies[0].text
+
+
+@pytest.mark.parametrize(
+    ("release", "driver", "speaks", "warned"),
+    [
+        ("2.14.1", "450.51.06", "11.0", True),
+        ("2.14.1", "450.80.02", "11.0", False),
+        ("2.4.4", "450.51.06", "11.0", False),  # CUDA 11.0's own driver
+        ("2.15.1", "525.60.13", "12.0", False),
+    ],
+)
+def test_a_driver_that_speaks_the_major_and_is_older_than_nvidia_promises(
+    release: str, driver: str, speaks: str, warned: bool
+) -> None:
+    facts = with_cards(healthy(release), "7.5")
+    answer = value_of(facts.driver.cuda)
+    assert answer is not None
+    facts = replace(
+        facts,
+        driver=replace(
+            facts.driver,
+            cuda=Known(replace(answer, version=speaks), "libcuda.so.1"),
+            kernel_module=Known(
+                KernelModule(version=driver, open_kernel=False), "/proc/driver/nvidia/version"
+            ),
+        ),
+    )
+    found = run(driver_too_old.RULE, facts).findings
+    assert [one.severity for one in found] == ([Severity.WARNING] if warned else [])

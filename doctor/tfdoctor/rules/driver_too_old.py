@@ -56,7 +56,7 @@ def check(context: Context) -> Result:
     else:
         return CouldNotCheck("the driver's version is not known")
     if not old:
-        return _needs_jit(context, minimum, speaks)
+        return _needs_jit(context, minimum, speaks) or _below_the_promise(context, minimum, version)
     if _no_newer_driver(context, minimum):
         return NotApplicable("no driver that is new enough drives this card, which TFD110 explains")
     return [_below(context, minimum, speaks)]
@@ -135,6 +135,27 @@ def _below(context: Context, minimum: DriverMinimum, speaks: str | None) -> Find
         evidence=_evidence(context, speaks),
         remedies=_remedies(context, minimum.minimum),
     )
+
+
+def _below_the_promise(
+    context: Context, minimum: DriverMinimum, version: tuple[str, str] | None
+) -> list[Finding]:
+    """The driver speaks this major's first CUDA, and is older than the one from which NVIDIA promises all of the
+    major: 450.51 to 450.66 with CUDA 11.1 to 11.8. `recommend` refuses it; nobody here has seen it run or fail."""
+    if version is None or minimum.minimum is None or versions.at_least(version[0], minimum.minimum):
+        return []
+    return [
+        RULE.finding(
+            Cause.DRIVER_TOO_OLD,
+            Severity.WARNING,
+            f"{minimum.explanation[:1].upper()}{minimum.explanation[1:]}. Here is driver {version[0]}. It speaks CUDA "
+            f"{_least_cuda(minimum)}, so CUDA's runtime may take it; whether all of it works is not known.",
+            title=f"NVIDIA promises CUDA {versions.major_minor(minimum.cuda)} only from driver {minimum.minimum} on",
+            row=f"older than CUDA {versions.major_minor(minimum.cuda)} is promised for",
+            evidence=_evidence(context, None),
+            remedies=_remedies(context, minimum.minimum),
+        )
+    ]
 
 
 def _needs_jit(context: Context, minimum: DriverMinimum, speaks: str | None) -> list[Finding]:
