@@ -29,13 +29,13 @@ AT_IMPORT = frozenset(
         "TF_CPP_VMODULE",
         "TF_CPP_MAX_LOG_LEVEL",
         "TF_CPP_LOG_THREAD_ID",
-        "TF_XLA_FLAGS",
         "TF_ENABLE_ONEDNN_OPTS",
         "TF_DISABLE_MKL",
         "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION",
     ]
 )
-"""Read while tensorflow is imported, or soon after."""
+"""Read while tensorflow is imported, or soon after (seen with a getenv that keeps a list: 2.20.0, 2.15.1, 2.10.1,
+1.15.5; 1.15 reads TF_CPP_MIN_LOG_LEVEL with its first message)."""
 AT_USE = frozenset(
     [
         "CUDA_VISIBLE_DEVICES",
@@ -46,6 +46,7 @@ AT_USE = frozenset(
         "TF_GPU_THREAD_COUNT",
         "TF_ENABLE_GPU_GARBAGE_COLLECTION",
         "TF_MIN_GPU_MULTIPROCESSOR_COUNT",
+        "TF_XLA_FLAGS",
         "XLA_FLAGS",
         "CUDA_CACHE_PATH",
         "CUDA_CACHE_MAXSIZE",
@@ -58,7 +59,7 @@ AT_USE = frozenset(
         "CUDA_LAUNCH_BLOCKING",
     ]
 )
-"""Read when the GPUs are used first."""
+"""Read when the GPUs are used first; TF_XLA_FLAGS as early as devices are listed, in the four releases above."""
 READ = frozenset(
     [
         *KNOWN,
