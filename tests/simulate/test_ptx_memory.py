@@ -53,6 +53,19 @@ def test_vectors_and_shared_memory(ptx: Interpreter) -> None:
     ]
 
 
+def test_an_address_of_32_bits_stays_one(ptx: Interpreter) -> None:
+    """Compilers count below an address's start, and an offset brings it back: [0xfffffffe+2] is 0."""
+    body = """
+    shl.b32 %s, %t, 2; sub.u32 %s, %s, 2; st.shared.u16 [%s+2], %a; ld.shared.u16 %x, [%s+2];
+    atom.shared.add.u32 %y, [%s+2], 1; ld.shared.u16 %y, [%s+2]; sub.u32 %y, %y, %x; mad.lo.u32 %d, %y, 1000, %x;
+    sub.u64 %g, %b, 8; ld.global.b32 %y, [%g+8]; sub.u32 %y, %y, %a; add.u32 %d, %d, %y;
+    """
+    declare = ".reg .b32 %s, %x, %y; .reg .u64 %b, %g; .shared .align 4 .b8 data[128];"
+    find = "ld.param.u64 %b, [p_a]; mad.wide.u32 %b, %t, 4, %b;"
+    a = list(range(100, 132))
+    assert ptx.lanes(find + body, "b32", {"a": ("b32", a)}, declare=declare) == [1000 + one for one in a]
+
+
 def test_shared_memory_that_comes_with_the_launch(ptx: Interpreter) -> None:
     text = """
 .extern .shared .align 16 .b8 dynamic[];

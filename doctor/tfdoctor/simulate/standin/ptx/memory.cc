@@ -42,6 +42,9 @@ void take_hints(Spec &s) {
         s.take(hint);
 }
 
+/* [base+offset]: an address in a register of 32 bits stays one, as where offset -2 is 0xfffffffe. */
+u64 address_of(const Operand &o, u64 base) { return low(base + u64(o.offset), o.width); }
+
 bool has_space(const Instruction &i) { return i.space != GENERIC; }
 
 void load(Context &c, const Instruction &i, u32 mask) {
@@ -49,7 +52,7 @@ void load(Context &c, const Instruction &i, u32 mask) {
     size_t bytes = size_t(size_of(i.type));
     u64 addresses[LANES];
     const u64 *base = c.in(a, 0);
-    each(mask, [&](int l) { addresses[l] = base[l] + u64(a.offset); });
+    each(mask, [&](int l) { addresses[l] = address_of(a, base[l]); });
     size_t whole = bytes * size_t(i.vector);
     for (int n = 0; n < i.vector; n++) {
         const Operand &to = i.o[0].kind == Operand::VECTOR ? i.o[0].parts[size_t(n)] : i.o[0];
@@ -69,7 +72,7 @@ void store(Context &c, const Instruction &i, u32 mask) {
     for (int n = 0; n < i.vector; n++) {
         const Operand &from = i.o[1].kind == Operand::VECTOR ? i.o[1].parts[size_t(n)] : i.o[1];
         const u64 *v = c.in(from, 1);
-        each(mask, [&](int l) { memcpy(c.place(i.space, base[l] + u64(a.offset), whole, l) + size_t(n) * bytes, &v[l], bytes); });
+        each(mask, [&](int l) { memcpy(c.place(i.space, address_of(a, base[l]), whole, l) + size_t(n) * bytes, &v[l], bytes); });
     }
 }
 
@@ -118,7 +121,7 @@ void atomic(Context &c, const Instruction &i, u32 mask) {
     size_t bytes = size_t(size_of(i.type));
     const u64 *base = c.in(a, 0), *third = i.o.size() > at + 2 ? c.in(i.o[at + 2], 2) : c.scratch[5];
     u64 addresses[LANES];
-    each(mask, [&](int l) { addresses[l] = base[l] + u64(a.offset); });
+    each(mask, [&](int l) { addresses[l] = address_of(a, base[l]); });
     for (int n = 0; n < i.vector; n++) {
         auto part = [&](const Operand &o) -> const Operand & { return o.kind == Operand::VECTOR ? o.parts[size_t(n)] : o; };
         const u64 *b = c.in(part(i.o[at + 1]), 1);
@@ -197,9 +200,9 @@ void copy(Context &c, const Instruction &i, u32 mask) {
     const u64 *to = c.in(i.o[0], 0), *from = c.in(i.o[1], 1), *bytes = c.in(i.o[2], 2), *some = i.o.size() > 3 ? c.in(i.o[3], 3) : bytes;
     each(mask, [&](int l) {
         size_t n = u32(bytes[l]), got = std::min(n, size_t(u32(some[l])));
-        char *d = c.place(SHARED, to[l] + u64(i.o[0].offset), n, l);
+        char *d = c.place(SHARED, address_of(i.o[0], to[l]), n, l);
         memset(d, 0, n);
-        if (got) memcpy(d, c.place(GLOBAL, from[l] + u64(i.o[1].offset), got, l), got);
+        if (got) memcpy(d, c.place(GLOBAL, address_of(i.o[1], from[l]), got, l), got);
     });
 }
 
