@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PTX = SOURCES / "ptx"
+COMPUTE = SOURCES / "compute"
 FLAGS = ("-std=c++17", "-O1", "-frounding-math", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror")
-SANITIZED = ("-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+C_FLAGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror")
+SANITIZED = ("-g1", "-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all")
 _HEAD = ".version 8.5\n.target sm_90\n.address_size 64\n"
 _SIZES = {"pred": 1, "8": 1, "16": 2, "32": 4, "64": 8, "6x2": 4, "3x2": 2, "2x2": 2}
 
@@ -56,7 +58,7 @@ def build(cache: Path, flags: Sequence[str] = ()) -> Path:
     return program
 
 
-def libraries(folder: Path, tensorflow: str) -> Path:
+def libraries(folder: Path, tensorflow: str, flags: Sequence[str] = ("-O2",)) -> Path:
     """The software GPU's libraries under the names that a release of TensorFlow opens; the folder comes back.
 
     It goes onto LD_LIBRARY_PATH, and onto PATH for `ptxas`, which XLA starts. `tensorflow`: "2.15.1". LookupError where
@@ -68,43 +70,71 @@ def libraries(folder: Path, tensorflow: str) -> Path:
         message = f"TensorFlow {tensorflow} opens no CUDA libraries that are known"
         raise LookupError(message)
     folder.mkdir(parents=True, exist_ok=True)
-    compute = SOURCES / "compute"
-    optimized = [flag for flag in FLAGS if flag != "-O1"]
-    c, cxx = os.environ.get("CC") or "cc", os.environ.get("CXX") or "c++"
-    objects = []
-    for source in (*PTX.glob("*.cc"), *(compute / f"{name}.c" for name in ("memory", "streams", "modules"))):
-        if source.name == "run.cc":
-            continue
-        out = folder / f"{source.parent.name}-{source.stem}.o"
-        language = [cxx, *optimized] if source.suffix == ".cc" else [c, "-std=gnu11"]
-        _checked([*language, "-O2", "-fPIC", "-fvisibility=default", "-c", str(source), "-o", str(out)])
-        objects.append(out)
-    driver = folder / "driver.o"
-    _checked(
-        [c, "-std=gnu99", "-DCOMPUTES", "-O1", "-fPIC", "-c", str(SOURCES / "libcuda.c"), "-o", str(driver)]
-    )
-    objects.append(driver)
-    static = ["-static-libstdc++", "-static-libgcc", "-Wl,-Bsymbolic", "-Wl,--exclude-libs,ALL"]
-    named = ["-Wl,-soname,libcuda.so.1", "-o", f"{folder}/libcuda.so.1"]
-    _checked([cxx, "-shared", *static, *named, *map(str, objects), "-ldl", "-lpthread"])
-    for out in objects:
-        out.unlink()
-    major, minor = map(int, release.cuda.split(".")[:2])
-    defines = [f"-DCUDART={major * 1000 + minor * 10}", f"-DCUDNN={_told(release.cudnn)}"]
-    for soname in (*release.required_libraries, "libnccl.so.2", "libnvidia-ml.so.1"):
+    c = os.environ.get("CC") or "cc"
+    _driver(folder, flags)
+
+    def library(soname: str) -> None:
         stem = soname.partition(".so.")[0]
-        source = SOURCES / f"{stem}.c" if stem == "libnvidia-ml" else compute / f"{stem}.c"
-        script = folder / "versions"
+        source = SOURCES / f"{stem}.c" if stem == "libnvidia-ml" else COMPUTE / f"{stem}.c"
+        script = folder / f"{stem}.versions"
         # NVIDIA's toolkit names the version of each function as the library
         script.write_text(f"{'' if stem == 'libnvidia-ml' else soname} {{ global: *; }};\n")
-        options = ["-std=gnu11", "-O3", *defines, "-fPIC", "-shared", f"-Wl,--version-script={script}"]
-        options += [f"-Wl,-soname,{soname}", "-o", f"{folder}/{soname}"]
+        defines = _defines(release.cuda or "", release.cudnn or "")
+        options = [*C_FLAGS, *defines, "-fPIC", "-shared", f"-Wl,--version-script={script}"]
+        options += [f"-Wl,-soname,{soname}", "-o", f"{folder}/{soname}", *flags]
         needs = [f"-L{folder}", "-l:libcuda.so.1"] if stem == "libcudart" else []
         given = [str(source)] if source.exists() else ["-x", "c", "/dev/null"]
         _checked([c, *options, *given, "-x", "none", *needs, "-lm", "-lpthread"])
         script.unlink()
-    shutil.copy2(compute / "ptxas", folder / "ptxas")
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(library, (*release.required_libraries, "libnccl.so.2", "libnvidia-ml.so.1")))
+    shutil.copy2(COMPUTE / "ptxas", folder / "ptxas")
     return folder
+
+
+def _driver(folder: Path, flags: Sequence[str]) -> None:
+    c, cxx = os.environ.get("CC") or "cc", os.environ.get("CXX") or "c++"
+    optimized = [flag for flag in FLAGS if flag != "-O1"]
+
+    def compiled(source: Path) -> Path:
+        out = folder / f"{source.parent.name}-{source.stem}.o"
+        language = [cxx, *optimized] if source.suffix == ".cc" else [c, *C_FLAGS]
+        if source.name == "libcuda.c":
+            language = [c, "-std=gnu99", "-DCOMPUTES"]
+        _checked([*language, *flags, "-fPIC", "-fvisibility=default", "-c", str(source), "-o", str(out)])
+        return out
+
+    computing = (COMPUTE / f"{name}.c" for name in ("memory", "streams", "modules"))
+    sources = [path for path in PTX.glob("*.cc") if path.name != "run.cc"]
+    with ThreadPoolExecutor(2) as pool:
+        objects = list(pool.map(compiled, (*sources, *computing, SOURCES / "libcuda.c")))
+    # the runtime of C++ inside, for TensorFlow's may be an older one; sanitizers want to see it
+    static = [] if any("sanitize" in flag for flag in flags) else ["-static-libstdc++", "-static-libgcc"]
+    hidden = ["-Wl,-Bsymbolic", "-Wl,--exclude-libs,ALL"] if static else []
+    named = ["-Wl,-soname,libcuda.so.1", "-o", f"{folder}/libcuda.so.1"]
+    _checked([cxx, "-shared", *flags, *static, *hidden, *named, *map(str, objects), "-ldl", "-lpthread"])
+    for out in objects:
+        out.unlink()
+
+
+def _defines(cuda: str, cudnn: str) -> list[str]:
+    major, minor = map(int, cuda.split(".")[:2])
+    return [f"-DCUDART={major * 1000 + minor * 10}", f"-DCUDNN={_told(cudnn)}"]
+
+
+def warnings_of(cuda: str, cudnn: str) -> str:
+    """What the C compiler says against the libraries for such versions ("12.2", "8.9"): empty where nothing."""
+    flags = [flag for flag in C_FLAGS if flag != "-Werror"]
+    options = [*flags, "-O1", "-DCOMPUTES", *_defines(cuda, cudnn), "-fPIC", "-c", "-o", os.devnull]
+
+    def said(source: Path) -> str:
+        command = [os.environ.get("CC") or "cc", *options, str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+        return done.stderr or ("" if done.returncode == 0 else f"{source}: exit status {done.returncode}")
+
+    with ThreadPoolExecutor(2) as pool:
+        return "".join(pool.map(said, (*COMPUTE.glob("*.c"), SOURCES / "libcuda.c")))
 
 
 def _told(cudnn: str) -> int:

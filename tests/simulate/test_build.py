@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import tfdoctor.payload
+from lab.softgpu import warnings_of
 from tfdoctor.simulate import build
 from tfdoctor.simulate.build import CompilerError, built, cache_folder
 from tfdoctor.simulate.sources import LIBRARIES
@@ -136,6 +137,14 @@ def test_a_cache_that_cannot_be_written_is_said(env: dict[str, str], tmp_path: P
     with pytest.raises(Exception, match="cannot be written to") as refused:
         built(env)
     assert refused.type is not CompilerError
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize(
+    ("cuda", "cudnn"), [("10.0", "7.4"), ("11.2", "8.1"), ("12.2", "8.9"), ("12.5", "9.3")]
+)
+def test_the_libraries_that_compute_compile_without_a_warning(cuda: str, cudnn: str) -> None:
+    assert warnings_of(cuda, cudnn) == ""
 
 
 def test_it_starts_with_an_old_glibc(env: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

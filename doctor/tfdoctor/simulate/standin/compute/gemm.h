@@ -12,7 +12,7 @@ enum { R_32F = 0, R_64F = 1, R_16F = 2, R_8I = 3, C_32F = 4, C_64F = 5, R_32I = 
 
 typedef double complex scalar;
 
-static size_t width_of(int type) {
+static inline size_t width_of(int type) {
     switch (type) {
     case R_32F: case R_32I: return 4;
     case R_64F: case C_32F: return 8;
@@ -53,7 +53,7 @@ static inline uint16_t to_bfloat(float f) {
     return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 
-static scalar element(const void *p, int64_t i, int type) {
+static inline scalar element(const void *p, int64_t i, int type) {
     switch (type) {
     case R_32F: return ((const float *)p)[i];
     case R_64F: return ((const double *)p)[i];
@@ -65,7 +65,7 @@ static scalar element(const void *p, int64_t i, int type) {
     default: return ((const int32_t *)p)[i];
     }
 }
-static void set_element(void *p, int64_t i, scalar v, int type) {
+static inline void set_element(void *p, int64_t i, scalar v, int type) {
     switch (type) {
     case R_32F: ((float *)p)[i] = (float)creal(v); break;
     case R_64F: ((double *)p)[i] = creal(v); break;
@@ -73,8 +73,7 @@ static void set_element(void *p, int64_t i, scalar v, int type) {
     case C_64F: ((double complex *)p)[i] = v; break;
     case R_16F: ((uint16_t *)p)[i] = to_half(creal(v)); break;
     case R_16BF: ((uint16_t *)p)[i] = to_bfloat((float)creal(v)); break;
-    case R_8I: ((int8_t *)p)[i] = (int8_t)creal(v); break;
-    default: ((int32_t *)p)[i] = (int32_t)creal(v);
+    default: ((int32_t *)p)[i] = (int32_t)(uint32_t)(int64_t)creal(v); /* as sums of 32 bits wrap */
     }
 }
 
@@ -88,7 +87,7 @@ struct product {
     int64_t lda, ldb, ldc, ldd;
 };
 
-static void floats(const struct product *p) {
+static inline void floats(const struct product *p) {
     const float *a = p->a, *b = p->b, *c = p->c;
     float *d = p->d, alpha = (float)creal(p->alpha), beta = (float)creal(p->beta), *sum = malloc((size_t)p->m * sizeof *sum + 1);
     if (!sum) abort();
@@ -107,8 +106,8 @@ static void floats(const struct product *p) {
 }
 
 /* 0, or 15 (CUBLAS_STATUS_NOT_SUPPORTED) where a type is none of these. */
-static int multiply(const struct product *p) {
-    if (!width_of(p->at) || !width_of(p->bt) || !width_of(p->dt)) return 15;
+static inline int multiply(const struct product *p) {
+    if (!width_of(p->at) || !width_of(p->bt) || !width_of(p->dt) || p->dt == R_8I) return 15;
     if (p->at == R_32F && p->bt == R_32F && p->dt == R_32F) {
         floats(p);
         return 0;

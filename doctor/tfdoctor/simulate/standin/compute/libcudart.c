@@ -299,10 +299,10 @@ cudaError_t cudaFuncGetAttributes(struct function_attributes *a, const void *hos
     memset(a, 0, sizeof *a);
     cuFuncGetAttribute(&shared, 1, e->function);
     a->shared = (size_t)shared;
-    a->threads = 1024;
+    cuFuncGetAttribute(&a->threads, 0, e->function);
     a->registers = 32;
     cuFuncGetAttribute(&a->ptx, 5, e->function);
-    a->binary = a->ptx;
+    cuFuncGetAttribute(&a->binary, 6, e->function);
     a->dynamic_shared = 49152;
     return OK;
 }

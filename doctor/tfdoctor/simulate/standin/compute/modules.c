@@ -102,12 +102,16 @@ CUresult cuFuncGetModule(void **module, void *function) { TRACE; *module = ((str
 
 CUresult cuFuncGetAttribute(int *value, int attribute, void *function) {
     TRACE;
+    const struct ptx_kernel *kernel = ((struct function *)function)->kernel;
     switch (attribute) {
-    case 0: *value = 1024; break;                                                       /* MAX_THREADS_PER_BLOCK */
-    case 1: *value = (int)ptx_shared_bytes(((struct function *)function)->kernel); break; /* SHARED_SIZE_BYTES */
-    case 4: *value = 32; break;                                                         /* NUM_REGS */
-    case 5: case 6: *value = standin_capability(standin_device()); break;               /* PTX_VERSION, BINARY_VERSION */
-    case 8: *value = 49152; break;                                                      /* MAX_DYNAMIC_SHARED_SIZE_BYTES */
+    case 0: *value = (int)ptx_threads(kernel); break;                /* MAX_THREADS_PER_BLOCK */
+    case 1: *value = (int)ptx_shared_bytes(kernel); break;           /* SHARED_SIZE_BYTES */
+    case 4: *value = 32; break;                                      /* NUM_REGS */
+    /* PTX_VERSION: what the text was compiled for. CUB asks this for how many items the blocks of its kernels take, and
+     * the kernels themselves know only that. */
+    case 5: *value = ptx_target(kernel); break;
+    case 6: *value = standin_capability(standin_device()); break;    /* BINARY_VERSION */
+    case 8: *value = 49152; break;                                   /* MAX_DYNAMIC_SHARED_SIZE_BYTES */
     default: *value = 0;
     }
     return OK;

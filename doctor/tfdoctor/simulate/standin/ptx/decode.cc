@@ -52,7 +52,7 @@ class Decoder {
         refuse_recursion();
         for (Instruction &i : p.code)
             if (i.flow == CALL && i.target >= 0) i.o.shrink_to_fit();
-        p.shared_bytes = (p.shared_bytes + 15) / 16 * 16;
+        p.shared_bytes = (p.shared_bytes + dynamic_align - 1) / dynamic_align * dynamic_align;
         for (auto &[row, offset] : dynamic) row->fill(p.shared_bytes + offset);
     }
 
@@ -63,6 +63,7 @@ class Decoder {
     int scope = 0;
     std::map<u64, const Row *> known_constants;
     std::vector<std::pair<Row *, u64>> dynamic; /* addresses in the shared memory that the launch brings */
+    size_t dynamic_align = 16;
     std::map<std::string, u64, std::less<>> shared_addresses;
     std::vector<std::string> wanted;
     struct Jump {
@@ -90,6 +91,19 @@ class Decoder {
                 t.take(",");
             }
         }
+        while (!t.end())
+            if (std::string_view directive = t.pop(); directive == ".maxntid" || directive == ".reqntid") p.max_threads = std::min(p.max_threads, threads(t));
+    }
+
+    static u32 threads(Tokens &t) { /* 384, 1, 1 */
+        u64 product = 1;
+        do {
+            u64 value;
+            bool is_double;
+            if (!number(t.pop(), &value, &is_double) || is_double || !value) throw Unsupported{"a block of so many threads"};
+            product = std::min(product * std::min(value, u64(1024)), u64(1024));
+        } while (t.take(","));
+        return u32(product);
     }
 
     u64 local(size_t size, size_t align) {
@@ -338,6 +352,7 @@ class Decoder {
             }
             p.constants.emplace_back();
             dynamic.push_back({&p.constants.back(), 0});
+            dynamic_align = std::max(dynamic_align, v.align);
             o.kind = Operand::CONSTANT;
             o.constant = &p.constants.back();
             return o;

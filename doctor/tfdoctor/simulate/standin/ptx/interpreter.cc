@@ -77,6 +77,8 @@ void ptx_parameter(const ptx_kernel *kernel, size_t n, size_t *offset, size_t *b
     *bytes = program(kernel).parameters[n].size;
 }
 size_t ptx_shared_bytes(const ptx_kernel *kernel) { return program(kernel).shared_bytes; }
+unsigned ptx_threads(const ptx_kernel *kernel) { return program(kernel).max_threads; }
+int ptx_target(const ptx_kernel *kernel) { return program(kernel).module->target; }
 
 int ptx_launch(const ptx_kernel *kernel, const ptx_grid *grid, void *const *parameters, char *why, size_t size) {
     return caught(why, size, [&] {

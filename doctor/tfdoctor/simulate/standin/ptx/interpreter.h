@@ -19,6 +19,8 @@ int ptx_variable(struct ptx_module *module, const char *name, void **address, si
 size_t ptx_parameters(const struct ptx_kernel *kernel);
 void ptx_parameter(const struct ptx_kernel *kernel, size_t n, size_t *offset, size_t *bytes);
 size_t ptx_shared_bytes(const struct ptx_kernel *kernel);
+unsigned ptx_threads(const struct ptx_kernel *kernel); /* the most that a block of it may have */
+int ptx_target(const struct ptx_kernel *kernel);       /* 80 where its text is for sm_80, whatever the card is */
 /* Runs it to its end. `parameters`: a pointer to each. One launch at a time: others wait. */
 int ptx_launch(const struct ptx_kernel *kernel, const struct ptx_grid *grid, void *const *parameters, char *why, size_t size);
 #ifdef __cplusplus

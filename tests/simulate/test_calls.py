@@ -1,0 +1,598 @@
+"""The software GPU's driver, runtime, cuBLAS and cuDNN, called as TensorFlow calls them, beside sums made here."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import math
+import os
+import random
+import shutil
+import struct
+from ctypes import byref, c_double, c_float, c_int, c_int64, c_size_t, c_uint16, c_uint64, c_void_p
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lab.softgpu import SANITIZED, libraries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+pytestmark = pytest.mark.few(0)  # compiling the libraries alone takes ten seconds
+
+NOT_SUPPORTED, OF_CUDNN = 15, 9
+NOISE = random.Random(7)
+TEXT = """.version 7.0
+.target sm_80
+.address_size 64
+.visible .global .u32 state[2] = {5, 6};
+.visible .entry add(.param .u64 out, .param .u32 by)
+.maxntid 64, 1, 1
+{
+.reg .u64 %p; .reg .u32 %v, %n, %t;
+ld.param.u64 %p, [out]; ld.param.u32 %n, [by]; mov.u32 %t, %tid.x; mad.wide.u32 %p, %t, 4, %p;
+ld.global.u32 %v, [%p]; add.u32 %v, %v, %n; st.global.u32 [%p], %v; ret;
+}
+"""
+
+
+class Gpu:
+    """The libraries, loaded once: the first card is one of 9.0."""
+
+    def __init__(self, folder: Path) -> None:
+        self.driver, self.runtime, self.blas, self.lt, self.dnn = (
+            ctypes.CDLL(str(folder / name), mode=ctypes.RTLD_GLOBAL)
+            for name in (
+                "libcuda.so.1",
+                "libcudart.so.12",
+                "libcublas.so.12",
+                "libcublasLt.so.12",
+                "libcudnn.so.8",
+            )
+        )
+
+    def made(self, library: str, name: str, *arguments: Any) -> c_void_p:
+        """What a function makes and puts where its first argument points."""
+        handle = c_void_p()
+        assert getattr(getattr(self, library), name)(byref(handle), *arguments) == 0
+        return handle
+
+
+@pytest.fixture(scope="module")
+def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gpu]:
+    if shutil.which(os.environ.get("CXX") or "c++") is None:
+        pytest.skip("no C++ compiler")
+    flags = ("-O1", *SANITIZED) if os.environ.get("TFDOCTOR_SANITIZE") else ("-O1",)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"STANDIN_CC": "90", "STANDIN_GPUS": "2", "STANDIN_FAILED": "return"}.items():
+            patch.setenv(name, value)
+        found = Gpu(libraries(tmp_path_factory.mktemp("gpu"), "2.15.1", flags))
+        assert found.driver.cuInit(0) == 0
+        context = found.made("driver", "cuDevicePrimaryCtxRetain", 0)
+        assert found.driver.cuCtxSetCurrent(context) == 0
+        yield found
+
+
+def floats(values: Sequence[float]) -> ctypes.Array[c_float]:
+    return (c_float * len(values))(*values)
+
+
+def noise(count: int) -> list[float]:
+    """Numbers that half precision holds, too."""
+    return [NOISE.randint(-64, 64) / 16 for _ in range(count)]
+
+
+# -- Memory, modules and launches ---------------------------------------------------------------------
+
+
+def test_memory(gpu: Gpu) -> None:
+    at, start, size, kind = c_uint64(), c_uint64(), c_size_t(), c_int()
+    before, after, total = c_size_t(), c_size_t(), c_size_t()
+    gpu.driver.cuMemGetInfo_v2(byref(before), byref(total))
+    assert gpu.driver.cuMemAlloc_v2(byref(at), c_size_t(1 << 20)) == 0
+    gpu.driver.cuMemGetInfo_v2(byref(after), byref(total))
+    assert before.value - after.value == 1 << 20
+    inside = c_uint64(at.value + 1000)
+    assert gpu.driver.cuMemGetAddressRange_v2(byref(start), byref(size), inside) == 0
+    assert (start.value, size.value) == (at.value, 1 << 20)
+    assert gpu.driver.cuPointerGetAttribute(byref(kind), 2, inside) == 0
+    assert kind.value == 2
+    assert gpu.driver.cuMemsetD32_v2(at, 0x01020304, c_size_t(3)) == 0
+    assert gpu.driver.cuMemsetD16_v2(c_uint64(at.value + 12), c_uint16(0xABCD), c_size_t(1)) == 0
+    assert gpu.driver.cuMemcpyDtoD_v2(c_uint64(at.value + 64), at, c_size_t(16)) == 0
+    back = ctypes.create_string_buffer(16)
+    assert gpu.driver.cuMemcpyDtoH_v2(back, c_uint64(at.value + 64), c_size_t(16)) == 0
+    assert back.raw == struct.pack("<IIIHH", *[0x01020304] * 3, 0xABCD, 0)
+    assert gpu.driver.cuMemFree_v2(at) == 0
+    assert gpu.driver.cuMemFree_v2(at) == 1
+    assert gpu.driver.cuMemAlloc_v2(byref(at), c_size_t(1 << 50)) == 2
+
+
+def loaded(gpu: Gpu, text: str = TEXT) -> tuple[c_void_p, c_void_p]:
+    module = gpu.made("driver", "cuModuleLoadData", text.encode())
+    return module, gpu.made("driver", "cuModuleGetFunction", module, b"add")
+
+
+def test_a_launch_with_pointers_and_with_a_buffer(gpu: Gpu) -> None:
+    module, function = loaded(gpu)
+    data = (ctypes.c_uint32 * 4)(1, 2, 3, 4)
+    at, by = c_uint64(ctypes.addressof(data)), ctypes.c_uint32(10)
+    pointers = (c_void_p * 2)(ctypes.addressof(at), ctypes.addressof(by))
+    shape = (1, 1, 1, 4, 1, 1, 0, None)
+    assert gpu.driver.cuLaunchKernel(function, *shape, pointers, None) == 0
+    buffer = ctypes.create_string_buffer(struct.pack("<QI", at.value, 100), 12)
+    size = c_size_t(12)
+    extra = (c_void_p * 5)(1, ctypes.addressof(buffer), 2, ctypes.addressof(size), None)
+    assert gpu.driver.cuLaunchKernel(function, *shape, None, extra) == 0
+    assert list(data) == [111, 112, 113, 114]
+    assert gpu.driver.cuLaunchKernel(function, 1, 1, 1, 65, 1, 1, 0, None, pointers, None) == 1
+    variable, bytes_ = c_uint64(), c_size_t()
+    assert gpu.driver.cuModuleGetGlobal_v2(byref(variable), byref(bytes_), module, b"state") == 0
+    assert (bytes_.value, list((ctypes.c_uint32 * 2).from_address(variable.value))) == (8, [5, 6])
+    assert gpu.driver.cuModuleUnload(module) == 0
+
+
+def test_a_kernel_says_what_its_text_was_compiled_for(gpu: Gpu) -> None:
+    """CUB chooses by it how many items a block takes; told 90, tf.where of 2.15.1's kernels for 8.0 was wrong."""
+    module, function = loaded(gpu)
+    value, got = c_int(), {}
+    for attribute in (0, 5, 6):
+        assert gpu.driver.cuFuncGetAttribute(byref(value), attribute, function) == 0
+        got[attribute] = value.value
+    assert got == {0: 64, 5: 80, 6: 90}
+    assert gpu.driver.cuModuleUnload(module) == 0
+
+
+def entry(text: bytes, arch: int, *, packed: bool = False) -> bytes:
+    """PTX in a fat binary; packed: LZ4's blocks, here one of literals alone."""
+    body = text + bytes(-len(text) % 8)
+    whole, flags, compressed = 0, 0, 0
+    if packed:
+        rest = len(text) - 15
+        data = b"\xf0" + b"\xff" * (rest // 255) + bytes([rest % 255]) + text
+        whole, flags, compressed = len(text), 0x2000, len(data)
+        body = data + bytes(-len(data) % 8)
+    head = struct.pack(
+        "<HHIQIIHHIQQQQ", 1, 0x101, 64, len(body), compressed, 0, 0, 7, arch, 0, flags, 0, whole
+    )
+    return head[:64] + body
+
+
+def fat(*entries: bytes) -> bytes:
+    body = b"".join(entries)
+    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(body)) + body
+
+
+class Size(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint) for name in "xyz"]
+
+
+def test_the_runtime_launches_what_was_registered(gpu: Gpu) -> None:
+    code = TEXT.encode() + b"\0"
+    image = fat(entry(b".version 7.0\n.target sm_60\n\0", 60), entry(code, 80, packed=True), entry(b"?", 100))
+    kept = ctypes.create_string_buffer(image, len(image))
+    wrapper = (c_uint64 * 3)(0x1_466243B1, ctypes.addressof(kept), 0)
+    gpu.runtime.__cudaRegisterFatBinary.restype = c_void_p
+    host = ctypes.create_string_buffer(16)
+    registered = c_void_p(gpu.runtime.__cudaRegisterFatBinary(wrapper))
+    gpu.runtime.__cudaRegisterFunction(registered, host, None, b"add", -1, *[None] * 5)
+    attributes = (c_uint64 * 32)()
+    assert gpu.runtime.cudaFuncGetAttributes(attributes, host) == 0
+    threads, _, ptx, binary = struct.unpack_from("<4i", bytes(attributes), 24)
+    assert (threads, ptx, binary) == (64, 80, 90)
+    data = (ctypes.c_uint32 * 2)(1, 2)
+    at, by = c_uint64(ctypes.addressof(data)), ctypes.c_uint32(5)
+    pointers = (c_void_p * 2)(ctypes.addressof(at), ctypes.addressof(by))
+    assert gpu.runtime.cudaLaunchKernel(host, Size(1, 1, 1), Size(2, 1, 1), pointers, c_size_t(0), None) == 0
+    assert list(data) == [6, 7]
+    unknown = ctypes.create_string_buffer(16)
+    assert (
+        gpu.runtime.cudaLaunchKernel(unknown, Size(1, 1, 1), Size(2, 1, 1), pointers, c_size_t(0), None) == 98
+    )
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_damaged_images_are_refused_or_run(gpu: Gpu, packed: bool) -> None:
+    """No byte of an image leads outside it; sanitizers see it where they are built in."""
+    image = fat(entry(TEXT.encode() + b"\0", 80, packed=packed))
+    dice = random.Random(3)
+    results = set()
+    for _ in range(300):
+        broken = bytearray(image)
+        for _ in range(dice.randint(1, 3)):
+            broken[dice.randrange(16, len(image))] = dice.choice((0, 255, 0x2E, 0x7B, dice.randrange(256)))
+        kept = (ctypes.c_char * len(image)).from_buffer(broken)
+        module, function = c_void_p(), c_void_p()
+        result = gpu.driver.cuModuleLoadData(byref(module), kept)
+        results.add(result)
+        if result == 0:
+            gpu.driver.cuModuleGetFunction(byref(function), module, b"add")
+            gpu.driver.cuModuleUnload(module)
+    assert 0 in results
+    assert results <= {0, 209, 801, 999}
+
+
+# -- Products of matrices -----------------------------------------------------------------------------
+
+R_32F, R_64F, R_16F, R_8I, C_32F, C_64F, R_32I, R_16BF = 0, 1, 2, 3, 4, 5, 10, 14
+TYPES: dict[int, tuple[str, int]] = {
+    R_32F: ("f", 1),
+    R_64F: ("d", 1),
+    R_16F: ("e", 1),
+    R_8I: ("b", 1),
+    C_32F: ("f", 2),
+    C_64F: ("d", 2),
+    R_32I: ("i", 1),
+}
+
+
+def stored(values: Sequence[complex], kind: int) -> bytearray:
+    if kind == R_16BF:
+        return bytearray(b"".join(struct.pack("<f", one.real)[2:] for one in values))
+    code, parts = TYPES[kind]
+    flat = [part for one in values for part in (one.real, one.imag)[:parts]]
+    return bytearray(struct.pack(f"<{len(flat)}{code}", *[int(one) if code in "bi" else one for one in flat]))
+
+
+def read(data: bytearray, kind: int) -> list[complex]:
+    if kind == R_16BF:
+        return [struct.unpack("<f", b"\0\0" + bytes(data[at : at + 2]))[0] for at in range(0, len(data), 2)]
+    code, parts = TYPES[kind]
+    flat = struct.unpack(f"<{len(data) // struct.calcsize(code)}{code}", data)
+    return [complex(*flat[at : at + parts]) for at in range(0, len(flat), parts)]
+
+
+def memory(data: bytearray) -> Any:
+    return (ctypes.c_char * len(data)).from_buffer(data)
+
+
+def product(
+    m: int, n: int, k: int, a: list[complex], b: list[complex], how: tuple[int, int]
+) -> list[complex]:
+    """Column-major."""
+
+    def at(x: list[complex], row: int, column: int, rows: int, columns: int, turned: int) -> complex:
+        value = x[column + row * columns] if turned else x[row + column * rows]
+        return value.conjugate() if turned == 2 else value
+
+    return [
+        sum(at(a, i, x, m, k, how[0]) * at(b, x, j, k, n, how[1]) for x in range(k))
+        for j in range(n)
+        for i in range(m)
+    ]
+
+
+@pytest.mark.parametrize("how", list(itertools.product((0, 1, 2), repeat=2)))
+@pytest.mark.parametrize(
+    ("kind", "out", "compute"),
+    [
+        (R_32F, R_32F, 68),
+        (R_64F, R_64F, 70),
+        (C_32F, C_32F, 68),
+        (C_64F, C_64F, 70),
+        (R_16F, R_16F, 64),
+        (R_16F, R_32F, 68),
+        (R_16BF, R_16BF, 77),
+        (R_8I, R_32I, 72),
+        (R_64F, R_64F, R_64F),
+    ],
+)
+def test_products(gpu: Gpu, kind: int, out: int, compute: int, how: tuple[int, int]) -> None:
+    m, n, k, batches = 3, 4, 5, 2
+    handle = gpu.made("blas", "cublasCreate_v2")
+    several = kind in (C_32F, C_64F)
+    whole = R_8I in (kind, out) or out == R_32I
+
+    def numbers(count: int) -> list[complex]:
+        return [
+            complex(NOISE.randint(-8, 8) / (1 if whole else 2), NOISE.randint(-4, 4) if several else 0)
+            for _ in range(count)
+        ]
+
+    a, b, c = numbers(m * k * batches), numbers(k * n * batches), numbers(m * n * batches)
+    scale = {64: R_16F, 70: R_64F, 72: R_32I, R_64F: R_64F}.get(compute, R_32F)
+    scale = out if several else scale
+    alpha, beta = stored([2], scale), stored([-1], scale)
+    first, second, result = memory(stored(a, kind)), memory(stored(b, kind)), stored(c, out)
+    turned = [k if how[0] else m, n if how[1] else k]
+    status = gpu.blas.cublasGemmStridedBatchedEx(
+        handle, *how, m, n, k, memory(alpha),
+        first, kind, turned[0], c_int64(m * k), second, kind, turned[1], c_int64(k * n),
+        memory(beta), memory(result), out, m, c_int64(m * n), batches, compute, 0,
+    )  # fmt: skip
+    assert status == 0
+    wanted = []
+    for one in range(batches):
+        part = product(m, n, k, a[one * m * k :][: m * k], b[one * k * n :][: k * n], how)
+        wanted += [2 * x - y for x, y in zip(part, c[one * m * n :][: m * n], strict=True)]
+    assert read(result, out) == wanted
+    assert gpu.blas.cublasDestroy_v2(handle) == 0
+
+
+def test_products_that_are_not_there_are_refused(gpu: Gpu) -> None:
+    handle = gpu.made("blas", "cublasCreate_v2")
+    one, data = floats([1]), floats([1, 2, 3, 4])
+    for kind, out, compute in ((R_8I, R_8I, 68), (28, R_32F, 68), (R_32F, R_32F, 76)):
+        status = gpu.blas.cublasGemmEx(
+            handle, 0, 0, 1, 1, 1, one, data, kind, 1, data, kind, 1, one, data, out, 1, compute, 0
+        )
+        assert status == NOT_SUPPORTED, (kind, out, compute)
+    assert list(data) == [1, 2, 3, 4]
+    gpu.blas.cublasDestroy_v2(handle)
+
+
+def gelu(x: float) -> float:
+    return 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+@pytest.mark.parametrize(
+    ("epilogue", "of"),
+    [
+        (1, lambda x, _: x),
+        (2, lambda x, _: max(x, 0)),
+        (4, lambda x, b: x + b),
+        (6, lambda x, b: max(x + b, 0)),
+        (36, lambda x, b: gelu(x + b)),
+    ],
+)
+def test_a_product_and_what_follows(gpu: Gpu, epilogue: int, of: Callable[[float, float], float]) -> None:
+    m, n, k = 3, 2, 4
+    a, b, bias = noise(m * k), noise(k * n), noise(m)
+    handle = gpu.made("lt", "cublasLtCreate")
+    plan = gpu.made("lt", "cublasLtMatmulDescCreate", 68, R_32F)
+    shapes = [
+        gpu.made("lt", "cublasLtMatrixLayoutCreate", R_32F, c_uint64(rows), c_uint64(columns), c_int64(rows))
+        for rows, columns in ((m, k), (k, n), (m, n))
+    ]
+    biases, out, one, none = floats(bias), floats([0] * (m * n)), floats([1]), floats([0])
+    gpu.lt.cublasLtMatmulDescSetAttribute(plan, 7, byref(c_int(epilogue)), c_size_t(4))
+    gpu.lt.cublasLtMatmulDescSetAttribute(plan, 8, byref(c_uint64(ctypes.addressof(biases))), c_size_t(8))
+
+    def run() -> int:
+        first, second, third = shapes
+        status: int = gpu.lt.cublasLtMatmul(
+            handle, plan, one, floats(a), first, floats(b), second, none, out, third, out, third,
+            None, None, c_size_t(0), None,
+        )  # fmt: skip
+        return status
+
+    assert run() == 0
+    plain = product(m, n, k, [complex(x) for x in a], [complex(x) for x in b], (0, 0))
+    assert list(out) == pytest.approx(
+        [of(x.real, bias[i % m]) for i, x in enumerate(plain)], rel=1e-6, abs=1e-6
+    )
+    gpu.lt.cublasLtMatmulDescSetAttribute(plan, 2, byref(c_int(2)), c_size_t(4))  # a vector of alphas
+    assert run() == NOT_SUPPORTED
+    for shape in shapes:
+        gpu.lt.cublasLtMatrixLayoutDestroy(shape)
+    gpu.lt.cublasLtMatmulDescDestroy(plan)
+    gpu.lt.cublasLtDestroy(handle)
+
+
+# -- Convolutions and their kin -----------------------------------------------------------------------
+
+
+def ints(*values: int) -> ctypes.Array[c_int]:
+    return (c_int * len(values))(*values)
+
+
+def strides(shape: Sequence[int], last: bool) -> tuple[int, ...]:
+    """Of a packed tensor N, C, H, W; last: the channels change fastest."""
+    _, c, h, w = shape
+    return (c * h * w, 1, w * c, c) if last else (c * h * w, h * w, w, 1)
+
+
+def everywhere(shape: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    return itertools.product(*map(range, shape))
+
+
+class Tensor:
+    """Values by their indices, and the same in memory with a descriptor."""
+
+    def __init__(
+        self, gpu: Gpu, shape: tuple[int, int, int, int], last: bool, values: Sequence[float]
+    ) -> None:
+        self.shape, self._steps = shape, strides(shape, last)
+        self.data = floats([0.0] * math.prod(shape))
+        for at, value in zip(everywhere(shape), values, strict=True):
+            self.data[self._place(at)] = value
+        self.told = gpu.made("dnn", "cudnnCreateTensorDescriptor")
+        assert gpu.dnn.cudnnSetTensorNdDescriptor(self.told, 0, 4, ints(*shape), ints(*self._steps)) == 0
+        self._gpu = gpu
+
+    def _place(self, at: Sequence[int]) -> int:
+        return sum(a * b for a, b in zip(at, self._steps, strict=True))
+
+    def __getitem__(self, at: tuple[int, ...]) -> float:
+        return float(self.data[self._place(at)])
+
+    def values(self) -> list[float]:
+        return [self[at] for at in everywhere(self.shape)]
+
+
+ONE, NONE = floats([1]), floats([0])
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(
+    ("groups", "pad", "step", "apart", "turned"),
+    [(1, 0, 1, 1, 1), (1, 1, 2, 1, 1), (2, 1, 1, 2, 1), (1, 1, 1, 1, 0)],
+)
+def test_convolutions(
+    gpu: Gpu, last: bool, groups: int, pad: int, step: int, apart: int, turned: int
+) -> None:
+    n, c, h, w, k, r = 2, 4, 6, 5, 6, 3
+    rows, columns = ((size + 2 * pad - apart * (r - 1) - 1) // step + 1 for size in (h, w))
+    x = Tensor(gpu, (n, c, h, w), last, noise(n * c * h * w))
+    f_shape, y_shape = (k, c // groups, r, r), (n, k, rows, columns)
+    f = Tensor(gpu, f_shape, last, noise(math.prod(f_shape)))
+    y = Tensor(gpu, y_shape, last, [0.0] * math.prod(y_shape))
+    dy = Tensor(gpu, y_shape, last, noise(math.prod(y_shape)))
+    dx = Tensor(gpu, x.shape, last, [1.0] * math.prod(x.shape))
+    df = Tensor(gpu, f_shape, last, [0.0] * math.prod(f_shape))
+    filters = gpu.made("dnn", "cudnnCreateFilterDescriptor")
+    assert gpu.dnn.cudnnSetFilterNdDescriptor(filters, 0, int(last), 4, ints(*f_shape)) == 0
+    how = gpu.made("dnn", "cudnnCreateConvolutionDescriptor")
+    pairs = [ints(one, one) for one in (pad, step, apart)]
+    assert gpu.dnn.cudnnSetConvolutionNdDescriptor(how, 2, *pairs, turned, 0) == 0
+    assert gpu.dnn.cudnnSetConvolutionGroupCount(how, groups) == 0
+
+    wanted, slopes_x, slopes_f = ({} for _ in range(3))  # type: dict[tuple[int, ...], float]
+    for at in everywhere(y_shape):
+        b, o, i, j = at
+        for q, u, v in everywhere(f_shape[1:]):
+            tap = (u, v) if turned else (r - 1 - u, r - 1 - v)  # mode 0: a true convolution
+            place = (
+                b,
+                o // (k // groups) * (c // groups) + q,
+                i * step - pad + tap[0] * apart,
+                j * step - pad + tap[1] * apart,
+            )
+            if not (0 <= place[2] < h and 0 <= place[3] < w):
+                continue
+            here = (o, q, u, v)
+            wanted[at] = wanted.get(at, 0) + x[place] * f[here]
+            slopes_x[place] = slopes_x.get(place, 0) + dy[at] * f[here]
+            slopes_f[here] = slopes_f.get(here, 0) + dy[at] * x[place]
+
+    handle, none = gpu.made("dnn", "cudnnCreate"), (None, c_size_t(0))
+    forward = (handle, ONE, x.told, x.data, filters, f.data, how, 1, *none, NONE, y.told, y.data)
+    assert gpu.dnn.cudnnConvolutionForward(*forward) == 0
+    assert y.values() == pytest.approx([wanted.get(at, 0) for at in everywhere(y_shape)])
+    back = (handle, ONE, filters, f.data, dy.told, dy.data, how, 1, *none, ONE, dx.told, dx.data)
+    assert gpu.dnn.cudnnConvolutionBackwardData(*back) == 0  # beta is 1: added to what is there
+    assert dx.values() == pytest.approx([1 + slopes_x.get(at, 0) for at in everywhere(x.shape)])
+    to_filter = (handle, ONE, x.told, x.data, dy.told, dy.data, how, 1, *none, NONE, filters, df.data)
+    assert gpu.dnn.cudnnConvolutionBackwardFilter(*to_filter) == 0
+    assert df.values() == pytest.approx([slopes_f.get(at, 0) for at in everywhere(f_shape)])
+    assert gpu.dnn.cudnnSetConvolutionGroupCount(how, 4) == 0  # 6 filters are not 4 groups
+    assert gpu.dnn.cudnnConvolutionForward(*forward) != 0
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("mode", [0, 1, 2, 3])
+def test_pooling(gpu: Gpu, last: bool, mode: int) -> None:
+    shape, window, pad, step = (2, 3, 5, 4), 3, 1, 2
+    rows, columns = ((size + 2 * pad - window) // step + 1 for size in shape[2:])
+    out = (2, 3, rows, columns)
+    values = NOISE.sample(range(1000), math.prod(shape))  # all different, so that one is the greatest
+    x = Tensor(gpu, shape, last, values)
+    y, dy = Tensor(gpu, out, last, [0.0] * math.prod(out)), Tensor(gpu, out, last, noise(math.prod(out)))
+    dx = Tensor(gpu, shape, last, [0.0] * math.prod(shape))
+    how = gpu.made("dnn", "cudnnCreatePoolingDescriptor")
+    pairs = [ints(one, one) for one in (window, pad, step)]
+    assert gpu.dnn.cudnnSetPoolingNdDescriptor(how, mode, 0, 2, *pairs) == 0
+    handle = gpu.made("dnn", "cudnnCreate")
+    assert gpu.dnn.cudnnPoolingForward(handle, how, ONE, x.told, x.data, NONE, y.told, y.data) == 0
+    back = (y.told, y.data, dy.told, dy.data, x.told, x.data, NONE, dx.told, dx.data)
+    assert gpu.dnn.cudnnPoolingBackward(handle, how, ONE, *back) == 0
+    wanted, slopes = [], dict.fromkeys(everywhere(shape), 0.0)
+    for b, c, i, j in everywhere(out):
+        places = [
+            (b, c, i * step - pad + u, j * step - pad + v)
+            for u, v in everywhere((window, window))
+            if 0 <= i * step - pad + u < shape[2] and 0 <= j * step - pad + v < shape[3]
+        ]
+        if mode in (0, 3):
+            most = max(places, key=lambda at: x[at])
+            wanted.append(x[most])
+            slopes[most] += dy[b, c, i, j]
+            continue
+        count = window**2 if mode == 1 else len(places)
+        wanted.append(sum(x[at] for at in places) / count)
+        for at in places:
+            slopes[at] += dy[b, c, i, j] / count
+    assert y.values() == pytest.approx(wanted)
+    assert dx.values() == pytest.approx(list(slopes.values()))
+
+
+def test_what_is_no_number_in_a_pool(gpu: Gpu) -> None:
+    for nan, wanted in ((0, [2.0, 5.0]), (1, [math.nan, math.nan])):
+        x = Tensor(gpu, (1, 1, 1, 4), False, [math.nan, 2, 5, math.nan])
+        y = Tensor(gpu, (1, 1, 1, 2), False, [0, 0])
+        how = gpu.made("dnn", "cudnnCreatePoolingDescriptor")
+        gpu.dnn.cudnnSetPoolingNdDescriptor(how, 0, nan, 2, ints(1, 2), ints(0, 0), ints(1, 2))
+        handle = gpu.made("dnn", "cudnnCreate")
+        assert gpu.dnn.cudnnPoolingForward(handle, how, ONE, x.told, x.data, NONE, y.told, y.data) == 0
+        assert y.values() == pytest.approx(wanted, nan_ok=True)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_batch_normalization(gpu: Gpu, last: bool) -> None:
+    shape, epsilon = (3, 2, 2, 3), 1e-3
+    x = Tensor(gpu, shape, last, noise(math.prod(shape)))
+    y = Tensor(gpu, shape, last, [0.0] * math.prod(shape))
+    g, dx = Tensor(gpu, shape, last, noise(math.prod(shape))), Tensor(gpu, shape, last, y.values())
+    told = gpu.made("dnn", "cudnnCreateTensorDescriptor")
+    assert gpu.dnn.cudnnDeriveBNTensorDescriptor(told, x.told, 1) == 0
+    scale, offset, means, variances = floats([2, -1]), floats([0.5, 3]), floats([1, 1]), floats([1, 1])
+    saved, inverses, d_scale, d_offset = (floats([0, 0]) for _ in range(4))
+    handle = gpu.made("dnn", "cudnnCreate")
+    status = gpu.dnn.cudnnBatchNormalizationForwardTraining(
+        handle, 1, ONE, NONE, x.told, x.data, y.told, y.data, told, scale, offset,
+        c_double(0.25), means, variances, c_double(epsilon), saved, inverses,
+    )  # fmt: skip
+    assert status == 0
+    status = gpu.dnn.cudnnBatchNormalizationBackward(
+        handle, 1, ONE, NONE, ONE, NONE, x.told, x.data, g.told, g.data, dx.told, dx.data, told, scale,
+        d_scale, d_offset, c_double(epsilon), saved, inverses,
+    )  # fmt: skip
+    assert status == 0
+    for c in range(2):
+        places = [at for at in everywhere(shape) if at[1] == c]
+        count = len(places)
+        mean = sum(x[at] for at in places) / count
+        variance = sum((x[at] - mean) ** 2 for at in places) / count
+        spread = math.sqrt(variance + epsilon)
+        assert [y[at] for at in places] == pytest.approx(
+            [(x[at] - mean) / spread * scale[c] + offset[c] for at in places], abs=1e-5
+        )
+        assert means[c] == pytest.approx(0.75 + 0.25 * mean)
+        assert variances[c] == pytest.approx(0.75 + 0.25 * variance * count / (count - 1))
+        along = sum(g[at] * (x[at] - mean) / spread for at in places)
+        total = sum(g[at] for at in places)
+        assert (d_scale[c], d_offset[c]) == pytest.approx((along, total), abs=1e-5)
+        # the slope of a sum of g * y, by moving one value a little
+        for moved in places[:3]:
+            step = 1e-4
+
+            def objective(
+                by: float, at: tuple[int, ...] = moved, of: Any = tuple(places), c: int = c
+            ) -> float:
+                xs = {one: x[one] + (by if one == at else 0) for one in of}
+                middle = sum(xs.values()) / len(xs)
+                wide = math.sqrt(sum((v - middle) ** 2 for v in xs.values()) / len(xs) + epsilon)
+                return sum(g[one] * (v - middle) / wide * scale[c] for one, v in xs.items())
+
+            assert dx[moved] == pytest.approx((objective(step) - objective(-step)) / (2 * step), abs=1e-3)
+    refused = Tensor(gpu, (1, 2, 1, 1), last, [0, 0])
+    status = gpu.dnn.cudnnBatchNormalizationForwardInference(
+        handle, 1, ONE, NONE, x.told, x.data, refused.told, refused.data, told, scale, offset, means,
+        variances, c_double(epsilon),
+    )  # fmt: skip
+    assert status != 0
+
+
+@pytest.mark.parametrize(
+    ("mode", "of"),
+    [
+        (0, lambda v: 1 / (1 + math.exp(-v))),
+        (1, lambda v: max(v, 0)),
+        (2, math.tanh),
+        (3, lambda v: min(max(v, 0), 1.5)),
+        (4, lambda v: v if v > 0 else 1.5 * math.expm1(v)),
+        (5, lambda v: v),
+        (6, None),
+    ],
+)
+def test_activations(gpu: Gpu, mode: int, of: Callable[[float], float] | None) -> None:
+    x, y = (Tensor(gpu, (1, 2, 2, 2), False, noise(8)) for _ in range(2))
+    how = gpu.made("dnn", "cudnnCreateActivationDescriptor")
+    gpu.dnn.cudnnSetActivationDescriptor(how, mode, 0, c_double(1.5))
+    handle = gpu.made("dnn", "cudnnCreate")
+    before = y.values()
+    status = gpu.dnn.cudnnActivationForward(handle, how, ONE, x.told, x.data, NONE, y.told, y.data)
+    assert status == (0 if of else OF_CUDNN)
+    assert y.values() == pytest.approx([of(v) for v in x.values()] if of else before)
