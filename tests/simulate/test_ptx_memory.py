@@ -82,6 +82,42 @@ mad.wide.u32 %b, %t, 4, %b; st.global.u32 [%b], %s; ret; }
         ptx.kernel(text, bytes(128), block=(32, 1, 1), shared=128)
 
 
+def test_shared_memory_that_comes_with_the_launch_lies_as_it_asks(ptx: Interpreter) -> None:
+    text = """
+.extern .shared .align 128 .b8 dynamic[];
+.visible .entry k(.param .u64 out) {
+.reg .u64 %b; .reg .u32 %s; .shared .b8 fixed[5];
+ld.param.u64 %b, [out]; st.shared.u8 [fixed+4], 255; mov.u32 %s, dynamic; st.global.u32 [%b], %s; ret; }
+"""
+    assert struct.unpack("<I", ptx.kernel(text, bytes(4), shared=16)[0]) == (128,)
+
+
+def test_a_block_has_no_more_threads_than_the_kernel_says(ptx: Interpreter) -> None:
+    for said, most in ((".maxntid 8, 4, 1", 32), (".reqntid 32", 32), (".maxntid 2048", 1024), ("", 1024)):
+        text = f".visible .entry k(.param .u64 out) {said} .minnctapersm 1 {{ ret; }}"
+        assert ptx.kernel(text, bytes(8), block=(most, 1, 1)) == [bytes(8)]
+        with pytest.raises(RefusedError, match=r"^1 a block of so many threads"):
+            ptx.kernel(text, bytes(8), block=(most + 1, 1, 1))
+
+
+def test_a_function_that_calls_itself_through_a_pointer_stops(ptx: Interpreter) -> None:
+    """A function has one set of registers: an inner call would write into those of the outer one."""
+    text = """
+.func (.reg .u32 r) down(.reg .u32 n, .reg .u64 f) {
+.reg .pred %p; .reg .u32 %m;
+setp.eq.u32 %p, n, 0; mov.u32 r, 1; @%p ret;
+sub.u32 %m, n, 1; proto: .callprototype (.reg .u32 _) _ (.reg .u32 _, .reg .u64 _);
+call (%m), f, (%m, f), proto; mul.lo.u32 r, %m, n; ret; }
+.visible .entry k(.param .u64 out, .param .u64 depth) {
+.reg .u64 %b, %f; .reg .u32 %n;
+ld.param.u64 %b, [out]; ld.param.u32 %n, [depth]; mov.u64 %f, down;
+call (%n), down, (%n, %f); st.global.u32 [%b], %n; ret; }
+"""
+    assert ptx.kernel(text, bytes(4), 0) == [struct.pack("<I", 1)]
+    with pytest.raises(RefusedError, match=r"^801 cannot run .*recursion"):
+        ptx.kernel(text, bytes(4), 5)
+
+
 def test_local_memory_is_a_threads_own(ptx: Interpreter) -> None:
     body = """
     mov.u64 %l, depot; cvta.local.u64 %g, %l; st.u32 [%g+8], %a; mul.wide.u32 %o, 1, 8; add.u64 %g, %g, %o;

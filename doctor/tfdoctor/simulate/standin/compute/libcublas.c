@@ -27,20 +27,21 @@ cublasStatus_t cublasGetProperty(int which, int *value) { *value = which == 0 ? 
 const char *cublasGetStatusName(cublasStatus_t s) { return s == OK ? "CUBLAS_STATUS_SUCCESS" : s == NOT_SUPPORTED ? "CUBLAS_STATUS_NOT_SUPPORTED" : "CUBLAS_STATUS_INTERNAL_ERROR"; }
 const char *cublasGetStatusString(cublasStatus_t s) { return s == OK ? "success" : s == NOT_SUPPORTED ? "the requested functionality is not supported" : "an internal operation failed"; }
 
-/* The type of alpha and beta: cublasComputeType_t's numbers. */
+/* The type of alpha and beta: cublasComputeType_t's numbers, which before CUDA 11 were those of data types. -1: none is known. */
 static int scale_of(int compute, int type) {
     switch (compute) {
-    case 70: case 71: return type == C_64F ? C_64F : R_64F;
-    case 64: case 65: return R_16F;
-    case 72: case 73: return R_32I;
-    default: return type == C_32F ? C_32F : R_32F;
+    case 70: case 71: case R_64F: case C_64F: return type == C_64F ? C_64F : R_64F;
+    case 64: case 65: case R_16F: return R_16F;
+    case 72: case 73: case R_32I: return R_32I;
+    case 68: case 69: case 74: case 75: case 77: case R_32F: case C_32F: return type == C_32F ? C_32F : R_32F;
+    default: return -1;
     }
 }
 
 cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t h, int ta, int tb, int m, int n, int k, const void *alpha, const void *a, int at, int lda, long long sa, const void *b,
                                           int bt, int ldb, long long sb, const void *beta, void *c, int ct, int ldc, long long sc, int count, int compute, int algorithm) {
     (void)h; (void)algorithm;
-    int scale = scale_of(compute, ct), result = OK;
+    int scale = scale_of(compute, ct), result = scale < 0 ? NOT_SUPPORTED : OK;
     for (long long i = 0; i < count && !result; i++) {
         char *d = (char *)c + i * sc * (long long)width_of(ct);
         struct product p = {ta, tb, m, n, k, element(alpha, 0, scale), element(beta, 0, scale), (const char *)a + i * sa * (long long)width_of(at),
@@ -59,7 +60,6 @@ cublasStatus_t cublasGemmBatchedEx(cublasHandle_t h, int ta, int tb, int m, int 
     for (int i = 0; i < count && !result; i++) result = cublasGemmEx(h, ta, tb, m, n, k, alpha, a[i], at, lda, b[i], bt, ldb, beta, c[i], ct, ldc, compute, algorithm);
     return result;
 }
-/* Before CUDA 11 the compute type was a data type. */
 cublasStatus_t cublasSgemmEx(cublasHandle_t h, int ta, int tb, int m, int n, int k, const float *alpha, const void *a, int at, int lda, const void *b, int bt, int ldb,
                              const float *beta, void *c, int ct, int ldc) {
     return cublasGemmEx(h, ta, tb, m, n, k, alpha, a, at, lda, b, bt, ldb, beta, c, ct, ldc, 68, 0);

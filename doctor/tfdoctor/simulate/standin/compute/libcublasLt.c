@@ -7,7 +7,7 @@
 typedef int cublasStatus_t;
 enum { OK = 0, ALLOC_FAILED = 3, INVALID_VALUE = 7, NOT_SUPPORTED = 15 };
 /* The library's numbers of the attributes used here */
-enum { D_COMPUTE = 0, D_SCALE = 1, D_TRANSA = 3, D_TRANSB = 4, D_EPILOGUE = 7, D_BIAS = 8 };
+enum { D_COMPUTE = 0, D_SCALE = 1, D_POINTERS = 2, D_TRANSA = 3, D_TRANSB = 4, D_TRANSC = 5, D_EPILOGUE = 7, D_BIAS = 8, D_BIAS_STRIDE = 10, D_A_SCALE = 17, D_D_SCALE = 20 };
 enum { L_TYPE = 0, L_ORDER = 1, L_ROWS = 2, L_COLS = 3, L_LD = 4, L_BATCH = 5, L_STRIDE = 6 };
 enum { PLAIN = 1, RELU = 2, BIAS = 4, GELU = 32 };
 
@@ -114,8 +114,10 @@ cublasStatus_t cublasLtMatmul(void *h, const struct attributes *o, const void *a
     int at = (int)whole(la, L_TYPE), bt = (int)whole(lb, L_TYPE), dt = (int)whole(ld, L_TYPE);
     int columns = !whole(la, L_ORDER) && !whole(lb, L_ORDER) && !whole(lc, L_ORDER) && !whole(ld, L_ORDER);
     int64_t m = whole(ld, L_ROWS), n = whole(ld, L_COLS), k = ta ? whole(la, L_ROWS) : whole(la, L_COLS);
-    if ((epilogue & ~(PLAIN | RELU | BIAS | GELU)) || !columns || !width_of(scale) || whole(lc, L_TYPE) != dt) {
-        fprintf(stderr, "[software GPU] cublasLtMatmul: epilogue %d, or such a layout, is not there\n", epilogue);
+    int plain = whole(o, D_POINTERS) <= 1 && !whole(o, D_TRANSC) && !whole(o, D_BIAS_STRIDE); /* one alpha, C as it is, one bias */
+    for (int a = D_A_SCALE; a <= D_D_SCALE; a++) plain &= !whole(o, a);
+    if (!plain || (epilogue & ~(PLAIN | RELU | BIAS | GELU)) || !columns || !width_of(scale) || whole(lc, L_TYPE) != dt) {
+        fprintf(stderr, "[software GPU] cublasLtMatmul: epilogue %d, or such a layout or scale, is not there\n", epilogue);
         return NOT_SUPPORTED;
     }
     for (int64_t i = 0; i < whole(ld, L_BATCH); i++) {

@@ -18,7 +18,7 @@ enum {
 typedef struct handle { void *stream; } *cudnnHandle_t;
 typedef struct tensor { int type, n, dim[MOST], stride[MOST]; } *tensor_t;
 typedef struct convolution { int n, pad[MOST], stride[MOST], dilation[MOST], mode, groups, math; } *convolution_t;
-typedef struct pooling { int mode, n, window[MOST], pad[MOST], stride[MOST]; } *pooling_t;
+typedef struct pooling { int mode, nan, n, window[MOST], pad[MOST], stride[MOST]; } *pooling_t;
 typedef struct activation { int mode; double bound; } *activation_t;
 
 size_t cudnnGetVersion(void) { return CUDNN; }
@@ -100,9 +100,9 @@ cudnnStatus_t cudnnSetConvolutionMathType(convolution_t c, int math) { c->math =
 cudnnStatus_t cudnnGetConvolutionMathType(convolution_t c, int *math) { *math = c->math; return OK; }
 cudnnStatus_t cudnnSetConvolutionReorderType(convolution_t c, int type) { (void)c; (void)type; return OK; }
 cudnnStatus_t cudnnSetPoolingNdDescriptor(pooling_t p, int mode, int nan, int n, const int *window, const int *pad, const int *stride) {
-    (void)nan;
     if (n < 1 || n > 3) return NOT_SUPPORTED;
     p->mode = mode;
+    p->nan = nan;
     p->n = n;
     memcpy(p->window, window, sizeof(int) * (size_t)n);
     memcpy(p->pad, pad, sizeof(int) * (size_t)n);
@@ -291,6 +291,7 @@ static cudnnStatus_t pool(pooling_t p, const void *alpha, const void *beta, tens
     struct walk X, Y;
     int64_t pad[3], stride[3], window[3], a[AXES], b[AXES];
     if (walk_of(xt, &X) || walk_of(yt, &Y) || xt->n != p->n + 2 || p->mode < 0 || p->mode > 3) return NOT_SUPPORTED;
+    if (X.dim[0] != Y.dim[0] || X.dim[1] != Y.dim[1]) return BAD_PARAM;
     spread(p->n, p->pad, 0, pad);
     spread(p->n, p->stride, 1, stride);
     spread(p->n, p->window, 1, window);
@@ -318,7 +319,7 @@ static cudnnStatus_t pool(pooling_t p, const void *alpha, const void *beta, tens
                 double v = creal(element(x, offset_of(&X, a), X.type));
                 count++;
                 sum += v;
-                if (where < 0 || v > best || v != v) {
+                if (where < 0 || v > best || (p->nan ? v != v : best != best)) { /* nan 0: the greatest that is a number */
                     best = v;
                     where = index_of(&X, a);
                 }
@@ -345,7 +346,7 @@ cudnnStatus_t cudnnActivationForward(cudnnHandle_t h, activation_t a, const void
     struct walk X, Y;
     int64_t at[AXES];
     int known = 1;
-    if (walk_of(xt, &X) || walk_of(yt, &Y) || X.size != Y.size) return NOT_SUPPORTED;
+    if (walk_of(xt, &X) || walk_of(yt, &Y) || memcmp(X.dim, Y.dim, sizeof X.dim)) return NOT_SUPPORTED;
     double *sums = calloc((size_t)Y.size + 1, sizeof *sums);
     if (!sums) return ALLOC_FAILED;
     for (int64_t i = 0; i < X.size; i++) sums[i] = activated(a, creal(element(x, place(&X, i, at), X.type)), &known);
@@ -382,6 +383,7 @@ static cudnnStatus_t normalize(int mode, const void *alpha, const void *beta, te
     struct walk X, Y, B;
     int64_t at[AXES];
     if (mode == 0 || walk_of(xt, &X) || walk_of(yt, &Y) || walk_of(bt, &B)) return NOT_SUPPORTED;
+    if (memcmp(X.dim, Y.dim, sizeof X.dim) || B.size != X.dim[1]) return BAD_PARAM;
     double *sums = calloc((size_t)Y.size + 1, sizeof *sums);
     if (!sums) return ALLOC_FAILED;
     for (int64_t c = 0; c < X.dim[1]; c++) {
@@ -422,6 +424,7 @@ cudnnStatus_t cudnnBatchNormalizationBackward(cudnnHandle_t h, int mode, const v
     struct walk X, G, D, B;
     int64_t at[AXES];
     if (mode == 0 || walk_of(xt, &X) || walk_of(dyt, &G) || walk_of(dxt, &D) || walk_of(bt, &B)) return NOT_SUPPORTED;
+    if (memcmp(X.dim, G.dim, sizeof X.dim) || memcmp(X.dim, D.dim, sizeof X.dim) || B.size != X.dim[1]) return BAD_PARAM;
     double *sums = calloc((size_t)D.size + 1, sizeof *sums), old = scale(beta2, xt);
     if (!sums) return ALLOC_FAILED;
     for (int64_t c = 0; c < X.dim[1]; c++) {

@@ -225,18 +225,16 @@ class Block {
         memcpy(back ? outside : inside, back ? inside : outside, size);
     }
 
-    const Linked &callee(const Instruction &i, int lane) {
-        size_t n = size_t(i.target);
-        if (i.target < 0) {
-            u64 value = c.in(i.o.back(), 0)[lane];
-            if (value < FUNCTIONS || value - FUNCTIONS >= p.functions.size()) throw Fault{718, "a call of what is no function: " + i.text};
-            n = value - FUNCTIONS;
-        }
-        return p.functions[n];
+    size_t callee(const Instruction &i, int lane) {
+        if (i.target >= 0) return size_t(i.target);
+        u64 value = c.in(i.o.back(), 0)[lane];
+        if (value < FUNCTIONS || value - FUNCTIONS >= p.functions.size()) throw Fault{718, "a call of what is no function: " + i.text};
+        return value - FUNCTIONS;
     }
 
     void call(Warp &w, const Instruction &i, int lane, int pc) {
-        const Linked &f = callee(i, lane);
+        size_t n = callee(i, lane);
+        const Linked &f = p.functions[n];
         if (f.start < 0) { /* what the driver itself has */
             if (f.name == "__assertfail") throw Fault{710, "an assertion of the kernel failed"};
             if (f.name != "vprintf") throw Unsupported{i.text + " (the function " + f.name + ")"};
@@ -244,9 +242,10 @@ class Block {
             return;
         }
         if (size_t(i.arguments) != f.arguments.size() || i.o.size() - 1 - size_t(i.arguments) != f.results.size()) throw Unsupported{i.text + " (so many arguments)"};
-        if (w.calls[size_t(lane)].size() > 1000) throw Unsupported{"recursion: " + i.text};
-        for (size_t n = 0; n < f.arguments.size(); n++) move(i.o[n], f.arguments[n], lane, false);
-        w.calls[size_t(lane)].push_back(pc);
+        auto &calls = w.calls[size_t(lane)]; /* a function has one set of registers and variables */
+        if (std::any_of(calls.begin(), calls.end(), [n](const Warp::Call &under_way) { return under_way.function == n; })) throw Unsupported{"recursion: " + i.text};
+        for (size_t a = 0; a < f.arguments.size(); a++) move(i.o[a], f.arguments[a], lane, false);
+        calls.push_back({pc, n});
         w.pc[size_t(lane)] = f.start;
     }
 
@@ -256,10 +255,10 @@ class Block {
             w.state[size_t(lane)] = Warp::DONE;
             return;
         }
-        int pc = calls.back();
+        auto [pc, function] = calls.back();
         calls.pop_back();
         const Instruction &i = p.code[size_t(pc)];
-        const Linked &f = callee(i, lane);
+        const Linked &f = p.functions[function];
         for (size_t n = 0; n < f.results.size(); n++) move(i.o[size_t(i.arguments) + n], f.results[n], lane, true);
         w.pc[size_t(lane)] = pc + 1;
     }

@@ -13,7 +13,11 @@ struct Warp {
     std::array<int, LANES> pc{};
     std::array<State, LANES> state{};
     std::array<u8, LANES> carry{};
-    std::array<std::vector<int>, LANES> calls; /* where each lane's calls were made */
+    struct Call {
+        int pc;          /* where it was made */
+        size_t function; /* which one it is of */
+    };
+    std::array<std::vector<Call>, LANES> calls;
     u32 in(State wanted) const {
         u32 mask = 0;
         for (int l = 0; l < lanes; l++) mask |= u32(state[size_t(l)] == wanted) << l;
