@@ -185,8 +185,13 @@ one("gather_nd", lambda x: tf.gather_nd(x, [[1, 2], [3, 4]]))
 one("scatter_nd", lambda x: tf.scatter_nd([[1], [5], [1]], x[:3], [8, 17]))
 one("tensor_scatter add", lambda x: tf.tensor_scatter_nd_add(x, [[1], [5], [1]], x[:3]))
 one("tensor_scatter update", lambda x: tf.tensor_scatter_nd_update(x, [[1], [5]], x[:2]))
+RELEASE = tuple(map(int, tf.__version__.split(".")[:2]))
 for name in ["sum", "mean", "max", "min", "prod"]:
-    of(A, S)("segment_" + name, getattr(tf.math, "segment_" + name))
+    chosen = getattr(tf.math, "segment_" + name)
+    of(A, S)("segment_" + name, chosen)
+    if name in ("max", "min") and RELEASE < (2, 15):
+        # of an empty segment real cards have the type's limit there, where CPUs have 0: tensorflow/tensorflow#58123
+        of(A, S)("segment_" + name, lambda x, s, f=chosen: tf.gather(f(x, s), np.unique(S)))
     chosen = getattr(tf.math, "unsorted_segment_" + name)
     of(A, S)("unsorted_segment_" + name, lambda x, s, f=chosen: f(x, s, 8))
 one("argmax", lambda x: tf.argmax(x, 1))
@@ -264,26 +269,29 @@ def differs(name, function, values):
     near = 2e-2 if "16" in name else 2e-4
     if cpu.shape != gpu.shape or not np.allclose(cpu, gpu, rtol=near, atol=near, equal_nan=True):
         return f"{gpu.ravel()[:4]} is not {cpu.ravel()[:4]}"
-    return "" if "GPU" in where else f"on {where}"
+    return "" if "GPU" in where else ON_CPU
+
+
+ON_CPU = "on the CPU: this release has no such operation for GPUs"
 
 
 def main():
     """Run them all."""
     pattern = re.compile(sys.argv[1] if len(sys.argv) > 1 else "")
-    right, wrong, refused = 0, 0, 0
+    count = dict.fromkeys(("right", "WRONG", "CPU", "no"), 0)
     for name, (function, values) in CASES.items():
         if not pattern.search(name):
             continue
         start = time.time()
         try:
             problem = differs(name, function, values)
-            wrong, right = wrong + bool(problem), right + (not problem)
-            word = "WRONG" if problem else "right"
-            print(word, name, f"{time.time() - start:.2f} s", problem, flush=True)
+            word = "CPU" if problem == ON_CPU else "WRONG" if problem else "right"
         except Exception as error:  # each kind of refusal is a line
-            refused += 1
-            print("no   ", name, str(error)[:160].replace("\n", " "), flush=True)
-    print(f"{right} right, {wrong} wrong, {refused} refused, of {len(CASES)}")
+            word, problem = "no", str(error)[:160].replace("\n", " ")
+        count[word] += 1
+        print(f"{word:5} {name} {time.time() - start:.2f} s {problem}", flush=True)
+    right, wrong, cpu, refused = count.values()
+    print(f"{right} right, {wrong} wrong, {refused} refused, {cpu} on the CPU alone, of {len(CASES)}")
     return 1 if wrong else 0
 
 

@@ -1,0 +1,125 @@
+"""A small transformer's training on each GPU, which is software, beside the CPU; for a Python with TensorFlow.
+
+usage: python software_transformer.py
+
+Embeddings, attention of two heads with a causal mask, layer norm, gelu, softmax, Adam. A line for each device and step
+of what differs at most; the last one counts. Exits with 1 where one differs.
+"""
+
+import importlib
+import os
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import numpy as np
+
+tf = importlib.import_module("tensorflow")
+
+BATCH, LENGTH, WORDS, WIDTH, HEADS, INNER = 3, 7, 11, 8, 2, 16
+NOISE = np.random.RandomState(0)
+TEXT = NOISE.randint(0, WORDS, (BATCH, LENGTH + 1)).astype("int32")
+SHAPES = {
+    "words": (WORDS, WIDTH),
+    "places": (LENGTH, WIDTH),
+    "qkv": (WIDTH, 3 * WIDTH),
+    "out": (WIDTH, WIDTH),
+    "up": (WIDTH, INNER),
+    "up bias": (INNER,),
+    "down": (INNER, WIDTH),
+    "down bias": (WIDTH,),
+    "scale 1": (WIDTH,),
+    "offset 1": (WIDTH,),
+    "scale 2": (WIDTH,),
+    "offset 2": (WIDTH,),
+}
+START = {name: (NOISE.randn(*shape) * 0.4).astype("float32") for name, shape in SHAPES.items()}
+TOLERANCE = 1e-4
+
+
+def normal(x, scale, offset):
+    """Layer norm."""
+    mean, variance = tf.nn.moments(x, [-1], keepdims=True)
+    return (x - mean) * tf.math.rsqrt(variance + 1e-5) * scale + offset
+
+
+def attention(x, w):
+    """Each place looks at those before it."""
+    parts = tf.reshape(tf.tensordot(x, w["qkv"], 1), (BATCH, LENGTH, 3, HEADS, WIDTH // HEADS))
+    q, k, v = tf.unstack(tf.transpose(parts, (2, 0, 3, 1, 4)))
+    scores = tf.matmul(q, k, transpose_b=True) / tf.sqrt(float(WIDTH // HEADS))
+    mask = tf.linalg.band_part(tf.ones((LENGTH, LENGTH)), -1, 0)
+    scores = tf.where(mask > 0, scores, tf.constant(-1e9))
+    mixed = tf.matmul(tf.nn.softmax(scores), v)
+    return tf.tensordot(tf.reshape(tf.transpose(mixed, (0, 2, 1, 3)), (BATCH, LENGTH, WIDTH)), w["out"], 1)
+
+
+def loss_of(w, text):
+    """How badly the next word is foretold, and where the model is surest."""
+    x = tf.nn.embedding_lookup(w["words"], text[:, :-1]) + w["places"]
+    x += attention(normal(x, w["scale 1"], w["offset 1"]), w)
+    inner = tf.nn.gelu(
+        tf.nn.bias_add(tf.tensordot(normal(x, w["scale 2"], w["offset 2"]), w["up"], 1), w["up bias"])
+    )
+    x += tf.nn.bias_add(tf.tensordot(inner, w["down"], 1), w["down bias"])
+    logits = tf.tensordot(x, tf.transpose(w["words"]), 1)
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=text[:, 1:], logits=logits)
+    return tf.reduce_mean(losses), logits
+
+
+def steps(count=4):
+    """The loss, the logits, the gradients and what Adam makes of them, step by step."""
+    text = tf.constant(TEXT)
+    weights = {name: tf.Variable(value) for name, value in START.items()}
+    moments = {name: [tf.Variable(tf.zeros(shape)) for _ in "mv"] for name, shape in SHAPES.items()}
+    run = tf.function(loss_of)
+    out = []
+    for step in range(1, count + 1):
+        with tf.GradientTape() as tape:
+            loss, logits = (run if step % 2 else loss_of)(weights, text)
+        names = list(weights)
+        slopes = [
+            tf.convert_to_tensor(slope) for slope in tape.gradient(loss, [weights[name] for name in names])
+        ]
+        for name, slope in zip(names, slopes, strict=True):
+            tf.raw_ops.ResourceApplyAdam(
+                var=weights[name].handle,
+                m=moments[name][0].handle,
+                v=moments[name][1].handle,
+                beta1_power=0.9**step,
+                beta2_power=0.999**step,
+                lr=0.01,
+                beta1=0.9,
+                beta2=0.999,
+                epsilon=1e-4,
+                grad=slope,
+            )
+        places = {value.device.rpartition("/")[2] for value in (loss, logits, *slopes)}
+        if places != {weights["words"].device.rpartition("/")[2]}:
+            raise RuntimeError("made on " + " and ".join(sorted(places)))
+        kept = [loss, logits, *slopes, *weights.values(), *(one for pair in moments.values() for one in pair)]
+        out.append([value.numpy() for value in kept])
+    return out
+
+
+def main():
+    """Print a line for each device and step; 0 where all are right."""
+    with tf.device("/CPU:0"):
+        wanted = steps()
+    gpus = tf.config.list_logical_devices("GPU")
+    wrong = 0 if gpus else 1
+    for gpu in gpus:
+        with tf.device(gpu.name):
+            got = steps()
+        for number, (one, other) in enumerate(zip(got, wanted, strict=True), 1):
+            pairs = zip(one, other, strict=True)
+            most = np.max([np.max(np.abs(a - b) / (1 + np.abs(b))) for a, b in pairs])
+            right = most <= TOLERANCE  # which NaN is not
+            wrong += not right
+            print(f"{gpu.name} step {number}: {most:.1e} {'right' if right else 'WRONG'}, loss {one[0]:.6f}")
+    print(f"{tf.__version__}: {len(gpus)} GPUs, {wrong} wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
