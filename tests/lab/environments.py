@@ -29,7 +29,7 @@ NVIDIA's beside it."""
 
 MORE = {"2.21": ("3.11", ("tensorflow==2.21.0",))}
 """With TFDOCTOR_LAB_FULL=1 alone."""
-OTHERS = {"2.15": ("3.11", ("tensorflow==2.15.1",))}
+OTHERS = {"2.15": ("3.11", ("tensorflow==2.15.1",)), "2.20": ("3.11", ("tensorflow==2.20.0",))}
 """What single tests ask for."""
 
 

@@ -79,9 +79,15 @@ def libraries(folder: Path, tensorflow: str, flags: Sequence[str] = ("-O2",)) ->
         script = folder / f"{stem}.versions"
         # NVIDIA's toolkit names the version of each function as the library
         script.write_text(f"{'' if stem == 'libnvidia-ml' else soname} {{ global: *; }};\n")
-        defines = _defines(release.cuda or "", release.cudnn or "")
-        options = [*C_FLAGS, *defines, "-fPIC", "-shared", f"-Wl,--version-script={script}"]
-        options += [f"-Wl,-soname,{soname}", "-o", f"{folder}/{soname}", *flags]
+        options = [*(C_FLAGS if stem != "libnvidia-ml" else C_FLAGS[:1]), "-fPIC", "-shared"]
+        options += _defines(release.cuda or "", release.cudnn or "")
+        options += [
+            f"-Wl,--version-script={script}",
+            f"-Wl,-soname,{soname}",
+            "-o",
+            f"{folder}/{soname}",
+            *flags,
+        ]
         needs = [f"-L{folder}", "-l:libcuda.so.1"] if stem == "libcudart" else []
         given = [str(source)] if source.exists() else ["-x", "c", "/dev/null"]
         _checked([c, *options, *given, "-x", "none", *needs, "-lm", "-lpthread"])

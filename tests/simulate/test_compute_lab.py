@@ -1,4 +1,4 @@
-"""Real TensorFlow trains a small CNN on two cards that are software, and gets what the CPU gets.
+"""Real TensorFlow trains on two cards that are software, and gets what the CPU gets: a small CNN and a small transformer.
 
 It takes minutes: TFDOCTOR_LAB=1 TFDOCTOR_LAB_FULL=1 runs it.
 """
@@ -14,14 +14,21 @@ import pytest
 from lab import environments
 from lab.softgpu import libraries
 
-TRAINS = Path(__file__).resolve().parents[1] / "lab" / "software_cnn.py"
+LAB = Path(__file__).resolve().parents[1] / "lab"
 
 
 @pytest.mark.tensorflow
 @pytest.mark.timeout(1800)
 @pytest.mark.skipif(not environments.everything(), reason="minutes: TFDOCTOR_LAB_FULL=1")
-def test_a_small_cnn_trains(tmp_path: Path) -> None:
-    folder = libraries(tmp_path / "gpu", "2.15.1")
+@pytest.mark.parametrize(
+    ("release", "trained"),
+    [
+        ("2.15.1", {"software_cnn.py": 6, "software_transformer.py": 8}),
+        ("2.20.0", {"software_transformer.py": 8}),
+    ],
+)
+def test_what_trains(tmp_path: Path, release: str, trained: dict[str, int]) -> None:
+    folder = libraries(tmp_path / "gpu", release)
     env = {
         **os.environ,
         "LD_LIBRARY_PATH": str(folder),
@@ -29,12 +36,13 @@ def test_a_small_cnn_trains(tmp_path: Path) -> None:
         "STANDIN_CC": "90",
         "STANDIN_GPUS": "2",
     }
-    with environments.environment("2.15", tmp_path / "env") as python:
+    with environments.environment(release.rpartition(".")[0], tmp_path / "env") as python:
         if isinstance(python, str):
             pytest.skip(python)
-        done = subprocess.run(
-            [python, TRAINS], env=env, capture_output=True, text=True, timeout=1200, check=False
-        )
-    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    assert done.stdout.splitlines()[-1] == "2.15.1: 2 GPUs, 0 wrong"
-    assert done.stdout.count(" right, loss ") == 6
+        for script, steps in trained.items():
+            done = subprocess.run(
+                [python, LAB / script], env=env, capture_output=True, text=True, timeout=800, check=False
+            )
+            assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+            assert done.stdout.splitlines()[-1] == f"{release}: 2 GPUs, 0 wrong"
+            assert done.stdout.count(" right, loss ") == steps

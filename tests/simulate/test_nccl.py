@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lab.softgpu import SANITIZED
 from tfdoctor.simulate.sources import SOURCES
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def nccl(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         os.environ.get("CC") or "cc",
         "-std=gnu11",
         "-O0",
+        *(SANITIZED if os.environ.get("TFDOCTOR_SANITIZE") else ()),
         "-fPIC",
         "-shared",
         "-o",
