@@ -1,29 +1,27 @@
-"""The software GPU's driver, runtime, cuBLAS and cuDNN, called as TensorFlow calls them, beside sums made here."""
+"""The software GPU's driver, runtime and cuBLAS, called as TensorFlow calls them, beside sums made here."""
 
 from __future__ import annotations
 
 import ctypes
 import itertools
 import math
-import os
 import random
-import shutil
 import struct
-from ctypes import byref, c_double, c_float, c_int, c_int64, c_size_t, c_uint16, c_uint64, c_void_p
+from ctypes import byref, c_int, c_int64, c_size_t, c_uint16, c_uint64, c_void_p
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lab.softgpu import SANITIZED, libraries
+from lab.softcalls import NOISE, floats, noise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Sequence
+
+    from lab.softcalls import Gpu
 
 pytestmark = pytest.mark.few(0)  # compiling the libraries alone takes ten seconds
 
-NOT_SUPPORTED, OF_CUDNN = 15, 9
-NOISE = random.Random(7)
+NOT_SUPPORTED = 15
 TEXT = """.version 7.0
 .target sm_80
 .address_size 64
@@ -36,52 +34,6 @@ ld.param.u64 %p, [out]; ld.param.u32 %n, [by]; mov.u32 %t, %tid.x; mad.wide.u32 
 ld.global.u32 %v, [%p]; add.u32 %v, %v, %n; st.global.u32 [%p], %v; ret;
 }
 """
-
-
-class Gpu:
-    """The libraries, loaded once: the first card is one of 9.0."""
-
-    def __init__(self, folder: Path) -> None:
-        self.driver, self.runtime, self.blas, self.lt, self.dnn = (
-            ctypes.CDLL(str(folder / name), mode=ctypes.RTLD_GLOBAL)
-            for name in (
-                "libcuda.so.1",
-                "libcudart.so.12",
-                "libcublas.so.12",
-                "libcublasLt.so.12",
-                "libcudnn.so.8",
-            )
-        )
-
-    def made(self, library: str, name: str, *arguments: Any) -> c_void_p:
-        """What a function makes and puts where its first argument points."""
-        handle = c_void_p()
-        assert getattr(getattr(self, library), name)(byref(handle), *arguments) == 0
-        return handle
-
-
-@pytest.fixture(scope="module")
-def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gpu]:
-    if shutil.which(os.environ.get("CXX") or "c++") is None:
-        pytest.skip("no C++ compiler")
-    flags = ("-O1", *SANITIZED) if os.environ.get("TFDOCTOR_SANITIZE") else ("-O1",)
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"STANDIN_CC": "90", "STANDIN_GPUS": "2", "STANDIN_FAILED": "return"}.items():
-            patch.setenv(name, value)
-        found = Gpu(libraries(tmp_path_factory.mktemp("gpu"), "2.15.1", flags))
-        assert found.driver.cuInit(0) == 0
-        context = found.made("driver", "cuDevicePrimaryCtxRetain", 0)
-        assert found.driver.cuCtxSetCurrent(context) == 0
-        yield found
-
-
-def floats(values: Sequence[float]) -> ctypes.Array[c_float]:
-    return (c_float * len(values))(*values)
-
-
-def noise(count: int) -> list[float]:
-    """Numbers that half precision holds, too."""
-    return [NOISE.randint(-64, 64) / 16 for _ in range(count)]
 
 
 # -- Memory, modules and launches ---------------------------------------------------------------------
@@ -369,230 +321,3 @@ def test_a_product_and_what_follows(gpu: Gpu, epilogue: int, of: Callable[[float
         gpu.lt.cublasLtMatrixLayoutDestroy(shape)
     gpu.lt.cublasLtMatmulDescDestroy(plan)
     gpu.lt.cublasLtDestroy(handle)
-
-
-# -- Convolutions and their kin -----------------------------------------------------------------------
-
-
-def ints(*values: int) -> ctypes.Array[c_int]:
-    return (c_int * len(values))(*values)
-
-
-def strides(shape: Sequence[int], last: bool) -> tuple[int, ...]:
-    """Of a packed tensor N, C, H, W; last: the channels change fastest."""
-    _, c, h, w = shape
-    return (c * h * w, 1, w * c, c) if last else (c * h * w, h * w, w, 1)
-
-
-def everywhere(shape: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    return itertools.product(*map(range, shape))
-
-
-class Tensor:
-    """Values by their indices, and the same in memory with a descriptor."""
-
-    def __init__(
-        self, gpu: Gpu, shape: tuple[int, int, int, int], last: bool, values: Sequence[float]
-    ) -> None:
-        self.shape, self._steps = shape, strides(shape, last)
-        self.data = floats([0.0] * math.prod(shape))
-        for at, value in zip(everywhere(shape), values, strict=True):
-            self.data[self._place(at)] = value
-        self.told = gpu.made("dnn", "cudnnCreateTensorDescriptor")
-        assert gpu.dnn.cudnnSetTensorNdDescriptor(self.told, 0, 4, ints(*shape), ints(*self._steps)) == 0
-        self._gpu = gpu
-
-    def _place(self, at: Sequence[int]) -> int:
-        return sum(a * b for a, b in zip(at, self._steps, strict=True))
-
-    def __getitem__(self, at: tuple[int, ...]) -> float:
-        return float(self.data[self._place(at)])
-
-    def values(self) -> list[float]:
-        return [self[at] for at in everywhere(self.shape)]
-
-
-ONE, NONE = floats([1]), floats([0])
-
-
-@pytest.mark.parametrize("last", [False, True])
-@pytest.mark.parametrize(
-    ("groups", "pad", "step", "apart", "turned"),
-    [(1, 0, 1, 1, 1), (1, 1, 2, 1, 1), (2, 1, 1, 2, 1), (1, 1, 1, 1, 0)],
-)
-def test_convolutions(
-    gpu: Gpu, last: bool, groups: int, pad: int, step: int, apart: int, turned: int
-) -> None:
-    n, c, h, w, k, r = 2, 4, 6, 5, 6, 3
-    rows, columns = ((size + 2 * pad - apart * (r - 1) - 1) // step + 1 for size in (h, w))
-    x = Tensor(gpu, (n, c, h, w), last, noise(n * c * h * w))
-    f_shape, y_shape = (k, c // groups, r, r), (n, k, rows, columns)
-    f = Tensor(gpu, f_shape, last, noise(math.prod(f_shape)))
-    y = Tensor(gpu, y_shape, last, [0.0] * math.prod(y_shape))
-    dy = Tensor(gpu, y_shape, last, noise(math.prod(y_shape)))
-    dx = Tensor(gpu, x.shape, last, [1.0] * math.prod(x.shape))
-    df = Tensor(gpu, f_shape, last, [0.0] * math.prod(f_shape))
-    filters = gpu.made("dnn", "cudnnCreateFilterDescriptor")
-    assert gpu.dnn.cudnnSetFilterNdDescriptor(filters, 0, int(last), 4, ints(*f_shape)) == 0
-    how = gpu.made("dnn", "cudnnCreateConvolutionDescriptor")
-    pairs = [ints(one, one) for one in (pad, step, apart)]
-    assert gpu.dnn.cudnnSetConvolutionNdDescriptor(how, 2, *pairs, turned, 0) == 0
-    assert gpu.dnn.cudnnSetConvolutionGroupCount(how, groups) == 0
-
-    wanted, slopes_x, slopes_f = ({} for _ in range(3))  # type: dict[tuple[int, ...], float]
-    for at in everywhere(y_shape):
-        b, o, i, j = at
-        for q, u, v in everywhere(f_shape[1:]):
-            tap = (u, v) if turned else (r - 1 - u, r - 1 - v)  # mode 0: a true convolution
-            place = (
-                b,
-                o // (k // groups) * (c // groups) + q,
-                i * step - pad + tap[0] * apart,
-                j * step - pad + tap[1] * apart,
-            )
-            if not (0 <= place[2] < h and 0 <= place[3] < w):
-                continue
-            here = (o, q, u, v)
-            wanted[at] = wanted.get(at, 0) + x[place] * f[here]
-            slopes_x[place] = slopes_x.get(place, 0) + dy[at] * f[here]
-            slopes_f[here] = slopes_f.get(here, 0) + dy[at] * x[place]
-
-    handle, none = gpu.made("dnn", "cudnnCreate"), (None, c_size_t(0))
-    forward = (handle, ONE, x.told, x.data, filters, f.data, how, 1, *none, NONE, y.told, y.data)
-    assert gpu.dnn.cudnnConvolutionForward(*forward) == 0
-    assert y.values() == pytest.approx([wanted.get(at, 0) for at in everywhere(y_shape)])
-    back = (handle, ONE, filters, f.data, dy.told, dy.data, how, 1, *none, ONE, dx.told, dx.data)
-    assert gpu.dnn.cudnnConvolutionBackwardData(*back) == 0  # beta is 1: added to what is there
-    assert dx.values() == pytest.approx([1 + slopes_x.get(at, 0) for at in everywhere(x.shape)])
-    to_filter = (handle, ONE, x.told, x.data, dy.told, dy.data, how, 1, *none, NONE, filters, df.data)
-    assert gpu.dnn.cudnnConvolutionBackwardFilter(*to_filter) == 0
-    assert df.values() == pytest.approx([slopes_f.get(at, 0) for at in everywhere(f_shape)])
-    assert gpu.dnn.cudnnSetConvolutionGroupCount(how, 4) == 0  # 6 filters are not 4 groups
-    assert gpu.dnn.cudnnConvolutionForward(*forward) != 0
-
-
-@pytest.mark.parametrize("last", [False, True])
-@pytest.mark.parametrize("mode", [0, 1, 2, 3])
-def test_pooling(gpu: Gpu, last: bool, mode: int) -> None:
-    shape, window, pad, step = (2, 3, 5, 4), 3, 1, 2
-    rows, columns = ((size + 2 * pad - window) // step + 1 for size in shape[2:])
-    out = (2, 3, rows, columns)
-    values = NOISE.sample(range(1000), math.prod(shape))  # all different, so that one is the greatest
-    x = Tensor(gpu, shape, last, values)
-    y, dy = Tensor(gpu, out, last, [0.0] * math.prod(out)), Tensor(gpu, out, last, noise(math.prod(out)))
-    dx = Tensor(gpu, shape, last, [0.0] * math.prod(shape))
-    how = gpu.made("dnn", "cudnnCreatePoolingDescriptor")
-    pairs = [ints(one, one) for one in (window, pad, step)]
-    assert gpu.dnn.cudnnSetPoolingNdDescriptor(how, mode, 0, 2, *pairs) == 0
-    handle = gpu.made("dnn", "cudnnCreate")
-    assert gpu.dnn.cudnnPoolingForward(handle, how, ONE, x.told, x.data, NONE, y.told, y.data) == 0
-    back = (y.told, y.data, dy.told, dy.data, x.told, x.data, NONE, dx.told, dx.data)
-    assert gpu.dnn.cudnnPoolingBackward(handle, how, ONE, *back) == 0
-    wanted, slopes = [], dict.fromkeys(everywhere(shape), 0.0)
-    for b, c, i, j in everywhere(out):
-        places = [
-            (b, c, i * step - pad + u, j * step - pad + v)
-            for u, v in everywhere((window, window))
-            if 0 <= i * step - pad + u < shape[2] and 0 <= j * step - pad + v < shape[3]
-        ]
-        if mode in (0, 3):
-            most = max(places, key=lambda at: x[at])
-            wanted.append(x[most])
-            slopes[most] += dy[b, c, i, j]
-            continue
-        count = window**2 if mode == 1 else len(places)
-        wanted.append(sum(x[at] for at in places) / count)
-        for at in places:
-            slopes[at] += dy[b, c, i, j] / count
-    assert y.values() == pytest.approx(wanted)
-    assert dx.values() == pytest.approx(list(slopes.values()))
-
-
-def test_what_is_no_number_in_a_pool(gpu: Gpu) -> None:
-    for nan, wanted in ((0, [2.0, 5.0]), (1, [math.nan, math.nan])):
-        x = Tensor(gpu, (1, 1, 1, 4), False, [math.nan, 2, 5, math.nan])
-        y = Tensor(gpu, (1, 1, 1, 2), False, [0, 0])
-        how = gpu.made("dnn", "cudnnCreatePoolingDescriptor")
-        gpu.dnn.cudnnSetPoolingNdDescriptor(how, 0, nan, 2, ints(1, 2), ints(0, 0), ints(1, 2))
-        handle = gpu.made("dnn", "cudnnCreate")
-        assert gpu.dnn.cudnnPoolingForward(handle, how, ONE, x.told, x.data, NONE, y.told, y.data) == 0
-        assert y.values() == pytest.approx(wanted, nan_ok=True)
-
-
-@pytest.mark.parametrize("last", [False, True])
-def test_batch_normalization(gpu: Gpu, last: bool) -> None:
-    shape, epsilon = (3, 2, 2, 3), 1e-3
-    x = Tensor(gpu, shape, last, noise(math.prod(shape)))
-    y = Tensor(gpu, shape, last, [0.0] * math.prod(shape))
-    g, dx = Tensor(gpu, shape, last, noise(math.prod(shape))), Tensor(gpu, shape, last, y.values())
-    told = gpu.made("dnn", "cudnnCreateTensorDescriptor")
-    assert gpu.dnn.cudnnDeriveBNTensorDescriptor(told, x.told, 1) == 0
-    scale, offset, means, variances = floats([2, -1]), floats([0.5, 3]), floats([1, 1]), floats([1, 1])
-    saved, inverses, d_scale, d_offset = (floats([0, 0]) for _ in range(4))
-    handle = gpu.made("dnn", "cudnnCreate")
-    status = gpu.dnn.cudnnBatchNormalizationForwardTraining(
-        handle, 1, ONE, NONE, x.told, x.data, y.told, y.data, told, scale, offset,
-        c_double(0.25), means, variances, c_double(epsilon), saved, inverses,
-    )  # fmt: skip
-    assert status == 0
-    status = gpu.dnn.cudnnBatchNormalizationBackward(
-        handle, 1, ONE, NONE, ONE, NONE, x.told, x.data, g.told, g.data, dx.told, dx.data, told, scale,
-        d_scale, d_offset, c_double(epsilon), saved, inverses,
-    )  # fmt: skip
-    assert status == 0
-    for c in range(2):
-        places = [at for at in everywhere(shape) if at[1] == c]
-        count = len(places)
-        mean = sum(x[at] for at in places) / count
-        variance = sum((x[at] - mean) ** 2 for at in places) / count
-        spread = math.sqrt(variance + epsilon)
-        assert [y[at] for at in places] == pytest.approx(
-            [(x[at] - mean) / spread * scale[c] + offset[c] for at in places], abs=1e-5
-        )
-        assert means[c] == pytest.approx(0.75 + 0.25 * mean)
-        assert variances[c] == pytest.approx(0.75 + 0.25 * variance * count / (count - 1))
-        along = sum(g[at] * (x[at] - mean) / spread for at in places)
-        total = sum(g[at] for at in places)
-        assert (d_scale[c], d_offset[c]) == pytest.approx((along, total), abs=1e-5)
-        # the slope of a sum of g * y, by moving one value a little
-        for moved in places[:3]:
-            step = 1e-4
-
-            def objective(
-                by: float, at: tuple[int, ...] = moved, of: Any = tuple(places), c: int = c
-            ) -> float:
-                xs = {one: x[one] + (by if one == at else 0) for one in of}
-                middle = sum(xs.values()) / len(xs)
-                wide = math.sqrt(sum((v - middle) ** 2 for v in xs.values()) / len(xs) + epsilon)
-                return sum(g[one] * (v - middle) / wide * scale[c] for one, v in xs.items())
-
-            assert dx[moved] == pytest.approx((objective(step) - objective(-step)) / (2 * step), abs=1e-3)
-    refused = Tensor(gpu, (1, 2, 1, 1), last, [0, 0])
-    status = gpu.dnn.cudnnBatchNormalizationForwardInference(
-        handle, 1, ONE, NONE, x.told, x.data, refused.told, refused.data, told, scale, offset, means,
-        variances, c_double(epsilon),
-    )  # fmt: skip
-    assert status != 0
-
-
-@pytest.mark.parametrize(
-    ("mode", "of"),
-    [
-        (0, lambda v: 1 / (1 + math.exp(-v))),
-        (1, lambda v: max(v, 0)),
-        (2, math.tanh),
-        (3, lambda v: min(max(v, 0), 1.5)),
-        (4, lambda v: v if v > 0 else 1.5 * math.expm1(v)),
-        (5, lambda v: v),
-        (6, None),
-    ],
-)
-def test_activations(gpu: Gpu, mode: int, of: Callable[[float], float] | None) -> None:
-    x, y = (Tensor(gpu, (1, 2, 2, 2), False, noise(8)) for _ in range(2))
-    how = gpu.made("dnn", "cudnnCreateActivationDescriptor")
-    gpu.dnn.cudnnSetActivationDescriptor(how, mode, 0, c_double(1.5))
-    handle = gpu.made("dnn", "cudnnCreate")
-    before = y.values()
-    status = gpu.dnn.cudnnActivationForward(handle, how, ONE, x.told, x.data, NONE, y.told, y.data)
-    assert status == (0 if of else OF_CUDNN)
-    assert y.values() == pytest.approx([of(v) for v in x.values()] if of else before)

@@ -16,7 +16,7 @@ from lab import environments
 from lab.softgpu import SANITIZED
 
 HERE = Path(__file__).resolve().parent
-TESTED = [*sorted(HERE.glob("test_ptx_*.py")), HERE / "test_calls.py", HERE / "test_nccl.py"]
+TESTED = [*sorted(HERE.glob("test_ptx_*.py")), *sorted(HERE.glob("test_calls*.py")), HERE / "test_nccl.py"]
 
 
 def runtime(name: str) -> str | None:

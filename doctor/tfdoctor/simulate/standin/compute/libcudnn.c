@@ -1,6 +1,5 @@
-/* cuDNN's API of descriptors, which every release has: convolutions, pooling, batch normalization, activations. TensorFlow
- * 2.15 takes it with TF_CUDNN_USE_FRONTEND=0; 2.20 convolves by the graph API alone, which is not here. A
- * function that is missing is named by TensorFlow. Sums are made with doubles; a tensor is walked by its strides, so NCHW and NHWC are one. */
+/* cuDNN's API of descriptors, which every release has: convolutions, pooling, batch normalization, activations. From 2.9 on
+ * TensorFlow can convolve by the graph API of graph.h instead (TF_CUDNN_USE_FRONTEND), and 2.20 does so alone. A function that is missing is named by TensorFlow. Sums are made with doubles; a tensor is walked by its strides, so NCHW and NHWC are one. */
 #define _GNU_SOURCE
 #include "gemm.h"
 
@@ -260,6 +259,8 @@ cudnnStatus_t cudnnConvolutionBiasActivationForward(cudnnHandle_t h, const void 
     }
     return s ? s : keep(&Y, sums, 1, 0, y);
 }
+
+#include "graph.h"
 
 /* One algorithm, number 1, that needs no memory. */
 struct performance { int algorithm, status; float time; size_t memory; int determinism, math, reserved[3]; };

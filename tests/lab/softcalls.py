@@ -1,0 +1,51 @@
+"""The software GPU's libraries, loaded into this process to be called as TensorFlow calls them."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+from ctypes import byref, c_float, c_int, c_void_p
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+NOISE = random.Random(7)
+
+
+class Gpu:
+    """The libraries for TensorFlow 2.15.1; two cards of 9.0."""
+
+    def __init__(self, folder: Path) -> None:
+        self.driver, self.runtime, self.blas, self.lt, self.dnn = (
+            ctypes.CDLL(str(folder / name), mode=ctypes.RTLD_GLOBAL)
+            for name in (
+                "libcuda.so.1",
+                "libcudart.so.12",
+                "libcublas.so.12",
+                "libcublasLt.so.12",
+                "libcudnn.so.8",
+            )
+        )
+
+    def made(self, library: str, name: str, *arguments: Any) -> c_void_p:
+        """What a function makes and puts where its first argument points."""
+        handle = c_void_p()
+        assert getattr(getattr(self, library), name)(byref(handle), *arguments) == 0
+        return handle
+
+
+def ints(*values: int) -> ctypes.Array[c_int]:
+    """An array of C's int."""
+    return (c_int * len(values))(*values)
+
+
+def floats(values: Sequence[float]) -> ctypes.Array[c_float]:
+    """An array of C's float."""
+    return (c_float * len(values))(*values)
+
+
+def noise(count: int) -> list[float]:
+    """Numbers that half precision holds, too."""
+    return [NOISE.randint(-64, 64) / 16 for _ in range(count)]
