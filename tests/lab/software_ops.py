@@ -6,12 +6,14 @@ A line each; the last one counts. Exits with 1 where one differs.
 """
 
 import importlib
+import os
 import re
 import sys
 import time
 
 import numpy as np
 
+os.environ.setdefault("TF_CUDNN_USE_AUTOTUNE", "0")  # checks the memory around each result, in 15 seconds
 tf = importlib.import_module("tensorflow")
 
 NOISE = np.random.RandomState(0)
@@ -244,6 +246,32 @@ of(X)("resize bilinear", lambda x: tf.image.resize(x, [5, 13]))
 of(X)("resize nearest", lambda x: tf.image.resize(x, [5, 13], "nearest"))
 of(X)("space_to_batch", lambda x: tf.space_to_batch(x[:, :, :8], [2, 2], [[0, 0], [0, 0]]))
 of(X, K)("depthwise", lambda x, k: tf.nn.depthwise_conv2d(x, k[:, :, :, :2], [1, 1, 1, 1], "SAME"))
+of(X, K)("conv2d", lambda x, k: tf.nn.conv2d(x, k, 1, "SAME"))
+of(X, K)("conv2d by steps", lambda x, k: tf.nn.conv2d(x, k, (2, 1), "SAME"))
+of(X, K)("conv2d dilated", lambda x, k: tf.nn.conv2d(x, k, 1, "VALID", dilations=2))
+of(X, K)("conv2d padded", lambda x, k: tf.nn.conv2d(x, k, 1, [[0, 0], [2, 1], [0, 2], [0, 0]]))
+of(X, K)("conv2d float16", lambda x, k: tf.nn.conv2d(tf.cast(x, "float16"), tf.cast(k, "float16"), 1, "SAME"))
+of(X, K)("gradient of conv2d", lambda x, k: gradient(lambda y: tf.nn.conv2d(y, k, 2, "SAME") ** 2, x))
+of(K, X)(
+    "gradient of conv2d's filter", lambda k, x: gradient(lambda y: tf.nn.conv2d(x, y, 2, "SAME") ** 2, k)
+)
+of(X, K)("conv1d", lambda x, k: tf.nn.conv1d(x[:, 0], k[0], 1, "SAME"))
+of(X, K)("conv3d", lambda x, k: tf.nn.conv3d(x[:, None], k[None], [1] * 5, "SAME"))
+of(X, K)(
+    "conv2d transposed",
+    lambda x, k: tf.nn.conv2d_transpose(x, tf.transpose(k, (0, 1, 3, 2)), (2, 16, 18, 5), 2),
+)
+for name in ("max_pool2d", "avg_pool2d"):
+    chosen = getattr(tf.nn, name)
+    of(X)(name, lambda x, f=chosen: f(x, 3, 2, "SAME"))
+    of(X)("gradient of " + name, lambda x, f=chosen: gradient(lambda y: f(y, 3, 2, "VALID") ** 2, x))
+for training in (True, False):
+    of(X)(
+        f"batch norm {training}",
+        lambda x, training=training: tf.compat.v1.nn.fused_batch_norm(
+            x, V[:4], V[4:8], V[8:12], np.abs(V[12:16]), is_training=training
+        )[0],
+    )
 of(U)("hsv", lambda x: tf.image.rgb_to_hsv(tf.reshape(x[:12, :15], [60, 3])))
 of(A, A)(
     "layer norm",
