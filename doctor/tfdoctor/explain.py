@@ -12,14 +12,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfdoctor.causes.codes import (
+    BELOW_PEAK,
+    BENCH_DISTURBED,
     DEVICE_UNUSED,
     HARMLESS,
     LINT,
     MEMORY,
     MISREAD,
     NOT_PRINTED,
+    NOT_TIMED,
     RAN_ON_CPU,
     RELEASE,
+    SLOWER_THAN_ONE,
 )
 from tfdoctor.cluster.faults import FAULTS
 from tfdoctor.compat import Compat
@@ -223,6 +227,64 @@ LOG_NOTES = {
                 "Keep such operations in the input pipeline, out of the training step. Where no GPU is known, "
                 "tfdoctor check says why.",
             ),
+        ),
+    ),
+    NOT_TIMED: RuleEntry(
+        NOT_TIMED,
+        "not-timed",
+        "A measurement that has no times",
+        (),
+        "TensorFlow did not compute what `bench` asked it to.",
+        (
+            Section(
+                "What it means", "TensorFlow was not imported, or every piece of work failed or was stopped."
+            ),
+            Section("What to do", "tfdoctor check says why; with --time give it more seconds."),
+        ),
+    ),
+    BENCH_DISTURBED: RuleEntry(
+        BENCH_DISTURBED,
+        "bench-disturbed",
+        "A measurement that something else disturbed",
+        (),
+        "Other programs used the processors or the card, a quota stopped TensorFlow, or the card was hot.",
+        (
+            Section(
+                "What it means",
+                "The times are what a program gets at this moment. They are no measure of the machine, and a "
+                "comparison with another run says nothing.",
+            ),
+            Section("What to do", "End what else runs, let the card cool down, and measure again."),
+        ),
+    ),
+    SLOWER_THAN_ONE: RuleEntry(
+        SLOWER_THAN_ONE,
+        "slower-than-one",
+        "Several devices that train slower than one of them",
+        (),
+        "The same whole batch takes longer on several devices than on the fastest of them.",
+        (
+            Section(
+                "What it means",
+                "Each device gets a part of the batch, and after each step the gradients are averaged. A small part "
+                "takes almost as long as the whole batch; averaging costs the more, the slower the way between the "
+                "devices is; and each step waits for the slowest device.",
+            ),
+            Section("What to do", "Give each device the batch that one alone has, or train on one."),
+        ),
+    ),
+    BELOW_PEAK: RuleEntry(
+        BELOW_PEAK,
+        "below-peak",
+        "A card that gives far less than it can",
+        (),
+        "Its largest matrix products ran at less than 30 % of what its multiprocessors can give in float32.",
+        (
+            Section(
+                "What it means",
+                "The usual reasons, in this order: a power limit, another program, heat, a slow clock that was set.",
+            ),
+            Section("What to do", "Watch nvidia-smi -q -d CLOCK,POWER,PERFORMANCE while it computes."),
         ),
     ),
     NOT_PRINTED: RuleEntry(

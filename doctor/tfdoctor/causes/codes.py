@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 __all__ = [
+    "BELOW_PEAK",
+    "BENCH_DISTURBED",
     "CLUSTER",
     "DEVICE_UNUSED",
     "HARMLESS",
@@ -10,14 +12,18 @@ __all__ = [
     "MEMORY",
     "MISREAD",
     "NOT_PRINTED",
+    "NOT_TIMED",
     "RAN_ON_CPU",
     "RELEASE",
+    "SLOWER_THAN_ONE",
 ]
 
 HARMLESS, MISREAD, RELEASE = "TFD820", "TFD821", "TFD822"
 """Codes of what `diagnose` tells beside the cause: messages that look bad and are harmless, and what is misread."""
 DEVICE_UNUSED, RAN_ON_CPU, NOT_PRINTED = "TFD823", "TFD824", "TFD825"
 """Codes of what `placement` tells beside refusals."""
+NOT_TIMED, BENCH_DISTURBED, SLOWER_THAN_ONE, BELOW_PEAK = "TFD827", "TFD828", "TFD829", "TFD830"
+"""Codes of what `bench` tells."""
 MEMORY = "TFD826"
 """The page on the memory of GPUs; no finding has it."""
 CLUSTER = {

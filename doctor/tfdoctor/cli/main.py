@@ -30,6 +30,7 @@ COMMANDS = {
     "matrix": "Which TensorFlow works with which CUDA, driver, Python and GPU?",
     "run": "Run a program unchanged, and explain its log when it ends.",
     "placement": "Which operations ran on which device, by TensorFlow's log?",
+    "bench": "Is the GPU worth it, and why are two slower than one?",
     "cluster": "Is this TF_CONFIG right, and does each task answer?",
     "lint": "What in this code keeps TensorFlow from the GPUs?",
     "explain": "What does a finding's code, a cause, or a message mean?",

@@ -1,4 +1,5 @@
-# What TensorFlow really does with its GPUs, in stages: import, visible, compute, cudnn, nccl (tfdoctor verify).
+# What TensorFlow really does with its GPUs, in stages: import, visible, compute, cudnn, nccl (tfdoctor verify), and
+# bench, which is run only where it is asked for (tfdoctor bench).
 # Runs on Python 2.7 and 3.5 to 3.14 and on TensorFlow 1.4 to 2.x. The only argument is a JSON object:
 #   stages    which of STAGES to run; `import` and `visible` are always run, the others need them
 #   device    "GPU", or "CPU": the same computations on the CPU (a test of this test)
@@ -6,6 +7,7 @@
 #   expected  {"0": GFLOP/s} or {"0": {"float32": GFLOP/s}}: what such a card should give, where it is known
 #   size      rows of the matrices that are compared
 #   timed     seconds that each timed thing is repeated for
+#   bench     {"time", "devices", "workloads", "dtypes", "sizes"}: what is timed, and for how many seconds in all
 # A line for each thing as soon as it is known, so that a crash or a hang costs only what comes after it. Nothing is
 # judged here but whether a result is right.
 # A Session computes on every TensorFlow: 2.x still has it, and there is one way to be right or wrong. What goes in is
@@ -24,6 +26,7 @@ import signal
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from stages_bench import do_bench
 from stages_compute import do_compute, do_cudnn
 from stages_devices import Run, do_import, do_visible
 from stages_nccl import do_nccl
@@ -31,8 +34,9 @@ from stages_said import LONGEST, MOUTH, Missing, Pulse, Wrong, say, short, since
 
 sys.path.pop(0)
 
-STAGES = ("import", "visible", "compute", "cudnn", "nccl")
-WORK = {"import": do_import, "visible": do_visible, "compute": do_compute, "cudnn": do_cudnn, "nccl": do_nccl}
+USUAL = ("import", "visible", "compute", "cudnn", "nccl")
+STAGES = USUAL + ("bench",)
+WORK = {"import": do_import, "visible": do_visible, "compute": do_compute, "cudnn": do_cudnn, "nccl": do_nccl, "bench": do_bench}
 
 
 def set_alarm(seconds):
@@ -75,7 +79,7 @@ def main():
     wish = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
     # Whatever the user's environment says: never the whole memory of a card.
     os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
-    asked = set(wish.get("stages") or STAGES) | set(STAGES[:2])
+    asked = set(wish.get("stages") or USUAL) | set(USUAL[:2])
     limits = wish.get("limits") or {}
     run = Run(wish)
     for stage in STAGES:

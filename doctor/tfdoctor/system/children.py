@@ -90,15 +90,18 @@ class Children:
         timeout: float,
         env: Mapping[str, str],
         cwd: str | None = None,
+        heard: Callable[[bytes], None] | None = None,
     ) -> Ran:
         """Run it to its end, with no standard input; its whole group is killed after `timeout` seconds.
+
+        `heard` is told what it writes to standard output, piece by piece as it comes; on Windows it is told nothing.
 
         Raises OSError or ValueError where it cannot be started.
         """
         deadline = time.monotonic() + timeout
         with _streams() as (out, err):
             process = self._start(argv, out, err, env, cwd)
-            reader = _Pipes(process) if out is None else _Files(out, err)
+            reader = _Pipes(process, heard) if out is None else _Files(out, err)
             try:
                 if self._stopped:
                     _kill(process)
@@ -212,7 +215,11 @@ class _Files:
 class _Pipes:
     """Output that comes through pipes."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], heard: Callable[[bytes], None] | None = None
+    ) -> None:
+        self._heard = heard
+        self._out = process.stdout.fileno() if process.stdout is not None else -1
         self._streams = [stream for stream in (process.stdout, process.stderr) if stream is not None]
         self._kept = {stream.fileno(): bytearray() for stream in self._streams}
         self._poll = select.poll()
@@ -249,6 +256,8 @@ class _Pipes:
             self._poll.unregister(number)
             self._open.discard(number)
             return 0
+        if self._heard is not None and number == self._out:
+            self._heard(data)
         kept = self._kept[number]
         kept += data[: MAX_OUTPUT - len(kept)]
         return len(data)

@@ -252,8 +252,25 @@ class LiveSystem:
         begun = self._begun.pop(_words(argv, env, unset), None) if self._begun else None
         return begun.result() if begun is not None else self._run(argv, timeout, env, unset)
 
+    def follow(
+        self,
+        argv: Sequence[str],
+        heard: Callable[[bytes], None],
+        *,
+        timeout: float,
+        env: Mapping[str, str] | None = None,
+        unset: Sequence[str] = (),
+    ) -> CommandResult:
+        """As `run`; `heard` is told its standard output as it comes, all of it, also where it is cut short."""
+        return self._run(argv, timeout, env, unset, heard)
+
     def _run(
-        self, argv: Sequence[str], timeout: float, env: Mapping[str, str] | None, unset: Sequence[str]
+        self,
+        argv: Sequence[str],
+        timeout: float,
+        env: Mapping[str, str] | None,
+        unset: Sequence[str],
+        heard: Callable[[bytes], None] | None = None,
     ) -> CommandResult:
         environment = {name: value for name, value in self._env.items() if name not in unset}
         environment.update(env or {})
@@ -264,7 +281,9 @@ class LiveSystem:
 
         cwd = self._cwd if Path(self._cwd).is_dir() else None
         try:
-            ran = _patiently(lambda: self._children.run(argv, timeout=timeout, env=environment, cwd=cwd))
+            ran = _patiently(
+                lambda: self._children.run(argv, timeout=timeout, env=environment, cwd=cwd, heard=heard)
+            )
         except FileNotFoundError as error:
             return ended(None, failure=Failure.NOT_FOUND, detail=error.strerror or "")
         except PermissionError as error:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import tfdoctor.payload
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tfdoctor.system import CommandResult, LiveSystem, System
 
 MARKER = "tfdoctor-payload:"
+LONGEST = 1 << 20
+"""Bytes of a line."""
 _FOLDER = Path(tfdoctor.payload.__file__).parent
 QUIET = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONIOENCODING": "utf-8"}
 
@@ -42,6 +44,39 @@ def run_payload(
         key=f"payload:{name}{f':{variant}' if variant else ''}",
     )
     return parse_answer(result.stdout), result
+
+
+class Lines:
+    """A payload's lines, decoded as they come: the objects behind the marker; what is not valid is passed over."""
+
+    def __init__(self, told: Callable[[dict[str, Any]], None]) -> None:
+        self._told = told
+        self._rest = b""
+
+    def __call__(self, data: bytes) -> None:
+        """The next bytes."""
+        *lines, rest = (self._rest + data).split(b"\n")
+        self._rest = rest if len(rest) <= LONGEST else b""
+        for line in lines:
+            part = parse_answer(line.decode("utf-8", "replace"))
+            if part:
+                self._told(part)
+
+
+def follow_payload(
+    system: LiveSystem,
+    python: str,
+    name: str,
+    args: Sequence[str],
+    told: Callable[[dict[str, Any]], None],
+    *,
+    timeout: float,
+    env: Mapping[str, str] | None = None,
+    unset: Sequence[str] = (),
+) -> CommandResult:
+    """Run payload/<name>.py; `told` gets the object of each line as it comes."""
+    command = _command(python, name, args, ())
+    return system.follow(command, Lines(told), timeout=timeout, env={**QUIET, **(env or {})}, unset=unset)
 
 
 def begin_payload(

@@ -1,0 +1,149 @@
+"""The lines of payload/stages.py, or an earlier answer's JSON → what was timed. Strict: wrong lines are passed over, a
+wrong file is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+from tfdoctor.bench.models import Device, Seconds, Timed, Watched, interval
+from tfdoctor.errors import UsageError
+from tfdoctor.records import dataclass
+from tfdoctor.text import clean_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["Measured", "earlier", "read_lines"]
+
+MOST = 5000
+"""Pieces of work that are read."""
+WORKLOADS = ("matmul", "conv", "train", "copy", "allreduce")
+STRATEGIES = ("one", "towers", "mirrored")
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was timed, before it is judged."""
+
+    tensorflow: str | None
+    devices: tuple[Device, ...]
+    runs: tuple[Timed, ...]
+    watched: tuple[Watched, ...] = ()
+    stopped: str = ""
+    error: str = ""
+    """Why nothing or not all could be timed, in TensorFlow's words."""
+    disturbed: str = ""
+    """Of an earlier answer: by what."""
+
+
+def read_lines(parts: Iterable[object]) -> Measured:
+    """The payload's lines, decoded: of two of the same piece the later one holds."""
+    version, devices, error = None, [], ""
+    runs: dict[tuple[object, ...], Timed] = {}
+    for part in parts:
+        if not isinstance(part, dict):
+            continue
+        if part.get("stage") == "import" and isinstance(part.get("tensorflow"), str):
+            version = clean_line(part["tensorflow"], limit=60)
+        if part.get("status") == "failed" and isinstance(part.get("detail"), str):
+            error = clean_line(part["detail"], limit=400)
+        if part.get("stage") != "bench":
+            continue
+        listed = part.get("devices")
+        for one in listed[:256] if isinstance(listed, list) else ():
+            if isinstance(one, dict) and isinstance(one.get("device"), str):
+                devices.append(Device(clean_line(one["device"], limit=20), _text(one.get("device_name"))))
+        one = part.get("run")
+        timed = _timed(one) if isinstance(one, dict) else None
+        if timed is not None and (timed.key in runs or len(runs) < MOST):
+            runs[timed.key] = timed
+    return Measured(version, tuple(devices), tuple(runs.values()), error=error)
+
+
+def _timed(raw: Mapping[str, Any]) -> Timed | None:
+    samples = raw.get("samples")
+    times = [one for one in samples if _positive(one)] if isinstance(samples, list) else []
+    return _piece(raw, interval(times), len(times))
+
+
+def _piece(raw: Mapping[str, Any], seconds: Seconds | None, repeats: int) -> Timed | None:
+    size, names = raw.get("size"), raw.get("devices")
+    if raw.get("workload") not in WORKLOADS or raw.get("strategy") not in STRATEGIES:
+        return None
+    if (
+        not isinstance(size, int)
+        or isinstance(size, bool)
+        or size < 1
+        or not isinstance(names, list)
+        or not names
+    ):
+        return None
+    first, others, flop, volume = (raw.get(name) for name in ("first", "others", "flop", "bytes"))
+    return Timed(
+        workload=raw["workload"],
+        model=_text(raw.get("model")),
+        part=_text(raw.get("part")),
+        dtype=_text(raw.get("dtype")) or "float32",
+        size=size,
+        devices=tuple(clean_line(str(name), limit=20) for name in names[:256]),
+        strategy=raw["strategy"],
+        seconds=seconds,
+        repeats=repeats,
+        first=float(first) if _positive(first) else None,
+        flop=float(flop) if _positive(flop) else None,
+        bytes=int(volume) if _positive(volume) else None,
+        others=float(others) if _positive(others) or others == 0 else None,
+        left_out=_text(raw.get("left_out")) or "",
+    )
+
+
+def _positive(value: object) -> bool:
+    return (
+        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
+    )
+
+
+def _text(value: object) -> str | None:
+    return clean_line(value, limit=300) if isinstance(value, str) and value else None
+
+
+def earlier(data: bytes, name: str) -> Measured:
+    """The file that `tfdoctor bench --json` or `-o` wrote. Raises UsageError where it is none."""
+    wrong = f"--compare: {clean_line(name)} is no result of tfdoctor bench"
+    try:
+        raw = json.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        message = f"{wrong}: it is no JSON."
+        raise UsageError(message) from error
+    if not isinstance(raw, dict) or raw.get("schema_version") != 1 or not isinstance(raw.get("runs"), list):
+        message = f"{wrong}: `schema_version` 1 and `runs` are not there."
+        raise UsageError(message, hint="Write one with tfdoctor bench -o FOLDER.")
+    runs = []
+    for number, one in enumerate(raw["runs"][:MOST]):
+        seconds = one.get("seconds") if isinstance(one, dict) else None
+        known = None
+        if isinstance(seconds, dict) and all(
+            _positive(seconds.get(key)) for key in ("median", "low", "high")
+        ):
+            known = Seconds(*(float(seconds[key]) for key in ("median", "low", "high")))
+        repeats = one.get("repeats") if isinstance(one, dict) else None
+        piece = (
+            _piece(one, known, repeats if isinstance(repeats, int) else 0) if isinstance(one, dict) else None
+        )
+        if piece is None or (seconds is not None and known is None):
+            message = f"{wrong}: its `runs[{number}]` cannot be read."
+            raise UsageError(message)
+        runs.append(piece)
+    devices = raw.get("devices")
+    return Measured(
+        _text(raw.get("tensorflow")),
+        tuple(
+            Device(clean_line(one["device"], limit=20), _text(one.get("name")))
+            for one in (devices if isinstance(devices, list) else [])[:256]
+            if isinstance(one, dict) and isinstance(one.get("device"), str)
+        ),
+        tuple(runs),
+        disturbed=_text(raw.get("disturbed")) or "",
+    )

@@ -1,0 +1,199 @@
+"""`tfdoctor bench`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+from typing import Annotated
+
+from tfdoctor.cli.options import FailOn, Json, Severe, command, finite, option, verbose_option
+from tfdoctor.compat import Compat
+from tfdoctor.errors import ExitCode, UsageError
+from tfdoctor.findings import Severity
+from tfdoctor.render.bench import bench_json, render_bench
+from tfdoctor.render.bench_svg import bench_svg
+from tfdoctor.render.terminal import ERR, OUT
+from tfdoctor.system.writing import check_file, write_file
+from tfdoctor.text import clean_line
+
+WORKLOADS = ("matmul", "conv", "train", "copy", "allreduce")
+DTYPES = ("float32", "float16", "bfloat16")
+_DEVICE = re.compile(r"(?:CPU|GPU):\d{1,2}")
+_LARGEST = 1 << 30
+_EARLIER = 64 << 20
+"""Bytes of an earlier result."""
+
+
+@command
+def bench(
+    python: Annotated[
+        str | None, option("The Python to examine. Default: as for `check`.", metavar="PATH")
+    ] = None,
+    devices: Annotated[
+        str | None,
+        option(
+            "Default: the CPU and each GPU. CPU:0,CPU:1: parts of the CPU, as if they were devices.",
+            metavar="LIST",
+        ),
+    ] = None,
+    workload: Annotated[
+        str | None, option("Only these: matmul, conv, train, copy, allreduce.", metavar="LIST")
+    ] = None,
+    dtype: Annotated[
+        str | None,
+        option("Of products and convolutions: float32, float16, bfloat16.", metavar="LIST"),
+    ] = None,
+    sizes: Annotated[
+        str | None,
+        option("Instead of the usual sizes: 256,1024. Needs one workload.", metavar="LIST"),
+    ] = None,
+    time: Annotated[
+        float,
+        option(
+            "Measure for this long; importing TensorFlow is not counted.",
+            min=1,
+            max=3600,
+            metavar="SECONDS",
+            callback=finite,
+        ),
+    ] = 60.0,
+    compare: Annotated[
+        Path | None, option("Say what changed since this earlier result.", metavar="FILE")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        option("Write bench.json and bench.svg into this folder.", "--output", "-o", metavar="FOLDER"),
+    ] = None,
+    fail_on: Severe = FailOn.error,
+    as_json: Json = False,
+    verbose: Annotated[bool, verbose_option("Show every time that was measured.")] = False,
+) -> int:
+    """Measure, judge, print. Returns the exit status.
+
+    Times matrix products, convolutions, training steps, copies and all-reduces on each device, says from which size
+    on a GPU is faster than the CPU, and why several devices are slower than one. Ctrl-C keeps what was measured.
+    """
+    from tfdoctor.bench import compared, earlier, judged
+    from tfdoctor.examine import live_machine
+    from tfdoctor.verify.benching import BenchWish, bench_python
+
+    names = _listed(workload, WORKLOADS, "--workload")
+    wish = BenchWish(
+        time,
+        _devices(devices),
+        names,
+        _listed(dtype, DTYPES, "--dtype") or ("float32",),
+        _sizes(sizes, names),
+    )
+    old = None
+    if compare is not None:
+        old = earlier(_read(compare), str(compare))
+    if output is not None:
+        _folder(output)
+    compat = Compat.load()
+    progress = _Progress(time, quiet=as_json or not ERR.watched)
+    timing = bench_python(live_machine(python), compat, python, wish, told=progress.told)
+    progress.close()
+    done = judged(timing.measured, timing.target, timing.peaks)
+    if old is not None:
+        done = dataclasses.replace(
+            done, comparison=compared(done.runs, old, clean_line(str(compare)), done.disturbed)
+        )
+    if output is not None:
+        done = dataclasses.replace(done, plots=(str(output / "bench.svg"),))
+        write_file(output / "bench.svg", bench_svg(done).encode("utf-8"), force=True)
+        text = json.dumps(bench_json(done), indent=2, ensure_ascii=False)
+        write_file(output / "bench.json", f"{text}\n".encode(), force=True)
+    if as_json:
+        from tfdoctor.render.json import write_json
+
+        write_json(bench_json(done))
+    else:
+        OUT.write(render_bench(done, verbose=verbose, **OUT.looks))
+    if timing.interrupted is not None:
+        OUT.flush()
+        raise timing.interrupted
+    if fail_on is FailOn.never:
+        return ExitCode.OK
+    least = Severity[fail_on.value.upper()]
+    return ExitCode.FOUND if any(one.severity >= least for one in done.findings) else ExitCode.OK
+
+
+class _Progress:
+    """One line on standard error that moves: what was timed last, and the seconds that are left."""
+
+    def __init__(self, seconds: float, *, quiet: bool) -> None:
+        self._seconds, self._quiet, self._began = seconds, quiet, 0.0
+
+    def told(self, part: dict[str, object]) -> None:
+        """A line of the payload."""
+        run = part.get("run")
+        if self._quiet or not isinstance(run, dict):
+            return
+        import time
+
+        now = time.monotonic()
+        self._began = self._began or now
+        left = max(0.0, self._seconds - (now - self._began))
+        what = clean_line(f"{run.get('workload')} {run.get('size')}", limit=40)
+        ERR.write(f"\r  {left:4.0f} s left  {what:40}")
+        ERR.flush()
+
+    def close(self) -> None:
+        """The line goes."""
+        if self._began:
+            ERR.write(f"\r{'':60}\r")
+            ERR.flush()
+
+
+def _listed(text: str | None, known: tuple[str, ...], name: str) -> tuple[str, ...]:
+    words = tuple(dict.fromkeys(word.strip() for word in text.split(","))) if text is not None else ()
+    wrong = next((word for word in words if word not in known), None)
+    if wrong is not None:
+        message = f"{name}: there is no `{clean_line(wrong)}`."
+        raise UsageError(message, hint=f"They are: {', '.join(known)}.")
+    return words
+
+
+def _devices(text: str | None) -> tuple[str, ...]:
+    words = tuple(dict.fromkeys(word.strip() for word in text.split(","))) if text is not None else ()
+    if not all(_DEVICE.fullmatch(word) for word in words) or len(words) > 64:
+        raise UsageError("--devices: expected names such as CPU:0,GPU:0,GPU:1.")
+    return words
+
+
+def _sizes(text: str | None, workloads: tuple[str, ...]) -> tuple[int, ...]:
+    if text is None:
+        return ()
+    if len(workloads) != 1:
+        raise UsageError(
+            "--sizes needs one --workload: a size means something else for each.",
+            hint="tfdoctor bench --workload matmul --sizes 256,1024",
+        )
+    words = [word.strip() for word in text.split(",")]
+    if not all(re.fullmatch(r"[1-9][0-9]{0,9}", word) and int(word) <= _LARGEST for word in words):
+        raise UsageError("--sizes: expected whole numbers such as 256,1024.")
+    return tuple(sorted({int(word) for word in words}))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as stream:
+            return stream.read(_EARLIER)
+    except (OSError, ValueError) as error:
+        message = (
+            f"--compare: {clean_line(str(path))} cannot be read: {getattr(error, 'strerror', '') or error}."
+        )
+        raise UsageError(message) from error
+
+
+def _folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        message = f"-o: {clean_line(str(path))} is no folder: {getattr(error, 'strerror', '') or error}."
+        raise UsageError(message) from error
+    for name in ("bench.json", "bench.svg"):
+        check_file(path / name, force=True)

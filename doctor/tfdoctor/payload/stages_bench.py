@@ -1,0 +1,232 @@
+# Part of stages.py: how long work takes on each device (bench). Nothing is judged here.
+# All graphs are built first and run in turns, so that whatever disturbs the machine for a while is in the spread of
+# each of them and not in the middle of one. A line after each turn holds all times so far and replaces the one before.
+# Each call fetches a number that the work ends in: it comes to the host when the device is done, and not before.
+import os
+import time
+
+from stages_bench_work import WORKLOADS, build, build_mirrored
+from stages_devices import Card, public_config
+from stages_said import Wrong, say, short, text
+
+ROUNDS = 8
+MOST = 400  # times of one piece of work that are kept
+FEWEST = 12  # times without which nothing is said to be precise
+PRECISE = 0.01  # half the width of the interval of the median, as a part of it
+TICKS = 100.0  # of /proc/stat, in a second
+
+
+class Piece(object):
+    """One thing that is timed."""
+
+    def __init__(self, facts, call):
+        self.facts, self.call = facts, call
+        self.seconds, self.first, self.left_out = [], None, ""
+        self.busy, self.spent, self.others = 0.0, 0.0, None
+
+    def tell(self):
+        line = dict(self.facts, samples=[float("%.6g" % one) for one in self.seconds], first=self.first)
+        if self.others is not None:
+            line["others"] = round(self.others, 3)
+        if self.left_out:
+            line["left_out"] = self.left_out
+        say(stage="bench", run=line)
+
+
+def do_bench(run):
+    wish = run.wish.get("bench") or {}
+    budget = float(wish.get("time") or 60)
+    cards = devices(run, wish.get("devices") or [])
+    say(stage="bench", devices=[dict(card.details, device=short_name(card)) for card in cards])
+    pieces = []
+    v1 = run.v1
+    count = max([1] + [card.index + 1 for card in cards if card.kind == "CPU"])
+    config = v1.ConfigProto(
+        gpu_options=v1.GPUOptions(allow_growth=True), allow_soft_placement=True, device_count={"CPU": count}
+    )
+    logical_cpus(run, count)
+    for workload in wish.get("workloads") or WORKLOADS:  # a graph each: optimizing a large one takes long
+        graph = v1.Graph()
+        session = v1.Session(graph=graph, config=config)
+        with graph.as_default():
+            made(build(run, cards, dict(wish, workloads=[workload]), short_name), session, pieces)
+            session.run(v1.global_variables_initializer())
+    made(build_mirrored(run, cards, wish, short_name), session, pieces)
+    pieces = in_turns(pieces)
+    began = clock()  # importing TensorFlow and building the graphs is not measuring
+    warm_up(pieces, began, budget)
+    rounds(pieces, began, budget)
+    timed = sum(1 for piece in pieces if piece.seconds)
+    if not timed:
+        raise Wrong("nothing could be timed: %s" % "; ".join(sorted(set(p.left_out for p in pieces)))[:300])
+    return "%d pieces of work were timed in %.0f s" % (timed, clock() - began), {}
+
+
+def made(offered, session, pieces):
+    for facts, make in offered:
+        try:
+            pieces.append(Piece(facts, make(session)))
+        except Exception as error:
+            say(stage="bench", run=dict(facts, samples=[], first=None, left_out=short(text(error))))
+
+
+def in_turns(pieces):
+    """The smallest of each kind of work first: where time is short, each has some."""
+    ranks, seen = [], {}
+    for piece in pieces:
+        key = family(piece)
+        ranks.append(seen.setdefault(key, 0))
+        seen[key] += 1
+    return [piece for _, piece in sorted(zip(ranks, pieces), key=lambda pair: pair[0])]
+
+
+def family(piece):
+    """What pieces of different sizes have in common."""
+    names = ("workload", "model", "part", "dtype", "strategy")
+    return tuple(piece.facts.get(name) for name in names) + tuple(piece.facts["devices"])
+
+
+def logical_cpus(run, count):
+    """The same for what runs without a session; where this TensorFlow cannot, MirroredStrategy says so itself."""
+    split, lists = public_config(run.tf, "set_logical_device_configuration"), public_config(run.tf, "list_physical_devices")
+    kind = public_config(run.tf, "LogicalDeviceConfiguration")
+    if count > 1 and split is not None and kind is not None:
+        try:
+            split(lists("CPU")[0], [kind() for _ in range(count)])
+        except (RuntimeError, ValueError):
+            pass
+
+
+def warm_up(pieces, began, budget):
+    """What the first call alone does (optimizing the graph, compiling PTX, choosing kernels) is a time of its own."""
+    too_slow = {}
+    for piece in pieces:
+        if too_slow.get(family(piece)) or clock() - began > budget * 0.5:
+            piece.left_out = "the time is used up"
+            piece.tell()
+            continue
+        try:
+            start = clock()
+            piece.call()
+            piece.first = round(clock() - start, 6)
+            start = clock()
+            piece.call()
+            if clock() - start > budget / 20.0:
+                too_slow[family(piece)] = True
+        except Exception as error:
+            piece.left_out = short(text(error))
+        piece.tell()
+
+
+def rounds(pieces, began, budget):
+    live = [piece for piece in pieces if not piece.left_out]
+    for number in range(ROUNDS):
+        open_ones = [piece for piece in live if not piece.left_out and not precise(piece.seconds)]
+        for at, piece in enumerate(open_ones):
+            left = budget - (clock() - began)
+            if left <= 0 and number:
+                return
+            slot = max(left, 0.0) / max((ROUNDS - number) * len(open_ones) - at, 1)
+            start, before = clock(), load()
+            try:
+                while len(piece.seconds) < MOST:
+                    at_first = clock()
+                    piece.call()
+                    piece.seconds.append(clock() - at_first)
+                    if clock() - start > slot:
+                        break
+            except Exception as error:
+                piece.left_out = short(text(error))
+            watched(piece, before, load(), clock() - start)
+            piece.tell()
+
+
+def precise(seconds):
+    """Whether the middle of the median's interval of 95 % is narrow enough."""
+    count = len(seconds)
+    if count >= MOST:
+        return True
+    if count < FEWEST * ROUNDS // 2:
+        return False
+    ordered = sorted(seconds)
+    away = int(0.98 * count**0.5) + 1
+    low, high = ordered[max(count // 2 - away, 0)], ordered[min(count // 2 + away, count - 1)]
+    return (high - low) / 2.0 <= PRECISE * ordered[count // 2]
+
+
+clock = getattr(time, "perf_counter", time.time)
+
+
+def load():
+    """(seconds that all processors worked, that this process did, how many processors, throttled periods)"""
+    try:
+        with open("/proc/stat") as stream:
+            rows = stream.read().splitlines()
+    except (IOError, OSError):
+        return None
+    numbers = [int(word) for word in rows[0].split()[1:9]]
+    busy = sum(numbers[:3]) + sum(numbers[5:8])  # not idle, not waiting
+    mine = os.times()
+    return busy / TICKS, mine[0] + mine[1], sum(1 for row in rows[1:] if row.startswith("cpu")), throttled()
+
+
+def throttled():
+    """How often a quota (cgroup) stopped this group; 0 where nothing tells."""
+    for name in ("/sys/fs/cgroup/cpu.stat", "/sys/fs/cgroup/cpu/cpu.stat"):
+        try:
+            with open(own_group(name)) as stream:
+                for row in stream:
+                    if row.startswith("nr_throttled "):
+                        return int(row.split()[1])
+        except (IOError, OSError, ValueError, IndexError):
+            continue
+    return 0
+
+
+def own_group(name):
+    folder, _, last = name.rpartition("/")
+    with open("/proc/self/cgroup") as stream:
+        for row in stream:
+            number, kinds, path = row.rstrip("\n").split(":", 2)
+            if number == "0" or "cpu" in kinds.split(","):
+                mine = folder + path.rstrip("/") + "/" + last
+                if os.path.exists(mine):
+                    return mine
+    return name
+
+
+def watched(piece, before, after, seconds):
+    """The part of the processors that others used while it ran, 0 to 1; 1 where a quota stopped us. None: too short."""
+    if before is None or after is None or piece.others == 1.0:
+        return
+    piece.spent += seconds * max(after[2], 1)
+    piece.busy += (after[0] - before[0]) - (after[1] - before[1])
+    if after[3] > before[3]:
+        piece.others = 1.0
+    elif piece.spent > 0.3:  # the kernel counts in hundredths
+        piece.others = min(max(piece.busy / piece.spent, 0.0), 0.99)
+
+
+def devices(run, asked):
+    """The CPU and each GPU, or those that are asked for. More than one CPU: parts of it (logical devices)."""
+    gpus = {}
+    if any(name.startswith("GPU") for name in asked) or not asked:
+        for card in run.cards:
+            if card.kind == "GPU":
+                gpus["GPU:%d" % card.index] = card
+    if not asked:
+        asked = ["CPU:0"] + sorted(gpus, key=lambda name: gpus[name].index)
+    found = []
+    for name in asked:
+        kind, _, index = name.partition(":")
+        if kind == "CPU":
+            found.append(Card(int(index), "CPU", "/device:CPU:%s" % index))
+        elif name in gpus:
+            found.append(gpus[name])
+        else:
+            raise Wrong("TensorFlow lists no %s" % name)
+    return found
+
+
+def short_name(card):
+    return "%s:%d" % (card.kind, card.index)

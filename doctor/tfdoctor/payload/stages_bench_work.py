@@ -1,0 +1,286 @@
+# Part of stages.py: the work that bench times. Data is in variables on the device, but for `copy`, which is about the way.
+# A piece is facts and a function of a session that gives what is called once for each time.
+from stages_compute import has_dtype
+from stages_said import Missing
+
+STEPS = {
+    "matmul": (64, 128, 256, 512, 1024, 2048, 4096, 8192),
+    "conv": (8, 16, 32, 64, 128, 256),
+    "cnn": (8, 32, 128, 512),
+    "transformer": (4, 16, 64, 256),
+    "copy": (1 << 12, 1 << 16, 1 << 20, 1 << 24, 1 << 26),
+    "allreduce": (1 << 12, 1 << 16, 1 << 20, 1 << 24),
+}
+LARGEST = {"matmul": 1024, "conv": 64, "cnn": 128, "transformer": 64, "copy": 1 << 24, "allreduce": 1 << 24}
+IMAGES, CIN, COUT = 8, 32, 64
+SIDE, WORDS, WIDTH = 32, 32, 64
+WORKLOADS = ("matmul", "conv", "train", "copy", "allreduce")
+
+
+def sizes_of(kind, cards, wish):
+    """Those that are asked for; on CPUs alone none that a person would wait for."""
+    if wish.get("sizes"):
+        return wish["sizes"]
+    only = all(card.kind == "CPU" for card in cards)
+    return [size for size in STEPS[kind] if not only or size <= LARGEST[kind]]
+
+
+def build(run, cards, wish, name):
+    """(facts, make) of all pieces."""
+    asked = wish.get("workloads") or WORKLOADS
+    types = wish.get("dtypes") or ("float32",)
+    pieces = []
+    for dtype in types:
+        for workload in asked:
+            for one in WORK[workload](run, cards, wish, dtype, name):
+                pieces.append(one)
+    return pieces
+
+
+def can(run, card, dtype):
+    """Whether this TensorFlow and this device have the type."""
+    if card.kind == "CPU":
+        return dtype != "bfloat16" or hasattr(run.tf, "bfloat16")
+    return has_dtype(run, card, dtype)
+
+
+def facts(workload, dtype, size, names, strategy="one", model=None, **more):
+    return dict(
+        more, workload=workload, dtype=dtype, size=size, devices=names, strategy=strategy, model=model
+    )
+
+
+def ends_in(v1, tensor):
+    """A number of it: what is fetched. The rest stays on the device."""
+    return v1.reshape(v1.slice(v1.reshape(tensor, [-1]), [0], [1]), [])
+
+
+def variable(run, shape, dtype, scale=1.0):
+    """Random numbers that are made where they are kept."""
+    v1 = run.v1
+    start = v1.random_uniform(shape, -scale, scale, seed=3)
+    return v1.Variable(v1.cast(start, getattr(run.tf, dtype)), trainable=False)
+
+
+def fetched(session, tensor):
+    def call():
+        session.run(tensor)
+
+    return call
+
+
+def matmul(run, cards, wish, dtype, name):
+    v1 = run.v1
+    for size in sizes_of("matmul", cards, wish):
+        for card in cards:
+            if not can(run, card, dtype):
+                continue
+
+            def make(session, card=card, size=size):
+                with v1.device(card.device):
+                    left, right = (variable(run, [size, size], dtype) for _ in range(2))
+                    return fetched(session, ends_in(v1, v1.matmul(left, right)))
+
+            yield facts("matmul", dtype, size, [name(card)], flop=2.0 * size**3), make
+
+
+def conv(run, cards, wish, dtype, name):
+    v1 = run.v1
+    for size in sizes_of("conv", cards, wish):
+        for card in cards:
+            if not can(run, card, dtype):
+                continue
+
+            def make(session, card=card, size=size):
+                with v1.device(card.device):
+                    images = variable(run, [IMAGES, size, size, CIN], dtype)
+                    kernel = variable(run, [3, 3, CIN, COUT], dtype)
+                    done = v1.nn.conv2d(images, kernel, strides=[1, 1, 1, 1], padding="SAME")
+                    return fetched(session, ends_in(v1, done))
+
+            flop = 2.0 * IMAGES * size * size * CIN * COUT * 9
+            yield facts("conv", dtype, size, [name(card)], flop=flop), make
+
+
+def copy(run, cards, wish, dtype, name):
+    """From the first device to each other one and back; with one device alone within its memory."""
+    v1 = run.v1
+    pairs = [(one, other) for one in cards for other in cards if one is not other and "GPU" in one.kind + other.kind]
+    pairs = pairs or [(cards[0], cards[0])]
+    for size in sizes_of("copy", cards, wish):
+        for one, other in pairs:
+
+            def make(session, one=one, other=other, size=size):
+                half = max(size // 8, 1)
+                with v1.device(one.device):
+                    if one is other:
+                        whole = v1.concat([variable(run, [half], "float32") for _ in range(2)], 0)
+                    else:
+                        whole = variable(run, [2 * half], "float32")
+                with v1.device(other.device):
+                    return fetched(session, ends_in(v1, v1.identity(whole)))
+
+            yield facts("copy", "float32", size, [name(one), name(other)], bytes=size), make
+
+
+# ---------------------------------------------------------------- training
+
+
+def weights(run, shapes):
+    v1 = run.v1
+    return [
+        v1.Variable(v1.random_uniform(shape, -0.1, 0.1, seed=number), trainable=False)
+        for number, shape in enumerate(shapes)
+    ]
+
+
+CNN = ([3, 3, 3, 16], [3, 3, 16, 32], [SIDE // 4 * SIDE // 4 * 32, 10])
+TRANSFORMER = ([WIDTH, 3 * WIDTH], [WIDTH, WIDTH], [WIDTH, 4 * WIDTH], [4 * WIDTH, WIDTH])
+
+
+def cnn(v1, images, kept):
+    for kernel in kept[:2]:
+        images = v1.nn.relu(v1.nn.conv2d(images, kernel, strides=[1, 1, 1, 1], padding="SAME"))
+        images = v1.nn.max_pool(images, [1, 2, 2, 1], [1, 2, 2, 1], "SAME")
+    flat = v1.matmul(v1.reshape(images, [-1, CNN[2][0]]), kept[2])
+    return v1.reduce_mean(v1.square(flat))
+
+
+def transformer(v1, words, kept):
+    flat = v1.reshape(words, [-1, WIDTH])
+    parts = v1.split(v1.reshape(v1.matmul(flat, kept[0]), [-1, WORDS, 3 * WIDTH]), 3, axis=2)
+    looked = v1.nn.softmax(v1.matmul(parts[0], parts[1], transpose_b=True) * WIDTH**-0.5)
+    told = v1.matmul(v1.reshape(v1.matmul(looked, parts[2]), [-1, WIDTH]), kept[1]) + flat
+    wide = v1.nn.relu(v1.matmul(told, kept[2]))
+    return v1.reduce_mean(v1.square(v1.matmul(wide, kept[3]) + told))
+
+
+MODELS = {"cnn": (cnn, CNN, [SIDE, SIDE, 3]), "transformer": (transformer, TRANSFORMER, [WORDS, WIDTH])}
+
+
+def step_of(run, model, cards, size):
+    """(a whole step, its gradients alone): each device has a part of the batch, the weights are on the first."""
+    v1 = run.v1
+    network, shapes, shape = MODELS[model]
+    part = max(size // len(cards), 1)
+    with v1.device(cards[0].device):
+        kept = weights(run, shapes)
+    towers = []
+    for card in cards:
+        with v1.device(card.device):
+            data = variable(run, [part] + shape, "float32")
+            towers.append(v1.gradients(network(v1, data, kept), kept))
+    alone = []
+    for card, gradients in zip(cards, towers):
+        with v1.device(card.device):
+            alone.append(v1.add_n([ends_in(v1, one) for one in gradients]))
+    with v1.device(cards[0].device):
+        means = [v1.add_n(list(same)) / float(len(cards)) for same in zip(*towers)] if len(cards) > 1 else towers[0]
+        changed = [v1.assign_sub(one, 1e-4 * mean) for one, mean in zip(kept, means)]
+        whole = v1.add_n([ends_in(v1, one) for one in changed])
+        return whole, v1.add_n(alone)
+
+
+def train(run, cards, wish, dtype, name):
+    if dtype != "float32":
+        return
+    for model in ("cnn", "transformer"):
+        for size in sizes_of(model, cards, wish):
+            for group in groups(cards):
+                if size < len(group):
+                    continue
+                strategy = "one" if len(group) == 1 else "towers"
+                names = [name(card) for card in group]
+                made = {}
+
+                def make(session, group=group, size=size, model=model, made=made):
+                    made["step"], made["compute"] = step_of(run, model, group, size)
+                    return fetched(session, made["step"])
+
+                def alone(session, made=made):
+                    return fetched(session, made["compute"])
+
+                yield facts("train", dtype, size, names, strategy, model), make
+                if len(group) > 1:
+                    yield facts("train", dtype, size, names, strategy, model, part="compute"), alone
+
+
+def build_mirrored(run, cards, wish, name):
+    """The same training by MirroredStrategy, with one copy of the weights a device; TensorFlow 2.2 and newer."""
+    if "train" not in (wish.get("workloads") or WORKLOADS) or "float32" not in (wish.get("dtypes") or ("float32",)):
+        return
+    strategies = {}
+    for model in ("cnn", "transformer"):
+        for size in sizes_of(model, cards, wish):
+            for group in groups(cards):
+                if not len(group) <= size or len(group) < 2:
+                    continue
+                names = [name(card) for card in group]
+
+                def make(session, group=group, size=size, model=model):
+                    if not hasattr(getattr(run.tf.distribute, "MirroredStrategy", None), "run"):
+                        raise Missing("MirroredStrategy.run is there from TensorFlow 2.2 on")
+                    key = tuple(card.device for card in group)
+                    if key not in strategies:
+                        strategies[key] = run.tf.distribute.MirroredStrategy([device[1:] for device in key])
+                    return mirrored_step(run.tf, strategies[key], model, max(size // len(group), 1))
+
+                yield facts("train", "float32", size, names, "mirrored", model), make
+
+
+def mirrored_step(tf, strategy, model, part):
+    network, shapes, shape = MODELS[model]
+    with strategy.scope():
+        kept = [tf.Variable(tf.random.uniform(one, -0.1, 0.1)) for one in shapes]
+
+        def replica(data):
+            with tf.GradientTape() as tape:
+                loss = network(tf.compat.v1, data, kept)
+            gradients = tape.gradient(loss, kept)
+            means = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
+            for one, mean in zip(kept, means):
+                one.assign_sub(1e-4 * mean)
+            return loss
+
+        data = strategy.run(tf.function(lambda: tf.random.uniform([part] + shape)))
+        step = tf.function(lambda data: strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(replica, (data,)), None))
+
+    def call():
+        step(data).numpy()
+
+    return call
+
+
+def groups(cards):
+    """Each device by itself; all of a kind together."""
+    kinds = {}
+    for card in cards:
+        kinds.setdefault(card.kind, []).append(card)
+    return [[card] for card in cards] + [kinds[kind] for kind in sorted(kinds) if len(kinds[kind]) > 1]
+
+
+def allreduce(run, cards, wish, dtype, name):
+    v1 = run.v1
+    for group in groups(cards):
+        if len(group) < 2:
+            continue
+        for size in sizes_of("allreduce", cards, wish):
+
+            def make(session, group=group, size=size):
+                kept = []
+                for card in group:
+                    with v1.device(card.device):
+                        kept.append(variable(run, [max(size // 4, 1)], "float32"))
+                with v1.device(group[0].device):
+                    total = v1.add_n([v1.identity(one) for one in kept])
+                ends = []
+                for card in group:
+                    with v1.device(card.device):
+                        ends.append(ends_in(v1, v1.identity(total) * 0.5))
+                with v1.device(group[0].device):
+                    return fetched(session, v1.add_n(ends))
+
+            yield facts("allreduce", "float32", size, [name(card) for card in group], "towers", bytes=size), make
+
+
+WORK = {"matmul": matmul, "conv": conv, "train": train, "copy": copy, "allreduce": allreduce}

@@ -1,0 +1,274 @@
+"""What `bench` says: a screen with its curves in characters, and JSON (docs/schemas/bench.schema.json)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from tfdoctor.findings import Severity
+from tfdoctor.render.finding import SEVERITY_STATUS, do, finding_json, mark
+from tfdoctor.render.json import SCHEMA_VERSION
+from tfdoctor.render.page import Page, Text, hanging
+from tfdoctor.text import clean_line, listed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdoctor.bench import Bench, Scaling, Timed
+
+__all__ = ["bench_json", "curves", "duration", "render_bench", "title_of"]
+
+BARS = "▁▂▃▄▅▆▇█"
+PLAIN_BARS = ".:-=+*%#"
+ROWS = 9
+"""Curves on a first screen; with -v all."""
+
+
+def render_bench(bench: Bench, *, verbose: bool = False, width: int = 80, colour: bool = False) -> str:
+    """The answer in a sentence, what is wrong, and a line for each curve."""
+    out = Page(width, coloured=colour)
+    worst = max((one.severity for one in bench.findings), default=None)
+    sign = mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
+    hanging(out, sign, bench.summary)
+    if bench.stopped:
+        hanging(out, Text("  "), bench.stopped)
+    if bench.comparison is not None:
+        _comparison(out, bench, verbose=verbose)
+    for finding in bench.findings:
+        out.print()
+        style = {Severity.ERROR: "red", Severity.WARNING: "yellow"}.get(finding.severity, "")
+        hanging(out, Text("  "), f"{finding.title}.", style=style)
+        hanging(out, Text("  Why   "), clean_line(finding.explanation, limit=1000))
+        for number, remedy in enumerate(finding.remedies if verbose else ()):
+            do(out, remedy, first=number == 0)
+    _table(out, bench, verbose=verbose)
+    if verbose:
+        for one in bench.scaling:
+            out.print()
+            hanging(out, Text("  "), _scaling_line(one))
+            for why in one.why:
+                hanging(out, Text("    "), why)
+    out.print()
+    timed = sum(one.repeats for one in bench.runs if one.seconds)
+    hanging(
+        out,
+        Text(""),
+        f"TensorFlow {clean_line(bench.tensorflow or 'unknown')}, {timed:,} times measured; medians, with intervals "
+        "of 95 % in --json and -o.",
+    )
+    return out.text
+
+
+def _comparison(out: Page, bench: Bench, *, verbose: bool) -> None:
+    known = bench.comparison
+    if known is None:
+        return
+    how = f" ({known.ratio:.2f} times the time)" if known.ratio is not None else ""
+    verdict = "not comparable" if known.verdict == "incomparable" else known.verdict
+    hanging(out, Text("  "), f"Against {clean_line(known.name)}: {verdict}{how}; {known.why}.")
+    changed = sorted((one for one in known.changes if one.beyond), key=lambda one: -abs(math.log(one.ratio)))
+    for one in changed[: None if verbose else 3]:
+        hanging(
+            out, Text("    "), f"{title_of(one.now)}, size {one.now.size}: {one.ratio:.2f} times the time"
+        )
+
+
+def title_of(one: Timed) -> str:
+    """ "matmul float32 on GPU:0"."""
+    what = " ".join(part for part in (one.workload, one.model, one.part, one.dtype) if part)
+    if one.workload == "copy":
+        way = (
+            f"within {one.devices[0]}"
+            if len(set(one.devices)) == 1
+            else f"{one.devices[0]} to {one.devices[-1]}"
+        )
+        return f"copy {way}"
+    how = "" if one.strategy == "one" else f", {one.strategy}"
+    return f"{what} on {listed(one.devices)}{how}"
+
+
+def curves(runs: Sequence[Timed]) -> dict[str, list[Timed]]:
+    """Title → what was timed of it, the smallest size first; the parts of steps are no curves."""
+    found: dict[str, list[Timed]] = {}
+    for one in runs:
+        if one.seconds is not None and one.part is None:
+            found.setdefault(title_of(one), []).append(one)
+    return {title: sorted(pieces, key=lambda one: one.size) for title, pieces in found.items()}
+
+
+def duration(seconds: float) -> str:
+    """ "1.23 ms"."""
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
+        if seconds * factor >= 1 or unit == "µs":
+            return f"{seconds * factor:.3g} {unit}"
+    return ""
+
+
+def _table(out: Page, bench: Bench, *, verbose: bool) -> None:
+    """A line a curve: its times as bars on a log scale that all share, and what the largest size gives."""
+    found = curves(bench.runs)
+    if not found:
+        return
+    times = [one.seconds.median for pieces in found.values() for one in pieces if one.seconds]
+    low, high = math.log(min(times)), math.log(max(times))
+    shown = list(found.items())[: None if verbose else ROWS]
+    name = min(max(len(title) for title, _ in shown), max(out.width - 42, 16))
+    out.print()
+    for title, pieces in shown:
+        bars = "".join(
+            BARS[round(7 * (math.log(one.seconds.median) - low) / max(high - low, 1e-9))]
+            for one in pieces
+            if one.seconds
+        )
+        last = pieces[-1]
+        took = duration(last.seconds.median) if last.seconds else ""
+        speed = _speed(last, bench)
+        label = title if len(title) <= name else f"{title[: name - 1]}…"
+        out.print(Text(f"  {label:{name}} {bars:8} {last.size:>9}: {took}{speed}"), wrap=False)
+        if verbose:
+            for one in pieces:
+                out.print(Text(f"      {_piece_line(one)}"), wrap=False)
+    if len(found) > len(shown):
+        out.print(Text(f"  and {len(found) - len(shown)} more: -v"))
+    left = sum(one.seconds is None for one in bench.runs)
+    if left:
+        first = next(one.left_out for one in bench.runs if one.seconds is None)
+        hanging(out, Text("  "), f"{left} pieces of work were left out: {first or 'it ended before them'}.")
+
+
+def _piece_line(one: Timed) -> str:
+    seconds = one.seconds
+    if seconds is None:
+        return f"{one.size}: {one.left_out}"
+    first = f", the first call {duration(one.first)}" if one.first else ""
+    return (
+        f"{one.size}: {duration(seconds.median)} ({duration(seconds.low)} to {duration(seconds.high)}), "
+        f"{one.repeats} times{first}"
+    )
+
+
+def _speed(one: Timed, bench: Bench) -> str:
+    if one.gflops:
+        peak = next((d.peak_gflops for d in bench.devices if d.device == one.devices[0]), None)
+        part = f" ({100 * one.gflops / peak:.0f} % of peak)" if peak and one.dtype == "float32" else ""
+        return f", {one.gflops:.3g} GFLOP/s{part}"
+    return f", {one.gbps:.3g} GB/s" if one.gbps else ""
+
+
+def _scaling_line(one: Scaling) -> str:
+    parts = ""
+    if one.compute is not None and one.allreduce is not None:
+        parts = f"; gradients {duration(one.compute)}, averaging them {duration(one.allreduce)}"
+    return (
+        f"{one.model}, batch {one.size}, {one.strategy} on {listed(one.names)}: {one.speedup:.2f} times the speed of one "
+        f"({one.low:.2f} to {one.high:.2f}){parts}"
+    )
+
+
+def bench_json(bench: Bench) -> dict[str, Any]:
+    """The contract's document."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "target": bench.target,
+        "tensorflow": bench.tensorflow,
+        "summary": bench.summary,
+        "stopped": bench.stopped or None,
+        "disturbed": bench.disturbed or None,
+        "devices": [
+            {"device": one.device, "name": one.name, "peak_gflops": one.peak_gflops} for one in bench.devices
+        ],
+        "runs": [_run_json(one) for one in bench.runs],
+        "crossover": [
+            {
+                "workload": one.workload,
+                "model": one.model,
+                "dtype": one.dtype,
+                "against": one.against,
+                "device": one.device,
+                "size": one.size,
+                "below": one.below,
+                "fold": one.fold,
+            }
+            for one in bench.crossover
+        ],
+        "scaling": [
+            {
+                "strategy": one.strategy,
+                "model": one.model,
+                "size": one.size,
+                "devices": len(one.names),
+                "names": list(one.names),
+                "speedup": one.speedup,
+                "low": one.low,
+                "high": one.high,
+                "parts": {"compute": one.compute, "allreduce": one.allreduce},
+                "why": list(one.why),
+            }
+            for one in bench.scaling
+        ],
+        "watched": [
+            {
+                "device": one.device,
+                "slowdowns": list(one.slowdowns),
+                "temperature": one.temperature,
+                "power_limit": one.power_limit,
+                "power_default": one.power_default,
+                "processes": [clean_line(name) for name in one.processes],
+            }
+            for one in bench.watched
+        ],
+        "comparison": _comparison_json(bench),
+        "findings": [finding_json(finding) for finding in bench.findings],
+        "plots": list(bench.plots),
+    }
+
+
+def _run_json(one: Timed) -> dict[str, Any]:
+    return {
+        "workload": one.workload,
+        "model": one.model,
+        "part": one.part,
+        "dtype": one.dtype,
+        "size": one.size,
+        "devices": list(one.devices),
+        "strategy": one.strategy,
+        "seconds": None
+        if one.seconds is None
+        else {"median": one.seconds.median, "low": one.seconds.low, "high": one.seconds.high},
+        "repeats": one.repeats,
+        "first": one.first,
+        "gflops": one.gflops,
+        "gbps": one.gbps,
+        "flop": one.flop,
+        "bytes": one.bytes,
+        "others": one.others,
+        "left_out": one.left_out or None,
+    }
+
+
+def _comparison_json(bench: Bench) -> dict[str, Any] | None:
+    known = bench.comparison
+    if known is None:
+        return None
+    return {
+        "file": known.name,
+        "verdict": known.verdict,
+        "ratio": known.ratio,
+        "noise": known.noise,
+        "why": known.why,
+        "changes": [
+            {
+                "workload": one.now.workload,
+                "model": one.now.model,
+                "part": one.now.part,
+                "dtype": one.now.dtype,
+                "size": one.now.size,
+                "devices": list(one.now.devices),
+                "strategy": one.now.strategy,
+                "ratio": one.ratio,
+                "noise": one.noise,
+                "beyond_noise": one.beyond,
+            }
+            for one in known.changes
+        ],
+    }

@@ -1,0 +1,200 @@
+"""Timing the TensorFlow of a Python on this machine: its lines as they come, and the cards watched meanwhile."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import TYPE_CHECKING, Any
+
+from tfdoctor.bench import Measured, Watched, read_lines
+from tfdoctor.errors import UsageError
+from tfdoctor.examine import look
+from tfdoctor.facts import SmiFacts, value_of
+from tfdoctor.probes.driver import normal_bus_id, probe_smi
+from tfdoctor.records import dataclass
+from tfdoctor.system import Failure
+from tfdoctor.system.payloads import follow_payload
+from tfdoctor.system.signals import stopping
+from tfdoctor.verify.inside import expected_speed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tfdoctor.compat import Compat
+    from tfdoctor.facts import Facts, SmiGpu
+    from tfdoctor.system import CommandResult, LiveSystem
+
+__all__ = ["BenchWish", "Timing", "bench_python"]
+
+LOOKING = 30.0
+SETTING_UP = 300.0
+"""Seconds that importing TensorFlow, building the graphs and the last piece of work may take beside `time`."""
+WATCHED = 3.0
+"""Seconds between two looks at the cards. nvidia-smi takes little of a processor, and it is one of the others."""
+KEPT = 20_000
+"""Lines that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class BenchWish:
+    """What is timed, and for how long."""
+
+    seconds: float = 60.0
+    devices: tuple[str, ...] = ()
+    """Empty: the CPU and each GPU."""
+    workloads: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ("float32",)
+    sizes: tuple[int, ...] = ()
+
+    @property
+    def gpus(self) -> bool:
+        """Whether GPUs are asked for."""
+        return not self.devices or any(name.startswith("GPU") for name in self.devices)
+
+    def as_json(self) -> str:
+        """For the payload."""
+        bench = {
+            "time": self.seconds,
+            "devices": list(self.devices),
+            "workloads": list(self.workloads),
+            "dtypes": list(self.dtypes),
+            "sizes": list(self.sizes),
+        }
+        return json.dumps({"stages": ["bench"], "device": "GPU" if self.gpus else "CPU", "bench": bench})
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What was timed, with what is known of the cards."""
+
+    target: str
+    measured: Measured
+    peaks: dict[str, float]
+    interrupted: BaseException | None = None
+    """Ctrl-C or the like: what was measured by then is kept."""
+
+
+def bench_python(
+    system: LiveSystem,
+    compat: Compat,
+    python: str | None,
+    wish: BenchWish,
+    *,
+    told: Callable[[dict[str, Any]], None],
+) -> Timing:
+    """Time what is wished. Raises UsageError where there is no such Python."""
+    facts = look(system, compat, python=python, timeout=LOOKING)
+    interpreter = value_of(facts.python)
+    if interpreter is None:
+        raise UsageError("no Python was found.", hint="tfdoctor bench --python PATH")
+    peaks = {f"GPU:{index}": speed for index, speed in expected_speed(facts, compat.cards).items()}
+    parts: list[dict[str, Any]] = []
+
+    def keep(part: dict[str, Any]) -> None:
+        if len(parts) < KEPT:
+            parts.append(part)
+        told(part)
+
+    watch = _Watch(system, facts)
+    interrupted: BaseException | None = None
+    stopped = ""
+    if wish.gpus and peaks:
+        watch.start()
+    try:
+        with stopping(system):
+            result = follow_payload(
+                system,
+                interpreter.executable,
+                "stages",
+                [wish.as_json()],
+                keep,
+                timeout=wish.seconds + SETTING_UP,
+                env={} if wish.gpus else {"CUDA_VISIBLE_DEVICES": "-1"},
+                unset=("TF_CPP_MAX_VLOG_LEVEL",),
+            )
+        stopped = _ended(result, parts)
+    except KeyboardInterrupt as signal:
+        interrupted, stopped = signal, "It was interrupted; what was timed by then is shown."
+    finally:
+        watch.over.set()
+    measured = read_lines(parts)
+    return Timing(
+        interpreter.executable,
+        Measured(
+            measured.tensorflow,
+            measured.devices,
+            measured.runs,
+            watch.seen(),
+            stopped,
+            measured.error,
+        ),
+        peaks,
+        interrupted,
+    )
+
+
+def _ended(result: CommandResult, parts: list[dict[str, Any]]) -> str:
+    if result.failure is Failure.TIMEOUT:
+        return "TensorFlow did not end in time and was stopped; what was timed by then is shown."
+    if any(part.get("end") for part in parts):
+        return ""
+    if result.returncode is not None and result.returncode < 0:
+        return f"Signal {-result.returncode} ended TensorFlow; what was timed by then is shown."
+    return "TensorFlow ended before its time; what was timed by then is shown."
+
+
+class _Watch(threading.Thread):
+    """Asks nvidia-smi now and then. A thread: TensorFlow computes meanwhile."""
+
+    def __init__(self, system: LiveSystem, facts: Facts) -> None:
+        super().__init__(name="watch", daemon=True)
+        self.over = threading.Event()
+        self._system = system
+        cuda = value_of(facts.driver.cuda)
+        self._devices = {
+            normal_bus_id(one.pci_bus_id): f"GPU:{one.ordinal}" for one in (cuda.devices if cuda else ())
+        }
+        before = value_of(facts.driver.smi)
+        # Whoever computed there before is no program of ours; TensorFlow's own process is none of the others.
+        self._before = _computing(before) if isinstance(before, SmiFacts) else {}
+        self._cards: dict[str, Watched] = {}
+
+    def run(self) -> None:
+        while not self.over.wait(WATCHED):
+            smi = value_of(probe_smi(self._system, timeout=10.0))
+            if not isinstance(smi, SmiFacts):
+                return
+            for card in smi.gpus:
+                device = self._devices.get(normal_bus_id(card.pci_bus_id))
+                if device is not None:
+                    self._cards[device] = self._added(device, card)
+
+    def _added(self, device: str, card: SmiGpu) -> Watched:
+        old, health = self._cards.get(device, Watched(device)), card.health
+        heat = [t for t in (old.temperature, health.temperature if health else None) if t is not None]
+        there = {one.pid for one in card.processes}
+        still = [
+            name for pid, name in self._before.get(normal_bus_id(card.pci_bus_id), {}).items() if pid in there
+        ]
+        return Watched(
+            device,
+            tuple(dict.fromkeys((*old.slowdowns, *(health.slowdowns if health else ())))),
+            max(heat, default=None),
+            health.power_limit if health else None,
+            health.power_default if health else None,
+            tuple(dict.fromkeys((*old.processes, *still))),
+        )
+
+    def seen(self) -> tuple[Watched, ...]:
+        """All cards that were seen."""
+        return tuple(self._cards[name] for name in sorted(self._cards))
+
+
+def _computing(smi: SmiFacts) -> dict[str | None, dict[int | None, str]]:
+    """Card → process → its name, of those that compute."""
+    return {
+        normal_bus_id(card.pci_bus_id): {
+            one.pid: one.name or f"process {one.pid}" for one in card.processes if one.kind != "G"
+        }
+        for card in smi.gpus
+    }
