@@ -1,4 +1,4 @@
-"""Is the GPU worth it, and why are two slower than one? What was timed (`reader`), and what it means (`judge`, `compare`)."""
+"""Is the GPU worth it, and why are two slower than one? What was timed, and what it means."""
 
 from tfdoctor.bench.compare import compared
 from tfdoctor.bench.judge import judged

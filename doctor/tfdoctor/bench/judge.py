@@ -1,4 +1,4 @@
-"""What was timed → from where on a GPU is worth it, why several devices are slower than one, and what disturbed. Pure."""
+"""What was timed → from where on a GPU is worth it, why several devices are slower than one, what disturbed."""
 
 from __future__ import annotations
 
@@ -66,11 +66,10 @@ def _crossovers(runs: Sequence[Timed], devices: Sequence[Device]) -> tuple[Cross
             curves.setdefault((one.workload, one.model, one.dtype, one.devices[0]), {})[one.size] = one
     found = []
     gpus = [one.device for one in devices if one.device.startswith("GPU:")]
-    for workload, model, dtype, device in curves:
+    for (workload, model, dtype, device), mine in curves.items():
         against = curves.get((workload, model, dtype, "CPU:0"))
         if device not in gpus or against is None:
             continue
-        mine = curves[workload, model, dtype, device]
         sizes = sorted(mine.keys() & against.keys())
         if sizes:
             found.append(_crossover((workload, model, dtype, device), sizes, mine, against))
@@ -174,7 +173,8 @@ def _reasons(
     count, now = len(one.devices), one.seconds
     total = now.median if now is not None else 0.0
     found: list[tuple[float, str]] = []
-    if all(name.startswith("CPU:") for name in one.devices):
+    parts = all(name.startswith("CPU:") for name in one.devices)
+    if parts:
         found.append(
             (
                 9.0,
@@ -194,28 +194,20 @@ def _reasons(
                 (7.0, f"{card.device} lowers its clocks ({card.slowdowns[0]}); the others wait for it.")
             )
     times = [other.seconds.median for other in alone.values() if other.seconds is not None]
-    if len(times) > 1 and min(times) < ALIKE * max(times):
+    if not parts and len(times) > 1 and min(times) < ALIKE * max(times):
         slow = max(
             (other.seconds.median, name) for name, other in alone.items() if other.seconds is not None
         )[1]
         found.append((6.0, f"{slow} is slower than the others, and each step waits for the slowest device."))
     if compute is not None and rest is not None and total:
         if rest > 0.3 * total:
-            found.append(
-                (
-                    rest / total,
-                    f"Averaging the gradients and changing the weights takes {100 * rest / total:.0f} % of each step"
-                    f"{_way(one, runs)}.",
-                )
-            )
+            share = f"takes {100 * rest / total:.0f} % of each step{_way(one, runs)}."
+            found.append((rest / total, f"Averaging the gradients and changing the weights {share}"))
         if compute > 0.75 * base:
-            found.append(
-                (
-                    compute / total * 0.9,
-                    f"The batch of {one.size} is too small: 1/{count} of it takes {100 * compute / base:.0f} % of the "
-                    "time of all of it on one device.",
-                )
+            much = (
+                f"1/{count} of it takes {100 * compute / base:.0f} % of the time of all of it on one device."
             )
+            found.append((compute / total * 0.9, f"The batch of {one.size} is too small: {much}"))
     found.sort(key=lambda pair: -pair[0])
     return [sentence for _, sentence in found] or [
         "What was measured does not say why; the averaging of gradients was not timed apart."

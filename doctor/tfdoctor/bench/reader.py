@@ -52,9 +52,11 @@ def read_lines(parts: Iterable[object]) -> Measured:
         if part.get("stage") != "bench":
             continue
         listed = part.get("devices")
-        for one in listed[:256] if isinstance(listed, list) else ():
-            if isinstance(one, dict) and isinstance(one.get("device"), str):
-                devices.append(Device(clean_line(one["device"], limit=20), _text(one.get("device_name"))))
+        devices += [
+            Device(clean_line(one["device"], limit=20), _text(one.get("device_name")))
+            for one in (listed[:256] if isinstance(listed, list) else ())
+            if isinstance(one, dict) and isinstance(one.get("device"), str)
+        ]
         one = part.get("run")
         timed = _timed(one) if isinstance(one, dict) else None
         if timed is not None and (timed.key in runs or len(runs) < MOST):
@@ -64,7 +66,7 @@ def read_lines(parts: Iterable[object]) -> Measured:
 
 def _timed(raw: Mapping[str, Any]) -> Timed | None:
     samples = raw.get("samples")
-    times = [one for one in samples if _positive(one)] if isinstance(samples, list) else []
+    times = [one for one in map(_positive, samples[:MOST]) if one] if isinstance(samples, list) else []
     return _piece(raw, interval(times), len(times))
 
 
@@ -80,7 +82,6 @@ def _piece(raw: Mapping[str, Any], seconds: Seconds | None, repeats: int) -> Tim
         or not names
     ):
         return None
-    first, others, flop, volume = (raw.get(name) for name in ("first", "others", "flop", "bytes"))
     return Timed(
         workload=raw["workload"],
         model=_text(raw.get("model")),
@@ -91,18 +92,23 @@ def _piece(raw: Mapping[str, Any], seconds: Seconds | None, repeats: int) -> Tim
         strategy=raw["strategy"],
         seconds=seconds,
         repeats=repeats,
-        first=float(first) if _positive(first) else None,
-        flop=float(flop) if _positive(flop) else None,
-        bytes=int(volume) if _positive(volume) else None,
-        others=float(others) if _positive(others) or others == 0 else None,
+        first=_positive(raw.get("first")),
+        flop=_positive(raw.get("flop")),
+        bytes=int(_positive(raw.get("bytes")) or 0) or None,
+        others=0.0 if raw.get("others") == 0 else _positive(raw.get("others")),
         left_out=_text(raw.get("left_out")) or "",
     )
 
 
-def _positive(value: object) -> bool:
-    return (
-        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
-    )
+def _positive(value: object) -> float | None:
+    """A number above 0; None for anything else."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) and number > 0 else None
 
 
 def _text(value: object) -> str | None:
@@ -124,10 +130,10 @@ def earlier(data: bytes, name: str) -> Measured:
     for number, one in enumerate(raw["runs"][:MOST]):
         seconds = one.get("seconds") if isinstance(one, dict) else None
         known = None
-        if isinstance(seconds, dict) and all(
-            _positive(seconds.get(key)) for key in ("median", "low", "high")
-        ):
-            known = Seconds(*(float(seconds[key]) for key in ("median", "low", "high")))
+        if isinstance(seconds, dict):
+            median, low, high = (_positive(seconds.get(key)) for key in ("median", "low", "high"))
+            if median and low and high:
+                known = Seconds(median, low, high)
         repeats = one.get("repeats") if isinstance(one, dict) else None
         piece = (
             _piece(one, known, repeats if isinstance(repeats, int) else 0) if isinstance(one, dict) else None

@@ -160,8 +160,8 @@ def _scaling_line(one: Scaling) -> str:
     if one.compute is not None and one.allreduce is not None:
         parts = f"; gradients {duration(one.compute)}, averaging them {duration(one.allreduce)}"
     return (
-        f"{one.model}, batch {one.size}, {one.strategy} on {listed(one.names)}: {one.speedup:.2f} times the speed of one "
-        f"({one.low:.2f} to {one.high:.2f}){parts}"
+        f"{one.model}, batch {one.size}, {one.strategy} on {listed(one.names)}: "
+        f"{one.speedup:.2f} times the speed of one ({one.low:.2f} to {one.high:.2f}){parts}"
     )
 
 

@@ -102,7 +102,8 @@ def _line(line: Sequence[Timed], x: _Axis, y: _Axis, colour: str, dash: str) -> 
     path = " ".join(f"{at:.1f},{y.at(known.median):.1f}" for at, known, _ in points)
     dots = [
         f'<circle cx="{at:.1f}" cy="{y.at(known.median):.1f}" r="3" fill="{colour}"><title>'
-        f"{_number(one.size)}: {duration(known.median)} ({duration(known.low)} to {duration(known.high)})</title></circle>"
+        f"{_number(one.size)}: {duration(known.median)} ({duration(known.low)} to {duration(known.high)})"
+        "</title></circle>"
         for at, known, one in points
     ]
     return [
@@ -124,8 +125,8 @@ def _peaks(bench: Bench, pieces: Sequence[Timed], x: _Axis, y: _Axis) -> list[st
             for size, flop in counted
         )
         out.append(
-            f'<polyline class="mark" points="{path}" fill="none"><title>the peak of {escape(device.device)} in float32: '
-            f"{device.peak_gflops:.0f} GFLOP/s</title></polyline>"
+            f'<polyline class="mark" points="{path}" fill="none"><title>the peak of {escape(device.device)} '
+            f"in float32: {device.peak_gflops:.0f} GFLOP/s</title></polyline>"
         )
     return out
 
