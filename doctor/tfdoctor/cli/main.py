@@ -112,6 +112,11 @@ def _annotated(hint: Any) -> Any:
 class _Group(TyperGroup):
     """Lists the commands without loading them, and nothing that would make its help more than one screen."""
 
+    def format_help_text(self, _ctx: Any, formatter: Any) -> None:
+        """Right below the usage: each command has a line, and a screen has 24."""
+        with formatter.indentation():
+            formatter.write_text(inspect.cleandoc(main.__doc__ or ""))
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         self.format_commands(ctx, formatter)
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 from tfdoctor.bench import Measured, Watched, read_lines
 from tfdoctor.errors import UsageError
 from tfdoctor.examine import look
-from tfdoctor.facts import SmiFacts, value_of
-from tfdoctor.probes.driver import normal_bus_id, probe_smi
+from tfdoctor.examine.cards import cards_now, tensorflow_names
+from tfdoctor.facts import value_of
 from tfdoctor.records import dataclass
 from tfdoctor.system import Failure
 from tfdoctor.system.payloads import follow_payload
 from tfdoctor.system.signals import stopping
+from tfdoctor.text import clean_line
 from tfdoctor.verify.inside import expected_speed
 
 if TYPE_CHECKING:
@@ -150,32 +151,30 @@ class _Watch(threading.Thread):
         super().__init__(name="watch", daemon=True)
         self.over = threading.Event()
         self._system = system
-        cuda = value_of(facts.driver.cuda)
-        self._devices = {
-            normal_bus_id(one.pci_bus_id): f"GPU:{one.ordinal}" for one in (cuda.devices if cuda else ())
-        }
-        before = value_of(facts.driver.smi)
-        # Whoever computed there before is no program of ours; TensorFlow's own process is none of the others.
-        self._before = _computing(before) if isinstance(before, SmiFacts) else {}
+        self._devices = tensorflow_names(facts)
+        # Whoever computes there now is no program of ours; TensorFlow's own process comes later.
+        self._before: dict[str, dict[int | None, str]] = {}
         self._cards: dict[str, Watched] = {}
+
+    def start(self) -> None:
+        """Who computes on the cards now, and then from time to time how they are."""
+        for bus, card in cards_now(self._system).items():
+            computing = (one for one in card.processes if one.kind != "G")
+            self._before[bus] = {one.pid: clean_line(one.name or f"process {one.pid}") for one in computing}
+        super().start()
 
     def run(self) -> None:
         while not self.over.wait(WATCHED):
-            smi = value_of(probe_smi(self._system, timeout=10.0))
-            if not isinstance(smi, SmiFacts):
-                return
-            for card in smi.gpus:
-                device = self._devices.get(normal_bus_id(card.pci_bus_id))
-                if device is not None:
-                    self._cards[device] = self._added(device, card)
+            for bus, card in cards_now(self._system).items():
+                if bus in self._devices:
+                    self._cards[self._devices[bus]] = self._added(bus, card)
 
-    def _added(self, device: str, card: SmiGpu) -> Watched:
+    def _added(self, bus: str, card: SmiGpu) -> Watched:
+        device = self._devices[bus]
         old, health = self._cards.get(device, Watched(device)), card.health
         heat = [t for t in (old.temperature, health.temperature if health else None) if t is not None]
         there = {one.pid for one in card.processes}
-        still = [
-            name for pid, name in self._before.get(normal_bus_id(card.pci_bus_id), {}).items() if pid in there
-        ]
+        still = [name for pid, name in self._before.get(bus, {}).items() if pid in there]
         return Watched(
             device,
             tuple(dict.fromkeys((*old.slowdowns, *(health.slowdowns if health else ())))),
@@ -188,13 +187,3 @@ class _Watch(threading.Thread):
     def seen(self) -> tuple[Watched, ...]:
         """All cards that were seen."""
         return tuple(self._cards[name] for name in sorted(self._cards))
-
-
-def _computing(smi: SmiFacts) -> dict[str | None, dict[int | None, str]]:
-    """Card → process → its name, of those that compute."""
-    return {
-        normal_bus_id(card.pci_bus_id): {
-            one.pid: one.name or f"process {one.pid}" for one in card.processes if one.kind != "G"
-        }
-        for card in smi.gpus
-    }

@@ -1,0 +1,53 @@
+"""Results that are made up: what is timed is a formula."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tfdoctor.bench import Bench, Measured, Watched, judged, read_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+SPREAD = (0.97, 0.98, 0.99, 1.0, 1.0, 1.0, 1.01, 1.02, 1.03)
+
+
+def piece(seconds: float, *devices: str, **facts: Any) -> dict[str, Any]:
+    """A line of the payload: nine times around `seconds`."""
+    run = {
+        "workload": "matmul",
+        "model": None,
+        "dtype": "float32",
+        "size": 1024,
+        "devices": list(devices) or ["CPU:0"],
+        "strategy": "one",
+        "first": seconds * 10,
+        "samples": [seconds * factor for factor in SPREAD],
+        **facts,
+    }
+    return {"stage": "bench", "run": run}
+
+
+def train(seconds: float, *devices: str, **facts: Any) -> dict[str, Any]:
+    """A training step."""
+    strategy = "one" if len(devices) == 1 else "towers"
+    return piece(
+        seconds, *devices, **{"workload": "train", "model": "cnn", "size": 64, "strategy": strategy, **facts}
+    )
+
+
+def on(*names: str) -> dict[str, Any]:
+    """The line that lists devices."""
+    return {"stage": "bench", "devices": [{"device": name, "device_name": "Tesla T4"} for name in names]}
+
+
+def result(
+    *parts: Mapping[str, Any], watched: Sequence[Watched] = (), peaks: Mapping[str, float] | None = None
+) -> Bench:
+    """Read and judged."""
+    read = read_lines([{"stage": "import", "tensorflow": "2.20.0"}, *parts])
+    return judged(
+        Measured(read.tensorflow, read.devices, read.runs, tuple(watched), read.stopped, read.error),
+        "python",
+        peaks or {},
+    )
