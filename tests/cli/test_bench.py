@@ -1,0 +1,58 @@
+"""`tfdoctor bench` as it is typed, and with a real TensorFlow."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cli.planner import validate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def run(*args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tfdoctor", "bench", *args]
+    return subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--workload", "sorting"), "--workload: there is no `sorting`"),
+        (("--dtype", "int8"), "--dtype: there is no `int8`"),
+        (("--devices", "TPU:0"), "--devices: expected names"),
+        (("--sizes", "64"), "--sizes needs one --workload"),
+        (("--workload", "matmul", "--sizes", "0"), "--sizes: expected whole numbers"),
+        (("--time", "nan"), "expected a number of seconds"),
+        (("--compare", "/nowhere/old.json"), "cannot be read"),
+    ],
+)
+def test_a_wrong_wish_is_said(args: tuple[str, ...], said: str) -> None:
+    done = run(*args)
+    assert done.returncode == 2
+    assert said in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.tensorflow
+def test_all_of_it_on_parts_of_a_cpu(tensorflow_python: Path | str, tmp_path: Path) -> None:
+    if isinstance(tensorflow_python, str):
+        pytest.skip(tensorflow_python)
+    devices = ("--devices", "CPU:0,CPU:1")
+    done = run("--python", str(tensorflow_python), *devices, "--time", "20", "--json", "-o", str(tmp_path))
+    answer = json.loads(done.stdout)
+    validate(answer, "bench")
+    assert done.returncode == 0
+    timed = {one["workload"] for one in answer["runs"] if one["seconds"]}
+    assert timed == {"matmul", "conv", "train", "copy", "allreduce"}
+    assert {one["strategy"] for one in answer["scaling"]} >= {"towers"}
+    assert json.loads((tmp_path / "bench.json").read_text("utf-8")) == answer
+    again = ("--workload", "matmul,conv,copy", "--time", "5", "--compare", str(tmp_path / "bench.json"))
+    compared = json.loads(run("--python", str(tensorflow_python), "--json", *devices, *again).stdout)
+    assert compared["comparison"]["verdict"] in ("same", "slower", "faster", "disturbed")
