@@ -46,7 +46,7 @@ def bench_svg(bench: Bench) -> str:
         legend = 18 * len(lines)
         parts += _panel(bench, kind, lines, top)
         top += PANEL + legend + 56
-    head = clean_line(bench.summary, limit=105)
+    head = clean_line(bench.summary, limit=85)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {top}" width="{WIDE}" height="{top}" role="img">'
         f"<title>{escape(clean_line(bench.summary, limit=300))}</title><style>{STYLE}</style>"
@@ -59,7 +59,7 @@ def _panel(bench: Bench, kind: str, lines: dict[str, list[Timed]], top: int) -> 
     pieces = [one for line in lines.values() for one in line]
     seconds = [value for one in pieces if one.seconds for value in (one.seconds.low, one.seconds.high)]
     x = _Axis([float(one.size) for one in pieces], LEFT, WIDE - RIGHT)
-    y = _Axis(seconds, top + PANEL, top + 8)
+    y = _Axis([_round(min(seconds), down=True), _round(max(seconds), down=False)], top + PANEL, top + 8)
     out = [f'<text class="head" x="{LEFT}" y="{top - 6}">{escape(kind)}: seconds a call (log)</text>']
     for tick in y.decades():
         at = y.at(tick)
@@ -148,11 +148,20 @@ class _Axis:
     def decades(self) -> list[float]:
         """1, 10, 100 … within; 2 and 5 of each, too, where they are few."""
         first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
-        whole = [10.0**power for power in range(first, last + 1)]
-        found = [one for one in whole if self.low <= one <= self.high]
-        if len(found) < 3:
-            found = [one * k for one in whole for k in (1, 2, 5) if self.low <= one * k <= self.high]
-        return found
+        steps = (1,) if self.high / self.low > 300 else (1, 2, 5)
+        ticks = [10.0**power * step for power in range(first, last + 1) for step in steps]
+        return [one for one in ticks if self.low * 0.999 <= one <= self.high * 1.001]
+
+
+def _round(value: float, *, down: bool) -> float:
+    """The next of 1, 2, 5, 10 … below or above."""
+    power = math.floor(math.log10(value))
+    steps = [10.0**power * step for step in (1, 2, 5, 10)]
+    return (
+        max(one for one in steps if one <= value * 1.001)
+        if down
+        else min(one for one in steps if one >= value * 0.999)
+    )
 
 
 def _number(value: int) -> str:
