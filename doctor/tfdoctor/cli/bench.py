@@ -73,7 +73,8 @@ def bench(
     """Measure, judge, print. Returns the exit status.
 
     Times matrix products, convolutions, training steps, copies and all-reduces on each device, says from which size
-    on a GPU is faster than the CPU, and why several devices are slower than one. Ctrl-C keeps what was measured.
+    on a GPU is faster than the CPU, and why several devices are slower than one. float32 is without TF32. Ctrl-C keeps
+    what was measured.
     """
     from tfdoctor.bench import compared, earlier, judged
     from tfdoctor.examine import live_machine

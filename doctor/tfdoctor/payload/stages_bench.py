@@ -5,6 +5,7 @@
 import os
 import time
 
+from stages_compute import tf32_switch
 from stages_bench_work import WORKLOADS, build, build_mirrored
 from stages_devices import Card, public_config
 from stages_said import Wrong, say, short, text
@@ -44,6 +45,7 @@ def do_bench(run):
     config = v1.ConfigProto(
         gpu_options=v1.GPUOptions(allow_growth=True), allow_soft_placement=True, device_count={"CPU": count}
     )
+    tf32_switch(run, True).__enter__()  # float32 is float32: the peaks that are known are of that
     logical_cpus(run, count)
     for workload in wish.get("workloads") or WORKLOADS:  # a graph each: optimizing a large one takes long
         graph = v1.Graph()

@@ -120,10 +120,8 @@ def _peaks(bench: Bench, pieces: Sequence[Timed], x: _Axis, y: _Axis) -> list[st
     for device in bench.devices:
         if device.peak_gflops is None or len(counted) < 2:
             continue
-        path = " ".join(
-            f"{x.at(size):.1f},{y.at(max(flop / device.peak_gflops / 1e9, y.low)):.1f}"
-            for size, flop in counted
-        )
+        seen = [(size, flop / device.peak_gflops / 1e9) for size, flop in counted]
+        path = " ".join(f"{x.at(size):.1f},{y.at(time):.1f}" for size, time in seen if time >= y.low)
         out.append(
             f'<polyline class="mark" points="{path}" fill="none"><title>the peak of {escape(device.device)} '
             f"in float32: {device.peak_gflops:.0f} GFLOP/s</title></polyline>"
