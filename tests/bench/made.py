@@ -42,7 +42,10 @@ def on(*names: str) -> dict[str, Any]:
 
 
 def result(
-    *parts: Mapping[str, Any], watched: Sequence[Watched] = (), peaks: Mapping[str, float] | None = None
+    *parts: Mapping[str, Any],
+    watched: Sequence[Watched] = (),
+    peaks: Mapping[str, float] | None = None,
+    software: bool = False,
 ) -> Bench:
     """Read and judged."""
     read = read_lines([{"stage": "import", "tensorflow": "2.20.0"}, *parts])
@@ -50,4 +53,5 @@ def result(
         Measured(read.tensorflow, read.devices, read.runs, tuple(watched), read.stopped, read.error),
         "python",
         peaks or {},
+        software=software,
     )

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import pytest
 
 from bench.made import on, piece, result, train
-from tfdoctor.bench import Bench, Watched
+from cli.planner import validate
+from tfdoctor.bench import Bench, Watched, compared, earlier
 from tfdoctor.bench.models import interval
+from tfdoctor.render.bench import bench_json, render_bench
+from tfdoctor.render.bench_svg import bench_svg
 
 TWO = ("GPU:0", "GPU:1")
 
@@ -158,3 +163,33 @@ def test_nothing_timed_is_an_error() -> None:
     (finding,) = done.findings
     assert (finding.code, finding.explanation) == ("TFD827", "ImportError: no numpy")
     assert done.summary == "Nothing could be timed."
+
+
+def test_a_software_gpu_is_no_card() -> None:
+    """Its times are kept and named; no crossover, no peak, no finding and no sentence passes for a card's."""
+    parts = [train(1.0, "CPU:0"), train(0.1, "GPU:0"), train(0.1, "GPU:1"), train(0.5, *TWO)]
+    parts += [piece(1.0, "CPU:0"), piece(1e-3, "GPU:0", size=4096, flop=2.0 * 4096**3)]
+    args = {"peaks": {"GPU:0": 1e6}, "software": True}
+    done = result(on("CPU:0", *TWO), *parts, **args)
+    assert [one.software for one in done.devices] == [False, True, True]
+    assert {one.devices[0] for one in done.runs if one.software} == {"GPU:0", "GPU:1"}
+    assert not any(one.software for one in done.runs if one.devices == ("CPU:0",))
+    assert (done.crossover, done.findings) == ((), ())
+    assert all(one.peak_gflops is None for one in done.devices)
+    assert done.summary.startswith("GPU:0 and GPU:1 are no card: ")
+    assert "times" not in done.summary
+    (scaling,) = done.scaling
+    assert scaling.why[0] == "GPU:0 and GPU:1 are software: they share this machine's processor."
+    for picture in (render_bench(done, verbose=True), bench_svg(done)):
+        titles = re.findall(r"([a-z]+:)? ?(?:train cnn|matmul) float32 on GPU", picture)
+        assert len(titles) >= 4
+        assert set(titles) == {"software:"}
+    validate(bench_json(done), "bench")
+
+
+def test_a_card_is_not_compared_with_a_software_gpu() -> None:
+    parts = [piece(1.0, "GPU:0", size=size) for size in (64, 128, 256, 512)]
+    soft, card = (result(on("GPU:0"), *parts, software=software) for software in (True, False))
+    old = earlier(json.dumps(bench_json(soft)).encode(), "old.json")
+    assert compared(soft.runs, old, "old.json", "").verdict == "same"
+    assert compared(card.runs, old, "old.json", "").verdict == "incomparable"

@@ -28,11 +28,18 @@ THERMAL = ("hw_thermal_slowdown", "sw_thermal_slowdown", "hw_slowdown")
 POWER = ("sw_power_cap", "hw_power_brake_slowdown")
 
 
-def judged(measured: Measured, target: str, peaks: Mapping[str, float]) -> Bench:
-    """`peaks`: device → GFLOP/s in float32 that it can give; those that are known."""
-    devices = tuple(dataclasses.replace(one, peak_gflops=peaks.get(one.device)) for one in measured.devices)
-    runs = measured.runs
-    crossover = _crossovers(runs, devices)
+def judged(measured: Measured, target: str, peaks: Mapping[str, float], *, software: bool = False) -> Bench:
+    """`peaks`: device → GFLOP/s in float32 that it can give; those that are known.
+
+    `software`: the GPUs are tfdoctor's software GPU. Their times are kept, and each says so; none is set against a
+    card's peak, and they are no reason to say whether a GPU is worth it.
+    """
+    devices = tuple(_device(one, peaks, software=software) for one in measured.devices)
+    runs = tuple(
+        dataclasses.replace(one, software=software and any(map(_is_gpu, one.devices)))
+        for one in measured.runs
+    )
+    crossover = () if software else _crossovers(runs, devices)
     scaling = _scalings(runs, measured.watched)
     disturbed = _disturbed(runs, measured.watched)
     findings = [
@@ -56,6 +63,16 @@ def judged(measured: Measured, target: str, peaks: Mapping[str, float]) -> Bench
     )
 
 
+def _device(one: Device, peaks: Mapping[str, float], *, software: bool) -> Device:
+    if software and _is_gpu(one.device):
+        return dataclasses.replace(one, software=True)
+    return dataclasses.replace(one, peak_gflops=peaks.get(one.device))
+
+
+def _is_gpu(name: str) -> bool:
+    return name.startswith("GPU:")
+
+
 # ---------------------------------------------------------------- CPU against GPU
 
 
@@ -65,7 +82,7 @@ def _crossovers(runs: Sequence[Timed], devices: Sequence[Device]) -> tuple[Cross
         if one.strategy == "one" and one.part is None and len(one.devices) == 1 and one.seconds:
             curves.setdefault((one.workload, one.model, one.dtype, one.devices[0]), {})[one.size] = one
     found = []
-    gpus = [one.device for one in devices if one.device.startswith("GPU:")]
+    gpus = [one.device for one in devices if _is_gpu(one.device)]
     for (workload, model, dtype, device), mine in curves.items():
         against = curves.get((workload, model, dtype, "CPU:0"))
         if device not in gpus or against is None:
@@ -157,6 +174,7 @@ def _scaling(
         compute,
         rest,
         why,
+        one.software,
     )
 
 
@@ -173,7 +191,7 @@ def _reasons(
     count, now = len(one.devices), one.seconds
     total = now.median if now is not None else 0.0
     found: list[tuple[float, str]] = []
-    parts = all(name.startswith("CPU:") for name in one.devices)
+    parts = not any(map(_is_gpu, one.devices))
     if parts:
         found.append(
             (
@@ -181,6 +199,8 @@ def _reasons(
                 f"{listed(one.devices)} are parts of the same processor: together they have no more cores than one.",
             )
         )
+    if one.software:
+        found.append((9.0, f"{listed(one.devices)} are software: they share this machine's processor."))
     for card in watched:
         if card.device in one.devices and card.processes:
             found.append(
@@ -230,7 +250,7 @@ def _way(one: Timed, runs: Sequence[Timed]) -> str:
 
 
 def _slower_than_one(scaling: Sequence[Scaling]) -> list[Finding]:
-    slow = [one for one in scaling if one.high < 1]
+    slow = [one for one in scaling if one.high < 1 and not one.software]
     if not slow:
         return []
     worst = min(slow, key=lambda one: one.speedup)
@@ -376,8 +396,14 @@ def _summary(
     if not any(one.seconds for one in runs):
         return "Nothing could be timed."
     told = []
-    if not any(one.device.startswith("GPU:") for one in devices):
-        told.append("Only the CPU was timed: TensorFlow lists no GPU, or none was asked for.")
+    soft = [one.device for one in devices if one.software]
+    if soft:
+        told.append(
+            f"{listed(soft)} {'are' if len(soft) > 1 else 'is'} no card: tfdoctor's software GPU computes on this "
+            "machine's processor. What it takes says nothing of any card."
+        )
+    elif not any(_is_gpu(one.device) for one in devices):
+        told.append("Only the CPU was timed.")
     elif crossover:
         trained = [one for one in crossover if one.workload == "train"] or list(crossover)
         worth = [one for one in trained if one.size is not None]
@@ -389,9 +415,11 @@ def _summary(
                 f"{first.device} is {first.fold:.1f} times as fast as the CPU at the largest {_work(first)}, "
                 f"and faster from {first.size} on."
             )
-    for one in scaling[:1]:
-        told.append(f"{len(one.names)} devices train at {one.speedup:.2f} times the speed of one.")
-        told.extend(one.why[:1])
+    worst = min(scaling, key=lambda one: one.speedup, default=None)
+    if worst is not None and not soft:
+        how = f"{len(worst.names)} devices train at {worst.speedup:.2f} times the speed of one"
+        told.append(f"{how} ({worst.model}, {worst.strategy}).")
+        told.extend(worst.why[:1])
     return " ".join(told) or "All of it was timed."
 
 

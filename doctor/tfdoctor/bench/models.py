@@ -69,6 +69,8 @@ class Device:
     name: str | None = None
     peak_gflops: float | None = None
     """What its multiprocessors can give in float32 at their highest clock; None: not known."""
+    software: bool = False
+    """No card: tfdoctor's software GPU, which computes on the processor. Its times say nothing of any card."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +100,8 @@ class Timed:
     others: float | None
     """The part of all processors that other programs used meanwhile; 1: a quota stopped this one; None: not known."""
     left_out: str = ""
+    software: bool = False
+    """Timed on a GPU that is software."""
 
     @property
     def gflops(self) -> float | None:
@@ -117,7 +121,7 @@ class Timed:
     @property
     def key(self) -> tuple[object, ...]:
         """What tells it from all other pieces."""
-        return *self.family, self.size, self.devices, self.strategy
+        return *self.family, self.size, self.devices, self.strategy, self.software
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +174,8 @@ class Scaling:
     allreduce: float | None
     """The rest of the step: averaging the gradients and changing the weights."""
     why: tuple[str, ...]
+    software: bool = False
+    """Of GPUs that are software."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,7 @@ def _piece(raw: Mapping[str, Any], seconds: Seconds | None, repeats: int) -> Tim
         bytes=int(_positive(raw.get("bytes")) or 0) or None,
         others=0.0 if raw.get("others") == 0 else _positive(raw.get("others")),
         left_out=_text(raw.get("left_out")) or "",
+        software=raw.get("software") is True,
     )
 
 

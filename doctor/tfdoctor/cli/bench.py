@@ -97,7 +97,7 @@ def bench(
     progress = _Progress(time, quiet=as_json or not ERR.watched)
     timing = bench_python(live_machine(python), compat, python, wish, told=progress.told)
     progress.close()
-    done = judged(timing.measured, timing.target, timing.peaks)
+    done = judged(timing.measured, timing.target, timing.peaks, software=timing.software)
     if old is not None:
         done = dataclasses.replace(
             done, comparison=compared(done.runs, old, clean_line(str(compare)), done.disturbed)

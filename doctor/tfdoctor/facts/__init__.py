@@ -261,6 +261,8 @@ class CudaDriver:
     """Nodes whose mode lets this user in, and which the kernel refuses all the same (EPERM): a cgroup's rule."""
     stand_in: bool = False
     """It says of itself that it is tfdoctor's stand-in (`--simulate`)."""
+    software: bool = False
+    """It says of itself that it is tfdoctor's software GPU: what it computes, it computes on the processor."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,6 +143,7 @@ def cuda(name):
     answer["loaded"] = True
     answer["path"] = mapped("libcuda")
     answer["stand_in"] = function(library, "tfdoctor_stand_in") is not None
+    answer["software"] = function(library, "tfdoctor_software") is not None
     init = function(library, "cuInit")
     if init is None:
         answer["error"] = "it has no function cuInit"

@@ -360,6 +360,7 @@ def _cuda(answer: Mapping[str, Any], result: CommandResult, source: str) -> Fact
             closed_nodes=tuple(clean_line(str(node)) for node in raw.get("closed_nodes") or ()),
             refused_nodes=tuple(clean_line(str(node)) for node in raw.get("refused_nodes") or ()),
             stand_in=raw.get("stand_in") is True,
+            software=raw.get("software") is True,
         ),
         source,
     )

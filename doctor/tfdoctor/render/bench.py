@@ -74,17 +74,18 @@ def _comparison(out: Page, bench: Bench, *, verbose: bool) -> None:
 
 
 def title_of(one: Timed) -> str:
-    """ "matmul float32 on GPU:0"."""
+    """ "matmul float32 on GPU:0"; of a software GPU "software: matmul float32 on GPU:0"."""
     what = " ".join(part for part in (one.workload, one.model, one.part, one.dtype) if part)
+    soft = "software: " if one.software else ""  # first, where no narrow screen cuts it off
     if one.workload == "copy":
         way = (
             f"within {one.devices[0]}"
             if len(set(one.devices)) == 1
             else f"{one.devices[0]} to {one.devices[-1]}"
         )
-        return f"copy {way}"
+        return f"{soft}copy {way}"
     how = "" if one.strategy == "one" else f", {one.strategy}"
-    return f"{what} on {listed(one.devices)}{how}"
+    return f"{soft}{what} on {listed(one.devices)}{how}"
 
 
 def curves(runs: Sequence[Timed]) -> dict[str, list[Timed]]:
@@ -175,7 +176,13 @@ def bench_json(bench: Bench) -> dict[str, Any]:
         "stopped": bench.stopped or None,
         "disturbed": bench.disturbed or None,
         "devices": [
-            {"device": one.device, "name": one.name, "peak_gflops": one.peak_gflops} for one in bench.devices
+            {
+                "device": one.device,
+                "name": one.name,
+                "peak_gflops": one.peak_gflops,
+                "software": one.software,
+            }
+            for one in bench.devices
         ],
         "runs": [_run_json(one) for one in bench.runs],
         "crossover": [
@@ -203,6 +210,7 @@ def bench_json(bench: Bench) -> dict[str, Any]:
                 "high": one.high,
                 "parts": {"compute": one.compute, "allreduce": one.allreduce},
                 "why": list(one.why),
+                "software": one.software,
             }
             for one in bench.scaling
         ],
@@ -243,6 +251,7 @@ def _run_json(one: Timed) -> dict[str, Any]:
         "bytes": one.bytes,
         "others": one.others,
         "left_out": one.left_out or None,
+        "software": one.software,
     }
 
 

@@ -71,6 +71,8 @@ class Timing:
     target: str
     measured: Measured
     peaks: dict[str, float]
+    software: bool = False
+    """The driver is no driver: its GPUs are software, or a stand-in's."""
     interrupted: BaseException | None = None
     """Ctrl-C or the like: what was measured by then is kept."""
 
@@ -89,6 +91,8 @@ def bench_python(
     if interpreter is None:
         raise UsageError("no Python was found.", hint="tfdoctor bench --python PATH")
     peaks = {f"GPU:{index}": speed for index, speed in expected_speed(facts, compat.cards).items()}
+    cuda = value_of(facts.driver.cuda)
+    software = cuda is not None and (cuda.software or cuda.stand_in)
     parts: list[dict[str, Any]] = []
 
     def keep(part: dict[str, Any]) -> None:
@@ -130,6 +134,7 @@ def bench_python(
             measured.error,
         ),
         peaks,
+        software,
         interrupted,
     )
 

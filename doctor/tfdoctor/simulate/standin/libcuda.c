@@ -35,6 +35,10 @@
 const char tfdoctor_stand_in[] = "tfdoctor's stand-in for libcuda.so.1: no driver, and it computes nothing";
 #endif
 
+#ifdef COMPUTES
+const char tfdoctor_software[] = "tfdoctor's software GPU: it computes on the processor, and its times are no card's";
+#endif
+
 typedef int CUresult;
 typedef int CUdevice;
 enum {

@@ -1,0 +1,106 @@
+"""Run by a Python with TensorFlow: what bench times and loops written by hand, turn and turn about in one process.
+
+    PYTHON scripts/bench/beside.py PAYLOAD_FOLDER [SECONDS]
+
+A line for each kind of work: both medians, and the one divided by the other. scripts/bench/times reads them.
+"""
+
+import importlib
+import sys
+import time
+
+FOLDER, SECONDS = sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 8.0
+sys.path.insert(0, FOLDER)
+
+tf = importlib.import_module("tensorflow")
+
+v1 = tf.compat.v1 if hasattr(tf, "compat") and hasattr(tf.compat, "v1") else tf
+import stages_bench as bench  # noqa: E402
+import stages_bench_work as work  # noqa: E402
+from stages_devices import Card  # noqa: E402
+
+bench.say = lambda **_: None  # the lines of the payload
+TURNS = 40
+
+
+class Run:
+    """What the parts of stages.py ask of it."""
+
+    tf, v1 = tf, v1
+
+
+def by_hand():
+    """Kind of work → (its size, a function that gives what is called)."""
+
+    def number(tensor):
+        return tf.reshape(tensor, [-1])[0]
+
+    def product():
+        a, b = (v1.get_variable(n, [512, 512]) for n in "ab")
+        return number(tf.matmul(a, b))
+
+    def convolution():
+        images = v1.get_variable("images", [8, 32, 32, 32])
+        kernel = v1.get_variable("kernel", [3, 3, 32, 64])
+        return number(v1.nn.conv2d(images, kernel, strides=[1, 1, 1, 1], padding="SAME"))
+
+    def copied():
+        halves = [v1.get_variable(n, [1 << 17]) for n in "ab"]
+        return number(tf.identity(tf.concat(halves, 0)))
+
+    def trained():
+        images = v1.get_variable("images", [32, 32, 32, 3], trainable=False)
+        first, second = v1.get_variable("k", [3, 3, 3, 16]), v1.get_variable("l", [3, 3, 16, 32])
+        dense = v1.get_variable("d", [2048, 10])
+        x = images
+        for kernel in (first, second):
+            x = tf.nn.relu(v1.nn.conv2d(x, kernel, strides=[1, 1, 1, 1], padding="SAME"))
+            x = v1.nn.max_pool(x, [1, 2, 2, 1], [1, 2, 2, 1], "SAME")
+        loss = tf.reduce_mean(tf.square(tf.matmul(tf.reshape(x, [32, 2048]), dense)))
+        kept = [first, second, dense]
+        slopes = v1.gradients(loss, kept)
+        changed = [v1.assign_sub(kept[at], 1e-4 * slope) for at, slope in enumerate(slopes)]
+        return tf.add_n([number(one) for one in changed])
+
+    return {
+        "matmul": (512, product),
+        "conv": (32, convolution),
+        "copy": (1 << 20, copied),
+        "train": (32, trained),
+    }
+
+
+def middle(times):
+    return sorted(times)[len(times) // 2]
+
+
+def main():
+    card = Card(0, "CPU", "/device:CPU:0")
+    for kind, (size, make) in by_hand().items():
+        with v1.Graph().as_default() as graph:
+            offered = work.build(Run, [card], {"workloads": [kind], "sizes": [size]}, bench.short_name)
+            offered = [one for one in offered if one[0]["model"] in (None, "cnn")][:1]
+            session, pieces = v1.Session(graph=graph), []
+            bench.made(offered, session, pieces)
+            session.run(v1.global_variables_initializer())
+        with v1.Graph().as_default() as graph:
+            wanted, plain = make(), v1.Session(graph=graph)
+            plain.run(v1.global_variables_initializer())
+        bench.warm_up(pieces, bench.clock(), 60)
+        plain.run(wanted), plain.run(wanted)
+        ours, theirs = [], []
+        bench.ROUNDS = 1
+        for _ in range(TURNS):
+            pieces[0].seconds = []
+            bench.rounds(pieces, bench.clock(), SECONDS / TURNS / 2, [0])
+            ours += pieces[0].seconds
+            began = time.perf_counter()
+            while time.perf_counter() - began < SECONDS / TURNS / 2:
+                start = time.perf_counter()
+                plain.run(wanted)
+                theirs.append(time.perf_counter() - start)
+        a, b = middle(ours), middle(theirs)
+        print(f"times {kind} {size} {a:.6f} {b:.6f} {a / b:.4f}", flush=True)
+
+
+main()
