@@ -181,7 +181,7 @@ def test_a_software_gpu_is_no_card() -> None:
     (scaling,) = done.scaling
     assert scaling.why[0] == "GPU:0 and GPU:1 are software: they share this machine's processor."
     for picture in (render_bench(done, verbose=True), bench_svg(done)):
-        titles = re.findall(r"([a-z]+:)? ?(?:train cnn|matmul) float32 on GPU", picture)
+        titles = re.findall(r"([a-z]+:)? ?(?:train cnn|matmul)(?:, towers,)? on GPU", picture)
         assert len(titles) >= 4
         assert set(titles) == {"software:"}
     validate(bench_json(done), "bench")

@@ -121,7 +121,20 @@ def test_the_screen_has_room_and_no_control_characters() -> None:
 def test_a_first_screen() -> None:
     screen = render_bench(run_of(1.0, 1)).splitlines()
     assert len(screen) <= 22
-    assert any("matmul float32 on GPU:0" in line for line in screen)
+    assert any("matmul on GPU:0" in line for line in screen)
+
+
+def test_each_line_fits_where_all_is_known() -> None:
+    """The widest: a peak, large sizes, several devices, a software GPU's name before."""
+    names = ("GPU:0", "GPU:1", "GPU:2", "GPU:3")
+    parts = [piece(0.11, name, size=8192, flop=2.0 * 8192**3) for name in names]
+    parts += [train(1.0, *names, model="transformer", strategy="mirrored"), piece(1e-3, *names, size=8192)]
+    parts.append(piece(1.0, "CPU:0", "GPU:0", workload="copy", size=1 << 26, bytes=1 << 26))
+    for software in (False, True):
+        done = result(on(*names), *parts, peaks={"GPU:0": 2e4}, software=software)
+        screen = render_bench(done, verbose=True).splitlines()
+        assert max(map(len, screen)) <= 80
+        assert any("50 % of peak" in line for line in screen) is not software
 
 
 def test_the_picture_has_axes_bands_and_the_crossover() -> None:

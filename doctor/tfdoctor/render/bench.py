@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.bench import Bench, Scaling, Timed
 
-__all__ = ["bench_json", "curves", "duration", "render_bench", "title_of"]
+__all__ = ["bench_json", "curves", "duration", "number_of", "render_bench", "title_of"]
 
 BARS = "▁▂▃▄▅▆▇█"
 PLAIN_BARS = ".:-=+*%#"
@@ -74,8 +74,9 @@ def _comparison(out: Page, bench: Bench, *, verbose: bool) -> None:
 
 
 def title_of(one: Timed) -> str:
-    """ "matmul float32 on GPU:0"; of a software GPU "software: matmul float32 on GPU:0"."""
-    what = " ".join(part for part in (one.workload, one.model, one.part, one.dtype) if part)
+    """ "matmul on GPU:0"; of a software GPU "software: matmul on GPU:0"; float32 is not named."""
+    kind = "" if one.dtype == "float32" else one.dtype
+    what = " ".join(part for part in (one.workload, one.model, one.part, kind) if part)
     soft = "software: " if one.software else ""  # first, where no narrow screen cuts it off
     if one.workload == "copy":
         way = (
@@ -84,8 +85,9 @@ def title_of(one: Timed) -> str:
             else f"{one.devices[0]} to {one.devices[-1]}"
         )
         return f"{soft}copy {way}"
-    how = "" if one.strategy == "one" else f", {one.strategy}"
-    return f"{soft}{what} on {listed(one.devices)}{how}"
+    # Before the devices: a narrow screen cuts off the end.
+    how = "" if one.strategy == "one" else f", {one.strategy},"
+    return f"{soft}{what}{how} on {listed(one.devices)}"
 
 
 def curves(runs: Sequence[Timed]) -> dict[str, list[Timed]]:
@@ -105,6 +107,14 @@ def duration(seconds: float) -> str:
     return ""
 
 
+def number_of(value: int) -> str:
+    """A size: "1024", "64 Mi"."""
+    for unit, factor in (("Mi", 1 << 20), ("Ki", 1 << 10)):
+        if value >= 1 << 14 and value % factor == 0:
+            return f"{value // factor} {unit}"
+    return str(value)
+
+
 def _table(out: Page, bench: Bench, *, verbose: bool) -> None:
     """A line a curve: its times as bars on a log scale that all share, and what the largest size gives."""
     found = curves(bench.runs)
@@ -113,19 +123,21 @@ def _table(out: Page, bench: Bench, *, verbose: bool) -> None:
     times = [one.seconds.median for pieces in found.values() for one in pieces if one.seconds]
     low, high = math.log(min(times)), math.log(max(times))
     shown = list(found.items())[: None if verbose else ROWS]
-    name = min(max(len(title) for title, _ in shown), max(out.width - 42, 16))
+    rows = [
+        (title, pieces, f"{number_of(pieces[-1].size):>6}: {_last(pieces[-1], bench)}")
+        for title, pieces in shown
+    ]
+    room = out.width - 12 - max(len(end) for *_, end in rows)
+    name = min(max(len(title) for title, _ in shown), max(room, 16))
     out.print()
-    for title, pieces in shown:
+    for title, pieces, end in rows:
         bars = "".join(
             BARS[round(7 * (math.log(one.seconds.median) - low) / max(high - low, 1e-9))]
             for one in pieces
             if one.seconds
         )
-        last = pieces[-1]
-        took = duration(last.seconds.median) if last.seconds else ""
-        speed = _speed(last, bench)
         label = title if len(title) <= name else f"{title[: name - 1]}…"
-        out.print(Text(f"  {label:{name}} {bars:8} {last.size:>9}: {took}{speed}"), wrap=False)
+        out.print(Text(f"  {label:{name}} {bars:8}{end}"), wrap=False)
         if verbose:
             for one in pieces:
                 out.print(Text(f"      {_piece_line(one)}"), wrap=False)
@@ -148,12 +160,18 @@ def _piece_line(one: Timed) -> str:
     )
 
 
-def _speed(one: Timed, bench: Bench) -> str:
+def _last(one: Timed, bench: Bench) -> str:
+    """ "12.1 ms, 178 GFLOP/s, 60 % of peak"."""
+    told = [duration(one.seconds.median)] if one.seconds else []
     if one.gflops:
         peak = next((d.peak_gflops for d in bench.devices if d.device == one.devices[0]), None)
-        part = f" ({100 * one.gflops / peak:.0f} % of peak)" if peak and one.dtype == "float32" else ""
-        return f", {one.gflops:.3g} GFLOP/s{part}"
-    return f", {one.gbps:.3g} GB/s" if one.gbps else ""
+        tera = one.gflops >= 1000
+        told.append(f"{one.gflops / 1000:.3g} TFLOP/s" if tera else f"{one.gflops:.3g} GFLOP/s")
+        if peak and one.dtype == "float32":
+            told.append(f"{100 * one.gflops / peak:.0f} % of peak")
+    elif one.gbps:
+        told.append(f"{one.gbps:.3g} GB/s")
+    return ", ".join(told)
 
 
 def _scaling_line(one: Scaling) -> str:

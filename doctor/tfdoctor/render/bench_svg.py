@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from html import escape
 from typing import TYPE_CHECKING
 
-from tfdoctor.render.bench import curves, duration
+from tfdoctor.render.bench import curves, duration, number_of
 from tfdoctor.render.placement import COLOURS
-from tfdoctor.text import clean_line
+from tfdoctor.text import clean_line, listed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.bench import Bench, Timed
+    from tfdoctor.bench import Bench, Crossover, Timed
 
 __all__ = ["bench_svg"]
 
@@ -28,7 +29,7 @@ UNITS = {
     "allreduce": "bytes",
 }
 STYLE = (
-    "text{font:12px sans-serif;fill:#1f2328}.title{font-size:15px;font-weight:600}.head{font-weight:600}"
+    "text{font:12px sans-serif;fill:#1f2328}.title{font-size:14px;font-weight:600}.head{font-weight:600}"
     ".page{fill:#ffffff}.grid{stroke:#d0d7de;stroke-width:1}.mark{stroke:#1f2328;stroke-dasharray:3 3}"
     "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.page{fill:#0d1117}.grid{stroke:#30363d}"
     ".mark{stroke:#e6edf3}}"
@@ -41,16 +42,21 @@ def bench_svg(bench: Bench) -> str:
     for title, pieces in curves(bench.runs).items():
         kind = " ".join(part for part in (pieces[0].workload, pieces[0].model) if part)
         panels.setdefault(kind, {})[title] = pieces
-    parts, top = [], TOP
+    # The first that is said, whole: what is cut off might be that it is no card.
+    head = textwrap.wrap(clean_line(bench.summary, limit=1000), 92)[:4] or [""]
+    parts, top = [], TOP + 18 * (len(head) - 1)
     for kind, lines in panels.items():
         legend = 18 * len(lines)
         parts += _panel(bench, kind, lines, top)
         top += PANEL + legend + 56
-    head = clean_line(bench.summary, limit=85)
+    said = "".join(
+        f'<text class="title" x="16" y="{26 + 18 * row}">{escape(line)}</text>'
+        for row, line in enumerate(head)
+    )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {top}" width="{WIDE}" height="{top}" role="img">'
         f"<title>{escape(clean_line(bench.summary, limit=300))}</title><style>{STYLE}</style>"
-        f'<rect class="page" width="{WIDE}" height="{top}"/><text class="title" x="16" y="28">{escape(head)}</text>'
+        f'<rect class="page" width="{WIDE}" height="{top}"/>{said}'
         f"{''.join(parts)}</svg>\n"
     )
 
@@ -69,7 +75,7 @@ def _panel(bench: Bench, kind: str, lines: dict[str, list[Timed]], top: int) -> 
     for size in sizes:
         at = x.at(size)
         out.append(f'<line class="grid" x1="{at:.1f}" x2="{at:.1f}" y1="{top + 8}" y2="{top + PANEL}"/>')
-        out.append(f'<text x="{at:.1f}" y="{top + PANEL + 16}" text-anchor="middle">{_number(size)}</text>')
+        out.append(f'<text x="{at:.1f}" y="{top + PANEL + 16}" text-anchor="middle">{number_of(size)}</text>')
     out.append(
         f'<text x="{WIDE - RIGHT}" y="{top + PANEL + 32}" text-anchor="end">'
         f"{escape(UNITS[pieces[0].workload])} (log)</text>"
@@ -83,6 +89,7 @@ def _panel(bench: Bench, kind: str, lines: dict[str, list[Timed]], top: int) -> 
             f'<line x1="16" x2="44" y1="{row}" y2="{row}" stroke="{colour}" stroke-width="3" '
             f'stroke-dasharray="{dash}"/><text x="52" y="{row + 4}">{escape(title)}</text>'
         )
+    rows = 0
     for cross in bench.crossover:
         name = " ".join(part for part in (cross.workload, cross.model) if part)
         if name == kind and cross.size is not None:
@@ -90,9 +97,16 @@ def _panel(bench: Bench, kind: str, lines: dict[str, list[Timed]], top: int) -> 
             out.append(
                 f'<line class="mark" x1="{at:.1f}" x2="{at:.1f}" y1="{top + 8}" y2="{top + PANEL}">'
                 f"<title>{escape(cross.device)} is faster from {cross.size} on</title></line>"
-                f'<text x="{at + 4:.1f}" y="{top + 20}">{escape(cross.device)} faster from {_number(cross.size)}</text>'
+                f'<text x="{at + 4:.1f}" y="{top + 20 + 15 * rows}">'
+                f"{escape(cross.device)}{_of_type(cross, bench)} faster from {number_of(cross.size)}</text>"
             )
+            rows += 1
     return out
+
+
+def _of_type(cross: Crossover, bench: Bench) -> str:
+    """Where there are several types: which one."""
+    return f" in {escape(cross.dtype)}" if len({one.dtype for one in bench.crossover}) > 1 else ""
 
 
 def _line(line: Sequence[Timed], x: _Axis, y: _Axis, colour: str, dash: str) -> list[str]:
@@ -102,7 +116,7 @@ def _line(line: Sequence[Timed], x: _Axis, y: _Axis, colour: str, dash: str) -> 
     path = " ".join(f"{at:.1f},{y.at(known.median):.1f}" for at, known, _ in points)
     dots = [
         f'<circle cx="{at:.1f}" cy="{y.at(known.median):.1f}" r="3" fill="{colour}"><title>'
-        f"{_number(one.size)}: {duration(known.median)} ({duration(known.low)} to {duration(known.high)})"
+        f"{number_of(one.size)}: {duration(known.median)} ({duration(known.low)} to {duration(known.high)})"
         "</title></circle>"
         for at, known, one in points
     ]
@@ -116,7 +130,8 @@ def _line(line: Sequence[Timed], x: _Axis, y: _Axis, colour: str, dash: str) -> 
 def _peaks(bench: Bench, pieces: Sequence[Timed], x: _Axis, y: _Axis) -> list[str]:
     """The time that each card's peak would take: no curve can be below it in float32."""
     counted = sorted({(one.size, one.flop) for one in pieces if one.flop is not None})
-    out = []
+    out: list[str] = []
+    named: list[str] = []
     for device in bench.devices:
         if device.peak_gflops is None or len(counted) < 2:
             continue
@@ -125,6 +140,12 @@ def _peaks(bench: Bench, pieces: Sequence[Timed], x: _Axis, y: _Axis) -> list[st
         out.append(
             f'<polyline class="mark" points="{path}" fill="none"><title>the peak of {escape(device.device)} '
             f"in float32: {device.peak_gflops:.0f} GFLOP/s</title></polyline>"
+        )
+        named.append(device.device)
+    if named:
+        out.append(
+            f'<text x="{WIDE - RIGHT - 6}" y="{y.at(y.low) - 8:.1f}" text-anchor="end">'
+            f"fine dots: the peak of {escape(listed(named))} in float32</text>"
         )
     return out
 
@@ -160,10 +181,3 @@ def _round(value: float, *, down: bool) -> float:
         if down
         else min(one for one in steps if one >= value * 0.999)
     )
-
-
-def _number(value: int) -> str:
-    for unit, factor in (("Mi", 1 << 20), ("Ki", 1 << 10)):
-        if value >= 1 << 14 and value % factor == 0:
-            return f"{value // factor} {unit}"
-    return str(value)
