@@ -25,6 +25,7 @@ def run(*args: str) -> subprocess.CompletedProcess[str]:
     ("args", "said"),
     [
         (("--workload", "sorting"), "--workload: there is no `sorting`"),
+        (("a b;c",), "a b;c"),
         (("--dtype", "int8"), "--dtype: there is no `int8`"),
         (("--devices", "TPU:0"), "--devices: expected names"),
         (("--sizes", "64"), "--sizes needs one --workload"),

@@ -6,10 +6,11 @@ import dataclasses
 import json
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from tfdoctor.cli.options import FailOn, Json, Severe, command, finite, option, verbose_option
+from tfdoctor.cli.options import FailOn, Json, Severe, argument, command, finite, option, verbose_option
 from tfdoctor.compat import Compat
+from tfdoctor.dockerfile.write import check_reference
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.findings import Severity
 from tfdoctor.render.bench import bench_json, render_bench
@@ -17,6 +18,9 @@ from tfdoctor.render.bench_svg import bench_svg
 from tfdoctor.render.terminal import ERR, OUT
 from tfdoctor.system.writing import check_file, write_file
 from tfdoctor.text import clean_line
+
+if TYPE_CHECKING:
+    from tfdoctor.verify.benching import BenchWish, Timing
 
 WORKLOADS = ("matmul", "conv", "train", "copy", "allreduce")
 DTYPES = ("float32", "float16", "bfloat16")
@@ -28,8 +32,12 @@ _EARLIER = 64 << 20
 
 @command
 def bench(
+    image: Annotated[
+        str | None, argument("An image of the local engine; without it this machine.", metavar="[IMAGE]")
+    ] = None,
     python: Annotated[
-        str | None, option("The Python to examine. Default: as for `check`.", metavar="PATH")
+        str | None,
+        option("The Python to examine; with IMAGE: the one in it. Default: as for `check`.", metavar="PATH"),
     ] = None,
     devices: Annotated[
         str | None,
@@ -74,7 +82,7 @@ def bench(
 
     Times matrix products, convolutions, training steps, copies and all-reduces on each device, says from which size
     on a GPU is faster than the CPU, and why several devices are slower than one. float32 is without TF32. Ctrl-C keeps
-    what was measured.
+    what was measured; with IMAGE, in a container with the GPUs, it comes at the end alone.
     """
     from tfdoctor.bench import compared, earlier, judged
     from tfdoctor.examine import live_machine
@@ -95,7 +103,10 @@ def bench(
         _folder(output)
     compat = Compat.load()
     progress = _Progress(time, quiet=as_json or not ERR.watched)
-    timing = bench_python(live_machine(python), compat, python, wish, told=progress.told)
+    if image is not None:
+        timing = _in_image(compat, check_reference(image), python, wish, progress)
+    else:
+        timing = bench_python(live_machine(python), compat, python, wish, told=progress.told)
     progress.close()
     done = judged(timing.measured, timing.target, timing.peaks, software=timing.software)
     if old is not None:
@@ -122,6 +133,18 @@ def bench(
     return ExitCode.FOUND if any(one.severity >= least for one in done.findings) else ExitCode.OK
 
 
+def _in_image(compat: Compat, image: str, python: str | None, wish: BenchWish, progress: _Progress) -> Timing:
+    """With the engine that is to be found."""
+    from tfdoctor.engine import connect
+    from tfdoctor.system import LiveSystem
+    from tfdoctor.verify.benching_image import bench_image
+
+    engine = connect()
+    machine = LiveSystem() if engine.url.startswith("unix://") else None
+    progress.silent(image)
+    return bench_image(engine, compat, image, python, wish, told=progress.told, machine=machine)
+
+
 class _Progress:
     """One line on standard error that moves: what was timed last, and the seconds that are left."""
 
@@ -141,6 +164,13 @@ class _Progress:
         what = clean_line(f"{run.get('workload')} {run.get('size')}", limit=40)
         ERR.write(f"\r  {left:4.0f} s left  {what:40}")
         ERR.flush()
+
+    def silent(self, image: str) -> None:
+        """What takes a while and tells nothing meanwhile."""
+        if not self._quiet:
+            ERR.write(f"  TensorFlow computes in a container of {clean_line(image, limit=80)} …\n")
+            ERR.flush()
+            self._quiet = True
 
     def close(self) -> None:
         """The line goes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from tfdoctor.bench import Measured, Watched, read_lines
 from tfdoctor.errors import UsageError
@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat import Compat
     from tfdoctor.facts import Facts, SmiGpu
-    from tfdoctor.system import CommandResult, LiveSystem
+    from tfdoctor.system import CommandResult, LiveSystem, System
 
-__all__ = ["BenchWish", "Timing", "bench_python"]
+    Told = Callable[[dict[str, Any]], None]
+
+__all__ = ["LOOKING", "BenchWish", "Timing", "bench_python", "timed"]
 
 LOOKING = 30.0
 SETTING_UP = 300.0
@@ -34,6 +36,12 @@ WATCHED = 3.0
 """Seconds between two looks at the cards. nvidia-smi takes little of a processor, and it is one of the others."""
 KEPT = 20_000
 """Lines that are kept."""
+
+
+class _Conditions(TypedDict):
+    timeout: float
+    env: dict[str, str]
+    unset: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +60,19 @@ class BenchWish:
         """Whether GPUs are asked for."""
         return not self.devices or any(name.startswith("GPU") for name in self.devices)
 
-    def as_json(self) -> str:
-        """For the payload."""
+    @property
+    def conditions(self) -> _Conditions:
+        """In what TensorFlow runs: for how long at most, and with what in its environment."""
+        return {
+            "timeout": self.seconds + SETTING_UP,
+            "env": {} if self.gpus else {"CUDA_VISIBLE_DEVICES": "-1"},
+            "unset": ("TF_CPP_MAX_VLOG_LEVEL",),
+        }
+
+    def as_json(self, *, shortly: bool = False) -> str:
+        """For the payload. `shortly`: each time is told twice at most, where all of it comes at the end."""
         bench = {
+            "shortly": shortly,
             "time": self.seconds,
             "devices": list(self.devices),
             "workloads": list(self.workloads),
@@ -83,13 +101,34 @@ def bench_python(
     python: str | None,
     wish: BenchWish,
     *,
-    told: Callable[[dict[str, Any]], None],
+    told: Told,
 ) -> Timing:
     """Time what is wished. Raises UsageError where there is no such Python."""
     facts = look(system, compat, python=python, timeout=LOOKING)
     interpreter = value_of(facts.python)
     if interpreter is None:
         raise UsageError("no Python was found.", hint="tfdoctor bench --python PATH")
+
+    def run(keep: Told) -> CommandResult:
+        return follow_payload(
+            system, interpreter.executable, "stages", [wish.as_json()], keep, **wish.conditions
+        )
+
+    return timed(system, compat, facts, wish, told, target=interpreter.executable, run=run, watched=system)
+
+
+def timed(
+    system: System,
+    compat: Compat,
+    facts: Facts,
+    wish: BenchWish,
+    told: Told,
+    *,
+    target: str,
+    run: Callable[[Told], CommandResult],
+    watched: System | None,
+) -> Timing:
+    """What `run` tells, line by line; the cards are watched through `watched` meanwhile, the machine that has them."""
     peaks = {f"GPU:{index}": speed for index, speed in expected_speed(facts, compat.cards).items()}
     cuda = value_of(facts.driver.cuda)
     software = cuda is not None and (cuda.software or cuda.stand_in)
@@ -100,36 +139,28 @@ def bench_python(
             parts.append(part)
         told(part)
 
-    watch = _Watch(system, facts)
+    watch = _Watch(watched, facts) if watched is not None else None
     interrupted: BaseException | None = None
     stopped = ""
-    if wish.gpus and peaks:
+    if watch is not None and wish.gpus and peaks:
         watch.start()
     try:
         with stopping(system):
-            result = follow_payload(
-                system,
-                interpreter.executable,
-                "stages",
-                [wish.as_json()],
-                keep,
-                timeout=wish.seconds + SETTING_UP,
-                env={} if wish.gpus else {"CUDA_VISIBLE_DEVICES": "-1"},
-                unset=("TF_CPP_MAX_VLOG_LEVEL",),
-            )
+            result = run(keep)
         stopped = _ended(result, parts)
     except KeyboardInterrupt as signal:
         interrupted, stopped = signal, "It was interrupted; what was timed by then is shown."
     finally:
-        watch.over.set()
+        if watch is not None:
+            watch.over.set()
     measured = read_lines(parts)
     return Timing(
-        interpreter.executable,
+        target,
         Measured(
             measured.tensorflow,
             measured.devices,
             measured.runs,
-            watch.seen(),
+            watch.seen() if watch is not None else (),
             stopped,
             measured.error,
         ),
@@ -152,7 +183,7 @@ def _ended(result: CommandResult, parts: list[dict[str, Any]]) -> str:
 class _Watch(threading.Thread):
     """Asks nvidia-smi now and then. A thread: TensorFlow computes meanwhile."""
 
-    def __init__(self, system: LiveSystem, facts: Facts) -> None:
+    def __init__(self, system: System, facts: Facts) -> None:
         super().__init__(name="watch", daemon=True)
         self.over = threading.Event()
         self._system = system

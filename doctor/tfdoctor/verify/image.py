@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tfdoctor.system import System
     from tfdoctor.verify.verifying import Wish
 
-__all__ = ["usual_option", "verify_image", "ways"]
+__all__ = ["python_with_tensorflow", "usual_option", "verify_image", "ways"]
 
 _PYTHONS = ("python", "python3", "python2")
 
@@ -88,7 +88,7 @@ def verify_image(
     try:
         with system:
             started = time.monotonic() - began
-            python = wish.python or _python_with_tensorflow(system)
+            python = wish.python or python_with_tensorflow(system)
             as_if = AsSimulated() if wish.simulated is not None else None
             report = examine(system, compat, python=python, timeout=LOOKING, image=made, as_if=as_if)
             run.other_libcuda = as_if.other if as_if is not None else None
@@ -261,7 +261,7 @@ def _about_gpus(text: str) -> bool:
     return any(word in text.lower() for word in ("gpu", "nvidia", "cdi", "device driver"))
 
 
-def _python_with_tensorflow(system: System) -> str | None:
+def python_with_tensorflow(system: System) -> str | None:
     """The command in the image whose Python has a TensorFlow; None: the usual search decides."""
     for name in _PYTHONS:
         place = system.which(name)
