@@ -238,6 +238,7 @@ def _specifiers(text: str) -> SpecifierSet:
         raise VersionSyntaxError(msg) from error
 
 
+@lru_cache(maxsize=8192)
 def satisfies(version: str, specification: str) -> bool:
     """Whether a PEP 440 version lies in a set such as `">=2.16,<2.21"` or `"==1.12.*"`.
 

@@ -4,6 +4,7 @@ how fast, and what a reader of the screen gets. Needs Chromium (Debian's) and th
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import random
 import shutil
@@ -16,11 +17,11 @@ from recorded import FOLDERS, HOSTS
 from render.test_html import LOG, hostile, log_page, page_of, verify_page
 from tfdoctor.cli.matrix import matrix
 from tfdoctor.compat import Compat
-from tfdoctor.fit import Host
 from tfdoctor.logs.excerpt import excerpt
 from tfdoctor.logs.report import diagnose_log
 from tfdoctor.plan import Request, recommend
 from tfdoctor.plan.asked import addressed, named_card
+from tfdoctor.plan.verdicts import systems_of
 from tfdoctor.privacy.redactor import Redactor
 from tfdoctor.render.html.log import logs_html
 from tfdoctor.render.plan import recommendation_json
@@ -215,10 +216,11 @@ def test_choices_stand_in_the_address_and_the_back_button_takes_them_back(
     page = opened.show(explorer)
     page.fill("#gpu", "rtx 3060")
     page.keyboard.press("Tab")
-    page.select_option("#driver", "550")
+    page.fill("#driver", "550.54.14")
+    page.keyboard.press("Tab")
     page.select_option("#python", "3.11")
     page.locator("#releases a", has_text="2.15").click()
-    assert page.url.endswith("#gpu=GeForce+RTX+3060&driver=550&python=3.11&tf=2.15")
+    assert page.url.endswith("#gpu=GeForce+RTX+3060&driver=550.54.14&python=3.11&tf=2.15")
     assert "2.15.1 works" in page.inner_text("#answer h2")
     assert page.input_value("#tf") == "2.15"
     page.go_back()
@@ -256,6 +258,14 @@ SHOWN = """async (choices) => {
 }"""
 
 
+def exact_driver(drawn: random.Random) -> str:
+    """A version of a driver as nvidia-smi shows one, on Linux or on Windows."""
+    branch = drawn.randrange(360, 610)
+    if drawn.random() < 0.4:
+        return f"{branch}.{drawn.randrange(100):02}"
+    return f"{branch}.{drawn.randrange(300)}.{drawn.randrange(30):02}"
+
+
 def test_the_explorer_says_what_recommend_says(opened: Opened, explorer: bytes) -> None:
     page = opened.show(explorer)
     compat = Compat.load()
@@ -267,12 +277,16 @@ def test_the_explorer_says_what_recommend_says(opened: Opened, explorer: bytes) 
         ]
 
     drawn = random.Random(20_26)
-    cards, drivers, pythons, minors = map(values, ("#gpus", "#driver", "#python", "#tf"))
+    cards, pythons, minors = map(values, ("#gpus", "#python", "#tf"))
+    systems = {one.word: one for one in systems_of(compat)}
+    assert values("#os") == list(systems)
+    branches = values("#drivers")
     choices = []
     for _ in range(DRAWN):
         named = {
+            "os": drawn.choice(["", "", "wsl", "windows", "macos", *list(systems)[1:]]),
             "gpu": drawn.choice(["", *drawn.sample(cards, 12)]),
-            "driver": drawn.choice(drivers),
+            "driver": drawn.choice(["", drawn.choice(branches), exact_driver(drawn), exact_driver(drawn)]),
             "python": drawn.choice(["", "", "", *pythons]),
             "tf": drawn.choice(["", "", "", *minors]),
         }
@@ -281,13 +295,16 @@ def test_the_explorer_says_what_recommend_says(opened: Opened, explorer: bytes) 
     for start in range(0, len(choices), 100):
         some = choices[start : start + 100]
         for choice, shown in zip(some, page.evaluate(SHOWN, some), strict=True):
-            host = Host(
+            system = systems[choice.get("os", "linux")]
+            host = dataclasses.replace(
+                system.host,
                 cards=(named_card(compat, choice["gpu"]),) if "gpu" in choice else (),
                 driver=choice.get("driver"),
             )
             request = Request(tensorflow=choice.get("tf"), python=choice.get("python"))
             answer = recommend(compat, request, host, nearest=False)
-            answer = addressed(answer, [choice["gpu"]] if "gpu" in choice else [], choice.get("driver"))
+            if system.addressed:
+                answer = addressed(answer, [choice["gpu"]] if "gpu" in choice else [], choice.get("driver"))
             said = recommendation_json(answer)
             assert [one["recipe"] for one in shown["options"]] == [
                 one["recipe"] for one in said["options"]

@@ -70,7 +70,7 @@ def matrix(
     html: Annotated[
         Path | None,
         option(
-            "Write all of it to this file as a page for a browser, to look up what fits what (takes a minute).",
+            "Write all of it to this file as a page for a browser, to look up what fits what (takes half a minute).",
             metavar="FILE",
         ),
     ] = None,

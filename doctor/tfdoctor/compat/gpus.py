@@ -14,7 +14,7 @@ from tfdoctor import versions
 from tfdoctor.compat.decode import DataError, Sources, did_you_mean, read
 from tfdoctor.records import dataclass
 
-__all__ = ["Gpu", "GpuMatch", "GpuTable", "UnknownGpuError", "load_gpus"]
+__all__ = ["Gpu", "GpuMatch", "GpuTable", "UnknownGpuError", "core_words", "load_gpus"]
 
 _GPU_WORD = re.compile(r"[a-z0-9]+")
 _GPU_GLUE = re.compile(r"\b(rtx|gtx|gts|gt|titan|quadro|tesla|geforce)(?=\d|[a-z]\d)|(?<=\d)(ti|super)\b")
@@ -94,8 +94,7 @@ class GpuTable:
         Case, punctuation and the words NVIDIA, GeForce, Tesla, Quadro do not matter. A full match wins;
         else every GPU whose name has all the words.
         """
-        words = _words(name)
-        core = words - _BRANDS
+        words, core = _words(name), core_words(name)
         if not core:
             return None
         tests: tuple[tuple[Callable[[frozenset[str]], bool], bool], ...] = (
@@ -119,7 +118,7 @@ class GpuTable:
         import difflib
 
         short = {" ".join(sorted(have - _BRANDS)): gpu.name for gpu, have in self._by_words}
-        wanted = " ".join(sorted(_words(name) - _BRANDS))
+        wanted = " ".join(sorted(core_words(name)))
         return tuple(short[key] for key in difflib.get_close_matches(wanted, short, n=count, cutoff=0.5))
 
 
@@ -145,6 +144,12 @@ def _explain(raw: dict[str, Any], where: str) -> None:
                 msg = f"{where}: GPU {name}: source `{word}` is not explained{did_you_mean(str(word), meant)}"
                 raise DataError(msg)
             words[place] = meant[word]
+
+
+def core_words(name: str) -> frozenset[str]:
+    """The words of a GPU's name that tell it apart, without its brands: the same for `NVIDIA RTX A6000` and
+    `RTX A6000`."""
+    return _words(name) - _BRANDS
 
 
 def _words(name: str) -> frozenset[str]:

@@ -126,6 +126,9 @@ class Release:
     """Where `evidence` is inferred: the version whose wheel was read instead."""
     sources: Sources
 
+    def __hash__(self) -> int:
+        return hash((self.package, self.version))
+
     @property
     def parsed(self) -> versions.Version:
         """The version, comparable."""

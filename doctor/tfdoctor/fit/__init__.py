@@ -3,7 +3,7 @@
 Pure. `plan` makes options of it, the rules' remedies and the matrix ask it, too.
 """
 
-from tfdoctor.fit.drivers import driver_version, newest_of_branch, not_driven
+from tfdoctor.fit.drivers import driver_version, limits_of_cards, newest_of_branch, not_driven
 from tfdoctor.fit.host import host_of
 from tfdoctor.fit.judge import Judgement
 from tfdoctor.fit.models import Card, Caveat, Host, Reason
@@ -21,6 +21,7 @@ __all__ = [
     "driver_version",
     "environment",
     "host_of",
+    "limits_of_cards",
     "newest_of_branch",
     "not_driven",
     "on_cards",

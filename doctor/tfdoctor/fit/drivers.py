@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Facts
     from tfdoctor.fit.models import Card
 
-__all__ = ["driver_version", "newest_of_branch", "not_driven"]
+__all__ = ["driver_version", "limits_of_cards", "newest_of_branch", "not_driven"]
 
 
 def driver_version(facts: Facts) -> tuple[str, str] | None:
@@ -71,6 +71,17 @@ def not_driven(
         f"driver {driver} is older than the {card.name}: {why}",
         f"cuda.toml: [[series]] {series}",
     )
+
+
+def limits_of_cards(compat: Compat, platform: Platform = "linux") -> frozenset[str]:
+    """The versions at which what `not_driven` says can become something else; between two of them it is the same."""
+    own = [row.windows if platform == "windows" else row.linux for row in compat.cuda_releases]
+    branches = [
+        row.driver_branch.lstrip("R") for row in compat.all_cuda_series if row.driver_branch is not None
+    ]
+    known = {one for one in (*own, *branches) if one is not None}
+    past = str(max(map(versions.major, known)) + 1)  # what newer branches speak, nobody has seen
+    return frozenset({*known, past, *(row.first_without for row in compat.cards.ended)})
 
 
 @lru_cache(maxsize=256)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
@@ -88,12 +89,7 @@ def of_machine(found: Judgement, release: Release, host: Host, *, container: boo
             f"the {host.machine} wheels of TensorFlow have no GPU code",
             row(release),
         )
-    if (
-        not container
-        and host.glibc is not None
-        and release.glibc is not None
-        and not versions.at_least(host.glibc, release.glibc)
-    ):
+    if not container and release.glibc is not None and host.lacks_glibc(release.glibc):
         found.refuse(
             Cause.GLIBC_TOO_OLD, f"{name} needs glibc {release.glibc}; here is {host.glibc}", row(release)
         )
@@ -115,15 +111,26 @@ def of_cards(
     found: Judgement, compat: Compat, release: Release, host: Host, cuda: str, cudnn: str | None
 ) -> None:
     """Machine code and PTX of the wheel, and what its CUDA libraries and its cuDNN have."""
-    if not host.cards:
+    reasons, caveats = _of_cards(compat, release, host.cards, cuda, cudnn)
+    found.reasons += reasons
+    found.caveats += caveats
+
+
+@lru_cache(maxsize=4096)
+def _of_cards(
+    compat: Compat, release: Release, cards: tuple[Card, ...], cuda: str, cudnn: str | None
+) -> tuple[tuple[Reason, ...], tuple[Caveat, ...]]:
+    found = Judgement()
+    if not cards:
         _newest(found, compat, cuda)
-    for card in _different(host.cards):
+    for card in _different(cards):
         before = len(found.reasons)
         _code(found, compat, release, card)
         if len(found.reasons) == before:
             _libraries(found, compat, card, cuda)
         if len(found.reasons) == before and cudnn is not None:
             _cudnn(found, compat, card, cudnn)
+    return tuple(found.reasons), tuple(found.caveats)
 
 
 def _different(cards: tuple[Card, ...]) -> Iterator[Card]:
@@ -278,11 +285,11 @@ def of_ngc(found: Judgement, compat: Compat, image: NgcImage, host: Host) -> Non
     _branch_of_cards(found, compat, image.cuda, host)
     if host.driver is None or image.driver is None or not drives(found, compat, host):
         return
-    if versions.reaches(host.driver, image.driver):
+    if host.reaches(image.driver):
         _within_branch(found, host.driver, image.driver, source)
         return
     minimum = compat.driver_minimum(image.cuda, platform_of(host))
-    if minimum.minimum is not None and versions.reaches(host.driver, minimum.minimum):
+    if minimum.minimum is not None and host.reaches(minimum.minimum):
         found.warn(
             Cause.DRIVER_TOO_OLD,
             f"{image.name} was made for driver {image.driver}; {host.driver} runs it by minor-version "
@@ -305,7 +312,7 @@ def of_driver(found: Judgement, compat: Compat, release: Release, host: Host, cu
     if not drives(found, compat, host):
         return
     if host.driver is not None and minimum.minimum is not None:
-        if not versions.reaches(host.driver, minimum.minimum):
+        if not host.reaches(minimum.minimum):
             found.refuse(
                 Cause.DRIVER_TOO_OLD,
                 f"CUDA {versions.major_minor(cuda)} needs driver {minimum.minimum} or newer; here is "
@@ -351,12 +358,12 @@ def _jit_driver(found: Judgement, compat: Compat, release: Release, host: Host) 
     if host.driver is None:
         return
     for card in _different(host.cards):
-        needed = compat.to_compile(release, card.capability)
+        needed = _to_compile(compat, release, card.capability)
         if needed is None:
             continue
         cuda, share = needed
         own = compat.driver_minimum(cuda, platform_of(host)).own
-        if own is None or versions.reaches(host.driver, own):
+        if own is None or host.reaches(own):
             continue
         row_of_cuda = compat.cuda_release(cuda)
         found.refuse(
@@ -365,6 +372,11 @@ def _jit_driver(found: Judgement, compat: Compat, release: Release, host: Host) 
             f"needs driver {own} (CUDA {versions.major_minor(cuda)}); here is {host.driver}",
             f"cuda.toml: [[release]] {row_of_cuda.version if row_of_cuda is not None else ''}".rstrip(),
         )
+
+
+@lru_cache(maxsize=4096)
+def _to_compile(compat: Compat, release: Release, capability: str) -> tuple[str, str] | None:
+    return compat.to_compile(release, capability)
 
 
 def _branch_of_cards(found: Judgement, compat: Compat, cuda: str, host: Host) -> None:

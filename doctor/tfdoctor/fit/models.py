@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdoctor import versions
 from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
@@ -50,6 +51,17 @@ class Host:
             f"--gpu {capability}" for capability in dict.fromkeys(card.capability for card in self.cards)
         ]
         return words + ([f"--driver {self.driver}"] if self.driver is not None else [])
+
+    def reaches(self, driver: str) -> bool:
+        """Whether its driver is this one or a newer one; of a branch the newest is meant. False: none is known.
+
+        Whatever is concluded from the driver's version, other than which cards it drives, is asked here.
+        """
+        return self.driver is not None and versions.reaches(self.driver, driver)
+
+    def lacks_glibc(self, glibc: str) -> bool:
+        """Whether its glibc is known to be older than this one. All that is concluded from it is asked here."""
+        return self.glibc is not None and not versions.at_least(self.glibc, glibc)
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,7 +171,7 @@ def environment(
         return _answer(found, release, python, None)
     chosen = of_wheels(found, compat, release, host)
     cudnn = compat.cudnn_range(chosen.cudnn) if chosen is not None else None
-    if host.glibc and cudnn is not None and cudnn.glibc and not versions.at_least(host.glibc, cudnn.glibc):
+    if cudnn is not None and cudnn.glibc and host.lacks_glibc(cudnn.glibc):
         found.refuse(
             Cause.GLIBC_TOO_OLD,
             f"the wheels of cuDNN {chosen.cudnn if chosen else ''} need glibc {cudnn.glibc}; here is {host.glibc}",
@@ -247,7 +247,7 @@ def of_wheels(found: Judgement, compat: Compat, release: Release, host: Host) ->
     """NVIDIA's wheels for a release, judged for the machine's cards and driver."""
     chosen = compat.cuda_set(release.version)
     if chosen is None:
-        needs = ", ".join(name for name in release.required_libraries if not _in_wheels(compat, name))
+        needs = _not_in_wheels(compat, release)
         found.refuse(
             Cause.LIBS_NOT_INSTALLED,
             f"TensorFlow {release.version} opens libraries of CUDA {release.cuda or 'unknown'}, which "
@@ -259,6 +259,12 @@ def of_wheels(found: Judgement, compat: Compat, release: Release, host: Host) ->
     judge.of_cards(found, compat, release, host, chosen.cuda, chosen.cudnn)
     judge.of_driver(found, compat, release, host, chosen.cuda)
     return chosen
+
+
+@lru_cache(maxsize=512)
+def _not_in_wheels(compat: Compat, release: Release) -> str:
+    """The libraries that a release opens and no NVIDIA wheel has, as a list in words."""
+    return ", ".join(name for name in release.required_libraries if not _in_wheels(compat, name))
 
 
 def _in_wheels(compat: Compat, soname: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
@@ -362,16 +363,17 @@ def _on_tag(
     )
 
 
-def _system_pythons(compat: Compat, system: str) -> list[PythonBuild]:
+@lru_cache(maxsize=64)
+def _system_pythons(compat: Compat, system: str) -> tuple[PythonBuild, ...]:
     row = compat.pythons.system(system)
     if row is None:
-        return []
-    return [
+        return ()
+    return tuple(
         build
         for python in (row.default, *row.others)
         for build in compat.python_builds(python, system=system)
         if build.package is not None and not build.prerelease
-    ]
+    )
 
 
 # ---------------------------------------------------------------- tensorflow/tensorflow

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tfdoctor.fit import Host
     from tfdoctor.plan.models import Request
 
-__all__ = ["MOST_OPTIONS", "ranked", "recommend"]
+__all__ = ["MOST_OPTIONS", "ranked", "recommend", "together", "way"]
 
 MOST_OPTIONS = 6
 """Options that are shown: of each way the best."""
@@ -47,7 +47,7 @@ def recommend(compat: Compat, request: Request, host: Host, *, nearest: bool = T
     options, rejected = _search(compat, request, host)
     if options:
         return Recommendation(request, host, tuple(options), tuple(rejected), None, processor)
-    reasons = _together(rejected)
+    reasons = together(rejected)
     if not reasons:
         reasons = [
             Reason(
@@ -81,22 +81,27 @@ def _on_arm64(compat: Compat, host: Host) -> Conflict:
 
 def _search(compat: Compat, request: Request, host: Host) -> tuple[list[Option], list[Rejected]]:
     """The best option of each recipe, ranked, and what was turned down on the way to it."""
-    releases = list(candidates(compat, request.tensorflow))
-    best: dict[Recipe, Option] = {}
+    best: list[Option] = []
     rejected: list[Rejected] = []
     for recipe in _recipes(request):
-        turned_down: list[Rejected] = []
-        meant = releases
-        if (
-            recipe is Recipe.CONDA_CUDA and request.recipe is None
-        ):  # for others it is no way that was turned down
-            meant = [release for release in releases if from_conda(compat, release) is not None]
-        option = preferred(_options(compat, meant, request, host, recipe, turned_down))
-        if option is not None:
-            best[recipe] = option
-        rejected += turned_down if option is None else _above(turned_down, option)
-    options = ranked(request, host, best.values())[:MOST_OPTIONS]
+        option, turned_down = way(compat, request, host, recipe)
+        best += [] if option is None else [option]
+        rejected += turned_down
+    options = ranked(request, host, best)[:MOST_OPTIONS]
     return [for_machine(compat, option, request, host) for option in options], rejected
+
+
+def way(compat: Compat, request: Request, host: Host, recipe: Recipe) -> tuple[Option | None, list[Rejected]]:
+    """The best option of one recipe, and what was turned down on the way to it; `recommend` is all of them, ranked.
+
+    Raises as it does.
+    """
+    turned_down: list[Rejected] = []
+    meant = list(candidates(compat, request.tensorflow))
+    if recipe is Recipe.CONDA_CUDA and request.recipe is None:  # for others it is no way that was turned down
+        meant = [release for release in meant if from_conda(compat, release) is not None]
+    option = preferred(_options(compat, meant, request, host, recipe, turned_down))
+    return option, turned_down if option is None else _above(turned_down, option)
 
 
 def ranked(request: Request, host: Host, options: Iterable[Option]) -> list[Option]:
@@ -154,7 +159,7 @@ def _rank(request: Request, host: Host, option: Option, newest_first: Sequence[s
     )
 
 
-def _together(rejected: Sequence[Rejected]) -> list[Reason]:
+def together(rejected: Iterable[Rejected]) -> list[Reason]:
     """The reasons of everything that was turned down, each text once, those of the newest release first."""
     seen: dict[str, Reason] = {}
     for one in rejected:

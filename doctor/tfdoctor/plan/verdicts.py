@@ -1,81 +1,52 @@
-"""What `recommend` answers for every card, driver branch, Python and minor of TensorFlow, as a table to look up. Pure.
+"""What `recommend` answers for every system, card, driver, Python and minor of TensorFlow, as a table to look up. Pure.
 
-Each answer is the planner's own. What neighbours have in common is kept once: of a card and a driver only the names
-differ in it, for which it has places. Some things are asked once for all that they decide: a driver that does not drive
-the card, and a Python that no way to a minor has. Branches between two that have the same answer are taken to have it,
-too: what a newer driver changes, a still newer one keeps. The best of all releases is the best of those of the minors.
+Each answer is the planner's own. It is asked once for all that has one answer: what neighbours have in common is kept
+once, and only the names differ in it, for which it has places. Of a machine the planner is shown one that notes what it
+is asked (`_Watched`): a driver is the same as another where no version lies between them that the planner asked for, a
+glibc likewise, and a card where nothing of the cards was asked. The best of all releases is the best of those of the
+minors.
 """
 
 from __future__ import annotations
 
-import re
-import shlex
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from bisect import bisect_right
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfdoctor import versions
+from tfdoctor.compat.gpus import core_words
 from tfdoctor.errors import UsageError
-from tfdoctor.fit import Card, Host, candidates, preferred
-from tfdoctor.fit.drivers import not_driven
+from tfdoctor.fit import Card, Host, candidates, limits_of_cards, not_driven, preferred
 from tfdoctor.plan.asked import addressed, named_card
-from tfdoctor.plan.models import Recipe, Request
-from tfdoctor.plan.recommend import ranked, recommend
+from tfdoctor.plan.models import Recipe, Recommendation, Rejected, Request
+from tfdoctor.plan.recipes import RECIPES, for_machine
+from tfdoctor.plan.recommend import MOST_OPTIONS, ranked, together, way
+from tfdoctor.plan.verdict_table import (
+    ANY_CARD,
+    NAME,
+    OLDEST_BRANCH,
+    Drivers,
+    System,
+    Verdicts,
+    dotted,
+    in_runs,
+    placed,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import TypeAlias
+    from collections.abc import Callable, Iterable, Sequence
 
-    from tfdoctor.compat import Compat
-    from tfdoctor.plan.models import Option, Recommendation
+    from tfdoctor.compat import Compat, Platform
+    from tfdoctor.fit import Reason
+    from tfdoctor.plan.models import Option
+    from tfdoctor.plan.verdict_table import Answer, Numbers
 
 T = TypeVar("T")
-Answer: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...], int]"
 
-__all__ = ["ANY_CARD", "CAPABILITY", "DRIVER", "NAME", "QUOTED", "Verdicts", "verdicts"]
+__all__ = ["systems_of", "verdicts"]
 
-NAME, QUOTED, CAPABILITY, DRIVER = PLACES = ("\ue000", "\ue001", "\ue002", "\ue003")
-"""What stands in an answer for the card's name, the same as a shell's word, its compute capability and the driver."""
-ANY_CARD = "*"
-"""Stands for every capability, where the card does not matter."""
 MOST_REASONS = 4
 """Reasons that are kept of one answer, those that count most."""
-OLDEST_BRANCH = 375
-"""Branches before this one are older than what any release with GPU code needs."""
-
-
-@dataclass
-class Verdicts:
-    """The table. `answer` looks up; whoever writes it elsewhere writes its parts."""
-
-    cards: dict[str, tuple[str, ...]]
-    """A compute capability → the cards' names that mean it and nothing else."""
-    drivers: tuple[str, ...]
-    """Branches, the oldest first."""
-    pythons: tuple[str, ...]
-    """The oldest first."""
-    minors: tuple[str, ...]
-    """The newest first."""
-    texts: list[str] = field(default_factory=list)
-    options: list[tuple[object, ...]] = field(default_factory=list)
-    """(recipe, TensorFlow, Python, CUDA, cuDNN, image, bytes, commands, serious caveats, other caveats): the last three
-    as numbers of `texts`, "" and -1 for what is not known."""
-    answers: list[Answer] = field(default_factory=list)
-    """(numbers of `options`, best first; of the `texts` that say why there is none; of the one that says why it is not
-    in a virtual environment, or -1)."""
-    cells: dict[tuple[str, str, str], tuple[int, ...]] = field(default_factory=dict)
-    """(minor or "", Python or "", capability or "") → an answer for each of `drivers`, and the last for an unknown one.
-
-    Where a minor has no wheel for a Python, there is one row of one answer for `ANY_CARD`.
-    """
-    undriven: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """A capability → for each of `drivers` the text that says why it does not drive such a card, or -1."""
-
-    def answer(self, minor: str, python: str, capability: str, driver: str) -> int:
-        """The number of an answer; "": any. Raises KeyError for what is not in the table."""
-        alone = self.cells.get((minor, python, ANY_CARD))
-        if alone is not None:
-            return alone[0]
-        return self.cells[minor, python, capability][self.drivers.index(driver) if driver else -1]
 
 
 def verdicts(
@@ -85,7 +56,7 @@ def verdicts(
     minors: Sequence[str] | None = None,
     capabilities: Sequence[str] | None = None,
 ) -> Verdicts:
-    """The table; all of it takes a minute, and `tell` hears which minor is next.
+    """The table; all of it takes seconds, and `tell` hears which minor is next.
 
     minors, capabilities: only these, in their order; None: all.
     """
@@ -94,48 +65,171 @@ def verdicts(
         minors = tuple(dict.fromkeys(release.minor for release in releases))
     wheels = {one for release in releases for one in release.linux_pythons}
     pythons = tuple(sorted(wheels, key=versions.numbers))
-    branches = {versions.major(row.linux) for row in compat.cuda_releases if row.linux is not None}
-    drivers = tuple(str(one) for one in sorted(branches) if one >= OLDEST_BRANCH)
     cards = _cards(compat)
     if capabilities is not None:
         cards = {capability: cards[capability] for capability in capabilities}
-    table = Verdicts(cards, drivers, pythons, tuple(minors))
+    table = Verdicts(systems_of(compat), cards, pythons, tuple(minors))
     filling = _Filling(compat, table)
-    for capability in table.cards:
-        table.undriven[capability] = filling.undriven(capability)
     for minor in minors:
         tell(minor)
         own = {one for release in releases if release.minor == minor for one in release.linux_pythons}
         for python in ("", *pythons):
-            if python and python not in own:
-                alone = filling.asked(minor, python, None, None)
-                if not table.answers[alone][0]:  # else an image has it: then the card and the driver matter
-                    table.cells[minor, python, ANY_CARD] = (alone,)
-                    continue
-            for capability in ("", *table.cards):
-                table.cells[minor, python, capability] = filling.row(minor, python, capability)
-    for python in ("", *pythons) if minors else ():
-        for capability in ("", *table.cards):
-            table.cells["", python, capability] = filling.best(python, capability)
+            filling.look(minor, python, has_wheel=not python or python in own)
+    filling.rows()
+    for system in table.systems if minors else ():
+        for python in ("", *pythons):
+            filling.best(system, python)
     return table
 
 
+def systems_of(compat: Compat) -> tuple[System, ...]:
+    """Those that `recommend` tells apart: a glibc matters where it is older than what some release needs."""
+    oldest, *_, newest = sorted(map(versions.numbers, _glibcs(compat)))
+    ubuntu = {row.glibc: f" (Ubuntu {row.name})" for row in compat.pythons.systems}
+    older = [f"{oldest[0]}.{minor}" for minor in range(newest[1] - 1, oldest[1] - 1, -1)]
+    return (
+        System("linux", f"Linux, glibc {newest[0]}.{newest[1]} or newer", "linux", Host(), addressed=True),
+        System("wsl", "Windows, in WSL 2", "windows", Host(wsl=True)),
+        System("windows", "Windows", "windows", Host(system="Windows", machine="AMD64")),
+        System("macos", "macOS", "linux", Host(system="Darwin")),
+        *(
+            System(
+                f"linux-{glibc}",
+                f"Linux, glibc {glibc}{ubuntu.get(glibc, '')}",
+                "linux",
+                Host(glibc=glibc),
+                addressed=True,
+            )
+            for glibc in older
+        ),
+    )
+
+
+def _glibcs(compat: Compat) -> frozenset[str]:
+    """Those that a release or NVIDIA's wheels need."""
+    needed = {row.glibc for row in candidates(compat)} | {row.glibc for row in compat.cudnn_ranges}
+    return frozenset(one for one in needed if one is not None)
+
+
 def _cards(compat: Compat) -> dict[str, tuple[str, ...]]:
-    """The cards that a name alone tells apart, and that are not only in machines with an ARM processor."""
-    found: dict[str, list[str]] = {}
-    for name in dict.fromkeys(gpu.name for gpu in compat.gpus):
+    """The cards that a name alone tells apart, and that are not only in machines with an ARM processor.
+
+    Of names that the tables take for one card (`GeForce RTX 3060`, `NVIDIA GeForce RTX 3060`) the shortest stands.
+    """
+    found: dict[str, dict[frozenset[str], str]] = {}
+    for name in sorted({gpu.name for gpu in compat.gpus}, key=lambda one: (len(one), one)):
         try:
             card = named_card(compat, name)
         except UsageError:
             continue
         if not card.others and compat.arm64.kind_of(card.name, card.capability) is None:
-            found.setdefault(card.capability, []).append(card.name)
+            found.setdefault(card.capability, {}).setdefault(core_words(name), name)
     ordered = sorted(found, key=versions.parse_capability, reverse=True)
-    return {capability: tuple(sorted(found[capability])) for capability in ordered}
+    return {capability: tuple(sorted(found[capability].values())) for capability in ordered}
+
+
+class _Watched(Host):
+    """A machine that notes what is asked of it."""
+
+    __slots__ = ("asked_cards", "asked_driver", "glibcs", "limits")
+
+    asked_cards: bool
+    asked_driver: bool
+    limits: set[str]
+    """The drivers that were asked for."""
+    glibcs: set[str]
+
+    @classmethod
+    def of(cls, host: Host, cards: tuple[Card, ...], driver: str | None) -> _Watched:
+        """The machine with these cards and this driver."""
+        made = cls(
+            cards=cards,
+            driver=driver,
+            system=host.system,
+            machine=host.machine,
+            glibc=host.glibc,
+            wsl=host.wsl,
+        )
+        for name, value in (
+            ("asked_cards", False),
+            ("asked_driver", False),
+            ("limits", set()),
+            ("glibcs", set()),
+        ):
+            object.__setattr__(made, name, value)
+        return made
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "cards":
+            object.__setattr__(self, "asked_cards", True)
+        elif name == "driver":
+            object.__setattr__(self, "asked_driver", True)
+        return super().__getattribute__(name)
+
+    def reaches(self, driver: str) -> bool:
+        self.limits.add(driver)
+        return super().reaches(driver)
+
+    def lacks_glibc(self, glibc: str) -> bool:
+        self.glibcs.add(glibc)
+        return super().lacks_glibc(glibc)
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """What one recipe makes of a minor, with places in its texts."""
+
+    option: int
+    """Its number; -1: none."""
+    rejected: tuple[Rejected, ...]
+    """Why there is none."""
+
+
+@dataclass
+class _Course:
+    """The ways of one recipe, by driver."""
+
+    unknown: int
+    glibcs: set[str]
+    starts: list[Numbers] = field(default_factory=list)
+    """The versions from which on there is another way, the oldest first; empty: the driver was not asked."""
+    ways: list[int] = field(default_factory=list)
+    limits: list[frozenset[Numbers]] = field(default_factory=list)
+    """For each of the starts: the drivers that were asked for."""
+    every: list[int] = field(default_factory=list)
+    """At every place of the platform's drivers, once these are known."""
+
+    def at(self, driver: Numbers) -> int:
+        return self.ways[bisect_right(self.starts, driver) - 1] if self.starts else self.unknown
+
+
+@dataclass(frozen=True, slots=True)
+class _Driven:
+    """Which drivers drive a card."""
+
+    starts: list[Numbers]
+    texts: list[int]
+    """From each of the starts on: the text that says why not, or -1."""
+    ranges: list[tuple[Numbers, Numbers | None]]
+    """Where they do: from, to (None: open)."""
+
+    def at(self, driver: Numbers) -> int:
+        return self.texts[bisect_right(self.starts, driver) - 1]
+
+
+ALL: Numbers = (0,)
+"""Below every limit."""
+_LAST = 10**6
+"""Above every number in a version."""
+
+
+def _example(start: Numbers) -> str:
+    """A driver that is a little newer than this one, and that no text names."""
+    return f"{dotted(start)}.00.001"
 
 
 class _Filling:
-    """Asks, and keeps each text, option and answer once."""
+    """Asks, and keeps each text, option, way and answer once."""
 
     def __init__(self, compat: Compat, table: Verdicts) -> None:
         self.compat, self.table = compat, table
@@ -144,143 +238,318 @@ class _Filling:
         self._answers: dict[Answer, int] = {}
         self._known: list[Option] = []
         """An option for each of the table's: they rank alike."""
-        self._numbers: dict[int, int] = {}
-        """The identity of each of these → its number."""
+        self._ways: list[_Way] = []
+        self._way_numbers: dict[tuple[object, ...], int] = {}
+        self._of_ways: dict[tuple[int, ...], int] = {}
+        self._courses: dict[tuple[str, str, str | None, Recipe, str], _Course] = {}
+        self._placed: dict[tuple[str, str | None, str | None, str | None], str] = {}
+        self._texts_of_cards: dict[tuple[Platform, str], list[int]] = {}
+        self._glibcs = _glibcs(compat)
+        self._of_glibc: dict[int, System] = {}
+        """How many of these it has → the first system with as many."""
+        self._rows: dict[tuple[object, ...], tuple[int, ...]] = {}
+        self._best_rows: dict[tuple[tuple[int, ...], ...], tuple[int, ...]] = {}
+        self._best_answers: dict[tuple[int, ...], int] = {}
+        self._wanted: list[tuple[str, str]] = []
+        self._driven: dict[tuple[Platform, str], _Driven] = {}
+        self._limits: dict[Platform, set[Numbers]] = {"linux": set(), "windows": set()}
+        for platform in self._limits:
+            for capability in ("", *table.cards):
+                self._driven[platform, capability] = self._drives(platform, capability)
 
-    def best(self, python: str, capability: str) -> tuple[int, ...]:
-        """The best of all minors, for each driver; where there is none, why the newest that has a wheel is none."""
-        rows = [
-            row
-            for minor in self.table.minors
-            for row in [self.table.cells.get((minor, python, capability))]
-            if row is not None
+    # ------------------------------------------------------------ asking
+
+    def look(self, minor: str, python: str, *, has_wheel: bool) -> None:
+        """Ask for one minor and Python: all systems, cards and drivers."""
+        for system in self.table.systems:
+            unknown = [self._course(minor, python, "", system, recipe).unknown for recipe in RECIPES]
+            of_image = any(self._ways[one].option >= 0 for one in unknown)
+            if system.host.system == "Darwin" or not (has_wheel or of_image):
+                answer = self._answer_of(tuple(unknown))
+                self.table.cells[system.word, minor, python, ANY_CARD] = (answer, 1)
+                continue
+            for capability in self.table.cards:
+                for recipe in RECIPES:
+                    self._course(minor, python, capability, system, recipe)
+        self._wanted.append((minor, python))
+
+    def _course(self, minor: str, python: str, capability: str, system: System, recipe: Recipe) -> _Course:
+        """The ways of a recipe for each driver, asked for once for all systems and cards that have the same."""
+        of_system = self._system_of(minor, python, capability, system, recipe)
+        for of_card in (None, capability):  # None: whatever the card is
+            known = self._courses.get((minor, python, of_card, recipe, of_system.word))
+            if known is not None:
+                return known
+        made, whatever = self._explored(minor, python, capability, of_system, recipe)
+        self._courses[minor, python, None if whatever else capability, recipe, of_system.word] = made
+        return made
+
+    def _system_of(self, minor: str, python: str, capability: str, system: System, recipe: Recipe) -> System:
+        """The first system that is the same for this recipe: an image brings its glibc, and of a new glibc there is
+        enough."""
+        first, wsl = self.table.systems[0], self.table.systems[1]
+        if system.host.system == "Darwin":
+            return system
+        if recipe is not Recipe.VENV:
+            return first if system.platform == "linux" else wsl
+        glibc = system.host.glibc
+        if glibc is None:
+            return system
+        asked = self._course(minor, python, capability, first, recipe).glibcs
+        if all(versions.at_least(glibc, one) for one in asked):
+            return first
+        return self._of_glibc.setdefault(sum(versions.at_least(glibc, one) for one in self._glibcs), system)
+
+    def _explored(
+        self, minor: str, python: str, capability: str, system: System, recipe: Recipe
+    ) -> tuple[_Course, bool]:
+        """The ways of a recipe, and whether they are the same for every card."""
+        unknown, seen = self._asked(minor, python, capability, system, recipe, None)
+        course, whatever = _Course(unknown, set(seen.glibcs)), not seen.asked_cards
+        if not seen.asked_driver:
+            return course, whatever
+        for first, end in self._driven[system.platform, capability].ranges:
+            start: Numbers | None = first
+            while start is not None and (end is None or start < end):
+                found, seen = self._asked(minor, python, capability, system, recipe, _example(start))
+                whatever = whatever and not seen.asked_cards
+                course.glibcs |= seen.glibcs
+                limits = {versions.numbers(one) for one in seen.limits}
+                self._limits[system.platform] |= limits
+                course.starts.append(start)
+                course.ways.append(found)
+                course.limits.append(frozenset(limits))
+                start = min((one for one in limits if one > start), default=None)
+        if not course.starts:  # no driver that is known drives it
+            course.starts, course.ways, course.limits = [ALL], [unknown], [frozenset()]
+        return course, whatever
+
+    def _asked(
+        self, minor: str, python: str, capability: str, system: System, recipe: Recipe, driver: str | None
+    ) -> tuple[int, _Watched]:
+        """What the planner makes of one machine, and the machine."""
+        cards = (Card(NAME, capability),) if capability else ()
+        host = _Watched.of(system.host, cards, driver)
+        request = Request(tensorflow=minor or None, python=python or None)
+        option, turned_down = way(self.compat, request, host, recipe)
+        glibc = system.host.glibc
+
+        def places(text: str) -> str:
+            return self._places(text, capability or None, driver, glibc)
+
+        rejected: tuple[Rejected, ...] = ()
+        number = -1
+        if option is None:
+            rejected = tuple(
+                Rejected(one.recipe, one.tensorflow, tuple(_told(reason, places) for reason in one.reasons))
+                for one in turned_down
+            )
+        else:
+            option = for_machine(self.compat, option, request, host)
+            if system.addressed:
+                answer = Recommendation(request, host, (option,), (), None)
+                option = addressed(answer, [NAME] if capability else [], driver).options[0]
+            number = self._option(option, places)
+        key = (number, *((one.tensorflow, *((r.cause, r.text) for r in one.reasons)) for one in rejected))
+        return _number(self._way_numbers, self._ways, key, _Way(number, rejected)), host
+
+    def _drives(self, platform: Platform, capability: str) -> _Driven:
+        """Which drivers drive a card."""
+        known = {versions.numbers(one) for one in limits_of_cards(self.compat, platform)} | {ALL}
+        starts: list[Numbers] = []
+        texts: list[int] = []
+        for start in sorted(known) if capability else [ALL]:
+            text = self._not_driven(platform, capability, _example(start)) if capability else -1
+            if not texts or texts[-1] != text:
+                starts.append(start)
+                texts.append(text)
+        self._limits[platform] |= set(starts) - {ALL}
+        ends = [*starts[1:], None]
+        ranges = [(start, end) for start, text, end in zip(starts, texts, ends, strict=True) if text < 0]
+        return _Driven(starts, texts, ranges)
+
+    def _not_driven(self, platform: Platform, capability: str, driver: str) -> int:
+        why = not_driven(self.compat, driver, Card(NAME, capability), platform) if capability else None
+        return -1 if why is None else self._text(self._places(why[1], capability, driver, None))
+
+    # ------------------------------------------------------------ putting together
+
+    def rows(self) -> None:
+        """Fill the cells with what was asked for."""
+        for platform, limits in self._limits.items():
+            offered = {versions.numbers(one) for one in limits_of_cards(self.compat, platform)}
+            branches = {one[:count] for one in limits for count in range(1, max(2, len(one)))}
+            branches |= {one[:1] for one in offered if one[0] >= OLDEST_BRANCH}
+            steps = [(one, dotted(one)) for one in limits]
+            steps += [((*one, _LAST), f"{dotted(one)}.*") for one in branches]
+            self.table.drivers[platform] = Drivers(tuple(text for _, text in sorted(steps)))
+        for minor, python in self._wanted:
+            for system in self.table.systems:
+                if (system.word, minor, python, ANY_CARD) in self.table.cells:
+                    continue
+                for capability in ("", *self.table.cards):
+                    row = self._row(minor, python, capability, system)
+                    self.table.cells[system.word, minor, python, capability] = row
+
+    def _row(self, minor: str, python: str, capability: str, system: System) -> tuple[int, ...]:
+        """The answers for each driver, and for an unknown one."""
+        courses = [self._course(minor, python, capability, system, recipe) for recipe in RECIPES]
+        key = (system.platform, capability, *map(id, courses))
+        if key not in self._rows:
+            for course, recipe in zip(courses, RECIPES, strict=True):
+                if course.starts and not course.every:
+                    of_system = self._system_of(minor, python, capability, system, recipe)
+                    self._spread(course, minor, python, capability, of_system, recipe)
+            places = self.table.drivers[system.platform].places
+            each = [course.every or [course.unknown] * places for course in courses]
+            found = []
+            for text, *ways in zip(self._undriven(system.platform, capability), *each, strict=True):
+                found.append(self._answer(((), (text,), -1)) if text >= 0 else self._answer_of(tuple(ways)))
+            self._rows[key] = in_runs(found)
+        return self._rows[key]
+
+    def _spread(
+        self, course: _Course, minor: str, python: str, capability: str, system: System, recipe: Recipe
+    ) -> None:
+        """The ways of a course at every place of the platform's drivers."""
+        undriven = self._undriven(system.platform, capability)
+        course.every = [course.at(ALL)]
+        for text, step in zip(undriven[1:], self.table.drivers[system.platform].steps, strict=False):
+            if not step.endswith(".*"):
+                course.every.append(course.at(versions.numbers(step)))
+                continue
+            branch = step.removesuffix(".*")
+            newest = (*versions.numbers(branch), _LAST)
+            place = bisect_right(course.starts, newest) - 1
+            asked = place < 0 or any(one[: len(newest) - 1] == newest[:-1] for one in course.limits[place])
+            if text >= 0 or not (asked or self._driven[system.platform, capability].at(newest) >= 0):
+                course.every.append(course.at(newest))
+            else:
+                course.every.append(self._asked(minor, python, capability, system, recipe, branch)[0])
+        course.every.append(course.unknown)
+
+    def _undriven(self, platform: Platform, capability: str) -> list[int]:
+        """At every place of the platform's drivers: the text that says why it does not drive the card, or -1."""
+        if (platform, capability) not in self._texts_of_cards:
+            driven = self._driven[platform, capability]
+            self._texts_of_cards[platform, capability] = [
+                driven.at(ALL),
+                *(
+                    self._not_driven(platform, capability, step.removesuffix(".*"))
+                    if step.endswith(".*")
+                    else driven.at(versions.numbers(step))
+                    for step in self.table.drivers[platform].steps
+                ),
+                -1,
+            ]
+        return self._texts_of_cards[platform, capability]
+
+    def best(self, system: System, python: str) -> None:
+        """Fill the cells of the best of all minors; where there is none, they say why the newest that has a wheel is
+        none."""
+        table = self.table
+        having = [
+            minor for minor in table.minors if (system.word, minor, python, ANY_CARD) not in table.cells
         ]
-        known: dict[tuple[int, ...], int] = {}
-        found = []
-        for place in range(len(self.table.drivers) + 1):
-            numbers = tuple(row[place] for row in rows)
-            if numbers not in known:
-                known[numbers] = self._best_of(python, [self.table.answers[number] for number in numbers])
-            found.append(known[numbers])
-        return tuple(found)
+        if not having:  # what the newest says
+            alone = table.cells[system.word, table.minors[0], python, ANY_CARD]
+            table.cells[system.word, "", python, ANY_CARD] = alone
+            return
+        for capability in ("", *table.cards):
+            rows = tuple(table.cells[system.word, minor, python, capability] for minor in having)
+            if rows not in self._best_rows:
+                self._best_rows[rows] = self._best_row(rows)
+            table.cells[system.word, "", python, capability] = self._best_rows[rows]
 
-    def _best_of(self, python: str, answers: list[Answer]) -> int:
+    def _best_row(self, rows: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+        expanded = [
+            [answer for answer, times in zip(row[::2], row[1::2], strict=True) for _ in range(times)]
+            for row in rows
+        ]
+        found = []
+        for numbers in zip(*expanded, strict=True):
+            if numbers not in self._best_answers:
+                self._best_answers[numbers] = self._best_of([self.table.answers[one] for one in numbers])
+            found.append(self._best_answers[numbers])
+        return in_runs(found)
+
+    def _best_of(self, answers: list[Answer]) -> int:
         """The best of the minors' answers, the newest first."""
-        each: dict[Recipe, list[Option]] = {}
+        each: dict[Recipe, list[int]] = {}
         for options, _, _ in answers:
             for number in options:
-                option = self._known[number]
-                each.setdefault(option.recipe, []).append(option)
-        chosen = [one for one in map(preferred, each.values()) if one is not None]
-        best = ranked(Request(python=python or None), Host(), chosen)
-        if not answers:  # no minor has this Python: what the newest says of it
-            answers = [self.table.answers[self.table.cells[self.table.minors[0], python, ANY_CARD][0]]]
-        numbers = tuple(self._numbers[id(one)] for one in best)
-        return self._answer((numbers, () if numbers else answers[0][1], -1))
+                each.setdefault(self._known[number].recipe, []).append(number)
+        chosen = []
+        for numbers in each.values():
+            every = [self._known[number] for number in numbers]
+            best = preferred(every)
+            chosen += [number for number in dict.fromkeys(numbers) if self._known[number] is best]
+        found = self._ranked(chosen)
+        return self._answer((found, () if found else answers[0][1], -1))
 
-    def undriven(self, capability: str) -> tuple[int, ...]:
-        found = []
-        for driver in self.table.drivers:
-            why = not_driven(self.compat, driver, Card(NAME, capability))
-            found.append(-1 if why is None else self._text(_places(why[1], capability, driver)))
-        return tuple(found)
+    def _ranked(self, options: Iterable[int]) -> tuple[int, ...]:
+        """The numbers of options, best first."""
+        numbers = {id(self._known[number]): number for number in options}
+        best = ranked(Request(), Host(), [self._known[number] for number in numbers.values()])
+        return tuple(numbers[id(one)] for one in best[:MOST_OPTIONS])
 
-    def row(self, minor: str, python: str, capability: str) -> tuple[int, ...]:
-        """The answers for each driver that drives the card, and for an unknown one."""
-        drivers = self.table.drivers
-        undriven = self.table.undriven.get(capability, (-1,) * len(drivers))
-        known: dict[int, int] = {}
+    def _answer_of(self, ways: tuple[int, ...]) -> int:
+        """The number of the answer that the recipes' ways are together."""
+        if ways not in self._of_ways:
+            every = [self._ways[one] for one in ways]
+            options = self._ranked(one.option for one in every if one.option >= 0)
+            reasons: tuple[int, ...] = ()
+            no_venv = -1
+            if not options:
+                told = together(one for way in every for one in way.rejected)
+                reasons = tuple(self._text(one.text) for one in told[:MOST_REASONS])
+            else:
+                venv = next(one for one, recipe in zip(every, RECIPES, strict=True) if recipe is Recipe.VENV)
+                turned = next((one for one in venv.rejected if one.reasons), None)
+                no_venv = -1 if turned is None else self._text(turned.reasons[0].text)
+            self._of_ways[ways] = self._answer((options, reasons, no_venv))
+        return self._of_ways[ways]
 
-        def at(place: int) -> int:
-            if place not in known:
-                known[place] = self.asked(minor, python, capability or None, drivers[place])
-            return known[place]
+    def _option(self, option: Option, places: Callable[[str], str]) -> int:
+        def texts(every: Iterable[str]) -> tuple[int, ...]:
+            return tuple(self._text(places(one)) for one in every)
 
-        def between(low: int, high: int) -> None:
-            if at(low) == at(high):
-                known.update(dict.fromkeys(range(low, high), known[low]))
-            elif high - low > 1:
-                middle = (low + high) // 2
-                between(low, middle)
-                between(middle, high)
-
-        driving = [place for place, text in enumerate(undriven) if text < 0]
-        if driving:
-            between(driving[0], driving[-1])
-        for place, text in enumerate(undriven):
-            if text >= 0:
-                known[place] = self._answer(((), (text,), -1))
-        unknown = self.asked(minor, python, capability or None, None)
-        return (*(known[place] for place in range(len(drivers))), unknown)
-
-    def asked(self, minor: str, python: str, capability: str | None, driver: str | None) -> int:
-        """The number of the planner's answer."""
-        cards = () if capability is None else (Card(NAME, capability),)
-        request = Request(tensorflow=minor or None, python=python or None)
-        host = Host(cards=cards, driver=driver)
-        answer = recommend(self.compat, request, host, nearest=False)
-        answer = addressed(answer, [NAME] if cards else [], driver)
-        return self._kept(answer, capability, driver)
-
-    def _kept(self, answer: Recommendation, capability: str | None, driver: str | None) -> int:
-        def text(one: str) -> int:
-            return self._text(_places(one, capability, driver))
-
-        options = tuple(self._option(one, text) for one in answer.options)
-        reasons: tuple[int, ...] = ()
-        if answer.conflict is not None:
-            reasons = tuple(text(one.text) for one in answer.conflict.reasons[:MOST_REASONS])
-        no_venv = -1
-        if options and not any(one.recipe is Recipe.VENV for one in answer.options):
-            turned = next((one for one in answer.rejected if one.recipe is Recipe.VENV and one.reasons), None)
-            no_venv = -1 if turned is None else text(turned.reasons[0].text)
-        return self._answer((options, reasons, no_venv))
-
-    def _option(self, option: Option, text: Callable[[str], int]) -> int:
-        serious = tuple(text(one.text) for one in option.caveats if one.serious)
-        others = tuple(text(one.text) for one in option.caveats if not one.serious)
         row = (
             option.recipe.value,
             option.tensorflow,
             option.python,
             option.cuda,
             option.cudnn or "",
-            option.base.image if option.base is not None else "",
+            self._text(option.base.image if option.base is not None else ""),
             -1 if option.size is None else option.size,
-            tuple(map(text, option.commands)),
-            serious,
-            others,
+            texts(option.commands),
+            texts(one.text for one in option.caveats if one.serious),
+            texts(one.text for one in option.caveats if not one.serious),
         )
-        number = _number(self._options, self.table.options, row)
+        number = _number(self._options, self.table.options, row, row)
         if number == len(self._known):
             self._known.append(option)
-            self._numbers[id(option)] = number
         return number
 
+    def _places(self, text: str, capability: str | None, driver: str | None, glibc: str | None) -> str:
+        key = (text, capability, driver, glibc)
+        if key not in self._placed:
+            self._placed[key] = placed(text, capability, driver, glibc)
+        return self._placed[key]
+
     def _text(self, text: str) -> int:
-        return _number(self._texts, self.table.texts, text)
+        return _number(self._texts, self.table.texts, text, text)
 
     def _answer(self, answer: Answer) -> int:
-        return _number(self._answers, self.table.answers, answer)
+        return _number(self._answers, self.table.answers, answer, answer)
 
 
-def _number(known: dict[T, int], kept: list[T], value: T) -> int:
-    if value not in known:
-        known[value] = len(kept)
+def _number(known: dict[T, int], kept: list[Any], key: T, value: Any) -> int:
+    if key not in known:
+        known[key] = len(kept)
         kept.append(value)
-    return known[value]
+    return known[key]
 
 
-_QUOTED = shlex.quote(NAME)
-
-
-def _places(text: str, capability: str | None, driver: str | None) -> str:
-    """The text with places for what was asked for: who puts that in again has the text as it was."""
-    text = text.replace(_QUOTED, QUOTED)
-    if capability is not None:
-        text = re.sub(
-            rf"(compute capability |--gpu ){re.escape(capability)}(?![.\d])", rf"\1{CAPABILITY}", text
-        )
-    if driver is not None:
-        text = re.sub(rf"(?<![.\d]){re.escape(driver)}(?![.\d])", DRIVER, text)
-    return text
+def _told(reason: Reason, places: Callable[[str], str]) -> Reason:
+    return replace(reason, text=places(reason.text))

@@ -1,12 +1,12 @@
-"""The matrix as a page to look things up in: card, driver, Python and TensorFlow are chosen, and what `recommend` says
-of them is shown. Its script decides nothing: it looks up in the table that is given here."""
+"""The matrix as a page to look things up in: system, card, driver, Python and TensorFlow are chosen, and what
+`recommend` says of them is shown. Its script decides nothing: it looks up in the table that is given here."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.plan import verdicts as table
 from tfdoctor.plan.release_sheet import code_of, conditions
+from tfdoctor.plan.verdict_table import ANY_CARD, PLACES
 from tfdoctor.render.html.document import document
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.plan.overview import Overview
     from tfdoctor.plan.release_sheet import Sheet
-    from tfdoctor.plan.verdicts import Verdicts
+    from tfdoctor.plan.verdict_table import Verdicts
 
 __all__ = ["explorer_html", "packed"]
 
@@ -29,15 +29,15 @@ def explorer_html(
 def packed(verdicts: Verdicts, sheets: Sequence[Sheet]) -> dict[str, Any]:
     """The table as the page's script reads it.
 
-    cells[minor][Python]: a row for each card, or one row for all; 0 is "any" of each. rows: of (answer, how often),
-    over the drivers, the unknown one last.
+    cells[system][minor]: one of the blocks; block[Python]: a row for each card, or one row for all; 0 is "any" of each.
+    rows: answers over the places of drivers (`plan.verdicts.Drivers`), see `_compact`.
     """
     texts = list(verdicts.texts)
     known = {text: number for number, text in enumerate(texts)}
     rows: dict[tuple[int, ...], int] = {}
 
     def row(answers: tuple[int, ...]) -> int:
-        return rows.setdefault(_runs(answers), len(rows))
+        return rows.setdefault(answers, len(rows))
 
     def text(one: str) -> int:
         if one not in known:
@@ -45,41 +45,62 @@ def packed(verdicts: Verdicts, sheets: Sequence[Sheet]) -> dict[str, Any]:
             texts.append(one)
         return known[one]
 
-    cells: list[list[Any]] = []
-    for minor in ("", *verdicts.minors):
-        cells.append([])
+    blocks: dict[str, int] = {}
+    kept: list[list[Any]] = []
+
+    def block(system: str, minor: str) -> int:
+        """The rows of a system and a minor; what systems have in common is kept once."""
+        made: list[Any] = []
         for python in ("", *verdicts.pythons):
-            alone = verdicts.cells.get((minor, python, table.ANY_CARD))
+            alone = verdicts.cells.get((system, minor, python, ANY_CARD))
             if alone is not None:
-                cells[-1].append(row(alone))
-                continue
-            each = [row(verdicts.cells[minor, python, one]) for one in ("", *verdicts.cards)]
-            cells[-1].append(each)
+                made.append(row(alone))
+            else:
+                every = ("", *verdicts.cards)
+                made.append([row(verdicts.cells[system, minor, python, one]) for one in every])
+        key = repr(made)
+        if key not in blocks:
+            blocks[key] = len(kept)
+            kept.append(made)
+        return blocks[key]
+
+    recipes = sorted({str(one[0]) for one in verdicts.options})
+    platforms = list(verdicts.drivers)
+    cells = [[block(one.word, minor) for minor in ("", *verdicts.minors)] for one in verdicts.systems]
     releases = [_release(sheet, text) for sheet in sheets]
     return {
-        "places": [table.NAME, table.QUOTED, table.CAPABILITY, table.DRIVER],
+        "places": list(PLACES),
+        "systems": [
+            [one.word, one.title, platforms.index(one.platform), one.host.glibc or ""]
+            for one in verdicts.systems
+        ],
         "cards": [[capability, list(names)] for capability, names in verdicts.cards.items()],
-        "drivers": list(verdicts.drivers),
+        "drivers": [[list(one.steps), list(one.branches)] for one in verdicts.drivers.values()],
         "pythons": list(verdicts.pythons),
         "minors": list(verdicts.minors),
-        "options": [list(one) for one in verdicts.options],
+        "recipes": recipes,
+        "options": [[recipes.index(str(one[0])), *one[1:]] for one in verdicts.options],
         "answers": [list(one) for one in verdicts.answers],
-        "rows": [list(one) for one in rows],
+        "rows": [_compact(one) for one in rows],
+        "blocks": kept,
         "cells": cells,
         "releases": releases,
         "texts": texts,
     }
 
 
-def _runs(answers: tuple[int, ...]) -> tuple[int, ...]:
-    """(answer, how often, answer, how often, …)."""
-    found: list[int] = []
-    for one in answers:
-        if found and found[-2] == one:
-            found[-1] += 1
-        else:
-            found += [one, 1]
-    return tuple(found)
+def _compact(runs: Sequence[int]) -> str:
+    """Runs of an answer as `answer.times`, to the base 36, with a blank between; `answer` alone for one time."""
+    pairs = zip(runs[::2], runs[1::2], strict=True)
+    return " ".join(_base36(answer) + (f".{_base36(times)}" if times > 1 else "") for answer, times in pairs)
+
+
+def _base36(number: int) -> str:
+    digits = ""
+    while number or not digits:
+        number, digit = divmod(number, 36)
+        digits = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + digits
+    return digits
 
 
 def _release(sheet: Sheet, text: Any) -> list[Any]:

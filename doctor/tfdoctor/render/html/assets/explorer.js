@@ -3,8 +3,10 @@
 (() => {
   const table = JSON.parse(document.getElementById("data").textContent);
   const $ = (id) => document.getElementById(id);
-  const FIELDS = ["gpu", "driver", "python", "tf"];
-  const [NAME, QUOTED, CAPABILITY, DRIVER] = table.places;
+  const FIELDS = ["os", "gpu", "driver", "python", "tf"];
+  const [NAME, QUOTED, CAPABILITY, DRIVER, GLIBC] = table.places;
+  const LINUX = table.systems[0][0];
+  const OLDEST_DRIVER = 100; // versions of CUDA lie below
   const WAYS = {
     "venv": "in a virtual environment", "pip-cuda": "in an image, CUDA from NVIDIA's wheels",
     "cuda-base": "in an image of nvidia/cuda", "official": "in TensorFlow's own image",
@@ -18,11 +20,14 @@
       named.set(name.toLowerCase(), name);
     }
   });
-  const rows = table.rows.map((runs) => {
+  const rowAt = (number) => {
     const row = [];
-    for (let at = 0; at < runs.length; at += 2) for (let n = 0; n < runs[at + 1]; n += 1) row.push(runs[at]);
+    for (const run of table.rows[number].split(" ")) {
+      const [value, times] = run.split(".");
+      row.push(...Array(times ? parseInt(times, 36) : 1).fill(parseInt(value, 36)));
+    }
     return row;
-  });
+  };
 
   const element = (tag, values = {}, ...inside) => {
     const made = document.createElement(tag);
@@ -47,9 +52,14 @@
     const asked = text.trim().toLowerCase().replace(/\s+/g, " ");
     return named.get(asked) ?? short.get(shortest(asked)) ?? "";
   };
+  const driverOf = (text) => {
+    const asked = text.trim();
+    return /^[0-9]{1,4}(\.[0-9]{1,4}){0,3}$/.test(asked) && parseInt(asked, 10) >= OLDEST_DRIVER ? asked : "";
+  };
   const known = {
     gpu: cardOf,
-    driver: (text) => (table.drivers.includes(text) ? text : ""),
+    os: (text) => (text !== LINUX && table.systems.some(([word]) => word === text) ? text : ""),
+    driver: (text) => driverOf(text),
     python: (text) => (table.pythons.includes(text) ? text : ""),
     tf: (text) => (table.minors.includes(text) ? text : ""),
   };
@@ -65,18 +75,33 @@
 
   // ---------------------------------------------------------------- looking up
 
+  const systemOf = (choice) => Math.max(0, table.systems.findIndex(([word]) => word === choice.os));
+  const numbers = (version) => version.split(".").map(Number);
+  const older = (one, other) => {
+    const [a, b] = [numbers(one), numbers(other)];
+    for (let at = 0; at < Math.max(a.length, b.length); at += 1) if ((a[at] ?? 0) !== (b[at] ?? 0)) return (a[at] ?? 0) < (b[at] ?? 0);
+    return false;
+  };
+  // Where a driver's answer stands in a row: before all steps, at each step, not known.
+  const placeOf = (driver, [steps]) => {
+    if (!driver) return steps.length + 1;
+    const plain = numbers(driver).join(".").replace(/(\.0)+$/, "");
+    const branch = steps.indexOf(`${plain}.*`);
+    return 1 + (branch >= 0 ? branch : steps.findLastIndex((step) => !step.endsWith("*") && !older(driver, step)));
+  };
   const answer = (choice) => {
-    const ofMinor = table.cells[choice.tf ? table.minors.indexOf(choice.tf) + 1 : 0];
+    const system = systemOf(choice);
+    const ofMinor = table.blocks[table.cells[system][choice.tf ? table.minors.indexOf(choice.tf) + 1 : 0]];
     const ofPython = ofMinor[choice.python ? table.pythons.indexOf(choice.python) + 1 : 0];
-    const row = rows[Array.isArray(ofPython) ? ofPython[capabilityOf.get(choice.gpu) ?? 0] : ofPython];
-    const place = choice.driver ? table.drivers.indexOf(choice.driver) : row.length - 1;
+    const row = rowAt(Array.isArray(ofPython) ? ofPython[capabilityOf.get(choice.gpu) ?? 0] : ofPython);
+    const place = placeOf(choice.driver, table.drivers[table.systems[system][2]]);
     const [options, reasons, noEnvironment] = table.answers[row[Math.min(place, row.length - 1)]];
     const said = (number) => put(table.texts[number], choice);
     return {
       options: options.map((number) => {
         const [recipe, tensorflow, python, cuda, cudnn, image, bytes, commands, serious, others] = table.options[number];
         return {
-          recipe, tensorflow, python, cuda, cudnn, image, bytes,
+          recipe: table.recipes[recipe], tensorflow, python, cuda, cudnn, image: table.texts[image], bytes,
           commands: commands.map(said), serious: serious.map(said), others: others.map(said),
         };
       }),
@@ -88,7 +113,8 @@
   const put = (text, choice) => {
     const place = capabilityOf.get(choice.gpu);
     return text.replaceAll(NAME, choice.gpu).replaceAll(QUOTED, quoted(choice.gpu))
-      .replaceAll(CAPABILITY, place ? table.cards[place - 1][0] : "").replaceAll(DRIVER, choice.driver);
+      .replaceAll(CAPABILITY, place ? table.cards[place - 1][0] : "").replaceAll(DRIVER, choice.driver)
+      .replaceAll(GLIBC, table.systems[systemOf(choice)][3]);
   };
   const statusOf = (found) => (!found.options.length ? "bad" : found.options[0].serious.length ? "warning" : "good");
   const size = (bytes) => (bytes < 0 ? "" : bytes >= 1e9 ? `, about ${(bytes / 1e9).toFixed(1)} GB` : `, about ${Math.round(bytes / 1e6)} MB`);
@@ -164,8 +190,10 @@
     const choice = fromAddress();
     for (const field of FIELDS) {
       const input = $(field);
-      if (!(field === "gpu" && input === document.activeElement && cardOf(input.value) === choice.gpu)) input.value = choice[field];
+      const typed = input === document.activeElement && input.value.trim() && ["gpu", "driver"].includes(field) && known[field](input.value) === choice[field];
+      if (!typed) input.value = field === "os" ? choice.os || LINUX : choice[field];
     }
+    offered(choice);
     const place = capabilityOf.get(choice.gpu);
     $("gpu-note").textContent = place ? `${choice.gpu} has compute capability ${table.cards[place - 1][0]}.` : "";
     const found = answer(choice);
@@ -181,7 +209,10 @@
       $("gpu-note").textContent = "This card is not in the list, or its name means several cards.";
       return;
     }
-    const choice = { gpu, driver: $("driver").value, python: $("python").value, tf: $("tf").value };
+    const driver = driverOf($("driver").value);
+    $("driver-wrong").textContent = $("driver").value.trim() && !driver ? "This is not a version of NVIDIA's driver. nvidia-smi prints it as Driver Version: 550.54.14." : "";
+    if ($("driver-wrong").textContent) return;
+    const choice = { os: known.os($("os").value), gpu, driver, python: $("python").value, tf: $("tf").value };
     if (address(choice) === address(fromAddress())) show();
     else location.hash = address(choice);
   };
@@ -189,10 +220,17 @@
   const names = document.createDocumentFragment();
   for (const [capability, list] of table.cards) for (const name of list) names.append(element("option", { value: name }, capability));
   $("gpus").append(names);
-  for (const one of [...table.drivers].reverse()) $("driver").append(element("option", { value: one }, one));
+  for (const [word, title] of table.systems) $("os").append(element("option", { value: word }, title));
+  const offered = (choice) => {
+    const platform = table.systems[systemOf(choice)][2];
+    if ($("drivers").dataset.platform === String(platform)) return;
+    $("drivers").dataset.platform = platform;
+    $("drivers").replaceChildren(...[...table.drivers[platform][1]].reverse().map((one) => element("option", { value: one }, "its newest")));
+  };
   for (const one of [...table.pythons].reverse()) $("python").append(element("option", { value: one }, one));
   for (const one of table.minors) $("tf").append(element("option", { value: one }, one));
   $("choice").addEventListener("change", chosen);
+  $("driver").addEventListener("input", () => { if (!$("driver").value) chosen(); });
   $("gpu").addEventListener("input", () => { if (!$("gpu").value || named.has($("gpu").value.trim().toLowerCase())) chosen(); });
   $("choice").addEventListener("submit", (event) => { event.preventDefault(); chosen(); });
   $("choice").addEventListener("reset", (event) => { event.preventDefault(); location.hash = "#"; });
