@@ -141,7 +141,7 @@ def test_hostile_text_does_nothing(opened: Opened, explorer: bytes) -> None:
     assert "not in the list" in page.inner_text("#gpu-note")
 
 
-@pytest.mark.parametrize("width", [360, 800, 1280])
+@pytest.mark.parametrize("width", [360, 768, 1280])
 def test_nothing_is_wider_than_the_screen_and_axe_finds_nothing(
     both: Opened, explorer: bytes, width: int
 ) -> None:
@@ -233,6 +233,27 @@ def test_choices_stand_in_the_address_and_the_back_button_takes_them_back(
     assert page.locator("#answer .verdict.bad").count() == 1
     page.click("#reset")
     assert page.input_value("#gpu") == ""
+    assert page.input_value("#os") == "linux"
+
+
+def test_the_explorer_by_the_keyboard_alone(opened: Opened, explorer: bytes) -> None:
+    page = opened.show(explorer)
+    page.focus("#os")
+    page.keyboard.type("Windows, in")
+    page.keyboard.press("Tab")
+    page.keyboard.type("rtx 3060")
+    page.keyboard.press("Tab")
+    page.keyboard.type("12.4")
+    page.keyboard.press("Tab")
+    assert "not a version" in page.inner_text("#driver-wrong")
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Control+a")
+    page.keyboard.type("512.15")
+    page.keyboard.press("Tab")
+    assert page.inner_text("#driver-wrong") == ""
+    assert page.evaluate("document.activeElement.id") == "python"
+    assert page.url.endswith("#os=wsl&gpu=GeForce+RTX+3060&driver=512.15")
+    assert "2.14" in page.inner_text("#answer h2")  # 12.x needs 527.41 on Windows
 
 
 SHOWN = """async (choices) => {
