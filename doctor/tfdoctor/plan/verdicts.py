@@ -128,6 +128,9 @@ def _cards(compat: Compat) -> dict[str, tuple[str, ...]]:
     return {capability: tuple(sorted(found[capability].values())) for capability in ordered}
 
 
+_CARDS, _DRIVER = Host.__dict__["cards"], Host.__dict__["driver"]
+
+
 class _Watched(Host):
     """A machine that notes what is asked of it."""
 
@@ -159,12 +162,17 @@ class _Watched(Host):
             object.__setattr__(made, name, value)
         return made
 
-    def __getattribute__(self, name: str) -> Any:
-        if name == "cards":
-            object.__setattr__(self, "asked_cards", True)
-        elif name == "driver":
-            object.__setattr__(self, "asked_driver", True)
-        return super().__getattribute__(name)
+    @property  # what is asked for a million times and not noted stays a plain slot
+    def cards(self) -> tuple[Card, ...]:
+        object.__setattr__(self, "asked_cards", True)
+        found: tuple[Card, ...] = _CARDS.__get__(self)
+        return found
+
+    @property
+    def driver(self) -> str | None:
+        object.__setattr__(self, "asked_driver", True)
+        found: str | None = _DRIVER.__get__(self)
+        return found
 
     def reaches(self, driver: str) -> bool:
         self.limits.add(driver)
