@@ -151,3 +151,9 @@ def test_the_picture_has_axes_bands_and_the_crossover() -> None:
     ):
         assert told in picture
     ET.fromstring(bench_svg(result()))  # noqa: S314 - ours
+
+
+def test_a_screen_of_nothing_says_it_once_and_what_to_do() -> None:
+    lines = render_bench(result()).splitlines()
+    assert sum("Nothing could be timed" in line for line in lines) == 1
+    assert lines[-1].strip() == "tfdoctor check"

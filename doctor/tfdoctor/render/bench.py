@@ -34,12 +34,14 @@ def render_bench(bench: Bench, *, verbose: bool = False, width: int = 80, colour
         hanging(out, Text("  "), bench.stopped)
     if bench.comparison is not None:
         _comparison(out, bench, verbose=verbose)
+    timed = sum(one.repeats for one in bench.runs if one.seconds)
     for finding in bench.findings:
         out.print()
         style = {Severity.ERROR: "red", Severity.WARNING: "yellow"}.get(finding.severity, "")
-        hanging(out, Text("  "), f"{finding.title}.", style=style)
+        if f"{finding.title}." != bench.summary:
+            hanging(out, Text("  "), f"{finding.title}.", style=style)
         hanging(out, Text("  Why   "), clean_line(finding.explanation, limit=1000))
-        for number, remedy in enumerate(finding.remedies if verbose else ()):
+        for number, remedy in enumerate(finding.remedies if verbose or not timed else ()):
             do(out, remedy, first=number == 0)
     _table(out, bench, verbose=verbose)
     if verbose:
@@ -48,8 +50,9 @@ def render_bench(bench: Bench, *, verbose: bool = False, width: int = 80, colour
             hanging(out, Text("  "), _scaling_line(one))
             for why in one.why:
                 hanging(out, Text("    "), why)
+    if not timed:
+        return out.text
     out.print()
-    timed = sum(one.repeats for one in bench.runs if one.seconds)
     hanging(
         out,
         Text(""),
