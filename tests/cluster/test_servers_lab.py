@@ -1,34 +1,38 @@
 """Real servers of tf.distribute on the CPU, each fault by construction. What `cluster --connect` says while they run,
 and what `diagnose` says of each process's log.
 
-TFDOCTOR_LAB_PYTHONS="ENV/bin/python …" names the environments; two releases are needed for a cluster of two.
+TFDOCTOR_LAB=1 makes an environment of 2.18 and one of 1.14; TFDOCTOR_LAB_PYTHONS="ENV/bin/python …" takes ready ones.
 """
 
 from __future__ import annotations
 
 import re
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cluster.servers import MIRRORED, PARAMETERS, SESSION, Servers, config, ports, tfdoctor
 from lab import environments
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 SECONDS = 60
 """For an import of TensorFlow on a busy machine."""
 pytestmark = [
     pytest.mark.tensorflow,
-    pytest.mark.timeout(200),
-    pytest.mark.skipif(not environments.ready(), reason="TFDOCTOR_LAB_PYTHONS names no environment"),
+    pytest.mark.timeout(400),  # the first one makes the environments
+    pytest.mark.skipif(not environments.wanted(), reason="set TFDOCTOR_LAB=1 to make environments"),
 ]
 
 
-def releases() -> dict[str, str]:
+def releases(interpreters: list[str]) -> dict[str, str]:
     """Interpreter → its TensorFlow's release, as "2.20"."""
     found = {}
-    for python in environments.ready():
+    for python in interpreters:
         for kept in sorted(
             Path(python).parent.parent.glob("lib/python*/site-packages/tensorflow*.dist-info")
         ):
@@ -39,15 +43,20 @@ def releases() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def pythons() -> dict[str, str]:
-    return releases()
+def pythons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    with ExitStack() as held:
+        made = [
+            held.enter_context(environments.environment(name, tmp_path_factory.mktemp("tf") / "env"))
+            for name in environments.ready() or ["2.18", "1.14"]
+        ]
+        yield releases([str(one) for one in made if isinstance(one, Path)])
 
 
 @pytest.fixture(scope="module")
 def python(pythons: dict[str, str]) -> str:
     new = [one for one, release in pythons.items() if release.startswith("2.")]
     if not new:
-        pytest.skip("no TensorFlow 2 among TFDOCTOR_LAB_PYTHONS")
+        pytest.skip("no TensorFlow 2 here")
     return new[0]
 
 
@@ -164,7 +173,7 @@ def test_a_session_of_tensorflow_1_waits_for_its_parameter_server(
 ) -> None:
     old = [one for one, release in pythons.items() if release.startswith("1.")]
     if not old:
-        pytest.skip("no TensorFlow 1 among TFDOCTOR_LAB_PYTHONS")
+        pytest.skip("no TensorFlow 1 here")
     numbers = ports(2)
     cluster = {"chief": local(numbers[:1]), "ps": local(numbers[1:])}
     with Servers(tmp_path) as servers:

@@ -37,6 +37,7 @@ CLUSTER = {
     "evaluator-in-cluster": "TFD736",
     "unreachable": "TFD737",
     "wrong-self-address": "TFD738",
+    "version-differs": "TFD739",
 }
 """Names of what `cluster` tells → their codes."""
 LINT = {

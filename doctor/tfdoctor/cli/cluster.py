@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli.files import text_of
 from tfdoctor.cli.options import FailOn, Json, Severe, argument, command, finite, option, verbose_option
-from tfdoctor.cluster import Spec, judged, read_cluster, together, wanted
+from tfdoctor.cluster import Installed, Spec, judged, read_cluster, together, wanted
 from tfdoctor.cluster.reader import LARGEST
 from tfdoctor.errors import Error, ExitCode, UsageError
 from tfdoctor.findings import Severity
@@ -17,6 +17,7 @@ from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
     from tfdoctor.cluster import Answer
+    from tfdoctor.system import LiveSystem
 
 VARIABLE = "TF_CONFIG"
 
@@ -37,6 +38,14 @@ def cluster(
     connect: Annotated[
         bool, option("Connect to each task, as gRPC does, and say who does not answer.", "--connect")
     ] = False,
+    peer: Annotated[
+        list[Path] | None,
+        option(
+            "The recorded machine of another task (what `capture` wrote there): compare TensorFlow's versions.",
+            "--peer",
+            metavar="BUNDLE",
+        ),
+    ] = None,
     timeout: Annotated[
         float,
         option(
@@ -50,7 +59,7 @@ def cluster(
     """Read, look at this machine's ports, with --connect connect; print. Returns the exit status.
 
     Checks the specification by TensorFlow's own rules. Without --connect it makes no connection; with it, each task
-    gets the first bytes of HTTP/2 and nothing else.
+    gets the first bytes of HTTP/2 and nothing else. With --peer it looks at this machine's TensorFlow as `check` does.
     """
     from tfdoctor.render.cluster import cluster_json, render_cluster
     from tfdoctor.render.terminal import OUT
@@ -58,7 +67,8 @@ def cluster(
 
     system = LiveSystem()
     specs = _specs(files or [], tf_config, dict(system.env))
-    answers = _answers(specs, system, timeout=timeout, connecting=connect)
+    installed = _installed(peer or [])
+    answers = _answers(specs, system, installed, timeout=timeout, connecting=connect)
     if as_json:
         from tfdoctor.render.json import write_json
 
@@ -72,11 +82,30 @@ def cluster(
     return ExitCode.FOUND if found else ExitCode.OK
 
 
-def _answers(specs: list[Spec], system: object, *, timeout: float, connecting: bool) -> list[Answer]:
-    from tfdoctor.examine.network import connect, listening, proxy_of
-    from tfdoctor.system import LiveSystem
+def _installed(peers: list[Path]) -> list[Installed]:
+    """This machine's TensorFlow and that of each recorded one. Raises UsageError where it is no recording."""
+    if not peers:
+        return []
+    from tfdoctor.compat import Compat
+    from tfdoctor.examine import look
+    from tfdoctor.facts import value_of
+    from tfdoctor.system import LiveSystem, RecordedSystem
 
-    assert isinstance(system, LiveSystem)  # noqa: S101
+    compat = Compat.load()
+    recorded = [(one, RecordedSystem(one)) for one in peers]
+    found = [("this machine", look(LiveSystem(), compat))]
+    found += [
+        (clean(str(one), limit=300), look(there, compat, python=there.python)) for one, there in recorded
+    ]
+    told = [(name, value_of(facts.tensorflow)) for name, facts in found]
+    return [Installed(name, seen.version if seen is not None else None) for name, seen in told]
+
+
+def _answers(
+    specs: list[Spec], system: LiveSystem, installed: list[Installed], *, timeout: float, connecting: bool
+) -> list[Answer]:
+    from tfdoctor.examine.network import connect, listening, proxy_of
+
     here = listening(system)
     answers = []
     for source, written in together(specs):
@@ -85,7 +114,16 @@ def _answers(specs: list[Spec], system: object, *, timeout: float, connecting: b
             asked = wanted(written)
             places = [(one.host, one.port or 0) for one in asked.values()]
             reached = dict(zip(asked, connect(places, timeout), strict=True))
-        answers.append(judged(written, source, listening=here, reached=reached, proxy=proxy_of(system)))
+        answers.append(
+            judged(
+                written,
+                source,
+                listening=here,
+                reached=reached,
+                proxy=proxy_of(system),
+                installed=installed,
+            )
+        )
     return answers
 
 

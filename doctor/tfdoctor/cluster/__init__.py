@@ -7,7 +7,7 @@ answers is looked at by `examine.network`.
 from __future__ import annotations
 
 from tfdoctor.cluster.judge import judged, wanted
-from tfdoctor.cluster.models import Address, Answer, Fault, Member, Spec, Task, Written
+from tfdoctor.cluster.models import Address, Answer, Fault, Installed, Member, Spec, Task, Written
 from tfdoctor.cluster.reader import read_cluster
 from tfdoctor.cluster.together import together
 
@@ -15,6 +15,7 @@ __all__ = [
     "Address",
     "Answer",
     "Fault",
+    "Installed",
     "Member",
     "Spec",
     "Task",

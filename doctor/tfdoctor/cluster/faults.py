@@ -105,4 +105,13 @@ FAULTS = (
         "address in the cluster. Behind a load balancer or with ports that a container engine forwards that is right.",
         "Check the index of this process, or write this machine's address.",
     ),
+    Explained(
+        "version-differs",
+        "The machines of the cluster have different TensorFlows",
+        "tfdoctor cluster --peer compared recorded machines with this one.",
+        "TensorFlow does not support two versions in one cluster and promises nothing of what they send each other "
+        "(tensorflow.org/guide/versions, what is not covered): it can work, fail with strange errors, or wait without "
+        "end. The TensorFlow that is compared is the one of each machine's Python as `check` finds it.",
+        "Install the same version everywhere.",
+    ),
 )

@@ -8,12 +8,12 @@ import re
 from typing import TYPE_CHECKING
 
 from tfdoctor.cluster.addresses import is_here, machine_of, read_address
-from tfdoctor.cluster.models import Address, Answer, Fault, Member, Task, Written
+from tfdoctor.cluster.models import Address, Answer, Fault, Installed, Member, Task, Written
 from tfdoctor.findings import Severity
 from tfdoctor.text import clean_line, listed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tfdoctor.facts.network import Listening, Proxy, Reached
 
@@ -53,11 +53,13 @@ def judged(
     listening: Listening | None = None,
     reached: Mapping[Task, Reached] | None = None,
     proxy: Proxy | None = None,
+    installed: Sequence[Installed] = (),
 ) -> Answer:
     """The answer.
 
     listening: what listens on this machine, and its addresses; None: not known. reached: what came of connecting to
-    each task; None: it was not asked for. proxy: the one that gRPC takes here.
+    each task; None: it was not asked for. proxy: the one that gRPC takes here. installed: the TensorFlow
+    of this machine and of others, this one first; empty: they were not asked for.
     """
     task = task_of(written)
     read = {one: read_address(address) for one, address in written.addresses}
@@ -76,9 +78,11 @@ def judged(
     faults += _unreachable(members)
     if proxy is not None and (source == "env" or reached is not None):
         faults += _through(read, task, proxy)
+    faults += _versions(installed)
     kept = tuple(_first(faults))
     notes = [written.partly] if written.partly else []
     notes += [_running(one) for one in members if one.self and one.listening]
+    notes += _same_version(installed)
     return Answer(
         source,
         written,
@@ -89,6 +93,33 @@ def judged(
         reached is not None,
         tuple(notes),
     )
+
+
+def _versions(installed: Sequence[Installed]) -> list[Fault]:
+    """A warning where two machines have different TensorFlows: TensorFlow does not support it."""
+    machines: dict[str, list[str]] = {}
+    for one in installed:
+        if one.release is not None:
+            machines.setdefault(one.release, []).append(_shown(one.machine))
+    if len(machines) < 2:
+        return []
+    said = "; ".join(f"{release}: {_shown(listed(names[:4]))}" for release, names in machines.items())
+    message = (
+        f"The machines have different TensorFlows ({said}). TensorFlow does not support that in one cluster."
+    )
+    return [Fault("version-differs", Severity.WARNING, None, message, "Install the same version everywhere.")]
+
+
+def _same_version(installed: Sequence[Installed]) -> list[str]:
+    """What `_versions` could not compare, and that what it compared is the same."""
+    releases = {one.release for one in installed if one.release is not None}
+    unknown = [_shown(one.machine) for one in installed if one.release is None]
+    notes = []
+    if len(releases) == 1 and len(installed) - len(unknown) > 1:
+        notes.append(f"{len(installed) - len(unknown)} machines have the same TensorFlow, {releases.pop()}.")
+    if unknown:
+        notes.append(f"No version of TensorFlow is known of {listed(unknown[:4])}: not compared.")
+    return notes
 
 
 def _first(faults: Iterable[Fault]) -> Iterable[Fault]:

@@ -9,7 +9,7 @@ from tfdoctor.records import dataclass
 if TYPE_CHECKING:
     from tfdoctor.findings import Severity
 
-__all__ = ["Address", "Answer", "Fault", "Member", "Spec", "Task", "Written"]
+__all__ = ["Address", "Answer", "Fault", "Installed", "Member", "Spec", "Task", "Written"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,16 @@ class Fault:
     """Sentences."""
     fix: str = ""
     """What to do, as a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """The TensorFlow of one machine."""
+
+    machine: str
+    """"this machine", or the recording's name."""
+    release: str | None
+    """None: there is none, or it could not be known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,56 @@
+"""`cluster --peer`: the TensorFlow of the other machines beside this one's."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tfdoctor.cluster import Installed, judged, read_cluster
+from tfdoctor.findings import Severity
+
+HOSTS = Path(__file__).parents[1] / "hosts"
+TEXT = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}'
+
+
+def told(*releases: str | None) -> tuple[list[tuple[str, Severity]], tuple[str, ...]]:
+    installed = [Installed(f"machine {number}", one) for number, one in enumerate(releases)]
+    answer = judged(read_cluster(TEXT, "env").written[0], "env", installed=installed)
+    return [(one.name, one.severity) for one in answer.faults], answer.notes
+
+
+@pytest.mark.parametrize(
+    ("releases", "differ", "notes"),
+    [
+        ((), False, []),
+        (("2.20.0", "2.20.0"), False, ["2 machines have the same TensorFlow, 2.20.0."]),
+        (("2.20.0", "2.18.1", "2.20.0"), True, []),
+        ((None, "2.18.1"), False, ["No version of TensorFlow is known of machine 0: not compared."]),
+        (("2.20.0", "2.18.1", None), True, ["No version of TensorFlow is known of machine 2: not compared."]),
+    ],
+)
+def test_versions_are_compared(releases: tuple[str | None, ...], differ: bool, notes: list[str]) -> None:
+    assert told(*releases) == ([("version-differs", Severity.WARNING)] if differ else [], tuple(notes))
+
+
+def typed(*args: str, status: int) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tfdoctor", "cluster", "--tf-config", TEXT, *args]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == status, done.stderr
+    return done
+
+
+def test_recorded_machines_of_two_releases() -> None:
+    peers = [f"--peer={HOSTS / name}" for name in ("blackwell-with-tf218", "blackwell-with-tf221")]
+    answer = json.loads(typed(*peers, "--json", "--fail-on", "warning", status=1).stdout)
+    (found,) = [one for one in answer["findings"] if one["name"] == "version-differs"]
+    assert found["code"] == "TFD739"
+    assert "2.18" in found["message"]
+    assert "2.21" in found["message"]
+
+
+def test_what_is_no_recording(tmp_path: Path) -> None:
+    assert "Traceback" not in typed("--peer", str(tmp_path), status=2).stderr
