@@ -15,6 +15,7 @@ import pytest
 
 from recorded import FOLDERS, HOSTS
 from render.test_html import LOG, hostile, log_page, page_of, verify_page
+from render.test_html_bench import bench_page
 from tfdoctor.cli.matrix import matrix
 from tfdoctor.compat import Compat
 from tfdoctor.logs.excerpt import excerpt
@@ -151,6 +152,7 @@ def test_nothing_is_wider_than_the_screen_and_axe_finds_nothing(
         "healthy": page_of(HOSTS / "healthy-one-gpu"),
         "log": log_page(f"{'x' * 3000}\n{LOG}"),
         "verify": verify_page(HOSTS / "no-such-uuid", "x" * 300),
+        "bench": bench_page("x" * 300),
         "explorer": explorer,
     }
     for name, content in pages.items():

@@ -64,21 +64,29 @@ class Elements(HTMLParser):
         self.texts.append(data)
 
 
-def checked(page: bytes) -> Elements:
-    """A page that fetches nothing, runs only what its policy names, and has every id once."""
+def checked(page: bytes, *, pictures: int = 0) -> Elements:
+    """A page that fetches nothing, runs only what its policy names, and has every id once; pictures: data: alone."""
     elements = Elements(page)
     text = page.decode("utf-8")
     policy = next(
         a["content"] or "" for tag, a in elements.found if a.get("http-equiv") == "Content-Security-Policy"
     )
     assert "default-src 'none'" in policy
+    assert ("img-src data:" in policy) == bool(pictures)
     for body in re.findall(r"<(?:style|script)>(.*?)</(?:style|script)>", text, re.S):
         digest = base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()
         assert f"'sha256-{digest}'" in policy
     ids = [a["id"] for _, a in elements.found if "id" in a]
     assert len(ids) == len(set(ids))
+    images = [attributes for tag, attributes in elements.found if tag == "img"]
+    assert len(images) == pictures
     for tag, attributes in elements.found:
-        assert tag not in {"img", "iframe", "link", "object", "embed", "base"}
+        if tag == "img":
+            assert (attributes["src"] or "").startswith("data:image/svg+xml;base64,")
+            assert attributes["alt"]
+            assert set(attributes) <= {"src", "alt", "class"}
+            continue
+        assert tag not in {"iframe", "link", "object", "embed", "base"}
         assert not {"style", "src", "srcset"} & set(attributes)
         assert not any(name.startswith("on") for name in attributes)
         link = attributes.get("href")

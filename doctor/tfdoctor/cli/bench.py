@@ -8,7 +8,18 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from tfdoctor.cli.options import FailOn, Json, Severe, argument, command, finite, option, verbose_option
+from tfdoctor.cli.options import (
+    FailOn,
+    Force,
+    Html,
+    Json,
+    Severe,
+    argument,
+    command,
+    finite,
+    option,
+    verbose_option,
+)
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.write import check_reference
 from tfdoctor.errors import ExitCode, UsageError
@@ -20,6 +31,7 @@ from tfdoctor.system.writing import check_file, write_file
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
+    from tfdoctor.bench import Bench
     from tfdoctor.verify.benching import BenchWish, Timing
 
 WORKLOADS = ("matmul", "conv", "train", "copy", "allreduce")
@@ -75,6 +87,8 @@ def bench(
         option("Write bench.json and bench.svg into this folder.", "--output", "-o", metavar="FOLDER"),
     ] = None,
     fail_on: Severe = FailOn.error,
+    html: Html = None,
+    force: Force = False,
     as_json: Json = False,
     verbose: Annotated[bool, verbose_option("Show every time that was measured.")] = False,
 ) -> int:
@@ -101,6 +115,8 @@ def bench(
         old = earlier(_read(compare), str(compare))
     if output is not None:
         _folder(output)
+    if html is not None:
+        check_file(html, force=force, option="--html")
     compat = Compat.load()
     progress = _Progress(time, quiet=as_json or not ERR.watched)
     if image is not None:
@@ -118,6 +134,8 @@ def bench(
         write_file(output / "bench.svg", bench_svg(done).encode("utf-8"), force=True)
         text = json.dumps(bench_json(done), indent=2, ensure_ascii=False)
         write_file(output / "bench.json", f"{text}\n".encode(), force=True)
+    if html is not None:
+        _write_page(html, done, force=force)
     if as_json:
         from tfdoctor.render.json import write_json
 
@@ -131,6 +149,17 @@ def bench(
         return ExitCode.OK
     least = Severity[fail_on.value.upper()]
     return ExitCode.FOUND if any(one.severity >= least for one in done.findings) else ExitCode.OK
+
+
+def _write_page(target: Path, done: Bench, *, force: bool) -> None:
+    """The page. Raises UsageError, Error."""
+    import os
+
+    from tfdoctor.cli.page import write_page
+    from tfdoctor.system.identity import redactor_for
+    from tfdoctor.render.html.bench import benchmark_html
+
+    write_page(target, benchmark_html(done, redactor_for(os.environ, local=True)), force=force, quiet=False)
 
 
 def _in_image(compat: Compat, image: str, python: str | None, wish: BenchWish, progress: _Progress) -> Timing:

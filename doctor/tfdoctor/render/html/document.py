@@ -14,9 +14,13 @@ from tfdoctor import __version__
 from tfdoctor.text import clean
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from jinja2 import Environment
 
-__all__ = ["ASSETS", "document", "embedded"]
+    from tfdoctor.privacy.redactor import Redactor
+
+__all__ = ["ASSETS", "document", "embedded", "redacted"]
 
 ASSETS = Path(__file__).resolve().parent / "assets"
 """Templates, styles and scripts: package data beside this module."""
@@ -24,8 +28,9 @@ _LONGEST = 100_000
 """Characters of one text."""
 
 
-def document(name: str, *, data: object = None, **values: object) -> bytes:
-    """The page of the template `name` (`"check"`), in UTF-8. data: what its script reads; values: the template's.
+def document(name: str, *, data: object = None, pictures: bool = False, **values: object) -> bytes:
+    """The page of the template `name` (`"check"`), in UTF-8. data: what its script reads; values: the template's;
+    pictures: whether it holds some, as data: addresses.
 
     Every value is escaped by the template, and control characters in it are replaced.
     """
@@ -41,7 +46,7 @@ def document(name: str, *, data: object = None, **values: object) -> bytes:
             style=_trusted(style),
             scripts=[_trusted(one) for one in scripts],
             data=None if data is None else _trusted(embedded(data)),
-            policy=_policy(style, scripts),
+            policy=_policy(style, scripts) + ("; img-src data:" if pictures else ""),
         )
     )
     return text.encode("utf-8")
@@ -51,6 +56,28 @@ def embedded(data: object) -> str:
     """JSON that cannot end the element it stands in, whatever its texts are."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def redacted(values: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
+    """The values with each text as it may be published; their names are the template's, and stay."""
+    changed: dict[str, Any] = _changed(values, redactor.texts(_texts(values)))
+    return changed
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list)):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _texts(inner)
+
+
+def _changed(value: Any, made: dict[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {name: _changed(inner, made) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_changed(inner, made) for inner in value]
+    return made[value] if isinstance(value, str) else value
 
 
 def _policy(style: str, scripts: list[str]) -> str:

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 from tfdoctor.findings import Status
 from tfdoctor.render.finding import MARKS
 from tfdoctor.render.html.check import finding_values
-from tfdoctor.render.html.document import document
+from tfdoctor.render.html.document import document, redacted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tfdoctor.findings import Stage, Verification
     from tfdoctor.privacy.redactor import Redactor
 
@@ -40,8 +38,7 @@ def verification_html(done: Verification, redactor: Redactor) -> bytes:
         },
         "typed": done.typed,
     }
-    made = redactor.texts(_texts(values))
-    return document("verify", **_changed(values, made))
+    return document("verify", **redacted(values, redactor))
 
 
 def _status(status: Status) -> dict[str, str]:
@@ -57,20 +54,3 @@ def _stage(stage: Stage) -> dict[str, Any]:
         "detail": stage.detail,
         "seconds": f"{stage.seconds:.1f} s" if stage.seconds >= 0.05 else "",
     }
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, (dict, list)):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from _texts(inner)
-
-
-def _changed(value: Any, made: dict[str, str]) -> Any:
-    """The same with each text as it may be published; the names of values are the template's, and stay."""
-    if isinstance(value, dict):
-        return {name: _changed(inner, made) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_changed(inner, made) for inner in value]
-    return made[value] if isinstance(value, str) else value

@@ -1,0 +1,54 @@
+"""`bench --html`."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bench.made import on, piece, result
+from render.test_html import HOSTILE, USER, checked
+from tfdoctor.cli.bench import bench
+from tfdoctor.errors import UsageError
+from tfdoctor.privacy.redactor import Redactor
+from tfdoctor.render.html.bench import benchmark_html
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def bench_page(stopped: str = "", redactor: Redactor | None = None, name: str = "Tesla T4") -> bytes:
+    """The page of a CPU and a GPU whose times are made up."""
+    slow = [piece(1e-3 * size / 256, size=size, gflops=30.0) for size in (256, 1024, 4096)]
+    fast = [piece(5e-4, "GPU:0", size=size, gflops=900.0) for size in (256, 1024, 4096)]
+    done = result(on("CPU:0", "GPU:0"), *slow, *fast)
+    devices = tuple(dataclasses.replace(one, name=name) for one in done.devices)
+    done = dataclasses.replace(done, stopped=stopped, devices=devices)
+    return benchmark_html(done, redactor or Redactor())
+
+
+def test_the_page_has_the_answer_a_picture_and_every_time() -> None:
+    elements = checked(bench_page(), pictures=1)
+    text = " ".join(elements.texts)
+    for words in ("faster", "matmul on GPU:0", "Tesla T4", "4096", "95 % interval"):
+        assert words in text
+
+
+def test_what_comes_from_outside_stays_text_and_tells_nobodys_name() -> None:
+    page = bench_page(f"/home/{USER}/x: {HOSTILE}", Redactor(users=(USER,)), HOSTILE)
+    elements = checked(page, pictures=1)
+    assert USER.encode() not in page
+    (picture,) = [attributes["src"] for tag, attributes in elements.found if tag == "img"]
+    assert b"<script" not in base64.b64decode((picture or "").partition("base64,")[2])
+
+
+def test_nothing_timed_is_a_page_too_and_no_page_is_overwritten(tmp_path: Path) -> None:
+    target = tmp_path / "b.html"
+    assert bench(python=sys.executable, time=1.0, html=target) == 1
+    elements = checked(target.read_bytes())
+    assert "Nothing could be timed" in " ".join(elements.texts)
+    with pytest.raises(UsageError):
+        bench(python=sys.executable, time=1.0, html=target)
