@@ -156,8 +156,8 @@ def _write_page(target: Path, done: Bench, *, force: bool) -> None:
     import os
 
     from tfdoctor.cli.page import write_page
-    from tfdoctor.system.identity import redactor_for
     from tfdoctor.render.html.bench import benchmark_html
+    from tfdoctor.system.identity import redactor_for
 
     write_page(target, benchmark_html(done, redactor_for(os.environ, local=True)), force=force, quiet=False)
 
