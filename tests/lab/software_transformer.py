@@ -13,6 +13,7 @@ import sys
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
+from software_beside import trained_beside_the_cpu
 
 tf = importlib.import_module("tensorflow")
 
@@ -102,24 +103,5 @@ def steps(count=4):
     return out
 
 
-def main():
-    """Print a line for each device and step; 0 where all are right."""
-    with tf.device("/CPU:0"):
-        wanted = steps()
-    gpus = tf.config.list_logical_devices("GPU")
-    wrong = 0 if gpus else 1
-    for gpu in gpus:
-        with tf.device(gpu.name):
-            got = steps()
-        for number, (one, other) in enumerate(zip(got, wanted, strict=True), 1):
-            pairs = zip(one, other, strict=True)
-            most = np.max([np.max(np.abs(a - b) / (1 + np.abs(b))) for a, b in pairs])
-            right = most <= TOLERANCE  # which NaN is not
-            wrong += not right
-            print(f"{gpu.name} step {number}: {most:.1e} {'right' if right else 'WRONG'}, loss {one[0]:.6f}")
-    print(f"{tf.__version__}: {len(gpus)} GPUs, {wrong} wrong")
-    return 1 if wrong else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(trained_beside_the_cpu(tf, steps, TOLERANCE))

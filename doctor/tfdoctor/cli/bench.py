@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from tfdoctor.cli.files import text_of
 from tfdoctor.cli.options import (
     FailOn,
     Force,
@@ -38,8 +39,6 @@ WORKLOADS = ("matmul", "conv", "train", "copy", "allreduce")
 DTYPES = ("float32", "float16", "bfloat16")
 _DEVICE = re.compile(r"(?:CPU|GPU):\d{1,2}")
 _LARGEST = 1 << 30
-_EARLIER = 64 << 20
-"""Bytes of an earlier result."""
 
 
 @command
@@ -112,7 +111,7 @@ def bench(
     )
     old = None
     if compare is not None:
-        old = earlier(_read(compare), str(compare))
+        old = earlier(text_of(compare, "--compare").encode(), str(compare))
     if output is not None:
         _folder(output)
     if html is not None:
@@ -236,17 +235,6 @@ def _sizes(text: str | None, workloads: tuple[str, ...]) -> tuple[int, ...]:
     if not all(re.fullmatch(r"[1-9][0-9]{0,9}", word) and int(word) <= _LARGEST for word in words):
         raise UsageError("--sizes: expected whole numbers such as 256,1024.")
     return tuple(sorted({int(word) for word in words}))
-
-
-def _read(path: Path) -> bytes:
-    try:
-        with path.open("rb") as stream:
-            return stream.read(_EARLIER)
-    except (OSError, ValueError) as error:
-        message = (
-            f"--compare: {clean_line(str(path))} cannot be read: {getattr(error, 'strerror', '') or error}."
-        )
-        raise UsageError(message) from error
 
 
 def _folder(path: Path) -> None:

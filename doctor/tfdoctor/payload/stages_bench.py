@@ -66,8 +66,9 @@ def do_bench(run):
     mirrored = []
     made(build_mirrored(run, cards, wish, short_name), None, mirrored)
     began += clock() - building
-    warm_up(in_turns(mirrored), began, budget)
-    pieces += in_turns(mirrored)
+    mirrored = in_turns(mirrored)
+    warm_up(mirrored, began, budget)
+    pieces += mirrored
     for piece in pieces:
         piece.quiet = bool(wish.get("shortly"))
     rounds(pieces, began, budget, range(1, ROUNDS))
