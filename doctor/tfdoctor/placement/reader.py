@@ -185,7 +185,10 @@ class Reader:
         if not _NAME_OF_NODE.fullmatch(name) or not (op == b"" or _TYPE.fullmatch(op)):
             return
         key = hash((name, op, device))
-        if key in self.little_nodes or key in self.seen.now or key in self.seen.before:
+        if key in self.seen.now or key in self.seen.before:
+            self.seen.add(line)  # the node's other spelling: standard output and standard error have one each
+            return
+        if key in self.little_nodes:
             return
         self.little[line] = key, op or _of_name(name), device
         self.little_nodes.add(key)
