@@ -387,6 +387,25 @@ def test_another_libz_has_everything_rehearsed_and_is_taken_off():
     assert one.remedies[0].commands[0] == "export LD_LIBRARY_PATH=/mine"
 
 
+def test_a_library_that_lets_python_s_own_file_fail_is_no_fault_of_who_imports_it():
+    """A package of PYTHONPATH asks for zlib; so would the installed one."""
+    library, shadow = "/old/lib/libz.so.1", Shadow("wrapt", "/over/wrapt", SITE)
+    facts = with_python(installed(), carried=(library,), shadows=(shadow,), sys_path=("/over", SITE))
+    facts = with_environment(facts, LD_LIBRARY_PATH="/old/lib", PYTHONPATH="/over")
+
+    def failed(file):
+        error = f"{file}: undefined symbol: crc32"
+        through = ("/over/wrapt/__init__.py", "/usr/lib/python3.11/zipfile.py")
+        one = Rehearsed("wrapt", error, "ImportError", import_error=True, frames=through)
+        return rehearsed(facts, one, oddities=[Oddity(library, "…"), Oddity("wrapt", "…")])
+
+    python_s = failed("/usr/lib/python3.11/lib-dynload/binascii.so")
+    assert library in finding(import_fails.RULE, python_s).title
+    assert run(shadowed_module.RULE, python_s).kind is OutcomeKind.CLEAN
+    its_own = failed("/over/wrapt/_wrappers.so")
+    assert "wrapt" in finding(shadowed_module.RULE, its_own).title
+
+
 def test_a_package_that_tells_its_own_story_in_the_place_of_the_loader_s():
     library = "/old/lib/libgcc_s.so.1"
     facts = with_environment(with_python(installed(), carried=(library,)), LD_LIBRARY_PATH="/old/lib")

@@ -93,6 +93,8 @@ def _led_away(facts: Facts, failure: Failure) -> Failure:
     taken = package_led_away(facts, failure.package) if not failure.shadow and not failure.missing else None
     if taken is None:
         return failure
+    if failure.library and f"{taken.location}/" not in f"{failure.rehearsed.error} {failure.rehearsed.root}":
+        return failure  # the library lets a file of another folder fail, whoever imports that
     return dataclasses.replace(failure, shadow=f"{taken.location}/{_top_module(taken.name)}")
 
 
@@ -199,6 +201,18 @@ def _failure(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed, *, 
     )
     said = f"{one.error} {one.root}"
     library = next(iter(python.carried), "") if any(words in said for words in LOADER_WORDS) else ""
+    shadow = next(
+        (
+            shadow.taken
+            for shadow in python.shadows
+            if shadow.taken in said
+            # a library lets a file fail for whoever imports it
+            or (not library and any(_is_in(place, shadow.taken) for place in _places(one)))
+            or one.not_found.partition(".")[0] == shadow.name
+            or f"module '{shadow.name}' has no attribute" in one.error
+        ),
+        "",
+    )
     distribution = python.distribution(package)
     here = in_working_folder(python, package)
     if not shadow and here is not None:
@@ -209,6 +223,10 @@ def _failure(python: PythonFacts, rehearsal: RehearsalFacts, one: Rehearsed, *, 
         else ()
     )
     return Failure(one, package, missing, shadow, library, damage, fatal)
+
+
+def _is_in(place: str, taken: str) -> bool:
+    return place == taken or place.startswith(f"{taken}/")
 
 
 def in_working_folder(python: PythonFacts, package: str) -> Distribution | None:
