@@ -43,6 +43,31 @@ def test_the_same_again_is_the_same_and_a_slower_one_is_slower() -> None:
     assert faster.count("faster") >= 38
 
 
+def of_sizes(short: float, long: float) -> Bench:
+    """Seven pieces of work below a millisecond and four above it."""
+    sizes = [*(((1 << at) * 1e-5 * short) for at in range(7)), *((0.002 * at * long) for at in range(1, 5))]
+    return result(on("CPU:0"), *(piece(one, "CPU:0", size=64 + at) for at, one in enumerate(sizes)))
+
+
+def test_what_takes_microseconds_says_nothing_of_a_whole_run() -> None:
+    """From process to process it takes up to a third more or less."""
+    known = against(of_sizes(1.25, 1.0), of_sizes(1.0, 1.0))
+    assert (known.verdict, any(one.beyond for one in known.changes)) == ("same", False)
+    known = against(of_sizes(1.0, 1.12), of_sizes(1.0, 1.0))
+    assert (known.verdict, sum(one.beyond for one in known.changes)) == ("slower", 4)
+    known = against(of_sizes(2.0, 1.0), of_sizes(1.0, 1.0))
+    assert (known.verdict, sum(one.beyond for one in known.changes)) == ("same", 7)
+    assert "4 longer pieces of work" in known.why
+
+
+def test_one_long_piece_makes_no_run_slower() -> None:
+    now, then = (
+        result(on("CPU:0"), *(piece(one, size=64 + at) for at, one in enumerate((1e-4, 2e-4, 3e-4, last))))
+        for last in (0.02, 0.01)
+    )
+    assert against(now, then).verdict == "same"
+
+
 def test_nothing_is_said_of_a_disturbed_run_or_of_too_little() -> None:
     assert against(run_of(2.0, 1, others=0.9), run_of(1.0, 2)).verdict == "disturbed"
     assert against(run_of(2.0, 1), run_of(1.0, 2, others=0.9)).verdict == "disturbed"

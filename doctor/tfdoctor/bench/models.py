@@ -202,7 +202,7 @@ class Comparison:
     verdict: str
     """same, slower, faster, disturbed or incomparable."""
     ratio: float | None
-    """The median of all pieces' ratios."""
+    """The median of the longer pieces' ratios."""
     noise: float | None
     changes: tuple[Change, ...]
     """Of all pieces that both have."""
