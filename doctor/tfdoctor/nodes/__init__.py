@@ -1,0 +1,10 @@
+"""Running the check on every node of a cluster, through an engine that is there: ssh, Slurm, Dask, Ray, Kubernetes.
+
+`Engine.run` gives each node's answer as it ends, as raw bytes; what they mean is judged by `fleet`.
+"""
+
+from __future__ import annotations
+
+from tfdoctor.nodes.models import Answer, Ended, Engine, Job
+
+__all__ = ["Answer", "Ended", "Engine", "Job"]

@@ -1,0 +1,65 @@
+"""What an engine is asked to run on each node of a cluster, and what came back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from tfdoctor.records import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+__all__ = ["Answer", "Ended", "Engine", "Job"]
+
+Ended = Literal["answered", "failed", "lost", "timeout", "flooded"]
+"""How it went on one node. failed: it ran, and gave nothing; lost: the node could not be reached, or went away;
+timeout: no answer within the deadline; flooded: it wrote more than is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The one thing that is run on every node."""
+
+    zipapp: Path
+    """The file that travels along: tfdoctor and all that it needs (`scripts/zipapp` writes it)."""
+    arguments: tuple[str, ...]
+    """Its command line: ("check", "--json")."""
+    python: str = "python3"
+    """The interpreter on the node that runs the file."""
+    deadline: float = 120.0
+    """Seconds that one node has, from its start there."""
+    largest: int = 4 << 20
+    """Bytes that are taken of one node's output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one node gave."""
+
+    host: str
+    ended: Ended
+    output: bytes = b""
+    """Standard output, as it came: from outside, not looked at. Empty unless answered."""
+    why: str = ""
+    """One line, cleaned, where it did not answer: "exit status 127: python3: not found"."""
+    seconds: float | None = None
+
+
+class Engine(Protocol):
+    """A way to the nodes. Imports its library only when made; raises `errors.Error` where it cannot be used."""
+
+    name: str
+    """As JSON has it: "ssh", "slurm", "dask", "ray", "kubernetes"."""
+
+    def hosts(self) -> Sequence[str]:
+        """The nodes' names, sorted, each once."""
+        ...
+
+    def run(self, hosts: Sequence[str], job: Job) -> Iterator[Answer]:
+        """One answer for every one of `hosts`, in the order in which they end.
+
+        Closing the iterator (or an exception within it, Ctrl-C among them) stops what still runs, here and, as far as
+        the engine can, there.
+        """
+        ...
