@@ -30,6 +30,7 @@ from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.checks import DOCKERFILE_RULES
 from tfdoctor.errors import UsageError
 from tfdoctor.findings import Cause
+from tfdoctor.fleet.kinds import KINDS as OF_FLEETS
 from tfdoctor.lint.kinds import KINDS
 from tfdoctor.logs.advice import remedies
 from tfdoctor.logs.case import Case
@@ -113,6 +114,8 @@ def typed(found: Explanation) -> str:
         return ""
     if codes & {row.code for row in FAULTS}:
         return "tfdoctor cluster"
+    if codes & {row.code for row in OF_FLEETS}:
+        return "tfdoctor fleet report DIR"
     if codes & {row.code for row in KINDS}:
         return "tfdoctor lint ."
     if MEMORY in codes:
@@ -337,10 +340,10 @@ LOG_NOTES = {
             row.summary,
             (Section("What it means", row.means), Section("What to do", row.do)),
         )
-        for row in (*FAULTS, *KINDS)
+        for row in (*FAULTS, *OF_FLEETS, *KINDS)
     },
 }
-"""Codes of `diagnose`, `placement`, `cluster` and `lint` that name no cause, and the page on memory."""
+"""Codes of `diagnose`, `placement`, `cluster`, `fleet` and `lint` that name no cause, and the page on memory."""
 
 
 def rule_entry(rule: Rule | DockerfileRule) -> RuleEntry:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from tfdoctor.records import dataclass
+
 __all__ = [
     "BELOW_PEAK",
     "BENCH_DISTURBED",
     "CLUSTER",
     "DEVICE_UNUSED",
+    "FLEET",
     "HARMLESS",
     "LINT",
     "MEMORY",
@@ -16,6 +19,7 @@ __all__ = [
     "RAN_ON_CPU",
     "RELEASE",
     "SLOWER_THAN_ONE",
+    "Explained",
 ]
 
 HARMLESS, MISREAD, RELEASE = "TFD820", "TFD821", "TFD822"
@@ -56,3 +60,32 @@ LINT = {
     "hard-coded-devices": "TFD724",
 }
 """Names of what `lint` tells of code → their codes."""
+FLEET = {
+    "gpu-unused": "TFD910",
+    "host-silent": "TFD911",
+    "answer-unusable": "TFD912",
+    "versions-differ": "TFD913",
+    "card-missing": "TFD914",
+    "cards-differ": "TFD915",
+    "card-slowed": "TFD916",
+    "card-faults": "TFD917",
+    "host-differs": "TFD918",
+    "clock-skew": "TFD919",
+    "same-card-twice": "TFD920",
+}
+"""Names of what `fleet` tells of many hosts → their codes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """The page of one name of CLUSTER or FLEET."""
+
+    name: str
+    title: str
+    summary: str
+    means: str
+    do: str
+
+    @property
+    def code(self) -> str:
+        return {**CLUSTER, **FLEET}[self.name]

@@ -32,6 +32,7 @@ COMMANDS = {
     "placement": "Which operations ran on which device, by TensorFlow's log?",
     "bench": "Is the GPU worth it, and why are two slower than one?",
     "cluster": "Is this TF_CONFIG right, and does each task answer?",
+    "fleet": "Which host of a cluster is not like the others?",
     "lint": "What in this code keeps TensorFlow from the GPUs?",
     "explain": "What does a finding's code, a cause, or a message mean?",
     "parse": "What does this output of nvidia-smi, nvcc, ldconfig … say?",

@@ -2,25 +2,9 @@
 
 from __future__ import annotations
 
-from tfdoctor.causes.codes import CLUSTER
-from tfdoctor.records import dataclass
+from tfdoctor.causes.codes import Explained
 
-__all__ = ["FAULTS", "Explained"]
-
-
-@dataclass(frozen=True, slots=True)
-class Explained:
-    """One name's page."""
-
-    name: str
-    title: str
-    summary: str
-    means: str
-    do: str
-
-    @property
-    def code(self) -> str:
-        return CLUSTER[self.name]
+__all__ = ["FAULTS"]
 
 
 FAULTS = (

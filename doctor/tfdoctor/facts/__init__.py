@@ -180,6 +180,12 @@ class CardHealth:
     """A virtual GPU's: "Licensed (Expiry: …)", "Unlicensed"."""
     display: bool | None = None
     """Whether a screen hangs on it or a desktop uses it."""
+    link_width: int | None = None
+    """Lanes of PCI Express in use."""
+    link_width_most: int | None = None
+    """Lanes that card and slot could have."""
+    clock_most: int | None = None
+    """The multiprocessors' highest clock, in MHz."""
 
 
 @dataclass(frozen=True, slots=True)

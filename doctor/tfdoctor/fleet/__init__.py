@@ -1,1 +1,26 @@
-"""Many hosts' results of `check --json`: which of them are alike, and what the odd one has that the others have not."""
+"""Many hosts' results of `check --json`: which of them are alike, and what the odd one has that the others have not.
+
+`read_result` one host's bytes, `Gathered` all of them in little room, `judged` them → the answer. How they were fetched
+is `nodes`'.
+"""
+
+from __future__ import annotations
+
+from tfdoctor.fleet.gather import Gathered
+from tfdoctor.fleet.judge import judged, some_hosts
+from tfdoctor.fleet.models import Finding, Fleet, Group, Host, Result
+from tfdoctor.fleet.results import LARGEST, UnusableError, read_result
+
+__all__ = [
+    "LARGEST",
+    "Finding",
+    "Fleet",
+    "Gathered",
+    "Group",
+    "Host",
+    "Result",
+    "UnusableError",
+    "judged",
+    "read_result",
+    "some_hosts",
+]

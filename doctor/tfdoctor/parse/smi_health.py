@@ -82,6 +82,9 @@ def _health(gpu: Element) -> CardHealth:
         licence=_text(gpu, "vgpu_software_licensed_product/license_status")
         or _text(gpu, "grid_licensed_product/license_status"),
         display=True if True in display else (False if False in display else None),
+        link_width=_lanes(gpu, "current"),
+        link_width_most=_lanes(gpu, "max"),
+        clock_most=_number(gpu, "max_clocks/sm_clock"),
     )
 
 
@@ -109,6 +112,11 @@ def _slowdowns(gpu: Element) -> tuple[str, ...]:
 def _number(gpu: Element, path: str) -> int | None:
     words = (_text(gpu, path) or "").split()
     return to_int(words[0]) if words else None
+
+
+def _lanes(gpu: Element, which: str) -> int | None:
+    """ "16x" and, in some reports, "x16"."""
+    return to_int((_text(gpu, f"pci/pci_gpu_link_info/link_widths/{which}_link_width") or "").strip("xX"))
 
 
 def _watts(gpu: Element, *names: str) -> float | None:

@@ -178,6 +178,7 @@ def report_json(report: Report) -> dict[str, Any]:
         "prediction": _prediction(report.prediction),
         "observed": _observation(report.observed) if report.observed is not None else None,
         "facts": plain(report.facts),
+        "values": _values(report),
         "outcomes": report.counts(),
         "rules": [
             {"code": outcome.code, "outcome": outcome.kind.value, "why": outcome.why}
@@ -185,6 +186,22 @@ def report_json(report: Report) -> dict[str, Any]:
         ],
         "findings": [finding_json(finding) for finding in report.findings],
     }
+
+
+def _values(report: Report) -> list[dict[str, Any]]:
+    """What `fleet` and `check --against` compare of a machine."""
+    from tfdoctor.report.against.snapshot import snapshot
+
+    return [
+        {
+            "area": entry.area,
+            "name": entry.name,
+            "value": entry.value,
+            **({"unknown": clean_line(entry.unknown)} if entry.unknown else {}),
+            **({"little": True} if entry.little else {}),
+        }
+        for entry in snapshot(report.facts).values()
+    ]
 
 
 def _word(value: enum.Enum | None) -> str | None:

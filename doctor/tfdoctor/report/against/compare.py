@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Severity
-from tfdoctor.report.against.snapshot import AREAS, Entry, snapshot
+from tfdoctor.report.against.snapshot import AREAS, Entry, Snapshot, snapshot
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tfdoctor.facts import Facts
     from tfdoctor.findings import Finding, Report
 
@@ -68,10 +70,7 @@ def compare(was: Report, now: Report) -> Comparison:
     before, after = snapshot(was.facts), snapshot(now.facts)
     fresh = _fresh(was, now)
     found: list[Difference] = []
-    for key in dict.fromkeys((*before, *after)):
-        pair = _pair(before.get(key), after.get(key))
-        if pair is None or _follows(key, before, after):
-            continue
+    for key, pair in differing(before, after):
         entry = after.get(key) or before[key]
         lost, new = _parts(before.get(key), after.get(key))
         codes = tuple(dict.fromkeys(f.code for f in fresh if _explains(entry, pair, (lost, new), f)))
@@ -90,6 +89,14 @@ def compare(was: Report, now: Report) -> Comparison:
         tuple(sorted(here - then)),
         tuple(sorted(then - here)),
     )
+
+
+def differing(before: Snapshot, after: Snapshot) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
+    """((area, name), (was, is)) of what differs, without what follows from another difference."""
+    for key in dict.fromkeys((*before, *after)):
+        pair = _pair(before.get(key), after.get(key))
+        if pair is not None and not _follows(key, before, after):
+            yield key, pair
 
 
 def _prefix(facts: Facts) -> str:
@@ -121,9 +128,7 @@ def _parts(was: Entry | None, now: Entry | None) -> tuple[tuple[str, ...], tuple
     return tuple(p for p in old if p not in new), tuple(p for p in new if p not in old)
 
 
-def _follows(
-    key: tuple[str, str], before: dict[tuple[str, str], Entry], after: dict[tuple[str, str], Entry]
-) -> bool:
+def _follows(key: tuple[str, str], before: Snapshot, after: Snapshot) -> bool:
     """Whether a difference says nothing beside another one: another TensorFlow opens other names; a TensorFlow or
     driver that is gone has no properties."""
     area, name = key
@@ -154,17 +159,15 @@ def _follows(
     return False
 
 
-def _differs(
-    key: tuple[str, str], before: dict[tuple[str, str], Entry], after: dict[tuple[str, str], Entry]
-) -> bool:
+def _differs(key: tuple[str, str], before: Snapshot, after: Snapshot) -> bool:
     return _pair(before.get(key), after.get(key)) is not None
 
 
 def _same_change(
     one: tuple[str, str],
     other: tuple[str, str],
-    before: dict[tuple[str, str], Entry],
-    after: dict[tuple[str, str], Entry],
+    before: Snapshot,
+    after: Snapshot,
 ) -> bool:
     return _pair(before.get(one), after.get(one)) == _pair(before.get(other), after.get(other))
 

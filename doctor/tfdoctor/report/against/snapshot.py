@@ -148,7 +148,10 @@ class Entry:
     """Of what a list consists."""
 
 
-def snapshot(facts: Facts) -> dict[tuple[str, str], Entry]:
+Snapshot = dict[tuple[str, str], Entry]
+
+
+def snapshot(facts: Facts) -> Snapshot:
     """(area, name) → what is to be compared, in the order of areas."""
     paths = _Paths(facts)
     entries = [
@@ -318,10 +321,17 @@ def _cards(facts: Facts) -> Iterator[Entry]:
         if gpu.mig is not None:
             shown = f"on, {gpu.mig_instances} instances" if gpu.mig else "off"
             yield Entry(area, f"{label}: MIG", shown, causes, said=("MIG",))
+        if gpu.memory_total_mib:
+            yield Entry(area, f"{label}: memory", f"{round(gpu.memory_total_mib / 1024)} GiB", _CARDS)
         health = gpu.health
         if health is None:
             continue
         states = (
+            (health.ecc is not None, "ECC", "on" if health.ecc else "off"),
+            (health.uncorrected, "uncorrected memory errors", "counted since the driver was loaded"),
+            (health.link_width, "lanes of PCI Express", str(health.link_width)),
+            (health.clock_most, "highest clock", f"{health.clock_most} MHz"),
+            (health.power_limit, "power limit", f"{health.power_limit:g} W" if health.power_limit else ""),
             (health.recovery, "the driver asks for", health.recovery or ""),
             (health.remap_failure, "remapping of memory", "failed"),
             (
@@ -389,6 +399,7 @@ def _python(facts: Facts, paths: _Paths) -> Iterator[Entry]:
     area, fact = "Python", facts.python
     yield _fact(fact, area, "Python", lambda p: p.version, _PYTHON | {Cause.PACKAGE_CONFLICT})
     yield _fact(fact, area, "its kind", _kind, _PYTHON, little=True)
+    yield _fact(fact, area, "its environment", lambda p: p.prefix, _PYTHON, little=True)
     yield _fact(
         fact, area, "C library", lambda p: p.glibc and f"glibc {p.glibc}", frozenset({Cause.GLIBC_TOO_OLD})
     )

@@ -1,0 +1,104 @@
+"""Results, one after the other, kept in little room: hosts that are alike share what they have."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from sys import intern
+from typing import TYPE_CHECKING
+
+from tfdoctor.fleet.models import Host
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tfdoctor.fleet.models import Result, State, Value
+
+__all__ = ["LITTLE_BUT_SHOWN", "Gathered", "Profile"]
+
+LITTLE_BUT_SHOWN = frozenset({("Python", "its environment")})
+"""Of little weight on one machine, and compared among many."""
+OWN_NAME = "<host>"
+SHORTEST = 3
+"""Characters of a host's name that is looked for in its values."""
+
+
+class Profile:
+    """What hosts that are alike have. One object for all of them."""
+
+    __slots__ = ("cards", "cause", "codes", "hosts", "usable", "values")
+
+    def __init__(self, result: Result, values: Mapping[Value, str | None]) -> None:
+        self.usable = result.usable
+        self.cause = result.cause
+        self.codes = result.codes
+        self.values = values
+        self.cards = tuple(card.model for card in result.cards)
+        self.hosts: list[str] = []
+
+
+class Gathered:
+    """What has come in so far. `add` and `silent` once a host."""
+
+    def __init__(self) -> None:
+        self.hosts: dict[str, Host] = {}
+        self.profiles: dict[tuple[object, ...], Profile] = {}
+        self.owners: dict[str, list[str]] = defaultdict(list)
+        """A card's identifier → the hosts that showed it."""
+        self.skews: dict[str, float] = {}
+        """Host → seconds by which its clock was outside of the time in which it was asked."""
+
+    def add(
+        self,
+        name: str,
+        result: Result,
+        *,
+        seconds: float | None = None,
+        asked: float | None = None,
+        came: float | None = None,
+    ) -> None:
+        """asked, came: by the clock of here, when the host was asked and when its answer was there."""
+        values = {
+            _kept(key): _kept_text(value, name)
+            for key, value in result.values.items()
+            if key not in result.little or key in LITTLE_BUT_SHOWN
+        }
+        looks = (result.usable, result.cause, result.codes, tuple(card.model for card in result.cards))
+        key = (*looks, tuple(values.items()))
+        profile = self.profiles.get(key)
+        if profile is None:
+            profile = self.profiles[key] = Profile(result, values)
+        profile.hosts.append(name)
+        for card in result.cards:
+            if card.uuid is not None and card.uuid.strip("GPU-0"):
+                self.owners[card.uuid].append(name)
+        skew = _outside(result.at, asked, came)
+        if skew:
+            self.skews[name] = skew
+        state: State = "ok" if result.usable else "found"
+        self.hosts[name] = Host(name, state, result.cause, seconds)
+
+    def silent(self, name: str, state: State, why: str, *, seconds: float | None = None) -> None:
+        """A host without a usable answer."""
+        self.hosts[name] = Host(name, state, None, seconds, why=why)
+
+
+def _kept(key: Value) -> Value:
+    return intern(key[0]), intern(key[1])
+
+
+def _kept_text(value: str | None, name: str) -> str | None:
+    """The value without the host's own name, which differs from host to host and means nothing."""
+    if value is None:
+        return None
+    short = name.partition(".")[0]
+    for own in (name, short):
+        if len(own) >= SHORTEST and own in value:
+            value = value.replace(own, OWN_NAME)
+    return intern(value)
+
+
+def _outside(at: float | None, asked: float | None, came: float | None) -> float:
+    """Seconds before `asked` (negative) or after `came`; 0 where it lies between them, or one is not known."""
+    if at is None or asked is None or came is None:
+        return 0.0
+    return min(0.0, at - asked) or max(0.0, at - came)

@@ -1,0 +1,182 @@
+"""The folder of a fleet's results: a file a node as it came, and a journal of how each ended.
+
+`NODE.json` is what the node wrote; `fleet.jsonl` has a line for each end. Files put there by hand need no journal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
+
+from tfdoctor.errors import Error, UsageError
+from tfdoctor.records import dataclass
+from tfdoctor.system.writing import place_file
+from tfdoctor.text import clean_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tfdoctor.nodes.models import Answer
+
+__all__ = ["JOURNAL", "Ending", "Kept", "Store"]
+
+JOURNAL = "fleet.jsonl"
+ENDED = ("answered", "failed", "lost", "timeout", "flooded")
+LONGEST_LINE = 4096
+MOST_ENDINGS = 1_000_000
+LONGEST_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How one node ended, as the journal has it."""
+
+    host: str
+    ended: str
+    why: str = ""
+    seconds: float | None = None
+    asked: float | None = None
+    """By this machine's clock, in seconds since 1970."""
+    came: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One node of the folder."""
+
+    host: str
+    content: bytes | None
+    """As it came, one byte more than `largest` where it is larger; None: there is no file, or it cannot be read."""
+    ending: Ending | None
+    why: str = ""
+    """Why the file cannot be read."""
+
+
+class Store:
+    """The folder. Reading follows no pipe and no device; writing replaces whole files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.aside = 0
+        """Files that are no results, after `results` is through."""
+
+    def make(self) -> None:
+        """Make the folder. Raises UsageError, Error."""
+        shown = clean_line(str(self.folder))
+        try:
+            self.folder.mkdir(exist_ok=True)
+            if not os.access(self.folder, os.W_OK | os.X_OK):
+                raise PermissionError(13, "Permission denied")
+        except FileExistsError:
+            msg = f"-o: {shown} is no folder."
+            raise UsageError(msg) from None
+        except FileNotFoundError:
+            msg = f"-o: there is no folder {clean_line(str(self.folder.parent))}."
+            raise UsageError(msg) from None
+        except OSError as error:
+            msg = f"-o: {shown} cannot be written to: {error.strerror}."
+            raise Error(msg) from error
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing of an earlier run is in it."""
+        return not self.folder.is_dir() or not any(self.folder.iterdir())
+
+    def keep(self, answer: Answer, *, asked: float | None, came: float) -> None:
+        """Keep what one node gave. Raises Error where it cannot be written."""
+        try:
+            if answer.ended == "answered":
+                place_file(self.folder / file_of(answer.host), answer.output, force=True)
+            line = {
+                "host": answer.host,
+                "ended": answer.ended,
+                "why": answer.why,
+                "seconds": answer.seconds,
+                "asked": asked,
+                "came": came,
+            }
+            with (self.folder / JOURNAL).open("ab") as journal:
+                journal.write(json.dumps(line).encode("ascii") + b"\n")
+        except OSError as error:
+            msg = f"{clean_line(str(self.folder))}: a result cannot be kept: {error.strerror}."
+            raise Error(msg, hint="Free some room, then run it again with --resume.") from error
+
+    def endings(self) -> dict[str, Ending]:
+        """The last end of each node."""
+        found: dict[str, Ending] = {}
+        try:
+            with (self.folder / JOURNAL).open("rb") as journal:
+                for _ in range(MOST_ENDINGS):
+                    line = journal.readline(LONGEST_LINE)
+                    if not line:
+                        break
+                    ending = _ending(line)
+                    if ending is not None:
+                        found[ending.host] = ending
+        except OSError:
+            pass
+        return found
+
+    def results(self, largest: int) -> Iterator[Kept]:
+        """Every node, by name, one at a time. Raises UsageError where there is no such folder."""
+        shown = clean_line(str(self.folder))
+        try:
+            names = sorted(entry.name for entry in os.scandir(self.folder))
+        except NotADirectoryError:
+            msg = f"{shown} is no folder."
+            raise UsageError(msg, hint="Name the folder of the results.") from None
+        except OSError as error:
+            msg = f"{shown} cannot be read: {error.strerror}."
+            raise UsageError(msg) from error
+        endings = self.endings()
+        self.aside = 0
+        for name in names:
+            if name == JOURNAL:
+                continue
+            if not name.endswith(".json"):
+                self.aside += 1
+                continue
+            host = clean_line(unquote(name.removesuffix(".json"), errors="replace"), limit=LONGEST_NAME)
+            content, why = _read(self.folder / name, largest)
+            yield Kept(host, content, endings.pop(host, None), why)
+        for ending in endings.values():
+            yield Kept(ending.host, None, ending)
+
+
+def file_of(host: str) -> str:
+    """A file's name that no host's name leads out of the folder with."""
+    return f"{quote(host[:LONGEST_NAME], safe='')}.json"
+
+
+def _read(path: Path, largest: int) -> tuple[bytes | None, str]:
+    try:
+        if not path.is_file():
+            return None, "it is no regular file"
+        with path.open("rb") as stream:
+            return stream.read(largest + 1), ""
+    except OSError as error:
+        return None, f"its file cannot be read: {error.strerror}"
+
+
+def _ending(line: bytes) -> Ending | None:
+    try:
+        data = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(data, dict) or not isinstance(data.get("host"), str) or data.get("ended") not in ENDED:
+        return None
+    why = data.get("why")
+    return Ending(
+        clean_line(data["host"], limit=LONGEST_NAME),
+        data["ended"],
+        clean_line(why, limit=300) if isinstance(why, str) else "",
+        *(_number(data.get(key)) for key in ("seconds", "asked", "came")),
+    )
+
+
+def _number(value: Any) -> float | None:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if number and abs(value) < 1e12 else None

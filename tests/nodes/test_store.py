@@ -1,0 +1,103 @@
+"""The folder of a fleet's results."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tfdoctor.errors import Error, UsageError
+from tfdoctor.nodes import Answer
+from tfdoctor.nodes.store import JOURNAL, Store, file_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOSTS = ["node1", "../../etc/x", "user@host:22", "a/b", ".", "..", "ü", "x" * 400, "%2e"]
+
+
+def test_what_is_kept_is_read_again_with_its_end(tmp_path: Path) -> None:
+    store = Store(tmp_path / "out")
+    store.make()
+    store.keep(Answer("a", "answered", b'{"x": 1}', seconds=2.0), asked=5.0, came=7.0)
+    store.keep(Answer("b", "timeout", why="no answer within 3 s"), asked=5.0, came=8.0)
+    kept = {one.host: one for one in store.results(100)}
+    assert kept["a"].content == b'{"x": 1}'
+    assert kept["b"].content is None
+    ends = {
+        name: (one.ending.ended, one.ending.why, one.ending.asked) for name, one in kept.items() if one.ending
+    }
+    assert ends == {"a": ("answered", "", 5.0), "b": ("timeout", "no answer within 3 s", 5.0)}
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_no_name_leads_out_of_the_folder(tmp_path: Path, host: str) -> None:
+    store = Store(tmp_path / "out")
+    store.make()
+    store.keep(Answer(host, "answered", b"{}"), asked=None, came=1.0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+    assert sorted(os.listdir(tmp_path / "out")) == sorted([file_of(host), JOURNAL])
+
+
+def test_the_last_end_counts(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.keep(Answer("a", "lost", why="no route"), asked=1.0, came=2.0)
+    store.keep(Answer("a", "answered", b"{}"), asked=3.0, came=4.0)
+    (one,) = store.results(100)
+    assert one.ending is not None
+    assert one.ending.ended == "answered"
+
+
+def test_a_journal_of_rubbish_is_no_journal(tmp_path: Path) -> None:
+    lines = [
+        b"hello",
+        b"[" * 4000,
+        b'{"host": 5}',
+        b'{"host": "a", "ended": "fine"}',
+        b"\xff",
+        b"x" * 100_000,
+    ]
+    (tmp_path / JOURNAL).write_bytes(b"\n".join(lines))
+    assert Store(tmp_path).endings() == {}
+
+
+def test_a_pipe_and_a_folder_are_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "folder.json").mkdir()
+    (tmp_path / "notes.txt").write_text("x")
+    store = Store(tmp_path)
+    assert [(one.host, one.content, one.why) for one in store.results(100)] == [
+        ("folder", None, "it is no regular file"),
+        ("pipe", None, "it is no regular file"),
+    ]
+    assert store.aside == 1
+
+
+def test_of_a_large_file_no_more_is_read_than_shows_that_it_is_too_large(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(b"x" * 1000)
+    (one,) = Store(tmp_path).results(100)
+    assert one.content == b"x" * 101
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        list(Store(tmp_path / "none").results(1))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError):
+        list(Store(tmp_path / "file").results(1))
+    with pytest.raises(UsageError):
+        Store(tmp_path / "file").make()
+    with pytest.raises(UsageError):
+        Store(tmp_path / "none" / "deeper").make()
+
+
+def test_a_full_disk_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tfdoctor.nodes.store.place_file", full)
+    with pytest.raises(Error, match="No space left") as told:
+        Store(tmp_path).keep(Answer("a", "answered", json.dumps({}).encode()), asked=None, came=1.0)
+    assert "--resume" in told.value.hint
