@@ -38,7 +38,7 @@ def test_no_name_leads_out_of_the_folder(tmp_path: Path, host: str) -> None:
     store.make()
     store.keep(Answer(host, "answered", b"{}"), asked=None, came=1.0)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
-    assert sorted(os.listdir(tmp_path / "out")) == sorted([file_of(host), JOURNAL])
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted([file_of(host), JOURNAL])
 
 
 def test_the_last_end_counts(tmp_path: Path) -> None:

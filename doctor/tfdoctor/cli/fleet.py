@@ -2,41 +2,89 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
+import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from tfdoctor.cli.options import FailOn, Force, Html, Json, Severe, argument, command, verbose_option
+from tfdoctor.cli.options import (
+    FailOn,
+    Force,
+    Html,
+    Json,
+    Severe,
+    argument,
+    command,
+    finite,
+    option,
+    verbose_option,
+)
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.findings import Severity
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from tfdoctor.fleet import Fleet, Gathered
-    from tfdoctor.nodes.store import Kept
+    from tfdoctor.nodes import Engine, Job
+    from tfdoctor.nodes.store import Kept, Store
 
 
 class What(str, enum.Enum):
     """What is to be done."""
 
+    run = "run"
     report = "report"
 
 
 @command
 def fleet(
-    what: Annotated[What, argument("report: judge the results of a folder.", metavar="report")],
-    folder: Annotated[
-        Path, argument("Its files NODE.json are what `tfdoctor check --json` printed on each.", metavar="DIR")
+    what: Annotated[
+        What, argument("run: ask the hosts, then report. report: judge what is there.", metavar="run|report")
     ],
+    folder: Annotated[
+        Path, argument("The results: files NODE.json, as `tfdoctor check --json` prints them.", metavar="DIR")
+    ],
+    ssh: Annotated[
+        str | None,
+        option("run: these hosts, through ssh: a,b,c or a file with a name a line.", metavar="HOSTS"),
+    ] = None,
+    slurm: Annotated[
+        str | None,
+        option("run: a task on each node of this partition; job: of this allocation.", metavar="PARTITION"),
+    ] = None,
+    dask: Annotated[
+        str | None, option("run: once on each host that has a worker of this scheduler.", metavar="ADDRESS")
+    ] = None,
+    python: Annotated[
+        str | None, option("run: the Python to examine there, as for `check`.", metavar="PATH")
+    ] = None,
+    runner: Annotated[
+        str, option("run: the Python 3.10 or later that runs tfdoctor there.", metavar="PATH")
+    ] = "python3",
+    deadline: Annotated[
+        float,
+        option("run: each host has so many seconds.", min=5, max=3600, metavar="SECONDS", callback=finite),
+    ] = 120.0,
+    resume: Annotated[bool, option("run: ask only the hosts that have no result yet.", "--resume")] = False,
+    pass_on: Annotated[
+        list[str] | None, option("run: give this to ssh or srun: -p2222, --gres=gpu:8.", metavar="OPTION")
+    ] = None,
+    dry_run: Annotated[bool, option("run: only say which hosts, and what.", "--dry-run")] = False,
     fail_on: Severe = FailOn.error,
     html: Html = None,
     force: Force = False,
     as_json: Json = False,
     verbose: Annotated[bool, verbose_option("Show all findings, hosts and groups.")] = False,
 ) -> int:
-    """Read, judge, print. Returns the exit status.
+    """Ask if it is to, read, judge, print. Returns the exit status.
 
     Groups the hosts that are alike in driver, kernel, cards, TensorFlow, Python, libraries, packages, variables and
     paths, and says what the odd ones have: another version, a card missing or slower, no GPU for TensorFlow.
+
+    Nothing needs to be installed on the hosts: one file travels there, runs `check --json`, and is gone. What comes
+    back is kept in DIR as it comes, and not trusted.
     """
     from tfdoctor.render.fleet import fleet_json, render_fleet
     from tfdoctor.render.terminal import OUT
@@ -45,7 +93,22 @@ def fleet(
         from tfdoctor.system.writing import check_file
 
         check_file(html, force=force, option="--html")
-    answer = told(folder, "folder")
+    named = {"ssh": ssh, "slurm": slurm, "dask": dask}
+    asked = [name for name, value in named.items() if value is not None]
+    if what is What.report and (asked or python or resume or pass_on or dry_run):
+        raise UsageError(
+            "`fleet report` asks nobody: --ssh, --slurm, --dask and what goes with them are of `run`."
+        )
+    if what is What.run:
+        if len(asked) != 1:
+            raise UsageError(
+                "`fleet run` needs one of --ssh, --slurm and --dask.", hint="tfdoctor fleet run DIR --ssh a,b"
+            )
+        engine = _engine(asked[0], named[asked[0]] or "", pass_on or [])
+        words = ("check", "--json", *(("--python", python) if python else ()))
+        if not _asked(engine, folder, words, runner, deadline, resume=resume, dry_run=dry_run):
+            return ExitCode.OK
+    answer = told(folder, asked[0] if asked else "folder")
     if html is not None:
         from tfdoctor.cli.page import write_page
         from tfdoctor.render.html.fleet import fleet_html
@@ -63,6 +126,94 @@ def fleet(
     return ExitCode.FOUND if any(one.severity >= least for one in answer.findings) else ExitCode.OK
 
 
+def _engine(name: str, value: str, options: list[str]) -> Engine:
+    """Raises UsageError, Error."""
+    if name == "dask":
+        from tfdoctor.nodes.dask import DaskEngine
+
+        if options:
+            raise UsageError("--pass-on is for ssh and srun.")
+        return DaskEngine(value)
+    if name == "slurm":
+        from tfdoctor.nodes.slurm import SlurmEngine
+
+        return SlurmEngine(value, options=options)
+    from tfdoctor.cli.files import text_of
+    from tfdoctor.nodes.ssh import SshEngine, host_names
+
+    path = Path(value)
+    hosts = host_names(text_of(path, "--ssh") if "," not in value and path.is_file() else value)
+    if not hosts:
+        raise UsageError("--ssh names no host.")
+    return SshEngine(hosts, options=options)
+
+
+def _asked(
+    engine: Engine,
+    folder: Path,
+    words: tuple[str, ...],
+    runner: str,
+    deadline: float,
+    *,
+    resume: bool,
+    dry_run: bool,
+) -> bool:
+    """Ask the hosts, and keep what comes. False: --dry-run. Raises UsageError, Error."""
+    from tfdoctor.cli.reading import note
+    from tfdoctor.nodes import Job
+    from tfdoctor.nodes.store import Store
+    from tfdoctor.nodes.zipapp import zipapp
+
+    store = Store(folder)
+    if not (store.empty or resume):
+        msg = f"{clean_line(str(folder))} is not empty."
+        raise UsageError(
+            msg, hint="Name a new folder, or give --resume to ask only the hosts that are missing."
+        )
+    hosts = engine.hosts()
+    if not hosts:
+        msg = f"{engine.name} knows no host."
+        raise UsageError(msg)
+    done = {host for host, end in store.endings().items() if end.ended == "answered"} if resume else set()
+    left = [host for host in hosts if host not in done]
+    if dry_run:
+        from tfdoctor.render.terminal import OUT
+
+        names = ", ".join(clean_line(host, limit=80) for host in left[:50])
+        more = f" and {len(left) - 50} more" if len(left) > 50 else ""
+        OUT.write(f"Would run {runner} tfdoctor.pyz {' '.join(words)} on {len(left)} hosts: {names}{more}\n")
+        return False
+    store.make()
+    again = f", {len(hosts) - len(left)} have a result" if len(left) < len(hosts) else ""
+    note(
+        f"Asking {len(left)} host{'s' * (len(left) != 1)} through {engine.name}{again}; results in {folder}."
+    )
+    with tempfile.TemporaryDirectory(prefix="tfdoctor-") as beside:
+        path = Path(beside, "tfdoctor.pyz")
+        path.write_bytes(zipapp())
+        _kept(engine, left, Job(path, words, python=runner, deadline=deadline), store)
+    return True
+
+
+def _kept(engine: Engine, hosts: list[str], job: Job, store: Store) -> None:
+    from tfdoctor.cli.reading import note
+
+    began, count = time.time(), 0
+    with contextlib.ExitStack() as stack:
+        answers = engine.run(hosts, job)
+        stack.callback(getattr(answers, "close", lambda: None))
+        try:
+            for one in answers:
+                came = time.time()
+                store.keep(one, asked=came - one.seconds if one.seconds else began, came=came)
+                count += 1
+                if one.ended != "answered":
+                    note(f"{clean_line(one.host, limit=80)}: {one.ended}{f': {one.why}' if one.why else ''}")
+        except KeyboardInterrupt:
+            note(f"{count} of {len(hosts)} hosts had answered; --resume asks the others.")
+            raise
+
+
 def told(folder: Path, engine: str) -> Fleet:
     """The results of a folder, judged. Raises UsageError where there are none."""
     from tfdoctor.fleet import LARGEST, Gathered, judged
@@ -72,7 +223,7 @@ def told(folder: Path, engine: str) -> Fleet:
     for one in store.results(LARGEST):
         _take(found, one)
     if not found.hosts:
-        msg = f"{folder} has no results."
+        msg = f"{clean_line(str(folder))} has no results."
         raise UsageError(msg, hint="tfdoctor check --json > DIR/$(hostname).json on each host")
     return judged(engine, found, aside=store.aside)
 
@@ -97,5 +248,5 @@ def _take(found: Gathered, one: Kept) -> None:
     except UnusableError as error:
         found.silent(one.host, "failed", str(error), seconds=seconds)
         return
-    times = (ending.asked, ending.came) if ending is not None else (None, None)
-    found.add(one.host, result, seconds=seconds, asked=times[0], came=times[1])
+    asked, came = (ending.asked, ending.came) if ending is not None else (None, None)
+    found.add(one.host, result, seconds=seconds, asked=asked, came=came)

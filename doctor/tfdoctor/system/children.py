@@ -91,16 +91,18 @@ class Children:
         env: Mapping[str, str],
         cwd: str | None = None,
         heard: Callable[[bytes], None] | None = None,
+        given: IO[bytes] | None = None,
     ) -> Ran:
-        """Run it to its end, with no standard input; its whole group is killed after `timeout` seconds.
+        """Run it to its end; its whole group is killed after `timeout` seconds.
 
         `heard` is told what it writes to standard output, piece by piece as it comes; on Windows it is told nothing.
+        What it raises ends the program. `given`: an open file that is its standard input; else it has none.
 
         Raises OSError or ValueError where it cannot be started.
         """
         deadline = time.monotonic() + timeout
         with _streams() as (out, err):
-            process = self._start(argv, out, err, env, cwd)
+            process = self._start(argv, out, err, env, cwd, given)
             reader = _Pipes(process, heard) if out is None else _Files(out, err)
             try:
                 if self._stopped:
@@ -117,7 +119,7 @@ class Children:
                 reader.close()
 
     def _start(
-        self, argv: Sequence[str], out: Any, err: Any, env: Mapping[str, str], cwd: str | None
+        self, argv: Sequence[str], out: Any, err: Any, env: Mapping[str, str], cwd: str | None, given: Any
     ) -> subprocess.Popen[bytes]:
         this = object()
         with undisturbed():
@@ -127,7 +129,7 @@ class Children:
                     raise InterruptedError(4, "tfdoctor is ending")
                 process = subprocess.Popen(
                     list(argv),
-                    stdin=subprocess.DEVNULL,
+                    stdin=subprocess.DEVNULL if given is None else given,
                     stdout=subprocess.PIPE if out is None else out,
                     stderr=subprocess.PIPE if err is None else err,
                     env=dict(env),

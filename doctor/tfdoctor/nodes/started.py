@@ -1,0 +1,123 @@
+"""Programs of this machine that reach one node each, such as ssh and srun: many at once, none of which outlives us."""
+
+from __future__ import annotations
+
+import os
+import queue
+import shlex
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from tfdoctor.nodes.models import Answer, Job
+from tfdoctor.system.children import Children
+from tfdoctor.text import clean_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tfdoctor.system.children import Ran
+
+__all__ = ["each", "script"]
+
+GRACE = 15.0
+"""Seconds that reaching a node and leaving it may take beside what runs there."""
+LEFT_BEHIND = 125
+"""The status where the node could not take the file."""
+NOT_FOUND, TIMED_OUT = 127, (124, 137)
+
+
+class _FloodError(Exception):
+    """More came than is taken."""
+
+
+def script(job: Job) -> str:
+    """What a node's `sh` runs: it takes the file from standard input, runs it, and leaves nothing behind.
+
+    `timeout`, where the node has it, ends it there, too, should we be gone.
+    """
+    limit = "timeout --foreground -k 5"  # in our process group, so that whoever ends that ends it, too
+    run = shlex.join([job.python, "%", *job.arguments]).replace("%", '"$f"', 1)
+    return (
+        'f=$(mktemp "${TMPDIR:-/tmp}/tfdoctor-XXXXXXXX") || exit 125; '
+        "trap 'rm -f \"$f\"' EXIT; trap 'exit 129' HUP INT TERM; "
+        'cat >"$f" || exit 125; t=; '
+        f'if {limit} 1 true 2>/dev/null; then t="{limit} {job.deadline:.0f}"; fi; '
+        f"$t {run} </dev/null"
+    )
+
+
+def each(
+    hosts: Sequence[str],
+    job: Job,
+    command: Callable[[str], Sequence[str]],
+    lost: Callable[[Ran], bool],
+    *,
+    parallel: int,
+) -> Iterator[Answer]:
+    """One answer a host. command: what reaches it, which is given the file as its standard input; lost: whether it
+    ended because the node was not reached."""
+    children, answers, waiting = Children(), queue.SimpleQueue[Answer](), deque(hosts)
+    ending = threading.Event()
+
+    def work() -> None:
+        while not ending.is_set():
+            try:
+                host = waiting.popleft()
+            except IndexError:
+                return
+            answers.put(_one(children, host, job, command(host), lost))
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(parallel, len(hosts)))]
+    for one in threads:
+        one.start()
+    try:
+        for _ in hosts:
+            yield answers.get()
+    finally:
+        ending.set()
+        children.stop()
+        for one in threads:
+            one.join(2)
+
+
+def _one(children: Children, host: str, job: Job, argv: Sequence[str], lost: Callable[[Ran], bool]) -> Answer:
+    began, taken = time.monotonic(), 0
+
+    def heard(piece: bytes) -> None:
+        nonlocal taken
+        taken += len(piece)
+        if taken > job.largest:
+            raise _FloodError
+
+    try:
+        with job.zipapp.open("rb") as given:
+            ran = children.run(
+                argv, timeout=job.deadline + GRACE, env=dict(os.environ), heard=heard, given=given
+            )
+    except _FloodError:
+        why = f"it wrote more than {job.largest >> 20} MiB"
+        return Answer(host, "flooded", why=why, seconds=time.monotonic() - began)
+    except (OSError, ValueError) as error:
+        return Answer(host, "failed", why=clean_line(f"{argv[0]}: {getattr(error, 'strerror', '') or error}"))
+    return _answer(host, job, ran, lost=lost(ran), seconds=round(time.monotonic() - began, 3))
+
+
+def _answer(host: str, job: Job, ran: Ran, *, lost: bool, seconds: float) -> Answer:
+    if ran.returncode is None or (ran.returncode in TIMED_OUT and seconds >= job.deadline):
+        return Answer(host, "timeout", why=f"no answer within {job.deadline:g} s", seconds=seconds)
+    said = [clean_line(line, limit=200) for line in ran.stderr.decode("utf-8", "replace").splitlines()[-200:]]
+    last = next((line for line in reversed(said) if line), "")
+    if lost:
+        return Answer(host, "lost", why=last or "it was not reached", seconds=seconds)
+    if ran.stdout.strip():
+        return Answer(host, "answered", ran.stdout, seconds=seconds)
+    why = f"exit status {ran.returncode}"
+    if ran.returncode == NOT_FOUND:
+        why = f"there is no {job.python}"
+    elif ran.returncode == LEFT_BEHIND:
+        why = "the node has no room for the file"
+    return Answer(
+        host, "failed", why=clean_line(f"{why}: {last}" if last else why, limit=300), seconds=seconds
+    )

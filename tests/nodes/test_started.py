@@ -1,0 +1,193 @@
+"""`fleet run` through ssh and srun: scripts stand in for both, and run what they are given in a shell of this one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodes.machines import reaching
+from tfdoctor.errors import Error, UsageError
+from tfdoctor.nodes.slurm import SlurmEngine
+from tfdoctor.nodes.ssh import host_names
+
+KINDS = {
+    "node1": "healthy-two-gpus",
+    "node2": "healthy-two-gpus",
+    "node3": "driver-too-old-for-libcuda",
+    "node4": "hanging",
+    "node5": "lying",
+    "node6": "flooding",
+    "node7": "dying",
+    "node8": "failing",
+    "node9": "gone",
+}
+STATES = {
+    "node1": "ok",
+    "node2": "ok",
+    "node3": "found",
+    "node4": "timeout",
+    "node5": "failed",
+    "node6": "failed",
+    "node7": "failed",
+    "node8": "failed",
+    "node9": "lost",
+}
+
+
+def fleet(
+    folder: Path, programs: Path, *words: str, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tfdoctor", "fleet", "run", str(folder), *words],
+        env={**os.environ, **(env or {}), "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def of_folder(folder: Path) -> list[str]:
+    """Command lines of processes that have the folder in them."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found.append(path.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace"))
+    return [line for line in found if str(folder) in line]
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("engine", ["ssh", "slurm", "slurm job"])
+def test_all_others_arrive_and_the_bad_ones_are_named(tmp_path: Path, engine: str) -> None:
+    programs = reaching(tmp_path, KINDS)
+    words = {
+        "ssh": ["--ssh", ",".join(KINDS)],
+        "slurm": ["--slurm", "gpu"],
+        "slurm job": ["--slurm", "job"],
+    }[engine]
+    began = time.monotonic()
+    ran = fleet(
+        tmp_path / "out",
+        programs,
+        *words,
+        "--deadline",
+        "10",
+        "--json",
+        env={"SLURM_JOB_NODELIST": "node[1-9]"},
+    )
+    assert ran.returncode == 1, ran.stderr
+    told: dict[str, Any] = json.loads(ran.stdout)
+    assert {one["host"]: one["status"] for one in told["hosts"]} == STATES
+    assert told["engine"] == engine.split(maxsplit=1)[0]
+    why = {one["host"]: one["why"] for one in told["hosts"]}
+    assert "no JSON" in why["node5"]
+    assert "4 MiB" in why["node6"]
+    assert "it is broken" in why["node8"]
+    assert time.monotonic() - began < 45
+    assert of_folder(tmp_path) == []
+    left = [path.parent.name for path in (tmp_path / "tmp").glob("*/*")]
+    assert set(left) <= {"node6"}  # nothing stays on a node, but where everything was killed at once, as here
+
+
+def test_a_second_run_asks_only_those_that_have_no_result(tmp_path: Path) -> None:
+    programs = reaching(tmp_path, {"node1": "healthy-two-gpus", "node2": "failing"})
+    out = tmp_path / "out"
+    assert fleet(out, programs, "--ssh", "node1,node2").returncode == 1
+    before = (out / "node1.json").stat().st_mtime_ns
+    refused = fleet(out, programs, "--ssh", "node1,node2")
+    assert refused.returncode == 2
+    assert "--resume" in refused.stderr
+    (tmp_path / "nodes" / "node2" / "python3").write_bytes(
+        (tmp_path / "nodes" / "node1" / "python3").read_bytes()
+    )
+    again = fleet(out, programs, "--ssh", "node1,node2", "--resume")
+    assert "Asking 1 host through ssh, 1 have a result" in again.stderr
+    assert (out / "node1.json").stat().st_mtime_ns == before
+    assert "2 of 2 hosts answered" in again.stdout
+
+
+def test_ctrl_c_keeps_what_came_and_leaves_no_process(tmp_path: Path) -> None:
+    programs = reaching(tmp_path, {"node1": "healthy-two-gpus", "node2": "hanging"})
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tfdoctor", "fleet", "run", str(tmp_path / "out"), "--ssh", "node1,node2"],
+        env={**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"},
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    until = time.monotonic() + 40
+    while not (tmp_path / "out" / "node1.json").exists() and time.monotonic() < until:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "1 of 2 hosts had answered; --resume asks the others" in said
+    assert (tmp_path / "out" / "node1.json").exists()
+    until = time.monotonic() + 10
+    while of_folder(tmp_path) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert of_folder(tmp_path) == []
+
+
+def test_a_dry_run_asks_nobody(tmp_path: Path) -> None:
+    programs = reaching(tmp_path, {"node1": "failing"})
+    ran = fleet(tmp_path / "out", programs, "--ssh", "node1", "--dry-run", "--python", "/opt/tf/bin/python")
+    assert ran.returncode == 0
+    assert "check --json --python /opt/tf/bin/python on 1 hosts: node1" in ran.stdout
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["--ssh", "a", "--slurm", "b"],
+        ["--ssh", "-oProxyCommand=x"],
+        ["--ssh", "a;b"],
+        ["--ssh", ""],
+        ["--slurm", "--x"],
+        ["--ssh", "a", "--deadline", "nan"],
+    ],
+)
+def test_a_wrong_request_asks_nobody(tmp_path: Path, words: list[str]) -> None:
+    programs = reaching(tmp_path, {"a": "failing"})
+    ran = fleet(tmp_path / "out", programs, *words)
+    assert ran.returncode == 2, ran.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_report_asks_nobody(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "tfdoctor", "fleet", "report", str(tmp_path)]
+    assert subprocess.run([*words, "--ssh", "a"], capture_output=True, check=False).returncode == 2
+    assert subprocess.run(words, capture_output=True, check=False).returncode == 2
+
+
+def test_names_of_hosts() -> None:
+    text = "b, a  # the first\nuser@c.example.org\nssh://u@d:2222\na\n[::1]"
+    assert host_names(text) == ("[::1]", "a", "b", "ssh://u@d:2222", "user@c.example.org")
+    for wrong in ("-x", "a\x1bb", "a$(x)", "a`b`", "a'b", "u@-x"):
+        with pytest.raises(UsageError):
+            host_names(wrong)
+
+
+def test_slurm_that_is_not_there_or_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Error, match="no srun"):
+        SlurmEngine("gpu")
+    programs = reaching(tmp_path, {})
+    (programs / "sinfo").write_text("#!/bin/sh\necho 'slurm_load_partitions: no contact' >&2; exit 1\n")
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    with pytest.raises(Error, match="no contact"):
+        SlurmEngine("gpu").hosts()
+    monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
+    with pytest.raises(UsageError, match="no allocation"):
+        SlurmEngine("job")
