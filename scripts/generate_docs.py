@@ -41,7 +41,7 @@ code is permanent: a retired one is never used again.
 
 The hundreds say where a rule looks: 1 driver and GPU, 2 libraries and loader, 3 Python and the TensorFlow
 package, 4 containers, 5 images, 6 environment and memory, 7 the user's code and clusters, 8 log signatures,
-9 tfdoctor's own data.
+9 tfdoctor's own data, and hosts beside each other.
 """
 
 CAUSES = """\

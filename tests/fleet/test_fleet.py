@@ -149,7 +149,7 @@ def test_the_same_card_under_two_names() -> None:
 )
 def test_a_clock_is_wrong_where_it_was_outside_of_the_question(at: float | None, skewed: bool) -> None:
     made = Gathered()
-    one = answer(HEALTHY) if at is None else answer(HEALTHY, at=at)
+    one = answer(HEALTHY, at=at)
     made.add("a", read_result(json.dumps(one).encode()), asked=999.0, came=1010.0)
     told = [one for one in judged("ssh", made).findings if one.name == "clock-skew"]
     assert bool(told) is skewed

@@ -16,8 +16,8 @@ import pytest
 
 from nodes.machines import reaching
 from tfdoctor.errors import Error, UsageError
-from tfdoctor.nodes.slurm import SlurmEngine
-from tfdoctor.nodes.ssh import host_names
+from tfdoctor.fleet.nodes.slurm import SlurmEngine
+from tfdoctor.fleet.nodes.ssh import host_names
 
 KINDS = {
     "node1": "healthy-two-gpus",

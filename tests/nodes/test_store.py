@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfdoctor.errors import Error, UsageError
-from tfdoctor.nodes import Answer
-from tfdoctor.nodes.store import JOURNAL, Store, file_of
+from tfdoctor.fleet.nodes import Answer
+from tfdoctor.fleet.nodes.store import JOURNAL, Store, file_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,7 +97,7 @@ def test_a_full_disk_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tfdoctor.nodes.store.place_file", full)
+    monkeypatch.setattr("tfdoctor.fleet.nodes.store.place_file", full)
     with pytest.raises(Error, match="No space left") as told:
         Store(tmp_path).keep(Answer("a", "answered", json.dumps({}).encode()), asked=None, came=1.0)
     assert "--resume" in told.value.hint

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from recorded import HOSTS
-from tfdoctor.nodes.zipapp import zipapp
+from tfdoctor.fleet.nodes.zipapp import zipapp
 
 PYENV = Path.home() / ".pyenv" / "versions"
 HEALTHY = str(HOSTS / "healthy-two-gpus")
@@ -75,6 +75,7 @@ def test_it_looks_at_the_machine_that_it_runs_on(file: Path, tmp_path: Path) -> 
             [sys.executable, *tool, *words], env=env(tmp_path), capture_output=True, timeout=60, check=False
         )
         seen.append(json.loads(ran.stdout)["facts"])
+        seen[-1]["python"]["known"]["mapped"].sort()
     for part in ("python", "tensorflow", "loader", "machine", "choice"):
         assert seen[0][part] == seen[1][part]
     assert seen[0]["python"]["known"]["executable"] == sys.executable

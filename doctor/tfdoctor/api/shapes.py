@@ -97,6 +97,19 @@ class RuleOutcome(TypedDict):
     why: str
 
 
+class _Compared(TypedDict):
+    area: str
+    name: str
+    value: str | None
+
+
+class Comparable(_Compared, total=False):
+    """Something of the facts that can be compared with another machine's."""
+
+    unknown: str
+    little: bool
+
+
 class Check(TypedDict):
     """`tfdoctor check --json`."""
 
@@ -107,6 +120,9 @@ class Check(TypedDict):
     observed: Observation | None
     facts: dict[str, Any]
     """What was seen; docs/schemas/check.schema.json tells it."""
+    values: list[Comparable]
+    at: float
+    """Seconds since 1970, by this machine's clock."""
     outcomes: Outcomes
     rules: list[RuleOutcome]
     findings: list[Finding]

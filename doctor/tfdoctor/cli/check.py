@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 import shlex
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -348,7 +347,7 @@ def _write_json(report: Report, comparison: Comparison | None, against: Path | N
     from tfdoctor.render.json import write_json
     from tfdoctor.render.report import report_json
 
-    answer = {**report_json(report), "at": round(time.time(), 3)}
+    answer = report_json(report)
     if comparison is not None:
         answer |= comparison_json(comparison, str(against))
     write_json(answer)

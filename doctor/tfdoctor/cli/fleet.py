@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 from tfdoctor.cli.options import (
     FailOn,
     Force,
-    Html,
     Json,
     Severe,
     argument,
@@ -27,8 +26,8 @@ from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from tfdoctor.fleet import Fleet, Gathered
-    from tfdoctor.nodes import Engine, Job
-    from tfdoctor.nodes.store import Kept, Store
+    from tfdoctor.fleet.nodes import Engine, Job
+    from tfdoctor.fleet.nodes.store import Kept, Store
 
 
 class What(str, enum.Enum):
@@ -57,6 +56,9 @@ def fleet(
     dask: Annotated[
         str | None, option("run: once on each host that has a worker of this scheduler.", metavar="ADDRESS")
     ] = None,
+    ray: Annotated[
+        str | None, option("run: once on each node of this Ray cluster.", metavar="ADDRESS")
+    ] = None,
     python: Annotated[
         str | None, option("run: the Python to examine there, as for `check`.", metavar="PATH")
     ] = None,
@@ -73,7 +75,12 @@ def fleet(
     ] = None,
     dry_run: Annotated[bool, option("run: only say which hosts, and what.", "--dry-run")] = False,
     fail_on: Severe = FailOn.error,
-    html: Html = None,
+    html: Annotated[
+        Path | None,
+        option(
+            "Also write the answer to this file as a page for a browser; it names the hosts.", metavar="FILE"
+        ),
+    ] = None,
     force: Force = False,
     as_json: Json = False,
     verbose: Annotated[bool, verbose_option("Show all findings, hosts and groups.")] = False,
@@ -93,16 +100,17 @@ def fleet(
         from tfdoctor.system.writing import check_file
 
         check_file(html, force=force, option="--html")
-    named = {"ssh": ssh, "slurm": slurm, "dask": dask}
+    named = {"ssh": ssh, "slurm": slurm, "dask": dask, "ray": ray}
     asked = [name for name, value in named.items() if value is not None]
     if what is What.report and (asked or python or resume or pass_on or dry_run):
         raise UsageError(
-            "`fleet report` asks nobody: --ssh, --slurm, --dask and what goes with them are of `run`."
+            "`fleet report` asks nobody: --ssh, --slurm, --dask, --ray and what goes with them are of `run`."
         )
     if what is What.run:
         if len(asked) != 1:
             raise UsageError(
-                "`fleet run` needs one of --ssh, --slurm and --dask.", hint="tfdoctor fleet run DIR --ssh a,b"
+                "`fleet run` needs one of --ssh, --slurm, --dask and --ray.",
+                hint="tfdoctor fleet run DIR --ssh a,b",
             )
         engine = _engine(asked[0], named[asked[0]] or "", pass_on or [])
         words = ("check", "--json", *(("--python", python) if python else ()))
@@ -128,18 +136,22 @@ def fleet(
 
 def _engine(name: str, value: str, options: list[str]) -> Engine:
     """Raises UsageError, Error."""
+    if options and name not in ("ssh", "slurm"):
+        raise UsageError("--pass-on is for ssh and srun.")
     if name == "dask":
-        from tfdoctor.nodes.dask import DaskEngine
+        from tfdoctor.fleet.nodes.dask import DaskEngine
 
-        if options:
-            raise UsageError("--pass-on is for ssh and srun.")
         return DaskEngine(value)
+    if name == "ray":
+        from tfdoctor.fleet.nodes.ray import RayEngine
+
+        return RayEngine(value)
     if name == "slurm":
-        from tfdoctor.nodes.slurm import SlurmEngine
+        from tfdoctor.fleet.nodes.slurm import SlurmEngine
 
         return SlurmEngine(value, options=options)
     from tfdoctor.cli.files import text_of
-    from tfdoctor.nodes.ssh import SshEngine, host_names
+    from tfdoctor.fleet.nodes.ssh import SshEngine, host_names
 
     path = Path(value)
     hosts = host_names(text_of(path, "--ssh") if "," not in value and path.is_file() else value)
@@ -160,9 +172,9 @@ def _asked(
 ) -> bool:
     """Ask the hosts, and keep what comes. False: --dry-run. Raises UsageError, Error."""
     from tfdoctor.cli.reading import note
-    from tfdoctor.nodes import Job
-    from tfdoctor.nodes.store import Store
-    from tfdoctor.nodes.zipapp import zipapp
+    from tfdoctor.fleet.nodes import Job
+    from tfdoctor.fleet.nodes.store import Store
+    from tfdoctor.fleet.nodes.zipapp import zipapp
 
     store = Store(folder)
     if not (store.empty or resume):
@@ -217,7 +229,7 @@ def _kept(engine: Engine, hosts: list[str], job: Job, store: Store) -> None:
 def told(folder: Path, engine: str) -> Fleet:
     """The results of a folder, judged. Raises UsageError where there are none."""
     from tfdoctor.fleet import LARGEST, Gathered, judged
-    from tfdoctor.nodes.store import Store
+    from tfdoctor.fleet.nodes.store import Store
 
     store, found = Store(folder), Gathered()
     for one in store.results(LARGEST):

@@ -121,6 +121,10 @@ class _Group(TyperGroup):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         self.format_commands(ctx, formatter)
 
+    def format_epilog(self, _ctx: Any, formatter: Any) -> None:
+        """Right below the commands, for the same reason."""
+        formatter.write_text(self.epilog or "")
+
     def format_commands(self, _ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))

@@ -13,10 +13,8 @@ if TYPE_CHECKING:
 
     from tfdoctor.fleet.models import Result, State, Value
 
-__all__ = ["LITTLE_BUT_SHOWN", "Gathered", "Profile"]
+__all__ = ["Gathered", "Profile"]
 
-LITTLE_BUT_SHOWN = frozenset({("Python", "its environment")})
-"""Of little weight on one machine, and compared among many."""
 OWN_NAME = "<host>"
 SHORTEST = 3
 """Characters of a host's name that is looked for in its values."""
@@ -45,7 +43,7 @@ class Gathered:
         self.owners: dict[str, list[str]] = defaultdict(list)
         """A card's identifier → the hosts that showed it."""
         self.skews: dict[str, float] = {}
-        """Host → seconds by which its clock was outside of the time in which it was asked."""
+        """Host → seconds by which its clock was outside the time in which it was asked."""
 
     def add(
         self,
@@ -60,7 +58,7 @@ class Gathered:
         values = {
             _kept(key): _kept_text(value, name)
             for key, value in result.values.items()
-            if key not in result.little or key in LITTLE_BUT_SHOWN
+            if key not in result.little
         }
         looks = (result.usable, result.cause, result.codes, tuple(card.model for card in result.cards))
         key = (*looks, tuple(values.items()))

@@ -153,7 +153,7 @@ def _unused(groups: Sequence[Group]) -> Iterator[Finding]:
             causes.setdefault((group.cause, _unknown(group)), []).extend(group.hosts)
     for (cause, unknown), those in causes.items():
         says = (
-            "it could not be known whether TensorFlow uses the GPUs"
+            "it could not be determined whether TensorFlow uses the GPUs"
             if unknown
             else ("TensorFlow will not use the GPUs")
         )
@@ -262,7 +262,7 @@ def _twice(found: Gathered) -> Iterator[Finding]:
 
 
 def _clocks(found: Gathered) -> Iterator[Finding]:
-    """Clocks that were outside of the time in which their host was asked."""
+    """Clocks that were outside the time in which their host was asked."""
     off = {name: skew for name, skew in found.skews.items() if abs(skew) > CLOCK}
     if off:
         worst = max(off, key=lambda name: abs(off[name]))

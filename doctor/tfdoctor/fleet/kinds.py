@@ -10,7 +10,7 @@ KINDS = (
     Explained(
         "gpu-unused",
         "Hosts on which TensorFlow will not use its GPUs",
-        "The check of these hosts predicts that TensorFlow registers no GPU there, or could not know it.",
+        "The check of these hosts predicts that TensorFlow registers no GPU there, or could not determine it.",
         "A job over several hosts then trains on the CPU there, and all others wait for it at each step; or it fails "
         "on these hosts alone. The cause is the one that `check` names there.",
         "Run `tfdoctor check` on one of them: it names the commands.",
@@ -21,7 +21,7 @@ KINDS = (
         "A host could not be reached, went away, or had no answer within its deadline.",
         "Nothing is known of it. A driver that hangs holds up every program that asks it; `check` gives up on it after "
         "--timeout seconds, and says so.",
-        "Look whether it is up. Then run it again with --resume: it asks only the hosts that have no result.",
+        "Check whether it is up. Then run it again with --resume: it asks only the hosts that have no result.",
     ),
     Explained(
         "answer-unusable",
@@ -78,7 +78,7 @@ KINDS = (
     Explained(
         "clock-skew",
         "Hosts whose clock is wrong",
-        "The host's clock was outside of the time in which it was asked, by the clock of the machine that asked.",
+        "The host's clock was outside the time in which it was asked, by the clock of the machine that asked.",
         "Logs of several hosts cannot be put in order, checkpoints seem to come from the future, and Kerberos and TLS "
         "refuse it. Known only of hosts that `fleet run` asked.",
         "Look with `timedatectl`, and start time synchronisation.",

@@ -16,6 +16,8 @@ LARGEST = 4 << 20
 """Bytes of one answer."""
 MOST_VALUES, MOST_CARDS, MOST_CODES = 3000, 64, 100
 LONG_VALUE, LONG_NAME = 1000, 200
+ENVIRONMENT = ("Python", "its environment")
+"""Where it lies: compared among hosts, and not on one machine, where another folder is another question."""
 SEVERE = ("warning", "error")
 
 
@@ -50,6 +52,9 @@ def read_result(content: bytes) -> Result:
     if not isinstance(data.get("values"), list):
         raise UnusableError("it has no values to compare: another tfdoctor than this one wrote it")
     values, little = _values(data["values"])
+    prefix = _text(_dict(data, "facts"), "python", "known", "prefix")
+    if prefix:
+        values[ENVIRONMENT] = _line(prefix, LONG_VALUE)
     result = Result(
         usable=usable,
         cause=_cause(verdict.get("cause")),
@@ -134,6 +139,13 @@ def _cards(facts: dict[str, Any]) -> tuple[Card, ...]:
         _shown(_known(facts, "driver", "pci", "")),
     ]
     return max(found, key=len)
+
+
+def _text(facts: dict[str, Any], *path: str) -> str:
+    value: Any = facts
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else ""
 
 
 def _known(facts: dict[str, Any], *path: str) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor import __version__
@@ -179,6 +180,7 @@ def report_json(report: Report) -> dict[str, Any]:
         "observed": _observation(report.observed) if report.observed is not None else None,
         "facts": plain(report.facts),
         "values": _values(report),
+        "at": round(time.time(), 3),
         "outcomes": report.counts(),
         "rules": [
             {"code": outcome.code, "outcome": outcome.kind.value, "why": outcome.why}

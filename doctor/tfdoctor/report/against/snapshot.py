@@ -399,7 +399,6 @@ def _python(facts: Facts, paths: _Paths) -> Iterator[Entry]:
     area, fact = "Python", facts.python
     yield _fact(fact, area, "Python", lambda p: p.version, _PYTHON | {Cause.PACKAGE_CONFLICT})
     yield _fact(fact, area, "its kind", _kind, _PYTHON, little=True)
-    yield _fact(fact, area, "its environment", lambda p: p.prefix, _PYTHON, little=True)
     yield _fact(
         fact, area, "C library", lambda p: p.glibc and f"glibc {p.glibc}", frozenset({Cause.GLIBC_TOO_OLD})
     )

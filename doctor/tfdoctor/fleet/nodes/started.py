@@ -10,7 +10,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from tfdoctor.nodes.models import Answer, Job
+from tfdoctor.fleet.nodes.models import Answer, Job
 from tfdoctor.system.children import Children
 from tfdoctor.text import clean_line
 

@@ -8,14 +8,14 @@ import shutil
 from typing import TYPE_CHECKING
 
 from tfdoctor.errors import Error, UsageError
-from tfdoctor.nodes.started import each, script
+from tfdoctor.fleet.nodes.started import each, script
 from tfdoctor.system.children import run
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tfdoctor.nodes.models import Answer, Job
+    from tfdoctor.fleet.nodes.models import Answer, Job
     from tfdoctor.system.children import Ran
 
 __all__ = ["ALLOCATION", "SlurmEngine"]

@@ -7,13 +7,13 @@ import shutil
 from typing import TYPE_CHECKING
 
 from tfdoctor.errors import Error, UsageError
-from tfdoctor.nodes.started import each, script
+from tfdoctor.fleet.nodes.started import each, script
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tfdoctor.nodes.models import Answer, Job
+    from tfdoctor.fleet.nodes.models import Answer, Job
     from tfdoctor.system.children import Ran
 
 __all__ = ["SshEngine", "host_names"]

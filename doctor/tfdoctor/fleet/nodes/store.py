@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tfdoctor.nodes.models import Answer
+    from tfdoctor.fleet.nodes.models import Answer
 
 __all__ = ["JOURNAL", "Ending", "Kept", "Store"]
 

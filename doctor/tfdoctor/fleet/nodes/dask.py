@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from tfdoctor.errors import Error
-from tfdoctor.nodes import remote
-from tfdoctor.nodes.models import Answer
+from tfdoctor.fleet.nodes import remote
+from tfdoctor.fleet.nodes.models import Answer
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tfdoctor.nodes.models import Job
+    from tfdoctor.fleet.nodes.models import Job
 
 __all__ = ["DaskEngine"]
 
@@ -127,7 +127,7 @@ class _Running:
         looked = time.monotonic()
         try:
             for host in self._gone:
-                yield Answer(host, "lost", why="Dask has no worker there any more")
+                yield Answer(host, "lost", why="Dask no longer has a worker there")
             while any(self._waiting.values()):
                 try:
                     host, future = self._ended.get(timeout=LOOK)

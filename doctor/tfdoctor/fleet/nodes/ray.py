@@ -1,0 +1,132 @@
+"""Nodes of a Ray cluster: one task pinned to each that is alive."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from tfdoctor.errors import Error
+from tfdoctor.fleet.nodes import remote
+from tfdoctor.fleet.nodes.models import Answer
+from tfdoctor.text import clean_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tfdoctor.fleet.nodes.models import Job
+
+__all__ = ["RayEngine"]
+
+GRACE = 30.0
+"""Seconds that starting a worker process on the node may take beside what runs there."""
+LOOK = 1.0
+"""Seconds between two looks which nodes are still alive."""
+
+
+class RayEngine:
+    """The nodes of one cluster. address: "auto", HOST:6379, or ray://HOST:10001."""
+
+    name = "ray"
+
+    def __init__(self, address: str) -> None:
+        """Raises Error where Ray is not installed, or no cluster answers."""
+        try:
+            self._ray: Any = importlib.import_module("ray")
+            cloudpickle: Any = importlib.import_module("ray.cloudpickle")
+            self._pinned: Any = importlib.import_module("ray.util.scheduling_strategies")
+        except ImportError:
+            raise Error("Ray is not installed beside tfdoctor.", hint="pip install 'tfdoctor[ray]'") from None
+        cloudpickle.register_pickle_by_value(remote)  # the workers have no tfdoctor
+        try:
+            self._ray.init(
+                address=address, log_to_driver=False, logging_level="ERROR", configure_logging=False
+            )
+        except Exception as error:
+            why = clean_line(str(error) or type(error).__name__, limit=200)
+            msg = f"no Ray cluster answers at {clean_line(address, limit=200)}: {why}."
+            raise Error(
+                msg, hint="HOST:6379 is the usual form; `ray status` shows whether it runs."
+            ) from None
+        self._nodes = self._named()
+
+    def _alive(self) -> list[dict[str, Any]]:
+        return [one for one in self._ray.nodes() if one.get("Alive")]
+
+    def _named(self) -> dict[str, str]:
+        """Host → the node's identifier. Hosts of one name have their address or identifier behind it."""
+        nodes = sorted(self._alive(), key=lambda one: str(one["NodeID"]))
+        names = Counter(one.get("NodeManagerHostname") for one in nodes)
+        addresses = Counter(one.get("NodeManagerAddress") for one in nodes)
+        found = {}
+        for one in nodes:
+            name, address = one.get("NodeManagerHostname"), one.get("NodeManagerAddress")
+            told = (
+                name
+                if names[name] == 1
+                else address
+                if addresses[address] == 1
+                else f"{name}-{one['NodeID'][:8]}"
+            )
+            found[clean_line(str(told), limit=200)] = str(one["NodeID"])
+        return found
+
+    def hosts(self) -> Sequence[str]:
+        return tuple(sorted(self._nodes))
+
+    def run(self, hosts: Sequence[str], job: Job) -> Iterator[Answer]:
+        waiting: dict[Any, str] = {}
+        try:
+            content = self._ray.put(job.zipapp.read_bytes())
+            task = self._ray.remote(num_cpus=0, max_retries=0)(remote.run_here)
+            for host in hosts:
+                if host not in self._nodes:
+                    yield Answer(host, "lost", why="Ray no longer has that node")
+                    continue
+                strategy = self._pinned.NodeAffinitySchedulingStrategy(self._nodes[host], soft=False)
+                pinned = task.options(scheduling_strategy=strategy)
+                waiting[pinned.remote(content, job.python, job.arguments, job.deadline, job.largest)] = host
+            yield from self._ended(waiting, job)
+        finally:
+            for one in waiting:
+                with contextlib.suppress(Exception):
+                    self._ray.cancel(one, force=True)
+            self._ray.shutdown()
+
+    def _ended(self, waiting: dict[Any, str], job: Job) -> Iterator[Answer]:
+        until = time.monotonic() + job.deadline + GRACE
+        while waiting:
+            done, _ = self._ray.wait(list(waiting), num_returns=1, timeout=LOOK)
+            for one in done:
+                yield self._answer(waiting.pop(one), one)
+            if done:
+                continue
+            alive = {str(one["NodeID"]) for one in self._alive()}
+            for one, host in list(waiting.items()):
+                if self._nodes[host] not in alive:
+                    del waiting[one]
+                    yield Answer(host, "lost", why="Ray's node went away")
+                elif time.monotonic() > until:
+                    del waiting[one]
+                    with contextlib.suppress(Exception):
+                        self._ray.cancel(one, force=True)
+                    yield Answer(host, "timeout", why=f"no answer within {job.deadline:g} s")
+
+    def _answer(self, host: str, one: Any) -> Answer:
+        try:
+            got = self._ray.get(one)
+        except Exception as error:
+            gone = isinstance(
+                error, (self._ray.exceptions.RaySystemError, self._ray.exceptions.WorkerCrashedError)
+            )
+            gone = gone or type(error).__name__ in (
+                "NodeDiedError",
+                "TaskUnschedulableError",
+                "ObjectLostError",
+            )
+            why = clean_line(str(error).partition("\n")[0] or type(error).__name__, limit=300)
+            return Answer(host, "lost" if gone else "failed", why=why)
+        why = clean_line(str(got["why"]), limit=300)
+        return Answer(host, got["ended"], bytes(got["output"]), why, float(got["seconds"]))
