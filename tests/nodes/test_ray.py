@@ -62,6 +62,7 @@ def test_one_killed_one_hanging_one_lying_one_flooding(
             os.kill(one.process.pid, signal.SIGKILL)
     printed, said = process.communicate(timeout=150)
     assert process.returncode == 1, said
+    assert printed, said
     told: dict[str, Any] = json.loads(printed)
     assert sorted(one["status"] for one in told["hosts"]) == [
         "failed",
