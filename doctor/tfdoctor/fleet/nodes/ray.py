@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
+import socket
 import time
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.errors import Error
@@ -22,6 +25,7 @@ __all__ = ["RayEngine"]
 
 GRACE = 30.0
 """Seconds that starting a worker process on the node may take beside what runs there."""
+CONNECTING = 10.0
 LOOK = 1.0
 """Seconds between two looks which nodes are still alive."""
 
@@ -40,6 +44,7 @@ class RayEngine:
         except ImportError:
             raise Error("Ray is not installed beside tfdoctor.", hint="pip install 'tfdoctor[ray]'") from None
         cloudpickle.register_pickle_by_value(remote)  # the workers have no tfdoctor
+        _listens(address)
         try:
             self._ray.init(
                 address=address, log_to_driver=False, logging_level="ERROR", configure_logging=False
@@ -77,6 +82,11 @@ class RayEngine:
         return tuple(sorted(self._nodes))
 
     def run(self, hosts: Sequence[str], job: Job) -> Iterator[Answer]:
+        """Standard output is closed meanwhile: Ray prints there what happens to its nodes."""
+        with Path(os.devnull).open("w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):
+            yield from self._run(hosts, job)
+
+    def _run(self, hosts: Sequence[str], job: Job) -> Iterator[Answer]:
         waiting: dict[Any, str] = {}
         try:
             content = self._ray.put(job.zipapp.read_bytes())
@@ -130,3 +140,16 @@ class RayEngine:
             return Answer(host, "lost" if gone else "failed", why=why)
         why = clean_line(str(got["why"]), limit=300)
         return Answer(host, got["ended"], bytes(got["output"]), why, float(got["seconds"]))
+
+
+def _listens(address: str) -> None:
+    """Raises Error where nothing listens at HOST:PORT: Ray itself tries for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not (host and port.isdecimal() and len(port) < 6):
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECTING).close()
+    except (OSError, OverflowError, UnicodeError) as error:
+        why = clean_line(str(error), limit=200)
+        msg = f"no Ray cluster answers at {clean_line(address, limit=200)}: {why}."
+        raise Error(msg, hint="HOST:6379 is the usual form; `ray status` shows whether it runs.") from None
