@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytest.importorskip("distributed")
+pytestmark = [pytest.mark.few(0), pytest.mark.filterwarnings("ignore")]
 
 KINDS = {
     "127.0.0.2": "healthy-two-gpus",
@@ -87,7 +88,6 @@ def waited(log: Path, pattern: re.Pattern[str]) -> str:
     pytest.fail(f"no {pattern.pattern} in {log.read_text(errors='replace')}")
 
 
-@pytest.mark.few(1)
 @pytest.mark.timeout(240)
 def test_one_killed_one_hanging_one_lying_one_flooding(
     cluster: tuple[str, dict[str, subprocess.Popen[bytes]]], tmp_path: Path

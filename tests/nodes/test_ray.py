@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytest.importorskip("ray")
+pytestmark = [pytest.mark.few(0), pytest.mark.filterwarnings("ignore")]
 
 KINDS = ["healthy-two-gpus", "kernel-updated", "lying", "flooding", "hanging", "hanging"]
 
