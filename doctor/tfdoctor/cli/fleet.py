@@ -59,6 +59,18 @@ def fleet(
     ray: Annotated[
         str | None, option("run: once on each node of this Ray cluster.", metavar="ADDRESS")
     ] = None,
+    kubernetes: Annotated[
+        str | None, option("run: a Job on each node, in this namespace; with --image.", metavar="NAMESPACE")
+    ] = None,
+    image: Annotated[
+        str | None, option("run: the image of --kubernetes; its Python is examined.", metavar="IMAGE")
+    ] = None,
+    gpus: Annotated[
+        int, option("run: GPUs that each pod of --kubernetes asks for.", min=0, max=64, metavar="N")
+    ] = 1,
+    emit: Annotated[
+        bool, option("run: only print the manifest of --kubernetes, to apply it yourself.", "--emit")
+    ] = False,
     python: Annotated[
         str | None, option("run: the Python to examine there, as for `check`.", metavar="PATH")
     ] = None,
@@ -100,20 +112,25 @@ def fleet(
         from tfdoctor.system.writing import check_file
 
         check_file(html, force=force, option="--html")
-    named = {"ssh": ssh, "slurm": slurm, "dask": dask, "ray": ray}
+    named = {"ssh": ssh, "slurm": slurm, "dask": dask, "ray": ray, "kubernetes": kubernetes}
     asked = [name for name, value in named.items() if value is not None]
-    if what is What.report and (asked or python or resume or pass_on or dry_run):
+    if what is What.report and (asked or python or resume or pass_on or dry_run or image or emit):
         raise UsageError(
-            "`fleet report` asks nobody: --ssh, --slurm, --dask, --ray and what goes with them are of `run`."
+            "`fleet report` asks nobody: --ssh, --slurm, --dask, --ray, --kubernetes and what goes with them "
+            "are options of `run`."
         )
     if what is What.run:
         if len(asked) != 1:
             raise UsageError(
-                "`fleet run` needs one of --ssh, --slurm, --dask and --ray.",
+                "`fleet run` needs one of --ssh, --slurm, --dask, --ray and --kubernetes.",
                 hint="tfdoctor fleet run DIR --ssh a,b",
             )
-        engine = _engine(asked[0], named[asked[0]] or "", pass_on or [])
+        if kubernetes is None and (image or emit):
+            raise UsageError("--image and --emit go with --kubernetes.")
         words = ("check", "--json", *(("--python", python) if python else ()))
+        if kubernetes is not None and emit:
+            return _emitted(kubernetes, image, words, runner, deadline, gpus)
+        engine = _engine(asked[0], named[asked[0]] or "", pass_on or [], image=image, gpus=gpus)
         if not _asked(engine, folder, words, runner, deadline, resume=resume, dry_run=dry_run):
             return ExitCode.OK
     answer = told(folder, asked[0] if asked else "folder")
@@ -134,7 +151,24 @@ def fleet(
     return ExitCode.FOUND if any(one.severity >= least for one in answer.findings) else ExitCode.OK
 
 
-def _engine(name: str, value: str, options: list[str]) -> Engine:
+def _emitted(
+    namespace: str, image: str | None, words: tuple[str, ...], runner: str, deadline: float, gpus: int
+) -> int:
+    """Print the manifest. Raises UsageError."""
+    from tfdoctor.fleet.nodes import Job
+    from tfdoctor.fleet.nodes.kubernetes import checked, emitted
+    from tfdoctor.fleet.nodes.zipapp import zipapp
+    from tfdoctor.render.terminal import OUT
+
+    image = checked(namespace, image)
+    with tempfile.TemporaryDirectory(prefix="tfdoctor-") as beside:
+        path = Path(beside, "tfdoctor.pyz")
+        path.write_bytes(zipapp())
+        OUT.document(emitted(namespace, image, Job(path, words, python=runner, deadline=deadline), gpus=gpus))
+    return ExitCode.OK
+
+
+def _engine(name: str, value: str, options: list[str], *, image: str | None, gpus: int) -> Engine:
     """Raises UsageError, Error."""
     if options and name not in ("ssh", "slurm"):
         raise UsageError("--pass-on is for ssh and srun.")
@@ -142,6 +176,13 @@ def _engine(name: str, value: str, options: list[str]) -> Engine:
         from tfdoctor.fleet.nodes.dask import DaskEngine
 
         return DaskEngine(value)
+    if name == "kubernetes":
+        from tfdoctor.cli.reading import note
+        from tfdoctor.fleet.nodes.kubernetes import KubernetesEngine
+
+        engine = KubernetesEngine(value, image, gpus=gpus)
+        note(engine.asks)
+        return engine
     if name == "ray":
         from tfdoctor.fleet.nodes.ray import RayEngine
 

@@ -1,0 +1,154 @@
+"""What Kubernetes is asked for: the file in ConfigMaps, and a pod on each node that runs it. Plain values.
+
+A pod asks for nothing but GPUs of the device plugin and for no path of its host: what the driver shows, the container
+runtime brings in. It is no root, keeps no token, and may write to a folder in memory alone.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdoctor.fleet.nodes.models import Job
+
+__all__ = ["ASKS", "LABEL", "daemon_set", "file_maps", "node_job"]
+
+ASKS = (
+    "Each pod asks for {gpus} of nvidia.com/gpu, a tenth of a processor and 256 MiB of memory; for no path of its "
+    "host, no capability, no token and no root."
+)
+"""What is told before anything is made."""
+LABEL = "tfdoctor.dev/run"
+PART = 900_000
+"""Bytes of the file in one ConfigMap, which takes 1 MiB at most."""
+GPU = "nvidia.com/gpu"
+NOBODY = 65534
+KEPT = 600
+"""Seconds that Kubernetes keeps a job that has ended, should nobody be there to remove it."""
+
+
+def file_maps(run: str, content: bytes) -> list[dict[str, Any]]:
+    """The file, in as many ConfigMaps as it takes."""
+    parts = [content[at : at + PART] for at in range(0, len(content), PART)]
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": f"{run}-{number:02d}", "labels": {LABEL: run}},
+            "immutable": True,
+            "binaryData": {f"part-{number:02d}": base64.b64encode(part).decode("ascii")},
+        }
+        for number, part in enumerate(parts)
+    ]
+
+
+def node_job(
+    run: str, number: int, node: str, image: str, job: Job, *, gpus: int, parts: int
+) -> dict[str, Any]:
+    """A Job that runs once on this node."""
+    fields = [{"key": "metadata.name", "operator": "In", "values": [node]}]
+    placed = {"nodeSelectorTerms": [{"matchFields": fields}]}
+    pod = _pod(run, image, job, gpus=gpus, parts=parts)
+    pod["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": placed}}
+    pod["restartPolicy"] = "Never"
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": f"{run}-n{number}", "labels": {LABEL: run}},
+        "spec": {
+            "backoffLimit": 0,
+            "activeDeadlineSeconds": round(job.deadline),
+            "ttlSecondsAfterFinished": KEPT,
+            "template": {"metadata": {"labels": {LABEL: run, f"{LABEL}-node": str(number)}}, "spec": pod},
+        },
+    }
+
+
+def daemon_set(run: str, image: str, job: Job, *, gpus: int, parts: int) -> dict[str, Any]:
+    """A DaemonSet for those who apply it themselves: a pod on every node, which stays until it is deleted."""
+    pod = _pod(run, image, job, gpus=gpus, parts=parts, stays=True)
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": run, "labels": {LABEL: run}},
+        "spec": {
+            "selector": {"matchLabels": {LABEL: run}},
+            "template": {"metadata": {"labels": {LABEL: run}}, "spec": pod},
+        },
+    }
+
+
+def _pod(run: str, image: str, job: Job, *, gpus: int, parts: int, stays: bool = False) -> dict[str, Any]:
+    limits = {"memory": "1Gi", **({GPU: str(gpus)} if gpus else {})}
+    return {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 5,
+        "tolerations": [{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}],
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": NOBODY,
+            "runAsGroup": NOBODY,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [
+            {
+                "name": "tfdoctor",
+                "image": image,
+                "command": [
+                    "/bin/sh",
+                    "-c",
+                    _script(job.largest, stays=stays),
+                    "sh",
+                    job.python,
+                    *job.arguments,
+                ],
+                "env": [{"name": "TMPDIR", "value": "/scratch"}, {"name": "HOME", "value": "/scratch"}],
+                "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": limits},
+                "securityContext": {
+                    "allowPrivilegeEscalation": False,
+                    "readOnlyRootFilesystem": True,
+                    "capabilities": {"drop": ["ALL"]},
+                },
+                "volumeMounts": [
+                    {"name": "file", "mountPath": "/tfdoctor", "readOnly": True},
+                    {"name": "scratch", "mountPath": "/scratch"},
+                ],
+            }
+        ],
+        "volumes": [
+            {
+                "name": "file",
+                "projected": {"sources": [{"configMap": {"name": f"{run}-{n:02d}"}} for n in range(parts)]},
+            },
+            {"name": "scratch", "emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}},
+        ],
+    }
+
+
+def _script(largest: int, *, stays: bool) -> str:
+    """Standard output, no more of it than is taken, is the pod's log; the last words of standard error its termination
+    message."""
+    run = '"$python" /scratch/tfdoctor.pyz "$@" 2>/scratch/said; echo $? >/scratch/status'
+    told = "tail -c 2000 /scratch/said >/dev/termination-log 2>/dev/null; rm -f /scratch/tfdoctor.pyz"
+    after = "while :; do sleep 3600; done" if stays else "exit $(cat /scratch/status)"
+    return (
+        "cat /tfdoctor/part-* >/scratch/tfdoctor.pyz || exit 125; python=$1; shift; "
+        f"{{ {run}; }} | head -c {largest + 1}; {told}; {after}"
+    )
+
+
+def collecting(run: str, namespace: str) -> Sequence[str]:
+    """Lines of a shell that apply the manifest, fetch what the pods say, and remove it again."""
+    named = "-o jsonpath='{range .items[*]}{.metadata.name} {.spec.nodeName}{\"\\n\"}{end}'"
+    return (
+        f"kubectl -n {namespace} apply -f FILE",
+        f"kubectl -n {namespace} rollout status ds/{run} --timeout=5m",
+        f"kubectl -n {namespace} get pods -l {LABEL}={run} {named} |",
+        f'  while read -r pod node; do kubectl -n {namespace} logs "$pod" > "DIR/$node.json"; done',
+        f"kubectl -n {namespace} delete ds,cm -l {LABEL}={run}",
+        "tfdoctor fleet report DIR",
+    )
