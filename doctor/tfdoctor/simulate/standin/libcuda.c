@@ -36,6 +36,7 @@ const char tfdoctor_stand_in[] = "tfdoctor's stand-in for libcuda.so.1: no drive
 #endif
 
 #ifdef COMPUTES
+#include "compute/faults.h"
 const char tfdoctor_software[] = "tfdoctor's software GPU: it computes on the processor, and its times are no card's";
 #endif
 
@@ -168,6 +169,15 @@ CUresult cuInit(unsigned flags) {
         fprintf(stderr, "[stand-in] STANDIN_CC=%s: wanted are compute capabilities without the point, as in 80,90\n", text("STANDIN_CC", ""));
         return INVALID_VALUE;
     }
+#ifdef COMPUTES
+    struct standin_fault none;
+    const char *wrong = NULL;
+    standin_asked("", -1, &none, &wrong);
+    if (wrong) {
+        fprintf(stderr, "[software GPU] STANDIN_FAULT: %.*s is no fault; see compute/faults.h\n", (int)strcspn(wrong, ","), wrong);
+        return INVALID_VALUE;
+    }
+#endif
     if (!initialized) look();
     if (!count) return NO_DEVICE; /* also where CUDA_VISIBLE_DEVICES hides them all */
     initialized = 1;
@@ -281,7 +291,12 @@ CUresult cuCtxSetCurrent(void *context) { TRACE; current = context; return SUCCE
 CUresult cuCtxPushCurrent_v2(void *context) { TRACE; current = context; return SUCCESS; }
 CUresult cuCtxPopCurrent_v2(void **context) { TRACE; *context = current; current = NULL; return SUCCESS; }
 CUresult cuCtxGetDevice(CUdevice *device) { TRACE; *device = device_of(current); return SUCCESS; }
+#ifdef COMPUTES
+CUresult standin_broken(void); /* modules.c */
+CUresult cuCtxSynchronize(void) { TRACE; return standin_broken(); }
+#else
 CUresult cuCtxSynchronize(void) { TRACE; return SUCCESS; }
+#endif
 CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) { TRACE; *least = 0; *greatest = 0; return SUCCESS; }
 CUresult cuCtxGetSharedMemConfig(int *config) { TRACE; *config = 1; return SUCCESS; }
 #ifndef COMPUTES
@@ -377,8 +392,14 @@ static const struct { int code; const char *name, *string; } errors[] = {
     {201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
     {209, "CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available for execution on the device"},
     {214, "CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error encountered"},
+    {217, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", "peer access is not supported between these two devices"},
+    {218, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
+    {222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "the provided PTX was compiled with an unsupported toolchain."},
     {304, "CUDA_ERROR_OPERATING_SYSTEM", "OS call failed or operation not supported on this OS"},
     {500, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+    {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too many resources requested for launch"},
+    {719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
     {800, "CUDA_ERROR_NOT_PERMITTED", "operation not permitted"},
     {801, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
     {802, "CUDA_ERROR_SYSTEM_NOT_READY", "system not yet initialized"},

@@ -19,6 +19,9 @@ int standin_capability(int device);  /* 90: 9.0 */
 void standin_trace(const char *name);
 #define TRACE standin_trace(__func__)
 
+/* modules.c */
+CUresult standin_broken(void);       /* what every call answers once the current device is broken; OK before */
+
 /* memory.c */
 size_t standin_used(int device);
 

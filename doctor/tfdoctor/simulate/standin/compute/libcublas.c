@@ -1,5 +1,6 @@
 /* cuBLAS: the products of matrices that TensorFlow asks for. What is not here answers CUBLAS_STATUS_NOT_SUPPORTED. */
 #define _GNU_SOURCE
+#include "faults.h"
 #include "gemm.h"
 
 #include <stdio.h>
@@ -11,7 +12,7 @@ enum { OK = 0, ALLOC_FAILED = 3, NOT_SUPPORTED = 15 };
 #define CUBLAS 120804 /* major * 10000 + minor * 100 + patch */
 #endif
 
-cublasStatus_t cublasCreate_v2(cublasHandle_t *h) { *h = calloc(1, sizeof **h); return *h ? OK : ALLOC_FAILED; }
+cublasStatus_t cublasCreate_v2(cublasHandle_t *h) { int asked = standin_status("cublas"); if (asked) return asked; *h = calloc(1, sizeof **h); return *h ? OK : ALLOC_FAILED; }
 cublasStatus_t cublasDestroy_v2(cublasHandle_t h) { free(h); return OK; }
 cublasStatus_t cublasSetStream_v2(cublasHandle_t h, void *stream) { h->stream = stream; return OK; }
 cublasStatus_t cublasGetStream_v2(cublasHandle_t h, void **stream) { *stream = h->stream; return OK; }
@@ -24,7 +25,7 @@ cublasStatus_t cublasSetAtomicsMode(cublasHandle_t h, int mode) { h->atomics = m
 cublasStatus_t cublasGetAtomicsMode(cublasHandle_t h, int *mode) { *mode = h->atomics; return OK; }
 cublasStatus_t cublasGetVersion_v2(cublasHandle_t h, int *version) { (void)h; *version = CUBLAS; return OK; }
 cublasStatus_t cublasGetProperty(int which, int *value) { *value = which == 0 ? CUBLAS / 10000 : which == 1 ? CUBLAS / 100 % 100 : CUBLAS % 100; return OK; }
-const char *cublasGetStatusName(cublasStatus_t s) { return s == OK ? "CUBLAS_STATUS_SUCCESS" : s == NOT_SUPPORTED ? "CUBLAS_STATUS_NOT_SUPPORTED" : "CUBLAS_STATUS_INTERNAL_ERROR"; }
+const char *cublasGetStatusName(cublasStatus_t s) { return s == OK ? "CUBLAS_STATUS_SUCCESS" : s == 1 ? "CUBLAS_STATUS_NOT_INITIALIZED" : s == ALLOC_FAILED ? "CUBLAS_STATUS_ALLOC_FAILED" : s == NOT_SUPPORTED ? "CUBLAS_STATUS_NOT_SUPPORTED" : "CUBLAS_STATUS_INTERNAL_ERROR"; }
 const char *cublasGetStatusString(cublasStatus_t s) { return s == OK ? "success" : s == NOT_SUPPORTED ? "the requested functionality is not supported" : "an internal operation failed"; }
 
 /* The type of alpha and beta: cublasComputeType_t's numbers, which before CUDA 11 were those of data types. -1: none is known. */

@@ -1,6 +1,7 @@
 /* cuDNN's API of descriptors, which every release has: convolutions, pooling, batch normalization, activations. From 2.9 on
  * TensorFlow can convolve by the graph API of graph.h instead (TF_CUDNN_USE_FRONTEND), and 2.20 does so alone. A function that is missing is named by TensorFlow. Sums are made with doubles; a tensor is walked by its strides, so NCHW and NHWC are one. */
 #define _GNU_SOURCE
+#include "faults.h"
 #include "gemm.h"
 
 #include <stdio.h>
@@ -20,14 +21,16 @@ typedef struct convolution { int n, pad[MOST], stride[MOST], dilation[MOST], mod
 typedef struct pooling { int mode, nan, n, window[MOST], pad[MOST], stride[MOST]; } *pooling_t;
 typedef struct activation { int mode; double bound; } *activation_t;
 
-size_t cudnnGetVersion(void) { return CUDNN; }
+static int version(void) { int asked = standin_status("cudnn-version"); return asked ? asked : CUDNN; }
+size_t cudnnGetVersion(void) { return (size_t)version(); }
 size_t cudnnGetCudartVersion(void) { return MAJOR >= 9 ? 12050 : 11080; }
 cudnnStatus_t cudnnGetProperty(int which, int *value) {
-    *value = which == 0 ? MAJOR : which == 1 ? CUDNN / 100 % (MAJOR >= 9 ? 100 : 10) : CUDNN % 100;
+    *value = which == 0 ? MAJOR : which == 1 ? version() / 100 % (MAJOR >= 9 ? 100 : 10) : version() % 100;
     return OK;
 }
 const char *cudnnGetErrorString(cudnnStatus_t s) {
-    return s == OK ? "CUDNN_STATUS_SUCCESS" : s == NOT_SUPPORTED ? "CUDNN_STATUS_NOT_SUPPORTED" : s == BAD_PARAM ? "CUDNN_STATUS_BAD_PARAM" : "CUDNN_STATUS_INTERNAL_ERROR";
+    if (s == (MAJOR >= 9 ? 1001 : 1)) return "CUDNN_STATUS_NOT_INITIALIZED";
+    return s == OK ? "CUDNN_STATUS_SUCCESS" : s == ALLOC_FAILED ? "CUDNN_STATUS_ALLOC_FAILED" : s == NOT_SUPPORTED ? "CUDNN_STATUS_NOT_SUPPORTED" : s == BAD_PARAM ? "CUDNN_STATUS_BAD_PARAM" : "CUDNN_STATUS_INTERNAL_ERROR";
 }
 void cudnnGetLastErrorString(char *text, size_t size) {
     if (size) text[0] = 0;
@@ -38,7 +41,8 @@ cudnnStatus_t cudnnGetStream(cudnnHandle_t h, void **stream) { *stream = h->stre
 #define OBJECT(name, type)                                                                                     \
     cudnnStatus_t cudnnCreate##name(struct type **o) { *o = calloc(1, sizeof **o); return *o ? OK : ALLOC_FAILED; } \
     cudnnStatus_t cudnnDestroy##name(struct type *o) { free(o); return OK; }
-OBJECT(, handle)
+cudnnStatus_t cudnnCreate(struct handle **o) { int asked = standin_status("cudnn"); if (asked) return asked; *o = calloc(1, sizeof **o); return *o ? OK : ALLOC_FAILED; }
+cudnnStatus_t cudnnDestroy(struct handle *o) { free(o); return OK; }
 OBJECT(TensorDescriptor, tensor)
 OBJECT(FilterDescriptor, tensor)
 OBJECT(ConvolutionDescriptor, convolution)

@@ -2,6 +2,7 @@
  * TensorFlow asks for most of a card at once. */
 #define _GNU_SOURCE
 #include "driver.h"
+#include "faults.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -26,12 +27,24 @@ size_t standin_used(int device) {
     return bytes;
 }
 
+/* What a process can take of a card: less where another one holds some, or memory is to be out before its end. */
+static size_t room(int device) {
+    size_t bytes = standin_bytes(device);
+    struct standin_fault fault;
+    if (standin_asked("held", device, &fault, NULL)) bytes = (size_t)fault.value < bytes ? bytes - (size_t)fault.value : 0;
+    if (standin_asked("oom", device, &fault, NULL) && (size_t)fault.value < bytes) bytes = (size_t)fault.value;
+    return bytes;
+}
+
 static CUresult take(uintptr_t *pointer, size_t bytes, int host) {
     int device = standin_device();
-    CUresult result = OUT_OF_MEMORY;
+    CUresult result = standin_broken();
+    if (result) return result;
+    result = OUT_OF_MEMORY;
     if (!bytes) return INVALID_VALUE;
+    size_t most = room(device);
     pthread_mutex_lock(&lock);
-    if (host || bytes <= standin_bytes(device) - used[device]) {
+    if (host || (used[device] <= most && bytes <= most - used[device])) {
         void *start = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         struct block *b = start == MAP_FAILED ? NULL : malloc(sizeof *b);
         if (b) {
@@ -81,7 +94,9 @@ CUresult cuMemGetInfo_v2(size_t *left, size_t *total) {
     int device = standin_device();
     *total = standin_bytes(device);
     *left = *total - *total / 80; /* what a driver keeps for itself */
+    struct standin_fault fault;
     size_t taken = standin_used(device);
+    if (standin_asked("held", device, &fault, NULL)) taken += (size_t)fault.value;
     *left = taken < *left ? *left - taken : 0;
     return OK;
 }
@@ -131,12 +146,17 @@ CUresult cuPointerGetAttributes(unsigned count, int *attributes, void **values, 
 
 /* Copies: all addresses are this process's. */
 #define COPY(name, to, from)                                                                                                               \
-    CUresult name##_v2(to d, from s, size_t n) { TRACE; memmove((void *)d, (const void *)s, n); return OK; }                               \
-    CUresult name##Async_v2(to d, from s, size_t n, void *stream) { TRACE; (void)stream; memmove((void *)d, (const void *)s, n); return OK; }
+    CUresult name##_v2(to d, from s, size_t n) {                                                                                           \
+        TRACE;                                                                                                                             \
+        CUresult broken = standin_broken();                                                                                                \
+        if (!broken) memmove((void *)d, (const void *)s, n);                                                                               \
+        return broken;                                                                                                                     \
+    }                                                                                                                                      \
+    CUresult name##Async_v2(to d, from s, size_t n, void *stream) { (void)stream; return name##_v2(d, s, n); }
 COPY(cuMemcpyHtoD, CUdeviceptr, const void *)
 COPY(cuMemcpyDtoH, void *, CUdeviceptr)
 COPY(cuMemcpyDtoD, CUdeviceptr, CUdeviceptr)
-CUresult cuMemcpy(CUdeviceptr d, CUdeviceptr s, size_t n) { TRACE; memmove((void *)d, (const void *)s, n); return OK; }
+CUresult cuMemcpy(CUdeviceptr d, CUdeviceptr s, size_t n) { return cuMemcpyDtoD_v2(d, s, n); }
 CUresult cuMemcpyAsync(CUdeviceptr d, CUdeviceptr s, size_t n, void *stream) { (void)stream; return cuMemcpy(d, s, n); }
 CUresult cuMemcpyPeer(CUdeviceptr d, void *to, CUdeviceptr s, void *from, size_t n) { (void)to; (void)from; return cuMemcpy(d, s, n); }
 CUresult cuMemcpyPeerAsync(CUdeviceptr d, void *to, CUdeviceptr s, void *from, size_t n, void *stream) { (void)to; (void)from; (void)stream; return cuMemcpy(d, s, n); }

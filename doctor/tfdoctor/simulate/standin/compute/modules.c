@@ -4,6 +4,7 @@
  * launch, and would compute with what the kernel never wrote. */
 #define _GNU_SOURCE
 #include "driver.h"
+#include "faults.h"
 #include "../ptx/interpreter.h"
 
 #include <dlfcn.h>
@@ -11,6 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { DEVICES = 32 };
 
 struct module {
     struct ptx_module *code;
@@ -29,6 +34,8 @@ static void complain(const char *what, const char *name, int code, const char *w
 CUresult cuModuleLoadData(void **module, const void *image) {
     TRACE;
     char why[512] = "";
+    struct standin_fault fault;
+    if (standin_asked("module", standin_device(), &fault, NULL)) return (CUresult)fault.value;
     struct module *m = calloc(1, sizeof *m);
     if (!m) return OUT_OF_MEMORY;
     CUresult result = ptx_load(image, standin_capability(standin_device()), &m->code, why, sizeof why);
@@ -138,6 +145,32 @@ CUresult cuOccupancyMaxPotentialBlockSize(int *grid, int *block, void *function,
     return OK;
 }
 
+/* -- Faults on purpose -------------------------------------------------------------------------- */
+
+static long long launches[DEVICES];
+
+CUresult standin_broken(void) {
+    struct standin_fault fault;
+    int device = standin_device();
+    if (!standin_asked("broken", device, &fault, NULL)) return OK;
+    return __atomic_load_n(&launches[device], __ATOMIC_RELAXED) > fault.after ? (CUresult)fault.value : OK;
+}
+
+/* What a launch is to answer, once it has waited as it is to. */
+static CUresult on_purpose(void) {
+    struct standin_fault fault;
+    int device = standin_device();
+    long long number = __atomic_add_fetch(&launches[device], 1, __ATOMIC_RELAXED);
+    if (standin_asked("slow", device, &fault, NULL)) {
+        struct timespec more = {fault.value / 1000, (long)(fault.value % 1000) * 1000000};
+        nanosleep(&more, NULL);
+    }
+    if (standin_asked("hang", device, &fault, NULL) && number > fault.value)
+        for (;;) pause();
+    if (standin_asked("launch", device, &fault, NULL)) return (CUresult)fault.value;
+    return standin_broken();
+}
+
 static CUresult failed(const char *name, CUresult code, const char *why) {
     complain("kernel", name, code, why);
     const char *wanted = getenv("STANDIN_FAILED");
@@ -156,6 +189,8 @@ CUresult cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, u
     struct ptx_grid grid = {{gx, gy, gz}, {bx, by, bz}, shared};
     void *pointers[1024];
     if (!f) return INVALID_HANDLE;
+    CUresult purpose = on_purpose();
+    if (purpose) return purpose;
     if (!parameters) { /* a buffer of them all: CU_LAUNCH_PARAM_BUFFER_POINTER is 1 */
         char *buffer = NULL;
         for (void **e = extra; e && *e; e += 2)

@@ -27,8 +27,8 @@ CUresult cuStreamCreateWithPriority(void **stream, unsigned flags, int priority)
 }
 CUresult cuStreamCreate(void **stream, unsigned flags) { return cuStreamCreateWithPriority(stream, flags, 0); }
 CUresult cuStreamDestroy_v2(void *stream) { TRACE; free(made(stream)); return OK; }
-CUresult cuStreamQuery(void *stream) { TRACE; (void)stream; return OK; }
-CUresult cuStreamSynchronize(void *stream) { TRACE; (void)stream; return OK; }
+CUresult cuStreamQuery(void *stream) { TRACE; (void)stream; return standin_broken(); }
+CUresult cuStreamSynchronize(void *stream) { TRACE; (void)stream; return standin_broken(); }
 CUresult cuStreamWaitEvent(void *stream, void *event, unsigned flags) { TRACE; (void)stream; (void)event; (void)flags; return OK; }
 CUresult cuStreamGetPriority(void *stream, int *priority) { TRACE; *priority = made(stream) ? made(stream)->priority : 0; return OK; }
 CUresult cuStreamGetFlags(void *stream, unsigned *flags) { TRACE; *flags = made(stream) ? made(stream)->flags : 0; return OK; }
@@ -49,8 +49,8 @@ CUresult cuEventCreate(void **event, unsigned flags) { TRACE; (void)flags; *even
 CUresult cuEventDestroy_v2(void *event) { TRACE; free(event); return OK; }
 CUresult cuEventRecord(void *event, void *stream) { TRACE; (void)stream; clock_gettime(CLOCK_MONOTONIC, &((struct event *)event)->at); return OK; }
 CUresult cuEventRecordWithFlags(void *event, void *stream, unsigned flags) { (void)flags; return cuEventRecord(event, stream); }
-CUresult cuEventQuery(void *event) { TRACE; (void)event; return OK; }
-CUresult cuEventSynchronize(void *event) { TRACE; (void)event; return OK; }
+CUresult cuEventQuery(void *event) { TRACE; (void)event; return standin_broken(); }
+CUresult cuEventSynchronize(void *event) { TRACE; (void)event; return standin_broken(); }
 CUresult cuEventElapsedTime(float *milliseconds, void *from, void *to) {
     TRACE;
     const struct timespec *a = &((struct event *)from)->at, *b = &((struct event *)to)->at;

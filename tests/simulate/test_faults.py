@@ -1,0 +1,155 @@
+"""What the software GPU does where it is told to fail (STANDIN_FAULT), call by call; each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.few(0)  # compiling the libraries alone takes ten seconds
+
+TESTS = Path(__file__).resolve().parents[1]
+CHILD = """
+import ctypes, json, sys
+from ctypes import byref, c_char_p, c_int, c_size_t, c_uint64, c_void_p
+from pathlib import Path
+from lab.softcalls import Gpu
+from simulate.kernels import TEXT
+gpu = Gpu(Path(sys.argv[1]))
+cu, told = gpu.driver, {}
+told["init"] = cu.cuInit(0)
+context = c_void_p()
+device = int(sys.argv[2])
+cu.cuDevicePrimaryCtxRetain(byref(context), device)
+cu.cuCtxSetCurrent(context)
+free, total, at = c_size_t(), c_size_t(), c_uint64()
+cu.cuMemGetInfo_v2(byref(free), byref(total))
+told["free"] = free.value >> 20
+told["alloc"] = [cu.cuMemAlloc_v2(byref(at), c_size_t(32 << 20)) for _ in range(4)]
+module, function = c_void_p(), c_void_p()
+told["module"] = cu.cuModuleLoadData(byref(module), TEXT.encode())
+if not told["module"]:
+    cu.cuModuleGetFunction(byref(function), module, b"add")
+    out = (ctypes.c_uint32 * 4)(1, 2, 3, 4)
+    to, by = c_uint64(ctypes.addressof(out)), ctypes.c_uint32(10)
+    pointers = (c_void_p * 2)(ctypes.addressof(to), ctypes.addressof(by))
+    told["launch"] = [cu.cuLaunchKernel(function, 1, 1, 1, 4, 1, 1, 0, None, pointers, None) for _ in range(4)]
+    told["out"] = list(out)
+told["sync"] = [cu.cuStreamSynchronize(None), cu.cuCtxSynchronize(), cu.cuEventQuery(None)]
+told["copy"] = cu.cuMemcpyDtoH_v2(ctypes.create_string_buffer(4), at, c_size_t(4)) if at.value else 0
+handle = c_void_p()
+told["cublas"] = gpu.blas.cublasCreate_v2(byref(handle))
+told["cudnn"] = gpu.dnn.cudnnCreate(byref(handle))
+told["cudnn-version"] = gpu.dnn.cudnnGetVersion()
+gpu.dnn.cudnnGetErrorString.restype = c_char_p
+told["words"] = gpu.dnn.cudnnGetErrorString(1).decode()
+print(json.dumps(told))
+"""
+FINE = {
+    "init": 0,
+    "alloc": [0] * 4,
+    "module": 0,
+    "launch": [0] * 4,
+    "out": [41, 42, 43, 44],
+    "sync": [0] * 3,
+    "copy": 0,
+    "cublas": 0,
+    "cudnn": 0,
+    "cudnn-version": 8900,
+}
+
+
+def told(folder: Path, fault: str, *, device: int = 0, timeout: float = 60) -> tuple[dict[str, Any], str]:
+    env = {
+        **os.environ,
+        "PYTHONPATH": str(TESTS),
+        "LD_LIBRARY_PATH": str(folder),
+        "STANDIN_GPUS": "2",
+        "STANDIN_CC": "90",
+        "STANDIN_FAULT": fault,
+    }
+    ran = subprocess.run(
+        [sys.executable, "-c", CHILD, folder, str(device)],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=True,
+    )
+    return json.loads(ran.stdout), ran.stderr
+
+
+def beside(seen: dict[str, Any]) -> dict[str, Any]:
+    """What is not as where nothing fails."""
+    return {key: seen.get(key) for key, value in FINE.items() if seen.get(key) != value}
+
+
+def test_without_a_fault_all_is_well(libraries_of_the_software_gpu: Path) -> None:
+    seen, said = told(libraries_of_the_software_gpu, "")
+    assert beside(seen) == {}
+    assert seen["free"] == 80896
+    assert said == ""
+
+
+@pytest.mark.parametrize(
+    ("fault", "wanted"),
+    [
+        ("oom:64M", {"alloc": [0, 0, 2, 2]}),
+        ("held:81888M", {"alloc": [0, 2, 2, 2]}),
+        ("module:209", {"module": 209, "launch": None, "out": None}),
+        ("module:222", {"module": 222, "launch": None, "out": None}),
+        ("launch:719", {"launch": [719] * 4, "out": [1, 2, 3, 4]}),
+        (
+            "broken:700/2",
+            {"launch": [0, 0, 700, 700], "out": [21, 22, 23, 24], "sync": [700] * 3, "copy": 700},
+        ),
+        ("broken:214/3", {"launch": [0, 0, 0, 214], "out": [31, 32, 33, 34], "sync": [214] * 3, "copy": 214}),
+        ("cublas:3", {"cublas": 3}),
+        ("cudnn:1", {"cudnn": 1}),
+        ("cudnn-version:8500", {"cudnn-version": 8500}),
+        ("cublas:1,cudnn:4", {"cublas": 1, "cudnn": 4}),
+        ("oom:64M@1", {}),
+    ],
+)
+def test_each_fault_and_no_other(
+    libraries_of_the_software_gpu: Path, fault: str, wanted: dict[str, Any]
+) -> None:
+    seen, _ = told(libraries_of_the_software_gpu, fault)
+    assert beside(seen) == wanted
+
+
+def test_memory_that_another_process_holds_is_not_free(libraries_of_the_software_gpu: Path) -> None:
+    assert told(libraries_of_the_software_gpu, "held:80000M")[0]["free"] == 896
+
+
+def test_a_fault_of_one_card_alone(libraries_of_the_software_gpu: Path) -> None:
+    folder = libraries_of_the_software_gpu
+    assert beside(told(folder, "oom:64M@1", device=1)[0]) == {"alloc": [0, 0, 2, 2]}
+    assert beside(told(folder, "broken:719/0@0", device=1)[0]) == {}
+
+
+def test_a_slow_card_computes_the_same(libraries_of_the_software_gpu: Path) -> None:
+    import time
+
+    began = time.monotonic()
+    assert beside(told(libraries_of_the_software_gpu, "slow:500")[0]) == {}
+    assert time.monotonic() - began > 2
+
+
+def test_a_card_that_hangs_does_not_come_back(libraries_of_the_software_gpu: Path) -> None:
+    with pytest.raises(subprocess.TimeoutExpired):
+        told(libraries_of_the_software_gpu, "hang:1", timeout=6)
+
+
+@pytest.mark.parametrize(
+    "wrong", ["ooom:5", "oom", "oom:", "oom:x", "oom:5Q", "oom:5@", "oom:5@x", "broken:1/", "oom:-1"]
+)
+def test_what_is_no_fault_is_refused(libraries_of_the_software_gpu: Path, wrong: str) -> None:
+    seen, said = told(libraries_of_the_software_gpu, f"cublas:0,{wrong}")
+    assert seen["init"] == 1
+    assert f"STANDIN_FAULT: {wrong} is no fault" in said
