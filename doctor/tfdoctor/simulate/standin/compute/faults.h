@@ -59,10 +59,11 @@ static inline int standin_element(const char *at, size_t length, const char **wo
 static inline int standin_asked(const char *word, int device, struct standin_fault *fault, const char **wrong) {
     const char *list = getenv("STANDIN_FAULT");
     int found = 0;
+    *fault = (struct standin_fault){0, 0};
     while (list && *list) {
         size_t length = strcspn(list, ","), word_length;
         const char *name;
-        struct standin_fault one;
+        struct standin_fault one = {0, 0};
         int of;
         if (!standin_element(list, length, &name, &word_length, &one, &of)) {
             if (wrong && !*wrong) *wrong = list;
