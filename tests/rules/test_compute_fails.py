@@ -34,6 +34,15 @@ def observed(*computed: str) -> Observation:
             "GPU:0 failed: UnknownError: Could not create cudnn handle: CUDNN_STATUS_INTERNAL_ERROR",
             Cause.CUDNN_INIT_FAILED,
         ),
+        (
+            "GPU:1 failed: FailedPreconditionError: Failed to allocate scratch buffer for device 1",
+            Cause.OOM,
+        ),
+        (
+            "GPU:0 failed: Attempting to perform BLAS operation using StreamExecutor without BLAS support",
+            Cause.CUBLAS_INIT_FAILED,
+        ),
+        ("GPU:0 failed: failed to query event: CUDA_ERROR_ECC_UNCORRECTABLE", Cause.INCONCLUSIVE),
         ("GPU:0 failed: TensorFlow was ended by signal 11", Cause.INCONCLUSIVE),
     ],
 )

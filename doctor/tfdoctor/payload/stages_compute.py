@@ -8,6 +8,8 @@ from stages_said import Missing, Wrong, finite, plural, say, short, since, text,
 
 BIG = 4096  # rows of the matrices that are timed: 64 MiB each in float32
 CHAIN = 4  # products a run: what starting one costs is small beside it
+SMALL = 512  # rows of the product by which it is guessed how long the large ones take
+LONG, SHORT = 30.0, 3.0  # seconds: where a run of the large ones would take longer than the first, rows for the second
 SLOW_COPY = 1.2  # GB/s; one lane of PCIe 3.0 carries 0.98, sixteen from pageable memory 3 and more
 UNIT = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 TF32 = 2.0**-10
@@ -180,13 +182,14 @@ def measure(run, card, dtype, mode, first):
 
     v1 = run.v1
     random = numpy.random.RandomState(8)
-    start = random.uniform(-1.0, 1.0, (BIG, BIG)).astype("float32")
+    rows = fitting(run, card, dtype)
+    start = random.uniform(-1.0, 1.0, (rows, rows)).astype("float32")
     with v1.Graph().as_default():
         with v1.device(card.device):
-            fed = v1.placeholder(v1.float32, (BIG, BIG))
+            fed = v1.placeholder(v1.float32, (rows, rows))
             copied = v1.reduce_sum(fed)
             kept = v1.Variable(fed, trainable=False)
-            factor = v1.cast(kept * math.sqrt(3.0 / BIG), getattr(run.tf, dtype))  # keeps the variance
+            factor = v1.cast(kept * math.sqrt(3.0 / rows), getattr(run.tf, dtype))  # keeps the variance
             result = v1.cast(kept, getattr(run.tf, dtype))
             for _ in range(CHAIN):
                 result = v1.matmul(result, factor)
@@ -200,8 +203,8 @@ def measure(run, card, dtype, mode, first):
                 copies.append(time.time() - began)
             with tf32_switch(run, mode == "float32"):
                 seconds = timed(run.timed, lambda: session.run(ended))
-    facts = {"gflops": finite(2.0 * BIG**3 * CHAIN / seconds / 1e9), "expected_gflops": None}
-    notes = []
+    facts = {"gflops": finite(2.0 * rows**3 * CHAIN / seconds / 1e9), "expected_gflops": None}
+    notes = [] if rows == BIG else ["so slow that products of %d rows were timed" % rows]
     expected = run.expected.get(str(card.index))
     expected = expected.get(mode) if isinstance(expected, dict) else expected if mode == "float32" else None
     if expected:
@@ -210,12 +213,35 @@ def measure(run, card, dtype, mode, first):
         if facts["slow"]:
             notes.append("slow: such a card should give %.0f GFLOP/s; is it throttled, or shared?" % expected)
     if copies:
-        facts["copy_gbps"] = finite(4e-9 * BIG**2 / max(min(copies), 1e-9))
+        facts["copy_gbps"] = finite(4e-9 * rows**2 / max(min(copies), 1e-9))
         if facts["copy_gbps"] < SLOW_COPY:
             notes.append(
                 "slow: data comes to it at %.2f GB/s, as over a single PCIe lane" % facts["copy_gbps"]
             )
     return facts, "; ".join(notes)
+
+
+def fitting(run, card, dtype):
+    """Rows that this card can be timed with: fewer where it is so slow that all its time would go by."""
+    import numpy
+
+    v1 = run.v1
+    start = numpy.random.RandomState(8).uniform(-1.0, 1.0, (SMALL, SMALL)).astype("float32")
+    with v1.Graph().as_default():
+        with v1.device(card.device):
+            fed = v1.placeholder(v1.float32, (SMALL, SMALL))
+            factor = v1.cast(fed, getattr(run.tf, dtype))
+            ended = v1.reduce_sum(v1.cast(v1.matmul(factor, factor), v1.float32))
+        with run.session() as session:
+            session.run(ended, {fed: start})
+            began = time.time()
+            session.run(ended, {fed: start})
+            once = time.time() - began
+    rows = BIG
+    if once * CHAIN * (float(BIG) / SMALL) ** 3 > LONG:
+        while rows > SMALL and once * CHAIN * (float(rows) / SMALL) ** 3 > SHORT:
+            rows //= 2
+    return rows
 
 
 def timed(wanted, call):

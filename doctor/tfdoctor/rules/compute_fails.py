@@ -23,10 +23,14 @@ from tfdoctor.rules.base import GPU, Context, NotApplicable, Result, Rule
 
 SIGNS = (
     (("out of memory", "OUT_OF_MEMORY", "RESOURCE_EXHAUSTED", "ResourceExhausted", "OOM"), Cause.OOM),
+    (("Failed to allocate", "failed to alloc"), Cause.OOM),
     (("insufficient for CUDA runtime", "INSUFFICIENT_DRIVER"), Cause.DRIVER_TOO_OLD),
     (("INVALID_PTX", "UNSUPPORTED_PTX"), Cause.GPU_TOO_NEW),
     (("CUDNN_STATUS", "Could not create cudnn handle", "DNN library"), Cause.CUDNN_INIT_FAILED),
-    (("CUBLAS_STATUS", "cublas handle", "Blas GEMM launch failed"), Cause.CUBLAS_INIT_FAILED),
+    (
+        ("CUBLAS_STATUS", "cublas handle", "Blas GEMM launch failed", "without BLAS support"),
+        Cause.CUBLAS_INIT_FAILED,
+    ),
 )
 """Words of TensorFlow's errors → root cause, the first that is met."""
 NO_CODE = ("no kernel image", "INVALID_IMAGE", "NO_BINARY_FOR_GPU", "invalid device function")

@@ -216,4 +216,7 @@ def _cause_of(
             return finding.cause
     if name == "nccl":
         return Cause.NCCL_FAILURE
-    return cause_in_log(result, answer.error, compat) or (root.cause if root is not None else None)
+    sure = (
+        root is not None and root.severity is Severity.ERROR
+    )  # a warning of something else is no cause of this
+    return cause_in_log(result, answer.error, compat) or (root.cause if sure and root is not None else None)
