@@ -219,4 +219,9 @@ def _cause_of(
     sure = (
         root is not None and root.severity is Severity.ERROR
     )  # a warning of something else is no cause of this
-    return cause_in_log(result, answer.error, compat) or (root.cause if sure and root is not None else None)
+    cause = cause_in_log(result, answer.error, compat)
+    if cause is Cause.GPU_TOO_NEW and not any(
+        word in answer.error for word in (*compute_fails.NO_CODE, "PTX")
+    ):
+        cause = None  # that the first run is slow says nothing of how it ended
+    return cause or (root.cause if sure and root is not None else None)

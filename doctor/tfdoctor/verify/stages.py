@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tfdoctor.findings import Stage
 from tfdoctor.system import Failure
 from tfdoctor.system.payloads import MARKER
+from tfdoctor.text import late
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -134,9 +135,20 @@ class Answer:
     def computed_lines(self) -> list[str]:
         """As the rules know them: "GPU:0 ok", "GPU:1 failed: …"."""
         return [
-            f"GPU:{index} {f'failed: {wrong}' if wrong else 'ok'}"
+            f"GPU:{index} {f'failed: {_without_place(wrong)}' if wrong else 'ok'}"
             for index, wrong in sorted(self.computed.items())
         ]
+
+
+_PLACE = late(
+    r"\s*(?:File \"|Detected at node|Graph execution error|Node: |\[\[)|.{0,80}: Graph execution error:"
+)
+
+
+def _without_place(wrong: str) -> str:
+    """An error without where in the program it was, which TensorFlow 2 tells before what is wrong."""
+    rows = [row.strip() for row in wrong.splitlines() if row.strip() and not _PLACE.match(row)]
+    return "\n".join(rows) or wrong
 
 
 @dataclass(slots=True)
