@@ -28,6 +28,7 @@ CUresult cuStreamCreateWithPriority(void **stream, unsigned flags, int priority)
 CUresult cuStreamCreate(void **stream, unsigned flags) { return cuStreamCreateWithPriority(stream, flags, 0); }
 CUresult cuStreamDestroy_v2(void *stream) { TRACE; free(made(stream)); return OK; }
 CUresult cuStreamQuery(void *stream) { TRACE; (void)stream; return standin_broken(); }
+CUresult cuCtxSynchronize(void) { TRACE; return standin_broken(); }
 CUresult cuStreamSynchronize(void *stream) { TRACE; (void)stream; return standin_broken(); }
 CUresult cuStreamWaitEvent(void *stream, void *event, unsigned flags) { TRACE; (void)stream; (void)event; (void)flags; return OK; }
 CUresult cuStreamGetPriority(void *stream, int *priority) { TRACE; *priority = made(stream) ? made(stream)->priority : 0; return OK; }
