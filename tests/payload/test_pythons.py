@@ -15,7 +15,7 @@ import tfdoctor.payload
 from tfdoctor.facts import Known, value_of
 from tfdoctor.facts.python import Choice
 from tfdoctor.probes import driver, python
-from tfdoctor.system import LiveSystem
+from tfdoctor.system import LiveSystem, payloads
 from tfdoctor.system.payloads import run_payload
 
 VERSIONS = ("2.7", *(f"3.{minor}" for minor in range(5, 15)))
@@ -113,11 +113,18 @@ def test_where_python_leaves_the_scripts_folder_out_the_first_of_pythonpath_stay
 
 
 @on_every_python
-def test_nothing_is_written_and_nothing_is_said_beside_the_answer(version: str, tmp_path: Path) -> None:
-    before = sorted(Path(tfdoctor.payload.__file__).parent.rglob("*"))
-    system = LiveSystem(cwd=str(tmp_path))
+def test_nothing_is_written_and_nothing_is_said_beside_the_answer(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A copy: beside the package itself, other tests' interpreters write what they compile.
+    payload, elsewhere = tmp_path / "payload", tmp_path / "elsewhere"
+    shutil.copytree(Path(tfdoctor.payload.__file__).parent, payload, ignore=shutil.ignore_patterns("__pycache__"))
+    elsewhere.mkdir()
+    monkeypatch.setattr(payloads, "_FOLDER", payload)
+    before = sorted(payload.rglob("*"))
+    system = LiveSystem(cwd=str(elsewhere))
     _, result = run_payload(system, PYTHONS[version], "target", timeout=60)
     assert result.stderr == ""
     assert len(result.stdout.splitlines()) == 1
-    assert not list(tmp_path.iterdir())
-    assert sorted(Path(tfdoctor.payload.__file__).parent.rglob("*")) == before
+    assert not list(elsewhere.iterdir())
+    assert sorted(payload.rglob("*")) == before
