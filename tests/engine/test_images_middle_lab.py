@@ -51,6 +51,16 @@ def test_two_cards_that_are_not_there(lab_engine: LabEngine, middle: Built) -> N
     assert took[1] < 3 * took[0], took
 
 
+def test_an_image_computes_in_software(lab_engine: LabEngine, middle: Built) -> None:
+    """TensorFlow's own kernels in the container, without a GPU; nothing of it stays in the image."""
+    code, answer = verify(lab_engine.url, middle.tag, "--simulate", "A100", "--simulate", "GTX 1060")
+    stages = {one["name"]: (one["status"], one["detail"]) for one in answer["stages"]}
+    assert (code, answer["verdict"]["gpu_usable"]) == (0, None), answer
+    assert [stages[name][0] for name in ("visible", "compute", "cudnn")] == ["passed"] * 3, stages
+    assert stages["compute"][1].startswith("in software: GPU:0 computes correctly"), stages
+    assert answer["gpus"]["computed"] == 2
+
+
 @pytest.mark.parametrize(
     ("card", "driver", "cause"),
     [

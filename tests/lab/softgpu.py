@@ -10,16 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from tfdoctor.compat.tables import Compat
-from tfdoctor.simulate.sources import SOURCES
+from tfdoctor.simulate.computing import Compilers, Wanted, build_computing, defines
+from tfdoctor.simulate.sources import COMPUTE, PTX, SOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-PTX = SOURCES / "ptx"
-COMPUTE = SOURCES / "compute"
-FLAGS = ("-std=c++17", "-O1", "-frounding-math", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror")
-C_FLAGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror")
+STRICT = ("-Wall", "-Wextra", "-Werror")
+FLAGS = ("-std=c++17", "-O1", "-frounding-math", "-ffp-contract=off", *STRICT)
+C_FLAGS = ("-std=gnu11", *STRICT)
 SANITIZED = ("-g1", "-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all")
 _HEAD = ".version 8.5\n.target sm_90\n.address_size 64\n"
 _SIZES = {"pred": 1, "8": 1, "16": 2, "32": 4, "64": 8, "6x2": 4, "3x2": 2, "2x2": 2}
@@ -70,69 +70,20 @@ def libraries(folder: Path, tensorflow: str, flags: Sequence[str] = ("-O2",)) ->
         message = f"TensorFlow {tensorflow} opens no CUDA libraries that are known"
         raise LookupError(message)
     folder.mkdir(parents=True, exist_ok=True)
-    c = os.environ.get("CC") or "cc"
-    _driver(folder, flags)
-
-    def library(soname: str) -> None:
-        stem = soname.partition(".so.")[0]
-        source = SOURCES / f"{stem}.c" if stem == "libnvidia-ml" else COMPUTE / f"{stem}.c"
-        script = folder / f"{stem}.versions"
-        # NVIDIA's toolkit names the version of each function as the library
-        script.write_text(f"{'' if stem == 'libnvidia-ml' else soname} {{ global: *; }};\n")
-        options = [*(C_FLAGS if stem != "libnvidia-ml" else C_FLAGS[:1]), "-fPIC", "-shared"]
-        options += _defines(release.cuda or "", release.cudnn or "")
-        options += [
-            f"-Wl,--version-script={script}",
-            f"-Wl,-soname,{soname}",
-            "-o",
-            f"{folder}/{soname}",
-            *flags,
-        ]
-        needs = [f"-L{folder}", "-l:libcuda.so.1"] if stem == "libcudart" else []
-        given = [str(source)] if source.exists() else ["-x", "c", "/dev/null"]
-        _checked([c, *options, *given, "-x", "none", *needs, "-lm", "-lpthread"])
-        script.unlink()
-
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(library, (*release.required_libraries, "libnccl.so.2", "libnvidia-ml.so.1")))
+    compilers = Compilers((os.environ.get("CC") or "cc",), (os.environ.get("CXX") or "c++",))
+    wanted = Wanted(release.required_libraries, release.cuda, release.cudnn)
+    why = build_computing(_wrong, compilers, folder, wanted, options=flags, of_c=C_FLAGS[1:], of_cxx=STRICT)
+    if why is not None:
+        raise RuntimeError(why)
     shutil.copy2(COMPUTE / "ptxas", folder / "ptxas")
     return folder
-
-
-def _driver(folder: Path, flags: Sequence[str]) -> None:
-    c, cxx = os.environ.get("CC") or "cc", os.environ.get("CXX") or "c++"
-    optimized = [flag for flag in FLAGS if flag != "-O1"]
-
-    def compiled(source: Path) -> Path:
-        out = folder / f"{source.parent.name}-{source.stem}.o"
-        language = [cxx, *optimized] if source.suffix == ".cc" else [c, *C_FLAGS]
-        if source.name == "libcuda.c":
-            language = [c, "-std=gnu99", "-DCOMPUTES"]
-        _checked([*language, *flags, "-fPIC", "-fvisibility=default", "-c", str(source), "-o", str(out)])
-        return out
-
-    computing = (COMPUTE / f"{name}.c" for name in ("memory", "streams", "modules"))
-    sources = [path for path in PTX.glob("*.cc") if path.name != "run.cc"]
-    with ThreadPoolExecutor(2) as pool:
-        objects = list(pool.map(compiled, (*sources, *computing, SOURCES / "libcuda.c")))
-    # the runtime of C++ inside, for TensorFlow's may be an older one; sanitizers want to see it
-    static = [] if any("sanitize" in flag for flag in flags) else ["-static-libstdc++", "-static-libgcc"]
-    hidden = ["-Wl,-Bsymbolic", "-Wl,--exclude-libs,ALL"] if static else []
-    named = ["-Wl,-soname,libcuda.so.1", "-o", f"{folder}/libcuda.so.1"]
-    _checked([cxx, "-shared", *flags, *static, *hidden, *named, *map(str, objects), "-ldl", "-lpthread"])
-    for out in objects:
-        out.unlink()
-
-
-def _defines(cuda: str, cudnn: str) -> list[str]:
-    major, minor = map(int, cuda.split(".")[:2])
-    return [f"-DCUDART={major * 1000 + minor * 10}", f"-DCUDNN={_told(cudnn)}"]
 
 
 def warnings_of(cuda: str, cudnn: str) -> str:
     """What the C compiler says against the libraries for such versions ("12.2", "8.9"): empty where nothing."""
     flags = [flag for flag in C_FLAGS if flag != "-Werror"]
-    options = [*flags, "-O1", "-DCOMPUTES", *_defines(cuda, cudnn), "-fPIC", "-c", "-o", os.devnull]
+    told = defines(Wanted((), cuda, cudnn))
+    options = [*flags, "-O1", "-DCOMPUTES", *told, "-fPIC", "-c", "-o", os.devnull]
 
     def said(source: Path) -> str:
         command = [os.environ.get("CC") or "cc", *options, str(source)]
@@ -143,17 +94,15 @@ def warnings_of(cuda: str, cudnn: str) -> str:
         return "".join(pool.map(said, (*COMPUTE.glob("*.c"), SOURCES / "libcuda.c")))
 
 
-def _told(cudnn: str) -> int:
-    """CUDNN_VERSION of a release ("8.9"): from 9 on the major number counts ten times as much."""
-    major, minor = map(int, cudnn.split(".")[:2])
-    return major * (10000 if major >= 9 else 1000) + minor * 100
+def _wrong(command: Sequence[str]) -> str | None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    return f"{' '.join(command)}: {done.stderr}" if done.returncode else None
 
 
 def _checked(command: Sequence[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-    if done.returncode != 0:
-        message = f"{' '.join(command)}: {done.stderr}"
-        raise RuntimeError(message)
+    why = _wrong(command)
+    if why is not None:
+        raise RuntimeError(why)
 
 
 class RefusedError(Exception):

@@ -96,7 +96,7 @@ def test_what_does_not_exist_is_refused(names: tuple[str, ...], options: dict[st
 
 
 def test_what_is_not_known_is_said() -> None:
-    assert any("memory of GeForce RTX 4090" in text for text in asked("RTX 4090").does_not_prove)
+    assert any("memory of GeForce RTX 4090" in text for text in asked("RTX 4090").does_not_prove())
     assert memory_of(Card("A100-SXM4-80GB", "8.0")) == 80 << 10
     assert memory_of(Card("GeForce RTX 4090", "8.9")) is None
 

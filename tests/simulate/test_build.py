@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ import pytest
 import tfdoctor.payload
 from lab.softgpu import warnings_of
 from tfdoctor.simulate import build
-from tfdoctor.simulate.build import CompilerError, built, cache_folder
+from tfdoctor.simulate.build import CompilerError, built, built_computing, cache_folder
+from tfdoctor.simulate.computing import Wanted
 from tfdoctor.simulate.sources import LIBRARIES
 from tfdoctor.system import LiveSystem
 
@@ -110,7 +112,7 @@ def test_a_compiler_that_fails_or_hangs_is_named(
 ) -> None:
     monkeypatch.setattr(build, "_COMPILING", 1.0)
     path = f"{compiler(tmp_path / 'bin', program)}:/bin:/usr/bin"
-    monkeypatch.setattr(build, "COMPILERS", ("cc",))
+    monkeypatch.setattr(build, "COMPILERS", (("cc", "c++"),))
     with pytest.raises(CompilerError) as refused:
         built({**env, "PATH": path})
     assert "/bin/cc" in refused.value.message
@@ -152,3 +154,31 @@ def test_it_starts_with_an_old_glibc(env: dict[str, str], monkeypatch: pytest.Mo
     monkeypatch.setattr(build, "GLIBC", (2, 1))
     with pytest.raises(CompilerError, match=r"needs glibc 2\."):
         built(env)
+
+
+@pytest.mark.few(0)  # half a minute
+@pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
+def test_what_computes_is_built_once_for_what_a_tensorflow_opens(
+    env: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = Wanted(("libcudart.so.12", "libcublas.so.12", "libcufft.so.11"), "12.5.1", "9.3")
+    place = built_computing(wanted, env, glibc=(99,))
+    names = [*wanted.sonames, "libcuda.so.1", "libnccl.so.2", "libnvidia-ml.so.1"]
+    assert sorted(one.name for one in place.iterdir()) == sorted(names)
+    assert list(cache_folder(env).iterdir()) == [place]
+    dead = asked(place)["cuda"]
+    assert (dead["init"], dead["stand_in"], dead["software"]) == (34, True, True)
+    monkeypatch.setattr(build, "build_computing", lambda *_, **__: "was built again")
+    assert built_computing(wanted, env, glibc=(99,)) == place
+    with pytest.raises(
+        CompilerError, match="needs glibc"
+    ):  # what an image from before this machine would load
+        built_computing(wanted, env, glibc=(2, 2))
+    with pytest.raises(CompilerError, match="was built again"):
+        built_computing(replace(wanted, cudnn="9.4"), env, glibc=(99,))
+
+
+def test_without_a_cxx_compiler_it_is_named(env: dict[str, str], tmp_path: Path) -> None:
+    path = compiler(tmp_path / "bin", 'exec /usr/bin/cc "$@"')
+    with pytest.raises(CompilerError, match=r"c\+\+"):
+        built_computing(Wanted(("libcudart.so.12",), "12.5", "9.3"), {**env, "PATH": path}, glibc=(99,))

@@ -123,7 +123,7 @@ Driver = Annotated[str | None, option("For this driver.", metavar="V")]
 Simulate = Annotated[
     list[str] | None,
     option(
-        "Show TensorFlow a stand-in of this card instead of a GPU; nothing is computed.",
+        "Show TensorFlow a stand-in of this card instead of a GPU.",
         metavar="NAME|CC",
         autocompletion=values.gpus,
     ),

@@ -77,7 +77,9 @@ def told_of_end(*, quiet: bool) -> None:
     from tfdoctor.render.terminal import OUT
 
     if not quiet:
-        OUT.write("Simulated: nothing was computed. `tfdoctor verify --simulate` also reads its kernels.\n")
+        OUT.write(
+            "Simulated: nothing was computed. `tfdoctor verify --simulate` reads its kernels, and computes.\n"
+        )
 
 
 def simulated_python(

@@ -112,7 +112,8 @@ def verify(
     that fails is named, with its root cause. The container is removed. Exit status 1 where a stage failed.
 
     With --simulate no GPU is needed: TensorFlow meets a stand-in of that card and driver. That shows whether its
-    libraries are found, whether it registers the card, and whether it has kernels for it; nothing is computed.
+    libraries are found, whether it registers the card, and whether it has kernels for it; software then computes
+    with these.
     """
     if image is None and python is None:
         raise UsageError(
@@ -124,7 +125,7 @@ def verify(
     if asked is None and driver is not None:
         raise UsageError("--driver belongs to --simulate: a real driver is what it is.")
     if asked is not None and device is not Device.GPU:
-        raise UsageError("--device CPU needs no card, and --simulate computes nothing; give one of them.")
+        raise UsageError("--device CPU needs no card, and --simulate is of a card; give one of them.")
     wish = Wish(
         stages=_stages(stages),
         expected=expect_gpus,

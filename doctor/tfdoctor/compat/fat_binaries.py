@@ -17,7 +17,7 @@ from tfdoctor import versions
 from tfdoctor.compat.decode import Sources, read
 from tfdoctor.records import dataclass
 
-__all__ = ["Coverage", "FatBinaries", "Kernels", "coverage", "load_fat_binaries"]
+__all__ = ["Coverage", "FatBinaries", "Kernels", "coverage", "load_fat_binaries", "newest_text"]
 
 FEW = 100
 """One in so many fat binaries without code is said, and makes no card useless: each wheel has a kernel or two of its
@@ -140,6 +140,13 @@ def coverage(counts: Mapping[str, int], capability: str) -> Coverage:
         if isa is not None:
             needed.append(isa)
     return Coverage(capability, **found, isa=max(needed, key=versions.parse, default=None))
+
+
+def newest_text(counts: Mapping[str, int]) -> tuple[int, int] | None:
+    """The newest compute capability that they have PTX for; None where all is machine code."""
+    return max(
+        (have for kinds in counts for have, _, _ in _architectures(kinds.partition("|")[2])), default=None
+    )
 
 
 def _of_one(kinds: str, wanted: tuple[int, int]) -> tuple[str, str | None]:

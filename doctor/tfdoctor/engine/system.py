@@ -372,8 +372,13 @@ class ContainerSystem:
         files = files_of(Path(word))
         if not files:
             return word
-        data = {path.name: base64.b64encode(path.read_bytes()).decode() for path in files}
-        return f"{self._ask({'op': 'put', 'files': data})['folder']}/{files[0].name}"
+        return f"{self.put({path.name: path.read_bytes() for path in files})}/{files[0].name}"
+
+    def put(self, files: Mapping[str, bytes]) -> str:
+        """Put files into a new folder in the container, which is gone with it; its path comes back. Raises OSError,
+        EngineError."""
+        data = {name: base64.b64encode(content).decode() for name, content in files.items()}
+        return str(self._ask({"op": "put", "files": data}, 120)["folder"])
 
     def stop(self) -> None:
         """Whoever waits for an answer gets none. The engine is not spoken to, for this may be within a signal's

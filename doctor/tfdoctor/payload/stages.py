@@ -7,6 +7,7 @@
 #   expected  {"0": GFLOP/s} or {"0": {"float32": GFLOP/s}}: what such a card should give, where it is known
 #   size      rows of the matrices that are compared
 #   timed     seconds that each timed thing is repeated for
+#   small     true: all is small, and nothing is timed: for GPUs that are software
 #   bench     {"time", "devices", "workloads", "dtypes", "sizes"}: what is timed, and for how many seconds in all
 # A line for each thing as soon as it is known, so that a crash or a hang costs only what comes after it. Nothing is
 # judged here but whether a result is right.

@@ -6,6 +6,7 @@ import sys
 from stages_said import Wrong, plural, say, short, text
 
 SIZE = {"GPU": 1024, "CPU": 256}
+SMALL = 48
 TIMED = 0.3  # seconds
 
 
@@ -34,7 +35,8 @@ class Run(object):
         self.wish = wish
         self.kind = wish.get("device") or "GPU"
         self.expected = wish.get("expected") or {}
-        self.size = int(wish.get("size") or SIZE.get(self.kind, 256))
+        self.small = bool(wish.get("small"))
+        self.size = int(wish.get("size") or (SMALL if self.small else SIZE.get(self.kind, 256)))
         self.timed = float(wish.get("timed", TIMED))
         self.tf = None
         self.opened = False

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat import Compat
 
-__all__ = ["LABEL", "Simulated", "beside_stand_in", "simulated"]
+__all__ = ["LABEL", "Simulated", "beside_software", "beside_stand_in", "simulated"]
 
 LABEL = "(simulated)"
 """What stands behind each card's name, so that no log of a simulation passes for a real one."""
@@ -74,14 +74,17 @@ class Simulated:
             "STANDIN_DRIVER": self.driver,
         }
 
-    @property
-    def does_not_prove(self) -> tuple[str, ...]:
-        """What no simulation can know, a phrase each."""
+    def does_not_prove(self, *, computed: bool = False) -> tuple[str, ...]:
+        """What no simulation can know, a phrase each. `computed`: software has computed."""
         unknown = [card.name for card in dict.fromkeys(self.cards) if memory_of(card) is None]
         told = f"the tables do not have it, and the stand-in tells {MEMORY_MIB >> 10} GiB"
         own = "its own faults, whether it is installed rightly, and whether this very version knows this very card"
+        not_computed = (
+            "that anything is computed, rightly or at all: no product, convolution or all-reduce is tried"
+        )
+        in_software = "cuBLAS, cuDNN, NCCL and the machine code of the kernels: software stood in for them"
         return (
-            "that anything is computed, rightly or at all: no product, convolution or all-reduce is tried",
+            in_software if computed else not_computed,
             "speed, and how long a first start takes",
             f"the real driver {self.driver}: {own}",
             "the real card: its health, its links, its number of multiprocessors",
@@ -89,8 +92,8 @@ class Simulated:
             "how a container engine gives GPUs to a container",
         )
 
-    def simulation(self, proves: Sequence[str]) -> Simulation:
-        """What is told of it, with what was shown: a phrase each."""
+    def simulation(self, proves: Sequence[str], *, computed: bool = False) -> Simulation:
+        """What is told of it, with what was shown: a phrase each. `computed`: software has computed."""
         return Simulation(
             title=self.title,
             cards=tuple(card.name for card in self.cards),
@@ -98,7 +101,7 @@ class Simulated:
             driver=self.driver,
             cuda=self.cuda,
             proves=tuple(proves),
-            does_not_prove=self.does_not_prove,
+            does_not_prove=self.does_not_prove(computed=computed),
         )
 
 
@@ -172,3 +175,18 @@ def beside_stand_in(env: Mapping[str, str], asked: Simulated, folder: str) -> di
     before = env.get("LD_LIBRARY_PATH", "").rstrip(":")
     others = {name: text for name, text in env.items() if not name.startswith("STANDIN_")}
     return {**others, **asked.variables, "LD_LIBRARY_PATH": f"{before}:{folder}" if before else folder}
+
+
+def beside_software(env: Mapping[str, str], folder: str, text: tuple[int, int]) -> dict[str, str]:
+    """What is set beside `beside_stand_in`'s variables where the software GPU of `folder` computes.
+
+    Its libraries stand before all others, for NVIDIA's own run on NVIDIA's driver alone. `text`: the capability up to
+    which PTX is taken. cuDNN is not tried out: that writes and reads megabytes around each result.
+    """
+    before = env.get("LD_LIBRARY_PATH", "").rstrip(":")
+    return {
+        "LD_LIBRARY_PATH": f"{folder}:{before}" if before else folder,
+        "STANDIN_TEXTS": "".join(map(str, text)),
+        "TF_CUDNN_USE_AUTOTUNE": "0",
+        "TF_DISABLE_RZ_CHECK": "1",
+    }

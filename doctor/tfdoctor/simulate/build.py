@@ -18,26 +18,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdoctor.errors import Error
-from tfdoctor.simulate.sources import LIBRARIES, SOURCES
+from tfdoctor.records import dataclass
+from tfdoctor.simulate.computing import ALWAYS, Compilers, build_computing
+from tfdoctor.simulate.sources import COMPUTE, LIBRARIES, PTX, SOURCES
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.signals import stopping
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from tfdoctor.simulate.computing import Wanted
     from tfdoctor.system import CommandResult
 
-__all__ = ["CompilerError", "built", "cache_folder"]
+__all__ = ["CompilerError", "built", "built_computing", "cache_folder"]
 
 OPTIONS = ("-std=c99", "-O1", "-shared", "-fPIC", "-DSIMULATED")
-COMPILERS = ("cc", "gcc", "clang")
+COMPUTING_OPTIONS = ("-O2", "-DSIMULATED", "-s")
+COMPILERS = (("cc", "c++"), ("gcc", "g++"), ("clang", "clang++"))
 TARGET = "x86_64-linux-gnu.2.17"
 """As zig names it: glibc 2.17, below that of every image whose TensorFlow has GPU code."""
 GLIBC = (2, 17)
 _VERSION = re.compile(rb"GLIBC_(\d{1,3})\.(\d{1,3})")
 _COMPILING = 120.0
-"""Seconds; zig makes its own C library the first time."""
+"""Seconds a file; zig makes its own C library the first time."""
 _ASKING = 20.0
 
 
@@ -45,6 +49,21 @@ class CompilerError(Error):
     """The stand-in cannot be built here."""
 
     kind = "no-compiler"
+
+
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """What is built, and kept under its key."""
+
+    names: tuple[str, ...]
+    """The files that it is."""
+    sources: tuple[Path, ...]
+    told: str
+    """What else it depends on."""
+    make: Callable[[LiveSystem, Compilers, Path], str | None]
+    """Makes them in a folder with these compilers; the reason why they cannot."""
+    glibc: tuple[int, ...]
+    """The newest that its libraries may ask for."""
 
 
 def cache_folder(env: Mapping[str, str]) -> Path:
@@ -62,6 +81,36 @@ def built(env: Mapping[str, str] | None = None) -> Path:
 
     `env`: the variables that a compiler is looked for and started with.
     """
+    sources = tuple(SOURCES / name for name in LIBRARIES.values())
+    return _kept(env, _Product(tuple(LIBRARIES), sources, " ".join(OPTIONS), _driver_alone, GLIBC))
+
+
+def built_computing(
+    wanted: Wanted, env: Mapping[str, str] | None = None, *, glibc: tuple[int, ...] | None = None
+) -> Path:
+    """The folder with the libraries of the software GPU, built where it is not there yet: half a minute.
+
+    `glibc`: that of where they are loaded; None: as old as any. Raises CompilerError, Error.
+    """
+
+    def make(system: LiveSystem, compilers: Compilers, folder: Path) -> str | None:
+        def run(command: Sequence[str]) -> str | None:
+            done = system.run(command, timeout=_COMPILING)
+            cxx = tuple(command[: len(compilers.cxx)]) == compilers.cxx
+            return None if done.ok else _failure(compilers.cxx if cxx else compilers.c, done)
+
+        return build_computing(run, compilers, folder, wanted, options=COMPUTING_OPTIONS)
+
+    names = tuple(dict.fromkeys(("libcuda.so.1", *wanted.sonames, *ALWAYS)))
+    sources = tuple(
+        path for folder in (SOURCES, COMPUTE, PTX) for path in sorted(folder.iterdir()) if path.is_file()
+    )
+    told = f"{wanted.cuda} {wanted.cudnn} {' '.join((*names, *COMPUTING_OPTIONS))}"
+    return _kept(env, _Product(names, sources, told, make, glibc or GLIBC))
+
+
+def _kept(env: Mapping[str, str] | None, product: _Product) -> Path:
+    """The folder of this product in the user's cache. Raises CompilerError, Error."""
     system = LiveSystem(env=env)
     if system.platform["machine"] not in ("x86_64", "AMD64", "amd64"):
         msg = f"--simulate is for x86-64, and this machine is {clean_line(system.platform['machine'])}."
@@ -69,46 +118,66 @@ def built(env: Mapping[str, str] | None = None) -> Path:
     cache = cache_folder(system.env)
     failed: list[str] = []
     with stopping(system):
-        for compiler in _compilers(system):
-            version = system.run([*compiler, "--version"], timeout=_ASKING)
+        for compilers in _compilers(system):
+            version = system.run([*compilers.c, "--version"], timeout=_ASKING)
             if not version.ok:
-                failed.append(_failure(compiler, version))
+                failed.append(_failure(compilers.c, version))
                 continue
-            place = cache / _key(compiler, version.stdout)
-            if _whole(place):
-                return place
-            why = _build(system, compiler, place)
+            place = cache / _key(compilers, version.stdout, product)
+            if _whole(place, product.names):
+                why = _too_new(place, product)
+                if why is None:
+                    return place
+                failed.append(f"{_shown(compilers.c)}: {why}")
+                continue
+            why = _build(system, compilers, place, product)
             if why is None:
                 return place
             failed.append(why)
     raise _none(failed)
 
 
-def _compilers(system: LiveSystem) -> list[tuple[str, ...]]:
-    """The commands that compile C here, the machine's own first; zig where the package `ziglang` is beside tfdoctor."""
-    found: list[tuple[str, ...]] = []
-    if system.platform["system"] == "Linux":
-        named = system.env.get("CC", "")
-        names = (named, *COMPILERS) if named and not re.search(r"\s", named) else COMPILERS
-        places = (system.which(name) for name in names)
-        found += [(place,) for place in dict.fromkeys(places) if place is not None][:2]
-    if importlib.util.find_spec("ziglang") is not None and system.own_python:
-        found.append((system.own_python, "-m", "ziglang", "cc", "-target", TARGET))
-    return found
-
-
-def _key(compiler: Sequence[str], version: str) -> str:
-    """The folder's name."""
-    told = hashlib.sha256("\0".join((*compiler, version, *OPTIONS)).encode("utf-8", "replace"))
+def _driver_alone(system: LiveSystem, compilers: Compilers, folder: Path) -> str | None:
+    """The driver and NVML, which compute nothing."""
     for soname, name in LIBRARIES.items():
-        told.update(soname.encode() + b"\0" + (SOURCES / name).read_bytes())
+        link = ["-Wl,-soname," + soname, "-o", str(folder / soname)]
+        done = system.run([*compilers.c, *OPTIONS, *link, str(SOURCES / name)], timeout=_COMPILING)
+        if not done.ok:
+            return _failure(compilers.c, done)
+    return None
+
+
+def _compilers(system: LiveSystem) -> list[Compilers]:
+    """The commands that compile here, the machine's own first; zig where the package `ziglang` is beside tfdoctor."""
+    found: dict[str, Compilers] = {}
+    if system.platform["system"] == "Linux":
+        named = tuple(system.env.get(name, "") for name in ("CC", "CXX"))
+        for c, cxx in ((named[0], named[1] or "c++"), *COMPILERS):
+            place = system.which(c) if c and not re.search(r"\s", c) else None
+            if place is not None:
+                beside = system.which(cxx) if not re.search(r"\s", cxx) else None
+                found.setdefault(place, Compilers((place,), (beside or cxx,)))
+    all_found = list(found.values())[:2]
+    if importlib.util.find_spec("ziglang") is not None and system.own_python:
+        zig = (system.own_python, "-m", "ziglang")
+        all_found.append(Compilers((*zig, "cc", "-target", TARGET), (*zig, "c++", "-target", TARGET)))
+    return all_found
+
+
+def _key(compilers: Compilers, version: str, product: _Product) -> str:
+    """The folder's name."""
+    told = hashlib.sha256(
+        "\0".join((*compilers.c, *compilers.cxx, version, product.told)).encode("utf-8", "replace")
+    )
+    for path in product.sources:
+        told.update(path.name.encode() + b"\0" + path.read_bytes())
     return told.hexdigest()[:24]
 
 
-def _whole(place: Path) -> bool:
+def _whole(place: Path, names: Sequence[str]) -> bool:
     """Whether a stand-in is there that nobody but this user (or root) could have put there."""
     try:
-        for path in (place, *(place / soname for soname in LIBRARIES)):
+        for path in (place, *(place / name for name in names)):
             seen = path.lstat()
             if stat.S_ISLNK(seen.st_mode) or seen.st_mode & 0o022 or seen.st_uid not in (os.getuid(), 0):
                 return False
@@ -117,8 +186,8 @@ def _whole(place: Path) -> bool:
     return True
 
 
-def _build(system: LiveSystem, compiler: Sequence[str], place: Path) -> str | None:
-    """Build the libraries into `place`. The reason where this compiler cannot. Raises Error where nothing is kept."""
+def _build(system: LiveSystem, compilers: Compilers, place: Path, product: _Product) -> str | None:
+    """Build it into `place`. The reason where these compilers cannot. Raises Error where nothing can be kept."""
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix="building-", dir=place.parent))
@@ -126,18 +195,19 @@ def _build(system: LiveSystem, compiler: Sequence[str], place: Path) -> str | No
         msg = f"--simulate: {clean_line(str(place.parent))} cannot be written to: {error.strerror or error}"
         raise Error(msg, hint="Set XDG_CACHE_HOME to a folder of yours.") from error
     try:
-        for soname, name in LIBRARIES.items():
-            source, target = str(SOURCES / name), work / soname
-            link = f"-Wl,-soname,{soname}"
-            done = system.run([*compiler, *OPTIONS, link, "-o", str(target), source], timeout=_COMPILING)
-            if not done.ok:
-                return _failure(compiler, done)
-            why = _too_new(target)
-            if why is not None:
-                return f"{_shown(compiler)}: {why}"
-            target.chmod(0o755)
+        why = product.make(system, compilers, work)
+        if why is not None:
+            return why
+        why = _too_new(work, product)
+        if why is not None:
+            return f"{_shown(compilers.c)}: {why}"
+        for path in work.iterdir():
+            if path.name in product.names:
+                path.chmod(0o755)
+            else:
+                path.unlink()
         work.chmod(0o755)
-        _move(work, place)
+        _move(work, place, product.names)
     except OSError as error:
         msg = (
             f"--simulate: the stand-in cannot be kept in {clean_line(str(place))}: {error.strerror or error}"
@@ -148,24 +218,29 @@ def _build(system: LiveSystem, compiler: Sequence[str], place: Path) -> str | No
     return None
 
 
-def _move(work: Path, place: Path) -> None:
+def _move(work: Path, place: Path, names: Sequence[str]) -> None:
     """Put the folder in its place; where another of us was faster, theirs stays. Raises OSError."""
     try:
         work.rename(place)
     except OSError:
-        if _whole(place):
+        if _whole(place, names):
             return
         with contextlib.suppress(OSError):  # cut off, or somebody else's: not to be loaded
             shutil.rmtree(place)
         work.rename(place)
 
 
-def _too_new(library: Path) -> str | None:
-    """Why an old image could not load it."""
+def _too_new(folder: Path, product: _Product) -> str | None:
+    """Why it could not be loaded where it is wanted. Raises OSError."""
     needed = max(
-        ((int(major), int(minor)) for major, minor in _VERSION.findall(library.read_bytes())), default=(0, 0)
+        (
+            (int(major), int(minor))
+            for name in product.names
+            for major, minor in _VERSION.findall((folder / name).read_bytes())
+        ),
+        default=(0, 0),
     )
-    if needed <= GLIBC:
+    if needed <= product.glibc:
         return None
     return f"what it builds needs glibc {needed[0]}.{needed[1]}, which old images do not have"
 

@@ -19,6 +19,7 @@ from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.logs.report import diagnose_log
 from tfdoctor.simulate.asked import beside_stand_in
+from tfdoctor.simulate.build import built_computing
 from tfdoctor.simulate.facts import AsSimulated
 from tfdoctor.simulate.sources import LIBRARIES
 from tfdoctor.text import clean_line
@@ -92,6 +93,8 @@ def verify_image(
             as_if = AsSimulated() if wish.simulated is not None else None
             report = examine(system, compat, python=python, timeout=LOOKING, image=made, as_if=as_if)
             run.other_libcuda = as_if.other if as_if is not None else None
+            if as_if is not None and stand_in is not None:
+                run.software = lambda wanted, glibc: system.put(_files(built_computing(wanted, glibc=glibc)))
             if "runtime" in wish.stages:
                 _runtime(run, report.facts, access, started, known.entrypoint)
             look_inside(run, system, compat, report)
@@ -130,6 +133,10 @@ def _with_stand_in(
         environment=beside_stand_in(environment, asked, FOLDER),
         folder={name: (stand_in / name).read_bytes() for name in LIBRARIES},
     )
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def _start(

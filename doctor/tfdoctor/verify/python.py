@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.examine import examine
 from tfdoctor.facts import value_of
+from tfdoctor.simulate.build import built_computing
 from tfdoctor.simulate.facts import AsSimulated
 from tfdoctor.verify.inside import LOOKING, look_inside
 from tfdoctor.verify.verifying import Verifying, completed, expected_gpus, nobody
@@ -40,6 +41,8 @@ def verify_python(
     interpreter = value_of(report.facts.python)
     run = Verifying(interpreter.executable if interpreter is not None else str(python), wish, on_stage)
     run.other_libcuda = as_if.other if as_if is not None else None
+    if wish.simulated is not None:
+        run.software = lambda wanted, glibc: str(built_computing(wanted, system.env, glibc=glibc))
     if run.expected is None:
         run.expected = expected_gpus(report.facts, wish.gpus)
     look_inside(run, system, compat, report)

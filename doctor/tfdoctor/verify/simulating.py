@@ -1,4 +1,4 @@
-"""What of a verification is other where card and driver are stand-ins: nothing computes, and the kernels are read."""
+"""What of a verification is other where card and driver are stand-ins: the kernels are read, and software computes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import build_of
 from tfdoctor.simulate.kernels import read_kernels
+from tfdoctor.verify import software
 from tfdoctor.verify.findings import failure
+from tfdoctor.verify.software import COMPUTING, NOT_SIMULATED
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
@@ -24,9 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["COMPUTING", "judge_kernels", "lists", "refused"]
 
-COMPUTING = ("compute", "cudnn", "nccl")
-"""The stages for which a card has to compute."""
-NOT_SIMULATED = "not simulated: a stand-in computes nothing"
 ABOUT_CODE = (Cause.DRIVER_TOO_OLD, Cause.GPU_TOO_NEW, Cause.GPU_TOO_OLD)
 """Causes of which a release's code, the card and the driver are all that matters: they hold for stand-ins, too."""
 
@@ -77,20 +76,23 @@ def judge_kernels(
     report: Report,
     compat: Compat,
 ) -> None:
-    """In the place of `compute`: is there code for each card, and does the driver take it? No more is simulated."""
+    """In the place of `compute`: is there code for each card, does the driver take it, and does it compute?"""
     asked = run.wish.simulated
     if asked is None or run.stopped:
         return
     build = build_of(tensorflow, compat)
-    if "compute" in run.wish.stages:
+    if any(name in run.wish.stages for name in COMPUTING):
         binaries = read_kernels(system, python, tensorflow)
         if binaries.counts:
             each = [
                 coverage(binaries.counts, card) for card in dict.fromkeys(c.capability for c in asked.shown)
             ]
-            _of_files(run, asked, build, report, each, compat)
-        else:
-            _of_tables(run, report, binaries.why)
+            said = _of_files(run, asked, build, report, each, compat)
+            if said is not None:
+                run.shown_by_simulation = (f"there is {said}",)
+                software.compute(run, system, python, build, binaries, said)
+            return
+        _of_tables(run, report, binaries.why)
     for name in ("cudnn", "nccl"):
         if not run.stopped:
             run.add(name, "skipped", NOT_SIMULATED)
@@ -98,8 +100,8 @@ def judge_kernels(
 
 def _of_files(
     run: Verifying, asked: Simulated, build: Build, report: Report, each: list[Coverage], compat: Compat
-) -> None:
-    """By what stands in the fat binaries."""
+) -> str | None:
+    """By what stands in the fat binaries: what there is, in words; None where a card cannot run it."""
     said = "; ".join(one.sentence for one in each)
     lacking = next((one for one in each if one.kernels in (Kernels.TOO_NEW, Kernels.TOO_OLD)), None)
     if lacking is not None:
@@ -107,11 +109,11 @@ def _of_files(
         run.fail("compute", said, cause)
         if all(finding.cause is not cause for finding in report.findings):
             run.findings.append(_no_code(build, lacking, cause))
-        return
+        return None
     too_old = next((f for f in report.findings if _blocks(f) and f.cause is Cause.DRIVER_TOO_OLD), None)
     if too_old is not None:
         run.fail("compute", too_old.title, Cause.DRIVER_TOO_OLD)
-        return
+        return None
     late = [(one, _needed(one, build, compat)) for one in each if one.kernels is Kernels.PTX]
     refused_one = next(
         ((one, cuda) for one, cuda in late if cuda and not versions.at_least(asked.cuda, cuda)), None
@@ -122,9 +124,8 @@ def _of_files(
         run.fail("compute", f"{late_one.sentence}, and this driver cannot: {why}", Cause.DRIVER_TOO_OLD)
         if all(finding.cause is not Cause.DRIVER_TOO_OLD for finding in report.findings):
             run.findings.append(_cannot_compile(asked, cuda, late_one))
-        return
-    run.shown_by_simulation = (f"there is {said}",)
-    run.add("compute", "skipped", f"{NOT_SIMULATED}. There is {said}")
+        return None
+    return said
 
 
 def _of_tables(run: Verifying, report: Report, why: str) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Facts
     from tfdoctor.findings import Finding, Report, Simulation
     from tfdoctor.simulate.asked import Simulated
+    from tfdoctor.simulate.computing import Wanted
 
 __all__ = ["Verifying", "Wish", "completed", "expected_gpus", "nobody", "size_of"]
 
@@ -108,6 +109,9 @@ class Verifying:
         self.access = ""
         self.other_libcuda: str | None = None
         """The libcuda.so.1 that the loader finds before the stand-in, where one was meant to be met."""
+        self.software: Callable[[Wanted, tuple[int, ...] | None], str] | None = None
+        """Makes the libraries of the software GPU, for that glibc at most, and says their folder there; None: nothing
+        computes beside a stand-in."""
         self.shown_by_simulation: tuple[str, ...] = ()
         """What a simulation has shown beyond its stages, a phrase each."""
         if wish.simulated is not None:
@@ -163,7 +167,8 @@ class Verifying:
             return None
         passed = [stage.name for stage in self.stages if stage.status == "passed"]
         return asked.simulation(
-            [*(PROVES[name] for name in passed if name in PROVES), *self.shown_by_simulation]
+            [*(PROVES[name] for name in passed if name in PROVES), *self.shown_by_simulation],
+            computed=self.computed is not None,
         )
 
     def again(self, *, memory: bool = True, gpus: bool = True) -> str:
@@ -199,8 +204,13 @@ class Verifying:
             done = f"{listed(passed)} passed" if passed else "nothing could be tried"
             return done if begun else f"{done}; TensorFlow was not started"
         if self.wish.simulated is not None:
-            listed_ones = f"TensorFlow lists {count} GPU{'s' * (count != 1)}"
-            return f"{listed_ones} (simulated: {self.wish.simulated.title}); nothing was computed"
+            verb, end = (
+                ("sees and computes on", "in software")
+                if self.computed
+                else ("lists", "nothing was computed")
+            )
+            listed_ones = f"TensorFlow {verb} {count} GPU{'s' * (count != 1)}"
+            return f"{listed_ones} (simulated: {self.wish.simulated.title}); {end}"
         if self.wish.device != "GPU":
             return f"TensorFlow computes correctly on {count} {self.wish.device}{'s' * (count != 1)}"
         verb = "lists" if self.computed is None else "sees and computes on"

@@ -31,6 +31,14 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void complain(const char *what, const char *name, int code, const char *why) { fprintf(stderr, "[software GPU] %s %s: %d %s\n", what, name, code, why); }
 
+/* Up to which capability texts are taken: the card's own. A card for which a wheel has machine code alone can be given
+ * the text for a newer one (STANDIN_TEXTS=90), for the interpreter has everything that any text asks for. */
+static int texts(void) {
+    const char *most = getenv("STANDIN_TEXTS");
+    int own = standin_capability(standin_device()), other = most ? atoi(most) : 0;
+    return other > own ? other : own;
+}
+
 CUresult cuModuleLoadData(void **module, const void *image) {
     TRACE;
     char why[512] = "";
@@ -38,7 +46,7 @@ CUresult cuModuleLoadData(void **module, const void *image) {
     if (standin_asked("module", standin_device(), &fault, NULL)) return (CUresult)fault.value;
     struct module *m = calloc(1, sizeof *m);
     if (!m) return OUT_OF_MEMORY;
-    CUresult result = ptx_load(image, standin_capability(standin_device()), &m->code, why, sizeof why);
+    CUresult result = ptx_load(image, texts(), &m->code, why, sizeof why);
     if (result) {
         if (*why) complain("module", "", result, why);
         free(m);
