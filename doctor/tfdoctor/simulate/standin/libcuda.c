@@ -37,6 +37,7 @@ const char tfdoctor_stand_in[] = "tfdoctor's stand-in for libcuda.so.1: no drive
 
 #ifdef COMPUTES
 #include "compute/faults.h"
+#include <dlfcn.h>
 const char tfdoctor_software[] = "tfdoctor's software GPU: it computes on the processor, and its times are no card's";
 #endif
 
@@ -177,6 +178,11 @@ CUresult cuInit(unsigned flags) {
         fprintf(stderr, "[software GPU] STANDIN_FAULT: %.*s is no fault; see compute/faults.h\n", (int)strcspn(wrong, ","), wrong);
         return INVALID_VALUE;
     }
+#endif
+#ifdef COMPUTES
+    /* where the software GPU's libnccl.so.2 is preloaded: NCCL inside TensorFlow's wheel (compute/inside.h) */
+    void (*inside)(void) = (void (*)(void))dlsym(NULL, "standin_nccl_inside");
+    if (inside) inside();
 #endif
     if (!initialized) look();
     if (!count) return NO_DEVICE; /* also where CUDA_VISIBLE_DEVICES hides them all */
