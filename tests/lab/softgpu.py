@@ -80,7 +80,7 @@ def libraries(folder: Path, tensorflow: str, flags: Sequence[str] = ("-O2",)) ->
         # NVIDIA's toolkit names the version of each function as the library
         script.write_text(f"{'' if stem == 'libnvidia-ml' else soname} {{ global: *; }};\n")
         options = [*(C_FLAGS if stem != "libnvidia-ml" else C_FLAGS[:1]), "-fPIC", "-shared"]
-        options += _defines(release.cuda or "", release.cudnn or "")
+        options += ["-DCOMPUTES", *_defines(release.cuda or "", release.cudnn or "")]
         options += [
             f"-Wl,--version-script={script}",
             f"-Wl,-soname,{soname}",

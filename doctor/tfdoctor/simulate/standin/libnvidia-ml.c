@@ -16,6 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef COMPUTES
+#include "compute/faults.h"
+#endif
 #ifdef SIMULATED
 const char tfdoctor_stand_in[] = "tfdoctor's stand-in for libnvidia-ml.so.1: no driver, and no card behind it";
 #endif
@@ -177,6 +180,11 @@ int nvmlDeviceGetMemoryInfo(Device device, struct memory *memory) {
     NEED_DEVICE(device);
     memory->total = (unsigned long long)listed("STANDIN_MEM_MIB", "81920", index_of(device)) << 20;
     memory->used = memory->total / 80;
+#ifdef COMPUTES
+    struct standin_fault held;
+    if (standin_asked("held", index_of(device), &held, NULL)) memory->used += (unsigned long long)held.value;
+    if (memory->used > memory->total) memory->used = memory->total;
+#endif
     memory->free = memory->total - memory->used;
     return SUCCESS;
 }
