@@ -86,8 +86,8 @@ def test_a_kernel_says_what_its_text_was_compiled_for(gpu: Gpu) -> None:
     assert gpu.driver.cuModuleUnload(module) == 0
 
 
-def entry(text: bytes, arch: int, *, packed: bool = False) -> bytes:
-    """PTX in a fat binary; packed: LZ4's blocks, here one of literals alone."""
+def entry(text: bytes, arch: int, *, packed: bool = False, kind: int = 1) -> bytes:
+    """PTX in a fat binary (kind 2: machine code); packed: LZ4's blocks, here one of literals alone."""
     body = text + bytes(-len(text) % 8)
     whole, flags, compressed = 0, 0, 0
     if packed:
@@ -96,7 +96,7 @@ def entry(text: bytes, arch: int, *, packed: bool = False) -> bytes:
         whole, flags, compressed = len(text), 0x2000, len(data)
         body = data + bytes(-len(data) % 8)
     head = struct.pack(
-        "<HHIQIIHHIQQQQ", 1, 0x101, 64, len(body), compressed, 0, 0, 7, arch, 0, flags, 0, whole
+        "<HHIQIIHHIQQQQ", kind, 0x101, 64, len(body), compressed, 0, 0, 7, arch, 0, flags, 0, whole
     )
     return head[:64] + body
 
@@ -152,7 +152,43 @@ def test_damaged_images_are_refused_or_run(gpu: Gpu, packed: bool) -> None:
             gpu.driver.cuModuleGetFunction(byref(function), module, b"add")
             gpu.driver.cuModuleUnload(module)
     assert 0 in results
-    assert results <= {0, 209, 801, 999}
+    assert results <= {0, 209, 222, 801, 999}
+
+
+@pytest.mark.parametrize(
+    ("cuda", "code", "result"),
+    [
+        ("12020", (), 0),
+        ("12010", (), 222),  # PTX 8.2 is CUDA 12.2's
+        ("12010", (80,), 222),  # machine code of another generation
+        ("12010", (90,), 0),  # machine code that the driver would take instead
+        ("11080", (), 222),
+    ],
+)
+def test_ptx_that_is_newer_than_the_driver(
+    gpu: Gpu, monkeypatch: pytest.MonkeyPatch, cuda: str, code: tuple[int, ...], result: int
+) -> None:
+    monkeypatch.setenv("STANDIN_CUDA", cuda)
+    text = TEXT.replace(".version 7.0", ".version 8.2").encode() + b"\0"
+    kept = fat(*(entry(b"\x7fELF", arch, kind=2) for arch in code), entry(text, 80))
+    assert gpu.driver.cuModuleLoadData(byref(c_void_p()), kept) == result
+
+
+@pytest.mark.parametrize(("machine", "result"), [(90, 801), (80, 209)])
+def test_machine_code_alone_is_not_what_the_card_lacks(
+    gpu: Gpu, capfd: pytest.CaptureFixture[str], machine: int, result: int
+) -> None:
+    kept = fat(entry(b"\x7fELF", machine, kind=2), entry(TEXT.encode() + b"\0", 100))
+    assert gpu.driver.cuModuleLoadData(byref(c_void_p()), kept) == result
+    assert ("there is machine code for this card" in capfd.readouterr().err) is (result == 801)
+
+
+def test_a_runtime_that_is_newer_than_the_driver(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STANDIN_CUDA", "11080")
+    count = ctypes.c_int(7)
+    assert gpu.runtime.cudaGetDeviceCount(byref(count)) == 35
+    monkeypatch.setenv("STANDIN_CUDA", "12000")  # of the same major number
+    assert gpu.runtime.cudaGetDeviceCount(byref(count)) == 0
 
 
 # -- Products of matrices -----------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import subprocess
@@ -25,7 +26,7 @@ cu, told = gpu.driver, {}
 told["init"] = cu.cuInit(0)
 context = c_void_p()
 device = int(sys.argv[2])
-cu.cuDevicePrimaryCtxRetain(byref(context), device)
+told["context"] = cu.cuDevicePrimaryCtxRetain(byref(context), device)
 cu.cuCtxSetCurrent(context)
 free, total, at = c_size_t(), c_size_t(), c_uint64()
 cu.cuMemGetInfo_v2(byref(free), byref(total))
@@ -41,6 +42,7 @@ if not told["module"]:
     told["launch"] = [cu.cuLaunchKernel(function, 1, 1, 1, 4, 1, 1, 0, None, pointers, None) for _ in range(4)]
     told["out"] = list(out)
 told["sync"] = [cu.cuStreamSynchronize(None), cu.cuCtxSynchronize(), cu.cuEventQuery(None)]
+told["runtime"] = [gpu.runtime.cudaDeviceSynchronize(), gpu.runtime.cudaStreamSynchronize(None)]
 told["copy"] = cu.cuMemcpyDtoH_v2(ctypes.create_string_buffer(4), at, c_size_t(4)) if at.value else 0
 handle = c_void_p()
 told["cublas"] = gpu.blas.cublasCreate_v2(byref(handle))
@@ -52,11 +54,13 @@ print(json.dumps(told))
 """
 FINE = {
     "init": 0,
+    "context": 0,
     "alloc": [0] * 4,
     "module": 0,
     "launch": [0] * 4,
     "out": [41, 42, 43, 44],
     "sync": [0] * 3,
+    "runtime": [0] * 2,
     "copy": 0,
     "cublas": 0,
     "cudnn": 0,
@@ -100,15 +104,31 @@ def test_without_a_fault_all_is_well(libraries_of_the_software_gpu: Path) -> Non
     ("fault", "wanted"),
     [
         ("oom:64M", {"alloc": [0, 0, 2, 2]}),
-        ("held:81888M", {"alloc": [0, 2, 2, 2]}),
+        ("held:80864M", {"alloc": [0, 2, 2, 2]}),
+        ("held:81900M", {"context": 2, "alloc": [2] * 4}),
         ("module:209", {"module": 209, "launch": None, "out": None}),
         ("module:222", {"module": 222, "launch": None, "out": None}),
         ("launch:719", {"launch": [719] * 4, "out": [1, 2, 3, 4]}),
         (
             "broken:700/2",
-            {"launch": [0, 0, 700, 700], "out": [21, 22, 23, 24], "sync": [700] * 3, "copy": 700},
+            {
+                "launch": [0, 0, 700, 700],
+                "out": [21, 22, 23, 24],
+                "sync": [700] * 3,
+                "runtime": [700] * 2,
+                "copy": 700,
+            },
         ),
-        ("broken:214/3", {"launch": [0, 0, 0, 214], "out": [31, 32, 33, 34], "sync": [214] * 3, "copy": 214}),
+        (
+            "broken:214/3",
+            {
+                "launch": [0, 0, 0, 214],
+                "out": [31, 32, 33, 34],
+                "sync": [214] * 3,
+                "runtime": [214] * 2,
+                "copy": 214,
+            },
+        ),
         ("cublas:3", {"cublas": 3}),
         ("cudnn:1", {"cudnn": 1}),
         ("cudnn-version:8500", {"cudnn-version": 8500}),
@@ -125,6 +145,24 @@ def test_each_fault_and_no_other(
 
 def test_memory_that_another_process_holds_is_not_free(libraries_of_the_software_gpu: Path) -> None:
     assert told(libraries_of_the_software_gpu, "held:80000M")[0]["free"] == 896
+
+
+@pytest.mark.parametrize(
+    ("fault", "used"), [("oom:1M", 1024), ("held:50000M", 51024), ("held:90000M", 81920)]
+)
+def test_nvml_tells_what_another_process_holds(
+    libraries_of_the_software_gpu: Path, monkeypatch: pytest.MonkeyPatch, fault: str, used: int
+) -> None:
+    monkeypatch.setenv("STANDIN_FAULT", fault)
+    monkeypatch.setenv("STANDIN_GPUS", "2")
+    nvml = ctypes.CDLL(str(libraries_of_the_software_gpu / "libnvidia-ml.so.1"))
+    assert nvml.nvmlInit_v2() == 0
+    memory = (ctypes.c_ulonglong * 3)()
+    assert nvml.nvmlDeviceGetMemoryInfo(ctypes.c_void_p(1), memory) == 0
+    assert (memory[0] >> 20, memory[2] >> 20) == (81920, used)
+    status = ctypes.c_int()
+    assert nvml.nvmlDeviceGetP2PStatus(ctypes.c_void_p(1), ctypes.c_void_p(2), 0, ctypes.byref(status)) == 0
+    assert status.value != 0
 
 
 def test_a_fault_of_one_card_alone(libraries_of_the_software_gpu: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import subprocess
+import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 FLOAT, INT32, HALF = 7, 2, 6
 SUM, PROD, MAX, MIN, AVG = range(5)
-INVALID_USAGE = 5
+INVALID_ARGUMENT, INVALID_USAGE = 4, 5
 Three = ctypes.c_float * 3
 Six = ctypes.c_float * 6
 
@@ -118,6 +120,42 @@ def test_ranks_that_do_not_agree(nccl: ctypes.CDLL, ranks: list[ctypes.c_void_p]
     nccl.ncclAllReduce(values[1], values[1], ctypes.c_size_t(2), INT32, SUM, ranks[1], None)
     assert nccl.ncclGroupEnd() == INVALID_USAGE
     assert list(values[0]) == [1, 2, 3]
+
+
+WHEEL = """
+static int __attribute__((noinline)) ncclAllReduce(void) { __asm__ volatile("nop; nop; nop; nop; nop; nop; nop; nop; nop; nop; nop; nop"); return 77; }
+static int __attribute__((noinline)) ncclOfNobody(void) { __asm__ volatile("nop; nop; nop; nop; nop; nop; nop; nop; nop; nop; nop; nop"); return 78; }
+int all_reduce(void) { return ncclAllReduce(); }
+int of_nobody(void) { return ncclOfNobody(); }
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the jump is x86-64's")
+@pytest.mark.parametrize(
+    ("name", "strip", "wanted"),
+    [
+        (
+            "_pywrap_tensorflow_internal.so",
+            False,
+            INVALID_ARGUMENT,
+        ),  # what the one here says without a communicator
+        ("_pywrap_tensorflow_internal.so", True, 77),
+        ("libother.so", False, 77),
+    ],
+)
+def test_nccl_inside_a_wheel(nccl: ctypes.CDLL, tmp_path: Path, name: str, strip: bool, wanted: int) -> None:
+    source, library = tmp_path / "wheel.c", tmp_path / name
+    source.write_text(WHEEL)
+    command = [os.environ.get("CC") or "cc", "-O1", "-fPIC", "-shared", *(["-s"] if strip else [])]
+    subprocess.run([*command, "-o", str(library), str(source)], check=True, capture_output=True)
+    script = (
+        "import ctypes, sys; wheel, nccl = map(ctypes.CDLL, sys.argv[1:]);"
+        "before = wheel.all_reduce(); nccl.standin_nccl_inside();"
+        "print(before, wheel.all_reduce(), wheel.of_nobody())"
+    )
+    command = [sys.executable, "-c", script, str(library), nccl._name]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["77", str(wanted), "78"]
 
 
 @pytest.fixture(scope="module")

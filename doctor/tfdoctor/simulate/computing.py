@@ -137,6 +137,7 @@ def _library(
         *(() if nvml else of_c),
         "-fPIC",
         "-shared",
+        "-DCOMPUTES",
         *defines(wanted),
         f"-Wl,--version-script={script}",
         f"-Wl,-soname,{soname}",

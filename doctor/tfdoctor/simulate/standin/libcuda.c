@@ -37,13 +37,14 @@ const char tfdoctor_stand_in[] = "tfdoctor's stand-in for libcuda.so.1: no drive
 
 #ifdef COMPUTES
 #include "compute/faults.h"
+#include <dlfcn.h>
 const char tfdoctor_software[] = "tfdoctor's software GPU: it computes on the processor, and its times are no card's";
 #endif
 
 typedef int CUresult;
 typedef int CUdevice;
 enum {
-    SUCCESS = 0, INVALID_VALUE = 1, NOT_INITIALIZED = 3, STUB_LIBRARY = 34, NO_DEVICE = 100, INVALID_DEVICE = 101,
+    SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, STUB_LIBRARY = 34, NO_DEVICE = 100, INVALID_DEVICE = 101,
     NOT_FOUND = 500, NOT_SUPPORTED = 801, MOST = 32
 };
 
@@ -178,6 +179,11 @@ CUresult cuInit(unsigned flags) {
         return INVALID_VALUE;
     }
 #endif
+#ifdef COMPUTES
+    /* where the software GPU's libnccl.so.2 is preloaded: NCCL inside TensorFlow's wheel (compute/inside.h) */
+    void (*inside)(void) = (void (*)(void))dlsym(NULL, "standin_nccl_inside");
+    if (inside) inside();
+#endif
     if (!initialized) look();
     if (!count) return NO_DEVICE; /* also where CUDA_VISIBLE_DEVICES hides them all */
     initialized = 1;
@@ -280,7 +286,16 @@ static CUdevice device_of(const void *context) {
     return context ? (CUdevice)((const int *)context - contexts) : 0;
 }
 
-CUresult cuDevicePrimaryCtxRetain(void **context, CUdevice device) { TRACE; NEED_DEVICE(device); *context = &contexts[device]; return number("STANDIN_CTX", 0); }
+CUresult cuDevicePrimaryCtxRetain(void **context, CUdevice device) {
+    TRACE; NEED_DEVICE(device);
+    *context = &contexts[device];
+#ifdef COMPUTES
+    struct standin_fault held; /* by another process: a context takes memory, too */
+    size_t bytes = memory(device);
+    if (standin_asked("held", device, &held, NULL) && bytes - bytes / 80 < (size_t)held.value) return OUT_OF_MEMORY;
+#endif
+    return number("STANDIN_CTX", 0);
+}
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) { TRACE; NEED_DEVICE(device); return SUCCESS; }
 CUresult cuDevicePrimaryCtxRelease(CUdevice device) { return cuDevicePrimaryCtxRelease_v2(device); }
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags) { TRACE; (void)flags; NEED_DEVICE(device); return SUCCESS; }

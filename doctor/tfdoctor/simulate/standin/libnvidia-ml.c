@@ -16,6 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef COMPUTES
+#include "compute/faults.h"
+#endif
 #ifdef SIMULATED
 const char tfdoctor_stand_in[] = "tfdoctor's stand-in for libnvidia-ml.so.1: no driver, and no card behind it";
 #endif
@@ -177,6 +180,11 @@ int nvmlDeviceGetMemoryInfo(Device device, struct memory *memory) {
     NEED_DEVICE(device);
     memory->total = (unsigned long long)listed("STANDIN_MEM_MIB", "81920", index_of(device)) << 20;
     memory->used = memory->total / 80;
+#ifdef COMPUTES
+    struct standin_fault held;
+    if (standin_asked("held", index_of(device), &held, NULL)) memory->used += (unsigned long long)held.value;
+    if (memory->used > memory->total) memory->used = memory->total;
+#endif
     memory->free = memory->total - memory->used;
     return SUCCESS;
 }
@@ -201,6 +209,11 @@ int nvmlDeviceGetCudaComputeCapability(Device device, int *major, int *minor) {
 int nvmlDeviceGetComputeMode(Device device, int *mode) { NEED_DEVICE(device); *mode = 0; return SUCCESS; }
 int nvmlDeviceGetMigMode(Device device, unsigned *now, unsigned *pending) { NEED_DEVICE(device); *now = *pending = 0; return NOT_SUPPORTED; }
 int nvmlDeviceGetNvLinkState(Device device, unsigned link, int *active) { NEED_DEVICE(device); (void)link; *active = 0; return NOT_SUPPORTED; }
+/* Card to card: 1 is "the chipset does not do it". NCCL calls this without looking whether it is there. */
+int nvmlDeviceGetP2PStatus(Device one, Device other, int what, int *status) { NEED_DEVICE(one); NEED_DEVICE(other); (void)what; *status = 1; return SUCCESS; }
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(Device device, unsigned link, struct pci *info) { NEED_DEVICE(device); (void)link; (void)info; return NOT_SUPPORTED; }
+int nvmlDeviceGetNvLinkRemotePciInfo(Device device, unsigned link, struct pci *info) { return nvmlDeviceGetNvLinkRemotePciInfo_v2(device, link, info); }
+int nvmlDeviceGetNvLinkCapability(Device device, unsigned link, int what, unsigned *can) { NEED_DEVICE(device); (void)link; (void)what; (void)can; return NOT_SUPPORTED; }
 int nvmlDeviceGetGpuFabricInfoV(Device device, void *info) { NEED_DEVICE(device); (void)info; return NOT_SUPPORTED; }
 int nvmlDeviceGetCurrPcieLinkGeneration(Device device, unsigned *generation) { NEED_DEVICE(device); *generation = 4; return SUCCESS; }
 int nvmlDeviceGetMaxPcieLinkGeneration(Device device, unsigned *generation) { NEED_DEVICE(device); *generation = 4; return SUCCESS; }

@@ -8,7 +8,7 @@ typedef int CUresult;
 typedef uintptr_t CUdeviceptr;
 enum {
     OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_IMAGE = 200, INVALID_CONTEXT = 201, NO_BINARY = 209, INVALID_HANDLE = 400, NOT_FOUND = 500,
-    PEER_UNSUPPORTED = 217, NOT_SUPPORTED = 801
+    PEER_UNSUPPORTED = 217, PTX_TOO_NEW = 222, NOT_SUPPORTED = 801
 };
 
 /* libcuda.c */
@@ -25,6 +25,7 @@ CUresult standin_broken(void);       /* what every call answers once the current
 /* memory.c */
 size_t standin_used(int device);
 
+CUresult cuDriverGetVersion(int *version);
 CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes);
 CUresult cuMemFree_v2(CUdeviceptr pointer);
 CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags);

@@ -2,7 +2,7 @@
  * card alone (its number among those that the process sees).
  *
  *     oom:BYTES         memory is out once so many bytes are taken (K, M and G multiply)
- *     held:BYTES        another process holds so many
+ *     held:BYTES        another process holds so many, as NVML says, too; no context can be made where nothing is left for it
  *     module:CODE       no kernels are loaded: 209 no kernel image, 218 invalid PTX, 222 PTX of a newer CUDA
  *     launch:CODE       no kernel is launched: 701 too many resources, 719 launch failure
  *     broken:CODE/N     after N launches every call answers CODE: 700 illegal address, 719, 214 ECC, 999 fell off the bus
@@ -15,7 +15,7 @@
  *     nccl-hang:1       no collective comes back
  *
  * Peer access is always refused. That a card is too new or too old for a kernel, and a driver too old for its PTX, are no
- * words here: they follow from STANDIN_CC, STANDIN_CUDA and what the library really has. */
+ * words here: they follow from STANDIN_CC, STANDIN_CUDA and what the library really has (fatbin.h). */
 #pragma once
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* D = alpha op(A) op(B) + beta C on column-major matrices, of the types that TensorFlow multiplies. Sums are made with
- * doubles; only float, which is most of them, has a loop of its own. */
+ * doubles; only float, which is most of them, is summed as floats. */
 #pragma once
 #include <complex.h>
 #include <math.h>
@@ -77,6 +77,8 @@ static inline void set_element(void *p, int64_t i, scalar v, int type) {
     }
 }
 
+static inline int is_real(int type) { return type != C_32F && type != C_64F; }
+
 struct product {
     int ta, tb; /* 0: as it is, 1: transposed, 2: and conjugate */
     int64_t m, n, k;
@@ -87,29 +89,43 @@ struct product {
     int64_t lda, ldb, ldc, ldd;
 };
 
-static inline void floats(const struct product *p) {
-    const float *a = p->a, *b = p->b, *c = p->c;
-    float *d = p->d, alpha = (float)creal(p->alpha), beta = (float)creal(p->beta), *sum = malloc((size_t)p->m * sizeof *sum + 1);
-    if (!sum) abort();
-    for (int64_t j = 0; j < p->n; j++) {
-        memset(sum, 0, (size_t)p->m * sizeof *sum);
-        for (int64_t l = 0; l < p->k; l++) {
-            float v = p->tb ? b[j + l * p->ldb] : b[l + j * p->ldb];
-            if (p->ta)
-                for (int64_t i = 0; i < p->m; i++) sum[i] += a[l + i * p->lda] * v;
-            else
-                for (int64_t i = 0; i < p->m; i++) sum[i] += a[i + l * p->lda] * v;
-        }
-        for (int64_t i = 0; i < p->m; i++) d[i + j * p->ldd] = alpha * sum[i] + (beta != 0 ? beta * c[i + j * p->ldc] : 0);
+/* op(A) as m times k, a column after the other, and op(B) as k times n: what is read most lies side by side. */
+#define REAL_PRODUCT(name, T, get)                                                                                                         \
+    static inline void name(const struct product *p) {                                                                                     \
+        T *a = malloc((size_t)(p->m * p->k) * sizeof *a + 1), *sum = malloc((size_t)p->m * sizeof *sum + 1);                               \
+        if (!a || !sum) abort();                                                                                                           \
+        for (int64_t l = 0; l < p->k; l++)                                                                                                 \
+            for (int64_t i = 0; i < p->m; i++) a[i + l * p->m] = get(p->a, p->ta ? l + i * p->lda : i + l * p->lda, p->at);                \
+        for (int64_t j = 0; j < p->n; j++) {                                                                                               \
+            for (int64_t i = 0; i < p->m; i++) sum[i] = 0;                                                                                 \
+            for (int64_t l = 0; l < p->k; l++) {                                                                                           \
+                T v = get(p->b, p->tb ? j + l * p->ldb : l + j * p->ldb, p->bt);                                                           \
+                const T *column = a + l * p->m;                                                                                            \
+                for (int64_t i = 0; i < p->m; i++) sum[i] += column[i] * v;                                                                \
+            }                                                                                                                              \
+            T alpha = (T)creal(p->alpha), beta = (T)creal(p->beta);                                                                        \
+            for (int64_t i = 0; i < p->m; i++) {                                                                                           \
+                T old = beta != 0 ? beta * get(p->c, i + j * p->ldc, p->dt) : 0;                                                           \
+                set_element(p->d, i + j * p->ldd, alpha * sum[i] + old, p->dt);                                                            \
+            }                                                                                                                              \
+        }                                                                                                                                  \
+        free(a);                                                                                                                           \
+        free(sum);                                                                                                                         \
     }
-    free(sum);
-}
+static inline float float_at(const void *p, int64_t i, int type) { (void)type; return ((const float *)p)[i]; }
+static inline double real_at(const void *p, int64_t i, int type) { return creal(element(p, i, type)); }
+REAL_PRODUCT(floats, float, float_at)
+REAL_PRODUCT(reals, double, real_at)
 
 /* 0, or 15 (CUBLAS_STATUS_NOT_SUPPORTED) where a type is none of these. */
 static inline int multiply(const struct product *p) {
     if (!width_of(p->at) || !width_of(p->bt) || !width_of(p->dt) || p->dt == R_8I) return 15;
     if (p->at == R_32F && p->bt == R_32F && p->dt == R_32F) {
         floats(p);
+        return 0;
+    }
+    if (is_real(p->at) && is_real(p->bt) && is_real(p->dt) && cimag(p->alpha) == 0 && cimag(p->beta) == 0) {
+        reals(p);
         return 0;
     }
     for (int64_t j = 0; j < p->n; j++) {

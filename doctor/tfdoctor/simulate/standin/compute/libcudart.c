@@ -9,9 +9,9 @@
 #include <string.h>
 
 typedef int cudaError_t; /* the driver's numbers, for all that are returned here */
-enum { NO_DEVICE = 100, INVALID_DEVICE = 101, UNKNOWN = 999, INVALID_SYMBOL = 13, MISSING_CONFIGURATION = 52, INVALID_FUNCTION = 98, DEVICES = 32 };
+enum { INSUFFICIENT_DRIVER = 35, NO_DEVICE = 100, INVALID_DEVICE = 101, UNKNOWN = 999, INVALID_SYMBOL = 13, MISSING_CONFIGURATION = 52, INVALID_FUNCTION = 98, DEVICES = 32 };
 
-CUresult cuInit(unsigned), cuDriverGetVersion(int *), cuDeviceGetCount(int *), cuCtxGetCurrent(void **), cuCtxSetCurrent(void *), cuCtxGetDevice(int *),
+CUresult cuInit(unsigned), cuDeviceGetCount(int *), cuCtxGetCurrent(void **), cuCtxSetCurrent(void *), cuCtxGetDevice(int *),
     cuDevicePrimaryCtxRetain(void **, int), cuDeviceGetAttribute(int *, int, int), cuDeviceGetPCIBusId(char *, int, int), cuDeviceGetByPCIBusId(int *, const char *),
     cuDeviceCanAccessPeer(int *, int, int), cuDeviceGetName(char *, int, int), cuDeviceTotalMem_v2(size_t *, int), cuDeviceComputeCapability(int *, int *, int),
     cuMemGetInfo_v2(size_t *, size_t *), cuGetErrorName(CUresult, const char **), cuGetErrorString(CUresult, const char **);
@@ -43,9 +43,16 @@ static CUresult use(int number) {
     }
     return cuCtxSetCurrent(contexts[number]);
 }
+/* A driver serves the runtimes of its CUDA and older, and from 11 on all those of its major number. */
+static CUresult begin(void) {
+    int driver = 0;
+    cuDriverGetVersion(&driver);
+    if (CUDART < 11000 ? driver < CUDART : driver / 1000 < CUDART / 1000) return INSUFFICIENT_DRIVER;
+    return cuInit(0);
+}
 static cudaError_t ready(void) {
     void *context = NULL;
-    CUresult r = cuInit(0);
+    CUresult r = begin();
     if (r) return result(r);
     cuCtxGetCurrent(&context);
     return context ? OK : result(use(device));
@@ -55,7 +62,7 @@ static cudaError_t ready(void) {
 /* -- Devices ---------------------------------------------------------------------------------- */
 
 cudaError_t cudaGetDeviceCount(int *count) {
-    CUresult r = cuInit(0);
+    CUresult r = begin();
     if (r) *count = 0;
     return result(r ? r : cuDeviceGetCount(count));
 }
@@ -80,7 +87,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, int attribute, int number) { cuIn
 cudaError_t cudaDeviceGetPCIBusId(char *id, int size, int number) { cuInit(0); return result(cuDeviceGetPCIBusId(id, size, number)); }
 cudaError_t cudaDeviceGetByPCIBusId(int *number, const char *id) { cuInit(0); return result(cuDeviceGetByPCIBusId(number, id)); }
 cudaError_t cudaDeviceCanAccessPeer(int *can, int one, int other) { return result(cuDeviceCanAccessPeer(can, one, other)); }
-cudaError_t cudaDeviceSynchronize(void) { return OK; }
+cudaError_t cudaDeviceSynchronize(void) { return result(standin_broken()); }
 cudaError_t cudaDeviceReset(void) { return OK; }
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) { *least = 0; *greatest = -5; return OK; }
 cudaError_t cudaDeviceSetSharedMemConfig(int config) { (void)config; return OK; }
@@ -125,10 +132,20 @@ cudaError_t cudaHostRegister(void *p, size_t n, unsigned flags) { (void)p; (void
 cudaError_t cudaHostUnregister(void *p) { (void)p; return OK; }
 cudaError_t cudaHostGetDevicePointer(void **d, void *p, unsigned flags) { (void)flags; *d = p; return OK; }
 cudaError_t cudaMemGetInfo(size_t *left, size_t *total) { READY; return result(cuMemGetInfo_v2(left, total)); }
-cudaError_t cudaMemcpy(void *d, const void *s, size_t n, int kind) { READY; (void)kind; memmove(d, s, n); return OK; }
+cudaError_t cudaMemcpy(void *d, const void *s, size_t n, int kind) {
+    READY; (void)kind;
+    CUresult broken = standin_broken();
+    if (!broken) memmove(d, s, n);
+    return result(broken);
+}
 cudaError_t cudaMemcpyAsync(void *d, const void *s, size_t n, int kind, void *stream) { (void)stream; return cudaMemcpy(d, s, n, kind); }
 cudaError_t cudaMemcpyPeerAsync(void *d, int to, const void *s, int from, size_t n, void *stream) { (void)stream; (void)to; (void)from; return cudaMemcpy(d, s, n, 0); }
-cudaError_t cudaMemset(void *d, int value, size_t n) { READY; memset(d, value, n); return OK; }
+cudaError_t cudaMemset(void *d, int value, size_t n) {
+    READY;
+    CUresult broken = standin_broken();
+    if (!broken) memset(d, value, n);
+    return result(broken);
+}
 cudaError_t cudaMemsetAsync(void *d, int value, size_t n, void *stream) { (void)stream; return cudaMemset(d, value, n); }
 struct pointer_attributes {
 #if CUDART < 11000
@@ -160,8 +177,8 @@ cudaError_t cudaStreamCreate(void **s) { READY; return result(cuStreamCreateWith
 cudaError_t cudaStreamCreateWithFlags(void **s, unsigned flags) { READY; return result(cuStreamCreateWithPriority(s, flags, 0)); }
 cudaError_t cudaStreamCreateWithPriority(void **s, unsigned flags, int priority) { READY; return result(cuStreamCreateWithPriority(s, flags, priority)); }
 cudaError_t cudaStreamDestroy(void *s) { return result(cuStreamDestroy_v2(s)); }
-cudaError_t cudaStreamSynchronize(void *s) { (void)s; return OK; }
-cudaError_t cudaStreamQuery(void *s) { (void)s; return OK; }
+cudaError_t cudaStreamSynchronize(void *s) { (void)s; return result(standin_broken()); }
+cudaError_t cudaStreamQuery(void *s) { (void)s; return result(standin_broken()); }
 cudaError_t cudaStreamWaitEvent(void *s, void *e, unsigned flags) { (void)s; (void)e; (void)flags; return OK; }
 cudaError_t cudaStreamIsCapturing(void *s, int *status) { (void)s; *status = 0; return OK; }
 cudaError_t cudaStreamGetCaptureInfo(void *s, int *status, unsigned long long *id) { (void)s; (void)id; *status = 0; return OK; }
@@ -178,8 +195,8 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(int *mode) { *mode = 0; return O
 cudaError_t cudaEventCreate(void **e) { return result(cuEventCreate(e, 0)); }
 cudaError_t cudaEventCreateWithFlags(void **e, unsigned flags) { return result(cuEventCreate(e, flags)); }
 cudaError_t cudaEventRecord(void *e, void *s) { return result(cuEventRecord(e, s)); }
-cudaError_t cudaEventQuery(void *e) { (void)e; return OK; }
-cudaError_t cudaEventSynchronize(void *e) { (void)e; return OK; }
+cudaError_t cudaEventQuery(void *e) { (void)e; return result(standin_broken()); }
+cudaError_t cudaEventSynchronize(void *e) { (void)e; return result(standin_broken()); }
 cudaError_t cudaEventDestroy(void *e) { return result(cuEventDestroy_v2(e)); }
 cudaError_t cudaEventElapsedTime(float *ms, void *from, void *to) { return result(cuEventElapsedTime(ms, from, to)); }
 

@@ -1,11 +1,12 @@
 /* NCCL's collectives among the ranks of one process. From 2.16 on TensorFlow has NCCL in a library of its own wheel and calls it
- * by name, so that LD_PRELOAD puts this one before it; older wheels call theirs directly, and nothing can come between.
+ * by name, so that LD_PRELOAD puts this one before it; older wheels call theirs directly: inside.h.
  *
  * A communicator counts its operations: the n-th of each rank are one. The rank that comes last computes for all of them; the
  * others wait for it, where NCCL itself would leave that to the stream. Halves are summed as doubles. */
 #define _GNU_SOURCE
 #include "faults.h"
 #include "gemm.h"
+#include "inside.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -296,4 +297,19 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t *c, int ranks, int rank, int n,
     (void)ranks; (void)rank; (void)n; (void)id; (void)config;
     *c = NULL;
     return missing(__func__);
+}
+
+/* -- The NCCL inside a wheel ------------------------------------------------------------------ */
+
+#define SAME(name) {#name, (void *)name}
+static const struct replaced same_names[] = {
+    SAME(ncclAllGather), SAME(ncclAllReduce), SAME(ncclBcast), SAME(ncclBroadcast), SAME(ncclCommAbort), SAME(ncclCommCount), SAME(ncclCommCuDevice), SAME(ncclCommDestroy),
+    SAME(ncclCommFinalize), SAME(ncclCommGetAsyncError), SAME(ncclCommInitAll), SAME(ncclCommInitRank), SAME(ncclCommInitRankConfig), SAME(ncclCommSplit), SAME(ncclCommUserRank),
+    SAME(ncclGetErrorString), SAME(ncclGetLastError), SAME(ncclGetUniqueId), SAME(ncclGetVersion), SAME(ncclGroupEnd), SAME(ncclGroupStart), SAME(ncclRecv), SAME(ncclReduce),
+    SAME(ncclReduceScatter), SAME(ncclSend), {NULL, NULL}};
+/* Called by cuInit, when TensorFlow's libraries are there and none of its threads is in NCCL yet. */
+static void replace_all(void) { dl_iterate_phdr(replace_loaded, (void *)same_names); }
+void standin_nccl_inside(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, replace_all);
 }

@@ -4,6 +4,7 @@
  * launch, and would compute with what the kernel never wrote. */
 #define _GNU_SOURCE
 #include "driver.h"
+#include "fatbin.h"
 #include "faults.h"
 #include "../ptx/interpreter.h"
 
@@ -39,6 +40,19 @@ static int texts(void) {
     return other > own ? other : own;
 }
 
+/* A driver runs a card's own machine code where there is some, and refuses PTX that is newer than its compiler. */
+static CUresult as_a_driver(CUresult loaded, struct module *m, const void *image, char *why, size_t size) {
+    int cuda = 0, own = machine_code(image, standin_capability(standin_device()));
+    if (loaded == NO_BINARY && own) {
+        snprintf(why, size, "there is machine code for this card, and no PTX that could be interpreted");
+        return NOT_SUPPORTED;
+    }
+    cuDriverGetVersion(&cuda);
+    if (loaded || own || ptx_isa(m->code) <= newest_ptx(cuda)) return loaded;
+    ptx_unload(m->code);
+    return PTX_TOO_NEW;
+}
+
 CUresult cuModuleLoadData(void **module, const void *image) {
     TRACE;
     char why[512] = "";
@@ -47,6 +61,7 @@ CUresult cuModuleLoadData(void **module, const void *image) {
     struct module *m = calloc(1, sizeof *m);
     if (!m) return OUT_OF_MEMORY;
     CUresult result = ptx_load(image, texts(), &m->code, why, sizeof why);
+    result = as_a_driver(result, m, image, why, sizeof why);
     if (result) {
         if (*why) complain("module", "", result, why);
         free(m);

@@ -55,6 +55,8 @@ void ptx_unload(ptx_module *module) {
     delete module;
 }
 
+int ptx_isa(const ptx_module *module) { return module->module->isa; }
+
 int ptx_find(ptx_module *module, const char *name, ptx_kernel **kernel, char *why, size_t size) {
     return caught(why, size, [&] {
         ptx::Program *found = ptx::program_of(*module->module, name);

@@ -12,6 +12,7 @@ struct ptx_grid {
 /* 209 where the image has no PTX that a card of this compute capability (90: 9.0) could run. The text is copied. */
 int ptx_load(const void *image, int capability, struct ptx_module **module, char *why, size_t size);
 void ptx_unload(struct ptx_module *module);
+int ptx_isa(const struct ptx_module *module); /* 85 where its text is PTX 8.5 */
 /* 500 where the module has no kernel, or no variable, of that name. */
 int ptx_find(struct ptx_module *module, const char *name, struct ptx_kernel **kernel, char *why, size_t size);
 int ptx_variable(struct ptx_module *module, const char *name, void **address, size_t *bytes);
