@@ -111,7 +111,7 @@ def _driver(folder: Path, flags: Sequence[str]) -> None:
         _checked([*language, *flags, "-fPIC", "-fvisibility=default", "-c", str(source), "-o", str(out)])
         return out
 
-    computing = (COMPUTE / f"{name}.c" for name in ("memory", "streams", "modules"))
+    computing = (COMPUTE / f"{name}.c" for name in ("memory", "streams", "modules", "tables"))
     sources = [path for path in PTX.glob("*.cc") if path.name != "run.cc"]
     with ThreadPoolExecutor(2) as pool:
         objects = list(pool.map(compiled, (*sources, *computing, SOURCES / "libcuda.c")))
