@@ -144,8 +144,12 @@ def warnings_of(cuda: str, cudnn: str) -> str:
 
 
 def _told(cudnn: str) -> int:
-    """CUDNN_VERSION of a release ("8.9"): from 9 on the major number counts ten times as much."""
+    """CUDNN_VERSION of a release ("8.9"): from 9 on the major number counts ten times as much.
+
+    Of 7 it is the last one: 1.15 and 2.0 are listed with 7.4, and their wheels refuse what is below 7.6.
+    """
     major, minor = map(int, cudnn.split(".")[:2])
+    minor = 6 if major == 7 else minor
     return major * (10000 if major >= 9 else 1000) + minor * 100
 
 
