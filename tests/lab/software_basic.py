@@ -1,4 +1,4 @@
-"""What each GPU, which is software, lists and computes, beside NumPy; for a Python 3 with TensorFlow 1.15 or newer.
+"""What each GPU, which is software, lists and computes, beside NumPy; for a Python 3 with TensorFlow 1.14 or newer.
 
 usage: python software_basic.py [product] [convolution] [copy] [nccl]
 
@@ -17,6 +17,7 @@ import numpy as np
 tf = importlib.import_module("tensorflow")
 device_lib = importlib.import_module("tensorflow.python.client.device_lib")
 
+OLD = tf.__version__.startswith("1.")
 NOISE = np.random.RandomState(0)
 A = NOISE.randn(5, 7).astype("float32")
 B = NOISE.randn(7, 3).astype("float32")
@@ -50,9 +51,14 @@ def computed(name, gpus):
         factor = tf.cast(context.replica_id_in_sync_group, tf.float32) + 1
         return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.constant(A) * factor)
 
-    run = getattr(strategy, "run", None) or strategy.experimental_run_v2
-    out = strategy.experimental_local_results(run(tf.function(step)))
-    return [value.numpy() for value in out], A * sum(range(1, len(gpus) + 1))
+    wanted = A * sum(range(1, len(gpus) + 1))
+    if OLD:  # a function within the strategy cannot reduce there
+        with tf.Graph().as_default(), strategy.scope():
+            out = strategy.experimental_local_results(strategy.experimental_run_v2(step))
+            with tf.compat.v1.Session() as session:
+                return session.run(list(out)), wanted
+    out = strategy.experimental_local_results(strategy.run(tf.function(step)))
+    return [value.numpy() for value in out], wanted
 
 
 def on(gpu, function):
@@ -66,7 +72,7 @@ def on(gpu, function):
 
 def main():
     """Print a line for each operation; 0 where all are right."""
-    if tf.__version__.startswith("1."):
+    if OLD:
         tf.compat.v1.enable_eager_execution()
     gpus = []
     for one in device_lib.list_local_devices():
