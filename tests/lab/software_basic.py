@@ -1,4 +1,4 @@
-"""What each GPU, which is software, lists and computes, beside NumPy; for a Python 3 with TensorFlow 1.15 or newer.
+"""What each GPU, which is software, lists and computes, beside NumPy; for a Python 3 with TensorFlow 1.13 or newer.
 
 usage: python software_basic.py [product] [convolution] [copy] [nccl]
 
@@ -17,6 +17,7 @@ import numpy as np
 tf = importlib.import_module("tensorflow")
 device_lib = importlib.import_module("tensorflow.python.client.device_lib")
 
+OLD = tf.__version__.startswith("1.")
 NOISE = np.random.RandomState(0)
 A = NOISE.randn(5, 7).astype("float32")
 B = NOISE.randn(7, 3).astype("float32")
@@ -43,16 +44,46 @@ def computed(name, gpus):
         wanted = convolved(IMAGES, KERNEL)
         return [on(gpu, lambda: tf.nn.conv2d(IMAGES, KERNEL, [1] * 4, "VALID")) for gpu in gpus], wanted
     kinds = {"nccl": "NcclAllReduce", "copy": "HierarchicalCopyAllReduce"}
+    wanted = A * sum(range(1, len(gpus) + 1))
+    if not hasattr(tf.distribute, kinds[name]):
+        return reduced_by_contrib({"nccl": "nccl", "copy": "hierarchical_copy"}[name], gpus), wanted
     strategy = tf.distribute.MirroredStrategy(gpus, cross_device_ops=getattr(tf.distribute, kinds[name])())
 
     def step():
         context = tf.distribute.get_replica_context()
-        factor = tf.cast(context.replica_id_in_sync_group, tf.float32) + 1
-        return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.constant(A) * factor)
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, of_replica(context))
 
-    run = getattr(strategy, "run", None) or strategy.experimental_run_v2
-    out = strategy.experimental_local_results(run(tf.function(step)))
-    return [value.numpy() for value in out], A * sum(range(1, len(gpus) + 1))
+    if OLD:  # a function within the strategy cannot reduce there
+        with tf.Graph().as_default(), strategy.scope():
+            out = strategy.experimental_local_results(strategy.experimental_run_v2(step))
+            return tf.compat.v1.Session().run(list(out)), wanted
+    out = strategy.experimental_local_results(strategy.run(tf.function(step)))
+    return [value.numpy() for value in out], wanted
+
+
+def of_replica(context):
+    """What a replica, the first or the second, brings into the sum."""
+    number = getattr(context, "replica_id_in_sync_group", None)
+    return tf.constant(A) * (tf.cast(number, tf.float32) + 1)
+
+
+def reduced_by_contrib(algorithm, gpus):
+    """The sums that each GPU has, by the strategies of 1.13."""
+    contrib = tf.contrib.distribute
+    strategy = contrib.MirroredStrategy(
+        gpus, cross_device_ops=contrib.AllReduceCrossDeviceOps(algorithm, num_packs=0)
+    )
+
+    def step():
+        context = tf.distribute.get_replica_context()
+        return context.merge_call(summed, args=(of_replica(context),))
+
+    def summed(strategy, value):
+        return strategy.extended.reduce_to(tf.distribute.ReduceOp.SUM, value, destinations=value)
+
+    with tf.Graph().as_default(), strategy.scope():
+        out = strategy.unwrap(strategy.extended.call_for_each_replica(step))
+        return tf.Session().run(list(out))
 
 
 def on(gpu, function):
@@ -66,7 +97,7 @@ def on(gpu, function):
 
 def main():
     """Print a line for each operation; 0 where all are right."""
-    if tf.__version__.startswith("1."):
+    if OLD:
         tf.compat.v1.enable_eager_execution()
     gpus = []
     for one in device_lib.list_local_devices():

@@ -3,6 +3,13 @@
 import numpy as np
 
 
+def pairs(some, others):
+    """Each of one list with its own of the other, which is as long."""
+    if len(some) != len(others):
+        raise ValueError(f"{len(some)} beside {len(others)}")
+    return zip(some, others)  # noqa: B905 strict= is newer than the Python of TensorFlow 1
+
+
 def trained_beside_the_cpu(tf, steps, tolerance):
     """Run `steps()`, a list of arrays for each step, on the CPU and on each GPU.
 
@@ -10,14 +17,14 @@ def trained_beside_the_cpu(tf, steps, tolerance):
     """
     with tf.device("/CPU:0"):
         wanted = steps()
-    gpus = tf.config.list_logical_devices("GPU")
+    listed = getattr(tf.config, "list_logical_devices", None) or tf.config.experimental.list_logical_devices
+    gpus = listed("GPU")
     wrong = 0 if gpus else 1
     for gpu in gpus:
         with tf.device(gpu.name):
             got = steps()
-        for number, (one, other) in enumerate(zip(got, wanted, strict=True), 1):
-            pairs = zip(one, other, strict=True)
-            most = np.max([np.max(np.abs(a - b) / (1 + np.abs(b))) for a, b in pairs])
+        for number, (one, other) in enumerate(pairs(got, wanted), 1):
+            most = np.max([np.max(np.abs(a - b) / (1 + np.abs(b))) for a, b in pairs(one, other)])
             right = most <= tolerance  # which NaN is not
             wrong += not right
             print(f"{gpu.name} step {number}: {most:.1e} {'right' if right else 'WRONG'}, loss {one[0]:.6f}")

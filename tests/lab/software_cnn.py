@@ -1,11 +1,10 @@
-"""A small CNN's training on each GPU, which is software, beside the same on the CPU; for a Python with TensorFlow.
+"""A small CNN's training on each GPU, which is software, beside the same on the CPU; for a Python with TensorFlow 1.15 or newer.
 
 usage: python software_cnn.py
 
 A line for each device and step of what differs at most; the last one counts. Exits with 1 where one differs.
 """
 
-import importlib
 import os
 import sys
 
@@ -13,9 +12,10 @@ os.environ.setdefault("TF_CUDNN_USE_FRONTEND", "0")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
-from software_beside import trained_beside_the_cpu
+from software_api import tensorflow
+from software_beside import pairs, trained_beside_the_cpu
 
-tf = importlib.import_module("tensorflow")
+tf = tensorflow()
 
 NOISE = np.random.RandomState(0)
 IMAGES = NOISE.randn(4, 8, 8, 3).astype("float32")
@@ -43,7 +43,7 @@ def steps(count=3):
             loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=x))
         trained = [*weights, scale, offset]
         slopes = tape.gradient(loss, trained)
-        for variable, slope in zip(trained, slopes, strict=True):
+        for variable, slope in pairs(trained, slopes):
             variable.assign_sub(0.1 * slope)
         out.append([value.numpy() for value in (loss, mean, variance, *slopes)])
     return out

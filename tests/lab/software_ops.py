@@ -1,20 +1,20 @@
-"""Operations on /GPU:0, which is software, beside the same on the CPU; run by a Python that has TensorFlow.
+"""Operations on /GPU:0, which is software, beside the same on the CPU; run by a Python with TensorFlow 1.15 or newer.
 
 usage: python software_ops.py [PATTERN]
 
 A line each; the last one counts. Exits with 1 where one differs.
 """
 
-import importlib
 import os
 import re
 import sys
 import time
 
 import numpy as np
+from software_api import NotThereError, known, tensorflow
 
 os.environ.setdefault("TF_CUDNN_USE_AUTOTUNE", "0")  # checks the memory around each result, in 15 seconds
-tf = importlib.import_module("tensorflow")
+tf = tensorflow()
 
 NOISE = np.random.RandomState(0)
 A = NOISE.randn(13, 17).astype("float32")
@@ -75,9 +75,9 @@ one("is_nan", tf.math.is_nan)
 one("is_inf", tf.math.is_inf)
 one("is_finite", tf.math.is_finite)
 for name in ["log", "log1p", "sqrt", "rsqrt", "reciprocal", "lgamma", "digamma", "acosh"]:
-    of(P + 1)(name, getattr(tf.math, name))
+    of(P + 1)(name, known(tf.math, name))
 for name in ["asin", "acos", "atanh", "erfinv", "ndtri"]:
-    of(U * np.float32(0.9) + np.float32(0.05))(name, getattr(tf.math, name))
+    of(U * np.float32(0.9) + np.float32(0.05))(name, known(tf.math, name))
 for name in [
     "add",
     "subtract",
@@ -107,7 +107,7 @@ for name in [
     if hasattr(tf.math, name):
         of(P, P[::-1].copy())(name, getattr(tf.math, name))
 for name in ["igamma", "igammac", "zeta", "polygamma"]:
-    of(P[:3] + 1, P[3:6] + 1)(name, getattr(tf.math, name))
+    of(P[:3] + 1, P[3:6] + 1)(name, known(tf.math, name))
 for kind in ("int32", "int64", "float16", "float64", "bool", "uint8", "int8", "bfloat16"):
     of(P * 20)(
         "cast " + kind, lambda x, kind=kind: tf.cast(x, kind)
@@ -115,23 +115,23 @@ for kind in ("int32", "int64", "float16", "float64", "bool", "uint8", "int8", "b
     of(WHOLE)("cast int32 " + kind, lambda x, kind=kind: tf.cast(x, kind))
 for kind in ("float16", "float64", "bfloat16", "int32", "int64"):
     for name in ("add", "multiply", "maximum"):
-        chosen = getattr(tf.math, name)
+        chosen = known(tf.math, name)
         of(P * 5, P[::-1] * 5)(
             name + " " + kind,
             lambda x, y, f=chosen, kind=kind: f(tf.cast(x, kind), tf.cast(y, kind)),
         )
     one("sum " + kind, lambda x, kind=kind: tf.reduce_sum(tf.cast(x * 4, kind), 1))
 for name in ["sum", "mean", "max", "min", "prod", "std", "variance", "logsumexp", "euclidean_norm"]:
-    function = getattr(tf.math, "reduce_" + name)
+    function = known(tf.math, "reduce_" + name)
     one("reduce_" + name, function)
     for axis in (0, 1):
         one(f"reduce_{name} {axis}", lambda x, f=function, axis=axis: f(x, axis))
 for name in ("all", "any"):
-    chosen = getattr(tf.math, "reduce_" + name)
+    chosen = known(tf.math, "reduce_" + name)
     of(L)("reduce_" + name, lambda x, f=chosen: f(x, 0))
 for name in ["relu", "relu6", "elu", "selu", "leaky_relu", "softmax", "log_softmax", "gelu", "silu"]:
-    one(name, getattr(tf.nn, name))
-    chosen = getattr(tf.nn, name)
+    one(name, known(tf.nn, name))
+    chosen = known(tf.nn, name)
     one("gradient of " + name, lambda x, f=chosen: gradient(lambda y: f(y) * y, x))
 
 
@@ -144,13 +144,13 @@ def gradient(function, x):
 
 
 for name in ["exp", "tanh", "sigmoid", "square", "sin", "sqrt", "log"]:
-    chosen = getattr(tf.math, name)
+    chosen = known(tf.math, name)
     positive("gradient of " + name, lambda x, f=chosen: gradient(f, x))
 for name in ("logical_and", "logical_or", "logical_xor"):
-    of(L, L[::-1].copy())(name, getattr(tf.math, name))
+    of(L, L[::-1].copy())(name, known(tf.math, name))
 of(L)("logical_not", tf.math.logical_not)
 for name in ["bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"]:
-    of(np.abs(WHOLE), J)(name, getattr(tf.bitwise, name))
+    of(np.abs(WHOLE), J)(name, known(tf.bitwise, name))
 of(WHOLE, J)("int floordiv", lambda x, y: x // y)
 of(WHOLE, J)("int mod", lambda x, y: x % y)
 of(WHOLE)("int abs", tf.abs)
@@ -189,12 +189,12 @@ one("tensor_scatter add", lambda x: tf.tensor_scatter_nd_add(x, [[1], [5], [1]],
 one("tensor_scatter update", lambda x: tf.tensor_scatter_nd_update(x, [[1], [5]], x[:2]))
 RELEASE = tuple(map(int, tf.__version__.split(".")[:2]))
 for name in ["sum", "mean", "max", "min", "prod"]:
-    chosen = getattr(tf.math, "segment_" + name)
+    chosen = known(tf.math, "segment_" + name)
     of(A, S)("segment_" + name, chosen)
     if name in ("max", "min") and RELEASE < (2, 15):
         # of an empty segment real cards have the type's limit there, where CPUs have 0: tensorflow/tensorflow#58123
         of(A, S)("segment_" + name, lambda x, s, f=chosen: tf.gather(f(x, s), np.unique(S)))
-    chosen = getattr(tf.math, "unsorted_segment_" + name)
+    chosen = known(tf.math, "unsorted_segment_" + name)
     of(A, S)("unsorted_segment_" + name, lambda x, s, f=chosen: f(x, s, 8))
 one("argmax", lambda x: tf.argmax(x, 1))
 one("argmin", lambda x: tf.argmin(x, 0))
@@ -262,14 +262,21 @@ of(X, K)(
     lambda x, k: tf.nn.conv2d_transpose(x, tf.transpose(k, (0, 1, 3, 2)), (2, 16, 18, 5), 2),
 )
 for name in ("max_pool2d", "avg_pool2d"):
-    chosen = getattr(tf.nn, name)
+    chosen = known(tf.nn, name)
     of(X)(name, lambda x, f=chosen: f(x, 3, 2, "SAME"))
     of(X)("gradient of " + name, lambda x, f=chosen: gradient(lambda y: f(y, 3, 2, "VALID") ** 2, x))
+
+
+def old_moments(training):
+    """What batch norm is given of the batches before: a release before 2.0 takes nothing for a training."""
+    return (None, None) if training and RELEASE < (2, 0) else (V[8:12], np.abs(V[12:16]))
+
+
 for training in (True, False):
     of(X)(
         f"batch norm {training}",
         lambda x, training=training: tf.compat.v1.nn.fused_batch_norm(
-            x, V[:4], V[4:8], V[8:12], np.abs(V[12:16]), is_training=training
+            x, V[:4], V[4:8], *old_moments(training), is_training=training
         )[0],
     )
 of(U)("hsv", lambda x: tf.image.rgb_to_hsv(tf.reshape(x[:12, :15], [60, 3])))
@@ -291,7 +298,7 @@ def differs(name, function, values):
     for device in ("/CPU:0", "/GPU:0"):
         with tf.device(device):
             found = function(*[tf.identity(tf.constant(value)) for value in values])
-            results.append(np.asarray(tf.convert_to_tensor(found)))
+            results.append(tf.convert_to_tensor(found).numpy())
             where = found.device
     cpu, gpu = (r.astype("float32") if str(r.dtype) == "bfloat16" else r for r in results)
     near = 2e-2 if "16" in name else 2e-4
@@ -306,7 +313,7 @@ ON_CPU = "on the CPU: this release has no such operation for GPUs"
 def main():
     """Run them all."""
     pattern = re.compile(sys.argv[1] if len(sys.argv) > 1 else "")
-    count = dict.fromkeys(("right", "WRONG", "CPU", "no"), 0)
+    count = dict.fromkeys(("right", "WRONG", "CPU", "no", "-"), 0)
     for name, (function, values) in CASES.items():
         if not pattern.search(name):
             continue
@@ -314,12 +321,17 @@ def main():
         try:
             problem = differs(name, function, values)
             word = "CPU" if problem == ON_CPU else "WRONG" if problem else "right"
+        except NotThereError as error:
+            word, problem = "-", f"this release has no {error}"
         except Exception as error:  # each kind of refusal is a line
             word, problem = "no", str(error)[:160].replace("\n", " ")
         count[word] += 1
         print(f"{word:5} {name} {time.time() - start:.2f} s {problem}", flush=True)
-    right, wrong, cpu, refused = count.values()
-    print(f"{right} right, {wrong} wrong, {refused} refused, {cpu} on the CPU alone, of {len(CASES)}")
+    right, wrong, cpu, refused, missing = count.values()
+    print(
+        f"{right} right, {wrong} wrong, {refused} refused, {cpu} on the CPU alone, of {len(CASES) - missing}"
+        f" that {tf.__version__} has"
+    )
     return 1 if wrong else 0
 
 

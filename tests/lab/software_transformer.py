@@ -1,4 +1,4 @@
-"""A small transformer's training on each GPU, which is software, beside the CPU; for a Python with TensorFlow.
+"""A small transformer's training on each GPU, which is software, beside the CPU; for a Python with TensorFlow 1.15 or newer.
 
 usage: python software_transformer.py
 
@@ -6,16 +6,16 @@ Embeddings, attention of two heads with a causal mask, layer norm, gelu, softmax
 of what differs at most; the last one counts. Exits with 1 where one differs.
 """
 
-import importlib
 import os
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
-from software_beside import trained_beside_the_cpu
+from software_api import tensorflow
+from software_beside import pairs, trained_beside_the_cpu
 
-tf = importlib.import_module("tensorflow")
+tf = tensorflow()
 
 BATCH, LENGTH, WORDS, WIDTH, HEADS, INNER = 3, 7, 11, 8, 2, 16
 NOISE = np.random.RandomState(0)
@@ -44,6 +44,11 @@ def normal(x, scale, offset):
     return (x - mean) * tf.math.rsqrt(variance + 1e-5) * scale + offset
 
 
+def gelu_by_erf(x):
+    """What tf.nn.gelu is, from 2.4 on."""
+    return 0.5 * x * (1.0 + tf.math.erf(x / np.float32(np.sqrt(2))))
+
+
 def attention(x, w):
     """Each place looks at those before it."""
     parts = tf.reshape(tf.tensordot(x, w["qkv"], 1), (BATCH, LENGTH, 3, HEADS, WIDTH // HEADS))
@@ -59,7 +64,7 @@ def loss_of(w, text):
     """How badly the next word is foretold, and where the model is surest."""
     x = tf.nn.embedding_lookup(w["words"], text[:, :-1]) + w["places"]
     x += attention(normal(x, w["scale 1"], w["offset 1"]), w)
-    inner = tf.nn.gelu(
+    inner = getattr(tf.nn, "gelu", gelu_by_erf)(
         tf.nn.bias_add(tf.tensordot(normal(x, w["scale 2"], w["offset 2"]), w["up"], 1), w["up bias"])
     )
     x += tf.nn.bias_add(tf.tensordot(inner, w["down"], 1), w["down bias"])
@@ -82,7 +87,7 @@ def steps(count=4):
         slopes = [
             tf.convert_to_tensor(slope) for slope in tape.gradient(loss, [weights[name] for name in names])
         ]
-        for name, slope in zip(names, slopes, strict=True):
+        for name, slope in pairs(names, slopes):
             tf.raw_ops.ResourceApplyAdam(
                 var=weights[name].handle,
                 m=moments[name][0].handle,

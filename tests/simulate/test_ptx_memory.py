@@ -100,8 +100,8 @@ def test_a_block_has_no_more_threads_than_the_kernel_says(ptx: Interpreter) -> N
             ptx.kernel(text, bytes(8), block=(most + 1, 1, 1))
 
 
-def test_a_function_that_calls_itself_through_a_pointer_stops(ptx: Interpreter) -> None:
-    """A function has one set of registers: an inner call would write into those of the outer one."""
+def test_a_function_that_calls_itself_through_a_pointer(ptx: Interpreter) -> None:
+    """A function has one set of registers: those of the outer call are as they were after the inner one."""
     text = """
 .func (.reg .u32 r) down(.reg .u32 n, .reg .u64 f) {
 .reg .pred %p; .reg .u32 %m;
@@ -114,8 +114,69 @@ ld.param.u64 %b, [out]; ld.param.u32 %n, [depth]; mov.u64 %f, down;
 call (%n), down, (%n, %f); st.global.u32 [%b], %n; ret; }
 """
     assert ptx.kernel(text, bytes(4), 0) == [struct.pack("<I", 1)]
-    with pytest.raises(RefusedError, match=r"^801 cannot run .*recursion"):
-        ptx.kernel(text, bytes(4), 5)
+    assert ptx.kernel(text, bytes(4), 10) == [struct.pack("<I", 3628800)]
+    with pytest.raises(RefusedError, match=r"^801 cannot run recursion that deep"):
+        ptx.kernel(text, bytes(4), 5000)
+
+
+def test_functions_that_call_each_other_and_lanes_of_different_depth(ptx: Interpreter) -> None:
+    """Ackermann's function by two of them, arguments and results in parameter space: each thread has its own depth."""
+    text = """
+.func (.param .b32 out) ack(.param .b32 in, .param .b32 other);
+.func (.param .b32 out) inner(.param .b32 in, .param .b32 other) {
+.reg .u32 %m, %n;
+ld.param.u32 %m, [in]; ld.param.u32 %n, [other]; sub.u32 %n, %n, 1;
+{ .param .b32 a; .param .b32 b; .param .b32 r; st.param.b32 [a], %m; st.param.b32 [b], %n;
+call.uni (r), ack, (a, b); ld.param.b32 %n, [r]; }
+st.param.b32 [out], %n; ret; }
+.func (.param .b32 out) ack(.param .b32 in, .param .b32 other) {
+.reg .u32 %m, %n; .reg .pred %p;
+ld.param.u32 %m, [in]; ld.param.u32 %n, [other];
+setp.ne.u32 %p, %m, 0; @%p bra more; add.u32 %n, %n, 1; bra done;
+more: setp.ne.u32 %p, %n, 0; @%p bra both; mov.u32 %n, 1; bra last;
+both: { .param .b32 a; .param .b32 b; .param .b32 r; st.param.b32 [a], %m; st.param.b32 [b], %n;
+call.uni (r), inner, (a, b); ld.param.b32 %n, [r]; }
+last: sub.u32 %m, %m, 1;
+{ .param .b32 a; .param .b32 b; .param .b32 r; st.param.b32 [a], %m; st.param.b32 [b], %n;
+call.uni (r), ack, (a, b); ld.param.b32 %n, [r]; }
+done: st.param.b32 [out], %n; ret; }
+.visible .entry k(.param .u64 out) {
+.reg .u64 %b; .reg .u32 %t, %m, %n;
+ld.param.u64 %b, [out]; mov.u32 %t, %tid.x; mad.wide.u32 %b, %t, 4, %b; and.b32 %m, %t, 1; add.u32 %m, %m, 1; shr.u32 %n, %t, 1;
+{ .param .b32 a; .param .b32 b; .param .b32 r; st.param.b32 [a], %m; st.param.b32 [b], %n;
+call.uni (r), ack, (a, b); ld.param.b32 %n, [r]; }
+st.global.u32 [%b], %n; ret; }
+"""
+    out = struct.unpack("<40I", ptx.kernel(text, bytes(160), block=(40, 1, 1))[0])
+    assert list(out) == [t // 2 + 2 if t % 2 == 0 else 2 * (t // 2) + 3 for t in range(40)]
+
+
+def test_the_arguments_of_an_inner_call_may_be_the_outer_ones_in_another_order(ptx: Interpreter) -> None:
+    text = """
+.func (.reg .u32 r) gcd(.reg .u32 a, .reg .u32 b) {
+.reg .pred %p;
+mov.u32 r, a; setp.eq.u32 %p, b, 0; @%p ret; rem.u32 a, a, b; call (r), gcd, (b, a); ret; }
+.visible .entry k(.param .u64 out, .param .u64 x, .param .u64 y) {
+.reg .u64 %b; .reg .u32 %n, %m;
+ld.param.u64 %b, [out]; ld.param.u32 %n, [x]; ld.param.u32 %m, [y];
+call (%n), gcd, (%n, %m); st.global.u32 [%b], %n; ret; }
+"""
+    assert ptx.kernel(text, bytes(4), 2 * 3 * 5 * 49, 9 * 7 * 11) == [struct.pack("<I", 21)]
+
+
+def test_recursion_stops_where_the_function_has_memory_that_something_may_point_to(ptx: Interpreter) -> None:
+    text = """
+.func (.reg .u32 r) down(.reg .u32 n) {
+.local .b32 own[2]; .reg .pred %p;
+st.local.u32 [own], n; mov.u32 r, n; setp.eq.u32 %p, n, 0; @%p ret;
+sub.u32 r, n, 1; call (r), down, (r); ld.local.u32 n, [own]; add.u32 r, r, n; ret; }
+.visible .entry k(.param .u64 out, .param .u64 depth) {
+.reg .u64 %b; .reg .u32 %n;
+ld.param.u64 %b, [out]; ld.param.u32 %n, [depth]; call (%n), down, (%n); st.global.u32 [%b], %n; ret; }
+"""
+    assert ptx.kernel(text, bytes(4), 0) == [bytes(4)]
+    with pytest.raises(RefusedError, match=r"^801 cannot run recursion of a function with memory of its own"):
+        ptx.kernel(text, bytes(4), 1)
 
 
 def test_local_memory_is_a_threads_own(ptx: Interpreter) -> None:

@@ -22,7 +22,7 @@ __all__ = ["Compilers", "Wanted", "build_computing", "defines"]
 C, CXX = "-std=gnu11", ("-std=c++17", "-frounding-math", "-ffp-contract=off")
 ALWAYS = ("libnccl.so.2", "libnvidia-ml.so.1")
 """Libraries that are made for every TensorFlow."""
-DRIVER = ("memory", "streams", "modules")
+DRIVER = ("memory", "streams", "modules", "tables")
 EXPORTED = "{ global: cu*; standin_*; tfdoctor_*; ptx_*; local: *; };\n"
 """What others find in the driver: nothing of C++, for TensorFlow's may be another one."""
 TWO = 2
@@ -50,10 +50,15 @@ class Wanted:
 
 
 def defines(wanted: Wanted) -> list[str]:
-    """CUDART_VERSION and CUDNN_VERSION: in cuDNN's, from 9 on, the major number counts ten times as much."""
+    """CUDART_VERSION and CUDNN_VERSION: in cuDNN's, from 9 on, the major number counts ten times as much.
+
+    Of 7 it is the last one: 1.15 and 2.0 are listed with 7.4, and their wheels refuse what is below 7.6.
+    """
     cuda, cudnn = (
         [*versions.numbers(versions.major_minor(text)), 0][:2] for text in (wanted.cuda, wanted.cudnn)
     )
+    if cudnn[0] == 7:
+        cudnn[1] = 6
     told = cudnn[0] * (10000 if cudnn[0] >= 9 else 1000) + cudnn[1] * 100
     return [f"-DCUDART={cuda[0] * 1000 + cuda[1] * 10}", f"-DCUDNN={told}"]
 

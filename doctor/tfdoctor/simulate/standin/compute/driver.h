@@ -20,6 +20,7 @@ void standin_trace(const char *name);
 #define TRACE standin_trace(__func__)
 
 /* modules.c */
+CUresult standin_load_later(void **module, const void *image);
 CUresult standin_broken(void);       /* what every call answers once the current device is broken; OK before */
 
 /* memory.c */

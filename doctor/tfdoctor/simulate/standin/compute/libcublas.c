@@ -83,3 +83,13 @@ GEMM(S, float, R_32F, 68)
 GEMM(D, double, R_64F, 70)
 GEMM(C, float complex, C_32F, 68)
 GEMM(Z, double complex, C_64F, 70)
+
+#if defined CUDART && CUDART < 10010 /* see refused.h */
+#include "refused.h"
+#define REFUSED_TYPES(name) REFUSED(cublasS##name, NOT_SUPPORTED) REFUSED(cublasD##name, NOT_SUPPORTED) REFUSED(cublasC##name, NOT_SUPPORTED) REFUSED(cublasZ##name, NOT_SUPPORTED)
+REFUSED_TYPES(geam)
+REFUSED_TYPES(getrfBatched)
+REFUSED_TYPES(getriBatched)
+REFUSED_TYPES(getrsBatched)
+REFUSED_TYPES(matinvBatched)
+#endif

@@ -95,12 +95,12 @@ cudaError_t cudaDeviceSetLimit(int limit, size_t value) { (void)limit; (void)val
 cudaError_t cudaDriverGetVersion(int *version) { return result(cuDriverGetVersion(version)); }
 cudaError_t cudaRuntimeGetVersion(int *version) { *version = CUDART; return OK; }
 
-/* cudaDeviceProp by the places of its members, which are the same from CUDA 10 to 12: the later ones only add at the
- * end. Nothing is written past the end of the older ones, 712 bytes of CUDA 10 and 728 of 11. */
+/* cudaDeviceProp by the places of its members, which are the same from CUDA 10 to 12 but for one: 11 put a member before
+ * maxThreadsPerMultiProcessor, into a gap. Nothing is written past the end of the older ones, 712 bytes of CUDA 10 and 728 of 11. */
 static cudaError_t properties(char *p, size_t size, int number) {
     static const struct { int attribute; size_t place; } members[] = {
         {12, 304}, {10, 308}, {1, 320}, {2, 324}, {3, 328}, {4, 332}, {5, 336}, {6, 340}, {7, 344}, {13, 348}, {75, 360}, {76, 364}, {16, 388}, {31, 576}, {32, 580},
-        {33, 584}, {40, 600}, {41, 604}, {36, 608}, {37, 612}, {38, 616}, {39, 624}, {82, 648}, {106, 712}};
+        {33, 584}, {40, 600}, {41, 604}, {36, 608}, {37, 612}, {38, 616}, {39, CUDART < 11000 ? 620 : 624}, {82, 648}, {106, 712}};
     static const struct { int attribute; size_t place; } sizes[] = {{8, 296}, {11, 312}, {9, 352}, {81, 640}, {97, 696}};
     CUresult r = cuInit(0);
     if (!r) r = cuDeviceGetName(p, 256, number);

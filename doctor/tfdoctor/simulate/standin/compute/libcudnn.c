@@ -482,3 +482,37 @@ cudnnStatus_t cudnnBatchNormalizationBackwardEx(cudnnHandle_t h, int mode, int t
     (void)yt; (void)y; (void)dzt; (void)dz; (void)bias; (void)a; (void)space; (void)n; (void)reserve; (void)m;
     return then ? NOT_SUPPORTED : cudnnBatchNormalizationBackward(h, mode, alpha, beta, alpha2, beta2, xt, x, dyt, dy, dxt, dx, bt, by, dby, dbias, epsilon, saved, inverses);
 }
+
+#if defined CUDART && CUDART < 10010 /* see refused.h */
+#include "refused.h"
+REFUSED(cudnnAddTensor, NOT_SUPPORTED)
+REFUSED(cudnnConvolutionBackwardBias, NOT_SUPPORTED)
+REFUSED(cudnnCreateDropoutDescriptor, NOT_SUPPORTED)
+REFUSED(cudnnCreateLRNDescriptor, NOT_SUPPORTED)
+REFUSED(cudnnCreatePersistentRNNPlan, NOT_SUPPORTED)
+REFUSED(cudnnCreateRNNDescriptor, NOT_SUPPORTED)
+REFUSED(cudnnDestroyDropoutDescriptor, NOT_SUPPORTED)
+REFUSED(cudnnDestroyLRNDescriptor, NOT_SUPPORTED)
+REFUSED(cudnnDestroyPersistentRNNPlan, NOT_SUPPORTED)
+REFUSED(cudnnDestroyRNNDescriptor, NOT_SUPPORTED)
+REFUSED(cudnnDropoutGetStatesSize, NOT_SUPPORTED)
+REFUSED(cudnnGetConvolutionNdForwardOutputDim, NOT_SUPPORTED)
+REFUSED(cudnnGetFilterNdDescriptor, NOT_SUPPORTED)
+REFUSED(cudnnGetRNNLinLayerBiasParams, NOT_SUPPORTED)
+REFUSED(cudnnGetRNNLinLayerMatrixParams, NOT_SUPPORTED)
+REFUSED(cudnnGetRNNParamsSize, NOT_SUPPORTED)
+REFUSED(cudnnGetRNNTrainingReserveSize, NOT_SUPPORTED)
+REFUSED(cudnnGetRNNWorkspaceSize, NOT_SUPPORTED)
+REFUSED(cudnnLRNCrossChannelBackward, NOT_SUPPORTED)
+REFUSED(cudnnLRNCrossChannelForward, NOT_SUPPORTED)
+REFUSED(cudnnRNNBackwardData, NOT_SUPPORTED)
+REFUSED(cudnnRNNBackwardWeights, NOT_SUPPORTED)
+REFUSED(cudnnRNNForwardInference, NOT_SUPPORTED)
+REFUSED(cudnnRNNForwardTraining, NOT_SUPPORTED)
+REFUSED(cudnnSetDropoutDescriptor, NOT_SUPPORTED)
+REFUSED(cudnnSetLRNDescriptor, NOT_SUPPORTED)
+REFUSED(cudnnSetPersistentRNNPlan, NOT_SUPPORTED)
+REFUSED(cudnnSetRNNDescriptor_v6, NOT_SUPPORTED)
+REFUSED(cudnnSetRNNMatrixMathType, NOT_SUPPORTED)
+REFUSED(cudnnTransformTensor, NOT_SUPPORTED)
+#endif

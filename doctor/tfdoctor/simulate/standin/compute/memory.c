@@ -141,9 +141,13 @@ CUresult cuPointerGetAttribute(void *value, int attribute, CUdeviceptr p) {
     }
     return OK;
 }
+/* Of an address that was not handed out each of them is zero, and that is no error. */
 CUresult cuPointerGetAttributes(unsigned count, int *attributes, void **values, CUdeviceptr p) {
     TRACE;
-    for (unsigned i = 0; i < count; i++) cuPointerGetAttribute(values[i], attributes[i], p);
+    for (unsigned i = 0; i < count; i++) {
+        int small = attributes[i] == 2 || attributes[i] == 8 || attributes[i] == 9;
+        if (cuPointerGetAttribute(values[i], attributes[i], p)) memset(values[i], 0, small ? sizeof(int) : sizeof(void *));
+    }
     return OK;
 }
 

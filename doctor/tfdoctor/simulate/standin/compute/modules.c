@@ -19,13 +19,15 @@
 enum { DEVICES = 32 };
 
 struct module {
-    struct ptx_module *code;
+    struct ptx_module *code; /* NULL: it is read from `image` once a kernel runs, or a variable of it is asked for */
     struct function *functions;
+    const void *image;
+    int capability;
 };
 struct function {
     char *name;
     struct module *module;
-    struct ptx_kernel *kernel;
+    struct ptx_kernel *kernel; /* NULL: looked up when it is used */
     struct function *next;
 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -70,6 +72,34 @@ CUresult cuModuleLoadData(void **module, const void *image) {
     *module = m;
     return OK;
 }
+/* The same for a CUDA runtime that loads all of a program's modules before the first kernel: each is read when it is used,
+ * from an image that stays where it is. */
+CUresult standin_load_later(void **module, const void *image) {
+    struct standin_fault fault;
+    int device = standin_device(), capability = standin_capability(device);
+    if (standin_asked("module", device, &fault, NULL)) return (CUresult)fault.value;
+    if (!ptx_serves(image, capability)) return NO_BINARY;
+    struct module *m = calloc(1, sizeof *m);
+    if (!m) return OUT_OF_MEMORY;
+    *m = (struct module){NULL, NULL, image, capability};
+    *module = m;
+    return OK;
+}
+/* Both under the lock. */
+static CUresult read_now(struct module *m, char *why, size_t size) { return m->code ? OK : ptx_load(m->image, m->capability, &m->code, why, size); }
+static CUresult look_up(struct module *m, const char *name, struct ptx_kernel **kernel, char *why, size_t size) {
+    CUresult result = read_now(m, why, size);
+    return result ? result : (CUresult)ptx_find(m->code, name, kernel, why, size);
+}
+/* The kernel of a function; NULL where it cannot be had, which is told. */
+static struct ptx_kernel *kernel_of(struct function *f, CUresult *result) {
+    char why[512] = "";
+    pthread_mutex_lock(&lock);
+    *result = f->kernel ? OK : look_up(f->module, f->name, &f->kernel, why, sizeof why);
+    pthread_mutex_unlock(&lock);
+    if (*why) complain("kernel", f->name, *result, why);
+    return *result ? NULL : f->kernel;
+}
 CUresult cuModuleLoadDataEx(void **module, const void *image, unsigned count, int *options, void **values) { (void)count; (void)options; (void)values; return cuModuleLoadData(module, image); }
 CUresult cuModuleLoadFatBinary(void **module, const void *image) { return cuModuleLoadData(module, image); }
 CUresult cuModuleUnload(void *module) {
@@ -80,7 +110,7 @@ CUresult cuModuleUnload(void *module) {
         free(f->name);
         free(f);
     }
-    ptx_unload(m->code);
+    if (m->code) ptx_unload(m->code);
     free(m);
     return OK;
 }
@@ -95,8 +125,8 @@ CUresult cuModuleGetFunction(void **function, void *module, const char *name) {
     struct function *f = m->functions;
     while (f && strcmp(f->name, name) != 0) f = f->next;
     if (!f) {
-        struct ptx_kernel *kernel;
-        result = ptx_find(m->code, name, &kernel, why, sizeof why);
+        struct ptx_kernel *kernel = NULL;
+        if (m->code) result = ptx_find(m->code, name, &kernel, why, sizeof why);
         if (!result && (f = malloc(sizeof *f))) {
             *f = (struct function){strdup(name), m, kernel, m->functions};
             m->functions = f;
@@ -111,7 +141,12 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, void *module,
     TRACE;
     void *at = NULL;
     size_t size = 0;
-    CUresult result = ptx_variable(((struct module *)module)->code, name, &at, &size);
+    char why[512] = "";
+    pthread_mutex_lock(&lock);
+    CUresult result = read_now(module, why, sizeof why);
+    pthread_mutex_unlock(&lock);
+    if (*why) complain("variable", name, result, why);
+    if (!result) result = ptx_variable(((struct module *)module)->code, name, &at, &size);
     if (address) *address = (CUdeviceptr)at;
     if (bytes) *bytes = size;
     return result;
@@ -132,7 +167,9 @@ CUresult cuFuncGetModule(void **module, void *function) { TRACE; *module = ((str
 
 CUresult cuFuncGetAttribute(int *value, int attribute, void *function) {
     TRACE;
-    const struct ptx_kernel *kernel = ((struct function *)function)->kernel;
+    CUresult result;
+    const struct ptx_kernel *kernel = kernel_of(function, &result);
+    if (!kernel) return result;
     switch (attribute) {
     case 0: *value = (int)ptx_threads(kernel); break;                /* MAX_THREADS_PER_BLOCK */
     case 1: *value = (int)ptx_shared_bytes(kernel); break;           /* SHARED_SIZE_BYTES */
@@ -214,20 +251,23 @@ CUresult cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, u
     if (!f) return INVALID_HANDLE;
     CUresult purpose = on_purpose();
     if (purpose) return purpose;
+    CUresult result;
+    const struct ptx_kernel *kernel = kernel_of(f, &result);
+    if (!kernel) return failed(f->name, result, "is not there, or cannot be read");
     if (!parameters) { /* a buffer of them all: CU_LAUNCH_PARAM_BUFFER_POINTER is 1 */
         char *buffer = NULL;
         for (void **e = extra; e && *e; e += 2)
             if (*e == (void *)1) buffer = e[1];
-        size_t count = ptx_parameters(f->kernel);
+        size_t count = ptx_parameters(kernel);
         if (count > sizeof pointers / sizeof *pointers || (count && !buffer)) return INVALID_VALUE;
         for (size_t n = 0; n < count; n++) {
             size_t offset, bytes;
-            ptx_parameter(f->kernel, n, &offset, &bytes);
+            ptx_parameter(kernel, n, &offset, &bytes);
             pointers[n] = buffer + offset;
         }
         parameters = pointers;
     }
-    CUresult result = ptx_launch(f->kernel, &grid, parameters, why, sizeof why);
+    result = ptx_launch(kernel, &grid, parameters, why, sizeof why);
     if (getenv("STANDIN_LAUNCHES")) fprintf(stderr, "[software GPU] %s (%u,%u,%u) (%u,%u,%u) %u: %d\n", f->name, gx, gy, gz, bx, by, bz, shared, result);
     return result ? failed(f->name, result, why) : OK;
 }
@@ -254,7 +294,5 @@ CUresult cuGetProcAddress_v2(const char *name, void **function, int version, uin
     return *function ? OK : NOT_FOUND;
 }
 CUresult cuGetProcAddress(const char *name, void **function, int version, uint64_t flags) { return cuGetProcAddress_v2(name, function, version, flags, NULL); }
-/* NVIDIA's own libraries ask for private tables here, and refuse a driver that has none. */
-CUresult cuGetExportTable(const void **table, const void *id) { TRACE; (void)id; *table = NULL; return NOT_FOUND; }
 CUresult cuProfilerStart(void) { TRACE; return OK; }
 CUresult cuProfilerStop(void) { TRACE; return OK; }

@@ -42,14 +42,13 @@ class Decoder {
         scopes.clear();
         scopes.push_back({-1, {}, {}, {}});
         parameters(entry.head);
-        body(entry.body, "");
+        body(entry.body);
         std::set<std::string, std::less<>> done;
         while (!wanted.empty()) {
             std::string name = wanted.back();
             wanted.pop_back();
             if (done.insert(name).second) function(name);
         }
-        refuse_recursion();
         for (Instruction &i : p.code)
             if (i.flow == CALL && i.target >= 0) i.o.shrink_to_fit();
         p.shared_bytes = (p.shared_bytes + dynamic_align - 1) / dynamic_align * dynamic_align;
@@ -72,8 +71,7 @@ class Decoder {
         std::string label;
     };
     std::vector<Jump> jumps;
-    std::vector<std::pair<std::string, std::string>> edges; /* who calls whom */
-    std::string current;
+    bool own_memory = false; /* whether the function that is read has a .local variable */
 
     /* -- Heads ------------------------------------------------------------------------------- */
 
@@ -138,7 +136,7 @@ class Decoder {
         auto known = p.function_numbers.find(name);
         if (known != p.function_numbers.end()) return known->second;
         int n = int(p.functions.size());
-        p.functions.push_back({name, -1, {}, {}});
+        p.functions.push_back({name, -1, {}, {}, {}});
         p.function_numbers[name] = n;
         wanted.push_back(name);
         return n;
@@ -150,6 +148,7 @@ class Decoder {
         scopes.clear();
         scopes.push_back({-1, {}, {}, {}});
         if (!f.defined) return; /* start stays -1: the call stops */
+        const struct { int register_; size_t local; } first = {p.registers, p.local_bytes};
         Tokens t(f.head);
         while (!t.is(".func")) t.pop();
         t.pop();
@@ -157,31 +156,15 @@ class Decoder {
         t.pop();
         if (t.take("(")) p.functions[n].arguments = formals(t);
         p.functions[n].start = int(p.code.size());
-        body(f.body, name);
-    }
-
-    void refuse_recursion() {
-        std::map<std::string, std::vector<std::string>> calls;
-        for (auto &[from, to] : edges) calls[from].push_back(to);
-        std::set<std::string> circular;
-        for (const Linked &f : p.functions) {
-            std::set<std::string> seen;
-            std::vector<std::string> todo = calls[f.name];
-            while (!todo.empty()) {
-                std::string name = todo.back();
-                todo.pop_back();
-                if (name == f.name) circular.insert(name);
-                if (seen.insert(name).second) todo.insert(todo.end(), calls[name].begin(), calls[name].end());
-            }
-        }
-        for (Instruction &i : p.code)
-            if (i.flow == CALL && i.target >= 0 && circular.count(p.functions[size_t(i.target)].name)) i.flow = STOP, i.text = "recursion: " + i.text;
+        own_memory = false;
+        body(f.body);
+        Frame &frame = p.functions[n].frame;
+        frame = {first.register_, p.registers, first.local, p.local_bytes, own_memory};
     }
 
     /* -- Bodies ------------------------------------------------------------------------------ */
 
-    void body(std::string_view text, const std::string &name) {
-        current = name;
+    void body(std::string_view text) {
         scope = 0;
         jumps.clear();
         Tokens t(text);
@@ -266,6 +249,7 @@ class Decoder {
             } else if (kind == ".reg") {
                 symbols[d.name] = {true, v.type, u64(p.registers++)};
             } else if (kind == ".local") {
+                own_memory = true;
                 symbols[d.name] = {false, v.type, local(v.size, v.align)};
             } else if (kind == ".param") {
                 symbols[d.name] = {false, v.type, local(v.size, v.align) | IN_LOCAL};
@@ -534,7 +518,6 @@ class Decoder {
         } else {
             if (!m.functions.count(name)) throw Unsupported{"the function " + std::string(name)};
             i.target = number_of(std::string(name));
-            edges.push_back({current, std::string(name)});
         }
         if (t.take(",") && t.take("(")) arguments = in_parentheses(t);
         if (t.take(",")) t.pop(); /* the prototype */

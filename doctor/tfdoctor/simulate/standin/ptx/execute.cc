@@ -49,6 +49,7 @@ namespace {
 constexpr u64 SLICE = 1 << 16;               /* instructions of a warp before the next one has its turn: one may wait for the other */
 constexpr u64 MOST_INSTRUCTIONS = u64(1) << 34; /* of a block: one that waits for a block after it never ends */
 constexpr int BARRIERS = 16;
+constexpr size_t MOST_CALLS = 4096; /* one within the other */
 
 void round_like(Rounding rounding) {
     static const int modes[] = {FE_TONEAREST, FE_TOWARDZERO, FE_DOWNWARD, FE_UPWARD, FE_TONEAREST};
@@ -212,17 +213,27 @@ class Block {
 
     /* -- Functions --------------------------------------------------------------------------- */
 
-    void move(const Operand &from, const Formal &to, int lane, bool back) {
-        size_t l = size_t(lane);
-        u64 *reg = to.reg >= 0 ? c.warp->registers + to.reg * LANES : nullptr;
-        bool variable = from.kind == Operand::CONSTANT && (from.value() & IN_LOCAL);
-        char *outside = variable ? c.place(PARAM, from.value(), reg ? 8 : to.size, lane) : nullptr;
-        char *inside = reg ? reinterpret_cast<char *>(reg + l) : c.local_of(lane) + to.address;
-        size_t size = reg ? 8 : to.size;
-        if (!variable && back) outside = reinterpret_cast<char *>(c.out(from) + l);
-        if (!variable && !back) outside = reinterpret_cast<char *>(const_cast<u64 *>(c.in(from, 0)) + l);
-        if (!variable) size = std::min(size, size_t(8));
-        memcpy(back ? outside : inside, back ? inside : outside, size);
+    /* Where an argument or a result is: outside, with the caller, or inside the function. */
+    struct Place {
+        char *at;
+        size_t size;
+    };
+    Place outside(const Operand &o, const Formal &f, int lane, bool written) {
+        size_t most = f.reg >= 0 ? 8 : f.size;
+        if (o.kind == Operand::CONSTANT && (o.value() & IN_LOCAL)) return {c.place(PARAM, o.value(), most, lane), most};
+        u64 *row = written ? c.out(o) : const_cast<u64 *>(c.in(o, 0));
+        return {reinterpret_cast<char *>(row + lane), std::min(most, size_t(8))};
+    }
+    char *inside(const Formal &f, int lane) { return f.reg >= 0 ? reinterpret_cast<char *>(c.warp->registers + f.reg * LANES + lane) : c.local_of(lane) + f.address; }
+
+    /* A function has one set of registers and variables: one that calls itself, perhaps by others, finds them as they were. */
+    void save(const Frame &f, Warp::Call &call, int lane) {
+        for (int r = f.first; r < f.last; r++) call.registers.push_back(c.warp->registers[r * LANES + lane]);
+        call.memory.assign(c.local_of(lane) + f.local, c.local_of(lane) + f.local_end);
+    }
+    void restore(const Frame &f, const Warp::Call &call, int lane) {
+        for (size_t n = 0; n < call.registers.size(); n++) c.warp->registers[(f.first + int(n)) * LANES + lane] = call.registers[n];
+        std::copy(call.memory.begin(), call.memory.end(), c.local_of(lane) + f.local);
     }
 
     size_t callee(const Instruction &i, int lane) {
@@ -242,10 +253,26 @@ class Block {
             return;
         }
         if (size_t(i.arguments) != f.arguments.size() || i.o.size() - 1 - size_t(i.arguments) != f.results.size()) throw Unsupported{i.text + " (so many arguments)"};
-        auto &calls = w.calls[size_t(lane)]; /* a function has one set of registers and variables */
-        if (std::any_of(calls.begin(), calls.end(), [n](const Warp::Call &under_way) { return under_way.function == n; })) throw Unsupported{"recursion: " + i.text};
-        for (size_t a = 0; a < f.arguments.size(); a++) move(i.o[a], f.arguments[a], lane, false);
-        calls.push_back({pc, n});
+        auto &calls = w.calls[size_t(lane)];
+        Warp::Call made{pc, n};
+        if (std::any_of(calls.begin(), calls.end(), [n](const Warp::Call &under_way) { return under_way.function == n; })) {
+            if (f.frame.own_memory) throw Unsupported{"recursion of a function with memory of its own: " + i.text};
+            if (calls.size() >= MOST_CALLS) throw Unsupported{"recursion that deep: " + i.text};
+            save(f.frame, made, lane);
+        }
+        std::vector<u64> values; /* all of them first: the function's own variables may be among them */
+        for (size_t a = 0; a < f.arguments.size(); a++) {
+            Place from = outside(i.o[a], f.arguments[a], lane, false);
+            values.resize(values.size() + (from.size + 7) / 8);
+            memcpy(&values[values.size() - (from.size + 7) / 8], from.at, from.size);
+        }
+        const u64 *value = values.data();
+        for (size_t a = 0; a < f.arguments.size(); a++) {
+            size_t size = outside(i.o[a], f.arguments[a], lane, false).size;
+            memcpy(inside(f.arguments[a], lane), value, size);
+            value += (size + 7) / 8;
+        }
+        calls.push_back(std::move(made));
         w.pc[size_t(lane)] = f.start;
     }
 
@@ -255,12 +282,18 @@ class Block {
             w.state[size_t(lane)] = Warp::DONE;
             return;
         }
-        auto [pc, function] = calls.back();
+        Warp::Call call = std::move(calls.back());
         calls.pop_back();
-        const Instruction &i = p.code[size_t(pc)];
-        const Linked &f = p.functions[function];
-        for (size_t n = 0; n < f.results.size(); n++) move(i.o[size_t(i.arguments) + n], f.results[n], lane, true);
-        w.pc[size_t(lane)] = pc + 1;
+        const Instruction &i = p.code[size_t(call.pc)];
+        const Linked &f = p.functions[call.function];
+        std::vector<std::vector<char>> values;
+        for (const Formal &r : f.results) values.emplace_back(inside(r, lane), inside(r, lane) + (r.reg >= 0 ? 8 : r.size));
+        restore(f.frame, call, lane);
+        for (size_t n = 0; n < f.results.size(); n++) {
+            Place to = outside(i.o[size_t(i.arguments) + n], f.results[n], lane, true);
+            memcpy(to.at, values[n].data(), to.size);
+        }
+        w.pc[size_t(lane)] = call.pc + 1;
     }
 
     /* -- Operations of a warp ---------------------------------------------------------------- */

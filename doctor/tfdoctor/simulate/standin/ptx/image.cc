@@ -39,42 +39,66 @@ std::string lz4(const u8 *p, size_t size, size_t wanted) {
     return out.size() == wanted ? out : "";
 }
 
-} // namespace
-
-std::string text_of(const void *image, int capability) {
+/* Where the image itself is: inside the wrapper that nvcc puts around it, or at once. */
+const u8 *unwrapped(const void *image) {
     const u8 *p = static_cast<const u8 *>(image);
     u32 magic = at<u32>(p);
-    if (magic == 0x466243b1 || magic == 0x466243b2) { /* the wrapper that nvcc puts around it */
-        p = at<const u8 *>(p + 8);
-        magic = at<u32>(p);
-    }
-    if (magic == 0x464c457f) return ""; /* a cubin by itself: machine code */
-    if (magic != 0xba55ed50) {
-        const char *text = reinterpret_cast<const char *>(p);
-        return std::string(text, strnlen(text, MOST));
-    }
+    return magic == 0x466243b1 || magic == 0x466243b2 ? at<const u8 *>(p + 8) : p;
+}
+
+constexpr u32 FAT = 0xba55ed50, CUBIN = 0x464c457f;
+
+struct Packed { /* PTX in a fat binary */
+    const u8 *data = nullptr; /* none: there is no PTX for such a card */
+    u32 arch = 0, compressed = 0;
+    u64 payload = 0, flags = 0, whole = 0;
+};
+
+/* The PTX for the newest architecture that is none newer than the card's. */
+Packed best(const u8 *p, int capability) {
+    Packed found;
     const u8 *entry = p + at<u16>(p + 6), *end = entry + at<u64>(p + 8);
-    std::string best;
-    u32 best_arch = 0;
     while (end - entry >= 64) {
         u16 kind = at<u16>(entry);
         u32 header = at<u32>(entry + 4), arch = at<u32>(entry + 28);
-        u64 payload = at<u64>(entry + 8), flags = at<u64>(entry + 40), whole = at<u64>(entry + 56);
-        u32 compressed = at<u32>(entry + 16);
+        u64 payload = at<u64>(entry + 8);
         if (header < 64 || header > u64(end - entry) || payload > u64(end - entry) - header) break;
         const u8 *data = entry + header;
-        if (kind == 1 && arch <= u32(capability) && arch >= best_arch) {
-            std::string text;
-            if (flags & 0x2000) text = compressed <= payload ? lz4(data, compressed, whole) : "";
-            else if (flags & 0x9000) throw Unsupported{"PTX that is compressed in another way than LZ4"};
-            else text = std::string(reinterpret_cast<const char *>(data), strnlen(reinterpret_cast<const char *>(data), payload));
-            if (text.empty()) throw Unsupported{"a damaged fat binary"};
-            best = text.substr(0, text.find('\0'));
-            best_arch = arch;
-        }
+        if (kind == 1 && arch <= u32(capability) && arch >= found.arch)
+            found = {data, arch, at<u32>(entry + 16), payload, at<u64>(entry + 40), at<u64>(entry + 56)};
         entry = data + payload;
     }
-    return best;
+    return found;
+}
+
+std::string unpacked(const Packed &f) {
+    std::string text;
+    const char *plain = reinterpret_cast<const char *>(f.data);
+    if (f.flags & 0x2000) text = f.compressed <= f.payload ? lz4(f.data, f.compressed, f.whole) : "";
+    else if (f.flags & 0x9000) throw Unsupported{"PTX that is compressed in another way than LZ4"};
+    else text = std::string(plain, strnlen(plain, f.payload));
+    if (text.empty()) throw Unsupported{"a damaged fat binary"};
+    return text.substr(0, text.find('\0'));
+}
+
+} // namespace
+
+std::string text_of(const void *image, int capability) {
+    const u8 *p = unwrapped(image);
+    u32 magic = at<u32>(p);
+    if (magic == CUBIN) return ""; /* by itself: machine code */
+    if (magic != FAT) {
+        const char *text = reinterpret_cast<const char *>(p);
+        return std::string(text, strnlen(text, MOST));
+    }
+    Packed found = best(p, capability);
+    return found.data ? unpacked(found) : "";
+}
+
+bool serves(const void *image, int capability) {
+    const u8 *p = unwrapped(image);
+    u32 magic = at<u32>(p);
+    return magic == FAT ? best(p, capability).data != nullptr : magic != CUBIN;
 }
 
 } // namespace ptx

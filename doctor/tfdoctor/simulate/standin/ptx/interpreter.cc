@@ -50,6 +50,8 @@ int ptx_load(const void *image, int capability, ptx_module **module, char *why, 
     });
 }
 
+int ptx_serves(const void *image, int capability) { return ptx::serves(image, capability); }
+
 void ptx_unload(ptx_module *module) {
     std::lock_guard<std::mutex> hold(one_at_a_time);
     delete module;

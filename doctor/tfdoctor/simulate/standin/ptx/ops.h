@@ -16,6 +16,8 @@ struct Warp {
     struct Call {
         int pc;          /* where it was made */
         size_t function; /* which one it is of */
+        std::vector<u64> registers = {}; /* of a call before this one of the same function, which goes on after it */
+        std::vector<char> memory = {};
     };
     std::array<std::vector<Call>, LANES> calls;
     u32 in(State wanted) const {

@@ -129,10 +129,17 @@ struct Formal {
     size_t size = 0;
     int reg = -1;
 };
+/* The registers and the bytes of local memory that are one function's alone. */
+struct Frame {
+    int first = 0, last = 0;
+    size_t local = 0, local_end = 0;
+    bool own_memory = false; /* with variables that something may point to */
+};
 struct Linked {
     std::string name;
     int start = 0;
     std::vector<Formal> arguments, results;
+    Frame frame;
 };
 
 struct Parameter {
@@ -165,6 +172,7 @@ struct Module {
 /* image.cc: the PTX of an image (a fat binary, its wrapper, or text) for this compute capability.
  * Empty where it has none that such a card could run. */
 std::string text_of(const void *image, int capability);
+bool serves(const void *image, int capability); /* whether there is one; it is not read */
 
 /* read.cc */
 std::unique_ptr<Module> read_module(std::string text);
