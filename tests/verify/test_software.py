@@ -107,6 +107,7 @@ def test_its_libraries_stand_before_all_others_and_the_newest_text_is_taken() ->
     system = _System([*COMPUTED, {"end": True}])
     computed(system)
     assert system.given["LD_LIBRARY_PATH"] == "/software:/opt/lib:/standin"
+    assert system.given["LD_PRELOAD"] == "/software/libnccl.so.2"
     assert system.given["STANDIN_TEXTS"] == "90"
     assert system.asked["small"] is True
 

@@ -180,12 +180,15 @@ def beside_stand_in(env: Mapping[str, str], asked: Simulated, folder: str) -> di
 def beside_software(env: Mapping[str, str], folder: str, text: tuple[int, int]) -> dict[str, str]:
     """What is set beside `beside_stand_in`'s variables where the software GPU of `folder` computes.
 
-    Its libraries stand before all others, for NVIDIA's own run on NVIDIA's driver alone. `text`: the capability up to
+    Its libraries stand before all others, for NVIDIA's own run on NVIDIA's driver alone; NCCL, which wheels have inside
+    them, is preloaded. `text`: the capability up to
     which PTX is taken. cuDNN is not tried out: that writes and reads megabytes around each result.
     """
-    before = env.get("LD_LIBRARY_PATH", "").rstrip(":")
+    before, preloaded = env.get("LD_LIBRARY_PATH", "").rstrip(":"), env.get("LD_PRELOAD", "")
+    nccl = f"{folder}/libnccl.so.2"
     return {
         "LD_LIBRARY_PATH": f"{folder}:{before}" if before else folder,
+        "LD_PRELOAD": f"{nccl}:{preloaded}" if preloaded else nccl,
         "STANDIN_TEXTS": "".join(map(str, text)),
         "TF_CUDNN_USE_AUTOTUNE": "0",
         "TF_DISABLE_RZ_CHECK": "1",
