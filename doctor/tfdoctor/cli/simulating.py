@@ -87,11 +87,13 @@ def simulated_python(
 ) -> Verification:
     """Verify a Python of this machine beside the stand-in. Raises as `verify_python` does, CompilerError."""
     from tfdoctor.cli.telling import telling
+    from tfdoctor.render.progress import progress
     from tfdoctor.verify.python import verify_python
 
     system = live_with_stand_in(python, asked)
     label(asked, quiet=quiet)
-    return verify_python(system, compat, python, wish, on_stage=telling(quiet=quiet))
+    with progress(quiet=quiet, moving=False) as shown:
+        return verify_python(system, compat, python, wish, on_stage=telling(quiet=quiet), progress=shown)
 
 
 def simulated_image(
@@ -99,9 +101,12 @@ def simulated_image(
 ) -> Verification:
     """Verify an image beside the stand-in. Raises as `verify_image` does, CompilerError."""
     from tfdoctor.cli.telling import telling
+    from tfdoctor.render.progress import progress
     from tfdoctor.simulate.build import built
     from tfdoctor.verify.image import verify_image
 
     stand_in = built()
     label(asked, quiet=quiet)
-    return verify_image(engine, compat, image, wish, on_stage=telling(quiet=quiet), stand_in=stand_in)
+    with progress(quiet=quiet, moving=False) as shown:
+        tell = telling(quiet=quiet)
+        return verify_image(engine, compat, image, wish, on_stage=tell, stand_in=stand_in, progress=shown)

@@ -28,6 +28,7 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from tfdoctor.report.progress import Progress
     from tfdoctor.simulate.computing import Wanted
     from tfdoctor.system import CommandResult
 
@@ -41,7 +42,9 @@ TARGET = "x86_64-linux-gnu.2.17"
 GLIBC = (2, 17)
 _VERSION = re.compile(rb"GLIBC_(\d{1,3})\.(\d{1,3})")
 _COMPILING = 120.0
-"""Seconds a file; zig makes its own C library the first time."""
+"""Seconds; zig makes its own C library the first time."""
+_COMPILING_CXX = 600.0
+"""Seconds a file, on a machine that is busy."""
 _ASKING = 20.0
 
 
@@ -86,19 +89,26 @@ def built(env: Mapping[str, str] | None = None) -> Path:
 
 
 def built_computing(
-    wanted: Wanted, env: Mapping[str, str] | None = None, *, glibc: tuple[int, ...] | None = None
+    wanted: Wanted,
+    env: Mapping[str, str] | None = None,
+    *,
+    glibc: tuple[int, ...] | None = None,
+    progress: Progress | None = None,
 ) -> Path:
     """The folder with the libraries of the software GPU, built where it is not there yet: half a minute.
 
-    `glibc`: that of where they are loaded; None: as old as any. Raises CompilerError, Error.
+    `glibc`: that of where they are loaded; None: as old as any. `progress` is told where they have to be built. Raises
+    CompilerError, Error.
     """
 
     def make(system: LiveSystem, compilers: Compilers, folder: Path) -> str | None:
         def run(command: Sequence[str]) -> str | None:
-            done = system.run(command, timeout=_COMPILING)
+            done = system.run(command, timeout=_COMPILING_CXX)
             cxx = tuple(command[: len(compilers.cxx)]) == compilers.cxx
             return None if done.ok else _failure(compilers.cxx if cxx else compilers.c, done)
 
+        if progress is not None:
+            progress.stage("building the software GPU, once: half a minute")
         return build_computing(run, compilers, folder, wanted, options=COMPUTING_OPTIONS)
 
     names = tuple(dict.fromkeys(("libcuda.so.1", *wanted.sonames, *ALWAYS)))

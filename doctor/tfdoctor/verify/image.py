@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Facts
     from tfdoctor.facts.containers import ContainerFacts
     from tfdoctor.findings import Stage, Verification
+    from tfdoctor.report.progress import Progress
     from tfdoctor.simulate.asked import Simulated
     from tfdoctor.system import System
     from tfdoctor.verify.verifying import Wish
@@ -62,11 +63,13 @@ def verify_image(
     host: Facts | None = None,
     on_stage: Callable[[Stage], None] = nobody,
     stand_in: Path | None = None,
+    progress: Progress | None = None,
 ) -> Verification:
     """Verify an image of the engine. The container is removed, whatever happens.
 
     `host`: the facts of the machine that the engine runs on, where it is this one. `stand_in`: the folder of the
-    stand-in driver's libraries, with `wish.simulated`; a copy is put into the container, and is gone with it. Raises
+    stand-in driver's libraries, with `wish.simulated`; a copy is put into the container, and is gone with it.
+    `progress` is told what takes long beside the stages. Raises
     EngineError where the image or the engine is not there.
     """
     known = engine.image(image)
@@ -94,7 +97,9 @@ def verify_image(
             report = examine(system, compat, python=python, timeout=LOOKING, image=made, as_if=as_if)
             run.other_libcuda = as_if.other if as_if is not None else None
             if as_if is not None and stand_in is not None:
-                run.software = lambda wanted, glibc: system.put(_files(built_computing(wanted, glibc=glibc)))
+                run.software = lambda wanted, glibc: system.put(
+                    _files(built_computing(wanted, glibc=glibc, progress=progress))
+                )
             if "runtime" in wish.stages:
                 _runtime(run, report.facts, access, started, known.entrypoint)
             look_inside(run, system, compat, report)

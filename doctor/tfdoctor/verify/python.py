@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat import Compat
     from tfdoctor.findings import Stage, Verification
+    from tfdoctor.report.progress import Progress
     from tfdoctor.system import System
     from tfdoctor.verify.verifying import Wish
 
@@ -30,10 +31,12 @@ def verify_python(
     wish: Wish,
     *,
     on_stage: Callable[[Stage], None] = nobody,
+    progress: Progress | None = None,
 ) -> Verification:
     """Verify the TensorFlow of a Python on this machine. Raises UsageError where there is no such Python.
 
-    With `wish.simulated` the variables of `system` are those that `beside_stand_in` gives.
+    With `wish.simulated` the variables of `system` are those that `beside_stand_in` gives; `progress` is told what
+    takes long beside the stages.
     """
     wish = completed(replace(wish, stages=tuple(name for name in wish.stages if name != "runtime")))
     as_if = AsSimulated() if wish.simulated is not None else None
@@ -42,7 +45,9 @@ def verify_python(
     run = Verifying(interpreter.executable if interpreter is not None else str(python), wish, on_stage)
     run.other_libcuda = as_if.other if as_if is not None else None
     if wish.simulated is not None:
-        run.software = lambda wanted, glibc: str(built_computing(wanted, system.env, glibc=glibc))
+        run.software = lambda wanted, glibc: str(
+            built_computing(wanted, system.env, glibc=glibc, progress=progress)
+        )
     if run.expected is None:
         run.expected = expected_gpus(report.facts, wish.gpus)
     look_inside(run, system, compat, report)

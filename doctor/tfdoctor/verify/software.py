@@ -78,7 +78,7 @@ def _tried(
     try:
         folder = run.software(wanted, limit)
     except (Error, OSError) as error:
-        said = f"{error.message} {error.hint or ''}" if isinstance(error, Error) else str(error)
+        said = f"{error.message.rstrip('.')}. {error.hint or ''}" if isinstance(error, Error) else str(error)
         return None, clean_line(f"not computed in software: {said}", limit=600)
     stages = ["import", "visible", *(name for name in COMPUTING if name in run.wish.stages)]
     limits = Limits(
