@@ -303,3 +303,14 @@ def test_a_built_image_is_verified_or_not_simulated() -> None:
     )
     assert done.returncode == 2
     assert "--no-verify" in done.stderr
+
+
+def test_what_has_cuda_linked_into_it_is_run_by_software_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    sketch = Sketch("1.13.2", "tensorflow-gpu", "3.7", (("tensorflow-gpu", "1.13.2"),))
+    facts = sketched_facts(COMPAT, sketch)
+    tensorflow = value_of(facts.tensorflow)
+    assert tensorflow is not None
+    run = Verifying("/opt/bin/python", completed(Wish(simulated=asked_for(COMPAT, ["T4"]))), nobody)
+    assert not simulating.lists(run, tensorflow, COMPAT)
+    assert {one.name: one.status for one in run.stages} == {"import": "skipped", "visible": "skipped"}
+    assert simulating.lists(run, replace(tensorflow, version="2.20.0", distribution="tensorflow"), COMPAT)

@@ -57,6 +57,7 @@ def look_inside(run: Verifying, system: System, compat: Compat, report: Report) 
     if interpreter is None or tensorflow is None or not any(name in wished for name in PAYLOAD):
         return
     if run.wish.simulated is not None and not simulating.lists(run, tensorflow, compat):
+        simulating.judge_kernels(run, system, interpreter, tensorflow, report, compat)
         run.findings += [f for f in report.findings if f.severity is not Severity.INFO]
         return
     answer, result = _compute(run, system, interpreter.executable, expected_speed(facts, compat.cards))

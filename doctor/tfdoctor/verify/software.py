@@ -53,6 +53,7 @@ def compute(
             run.shown_by_simulation += (SHOWN[name],)
             if name == "compute" and answer is not None:
                 run.computed = answer.computed_count()
+                run.visible = len(answer.devices) if run.visible is None else run.visible
             continue
         if stage is not None and stage.status == "skipped":
             run.add(name, "skipped", stage.detail)
