@@ -174,6 +174,14 @@ def test_ptx_that_is_newer_than_the_driver(
     assert gpu.driver.cuModuleLoadData(byref(c_void_p()), kept) == result
 
 
+@pytest.mark.parametrize(
+    ("target", "arch", "result"), [("sm_90a", 90, 0), ("sm_80a", 80, 209), ("sm_80f", 80, 209)]
+)
+def test_ptx_for_one_capability_alone(gpu: Gpu, target: str, arch: int, result: int) -> None:
+    kept = fat(entry(TEXT.replace("sm_80", target).encode() + b"\0", arch))
+    assert gpu.driver.cuModuleLoadData(byref(c_void_p()), kept) == result
+
+
 @pytest.mark.parametrize(("machine", "result"), [(90, 801), (80, 209)])
 def test_machine_code_alone_is_not_what_the_card_lacks(
     gpu: Gpu, capfd: pytest.CaptureFixture[str], machine: int, result: int

@@ -187,13 +187,15 @@ def no_code(case: Case) -> Decision | None:
     ptxas = log.first("ptxas-too-old")
     if ptxas is not None and not _from(ptxas.get("arch"), "5.0"):
         return Decision(Cause.GPU_TOO_OLD, case.says("ptxas-too-old"))
-    if log.has("jit-from-ptx", "ptxas-too-old"):
+    if ptxas is not None:
         return Decision(Cause.GPU_TOO_NEW, case.says("jit-from-ptx", "no-kernel-image", "ptxas-too-old"))
     if log.has("target-too-new"):
         return Decision(Cause.GPU_TOO_NEW, case.says("target-too-new"))
     capability = case.capability()
     newer = _newer_than_cuda(case, capability)
     event = log.first("no-kernel-image")
+    if log.has("jit-from-ptx") and (newer or event is not None):
+        return Decision(Cause.GPU_TOO_NEW, case.says("jit-from-ptx", "no-kernel-image"))
     if event is not None and event.get("what").startswith("hip"):
         cause = Cause.GPU_TOO_OLD if _old_gfx(case) else Cause.GPU_TOO_NEW
         return Decision(cause, case.says("no-kernel-image", "gfx-name"))
@@ -220,6 +222,13 @@ def no_code(case: Case) -> Decision | None:
             note=f"CUDA {case.origin.cuda} does not support compute capability {capability}.",
         )
     return None
+
+
+def compiled_first(case: Case) -> Decision | None:
+    """PTX is compiled for the card first: the cause of a long wait, and of no failure that is told beside it."""
+    if not case.log.has("jit-from-ptx"):
+        return None
+    return Decision(Cause.GPU_TOO_NEW, case.says("jit-from-ptx"))
 
 
 def _old_gfx(case: Case) -> bool:

@@ -168,7 +168,7 @@ CUresult standin_broken(void) {
     struct standin_fault fault;
     int device = standin_device();
     if (!standin_asked("broken", device, &fault, NULL)) return OK;
-    return __atomic_load_n(&launches[device], __ATOMIC_RELAXED) > fault.after ? (CUresult)fault.value : OK;
+    return __atomic_load_n(&launches[device], __ATOMIC_RELAXED) >= fault.after ? (CUresult)fault.value : OK;
 }
 
 /* What a launch is to answer, once it has waited as it is to. */
@@ -183,7 +183,7 @@ static CUresult on_purpose(void) {
     if (standin_asked("hang", device, &fault, NULL) && number > fault.value)
         for (;;) pause();
     if (standin_asked("launch", device, &fault, NULL)) return (CUresult)fault.value;
-    return standin_broken();
+    return standin_asked("broken", device, &fault, NULL) && number > fault.after ? (CUresult)fault.value : OK;
 }
 
 static CUresult failed(const char *name, CUresult code, const char *why) {
