@@ -20,9 +20,9 @@ CREATED = (
     "pci bus id: 0000:01:00.0, compute capability: 9.0\n"
 )
 PTX = (
-    "2026-11-25 07:36:28.3: W tensorflow/core/common_runtime/gpu/gpu_device.cc:2348] TensorFlow was not built with CUDA "
-    "kernel binaries compatible with compute capability 9.0. CUDA kernels will be jit-compiled from PTX, which could "
-    "take 30 minutes or longer.\n"
+    "2026-11-25 07:36:28.3: W tensorflow/core/common_runtime/gpu/gpu_device.cc:2348] TensorFlow was not built with "
+    "CUDA kernel binaries compatible with compute capability 9.0. CUDA kernels will be jit-compiled from PTX, which "
+    "could take 30 minutes or longer.\n"
 )
 LAUNCH = (
     "2026-11-25 07:37:53.7: F ./tensorflow/core/kernels/reduction_gpu_kernels.cu.h:683] Non-OK-status: "
@@ -35,8 +35,8 @@ MEMORY = (
 )
 CUDNN = (
     "2026-11-25 07:53:20.2: E external/local_xla/xla/stream_executor/cuda/cuda_dnn.cc:447] Loaded runtime CuDNN "
-    "library: 8.5.0 but source was compiled with: 8.9.4.  CuDNN library needs to have matching major version and equal or higher "
-    "minor version.\n"
+    "library: 8.5.0 but source was compiled with: 8.9.4.  CuDNN library needs to have matching major version and "
+    "equal or higher minor version.\n"
 )
 NOT_FOUND = "UnimplementedError: UNIMPLEMENTED: DNN library is not found."
 SCRATCH = "FailedPreconditionError: FAILED_PRECONDITION: Failed to allocate scratch buffer for device 0"
