@@ -181,6 +181,8 @@ def test_of_a_long_line_both_ends_are_kept() -> None:
     assert " … " in text
     assert text.endswith("status: INTERNAL: uncorrectable ECC")
     assert len(text) < 400
+    fatal = f"F0000 00:00:1795594158.46   1 x.cu.h:692] Non-OK-status: {'x, ' * 200}\nStatus: INTERNAL: no\n*** Check"
+    assert detail(result(*COMPUTING, code=-6, stderr=fatal), "compute").endswith("x, Status: INTERNAL: no")
 
 
 def test_nothing_was_said_at_all() -> None:

@@ -42,6 +42,8 @@ PREFIX = re.compile(
 CUDA_ERROR = re.compile(
     r"CUDA_ERROR_(?!NO_DEVICE)[A-Z]|(?:CUBLAS|CUDNN|CUFFT|CUSOLVER|CUSPARSE)_STATUS_(?!SUCCESS)[A-Z]"
 )
+STATUS = "Status: "
+"""How the row after a failed check begins, from TensorFlow 2.17 on: what the status was."""
 LONGEST_ROW, KEPT = 300, 110
 """Characters of a line that are shown, and how many of its beginning."""
 NEAR = 8
@@ -337,5 +339,8 @@ def _last(stderr: str, *, fatal: bool = False) -> str:
     near = [
         row for row in rows[max(at - NEAR, 0) : at + 1] if CUDA_ERROR.search(row) and "peer access" not in row
     ]
-    parts = [_both_ends(PREFIX.sub("", row)) for row in dict.fromkeys((*near[-1:], rows[at]))]
+    fatal_row = rows[at]
+    if at + 1 < len(rows) and rows[at + 1].startswith(STATUS):
+        fatal_row += f" {rows[at + 1]}"
+    parts = [_both_ends(PREFIX.sub("", row)) for row in dict.fromkeys((*near[-1:], fatal_row))]
     return "; ".join(parts)
