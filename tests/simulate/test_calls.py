@@ -134,6 +134,15 @@ def test_the_runtime_launches_what_was_registered(gpu: Gpu) -> None:
     )
 
 
+def test_a_module_that_could_not_be_loaded(gpu: Gpu) -> None:
+    """TensorFlow asks it for its kernels all the same."""
+    function = c_void_p()
+    assert gpu.driver.cuModuleGetFunction(byref(function), None, b"add") == 400
+    assert gpu.driver.cuModuleGetGlobal_v2(None, None, None, b"state") == 400
+    assert gpu.driver.cuModuleUnload(None) == 400
+    assert gpu.driver.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, None, None, None) == 400
+
+
 @pytest.mark.parametrize("packed", [False, True])
 def test_damaged_images_are_refused_or_run(gpu: Gpu, packed: bool) -> None:
     """No byte of an image leads outside it; sanitizers see it where they are built in."""

@@ -67,6 +67,7 @@ CUresult cuModuleLoadFatBinary(void **module, const void *image) { return cuModu
 CUresult cuModuleUnload(void *module) {
     TRACE;
     struct module *m = module;
+    if (!m) return INVALID_HANDLE;
     for (struct function *f = m->functions, *next; f; f = next) {
         next = f->next;
         free(f->name);
@@ -83,6 +84,7 @@ CUresult cuModuleGetFunction(void **function, void *module, const char *name) {
     struct module *m = module;
     char why[512] = "";
     CUresult result = OK;
+    if (!m) return INVALID_HANDLE; /* that could not be loaded: TensorFlow asks it all the same */
     pthread_mutex_lock(&lock);
     struct function *f = m->functions;
     while (f && strcmp(f->name, name) != 0) f = f->next;
@@ -103,6 +105,7 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, void *module,
     TRACE;
     void *at = NULL;
     size_t size = 0;
+    if (!module) return INVALID_HANDLE;
     CUresult result = ptx_variable(((struct module *)module)->code, name, &at, &size);
     if (address) *address = (CUdeviceptr)at;
     if (bytes) *bytes = size;
