@@ -146,7 +146,9 @@ class Observation:
     """One entry a device: "GPU:0 ok" or "GPU:0 failed: <error>"."""
     error: str = ""
     cause: Cause | None = None
-    """Why the import failed, as its error says; None where it worked."""
+    """Why the import failed, as its error says, or why a card did not compute, as the log says.
+
+    None where all worked, or where they do not say."""
     ended: str = ""
     """How it was ended from outside ("did not end in time"): nothing follows from what it had not done yet."""
 

@@ -134,6 +134,15 @@ def test_the_runtime_launches_what_was_registered(gpu: Gpu) -> None:
     )
 
 
+def test_a_module_that_could_not_be_loaded(gpu: Gpu) -> None:
+    """TensorFlow asks it for its kernels all the same."""
+    function = c_void_p()
+    assert gpu.driver.cuModuleGetFunction(byref(function), None, b"add") == 400
+    assert gpu.driver.cuModuleGetGlobal_v2(None, None, None, b"state") == 400
+    assert gpu.driver.cuModuleUnload(None) == 400
+    assert gpu.driver.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, None, None, None) == 400
+
+
 @pytest.mark.parametrize("packed", [False, True])
 def test_damaged_images_are_refused_or_run(gpu: Gpu, packed: bool) -> None:
     """No byte of an image leads outside it; sanitizers see it where they are built in."""
@@ -171,6 +180,14 @@ def test_ptx_that_is_newer_than_the_driver(
     monkeypatch.setenv("STANDIN_CUDA", cuda)
     text = TEXT.replace(".version 7.0", ".version 8.2").encode() + b"\0"
     kept = fat(*(entry(b"\x7fELF", arch, kind=2) for arch in code), entry(text, 80))
+    assert gpu.driver.cuModuleLoadData(byref(c_void_p()), kept) == result
+
+
+@pytest.mark.parametrize(
+    ("target", "arch", "result"), [("sm_90a", 90, 0), ("sm_80a", 80, 209), ("sm_80f", 80, 209)]
+)
+def test_ptx_for_one_capability_alone(gpu: Gpu, target: str, arch: int, result: int) -> None:
+    kept = fat(entry(TEXT.replace("sm_80", target).encode() + b"\0", arch))
     assert gpu.driver.cuModuleLoadData(byref(c_void_p()), kept) == result
 
 

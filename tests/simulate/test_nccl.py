@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 FLOAT, INT32, HALF = 7, 2, 6
 SUM, PROD, MAX, MIN, AVG = range(5)
 INVALID_ARGUMENT, INVALID_USAGE = 4, 5
+JUMP = 12  # bytes that a replaced function has at least
 Three = ctypes.c_float * 3
 Six = ctypes.c_float * 6
 
@@ -122,12 +123,12 @@ def test_ranks_that_do_not_agree(nccl: ctypes.CDLL, ranks: list[ctypes.c_void_p]
     assert list(values[0]) == [1, 2, 3]
 
 
-WHEEL = """
-static int __attribute__((noinline)) ncclAllReduce(void) { __asm__ volatile("nop; nop; nop; nop; nop; nop; nop; nop; nop; nop; nop; nop"); return 77; }
-static int __attribute__((noinline)) ncclOfNobody(void) { __asm__ volatile("nop; nop; nop; nop; nop; nop; nop; nop; nop; nop; nop; nop"); return 78; }
-int all_reduce(void) { return ncclAllReduce(); }
-int of_nobody(void) { return ncclOfNobody(); }
-"""
+FUNCTION = 'int __attribute__((noinline)) {0}(void) {{ __asm__ volatile("{1}"); return {2}; }}\n'
+NOTHING = "nop; " * JUMP
+WHEEL = (
+    f"static {FUNCTION.format('ncclAllReduce', NOTHING, 77)}static {FUNCTION.format('ncclOfNobody', NOTHING, 78)}"
+    "int all_reduce(void) { return ncclAllReduce(); }\nint of_nobody(void) { return ncclOfNobody(); }\n"
+)
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the jump is x86-64's")

@@ -99,6 +99,7 @@ def test_compiling_is_told_from_a_hang() -> None:
 
     assert "TensorFlow said that it compiles PTX" in late(*pulses(1.0, 1.0), stderr=PTX)
     assert "was idle" in late(*pulses(1.0, 1.0, 0.0, 0.01, 0.0))
+    assert "was idle" in late(*pulses(1.0, 0.0, 0.01, 0.0), stderr=PTX)  # compiling would keep it busy
     assert "was busy. Compiling PTX" in late(*pulses(0.0, 1.0, 1.0, 1.0))
     unknown = late()
     assert "Compiling PTX" in unknown
@@ -167,6 +168,21 @@ def test_the_error_of_cuda_stands_before_the_crash_that_it_made() -> None:
     )
     assert "; gpu_util.cc:386] CPU->GPU Memcpy failed" in text
     assert text.endswith("The driver that answers does not compute.")
+
+
+def test_of_a_long_line_both_ends_are_kept() -> None:
+    fatal = (
+        "2026-11-25 07:45:24.5: F x.cu.h:692] Non-OK-status: "
+        + "x, " * 200
+        + "status: INTERNAL: uncorrectable ECC"
+    )
+    text = detail(result(*COMPUTING, code=-6, stderr=fatal), "compute")
+    assert "x.cu.h:692] Non-OK-status: x, x" in text
+    assert " … " in text
+    assert text.endswith("status: INTERNAL: uncorrectable ECC")
+    assert len(text) < 400
+    fatal = f"F0000 00:00:1795594158.46   1 x.cu.h:692] Non-OK-status: {'x, ' * 200}\nStatus: INTERNAL: no\n*** Check"
+    assert detail(result(*COMPUTING, code=-6, stderr=fatal), "compute").endswith("x, Status: INTERNAL: no")
 
 
 def test_nothing_was_said_at_all() -> None:

@@ -10,6 +10,7 @@ from tfdoctor.logs.dso import failed_opens
 from tfdoctor.logs.libraries import is_tensorrt
 from tfdoctor.logs.report import diagnose_log
 from tfdoctor.predict import build_of
+from tfdoctor.rules import compute_fails
 from tfdoctor.system.payloads import run_payload
 from tfdoctor.system.result import Failure
 from tfdoctor.text import clean_line
@@ -118,7 +119,11 @@ def observation(said: Said, result: CommandResult, wanted: Collection[str], comp
         devices=tuple(clean_line(name) for name in said.devices or ()),
         computed=tuple(clean_line(line) for line in said.computed),
         error=clean_line(said.error, limit=600),
-        cause=None if said.imported else Cause.INCONCLUSIVE if ended else _cause(said, result, compat),
+        cause=_computing(said, result, compat)
+        if said.imported
+        else Cause.INCONCLUSIVE
+        if ended
+        else _cause(said, result, compat),
         ended=ended,
     )
 
@@ -139,6 +144,37 @@ def _cause(said: Said, result: CommandResult, compat: Compat) -> Cause:
     if cause is not None:
         return cause
     return Cause.PACKAGE_CONFLICT if said.error.startswith(PYTHON_ERRORS) else Cause.INCONCLUSIVE
+
+
+FAILS_COMPUTING = frozenset(
+    {
+        Cause.OOM,
+        Cause.GPU_BUSY_OTHER_PROCESS,
+        Cause.DRIVER_TOO_OLD,
+        Cause.GPU_TOO_NEW,
+        Cause.GPU_TOO_OLD,
+        Cause.CUDNN_INIT_FAILED,
+        Cause.CUDNN_VERSION_MISMATCH,
+        Cause.CUDNN_MISSING,
+        Cause.CUBLAS_INIT_FAILED,
+        Cause.LIBDEVICE_OR_PTXAS_MISSING,
+        Cause.NCCL_FAILURE,
+    }
+)
+"""What a registered card fails to compute for; a log may tell of more, and none of that is it."""
+
+
+def cause_of_failure(result: CommandResult, error: str, compat: Compat) -> Cause | None:
+    """Why a registered card does not compute, as the child's log and its error say; None where they do not."""
+    cause = cause_in_log(result, error, compat)
+    if cause is Cause.GPU_TOO_NEW and not any(word in error for word in (*compute_fails.NO_CODE, "PTX")):
+        return None  # that the first run is slow says nothing of how it ended
+    return cause if cause in FAILS_COMPUTING else None
+
+
+def _computing(said: Said, result: CommandResult, compat: Compat) -> Cause | None:
+    failed = [line for line in said.computed if "failed" in line]
+    return cause_of_failure(result, said.error or failed[0], compat) if failed else None
 
 
 def cause_in_log(result: CommandResult, error: str, compat: Compat) -> Cause | None:

@@ -187,13 +187,16 @@ def no_code(case: Case) -> Decision | None:
     ptxas = log.first("ptxas-too-old")
     if ptxas is not None and not _from(ptxas.get("arch"), "5.0"):
         return Decision(Cause.GPU_TOO_OLD, case.says("ptxas-too-old"))
-    if log.has("jit-from-ptx", "ptxas-too-old"):
+    if ptxas is not None:
         return Decision(Cause.GPU_TOO_NEW, case.says("jit-from-ptx", "no-kernel-image", "ptxas-too-old"))
     if log.has("target-too-new"):
         return Decision(Cause.GPU_TOO_NEW, case.says("target-too-new"))
     capability = case.capability()
     newer = _newer_than_cuda(case, capability)
     event = log.first("no-kernel-image")
+    older = _before_all_code(case, capability)
+    if log.has("jit-from-ptx") and (newer or event is not None) and not older:
+        return Decision(Cause.GPU_TOO_NEW, case.says("jit-from-ptx", "no-kernel-image"))
     if event is not None and event.get("what").startswith("hip"):
         cause = Cause.GPU_TOO_OLD if _old_gfx(case) else Cause.GPU_TOO_NEW
         return Decision(cause, case.says("no-kernel-image", "gfx-name"))
@@ -203,6 +206,7 @@ def no_code(case: Case) -> Decision | None:
         newer = True
     if event is not None:
         too_new = newer or "PTX" in event.get("what") or (capability is not None and _from(capability, "8.9"))
+        too_new = too_new and not older
         cause = Cause.GPU_TOO_NEW if too_new else Cause.GPU_TOO_OLD
         evidence = case.says("no-kernel-image", "device-created", "device-properties")
         if capability is None and not too_new:  # a build for few cards lacks code for older and newer ones
@@ -220,6 +224,21 @@ def no_code(case: Case) -> Decision | None:
             note=f"CUDA {case.origin.cuda} does not support compute capability {capability}.",
         )
     return None
+
+
+def compiled_first(case: Case) -> Decision | None:
+    """PTX is compiled for the card first: the cause of a long wait, and of no failure that is told beside it."""
+    if not case.log.has("jit-from-ptx"):
+        return None
+    older = _before_all_code(case, case.capability())  # TensorFlow says that of any card without machine code
+    return Decision(Cause.GPU_TOO_OLD if older else Cause.GPU_TOO_NEW, case.says("jit-from-ptx"))
+
+
+def _before_all_code(case: Case, capability: str | None) -> bool:
+    """Whether a card is older than all code of this release: PTX can only be compiled for newer ones."""
+    release = case.origin.release
+    code = [*release.cubin, *release.ptx] if release is not None else []
+    return capability is not None and bool(code) and not any(_from(capability, one) for one in code)
 
 
 def _old_gfx(case: Case) -> bool:

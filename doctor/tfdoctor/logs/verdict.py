@@ -51,6 +51,7 @@ GATES: tuple[Callable[[Case], Decision | None], ...] = (
     gates_cluster.cluster,
     gates_gpu.nothing_registered,
     gates_gpu.fault,
+    gates_gpu.compiled_first,
     gates_gpu.healthy,
     gates_import.other_api,
 )

@@ -81,6 +81,8 @@ def text(error):
             said = said.decode("utf-8", "replace")
     except Exception:
         said = repr(error)
+    if len(said) > LONGEST:  # where in the program it was stands before what is wrong, and is longer
+        said = "\n".join(row for row in said.split("\n") if row.strip() and not FRAME.match(row)) or said
     return ("%s: %s" % (type(error).__name__, said))[:LONGEST]
 
 

@@ -25,14 +25,15 @@ SIGNS = (
     (("out of memory", "OUT_OF_MEMORY", "RESOURCE_EXHAUSTED", "ResourceExhausted", "OOM"), Cause.OOM),
     (("Failed to allocate", "failed to alloc"), Cause.OOM),
     (("insufficient for CUDA runtime", "INSUFFICIENT_DRIVER"), Cause.DRIVER_TOO_OLD),
-    (("INVALID_PTX", "UNSUPPORTED_PTX"), Cause.GPU_TOO_NEW),
+    (("UNSUPPORTED_PTX", "unsupported toolchain"), Cause.DRIVER_TOO_OLD),
+    (("INVALID_PTX", "PTX JIT compilation"), Cause.GPU_TOO_NEW),
     (("CUDNN_STATUS", "Could not create cudnn handle", "DNN library"), Cause.CUDNN_INIT_FAILED),
     (
-        ("CUBLAS_STATUS", "cublas handle", "Blas GEMM launch failed", "without BLAS support"),
+        ("CUBLAS_STATUS", "cublas handle", "Blas GEMM launch failed", "without BLAS support", "No blas support"),
         Cause.CUBLAS_INIT_FAILED,
     ),
 )
-"""Words of TensorFlow's errors → root cause, the first that is met."""
+"""Words of TensorFlow's errors → root cause, the first that is met, where the log of the run names none."""
 NO_CODE = ("no kernel image", "INVALID_IMAGE", "NO_BINARY_FOR_GPU", "invalid device function")
 
 
@@ -46,7 +47,7 @@ def check(context: Context) -> Result:
         return ()
     return [
         RULE.finding(
-            _cause(context, failed[0]),
+            context.observed.cause or _cause(context, failed[0]),
             Severity.ERROR,
             f"{len(failed)} of {len(context.observed.computed)} listed GPUs cannot compute: {failed[0]}",
             evidence=[Evidence("a product on each GPU, in a child process", line) for line in failed],
@@ -90,11 +91,16 @@ RULE = Rule(
     "A GPU is listed but does not compute",
     (
         Cause.OOM,
+        Cause.GPU_BUSY_OTHER_PROCESS,
         Cause.DRIVER_TOO_OLD,
         Cause.GPU_TOO_NEW,
         Cause.GPU_TOO_OLD,
         Cause.CUDNN_INIT_FAILED,
+        Cause.CUDNN_VERSION_MISMATCH,
+        Cause.CUDNN_MISSING,
         Cause.CUBLAS_INIT_FAILED,
+        Cause.LIBDEVICE_OR_PTXAS_MISSING,
+        Cause.NCCL_FAILURE,
         Cause.INCONCLUSIVE,
     ),
     check,

@@ -14,9 +14,10 @@ from tfdoctor.verify.verifying import size_of
 
 if TYPE_CHECKING:
     from tfdoctor.engine.system import ContainerEndedError
+    from tfdoctor.findings import Stage
     from tfdoctor.verify.verifying import Verifying
 
-__all__ = ["ended_early", "failure", "killed", "late", "other_count"]
+__all__ = ["ended_early", "failed", "failure", "killed", "late", "other_count"]
 
 MORE_TIME = 4
 """How many times as long is worth a try."""
@@ -34,6 +35,32 @@ def late(run: Verifying, stage: str, detail: str) -> Finding:
             Remedy("Give it more time.", (more,)),
             Remedy("If it still does not end, check whether the driver answers at all.", ("nvidia-smi",)),
         ),
+    )
+
+
+def failed(run: Verifying, stage: Stage) -> Finding:
+    """A stage that failed, by what its error and the log of the run say."""
+    cause = run.cause or Cause.INCONCLUSIVE
+    known = cause is not Cause.INCONCLUSIVE
+    told = cause.row.remedies if isinstance(cause.row.remedies, tuple) else (cause.row.remedies,)
+    remedies = [one for one in told if isinstance(one, Remedy)] if known else []
+    if known:
+        remedies.append(
+            Remedy("See what this cause means, and how to fix it.", (f"tfdoctor explain {cause.value}",))
+        )
+    else:
+        remedies.append(
+            Remedy(
+                "Look at what the driver says while it happens: NVRM and Xid lines name a fault of card or driver.",
+                ("sudo dmesg | grep -i -E 'nvrm|xid' | tail -n 20", run.again()),
+            )
+        )
+    return failure(
+        cause,
+        cause.row.title if known else f"TensorFlow sees the GPUs, and fails at the stage {stage.name}",
+        cause.row.meaning if known else "Neither its error nor its log says why.",
+        tuple(remedies),
+        (Evidence(f"the stage {stage.name}", stage.detail),),
     )
 
 

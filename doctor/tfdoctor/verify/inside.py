@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.examine import judge
-from tfdoctor.examine.observe import KILLED, SHOW_LOADER, Said, cause_in_log, observation, opened
+from tfdoctor.examine.observe import KILLED, SHOW_LOADER, Said, cause_of_failure, observation, opened
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Severity
 from tfdoctor.rules import compute_fails
@@ -15,7 +16,7 @@ from tfdoctor.system import Failure
 from tfdoctor.system.payloads import run_payload
 from tfdoctor.system.signals import stopping
 from tfdoctor.verify import simulating
-from tfdoctor.verify.findings import killed, late, other_count
+from tfdoctor.verify.findings import failed, killed, late, other_count
 from tfdoctor.verify.stages import PAYLOAD, read_answer
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ __all__ = ["LOOKING", "look_inside"]
 
 LOOKING = 30.0
 """Seconds that looking into a container or environment may take."""
+SHOW_NCCL = {"NCCL_DEBUG": "WARN"}
+NCCL_WARNS = re.compile(r"NCCL WARN ([^\n]{1,300})")
 DRIVERS = frozenset({"libcuda.so.1", "libnvidia-ml.so.1"})
 """What comes from the driver: the stage of that name judges them."""
 
@@ -69,21 +72,26 @@ def look_inside(run: Verifying, system: System, compat: Compat, report: Report) 
         simulating.judge_kernels(run, system, interpreter, tensorflow, report, compat)
     stage = next((one for one in run.stages if one.status == "failed"), None)
     if stage is not None and stage.name in PAYLOAD:
-        run.findings += _own(run, stage, answer, result, facts)
+        run.findings += _own(run, stage, answer, result, report)
     run.findings += [f for f in report.findings if f.severity is not Severity.INFO]
 
 
-def _own(run: Verifying, stage: Stage, answer: Answer, result: CommandResult, facts: Facts) -> list[Finding]:
-    """What is found of a stage that failed, and that no rule sees."""
+def _own(
+    run: Verifying, stage: Stage, answer: Answer, result: CommandResult, report: Report
+) -> list[Finding]:
+    """What is found of a stage that failed, and that no rule sees: so that nothing else is taken for its reason."""
     if answer.timed_out:
         return [late(run, stage.name, stage.detail)]
     if result.returncode in KILLED and run.cause in (None, Cause.INCONCLUSIVE):
         run.cause = Cause.OOM
         return [killed(run, sure=False)]
     if stage.name == "visible" and answer.devices and len(answer.devices) != run.expected:
-        cuda = value_of(facts.driver.cuda)
+        cuda = value_of(report.facts.driver.cuda)
         return [other_count(run, len(answer.devices), cuda.count if cuda is not None else None)]
-    return []
+    cause = run.cause or Cause.INCONCLUSIVE
+    if any(one.severity is Severity.ERROR and one.cause is cause for one in report.findings):
+        return []
+    return [failed(run, stage)]
 
 
 def _driver(run: Verifying, facts: Facts, report: Report) -> None:
@@ -154,7 +162,7 @@ def _compute(
             "stages",
             [json.dumps(asked)],
             timeout=wish.limits.total(names) + 15,
-            env=SHOW_LOADER if wish.device == "GPU" else {**SHOW_LOADER, "CUDA_VISIBLE_DEVICES": "-1"},
+            env={**SHOW_LOADER, **(SHOW_NCCL if wish.device == "GPU" else {"CUDA_VISIBLE_DEVICES": "-1"})},
             unset=("TF_CPP_MAX_VLOG_LEVEL",),
         )
     return read_answer(result, wish.limits), result
@@ -183,6 +191,8 @@ def _told(run: Verifying, answer: Answer, result: CommandResult, report: Report,
         if name == "visible" and stage.status == "passed" and run.wish.device == "GPU":
             stage = _count(run, stage, len(answer.devices))
         if stage.status == "failed":
+            if name == "nccl":
+                stage = replace(stage, detail=_with_nccls(stage.detail, result.stderr))
             run.fail(name, stage.detail, _cause_of(name, answer, result, report, compat), stage.seconds)
         else:
             run.add(name, stage.status, stage.detail, stage.seconds)
@@ -191,6 +201,12 @@ def _told(run: Verifying, answer: Answer, result: CommandResult, report: Report,
     run.visible = len(answer.devices) if answer.status("visible") in ("passed", "failed") else None
     if answer.status("compute") in ("passed", "failed"):
         run.computed = answer.computed_count()
+
+
+def _with_nccls(detail: str, stderr: str) -> str:
+    """What NCCL itself warned of at last, beside TensorFlow's words, which name no reason."""
+    warned = NCCL_WARNS.findall(stderr)
+    return f"{detail.rstrip('. ')}. NCCL: {warned[-1].strip()}" if warned else detail
 
 
 def _count(run: Verifying, stage: Stage, visible: int) -> Stage:
@@ -220,9 +236,5 @@ def _cause_of(
     sure = (
         root is not None and root.severity is Severity.ERROR
     )  # a warning of something else is no cause of this
-    cause = cause_in_log(result, answer.error, compat)
-    if cause is Cause.GPU_TOO_NEW and not any(
-        word in answer.error for word in (*compute_fails.NO_CODE, "PTX")
-    ):
-        cause = None  # that the first run is slow says nothing of how it ended
+    cause = cause_of_failure(result, answer.error, compat)
     return cause or (root.cause if sure and root is not None else None)

@@ -42,6 +42,10 @@ PREFIX = re.compile(
 CUDA_ERROR = re.compile(
     r"CUDA_ERROR_(?!NO_DEVICE)[A-Z]|(?:CUBLAS|CUDNN|CUFFT|CUSOLVER|CUSPARSE)_STATUS_(?!SUCCESS)[A-Z]"
 )
+STATUS = "Status: "
+"""How the row after a failed check begins, from TensorFlow 2.17 on: what the status was."""
+LONGEST_ROW, KEPT = 300, 110
+"""Characters of a line that are shown, and how many of its beginning."""
 NEAR = 8
 """Lines before the fatal one that may name its cause."""
 FROM_PTX = "jit-compiled from PTX"
@@ -294,16 +298,16 @@ def _ended(stage: str, result: CommandResult, limits: Limits, heard: _Heard) -> 
 
 def _meanwhile(stage: str, result: CommandResult, heard: _Heard) -> str:
     """What it did until its time was up: compiling PTX is work, and most hangs are none."""
-    if FROM_PTX in result.stderr and stage != "import":
-        return (
-            "TensorFlow said that it compiles PTX for a card without machine code of its own, which takes up to half "
-            "an hour, once: give it a longer --timeout."
-        )
     last = heard.busy[-PULSES:]
     share = sum(last) / len(last) if last else None
     if share is not None and share < IDLE:
         waits = "for the disk, or for a driver" if stage == "import" else "for a driver or a card"
         return f"The process was idle: it waited {waits} that does not answer. That is a hang, not a long computation."
+    if FROM_PTX in result.stderr and stage != "import":
+        return (
+            "TensorFlow said that it compiles PTX for a card without machine code of its own, which takes up to half "
+            "an hour, once: give it a longer --timeout."
+        )
     if stage == "import":
         return ""
     if stage == "nccl":
@@ -318,6 +322,11 @@ def _meanwhile(stage: str, result: CommandResult, heard: _Heard) -> str:
     )
 
 
+def _both_ends(row: str) -> str:
+    """A long line without its middle: what is checked stands at its beginning, and its status at its end."""
+    return row if len(row) <= LONGEST_ROW else f"{row[:KEPT]} … {row[-(LONGEST_ROW - KEPT) :]}"
+
+
 def _last(stderr: str, *, fatal: bool = False) -> str:
     """Why it ended, in its own words: the last line that is fatal, else (not `fatal`) the last; and CUDA's error right
     before."""
@@ -330,5 +339,8 @@ def _last(stderr: str, *, fatal: bool = False) -> str:
     near = [
         row for row in rows[max(at - NEAR, 0) : at + 1] if CUDA_ERROR.search(row) and "peer access" not in row
     ]
-    parts = [PREFIX.sub("", row)[:300] for row in dict.fromkeys((*near[-1:], rows[at]))]
+    fatal_row = rows[at]
+    if at + 1 < len(rows) and rows[at + 1].startswith(STATUS):
+        fatal_row += f" {rows[at + 1]}"
+    parts = [_both_ends(PREFIX.sub("", row)) for row in dict.fromkeys((*near[-1:], fatal_row))]
     return "; ".join(parts)

@@ -26,7 +26,15 @@ cublasStatus_t cublasGetAtomicsMode(cublasHandle_t h, int *mode) { *mode = h->at
 cublasStatus_t cublasGetVersion_v2(cublasHandle_t h, int *version) { (void)h; *version = CUBLAS; return OK; }
 cublasStatus_t cublasGetProperty(int which, int *value) { *value = which == 0 ? CUBLAS / 10000 : which == 1 ? CUBLAS / 100 % 100 : CUBLAS % 100; return OK; }
 const char *cublasGetStatusName(cublasStatus_t s) { return s == OK ? "CUBLAS_STATUS_SUCCESS" : s == 1 ? "CUBLAS_STATUS_NOT_INITIALIZED" : s == ALLOC_FAILED ? "CUBLAS_STATUS_ALLOC_FAILED" : s == NOT_SUPPORTED ? "CUBLAS_STATUS_NOT_SUPPORTED" : "CUBLAS_STATUS_INTERNAL_ERROR"; }
-const char *cublasGetStatusString(cublasStatus_t s) { return s == OK ? "success" : s == NOT_SUPPORTED ? "the requested functionality is not supported" : "an internal operation failed"; }
+const char *cublasGetStatusString(cublasStatus_t s) { /* cuBLAS's own words, which TensorFlow prints from 2.16 on */
+    switch (s) {
+    case OK: return "success";
+    case 1: return "the library was not initialized";
+    case ALLOC_FAILED: return "the resource allocation failed";
+    case NOT_SUPPORTED: return "the functionality requested is not supported";
+    default: return "an internal operation failed";
+    }
+}
 
 /* The type of alpha and beta: cublasComputeType_t's numbers, which before CUDA 11 were those of data types. -1: none is known. */
 static int scale_of(int compute, int type) {

@@ -25,7 +25,8 @@ static int version(void) { int asked = standin_status("cudnn-version"); return a
 size_t cudnnGetVersion(void) { return (size_t)version(); }
 size_t cudnnGetCudartVersion(void) { return MAJOR >= 9 ? 12050 : 11080; }
 cudnnStatus_t cudnnGetProperty(int which, int *value) {
-    *value = which == 0 ? MAJOR : which == 1 ? version() / 100 % (MAJOR >= 9 ? 100 : 10) : version() % 100;
+    int v = version(), nine = v >= 90000;
+    *value = which == 0 ? v / (nine ? 10000 : 1000) : which == 1 ? v / 100 % (nine ? 100 : 10) : v % 100;
     return OK;
 }
 const char *cudnnGetErrorString(cudnnStatus_t s) {

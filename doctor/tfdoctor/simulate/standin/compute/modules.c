@@ -105,6 +105,7 @@ CUresult cuModuleLoadFatBinary(void **module, const void *image) { return cuModu
 CUresult cuModuleUnload(void *module) {
     TRACE;
     struct module *m = module;
+    if (!m) return INVALID_HANDLE;
     for (struct function *f = m->functions, *next; f; f = next) {
         next = f->next;
         free(f->name);
@@ -121,6 +122,7 @@ CUresult cuModuleGetFunction(void **function, void *module, const char *name) {
     struct module *m = module;
     char why[512] = "";
     CUresult result = OK;
+    if (!m) return INVALID_HANDLE; /* that could not be loaded: TensorFlow asks it all the same */
     pthread_mutex_lock(&lock);
     struct function *f = m->functions;
     while (f && strcmp(f->name, name) != 0) f = f->next;
@@ -141,6 +143,7 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, void *module,
     TRACE;
     void *at = NULL;
     size_t size = 0;
+    if (!module) return INVALID_HANDLE;
     char why[512] = "";
     pthread_mutex_lock(&lock);
     CUresult result = read_now(module, why, sizeof why);
@@ -213,7 +216,7 @@ CUresult standin_broken(void) {
     struct standin_fault fault;
     int device = standin_device();
     if (!standin_asked("broken", device, &fault, NULL)) return OK;
-    return __atomic_load_n(&launches[device], __ATOMIC_RELAXED) > fault.after ? (CUresult)fault.value : OK;
+    return __atomic_load_n(&launches[device], __ATOMIC_RELAXED) >= fault.after ? (CUresult)fault.value : OK;
 }
 
 /* What a launch is to answer, once it has waited as it is to. */
@@ -228,7 +231,7 @@ static CUresult on_purpose(void) {
     if (standin_asked("hang", device, &fault, NULL) && number > fault.value)
         for (;;) pause();
     if (standin_asked("launch", device, &fault, NULL)) return (CUresult)fault.value;
-    return standin_broken();
+    return standin_asked("broken", device, &fault, NULL) && number > fault.after ? (CUresult)fault.value : OK;
 }
 
 static CUresult failed(const char *name, CUresult code, const char *why) {

@@ -45,6 +45,8 @@ int ptx_load(const void *image, int capability, ptx_module **module, char *why, 
         if (text.empty()) return 209;
         auto read = ptx::read_module(std::move(text));
         if (read->target > capability) return 209;
+        if (read->only == 'a' && read->target != capability) return 209;
+        if (read->only == 'f' && read->target / 10 != capability / 10) return 209;
         *module = new ptx_module{std::move(read)};
         return 0;
     });

@@ -167,6 +167,7 @@ struct Module {
     std::map<std::string, std::unique_ptr<Program>, std::less<>> programs;
     std::vector<std::unique_ptr<char[]>> memory;
     int isa = 0, target = 0; /* .version 8.5 is 85; .target sm_90 is 90 */
+    char only = 0;           /* 'a', as in sm_90a: for that capability alone; 'f': for those of its major number */
 };
 
 /* image.cc: the PTX of an image (a fat binary, its wrapper, or text) for this compute capability.

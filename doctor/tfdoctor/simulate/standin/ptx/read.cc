@@ -221,6 +221,7 @@ struct Reader {
                 t.pop();
                 std::string target(t.word());
                 if (target.compare(0, 3, "sm_") == 0) m.target = atoi(target.c_str() + 3);
+                m.only = target.back();
                 t.skip_line();
             } else if (word == ".address_size") {
                 t.pop();

@@ -1,0 +1,130 @@
+"""`tfdoctor verify` of real TensorFlow on two cards that are software: green without a fault, red where there is one.
+
+With TFDOCTOR_LAB=1 two faults of 2.18; with TFDOCTOR_LAB_FULL=1 all of them, of three releases, which takes hours.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cli.planner import validate
+from lab import environments
+from lab.softgpu import libraries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [
+    pytest.mark.tensorflow,
+    pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler"),
+]
+FAULTS: dict[str, tuple[str, str]] = {
+    "STANDIN_FAULT=oom:8M": ("compute", "oom"),
+    "STANDIN_FAULT=held:81900M": ("compute", "gpu-busy-other-process"),
+    "STANDIN_FAULT=module:218": ("compute", "gpu-too-new"),
+    "STANDIN_CUDA=12000": ("compute", "driver-too-old"),  # its PTX is newer
+    "STANDIN_FAULT=cublas:3": ("compute", "cublas-init-failed"),
+    "STANDIN_FAULT=cudnn-version:{older}": ("cudnn", "cudnn-version-mismatch"),
+    "STANDIN_FAULT=cudnn:{uninitialized}": ("cudnn", "cudnn-init-failed"),
+    "STANDIN_FAULT=broken:214/3": ("compute", "inconclusive"),  # an ECC error
+    "STANDIN_FAULT=broken:999/3": ("compute", "inconclusive"),  # it fell off the bus
+    "STANDIN_FAULT=broken:700/3": ("compute", "inconclusive"),  # an illegal address
+    "STANDIN_FAULT=hang:3": ("compute", "inconclusive"),
+    "STANDIN_FAULT=nccl:1": ("nccl", "nccl-failure"),
+}
+OF_A_RELEASE = {
+    "2.15": {"older": "8500", "uninitialized": "1", "STANDIN_CC=37": ("compute", "gpu-too-old")},
+    "2.20": {"older": "90100", "uninitialized": "1001", "STANDIN_CC=120": ("compute", "gpu-too-new")},
+}
+"""cuDNN's numbers, and a card for which nothing in the wheel is."""
+QUICK = ("STANDIN_FAULT=cublas:3", "STANDIN_FAULT=broken:214/3")
+
+
+def verify(python: Path, folder: Path, fault: str, *words: str) -> dict[str, Any]:
+    """What verify says of two cards with a fault: "NAME=TEXT", a variable of the software GPU's."""
+    name, _, value = fault.partition("=")
+    env = {
+        **os.environ,
+        "LD_LIBRARY_PATH": str(folder),
+        "LD_PRELOAD": str(folder / "libnccl.so.2"),
+        "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
+        "STANDIN_CC": "90",
+        "STANDIN_GPUS": "2",
+        **({name: value} if name else {}),
+    }
+    command = [sys.executable, "-m", "tfdoctor", "verify", "--json", "--python", str(python), *words]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=1500, check=False)
+    assert done.stdout, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    validate(answer, "verify")
+    assert done.returncode == (1 if any(one["status"] == "failed" for one in answer["stages"]) else 0)
+    return answer
+
+
+def red(answer: dict[str, Any]) -> tuple[str, str]:
+    """The stage that failed, and the cause; nothing else is told as an error."""
+    failed = [one["name"] for one in answer["stages"] if one["status"] == "failed"]
+    assert len(failed) == 1, json.dumps(answer, indent=1)
+    errors = {one["cause"] for one in answer["findings"] if one["severity"] == "error"}
+    assert errors == {answer["verdict"]["cause"]}, json.dumps(answer["findings"], indent=1)
+    return failed[0], answer["verdict"]["cause"]
+
+
+@pytest.mark.timeout(600)
+def test_two_faults(tensorflow_python: Path, tmp_path: Path) -> None:
+    script = "import importlib.metadata as m; print(m.version('tensorflow'))"
+    version = subprocess.run([tensorflow_python, "-c", script], capture_output=True, text=True, check=False)
+    if not version.stdout.startswith("2.18.") or environments.ready():
+        pytest.skip("2.18 is tried here")
+    folder = libraries(tmp_path / "gpu", version.stdout.strip(), ("-O1",))
+    for fault in QUICK:
+        answer = verify(tensorflow_python, folder, fault)
+        assert red(answer) == FAULTS[fault], fault
+        detail = next(one["detail"] for one in answer["stages"] if one["status"] == "failed")
+        assert "GPU:0" in detail
+
+
+@pytest.fixture(scope="module", params=["2.15", "2.20"])
+def release(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, Path, Path]]:
+    """(a release, its Python, the software GPU's folder)."""
+    if not environments.everything():
+        pytest.skip("hours: TFDOCTOR_LAB_FULL=1")
+    folder = libraries(
+        tmp_path_factory.mktemp("gpu"), f"{request.param}.{1 if request.param == '2.15' else 0}"
+    )
+    with environments.environment(request.param, tmp_path_factory.mktemp("tf") / "env") as python:
+        if isinstance(python, str):
+            pytest.skip(python)
+        yield request.param, python, folder
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("fault", [*FAULTS, "capability"])
+def test_each_fault_is_red_at_its_stage(release: tuple[str, Path, Path], fault: str) -> None:
+    name, python, folder = release
+    own: dict[str, Any] = OF_A_RELEASE[name]
+    if fault == "capability":
+        fault = next(one for one in own if "=" in one)
+    told = fault.format(**own) if "{" in fault else fault
+    words = ("--timeout", "150") if "hang" in fault else ()
+    answer = verify(python, folder, told, *words)
+    assert red(answer) == own.get(fault, FAULTS.get(fault))
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("fault", ["", "STANDIN_FAULT=slow:5"])
+def test_without_a_fault_and_slow_all_is_green(release: tuple[str, Path, Path], fault: str) -> None:
+    _, python, folder = release
+    answer = verify(python, folder, fault)
+    assert {one["status"] for one in answer["stages"]} == {"passed"}
+    assert answer["gpus"] == {"expected": 2, "visible": 2, "computed": 2}

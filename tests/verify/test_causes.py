@@ -1,0 +1,155 @@
+"""The cause of a stage that failed, from what real TensorFlow printed on a software GPU with a fault."""
+
+from __future__ import annotations
+
+import pytest
+
+from rules.make_facts import COMPAT, healthy
+from tfdoctor.examine import judge
+from tfdoctor.examine.observe import observation
+from tfdoctor.findings import Cause, Severity
+from tfdoctor.system import CommandResult
+from tfdoctor.system.payloads import MARKER
+from tfdoctor.verify.inside import _cause_of, _own, _said, _told, _with_nccls
+from tfdoctor.verify.stages import Limits, read_answer
+from tfdoctor.verify.verifying import Verifying, Wish, completed, nobody
+
+CREATED = (
+    "2026-11-25 07:36:28.4: I tensorflow/core/common_runtime/gpu/gpu_device.cc:1929] Created device "
+    "/job:localhost/replica:0/task:0/device:GPU:0 with {mb} MB memory:  -> device: 0, name: Stand-in GPU, "
+    "pci bus id: 0000:01:00.0, compute capability: 9.0\n"
+)
+PTX = (
+    "2026-11-25 07:36:28.3: W tensorflow/core/common_runtime/gpu/gpu_device.cc:2348] TensorFlow was not built with "
+    "CUDA kernel binaries compatible with compute capability 9.0. CUDA kernels will be jit-compiled from PTX, which "
+    "could take 30 minutes or longer.\n"
+)
+LAUNCH = (
+    "2026-11-25 07:37:53.7: F ./tensorflow/core/kernels/reduction_gpu_kernels.cu.h:683] Non-OK-status: "
+    "GpuLaunchKernel(BlockReduceKernel<IN_T, T*, num_threads, Op>, num_blocks, num_threads, 0, cu_stream, in, "
+    "(T*)temp_storage.flat<int8_t>().data(), in_size, op, init) status: INTERNAL: {}\n"
+)
+MEMORY = (
+    "2026-11-25 07:36:48.4: W external/local_tsl/tsl/framework/bfc_allocator.cc:485] Allocator (GPU_0_bfc) ran out of "
+    "memory trying to allocate 1.0KiB (rounded to 1280)requested by op ScratchBuffer\n"
+)
+CUDNN = (
+    "2026-11-25 07:53:20.2: E external/local_xla/xla/stream_executor/cuda/cuda_dnn.cc:447] Loaded runtime CuDNN "
+    "library: 8.5.0 but source was compiled with: 8.9.4.  CuDNN library needs to have matching major version and "
+    "equal or higher minor version.\n"
+)
+NOT_FOUND = "UnimplementedError: UNIMPLEMENTED: DNN library is not found."
+SCRATCH = "FailedPreconditionError: FAILED_PRECONDITION: Failed to allocate scratch buffer for device 0"
+
+
+def lines(*said: str) -> str:
+    done = [
+        f'{{"stage": "{name}", "status": "passed", "detail": "", "seconds": 1}}'
+        for name in ("import", "visible")
+    ]
+    listed = '{"stage": "visible", "devices": ["/physical_device:GPU:0"]}'
+    return "\n".join(MARKER + one for one in (done[0], listed, done[1], *said)) + "\n"
+
+
+def card(error: str) -> str:
+    return f'{{"stage": "compute", "gpu": 0, "ok": false, "error": "{error}"}}'
+
+
+def failed(stage: str, error: str) -> str:
+    return (
+        f'{{"stage": "{stage}", "status": "failed", "detail": "{error}", "error": "{error}", "seconds": 1}}'
+    )
+
+
+BEGUN = (
+    '{"stage": "compute", "status": "begin"}',
+    '{"stage": "compute", "computing": 0, "dtype": "float32"}',
+)
+PASSED = (
+    '{"stage": "compute", "gpu": 0, "ok": true}',
+    '{"stage": "compute", "status": "passed", "seconds": 1}',
+)
+CASES = {
+    "a card whose memory another process holds": (
+        (card(SCRATCH), failed("compute", SCRATCH)),
+        0,
+        CREATED.format(mb=0) + PTX + MEMORY,
+        Cause.GPU_BUSY_OTHER_PROCESS,
+    ),
+    "memory that is all used up": (
+        (card(SCRATCH), failed("compute", SCRATCH)),
+        0,
+        CREATED.format(mb=79096) + PTX + MEMORY,
+        Cause.OOM,
+    ),
+    "a kernel that the driver cannot compile": (
+        BEGUN,
+        -6,
+        PTX + CREATED.format(mb=79096) + LAUNCH.format("a PTX JIT compilation failed"),
+        Cause.GPU_TOO_NEW,
+    ),
+    "PTX that is newer than the driver": (
+        BEGUN,
+        -6,
+        PTX + LAUNCH.format("the provided PTX was compiled with an unsupported toolchain."),
+        Cause.DRIVER_TOO_OLD,
+    ),
+    "a memory error of the card": (
+        BEGUN,
+        -6,
+        PTX + CREATED.format(mb=79096) + LAUNCH.format("uncorrectable ECC error encountered"),
+        Cause.INCONCLUSIVE,
+    ),
+    "a card that fell off the bus": (
+        BEGUN,
+        -6,
+        PTX + CREATED.format(mb=79096) + LAUNCH.format("unknown error"),
+        Cause.INCONCLUSIVE,
+    ),
+    "an older cuDNN": (
+        (*PASSED, failed("cudnn", NOT_FOUND)),
+        0,
+        PTX + CREATED.format(mb=79096) + CUDNN,
+        Cause.CUDNN_VERSION_MISMATCH,
+    ),
+    "NCCL": (
+        (*PASSED, '{"stage": "cudnn", "status": "passed"}', failed("nccl", "unhandled cuda error")),
+        0,
+        PTX + CREATED.format(mb=79096),
+        Cause.NCCL_FAILURE,
+    ),
+}
+
+
+@pytest.mark.parametrize(("said", "code", "stderr", "cause"), CASES.values(), ids=CASES)
+def test_the_cause_and_a_finding_of_it(said: tuple[str, ...], code: int, stderr: str, cause: Cause) -> None:
+    run = Verifying("/opt/bin/python", completed(Wish(expected=1)), nobody)
+    result = CommandResult(("python",), code, stdout=lines(*said), stderr=stderr, seconds=9)
+    answer = read_answer(result, Limits())
+    facts = healthy()
+    report = judge(facts, COMPAT, observation(_said(answer, result), result, frozenset(), COMPAT))
+    _told(run, answer, result, report, COMPAT)
+    assert run.cause is cause
+    stage = next(one for one in run.stages if one.status == "failed")
+    assert _cause_of(stage.name, answer, result, report, COMPAT) in (cause, None)
+    found = [*_own(run, stage, answer, result, report), *report.findings]
+    errors = [one for one in found if one.severity is Severity.ERROR]
+    assert {one.cause for one in errors} == {cause}  # nothing else is taken for its reason
+    assert all(one.remedies for one in errors)
+    run.findings += found
+    text = run.result().summary
+    assert text.startswith(f"{stage.name} failed: ")
+    if code:
+        assert text.endswith(stderr.rstrip()[-40:])  # the status is the end of a long line
+
+
+def test_what_nccl_warned_of_stands_beside_what_tensorflow_says() -> None:
+    log = (
+        "vm:32631:889 [0] external/nccl_archive/src/enqueue.cc:100 NCCL WARN Cuda failure 'no kernel image is "
+        "available for execution on the device'\nvm:32631:889 [0] NCCL INFO Bootstrap : Using eth0:192.0.2.2<0>\n"
+    )
+    said = _with_nccls("UNKNOWN: Error invoking NCCL: unhandled cuda error", log)
+    assert said.endswith(
+        "error. NCCL: Cuda failure 'no kernel image is available for execution on the device'"
+    )
+    assert _with_nccls("the sum is off.", "nothing") == "the sum is off."
