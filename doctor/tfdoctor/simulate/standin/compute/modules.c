@@ -63,7 +63,13 @@ CUresult standin_load_later(void **module, const void *image) {
     return OK;
 }
 /* Both under the lock. */
-static CUresult read_now(struct module *m, char *why, size_t size) { return m->code ? OK : ptx_load(m->image, m->capability, &m->code, why, size); }
+static CUresult read_now(struct module *m, char *why, size_t size) {
+    if (m->code) return OK;
+    CUresult result = ptx_load(m->image, m->capability, &m->code, why, size);
+    if (result != NO_BINARY) return result;
+    snprintf(why, size, "there is machine code for this card, and no PTX that could be interpreted");
+    return NOT_SUPPORTED;
+}
 static CUresult look_up(struct module *m, const char *name, struct ptx_kernel **kernel, char *why, size_t size) {
     CUresult result = read_now(m, why, size);
     return result ? result : (CUresult)ptx_find(m->code, name, kernel, why, size);
