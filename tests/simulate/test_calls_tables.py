@@ -145,7 +145,7 @@ def test_a_module_that_cannot_run_is_told_when_it_is_used(
         assert result == 0
         assert launched(gpu, module, b"add") == (NOT_SUPPORTED, [1, 2])
         assert why in capfd.readouterr().err
-        assert gpu.driver.cuModuleGetGlobal_v2(None, None, module, b"state") == NOT_SUPPORTED
+        assert gpu.driver.cuModuleGetGlobal_v2(None, None, module, b"state") == NOT_FOUND
         assert gpu.driver.cuModuleUnload(module) == 0
         assert kept
 

@@ -1,4 +1,4 @@
-"""Real TensorFlow computes, and trains a small CNN and a small transformer, on two cards that are software, as on the CPU.
+"""Real TensorFlow computes and trains, a small CNN and a small transformer, on two cards that are software.
 
 It takes minutes: TFDOCTOR_LAB=1 TFDOCTOR_LAB_FULL=1 runs it.
 """
@@ -55,7 +55,7 @@ def test_what_trains(tmp_path: Path, release: str, capability: str) -> None:
 @pytest.mark.skipif(not environments.everything(), reason="minutes: TFDOCTOR_LAB_FULL=1")
 @pytest.mark.parametrize(("release", "operations"), [("1.13.2", 0), ("1.14.0", 0), ("1.15.5", 271)])
 def test_what_tensorflow_1_computes(tmp_path: Path, release: str, operations: int) -> None:
-    """Its kernels are launched by NVIDIA's own runtime, which is inside the wheel. `operations`: of the sweep; 0: not run."""
+    """NVIDIA's own runtime, which is inside the wheel, launches its kernels. `operations`: of the sweep; 0: not run."""
     folder = libraries(tmp_path / "gpu", release)
     with environments.environment(release.rpartition(".")[0], tmp_path / "env") as python:
         if isinstance(python, str):
