@@ -126,6 +126,7 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, void *module,
     int later = !((struct module *)module)->code;
     CUresult result = read_now(module, why, sizeof why);
     pthread_mutex_unlock(&lock);
+    if (*why) complain("variable", name, result, why);
     /* The runtime asks for all variables at once, and gives up where it is answered anything else for one of those that
      * nobody may ever use: a kernel beside it would stop with the reason. */
     if (result && later) result = NOT_FOUND;
