@@ -29,7 +29,12 @@ NVIDIA's beside it."""
 
 MORE = {"2.21": ("3.11", ("tensorflow==2.21.0",))}
 """With TFDOCTOR_LAB_FULL=1 alone."""
-OTHERS = {"2.15": ("3.11", ("tensorflow==2.15.1",)), "2.20": ("3.11", ("tensorflow==2.20.0",))}
+OTHERS = {
+    "2.15": ("3.11", ("tensorflow==2.15.1",)),
+    "2.20": ("3.11", ("tensorflow==2.20.0",)),
+    "1.13": ("3.7", ("tensorflow-gpu==1.13.2", *OLD_FRIENDS)),
+    "1.15": ("3.7", ("tensorflow-gpu==1.15.5", *OLD_FRIENDS)),
+}
 """What single tests ask for."""
 
 

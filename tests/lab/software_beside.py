@@ -6,7 +6,8 @@ import numpy as np
 def pairs(some, others):
     """Each of one list with its own of the other, which is as long."""
     if len(some) != len(others):
-        raise ValueError(f"{len(some)} beside {len(others)}")
+        message = f"{len(some)} beside {len(others)}"
+        raise ValueError(message)
     return zip(some, others)  # noqa: B905 strict= is newer than the Python of TensorFlow 1
 
 

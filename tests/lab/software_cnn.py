@@ -1,4 +1,6 @@
-"""A small CNN's training on each GPU, which is software, beside the same on the CPU; for a Python with TensorFlow 1.15 or newer.
+"""A small CNN's training on each GPU, which is software, beside the same on the CPU.
+
+For a Python with TensorFlow 1.15 or newer.
 
 usage: python software_cnn.py
 

@@ -1,4 +1,6 @@
-"""A small transformer's training on each GPU, which is software, beside the CPU; for a Python with TensorFlow 1.15 or newer.
+"""A small transformer's training on each GPU, which is software, beside the CPU.
+
+For a Python with TensorFlow 1.15 or newer.
 
 usage: python software_transformer.py
 

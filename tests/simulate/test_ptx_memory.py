@@ -142,7 +142,8 @@ call.uni (r), ack, (a, b); ld.param.b32 %n, [r]; }
 done: st.param.b32 [out], %n; ret; }
 .visible .entry k(.param .u64 out) {
 .reg .u64 %b; .reg .u32 %t, %m, %n;
-ld.param.u64 %b, [out]; mov.u32 %t, %tid.x; mad.wide.u32 %b, %t, 4, %b; and.b32 %m, %t, 1; add.u32 %m, %m, 1; shr.u32 %n, %t, 1;
+ld.param.u64 %b, [out]; mov.u32 %t, %tid.x; mad.wide.u32 %b, %t, 4, %b;
+and.b32 %m, %t, 1; add.u32 %m, %m, 1; shr.u32 %n, %t, 1;
 { .param .b32 a; .param .b32 b; .param .b32 r; st.param.b32 [a], %m; st.param.b32 [b], %n;
 call.uni (r), ack, (a, b); ld.param.b32 %n, [r]; }
 st.global.u32 [%b], %n; ret; }

@@ -89,7 +89,10 @@ CUresult standin_load_later(void **module, const void *image) {
 static CUresult read_now(struct module *m, char *why, size_t size) { return m->code ? OK : ptx_load(m->image, m->capability, &m->code, why, size); }
 static CUresult look_up(struct module *m, const char *name, struct ptx_kernel **kernel, char *why, size_t size) {
     CUresult result = read_now(m, why, size);
-    return result ? result : (CUresult)ptx_find(m->code, name, kernel, why, size);
+    if (!result) return ptx_find(m->code, name, kernel, why, size);
+    if (result != NO_BINARY) return result;
+    snprintf(why, size, "there is machine code for this card, and no PTX that could be interpreted");
+    return NOT_SUPPORTED;
 }
 /* The kernel of a function; NULL where it cannot be had, which is told. */
 static struct ptx_kernel *kernel_of(struct function *f, CUresult *result) {
@@ -146,9 +149,13 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, void *module,
     if (!module) return INVALID_HANDLE;
     char why[512] = "";
     pthread_mutex_lock(&lock);
+    int later = !((struct module *)module)->code;
     CUresult result = read_now(module, why, sizeof why);
     pthread_mutex_unlock(&lock);
     if (*why) complain("variable", name, result, why);
+    /* The runtime asks for all variables at once, and gives up where it is answered anything else for one of those that
+     * nobody may ever use: a kernel beside it would stop with the reason. */
+    if (result && later) result = NOT_FOUND;
     if (!result) result = ptx_variable(((struct module *)module)->code, name, &at, &size);
     if (address) *address = (CUdeviceptr)at;
     if (bytes) *bytes = size;

@@ -50,6 +50,7 @@ constexpr u32 FAT = 0xba55ed50, CUBIN = 0x464c457f;
 
 struct Packed { /* PTX in a fat binary */
     const u8 *data = nullptr; /* none: there is no PTX for such a card */
+    bool machine_code = false; /* there is some that such a card runs: of its major number, none newer */
     u32 arch = 0, compressed = 0;
     u64 payload = 0, flags = 0, whole = 0;
 };
@@ -64,8 +65,10 @@ Packed best(const u8 *p, int capability) {
         u64 payload = at<u64>(entry + 8);
         if (header < 64 || header > u64(end - entry) || payload > u64(end - entry) - header) break;
         const u8 *data = entry + header;
-        if (kind == 1 && arch <= u32(capability) && arch >= found.arch)
-            found = {data, arch, at<u32>(entry + 16), payload, at<u64>(entry + 40), at<u64>(entry + 56)};
+        bool runs = arch <= u32(capability);
+        found.machine_code |= kind == 2 && runs && arch / 10 == u32(capability) / 10;
+        if (kind == 1 && runs && arch >= found.arch)
+            found = {data, found.machine_code, arch, at<u32>(entry + 16), payload, at<u64>(entry + 40), at<u64>(entry + 56)};
         entry = data + payload;
     }
     return found;
@@ -98,7 +101,9 @@ std::string text_of(const void *image, int capability) {
 bool serves(const void *image, int capability) {
     const u8 *p = unwrapped(image);
     u32 magic = at<u32>(p);
-    return magic == FAT ? best(p, capability).data != nullptr : magic != CUBIN;
+    if (magic != FAT) return magic != CUBIN;
+    Packed found = best(p, capability);
+    return found.data || found.machine_code;
 }
 
 } // namespace ptx

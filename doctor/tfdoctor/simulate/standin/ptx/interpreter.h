@@ -11,7 +11,7 @@ struct ptx_grid {
 };
 /* 209 where the image has no PTX that a card of this compute capability (90: 9.0) could run. The text is copied. */
 int ptx_load(const void *image, int capability, struct ptx_module **module, char *why, size_t size);
-int ptx_serves(const void *image, int capability); /* whether it would not be 209; the text is not read */
+int ptx_serves(const void *image, int capability); /* whether a card finds code there: PTX, or machine code, which is not run here */
 void ptx_unload(struct ptx_module *module);
 int ptx_isa(const struct ptx_module *module); /* 85 where its text is PTX 8.5 */
 /* 500 where the module has no kernel, or no variable, of that name. */

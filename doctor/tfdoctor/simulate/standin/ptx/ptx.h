@@ -173,7 +173,7 @@ struct Module {
 /* image.cc: the PTX of an image (a fat binary, its wrapper, or text) for this compute capability.
  * Empty where it has none that such a card could run. */
 std::string text_of(const void *image, int capability);
-bool serves(const void *image, int capability); /* whether there is one; it is not read */
+bool serves(const void *image, int capability); /* whether a card finds code there, be it machine code, which does not run here; nothing is read */
 
 /* read.cc */
 std::unique_ptr<Module> read_module(std::string text);
