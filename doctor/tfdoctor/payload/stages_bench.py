@@ -3,18 +3,24 @@
 # each of them and not in the middle of one. A line after each turn holds all times so far and replaces the one before.
 # Each call fetches a number that the work ends in: it comes to the host when the device is done, and not before.
 import os
+import re
+import tempfile
 import time
 
 from stages_compute import tf32_switch
-from stages_bench_work import WORKLOADS, build, build_mirrored
+from stages_bench_work import WORKLOADS, build, build_eager
 from stages_devices import Card, public_config
-from stages_said import Wrong, say, short, text
+from stages_said import LONGEST, Wrong, say, short, text
 
 ROUNDS = 8
 MOST = 400  # times of one piece of work that are kept
 FEWEST = 12  # times without which nothing is said to be precise
 PRECISE = 0.01  # half the width of the interval of the median, as a part of it
 TICKS = 100.0  # of /proc/stat, in a second
+# Of TensorFlow's log of making the devices and of first calls: what tells of compiling, and of the ways between devices.
+TELLING = re.compile(
+    r"PTX|ptxas|using XLA|jit-compiled|[Aa]utotun|[Pp]eer access|edge matrix|\] +\d+: +[NY]( [NY])*\s*$|\] +0( \d+)+\s*$"
+)
 
 
 class Piece(object):
@@ -22,7 +28,7 @@ class Piece(object):
 
     def __init__(self, facts, call):
         self.facts, self.call = facts, call
-        self.seconds, self.first, self.left_out = [], None, ""
+        self.seconds, self.first, self.left_out, self.heard = [], None, "", ""
         self.busy, self.spent, self.others = 0.0, 0.0, None
         self.quiet = False
 
@@ -34,7 +40,44 @@ class Piece(object):
             line["others"] = round(self.others, 3)
         if self.left_out:
             line["left_out"] = self.left_out
+        if self.heard:
+            line["heard"] = self.heard
         say(stage="bench", run=line)
+
+
+class Listening(object):
+    """What is logged meanwhile (in C++, too), cut to the lines that tell something; it goes on to where it went before.
+
+    A file, for a pipe could be full while nobody may read it.
+    """
+
+    def __init__(self):
+        self.text = ""
+
+    def __enter__(self):
+        self.kept = self.file = None
+        try:
+            self.file = tempfile.TemporaryFile()
+            self.kept = os.dup(2)
+            os.dup2(self.file.fileno(), 2)
+        except (IOError, OSError):
+            pass
+        return self
+
+    def __exit__(self, *_):
+        if self.kept is not None:
+            os.dup2(self.kept, 2)
+            self.file.seek(0)
+            said = self.file.read()
+            try:
+                os.write(self.kept, said)
+            except OSError:
+                pass
+            os.close(self.kept)
+            rows = [row for row in said.decode("utf-8", "replace").splitlines() if TELLING.search(row)]
+            self.text = "\n".join(rows)[:LONGEST]
+        if self.file is not None:
+            self.file.close()
 
 
 def do_bench(run):
@@ -52,7 +95,10 @@ def do_bench(run):
     logical_cpus(run, count)
     for workload in wish.get("workloads") or WORKLOADS:  # a graph each: optimizing a large one takes long
         graph = v1.Graph()
-        session = v1.Session(graph=graph, config=config)
+        with Listening() as log:  # the first makes the devices
+            session = v1.Session(graph=graph, config=config)
+        if log.text:
+            say(stage="bench", log=log.text)
         with graph.as_default():
             made(build(run, cards, dict(wish, workloads=[workload]), short_name), session, pieces)
             session.run(v1.global_variables_initializer())
@@ -60,15 +106,18 @@ def do_bench(run):
     began = clock()  # importing TensorFlow and building the graphs is not measuring
     warm_up(pieces, began, budget)
     rounds(pieces, began, budget, [0])
-    # MirroredStrategy comes when each of the others has some times: where its all-reduce (NCCL) crashes or hangs,
-    # those are kept.
+    # MirroredStrategy and XLA come when each of the others has some times: where its all-reduce (NCCL) crashes or
+    # hangs, those are kept.
     building = clock()
-    mirrored = []
-    made(build_mirrored(run, cards, wish, short_name), None, mirrored)
+    eager = []
+    with Listening() as log:
+        made(build_eager(run, cards, wish, short_name), None, eager)
+    if log.text:
+        say(stage="bench", log=log.text)
     began += clock() - building
-    mirrored = in_turns(mirrored)
-    warm_up(mirrored, began, budget)
-    pieces += mirrored
+    eager = in_turns(eager)
+    warm_up(eager, began, budget)
+    pieces += eager
     for piece in pieces:
         piece.quiet = bool(wish.get("shortly"))
     rounds(pieces, began, budget, range(1, ROUNDS))
@@ -104,7 +153,7 @@ def in_turns(pieces):
 
 def family(piece):
     """What pieces of different sizes have in common."""
-    names = ("workload", "model", "part", "dtype", "strategy")
+    names = ("workload", "model", "part", "dtype", "strategy", "xla")
     return tuple(piece.facts.get(name) for name in names) + tuple(piece.facts["devices"])
 
 
@@ -128,9 +177,11 @@ def warm_up(pieces, began, budget):
             piece.tell()
             continue
         try:
-            start = clock()
-            piece.call()
-            piece.first = round(clock() - start, 6)
+            with Listening() as log:
+                start = clock()
+                piece.call()
+                piece.first = round(clock() - start, 6)
+            piece.heard = log.text
             start = clock()
             piece.call()
             if clock() - start > budget / 20.0:
