@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tfdoctor.verify.benching import BenchWish, Timing
 
 WORKLOADS = ("matmul", "conv", "train", "copy", "allreduce")
-DTYPES = ("float32", "float16", "bfloat16")
+DTYPES = ("float32", "tf32", "float16", "bfloat16")
 _DEVICE = re.compile(r"(?:CPU|GPU):\d{1,2}")
 _LARGEST = 1 << 30
 
@@ -62,12 +62,20 @@ def bench(
     ] = None,
     dtype: Annotated[
         str | None,
-        option("Of products and convolutions: float32, float16, bfloat16.", metavar="LIST"),
+        option(
+            "Of products (tf32: of these alone) and convolutions: float32, tf32, float16, bfloat16. Default: float32, "
+            "and on each GPU those that it has.",
+            metavar="LIST",
+        ),
     ] = None,
     sizes: Annotated[
         str | None,
         option("Instead of the usual sizes: 256,1024. Needs one workload.", metavar="LIST"),
     ] = None,
+    xla: Annotated[
+        bool,
+        option("Time what XLA compiles (jit_compile), too, and how long it compiles."),
+    ] = False,
     time: Annotated[
         float,
         option(
@@ -94,8 +102,9 @@ def bench(
     """Measure, judge, print. Returns the exit status.
 
     Times matrix products, convolutions, training steps, copies and all-reduces on each device, says from which size
-    on a GPU is faster than the CPU, and why several devices are slower than one. float32 is without TF32. Ctrl-C keeps
-    what was measured; with IMAGE, in a container with the GPUs, it comes at the end alone.
+    on a GPU is faster than the CPU, and why several devices are slower than one. float32 is without TF32; what first
+    calls compile is told apart. Ctrl-C keeps what was measured; with IMAGE, in a container with the GPUs, it comes at
+    the end alone.
     """
     from tfdoctor.bench import compared, earlier, judged
     from tfdoctor.examine import live_machine
@@ -106,8 +115,9 @@ def bench(
         time,
         _devices(devices),
         names,
-        _listed(dtype, DTYPES, "--dtype") or ("float32",),
+        _listed(dtype, DTYPES, "--dtype"),
         _sizes(sizes, names),
+        xla,
     )
     old = None
     if compare is not None:
@@ -126,7 +136,7 @@ def bench(
     done = judged(timing.measured, timing.target, timing.peaks, software=timing.software)
     if old is not None:
         done = dataclasses.replace(
-            done, comparison=compared(done.runs, old, clean_line(str(compare)), done.disturbed)
+            done, comparison=compared(done.runs, old, clean_line(str(compare)), done.much_disturbed)
         )
     if output is not None:
         done = dataclasses.replace(done, plots=(str(output / "bench.svg"),))

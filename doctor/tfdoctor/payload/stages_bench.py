@@ -84,7 +84,8 @@ def do_bench(run):
     wish = run.wish.get("bench") or {}
     budget = float(wish.get("time") or 60)
     cards = devices(run, wish.get("devices") or [])
-    say(stage="bench", devices=[dict(card.details, device=short_name(card)) for card in cards])
+    autotune = os.environ.get("TF_CUDNN_USE_AUTOTUNE", "1") not in ("0", "false", "False")
+    say(stage="bench", devices=[dict(card.details, device=short_name(card)) for card in cards], autotune=autotune)
     pieces = []
     v1 = run.v1
     count = max([1] + [card.index + 1 for card in cards if card.kind == "CPU"])
@@ -169,7 +170,7 @@ def logical_cpus(run, count):
 
 
 def warm_up(pieces, began, budget):
-    """What the first call alone does (optimizing the graph, compiling PTX, choosing kernels) is a time of its own."""
+    """What the first call alone does (optimizing the graph, compiling, choosing algorithms) is a time of its own."""
     too_slow = {}
     for piece in pieces:
         if too_slow.get(family(piece)) or clock() - began > budget * 0.6:
