@@ -87,11 +87,10 @@ def test_a_small_batch_is_the_reason() -> None:
     why = scaled(
         train(1.0, "GPU:0"), train(1.0, "GPU:1"), train(1.05, *TWO), train(0.97, *TWO, part="compute")
     )
-    assert why == (
-        "The batch of 64 is too small: 1/2 of it takes 97 % of the time of all of it on one device.",
-        "Averaging the gradients and changing the weights takes 8 % of each step (80 ms), more than the split saves "
-        "(30 ms).",
+    assert why[0] == (
+        "The batch of 64 is too small: 1/2 of it takes 97 % of the time of all of it on one device."
     )
+    assert why[1].endswith("takes 8 % of each step (80 ms), more than the split saves (30 ms).")
 
 
 def test_a_slower_card_is_the_reason() -> None:

@@ -26,7 +26,7 @@ SHARE = 0.3
 """A part of a step that is larger than this is a reason."""
 BY = {
     "CollectiveAllReduce, NCCL": "NCCL",
-    "CollectiveAllReduce, RING": "TensorFlow's own ring, without NCCL",
+    "CollectiveAllReduce, RING": "TensorFlow's own ring (no NCCL)",
     "NcclAllReduce": "NCCL",
     "HierarchicalCopyAllReduce": "hierarchical copies",
     "ReductionToOneDevice": "copies to one device and back",

@@ -22,8 +22,6 @@ FAR = {
     "bridges": "through two host bridges of one processor",
     "processors": "through the link between two processors (NUMA)",
 }
-ASKED = "pcie.link.gen.current,pcie.link.gen.max,pcie.link.width.current,pcie.link.width.max"
-"""What nvidia-smi is to be asked for."""
 _ROW = re.compile(r"\] +(\d+): +([NY](?: [NY])*)\s*$")
 
 
@@ -111,7 +109,7 @@ def _narrow(device: str, less: str, link: Link | None) -> Finding:
             Remedy(
                 "Look whether the slot has as many lanes, whether a riser or another card takes them, and what the "
                 "firmware is set to; then put the card in again.",
-                (f"nvidia-smi --query-gpu={ASKED} --format=csv",),
+                ("nvidia-smi -q | grep -A 12 'GPU Link Info'",),
             ),
         ),
     )
