@@ -54,7 +54,8 @@ def duration(seconds: float) -> str:
     """ "1.23 ms"."""
     for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
         if seconds * factor >= 1 or unit == "µs":
-            return f"{seconds * factor:.3g} {unit}"
+            value = seconds * factor
+            return f"{value:.0f} {unit}" if value >= 1000 else f"{value:.3g} {unit}"
     return ""
 
 

@@ -254,6 +254,7 @@ def _input(step: _Step) -> list[tuple[float, str]]:
         return []
     said = (
         "Input-bound: where the batch comes from the host's memory, bringing it to the devices takes "
-        f"{100 * share:.0f} % of a step ({duration(step.input)} of {duration(step.fed)}; {duration(step.fed_alone)} on one device)."
+        f"{100 * share:.0f} % of a step ({duration(step.input)} of {duration(step.fed)}; "
+        f"{duration(step.fed_alone)} on one device)."
     )
     return [(share, said)]

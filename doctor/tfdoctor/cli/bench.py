@@ -32,6 +32,8 @@ from tfdoctor.system.writing import check_file, write_file
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tfdoctor.bench import Bench
     from tfdoctor.verify.benching import BenchWish, Timing
 
@@ -39,6 +41,9 @@ WORKLOADS = ("matmul", "conv", "train", "copy", "allreduce")
 DTYPES = ("float32", "tf32", "float16", "bfloat16")
 _DEVICE = re.compile(r"(?:CPU|GPU):\d{1,2}")
 _LARGEST = 1 << 30
+BENCH_SVG = "bench.svg"
+BENCH_PNG = {"bench-light.png": "light", "bench-dark.png": "dark"}
+"""A PNG → its style."""
 
 
 @command
@@ -93,6 +98,10 @@ def bench(
         Path | None,
         option("Write bench.json and bench.svg into this folder.", "--output", "-o", metavar="FOLDER"),
     ] = None,
+    png: Annotated[
+        bool,
+        option("With -o: bench-light.png and bench-dark.png, too (needs tfdoctor[plot])."),
+    ] = False,
     fail_on: Severe = FailOn.error,
     html: Html = None,
     force: Force = False,
@@ -122,8 +131,9 @@ def bench(
     old = None
     if compare is not None:
         old = earlier(text_of(compare, "--compare").encode(), str(compare))
+    paint = _painter(output) if png else None
     if output is not None:
-        _folder(output)
+        _folder(output, png=png)
     if html is not None:
         check_file(html, force=force, option="--html")
     compat = Compat.load()
@@ -139,8 +149,11 @@ def bench(
             done, comparison=compared(done.runs, old, clean_line(str(compare)), done.much_disturbed)
         )
     if output is not None:
-        done = dataclasses.replace(done, plots=(str(output / "bench.svg"),))
-        write_file(output / "bench.svg", bench_svg(done).encode("utf-8"), force=True)
+        names = [BENCH_SVG, *(BENCH_PNG if paint is not None else ())]
+        done = dataclasses.replace(done, plots=tuple(str(output / name) for name in names))
+        write_file(output / BENCH_SVG, bench_svg(done).encode("utf-8"), force=True)
+        for name, style in BENCH_PNG.items() if paint is not None else ():
+            write_file(output / name, paint(bench_svg(done, style)), force=True)
         text = json.dumps(bench_json(done), indent=2, ensure_ascii=False)
         write_file(output / "bench.json", f"{text}\n".encode(), force=True)
     if html is not None:
@@ -247,11 +260,20 @@ def _sizes(text: str | None, workloads: tuple[str, ...]) -> tuple[int, ...]:
     return tuple(sorted({int(word) for word in words}))
 
 
-def _folder(path: Path) -> None:
+def _painter(output: Path | None) -> Callable[[str], bytes]:
+    """Before anything is measured: what makes a PNG of an SVG. Raises Error."""
+    from tfdoctor.render.png import painter
+
+    if output is None:
+        raise UsageError("--png needs -o.", hint="tfdoctor bench -o FOLDER --png")
+    return painter()
+
+
+def _folder(path: Path, *, png: bool) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
         message = f"-o: {clean_line(str(path))} is no folder: {getattr(error, 'strerror', '') or error}."
         raise UsageError(message) from error
-    for name in ("bench.json", "bench.svg"):
+    for name in ("bench.json", BENCH_SVG, *(BENCH_PNG if png else ())):
         check_file(path / name, force=True)

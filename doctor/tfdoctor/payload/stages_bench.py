@@ -15,6 +15,7 @@ from stages_said import LONGEST, Wrong, say, short, text
 ROUNDS = 8
 MOST = 400  # times of one piece of work that are kept
 FEWEST = 12  # times without which nothing is said to be precise
+WARM, EAGER = 0.5, 0.8  # parts of the time after which no first call is begun: in sessions, and of what comes later
 PRECISE = 0.01  # half the width of the interval of the median, as a part of it
 TICKS = 100.0  # of /proc/stat, in a second
 # Of TensorFlow's log of making the devices and of first calls: what tells of compiling, and of the ways between devices.
@@ -105,7 +106,7 @@ def do_bench(run):
             session.run(v1.global_variables_initializer())
     pieces = in_turns(pieces)
     began = clock()  # importing TensorFlow and building the graphs is not measuring
-    warm_up(pieces, began, budget)
+    warm_up(pieces, began, budget * WARM)
     rounds(pieces, began, budget, [0])
     # MirroredStrategy and XLA come when each of the others has some times: where its all-reduce (NCCL) crashes or
     # hangs, those are kept.
@@ -117,7 +118,7 @@ def do_bench(run):
         say(stage="bench", log=log.text)
     began += clock() - building
     eager = in_turns(eager)
-    warm_up(eager, began, budget)
+    warm_up(eager, began, budget * EAGER)
     pieces += eager
     for piece in pieces:
         piece.quiet = bool(wish.get("shortly"))
@@ -169,11 +170,11 @@ def logical_cpus(run, count):
             pass
 
 
-def warm_up(pieces, began, budget):
+def warm_up(pieces, began, until):
     """What the first call alone does (optimizing the graph, compiling, choosing algorithms) is a time of its own."""
     too_slow = {}
     for piece in pieces:
-        if too_slow.get(family(piece)) or clock() - began > budget * 0.6:
+        if too_slow.get(family(piece)) or clock() - began > until:
             piece.left_out = "the time is used up"
             piece.tell()
             continue
@@ -185,7 +186,7 @@ def warm_up(pieces, began, budget):
             piece.heard = log.text
             start = clock()
             piece.call()
-            if clock() - start > budget / 20.0:
+            if clock() - start > until / 12.0:
                 too_slow[family(piece)] = True
         except Exception as error:
             piece.left_out = short(text(error))
