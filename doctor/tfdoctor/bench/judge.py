@@ -208,7 +208,11 @@ def _not_timed(measured: Measured) -> list[Finding]:
             Severity.ERROR,
             "Nothing could be timed",
             measured.error or measured.stopped or "TensorFlow ended before the first piece of work was done.",
-            remedies=(Remedy("See what is wrong with this TensorFlow.", ("tfdoctor check",)),),
+            remedies=(
+                Remedy("Measure again; importing TensorFlow and building what is timed comes first.")
+                if measured.interrupted and not measured.error
+                else Remedy("See what is wrong with this TensorFlow.", ("tfdoctor check",)),
+            ),
         )
     ]
 

@@ -42,6 +42,8 @@ class Measured:
     links: tuple[Link, ...] = ()
     log: str = ""
     """Of TensorFlow's log of making its devices: the lines that tell of compiling and of ways between devices."""
+    interrupted: bool = False
+    """By whoever started it."""
     autotuned: bool = True
     """Whether cuDNN's algorithms are chosen by trying them."""
 

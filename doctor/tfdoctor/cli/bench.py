@@ -41,6 +41,12 @@ WORKLOADS = ("matmul", "conv", "train", "copy", "allreduce")
 DTYPES = ("float32", "tf32", "float16", "bfloat16")
 _DEVICE = re.compile(r"(?:CPU|GPU):\d{1,2}")
 _LARGEST = 1 << 30
+BEFORE = {
+    "import": "TensorFlow is imported",
+    "visible": "its devices are listed",
+    "bench": "what is timed is built",
+}
+"""A stage of the payload before anything is timed → what happens meanwhile."""
 BENCH_SVG = "bench.svg"
 BENCH_PNG = {"bench-light.png": "light", "bench-dark.png": "dark"}
 """A PNG → its style."""
@@ -200,20 +206,31 @@ class _Progress:
     """One line on standard error that moves: what was timed last, and the seconds that are left."""
 
     def __init__(self, seconds: float, *, quiet: bool) -> None:
-        self._seconds, self._quiet, self._began = seconds, quiet, 0.0
+        self._seconds, self._quiet, self._began, self._shown = seconds, quiet, 0.0, False
 
     def told(self, part: dict[str, object]) -> None:
         """A line of the payload."""
+        if self._quiet:
+            return
         run = part.get("run")
-        if self._quiet or not isinstance(run, dict):
+        if not isinstance(run, dict):
+            if part.get("status") == "begin" and part.get("stage") in BEFORE and not self._began:
+                self._show(f"{BEFORE[str(part['stage'])]}; the time runs when it is done")
             return
         import time
 
         now = time.monotonic()
         self._began = self._began or now
         left = max(0.0, self._seconds - (now - self._began))
-        what = clean_line(f"{run.get('workload')} {run.get('size')}", limit=40)
-        ERR.write(f"\r  {left:4.0f} s left  {what:40}")
+        what = " ".join(str(run[key]) for key in ("workload", "model", "part", "size") if run.get(key))
+        names = run.get("devices")
+        where = f" on {', '.join(map(str, names))}" if isinstance(names, list) else ""
+        self._show(f"{left:4.0f} s left  {what}{where}{'' if run.get('samples') else ': first call'}")
+
+    def _show(self, text: str) -> None:
+        room = max(ERR.width - 3, 20)
+        self._shown = True
+        ERR.write(f"\r  {clean_line(text, limit=200)[:room]:{room}}")
         ERR.flush()
 
     def silent(self, image: str) -> None:
@@ -225,8 +242,8 @@ class _Progress:
 
     def close(self) -> None:
         """The line goes."""
-        if self._began:
-            ERR.write(f"\r{'':60}\r")
+        if self._shown:
+            ERR.write(f"\r{'':{max(ERR.width - 1, 22)}}\r")
             ERR.flush()
 
 

@@ -31,7 +31,7 @@ def render_bench(bench: Bench, *, verbose: bool = False, width: int = 80, colour
     worst = max((one.severity for one in bench.findings), default=None)
     sign = mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
     hanging(out, sign, bench.summary)
-    if bench.stopped:
+    if bench.stopped and all(one.explanation != bench.stopped for one in bench.findings):
         hanging(out, Text("  "), bench.stopped)
     if bench.disturbed and not bench.disturbance.much:
         hanging(out, Text("  "), f"A little disturbed: {clean_line(bench.disturbed)}.")

@@ -53,7 +53,7 @@ def bench_svg(bench: Bench, style: str = "auto") -> str:
         kind = " ".join(part for part in (pieces[0].workload, pieces[0].model) if part)
         panels.setdefault(kind, {})[title] = pieces
     # The first that is said, whole: what is cut off might be that it is no card.
-    head = textwrap.wrap(clean_line(bench.summary, limit=1000), 92)[:4] or [""]
+    head = textwrap.wrap(clean_line(bench.summary, limit=1000), 84)[:5] or [""]
     parts, top = [], TOP + 18 * (len(head) - 1)
     for kind, lines in panels.items():
         panel, rows = _panel(bench, kind, lines, top)

@@ -158,6 +158,8 @@ def timed(
         stopped = _ended(result, parts)
     except KeyboardInterrupt as signal:
         interrupted, stopped = signal, "It was interrupted; what was timed by then is shown."
+        if not any(one.seconds for one in read_lines(parts).runs):
+            stopped = "It was interrupted before anything was timed."
     finally:
         if watch is not None:
             watch.over.set()
@@ -165,7 +167,13 @@ def timed(
     seen = watch.seen() if watch is not None else ()
     return Timing(
         target,
-        replace(measured, watched=seen, stopped=stopped, links=ways(seen, pairs, facts, compat.cards)),
+        replace(
+            measured,
+            watched=seen,
+            stopped=stopped,
+            links=ways(seen, pairs, facts, compat.cards),
+            interrupted=interrupted is not None,
+        ),
         peaks,
         software,
         interrupted,
