@@ -24,7 +24,7 @@ NAMES = {
     "cudnn-autotune": "cuDNN's algorithms being tried",
     "graph": "graphs being optimized, kernels and libraries being loaded",
 }
-_JIT = re.compile(r"compatible with compute capability\s{0,3}(\d{1,2}\.\d)|jit-compiled from PTX")
+_CAPABILITY = re.compile(r"CUDA kernel binaries compatible with compute capability\s{0,3}(\d{1,2}\.\d)")
 
 
 def named(one: Timed, devices: Mapping[str, Device], measured: Measured) -> Timed:
@@ -33,8 +33,7 @@ def named(one: Timed, devices: Mapping[str, Device], measured: Measured) -> Time
         return dataclasses.replace(one, heard="")
     what = []
     gpus = [name for name in one.devices if name.startswith("GPU")]
-    jit = {found[1] for found in _JIT.finditer(measured.log + one.heard)}
-    if jit and any(None in jit or _capability(devices, name) in jit for name in gpus):
+    if _compiles_ptx(gpus, devices, measured.log + one.heard):
         what.append("ptx-jit")
     if one.xla or "using XLA" in one.heard:
         what.append("xla")
@@ -45,8 +44,12 @@ def named(one: Timed, devices: Mapping[str, Device], measured: Measured) -> Time
     return dataclasses.replace(one, heard="", compiled=tuple(what or ["graph"]))
 
 
-def _capability(devices: Mapping[str, Device], name: str) -> str | None:
-    return devices[name].capability if name in devices else None
+def _compiles_ptx(gpus: Sequence[str], devices: Mapping[str, Device], log: str) -> bool:
+    """Whether the log says so of one of these GPUs; where it names no capability, of all."""
+    named_ones = set(_CAPABILITY.findall(log))
+    if not named_ones:
+        return bool(gpus) and "jit-compiled from PTX" in log
+    return any(name in devices and devices[name].capability in named_ones for name in gpus)
 
 
 def told_of_first(runs: Sequence[Timed]) -> str:
