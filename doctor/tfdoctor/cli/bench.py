@@ -155,13 +155,7 @@ def bench(
             done, comparison=compared(done.runs, old, clean_line(str(compare)), done.much_disturbed)
         )
     if output is not None:
-        names = [BENCH_SVG, *(BENCH_PNG if paint is not None else ())]
-        done = dataclasses.replace(done, plots=tuple(str(output / name) for name in names))
-        write_file(output / BENCH_SVG, bench_svg(done).encode("utf-8"), force=True)
-        for name, style in BENCH_PNG.items() if paint is not None else ():
-            write_file(output / name, paint(bench_svg(done, style)), force=True)
-        text = json.dumps(bench_json(done), indent=2, ensure_ascii=False)
-        write_file(output / "bench.json", f"{text}\n".encode(), force=True)
+        done = _written(output, done, paint)
     if html is not None:
         _write_page(html, done, force=force)
     if as_json:
@@ -177,6 +171,19 @@ def bench(
         return ExitCode.OK
     least = Severity[fail_on.value.upper()]
     return ExitCode.FOUND if any(one.severity >= least for one in done.findings) else ExitCode.OK
+
+
+def _written(output: Path, done: Bench, paint: Callable[[str], bytes] | None) -> Bench:
+    """Its pictures and its JSON, which names them."""
+    pictures = {BENCH_SVG: bench_svg(done).encode("utf-8")}
+    if paint is not None:
+        pictures |= {name: paint(bench_svg(done, style)) for name, style in BENCH_PNG.items()}
+    for name, picture in pictures.items():
+        write_file(output / name, picture, force=True)
+    done = dataclasses.replace(done, plots=tuple(str(output / name) for name in pictures))
+    text = json.dumps(bench_json(done), indent=2, ensure_ascii=False)
+    write_file(output / "bench.json", f"{text}\n".encode(), force=True)
+    return done
 
 
 def _write_page(target: Path, done: Bench, *, force: bool) -> None:

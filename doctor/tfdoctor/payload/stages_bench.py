@@ -28,7 +28,7 @@ class Piece(object):
     """One thing that is timed."""
 
     def __init__(self, facts, call):
-        self.facts, self.call = facts, call
+        self.facts, self.call, self.ready = facts, call, None
         self.seconds, self.first, self.left_out, self.heard = [], None, "", ""
         self.busy, self.spent, self.others = 0.0, 0.0, None
         self.quiet = False
@@ -102,11 +102,10 @@ def do_bench(run):
         if log.text:
             say(stage="bench", log=log.text)
         with graph.as_default():
-            made(build(run, cards, dict(wish, workloads=[workload]), short_name), session, pieces)
-            session.run(v1.global_variables_initializer())
+            made(build(run, cards, dict(wish, workloads=[workload]), short_name), session, pieces, v1)
     pieces = in_turns(pieces)
     began = clock()  # importing TensorFlow and building the graphs is not measuring
-    warm_up(pieces, began, budget * WARM)
+    began += warm_up(pieces, began, budget * WARM)
     rounds(pieces, began, budget, [0])
     # MirroredStrategy and XLA come when each of the others has some times: where its all-reduce (NCCL) crashes or
     # hangs, those are kept.
@@ -118,7 +117,7 @@ def do_bench(run):
         say(stage="bench", log=log.text)
     began += clock() - building
     eager = in_turns(eager)
-    warm_up(eager, began, budget * EAGER)
+    began += warm_up(eager, began, budget * EAGER)
     pieces += eager
     for piece in pieces:
         piece.quiet = bool(wish.get("shortly"))
@@ -135,12 +134,26 @@ def do_bench(run):
     return "%d pieces of work were timed in %.0f s" % (timed, clock() - began), {}
 
 
-def made(offered, session, pieces):
+def made(offered, session, pieces, v1=None):
+    """Its variables get their numbers when it is first called: what is never called takes no memory."""
     for facts, make in offered:
         try:
-            pieces.append(Piece(facts, make(session)))
+            before = set(id(one) for one in v1.global_variables()) if v1 is not None else ()
+            piece = Piece(facts, make(session))
+            if v1 is not None:
+                piece.ready = initializer(v1, session, before)
+            pieces.append(piece)
         except Exception as error:
             say(stage="bench", run=dict(facts, samples=[], first=None, left_out=short(text(error))))
+
+
+def initializer(v1, session, before):
+    start = [one.initializer for one in v1.global_variables() if id(one) not in before]
+
+    def ready():
+        session.run(start)
+
+    return ready if start else None
 
 
 def in_turns(pieces):
@@ -171,14 +184,21 @@ def logical_cpus(run, count):
 
 
 def warm_up(pieces, began, until):
-    """What the first call alone does (optimizing the graph, compiling, choosing algorithms) is a time of its own."""
-    too_slow = {}
+    """What the first call alone does (optimizing the graph, compiling, choosing algorithms) is a time of its own.
+
+    Seconds come back that are not to be counted: those in which variables got their numbers.
+    """
+    too_slow, apart = {}, 0.0
     for piece in pieces:
-        if too_slow.get(family(piece)) or clock() - began > until:
+        if too_slow.get(family(piece)) or clock() - began - apart > until:
             piece.left_out = "the time is used up"
             piece.tell()
             continue
         try:
+            start = clock()
+            if piece.ready is not None:
+                piece.ready()
+            apart += clock() - start
             with Listening() as log:
                 start = clock()
                 piece.call()
@@ -191,6 +211,7 @@ def warm_up(pieces, began, until):
         except Exception as error:
             piece.left_out = short(text(error))
         piece.tell()
+    return apart
 
 
 def rounds(pieces, began, budget, numbers):
