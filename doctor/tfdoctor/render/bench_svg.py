@@ -94,8 +94,10 @@ def _panel(bench: Bench, kind: str, lines: dict[str, list[Timed]], top: int) -> 
     rows = [*lines]
     for number, (label, points) in enumerate(_limits(bench, pieces)):
         dash = LIMIT_DASHES[number % len(LIMIT_DASHES)]
-        path = " ".join(_inside(points, x, y))
-        out.append(f'<polyline class="limit" points="{path}" stroke-dasharray="{dash}"/>')
+        inside = _inside(points, x, y)
+        if len(inside) < 2:  # far below all that was timed
+            continue
+        out.append(f'<polyline class="limit" points="{" ".join(inside)}" stroke-dasharray="{dash}"/>')
         at = top + PANEL + 36 + 18 * len(rows)
         out.append(
             f'<line class="limit" x1="16" x2="44" y1="{at}" y2="{at}" stroke-dasharray="{dash}"/>'
@@ -145,6 +147,11 @@ def _line(line: Sequence[Timed], x: _Axis, y: _Axis, colour: str, dash: str) -> 
     band = [f"{at:.1f},{y.at(known.high):.1f}" for at, known, _ in points]
     band += [f"{at:.1f},{y.at(known.low):.1f}" for at, known, _ in reversed(points)]
     path = " ".join(f"{at:.1f},{y.at(known.median):.1f}" for at, known, _ in points)
+    bar = ""
+    if len(points) == 1:  # one size makes no band
+        at, known, _ = points[0]
+        ends = f'y1="{y.at(known.low):.1f}" y2="{y.at(known.high):.1f}"'
+        bar = f'<line x1="{at:.1f}" x2="{at:.1f}" {ends} stroke="{colour}" stroke-width="6" opacity="0.4"/>'
     dots = [
         f'<circle cx="{at:.1f}" cy="{y.at(known.median):.1f}" r="3" fill="{colour}"><title>'
         f"{number_of(one.size)}: {duration(known.median)} ({duration(known.low)} to {duration(known.high)})"
@@ -154,6 +161,7 @@ def _line(line: Sequence[Timed], x: _Axis, y: _Axis, colour: str, dash: str) -> 
     return [
         f'<polygon points="{" ".join(band)}" fill="{colour}" opacity="0.2"/>',
         f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dash}"/>',
+        bar,
         *dots,
     ]
 
