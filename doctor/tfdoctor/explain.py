@@ -19,6 +19,7 @@ from tfdoctor.causes.codes import (
     LINT,
     MEMORY,
     MISREAD,
+    NARROW_LINK,
     NOT_PRINTED,
     NOT_TIMED,
     RAN_ON_CPU,
@@ -288,6 +289,26 @@ LOG_NOTES = {
                 "The usual reasons, in this order: a power limit, another program, heat, a slow clock that was set.",
             ),
             Section("What to do", "Watch nvidia-smi -q -d CLOCK,POWER,PERFORMANCE while it computes."),
+        ),
+    ),
+    NARROW_LINK: RuleEntry(
+        NARROW_LINK,
+        "narrow-link",
+        "A card whose way to the host is narrower than it could be",
+        (),
+        "While it computed it used fewer lanes of PCI Express, or a lower generation, than card and slot could have.",
+        (
+            Section(
+                "What it means",
+                "Data comes to it more slowly than it could: copies of batches, and gradients between cards without "
+                "NVLink. Computing itself is as fast. Of 16 lanes 4 carry a quarter. An idle card lowers the "
+                "generation to save power; only what it had while it computed counts.",
+            ),
+            Section(
+                "What to do",
+                "Look which slots have how many lanes, and which share them with another card or a disk; whether a "
+                "riser is in between; what the firmware is set to. Then put the card in again.",
+            ),
         ),
     ),
     NOT_PRINTED: RuleEntry(

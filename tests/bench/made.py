@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.bench import Bench, Measured, Watched, judged, read_lines
+from tfdoctor.bench import Bench, Link, Watched, judged, read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,13 +46,14 @@ def result(
     *parts: Mapping[str, Any],
     watched: Sequence[Watched] = (),
     peaks: Mapping[str, float] | None = None,
+    links: Sequence[Link] = (),
     software: bool = False,
 ) -> Bench:
     """Read and judged."""
     read = read_lines([{"stage": "import", "tensorflow": "2.20.0"}, *parts])
     return judged(
-        Measured(read.tensorflow, read.devices, read.runs, tuple(watched), read.stopped, read.error),
+        dataclasses.replace(read, watched=tuple(watched), links=tuple(links)),
         "python",
-        peaks or {},
+        {name: {"float32": peak} for name, peak in (peaks or {}).items()},
         software=software,
     )

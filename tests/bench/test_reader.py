@@ -182,3 +182,13 @@ def test_a_screen_of_nothing_says_it_once_and_what_to_do() -> None:
     lines = render_bench(result()).splitlines()
     assert sum("Nothing could be timed" in line for line in lines) == 1
     assert lines[-1].strip() == "tfdoctor check"
+
+
+def test_limits_are_lines_that_are_named_where_they_are_in_the_picture() -> None:
+    parts = [piece(1e-3 * n, "GPU:0", size=n, flop=2.0 * n**3) for n in (64, 1024, 8192)]
+    near = bench_svg(result(on("GPU:0"), *parts, peaks={"GPU:0": 3e2}))
+    far = bench_svg(result(on("GPU:0"), *parts, peaks={"GPU:0": 1e9}))
+    for picture, there in ((near, True), (far, False)):
+        ET.fromstring(picture)  # noqa: S314 - ours
+        assert ("the peak of GPU:0 in float32" in picture) is there
+        assert ('<polyline class="limit"' in picture) is there

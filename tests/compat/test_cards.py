@@ -14,6 +14,8 @@ from tfdoctor.compat.folder import data_dir
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tfdoctor.compat.cards import Tensor
+
 COMPAT = Compat.load()
 
 
@@ -125,3 +127,30 @@ def test_a_wrong_table_is_refused(tmp_path: Path, name: str, old: str, new: str,
     with pytest.raises(DataError) as caught:
         _ = compat.cards if name == "cards.toml" else compat.conda_names
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("row", COMPAT.cards.tensor, ids=lambda row: f"{row.card} {row.dtype}")
+def test_documented_peaks_are_reckoned_again(row: Tensor) -> None:
+    """What a multiprocessor does in a clock gives, on the card that the row names, what its maker wrote."""
+    reckoned = 2 * row.per_clock * row.multiprocessors * row.clock_mhz * 1e6 / 1e12
+    assert reckoned == pytest.approx(row.tflops, rel=0.03)
+    assert COMPAT.cards.per_clock_of(row.capability, row.card)[row.dtype] == row.per_clock
+
+
+def test_a_peak_of_other_cards_is_not_guessed() -> None:
+    cards = COMPAT.cards
+    assert "tf32" in cards.per_clock_of("8.6", "NVIDIA GeForce RTX 3090")
+    assert set(cards.per_clock_of("8.6", "NVIDIA A40")) == {"float32"}
+    assert set(cards.per_clock_of("8.6", None)) == {"float32"}
+    assert not cards.per_clock_of("99.0", "Tomorrow")
+
+
+def test_how_fast_the_ways_are() -> None:
+    cards = COMPAT.cards
+    assert cards.pcie_gbps(3, 16) == pytest.approx(15.76)
+    assert cards.pcie_gbps(4, 4) == pytest.approx(7.876)
+    assert cards.pcie_gbps(9, 16) is None
+    assert [row.generation for row in cards.pcie] == [1, 2, 3, 4, 5, 6]
+    assert cards.nvlink_gbps("9.0", 18) == 450
+    assert cards.nvlink_gbps("8.6", 4) == pytest.approx(56.25, rel=1e-3)
+    assert cards.nvlink_gbps("8.9", 4) is None

@@ -1,6 +1,7 @@
 """Is the GPU worth it, and why are two slower than one? What was timed, and what it means."""
 
 from tfdoctor.bench.compare import compared
+from tfdoctor.bench.first import told_of_first
 from tfdoctor.bench.judge import judged
 from tfdoctor.bench.models import (
     Bench,
@@ -8,10 +9,13 @@ from tfdoctor.bench.models import (
     Comparison,
     Crossover,
     Device,
+    Disturbance,
+    Link,
     Scaling,
     Seconds,
     Timed,
     Watched,
+    duration,
 )
 from tfdoctor.bench.reader import Measured, earlier, read_lines
 
@@ -21,13 +25,17 @@ __all__ = [
     "Comparison",
     "Crossover",
     "Device",
+    "Disturbance",
+    "Link",
     "Measured",
     "Scaling",
     "Seconds",
     "Timed",
     "Watched",
     "compared",
+    "duration",
     "earlier",
     "judged",
     "read_lines",
+    "told_of_first",
 ]

@@ -29,12 +29,19 @@ FEW = 3
 
 
 def compared(now: Sequence[Timed], then: Measured, name: str, disturbed: str) -> Comparison:
-    """Piece by piece, and as a whole by the median of the longer pieces' ratios: one alone makes no run slower."""
+    """Piece by piece, and as a whole by the median of the longer pieces' ratios: one alone makes no run slower.
+
+    `disturbed`: by what, where so much of this run was that nothing follows from it. Else the pieces that were
+    disturbed, then or now, are left out.
+    """
     before = {piece.key: piece for piece in then.runs if piece.seconds is not None}
-    changes, times = [], {}
+    changes, times, left = [], {}, 0
     for piece in now:
         old = before.get(piece.key)
         if piece.seconds is None or old is None or old.seconds is None:
+            continue
+        if not (disturbed or then.disturbed) and (piece.disturbed or old.disturbed):
+            left += 1
             continue
         times[piece.key] = old.seconds.median
         least = FLOOR if old.seconds.median >= LONG else SHORT
@@ -54,6 +61,8 @@ def compared(now: Sequence[Timed], then: Measured, name: str, disturbed: str) ->
     slower, faster = math.log(ratio) > math.log1p(noise), math.log(ratio) < -math.log1p(noise)
     verdict = "slower" if slower else "faster" if faster else "same"
     why = f"by the median of {len(logs)} {longer}pieces of work; up to {100 * noise:.0f} % is noise"
+    if left:
+        why += f"; {left} that were disturbed {'are' if left > 1 else 'is'} left out"
     if disturbed or then.disturbed:
         which = "this run" if disturbed else "the earlier run"
         verdict, why = "disturbed", f"{which} was disturbed: {disturbed or then.disturbed}"

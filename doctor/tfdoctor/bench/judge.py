@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING
 
-from tfdoctor.bench.models import Bench, Crossover, Scaling
+from tfdoctor.bench.first import named
+from tfdoctor.bench.models import Bench, Crossover, Disturbance
+from tfdoctor.bench.scaling import THERMAL, is_gpu, scalings
+from tfdoctor.bench.ways import judged_links, narrow
 from tfdoctor.causes.codes import BELOW_PEAK, BENCH_DISTURBED, NOT_TIMED, SLOWER_THAN_ONE
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.text import listed
@@ -13,39 +17,42 @@ from tfdoctor.text import listed
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfdoctor.bench.models import Device, Timed, Watched
+    from tfdoctor.bench.models import Device, Scaling, Timed, Watched
     from tfdoctor.bench.reader import Measured
 
 __all__ = ["judged"]
 
-OTHERS = 0.15
-"""The part of all processors that others may use; from here on a run is called disturbed."""
+MUCH = 0.25
+"""Where a larger part of the pieces of work was disturbed, the run is; else these pieces alone."""
 FAR = 0.3
 """Below this part of a card's peak in float32 its largest product is far off; cuBLAS reaches 0.6 and more."""
-ALIKE = 0.8
-"""One of two like devices that takes less of the other's time than this is a faster device."""
-THERMAL = ("hw_thermal_slowdown", "sw_thermal_slowdown", "hw_slowdown")
-POWER = ("sw_power_cap", "hw_power_brake_slowdown")
 
 
-def judged(measured: Measured, target: str, peaks: Mapping[str, float], *, software: bool = False) -> Bench:
-    """`peaks`: device → GFLOP/s in float32 that it can give; those that are known.
+def judged(
+    measured: Measured, target: str, peaks: Mapping[str, Mapping[str, float]], *, software: bool = False
+) -> Bench:
+    """`peaks`: device → type → GFLOP/s that it can give in it; those that are known.
 
     `software`: the GPUs are tfdoctor's software GPU. Their times are kept, and each says so; none is set against a
     card's peak, and they are no reason to say whether a GPU is worth it.
     """
     devices = tuple(_device(one, peaks, software=software) for one in measured.devices)
+    by_name = {one.device: one for one in devices}
     runs = tuple(
-        dataclasses.replace(one, software=software and any(map(_is_gpu, one.devices)))
+        dataclasses.replace(
+            named(one, by_name, measured), software=software and any(map(is_gpu, one.devices))
+        )
         for one in measured.runs
     )
+    links = () if software else judged_links(measured.links, runs, measured.log)
     crossover = () if software else _crossovers(runs, devices)
-    scaling = _scalings(runs, measured.watched)
-    disturbed = _disturbed(runs, measured.watched)
+    scaling = scalings(runs, measured.watched, links)
+    disturbed, disturbance = _disturbed(runs, measured.watched)
     findings = [
         *_not_timed(measured),
-        *_is_disturbed(disturbed),
+        *_is_disturbed(disturbed, disturbance),
         *_slower_than_one(scaling),
+        *([] if software else narrow(measured.watched, links)),
         *_below_peak(runs, devices, measured.watched),
     ]
     return Bench(
@@ -57,20 +64,19 @@ def judged(measured: Measured, target: str, peaks: Mapping[str, float], *, softw
         crossover=crossover,
         scaling=scaling,
         disturbed=disturbed,
+        links=links,
+        disturbance=disturbance,
         stopped=measured.stopped,
         findings=tuple(findings),
         summary=_summary(runs, devices, crossover, scaling),
     )
 
 
-def _device(one: Device, peaks: Mapping[str, float], *, software: bool) -> Device:
-    if software and _is_gpu(one.device):
+def _device(one: Device, peaks: Mapping[str, Mapping[str, float]], *, software: bool) -> Device:
+    if software and is_gpu(one.device):
         return dataclasses.replace(one, software=True)
-    return dataclasses.replace(one, peak_gflops=peaks.get(one.device))
-
-
-def _is_gpu(name: str) -> bool:
-    return name.startswith("GPU:")
+    mine = peaks.get(one.device, {})
+    return dataclasses.replace(one, peak_gflops=mine.get("float32"), peaks=mine)
 
 
 # ---------------------------------------------------------------- CPU against GPU
@@ -79,10 +85,11 @@ def _is_gpu(name: str) -> bool:
 def _crossovers(runs: Sequence[Timed], devices: Sequence[Device]) -> tuple[Crossover, ...]:
     curves: dict[tuple[str, str | None, str, str], dict[int, Timed]] = {}
     for one in runs:
-        if one.strategy == "one" and one.part is None and len(one.devices) == 1 and one.seconds:
+        alone = one.strategy == "one" and one.part is None and not one.xla and len(one.devices) == 1
+        if alone and one.seconds:
             curves.setdefault((one.workload, one.model, one.dtype, one.devices[0]), {})[one.size] = one
     found = []
-    gpus = [one.device for one in devices if _is_gpu(one.device)]
+    gpus = [one.device for one in devices if is_gpu(one.device)]
     for (workload, model, dtype, device), mine in curves.items():
         against = curves.get((workload, model, dtype, "CPU:0"))
         if device not in gpus or against is None:
@@ -115,151 +122,20 @@ def _crossover(
 # ---------------------------------------------------------------- several devices
 
 
-def _scalings(runs: Sequence[Timed], watched: Sequence[Watched]) -> tuple[Scaling, ...]:
-    """One a strategy, a model and a set of devices: at the largest batch."""
-    best: dict[tuple[str, str | None, tuple[str, ...]], Timed] = {}
-    for one in runs:
-        if one.workload == "train" and one.strategy != "one" and one.part is None and one.seconds:
-            key = one.strategy, one.model, one.devices
-            if key not in best or best[key].size < one.size:
-                best[key] = one
-    found = []
-    for one in best.values():
-        alone = {
-            other.devices[0]: other
-            for other in runs
-            if other.family == one.family
-            and other.strategy == "one"
-            and other.size == one.size
-            and other.devices[0] in one.devices
-            and other.seconds is not None
-        }
-        if alone:
-            found.append(_scaling(one, alone, runs, watched))
-    return tuple(found)
-
-
-def _scaling(
-    one: Timed, alone: Mapping[str, Timed], runs: Sequence[Timed], watched: Sequence[Watched]
-) -> Scaling:
-    fastest = min(alone.values(), key=lambda other: other.seconds.median if other.seconds else 0.0)
-    base, now = fastest.seconds, one.seconds
-    if base is None or now is None:
-        raise ValueError("only what was timed scales")
-    part = next(
-        (
-            other.seconds.median
-            for other in runs
-            if other.part == "compute"
-            and other.seconds is not None
-            and (other.model, other.size, other.devices) == (one.model, one.size, one.devices)
-        ),
-        None,
-    )
-    compute = min(part, now.median) if part is not None else None
-    rest = now.median - compute if compute is not None else None
-    count = len(one.devices)
-    speedup = base.median / now.median
-    why: tuple[str, ...] = ()
-    if speedup < 0.75 * count:
-        why = tuple(_reasons(one, alone, base.median, compute, rest, runs, watched))
-    return Scaling(
-        one.strategy,
-        one.model,
-        one.size,
-        one.devices,
-        speedup,
-        base.low / now.high,
-        base.high / now.low,
-        compute,
-        rest,
-        why,
-        one.software,
-    )
-
-
-def _reasons(
-    one: Timed,
-    alone: Mapping[str, Timed],
-    base: float,
-    compute: float | None,
-    rest: float | None,
-    runs: Sequence[Timed],
-    watched: Sequence[Watched],
-) -> list[str]:
-    """Sentences, what matters most first; each rests on something that was measured."""
-    count, now = len(one.devices), one.seconds
-    total = now.median if now is not None else 0.0
-    found: list[tuple[float, str]] = []
-    parts = not any(map(_is_gpu, one.devices))
-    if parts:
-        found.append(
-            (
-                9.0,
-                f"{listed(one.devices)} are parts of the same processor: together they have no more cores than one.",
-            )
-        )
-    if one.software:
-        found.append((9.0, f"{listed(one.devices)} are software: they share this machine's processor."))
-    for card in watched:
-        if card.device in one.devices and card.processes:
-            found.append(
-                (
-                    8.0,
-                    f"Another program computes on {card.device} ({card.processes[0]}); the others wait for it.",
-                )
-            )
-        if card.device in one.devices and set(card.slowdowns) & {*THERMAL, *POWER}:
-            found.append(
-                (7.0, f"{card.device} lowers its clocks ({card.slowdowns[0]}); the others wait for it.")
-            )
-    times = [other.seconds.median for other in alone.values() if other.seconds is not None]
-    if not parts and len(times) > 1 and min(times) < ALIKE * max(times):
-        slow = max(
-            (other.seconds.median, name) for name, other in alone.items() if other.seconds is not None
-        )[1]
-        found.append((6.0, f"{slow} is slower than the others, and each step waits for the slowest device."))
-    if compute is not None and rest is not None and total:
-        if rest > 0.3 * total:
-            share = f"takes {100 * rest / total:.0f} % of each step{_way(one, runs)}."
-            found.append((rest / total, f"Averaging the gradients and changing the weights {share}"))
-        if compute > 0.75 * base:
-            much = (
-                f"1/{count} of it takes {100 * compute / base:.0f} % of the time of all of it on one device."
-            )
-            found.append((compute / total * 0.9, f"The batch of {one.size} is too small: {much}"))
-    found.sort(key=lambda pair: -pair[0])
-    return [sentence for _, sentence in found] or [
-        "What was measured does not say why; the averaging of gradients was not timed apart."
-        if compute is None
-        else "What was measured does not say why."
-    ]
-
-
-def _way(one: Timed, runs: Sequence[Timed]) -> str:
-    """How fast data goes from one of the devices to another, where that was timed."""
-    speeds = [
-        other.gbps
-        for other in runs
-        if other.workload == "copy"
-        and len(set(other.devices)) == 2
-        and set(other.devices) <= set(one.devices)
-        and other.gbps is not None
-    ]
-    return f"; between these devices at most {max(speeds):.1f} GB/s were measured" if speeds else ""
-
-
 def _slower_than_one(scaling: Sequence[Scaling]) -> list[Finding]:
     slow = [one for one in scaling if one.high < 1 and not one.software]
-    if not slow:
+    fed = [one for one in scaling if one.fed is not None and one.fed[2] < 1 and not one.software]
+    if not slow and not fed:
         return []
-    worst = min(slow, key=lambda one: one.speedup)
+    worst = min(slow, key=lambda one: one.speedup) if slow else min(fed, key=_fed)
+    much = f"{worst.speedup:.2f}" if slow else f"{_fed(worst):.2f}"
+    how = "" if slow else ", where the batch comes from the host's memory"
     return [
         Finding(
             SLOWER_THAN_ONE,
             Cause.HEALTHY,
             Severity.WARNING,
-            f"{len(worst.names)} devices train slower than one: {worst.speedup:.2f} times its speed",
+            f"{len(worst.names)} devices train slower than one: {much} times its speed{how}",
             " ".join(worst.why),
             evidence=(
                 Evidence(
@@ -276,31 +152,37 @@ def _slower_than_one(scaling: Sequence[Scaling]) -> list[Finding]:
     ]
 
 
+def _fed(one: Scaling) -> float:
+    return one.fed[0] if one.fed is not None else math.inf
+
+
 # ---------------------------------------------------------------- what disturbed, and what is far off
 
 
-def _disturbed(runs: Sequence[Timed], watched: Sequence[Watched]) -> str:
+def _disturbed(runs: Sequence[Timed], watched: Sequence[Watched]) -> tuple[str, Disturbance]:
+    """By what, and how much: each piece is judged by itself."""
     told = []
-    known = [one.others for one in runs if one.others is not None and one.seconds]
-    if any(one >= 1 for one in known):
-        told.append("a quota or other programs held all processors at times")
-    elif known and max(known) >= OTHERS:
-        many = sum(one >= OTHERS for one in known)
-        told.append(
-            f"other programs used up to {100 * max(known):.0f} % of the processors during {many} of {len(known)} "
-            "pieces of work"
-        )
+    known = [one for one in runs if one.others is not None and one.seconds]
+    pieces = [one for one in known if one.disturbed]
+    worst = max((one.others or 0.0 for one in pieces), default=0.0)
+    many = f"during {len(pieces)} of {len(known)} pieces of work"
+    if worst >= 1:
+        told.append(f"a quota or other programs held all processors at times {many}")
+    elif pieces:
+        told.append(f"other programs used up to {100 * worst:.0f} % of the processors {many}")
+    cards = []
     for card in watched:
         if card.processes:
-            told.append(f"another program computes on {card.device} ({card.processes[0]})")
+            cards.append(f"another program computes on {card.device} ({card.processes[0]})")
         if set(card.slowdowns) & set(THERMAL):
             heat = f" at {card.temperature} °C" if card.temperature is not None else ""
-            told.append(f"{card.device} lowered its clocks for heat{heat}")
-    return "; ".join(told)
+            cards.append(f"{card.device} lowered its clocks for heat{heat}")
+    much = bool(cards) or len(pieces) > MUCH * len(known)
+    return "; ".join(told + cards), Disturbance(len(pieces), len(known), much)
 
 
-def _is_disturbed(disturbed: str) -> list[Finding]:
-    if not disturbed:
+def _is_disturbed(disturbed: str, disturbance: Disturbance) -> list[Finding]:
+    if not disturbed or not disturbance.much:
         return []
     return [
         Finding(
@@ -326,7 +208,11 @@ def _not_timed(measured: Measured) -> list[Finding]:
             Severity.ERROR,
             "Nothing could be timed",
             measured.error or measured.stopped or "TensorFlow ended before the first piece of work was done.",
-            remedies=(Remedy("See what is wrong with this TensorFlow.", ("tfdoctor check",)),),
+            remedies=(
+                Remedy("Measure again; importing TensorFlow and building what is timed comes first.")
+                if measured.interrupted and not measured.error
+                else Remedy("See what is wrong with this TensorFlow.", ("tfdoctor check",)),
+            ),
         )
     ]
 
@@ -334,15 +220,16 @@ def _not_timed(measured: Measured) -> list[Finding]:
 def _below_peak(
     runs: Sequence[Timed], devices: Sequence[Device], watched: Sequence[Watched]
 ) -> list[Finding]:
+    """In float32, and only where large products were timed: small ones never reach a peak."""
     found = []
     for device in devices:
         products = [
             one
             for one in runs
-            if one.workload == "matmul" and one.dtype == "float32" and one.devices == (device.device,)
+            if (one.workload, one.dtype, one.devices) == ("matmul", "float32", (device.device,))
+            and not one.xla
         ]
         best = max((one.gflops for one in products if one.gflops), default=None)
-        # Small products never reach it: nothing follows from them.
         if device.peak_gflops is None or best is None or max(one.size for one in products) < 4096:
             continue
         if best < FAR * device.peak_gflops:
@@ -402,7 +289,7 @@ def _summary(
             f"{listed(soft)} {'are' if len(soft) > 1 else 'is'} no card: tfdoctor's software GPU computes on this "
             "machine's processor. What it takes says nothing of any card."
         )
-    elif not any(_is_gpu(one.device) for one in devices):
+    elif not any(is_gpu(one.device) for one in devices):
         told.append("Only the CPU was timed.")
     elif crossover:
         trained = [one for one in crossover if one.workload == "train"] or list(crossover)

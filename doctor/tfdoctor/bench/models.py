@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tfdoctor.findings import Finding
 
@@ -18,12 +19,18 @@ __all__ = [
     "Comparison",
     "Crossover",
     "Device",
+    "Disturbance",
+    "Link",
     "Scaling",
     "Seconds",
     "Timed",
     "Watched",
+    "duration",
     "interval",
 ]
+
+OTHERS = 0.15
+"""The part of all processors that others may use; from here on a piece of work is called disturbed."""
 
 LEAST = 6
 """Times without which no interval of 95 % can be given for a median: 1 - 2 * 0.5**6 is 97 %."""
@@ -41,6 +48,15 @@ class Seconds:
     def noise(self) -> float:
         """Half the interval's width as a part of the median."""
         return (self.high - self.low) / 2 / self.median
+
+
+def duration(seconds: float) -> str:
+    """ "1.23 ms"."""
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
+        if seconds * factor >= 1 or unit == "µs":
+            value = seconds * factor
+            return f"{value:.0f} {unit}" if value >= 1000 else f"{value:.3g} {unit}"
+    return ""
 
 
 def interval(times: Sequence[float]) -> Seconds | None:
@@ -69,6 +85,10 @@ class Device:
     name: str | None = None
     peak_gflops: float | None = None
     """What its multiprocessors can give in float32 at their highest clock; None: not known."""
+    peaks: Mapping[str, float] = field(default_factory=dict)
+    """Type → the same of that type, float32 among them; on tensor cores where it has them for the type."""
+    capability: str | None = None
+    """The compute capability: "8.6"."""
     software: bool = False
     """No card: tfdoctor's software GPU, which computes on the processor. Its times say nothing of any card."""
 
@@ -82,10 +102,11 @@ class Timed:
     model: str | None
     """Of `train`: cnn or transformer."""
     part: str | None
-    """ "compute": the gradients alone, of the same step without averaging them; None: all of it."""
+    """ "compute": the gradients alone, of the same step without averaging them; "allreduce": averaging and changing the
+    weights alone; "fed": the step with its batch from the host's memory; None: all of it."""
     dtype: str
     size: int
-    """Rows of a matrix, side of an image, items of a batch, bytes of a copy or an all-reduce."""
+    """Rows of a matrix, side of an image, items of a batch, bytes of a copy, an all-reduce, or of the gradients."""
     devices: tuple[str, ...]
     strategy: str
     """one, towers or mirrored."""
@@ -102,6 +123,26 @@ class Timed:
     left_out: str = ""
     software: bool = False
     """Timed on a GPU that is software."""
+    xla: bool = False
+    """Compiled by XLA."""
+    way: str | None = None
+    """What a strategy averages by: "CollectiveAllReduce, NCCL"."""
+    heard: str = ""
+    """Of TensorFlow's log while the first call ran: the lines that tell of compiling."""
+    compiled: tuple[str, ...] = ()
+    """What the first call did beside the work: ptx-jit, ptxas, xla, cudnn-autotune, graph."""
+
+    @property
+    def compiling(self) -> float | None:
+        """Seconds that the first call took more than the others; None: not known."""
+        if self.first is None or self.seconds is None:
+            return None
+        return max(self.first - self.seconds.median, 0.0)
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether others used the processors, or a quota stopped it."""
+        return self.others is not None and self.others >= OTHERS
 
     @property
     def gflops(self) -> float | None:
@@ -114,9 +155,9 @@ class Timed:
         return self.bytes / self.seconds.median / 1e9 if self.bytes and self.seconds else None
 
     @property
-    def family(self) -> tuple[str, str | None, str | None, str]:
-        """What is the same along a curve: workload, model, part, dtype."""
-        return self.workload, self.model, self.part, self.dtype
+    def family(self) -> tuple[str, str | None, str | None, str, bool]:
+        """What is the same along a curve: workload, model, part, dtype, XLA."""
+        return self.workload, self.model, self.part, self.dtype, self.xla
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -138,6 +179,44 @@ class Watched:
     """In watts."""
     processes: tuple[str, ...] = ()
     """Other programs that compute on it."""
+    lanes: int | None = None
+    lanes_most: int | None = None
+    """Of PCI Express: the most that were in use, and what card and slot could have."""
+    generation: int | None = None
+    generation_most: int | None = None
+    """The same of its generation."""
+    looks: int = 0
+    """How often it was asked while TensorFlow computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """How data goes from one device to another."""
+
+    one: str
+    other: str
+    """ "CPU:0" for the host's memory."""
+    kind: str
+    """pcie; nvlink; switch, bridge, bridges or processors (PCI Express through these); other."""
+    how: str
+    """ "PCI Express 4.0 x16", "NV4", "SYS"."""
+    gbps: float | None
+    """What it carries in one direction before packets, 10⁹ bytes a second; None: not known."""
+    measured: float | None = None
+    """The best that was timed."""
+    peer: bool | None = None
+    """Whether one card reaches the other's memory itself, by TensorFlow's log; None: it does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disturbance:
+    """How much of a run others disturbed."""
+
+    pieces: int = 0
+    of: int = 0
+    """So many of those of which it is known."""
+    much: bool = False
+    """Nothing is said of the machine then, nor of a change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +251,18 @@ class Scaling:
     compute: float | None
     """Seconds of the gradients alone; None: not timed apart."""
     allreduce: float | None
-    """The rest of the step: averaging the gradients and changing the weights."""
+    """Averaging the gradients and changing the weights: timed apart, else the rest of the step."""
     why: tuple[str, ...]
     software: bool = False
     """Of GPUs that are software."""
+    idle: float | None = None
+    """What is left of the step: devices wait for the host or for each other; None: not known."""
+    input: float | None = None
+    """What a step takes more whose batch comes from the host's memory; None: not timed."""
+    fed: tuple[float, float, float] | None = None
+    """(speedup, low, high) of such steps."""
+    way: str | None = None
+    """What averaged: "NCCL"; None: TensorFlow's copies and additions, or not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,5 +313,12 @@ class Bench:
     """Why it ended before its time, as a sentence; "" where it did not."""
     findings: tuple[Finding, ...]
     summary: str
+    links: tuple[Link, ...] = ()
+    disturbance: Disturbance = Disturbance()
     comparison: Comparison | None = None
     plots: tuple[str, ...] = ()
+
+    @property
+    def much_disturbed(self) -> str:
+        """By what it was disturbed, where nothing follows from it; "" otherwise."""
+        return self.disturbed if self.disturbance.much else ""

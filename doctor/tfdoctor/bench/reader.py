@@ -7,10 +7,11 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.bench.models import Device, Seconds, Timed, Watched, interval
+from tfdoctor.bench.first import NAMES
+from tfdoctor.bench.models import Device, Link, Seconds, Timed, Watched, interval
 from tfdoctor.errors import UsageError
 from tfdoctor.records import dataclass
-from tfdoctor.text import clean_line
+from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -19,6 +20,8 @@ __all__ = ["Measured", "earlier", "read_lines"]
 
 MOST = 5000
 """Pieces of work that are read."""
+LOG = 100_000
+"""Characters of the log that are kept."""
 WORKLOADS = ("matmul", "conv", "train", "copy", "allreduce")
 STRATEGIES = ("one", "towers", "mirrored")
 
@@ -35,12 +38,19 @@ class Measured:
     error: str = ""
     """Why nothing or not all could be timed, in TensorFlow's words."""
     disturbed: str = ""
-    """Of an earlier answer: by what."""
+    """Of an earlier answer: by what, where it was so much that nothing follows from it."""
+    links: tuple[Link, ...] = ()
+    log: str = ""
+    """Of TensorFlow's log of making its devices: the lines that tell of compiling and of ways between devices."""
+    interrupted: bool = False
+    """By whoever started it."""
+    autotuned: bool = True
+    """Whether cuDNN's algorithms are chosen by trying them."""
 
 
 def read_lines(parts: Iterable[object]) -> Measured:
     """The payload's lines, decoded: of two of the same piece the later one holds."""
-    version, devices, error = None, [], ""
+    version, devices, error, log, autotuned = None, [], "", "", True
     runs: dict[tuple[object, ...], Timed] = {}
     for part in parts:
         if not isinstance(part, dict):
@@ -52,8 +62,14 @@ def read_lines(parts: Iterable[object]) -> Measured:
         if part.get("stage") != "bench":
             continue
         listed = part.get("devices")
+        autotuned = autotuned and part.get("autotune") is not False
+        log += clean(part["log"]) if isinstance(part.get("log"), str) else ""
         devices += [
-            Device(clean_line(one["device"], limit=20), _text(one.get("device_name")))
+            Device(
+                clean_line(one["device"], limit=20),
+                _text(one.get("device_name")),
+                capability=_text(one.get("compute_capability")),
+            )
             for one in (listed[:256] if isinstance(listed, list) else ())
             if isinstance(one, dict) and isinstance(one.get("device"), str)
         ]
@@ -61,7 +77,9 @@ def read_lines(parts: Iterable[object]) -> Measured:
         timed = _timed(one) if isinstance(one, dict) else None
         if timed is not None and (timed.key in runs or len(runs) < MOST):
             runs[timed.key] = timed
-    return Measured(version, tuple(devices), tuple(runs.values()), error=error)
+    return Measured(
+        version, tuple(devices), tuple(runs.values()), error=error, log=log[:LOG], autotuned=autotuned
+    )
 
 
 def _timed(raw: Mapping[str, Any]) -> Timed | None:
@@ -98,7 +116,16 @@ def _piece(raw: Mapping[str, Any], seconds: Seconds | None, repeats: int) -> Tim
         others=0.0 if raw.get("others") == 0 else _positive(raw.get("others")),
         left_out=_text(raw.get("left_out")) or "",
         software=raw.get("software") is True,
+        xla=raw.get("xla") is True,
+        way=_text(raw.get("way")),
+        heard=clean(raw["heard"]) if isinstance(raw.get("heard"), str) else "",
+        compiled=_compiled(raw.get("compile")),
     )
+
+
+def _compiled(told: object) -> tuple[str, ...]:
+    what = told.get("what") if isinstance(told, dict) else None
+    return tuple(word for word in what[:8] if word in NAMES) if isinstance(what, list) else ()
 
 
 def _positive(value: object) -> float | None:
@@ -152,5 +179,13 @@ def earlier(data: bytes, name: str) -> Measured:
             if isinstance(one, dict) and isinstance(one.get("device"), str)
         ),
         tuple(runs),
-        disturbed=_text(raw.get("disturbed")) or "",
+        disturbed=_much(raw),
     )
+
+
+def _much(raw: Mapping[str, Any]) -> str:
+    """By what an earlier run was disturbed; "" where it was so little that the rest of it can be compared."""
+    told = raw.get("disturbance")
+    if isinstance(told, dict) and told.get("much") is False:
+        return ""
+    return _text(raw.get("disturbed")) or ""

@@ -14,6 +14,7 @@ __all__ = [
     "LINT",
     "MEMORY",
     "MISREAD",
+    "NARROW_LINK",
     "NOT_PRINTED",
     "NOT_TIMED",
     "RAN_ON_CPU",
@@ -27,6 +28,7 @@ HARMLESS, MISREAD, RELEASE = "TFD820", "TFD821", "TFD822"
 DEVICE_UNUSED, RAN_ON_CPU, NOT_PRINTED = "TFD823", "TFD824", "TFD825"
 """Codes of what `placement` tells beside refusals."""
 NOT_TIMED, BENCH_DISTURBED, SLOWER_THAN_ONE, BELOW_PEAK = "TFD827", "TFD828", "TFD829", "TFD830"
+NARROW_LINK = "TFD831"
 """Codes of what `bench` tells."""
 MEMORY = "TFD826"
 """The page on the memory of GPUs; no finding has it."""

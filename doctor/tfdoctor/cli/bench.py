@@ -32,13 +32,24 @@ from tfdoctor.system.writing import check_file, write_file
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tfdoctor.bench import Bench
     from tfdoctor.verify.benching import BenchWish, Timing
 
 WORKLOADS = ("matmul", "conv", "train", "copy", "allreduce")
-DTYPES = ("float32", "float16", "bfloat16")
+DTYPES = ("float32", "tf32", "float16", "bfloat16")
 _DEVICE = re.compile(r"(?:CPU|GPU):\d{1,2}")
 _LARGEST = 1 << 30
+BEFORE = {
+    "import": "TensorFlow is imported",
+    "visible": "its devices are listed",
+    "bench": "what is timed is built",
+}
+"""A stage of the payload before anything is timed → what happens meanwhile."""
+BENCH_SVG = "bench.svg"
+BENCH_PNG = {"bench-light.png": "light", "bench-dark.png": "dark"}
+"""A PNG → its style."""
 
 
 @command
@@ -62,12 +73,20 @@ def bench(
     ] = None,
     dtype: Annotated[
         str | None,
-        option("Of products and convolutions: float32, float16, bfloat16.", metavar="LIST"),
+        option(
+            "Of products (tf32: of these alone) and convolutions: float32, tf32, float16, bfloat16. Default: float32, "
+            "and on each GPU those that it has.",
+            metavar="LIST",
+        ),
     ] = None,
     sizes: Annotated[
         str | None,
         option("Instead of the usual sizes: 256,1024. Needs one workload.", metavar="LIST"),
     ] = None,
+    xla: Annotated[
+        bool,
+        option("Time what XLA compiles (jit_compile), too, and how long it compiles."),
+    ] = False,
     time: Annotated[
         float,
         option(
@@ -85,6 +104,10 @@ def bench(
         Path | None,
         option("Write bench.json and bench.svg into this folder.", "--output", "-o", metavar="FOLDER"),
     ] = None,
+    png: Annotated[
+        bool,
+        option("With -o: bench-light.png and bench-dark.png, too (needs tfdoctor[plot])."),
+    ] = False,
     fail_on: Severe = FailOn.error,
     html: Html = None,
     force: Force = False,
@@ -94,8 +117,9 @@ def bench(
     """Measure, judge, print. Returns the exit status.
 
     Times matrix products, convolutions, training steps, copies and all-reduces on each device, says from which size
-    on a GPU is faster than the CPU, and why several devices are slower than one. float32 is without TF32. Ctrl-C keeps
-    what was measured; with IMAGE, in a container with the GPUs, it comes at the end alone.
+    on a GPU is faster than the CPU, and why several devices are slower than one. float32 is without TF32; what first
+    calls compile is told apart. Ctrl-C keeps what was measured; with IMAGE, in a container with the GPUs, it comes at
+    the end alone.
     """
     from tfdoctor.bench import compared, earlier, judged
     from tfdoctor.examine import live_machine
@@ -106,14 +130,16 @@ def bench(
         time,
         _devices(devices),
         names,
-        _listed(dtype, DTYPES, "--dtype") or ("float32",),
+        _listed(dtype, DTYPES, "--dtype"),
         _sizes(sizes, names),
+        xla,
     )
     old = None
     if compare is not None:
         old = earlier(text_of(compare, "--compare").encode(), str(compare))
+    paint = _painter(output) if png else None
     if output is not None:
-        _folder(output)
+        _folder(output, png=png)
     if html is not None:
         check_file(html, force=force, option="--html")
     compat = Compat.load()
@@ -126,13 +152,10 @@ def bench(
     done = judged(timing.measured, timing.target, timing.peaks, software=timing.software)
     if old is not None:
         done = dataclasses.replace(
-            done, comparison=compared(done.runs, old, clean_line(str(compare)), done.disturbed)
+            done, comparison=compared(done.runs, old, clean_line(str(compare)), done.much_disturbed)
         )
     if output is not None:
-        done = dataclasses.replace(done, plots=(str(output / "bench.svg"),))
-        write_file(output / "bench.svg", bench_svg(done).encode("utf-8"), force=True)
-        text = json.dumps(bench_json(done), indent=2, ensure_ascii=False)
-        write_file(output / "bench.json", f"{text}\n".encode(), force=True)
+        done = _written(output, done, paint)
     if html is not None:
         _write_page(html, done, force=force)
     if as_json:
@@ -148,6 +171,19 @@ def bench(
         return ExitCode.OK
     least = Severity[fail_on.value.upper()]
     return ExitCode.FOUND if any(one.severity >= least for one in done.findings) else ExitCode.OK
+
+
+def _written(output: Path, done: Bench, paint: Callable[[str], bytes] | None) -> Bench:
+    """Its pictures and its JSON, which names them."""
+    pictures = {BENCH_SVG: bench_svg(done).encode("utf-8")}
+    if paint is not None:
+        pictures |= {name: paint(bench_svg(done, style)) for name, style in BENCH_PNG.items()}
+    for name, picture in pictures.items():
+        write_file(output / name, picture, force=True)
+    done = dataclasses.replace(done, plots=tuple(str(output / name) for name in pictures))
+    text = json.dumps(bench_json(done), indent=2, ensure_ascii=False)
+    write_file(output / "bench.json", f"{text}\n".encode(), force=True)
+    return done
 
 
 def _write_page(target: Path, done: Bench, *, force: bool) -> None:
@@ -177,20 +213,31 @@ class _Progress:
     """One line on standard error that moves: what was timed last, and the seconds that are left."""
 
     def __init__(self, seconds: float, *, quiet: bool) -> None:
-        self._seconds, self._quiet, self._began = seconds, quiet, 0.0
+        self._seconds, self._quiet, self._began, self._shown = seconds, quiet, 0.0, False
 
     def told(self, part: dict[str, object]) -> None:
         """A line of the payload."""
+        if self._quiet:
+            return
         run = part.get("run")
-        if self._quiet or not isinstance(run, dict):
+        if not isinstance(run, dict):
+            if part.get("status") == "begin" and part.get("stage") in BEFORE and not self._began:
+                self._show(f"{BEFORE[str(part['stage'])]}; the time runs when it is done")
             return
         import time
 
         now = time.monotonic()
         self._began = self._began or now
         left = max(0.0, self._seconds - (now - self._began))
-        what = clean_line(f"{run.get('workload')} {run.get('size')}", limit=40)
-        ERR.write(f"\r  {left:4.0f} s left  {what:40}")
+        what = " ".join(str(run[key]) for key in ("workload", "model", "part", "size") if run.get(key))
+        names = run.get("devices")
+        where = f" on {', '.join(map(str, names))}" if isinstance(names, list) else ""
+        self._show(f"{left:4.0f} s left  {what}{where}{'' if run.get('samples') else ': first call'}")
+
+    def _show(self, text: str) -> None:
+        room = max(ERR.width - 3, 20)
+        self._shown = True
+        ERR.write(f"\r  {clean_line(text, limit=200)[:room]:{room}}")
         ERR.flush()
 
     def silent(self, image: str) -> None:
@@ -202,8 +249,8 @@ class _Progress:
 
     def close(self) -> None:
         """The line goes."""
-        if self._began:
-            ERR.write(f"\r{'':60}\r")
+        if self._shown:
+            ERR.write(f"\r{'':{max(ERR.width - 1, 22)}}\r")
             ERR.flush()
 
 
@@ -237,11 +284,20 @@ def _sizes(text: str | None, workloads: tuple[str, ...]) -> tuple[int, ...]:
     return tuple(sorted({int(word) for word in words}))
 
 
-def _folder(path: Path) -> None:
+def _painter(output: Path | None) -> Callable[[str], bytes]:
+    """Before anything is measured: what makes a PNG of an SVG. Raises Error."""
+    from tfdoctor.render.png import painter
+
+    if output is None:
+        raise UsageError("--png needs -o.", hint="tfdoctor bench -o FOLDER --png")
+    return painter()
+
+
+def _folder(path: Path, *, png: bool) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
         message = f"-o: {clean_line(str(path))} is no folder: {getattr(error, 'strerror', '') or error}."
         raise UsageError(message) from error
-    for name in ("bench.json", "bench.svg"):
+    for name in ("bench.json", BENCH_SVG, *(BENCH_PNG if png else ())):
         check_file(path / name, force=True)

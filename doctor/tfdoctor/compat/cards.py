@@ -10,7 +10,18 @@ from tfdoctor import versions
 from tfdoctor.compat.decode import Capability, Made, Sources, read
 from tfdoctor.records import dataclass
 
-__all__ = ["Cards", "EndedCards", "Float32", "Generation", "OpenModule", "Reserve", "load_cards"]
+__all__ = [
+    "Cards",
+    "EndedCards",
+    "Float32",
+    "Generation",
+    "NvLink",
+    "OpenModule",
+    "PciExpress",
+    "Reserve",
+    "Tensor",
+    "load_cards",
+]
 
 
 def _numbers(pairs: Mapping[str, int]) -> dict[int, int]:
@@ -65,6 +76,48 @@ class Float32:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tensor:
+    """How much the tensor cores of one multiprocessor compute (`[[tensor]]`)."""
+
+    NAMED: ClassVar = ("capability", "dtype")
+    capability: Capability
+    dtype: str
+    """Of the factors: tf32, float16 or bfloat16; the sum is in float32."""
+    per_clock: int
+    """Dense multiply-adds in a clock."""
+    card: str
+    multiprocessors: int
+    clock_mhz: int
+    tflops: int
+    """Of the card whose documented peak says so."""
+    sources: Sources
+    named: str | None = None
+    """Only of cards whose name has this word."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PciExpress:
+    """How fast PCI Express is (`[[pcie]]`)."""
+
+    NAMED: ClassVar = ("generation",)
+    generation: int
+    lane_mbps: int
+    """10⁶ bytes a second of one lane in one direction."""
+    sources: Sources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NvLink:
+    """How fast NVLink is (`[[nvlink]]`)."""
+
+    NAMED: ClassVar = ("capability",)
+    capability: Capability
+    link_mbps: int
+    """10⁶ bytes a second of one link in one direction."""
+    sources: Sources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reserve:
     """What TensorFlow leaves of a card's free memory (`[reserve]`); all in MiB."""
 
@@ -98,6 +151,9 @@ class Cards:
     """The lowest capability first."""
     float32: tuple[Float32, ...]
     reserve: Reserve
+    tensor: tuple[Tensor, ...]
+    pcie: tuple[PciExpress, ...]
+    nvlink: tuple[NvLink, ...]
 
     def ended_with(self, capability: str) -> EndedCards | None:
         """The row of a capability that new drivers do not drive any more; None for all others."""
@@ -107,6 +163,24 @@ class Cards:
         """Multiply-adds in float32 of one multiprocessor in a clock, or None where it is not known."""
         known = {row.capability: row.per_clock for row in self.float32}
         return known.get(capability, known.get(capability.partition(".")[0]))
+
+    def per_clock_of(self, capability: str, name: str | None) -> dict[str, int]:
+        """Type of the factors → multiply-adds of one multiprocessor in a clock; those that are known of this card."""
+        found = {"float32": each} if (each := self.per_clock(capability)) else {}
+        for row in self.tensor:
+            if row.capability == capability and (row.named is None or row.named in (name or "").split()):
+                found[row.dtype] = row.per_clock
+        return found
+
+    def pcie_gbps(self, generation: int, lanes: int) -> float | None:
+        """10⁹ bytes a second in one direction, before packets; None where the generation is not known."""
+        lane = next((row.lane_mbps for row in self.pcie if row.generation == generation), None)
+        return lane * lanes / 1000 if lane is not None else None
+
+    def nvlink_gbps(self, capability: str, links: int) -> float | None:
+        """10⁹ bytes a second in one direction of so many links; None where it is not known."""
+        link = next((row.link_mbps for row in self.nvlink if row.capability == capability), None)
+        return link * links / 1000 if link is not None else None
 
 
 def load_cards(folder: Path) -> Cards:

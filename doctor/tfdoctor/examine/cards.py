@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.facts import SmiFacts, value_of
 from tfdoctor.probes.driver import normal_bus_id, probe_smi
+from tfdoctor.probes.kernel import ask_links
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Facts, SmiGpu
     from tfdoctor.system import System
 
-__all__ = ["cards_now", "tensorflow_names"]
+__all__ = ["cards_now", "joined", "tensorflow_names"]
 
 
 def cards_now(system: System, *, timeout: float = 10.0) -> dict[str, SmiGpu]:
@@ -27,3 +28,24 @@ def tensorflow_names(facts: Facts) -> dict[str, str]:
     cuda = value_of(facts.driver.cuda)
     devices = cuda.devices if cuda is not None else ()
     return {bus: f"GPU:{one.ordinal}" for one in devices if (bus := normal_bus_id(one.pci_bus_id))}
+
+
+def joined(system: System, facts: Facts, *, timeout: float = 10.0) -> dict[tuple[str, str], str]:
+    """("GPU:0", "GPU:1") → what `nvidia-smi topo -m` prints of the way between these two devices of TensorFlow."""
+    names = tensorflow_names(facts)
+    if len(names) < 2:
+        return {}
+    links = value_of(facts.kernel.links) or value_of(ask_links(system, timeout=timeout)) or {}
+    smi = value_of(facts.driver.smi)
+    gpus = smi.gpus if isinstance(smi, SmiFacts) else ()
+    of_smi = {
+        f"GPU{card.index}": names[bus]
+        for card in gpus
+        if (bus := normal_bus_id(card.pci_bus_id)) in names and bus is not None
+    }
+    found = {}
+    for pair, said in links.items():
+        one, _, other = pair.partition("-")
+        if one in of_smi and other in of_smi:
+            found[of_smi[one], of_smi[other]] = said
+    return found

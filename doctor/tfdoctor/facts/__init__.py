@@ -184,6 +184,10 @@ class CardHealth:
     """Lanes of PCI Express in use."""
     link_width_most: int | None = None
     """Lanes that card and slot could have."""
+    link_generation: int | None = None
+    """Of PCI Express, in use: an idle card may fall back to 1."""
+    link_generation_most: int | None = None
+    """That card and slot could have."""
     clock_most: int | None = None
     """The multiprocessors' highest clock, in MHz."""
 

@@ -84,6 +84,8 @@ def _health(gpu: Element) -> CardHealth:
         display=True if True in display else (False if False in display else None),
         link_width=_lanes(gpu, "current"),
         link_width_most=_lanes(gpu, "max"),
+        link_generation=_number(gpu, "pci/pci_gpu_link_info/pcie_gen/current_link_gen"),
+        link_generation_most=_number(gpu, "pci/pci_gpu_link_info/pcie_gen/max_link_gen"),
         clock_most=_number(gpu, "max_clocks/sm_clock"),
     )
 

@@ -3,26 +3,33 @@
 # each of them and not in the middle of one. A line after each turn holds all times so far and replaces the one before.
 # Each call fetches a number that the work ends in: it comes to the host when the device is done, and not before.
 import os
+import re
+import tempfile
 import time
 
 from stages_compute import tf32_switch
-from stages_bench_work import WORKLOADS, build, build_mirrored
+from stages_bench_work import WORKLOADS, build, build_eager
 from stages_devices import Card, public_config
-from stages_said import Wrong, say, short, text
+from stages_said import LONGEST, Wrong, say, short, text
 
 ROUNDS = 8
 MOST = 400  # times of one piece of work that are kept
 FEWEST = 12  # times without which nothing is said to be precise
+WARM, EAGER = 0.5, 0.8  # parts of the time after which no first call is begun: in sessions, and of what comes later
 PRECISE = 0.01  # half the width of the interval of the median, as a part of it
 TICKS = 100.0  # of /proc/stat, in a second
+# Of TensorFlow's log of making the devices and of first calls: what tells of compiling, and of the ways between devices.
+TELLING = re.compile(
+    r"PTX|ptxas|using XLA|jit-compiled|[Aa]utotun|[Pp]eer access|edge matrix|\] +\d+: +[NY]( [NY])*\s*$|\] +0( \d+)+\s*$"
+)
 
 
 class Piece(object):
     """One thing that is timed."""
 
     def __init__(self, facts, call):
-        self.facts, self.call = facts, call
-        self.seconds, self.first, self.left_out = [], None, ""
+        self.facts, self.call, self.ready = facts, call, None
+        self.seconds, self.first, self.left_out, self.heard = [], None, "", ""
         self.busy, self.spent, self.others = 0.0, 0.0, None
         self.quiet = False
 
@@ -34,14 +41,52 @@ class Piece(object):
             line["others"] = round(self.others, 3)
         if self.left_out:
             line["left_out"] = self.left_out
+        if self.heard:
+            line["heard"] = self.heard
         say(stage="bench", run=line)
+
+
+class Listening(object):
+    """What is logged meanwhile (in C++, too), cut to the lines that tell something; it goes on to where it went before.
+
+    A file, for a pipe could be full while nobody may read it.
+    """
+
+    def __init__(self):
+        self.text = ""
+
+    def __enter__(self):
+        self.kept = self.file = None
+        try:
+            self.file = tempfile.TemporaryFile()
+            self.kept = os.dup(2)
+            os.dup2(self.file.fileno(), 2)
+        except (IOError, OSError):
+            pass
+        return self
+
+    def __exit__(self, *_):
+        if self.kept is not None:
+            os.dup2(self.kept, 2)
+            self.file.seek(0)
+            said = self.file.read()
+            try:
+                os.write(self.kept, said)
+            except OSError:
+                pass
+            os.close(self.kept)
+            rows = [row for row in said.decode("utf-8", "replace").splitlines() if TELLING.search(row)]
+            self.text = "\n".join(rows)[:LONGEST]
+        if self.file is not None:
+            self.file.close()
 
 
 def do_bench(run):
     wish = run.wish.get("bench") or {}
     budget = float(wish.get("time") or 60)
     cards = devices(run, wish.get("devices") or [])
-    say(stage="bench", devices=[dict(card.details, device=short_name(card)) for card in cards])
+    autotune = os.environ.get("TF_CUDNN_USE_AUTOTUNE", "1") not in ("0", "false", "False")
+    say(stage="bench", devices=[dict(card.details, device=short_name(card)) for card in cards], autotune=autotune)
     pieces = []
     v1 = run.v1
     count = max([1] + [card.index + 1 for card in cards if card.kind == "CPU"])
@@ -52,23 +97,28 @@ def do_bench(run):
     logical_cpus(run, count)
     for workload in wish.get("workloads") or WORKLOADS:  # a graph each: optimizing a large one takes long
         graph = v1.Graph()
-        session = v1.Session(graph=graph, config=config)
+        with Listening() as log:  # the first makes the devices
+            session = v1.Session(graph=graph, config=config)
+        if log.text:
+            say(stage="bench", log=log.text)
         with graph.as_default():
-            made(build(run, cards, dict(wish, workloads=[workload]), short_name), session, pieces)
-            session.run(v1.global_variables_initializer())
+            made(build(run, cards, dict(wish, workloads=[workload]), short_name), session, pieces, v1)
     pieces = in_turns(pieces)
     began = clock()  # importing TensorFlow and building the graphs is not measuring
-    warm_up(pieces, began, budget)
+    began += warm_up(pieces, began, budget * WARM)
     rounds(pieces, began, budget, [0])
-    # MirroredStrategy comes when each of the others has some times: where its all-reduce (NCCL) crashes or hangs,
-    # those are kept.
+    # MirroredStrategy and XLA come when each of the others has some times: where its all-reduce (NCCL) crashes or
+    # hangs, those are kept.
     building = clock()
-    mirrored = []
-    made(build_mirrored(run, cards, wish, short_name), None, mirrored)
+    eager = []
+    with Listening() as log:
+        made(build_eager(run, cards, wish, short_name), None, eager)
+    if log.text:
+        say(stage="bench", log=log.text)
     began += clock() - building
-    mirrored = in_turns(mirrored)
-    warm_up(mirrored, began, budget)
-    pieces += mirrored
+    eager = in_turns(eager)
+    began += warm_up(eager, began, budget * EAGER)
+    pieces += eager
     for piece in pieces:
         piece.quiet = bool(wish.get("shortly"))
     rounds(pieces, began, budget, range(1, ROUNDS))
@@ -84,12 +134,26 @@ def do_bench(run):
     return "%d pieces of work were timed in %.0f s" % (timed, clock() - began), {}
 
 
-def made(offered, session, pieces):
+def made(offered, session, pieces, v1=None):
+    """Its variables get their numbers when it is first called: what is never called takes no memory."""
     for facts, make in offered:
         try:
-            pieces.append(Piece(facts, make(session)))
+            before = set(id(one) for one in v1.global_variables()) if v1 is not None else ()
+            piece = Piece(facts, make(session))
+            if v1 is not None:
+                piece.ready = initializer(v1, session, before)
+            pieces.append(piece)
         except Exception as error:
             say(stage="bench", run=dict(facts, samples=[], first=None, left_out=short(text(error))))
+
+
+def initializer(v1, session, before):
+    start = [one.initializer for one in v1.global_variables() if id(one) not in before]
+
+    def ready():
+        session.run(start)
+
+    return ready if start else None
 
 
 def in_turns(pieces):
@@ -104,7 +168,7 @@ def in_turns(pieces):
 
 def family(piece):
     """What pieces of different sizes have in common."""
-    names = ("workload", "model", "part", "dtype", "strategy")
+    names = ("workload", "model", "part", "dtype", "strategy", "xla")
     return tuple(piece.facts.get(name) for name in names) + tuple(piece.facts["devices"])
 
 
@@ -119,25 +183,35 @@ def logical_cpus(run, count):
             pass
 
 
-def warm_up(pieces, began, budget):
-    """What the first call alone does (optimizing the graph, compiling PTX, choosing kernels) is a time of its own."""
-    too_slow = {}
+def warm_up(pieces, began, until):
+    """What the first call alone does (optimizing the graph, compiling, choosing algorithms) is a time of its own.
+
+    Seconds come back that are not to be counted: those in which variables got their numbers.
+    """
+    too_slow, apart = {}, 0.0
     for piece in pieces:
-        if too_slow.get(family(piece)) or clock() - began > budget * 0.6:
+        if too_slow.get(family(piece)) or clock() - began - apart > until:
             piece.left_out = "the time is used up"
             piece.tell()
             continue
         try:
             start = clock()
-            piece.call()
-            piece.first = round(clock() - start, 6)
+            if piece.ready is not None:
+                piece.ready()
+            apart += clock() - start
+            with Listening() as log:
+                start = clock()
+                piece.call()
+                piece.first = round(clock() - start, 6)
+            piece.heard = log.text
             start = clock()
             piece.call()
-            if clock() - start > budget / 20.0:
+            if clock() - start > until / 12.0:
                 too_slow[family(piece)] = True
         except Exception as error:
             piece.left_out = short(text(error))
         piece.tell()
+    return apart
 
 
 def rounds(pieces, began, budget, numbers):

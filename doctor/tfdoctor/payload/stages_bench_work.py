@@ -1,6 +1,6 @@
 # Part of stages.py: the work that bench times. Data is in variables on the device, but for `copy`, which is about the way.
 # A piece is facts and a function of a session that gives what is called once for each time.
-from stages_compute import has_dtype
+from stages_compute import has_dtype, tf32_switch
 from stages_said import Missing
 
 STEPS = {
@@ -15,6 +15,7 @@ LARGEST = {"matmul": 1024, "conv": 64, "cnn": 128, "transformer": 64, "copy": 1 
 IMAGES, CIN, COUT = 8, 32, 64
 SIDE, WORDS, WIDTH = 32, 32, 64
 WORKLOADS = ("matmul", "conv", "train", "copy", "allreduce")
+TYPES = ("float32", "tf32", "float16", "bfloat16")
 
 
 def sizes_of(kind, cards, wish):
@@ -28,8 +29,8 @@ def sizes_of(kind, cards, wish):
 def build(run, cards, wish, name):
     """(facts, make) of all pieces."""
     asked = wish.get("workloads") or WORKLOADS
-    types = wish.get("dtypes") or ("float32",)
     pieces = []
+    types = wish.get("dtypes") or TYPES
     for dtype in types:
         for workload in asked:
             for one in WORK[workload](run, cards, wish, dtype, name):
@@ -37,10 +38,14 @@ def build(run, cards, wish, name):
     return pieces
 
 
-def can(run, card, dtype):
-    """Whether this TensorFlow and this device have the type."""
+def can(run, card, dtype, wish):
+    """Whether this TensorFlow and this device have the type; a CPU's half precision is slow, and timed where asked."""
+    if dtype == "tf32":
+        there = tf32_switch(run, True).switch is not None
+        return there and card.kind == "GPU" and card.capability is not None and card.capability >= (8, 0)
     if card.kind == "CPU":
-        return dtype != "bfloat16" or hasattr(run.tf, "bfloat16")
+        asked = dtype == "float32" or dtype in (wish.get("dtypes") or ())
+        return asked and (dtype != "bfloat16" or hasattr(run.tf, "bfloat16"))
     return has_dtype(run, card, dtype)
 
 
@@ -48,6 +53,11 @@ def facts(workload, dtype, size, names, strategy="one", model=None, **more):
     return dict(
         more, workload=workload, dtype=dtype, size=size, devices=names, strategy=strategy, model=model
     )
+
+
+def trained(wish):
+    """Training is in float32 alone."""
+    return "float32" in (wish.get("dtypes") or TYPES)
 
 
 def ends_in(v1, tensor):
@@ -62,33 +72,51 @@ def variable(run, shape, dtype, scale=1.0):
     return v1.Variable(v1.cast(start, getattr(run.tf, dtype)), trainable=False)
 
 
-def fetched(session, tensor):
+def fetched(session, tensor, feed=None):
     def call():
-        session.run(tensor)
+        session.run(tensor, feed)
 
     return call
+
+
+def in_tf32(run, call):
+    """TensorFlow asks whether TF32 is allowed whenever it starts a product."""
+    switch = tf32_switch(run, True).switch
+
+    def wrapped():
+        switch(True)
+        try:
+            call()
+        finally:
+            switch(False)
+
+    return wrapped
 
 
 def matmul(run, cards, wish, dtype, name):
     v1 = run.v1
     for size in sizes_of("matmul", cards, wish):
         for card in cards:
-            if not can(run, card, dtype):
+            if not can(run, card, dtype, wish):
                 continue
 
             def make(session, card=card, size=size):
+                kept = "float32" if dtype == "tf32" else dtype
                 with v1.device(card.device):
-                    left, right = (variable(run, [size, size], dtype) for _ in range(2))
-                    return fetched(session, ends_in(v1, v1.matmul(left, right)))
+                    left, right = (variable(run, [size, size], kept) for _ in range(2))
+                    call = fetched(session, ends_in(v1, v1.matmul(left, right)))
+                    return in_tf32(run, call) if dtype == "tf32" else call
 
             yield facts("matmul", dtype, size, [name(card)], flop=2.0 * size**3), make
 
 
 def conv(run, cards, wish, dtype, name):
     v1 = run.v1
+    if dtype == "tf32":  # cuDNN's algorithm is chosen once, for the first of both that comes
+        return
     for size in sizes_of("conv", cards, wish):
         for card in cards:
-            if not can(run, card, dtype):
+            if not can(run, card, dtype, wish):
                 continue
 
             def make(session, card=card, size=size):
@@ -105,6 +133,8 @@ def conv(run, cards, wish, dtype, name):
 def copy(run, cards, wish, dtype, name):
     """From the first device to each other one and back; with one device alone within its memory."""
     v1 = run.v1
+    if dtype != (wish.get("dtypes") or TYPES)[0]:  # once, whatever the types are
+        return
     pairs = [(one, other) for one in cards for other in cards if one is not other and "GPU" in one.kind + other.kind]
     pairs = pairs or [(cards[0], cards[0])]
     for size in sizes_of("copy", cards, wish):
@@ -158,33 +188,82 @@ def transformer(v1, words, kept):
 MODELS = {"cnn": (cnn, CNN, [SIDE, SIDE, 3]), "transformer": (transformer, TRANSFORMER, [WORDS, WIDTH])}
 
 
-def step_of(run, model, cards, size):
-    """(a whole step, its gradients alone): each device has a part of the batch, the weights are on the first."""
+def batch_of(shape, part):
+    """Numbers in the host's memory."""
+    import numpy
+
+    return numpy.random.RandomState(5).uniform(-1.0, 1.0, [part] + shape).astype("float32")
+
+
+def step_of(run, model, cards, size, fed=False):
+    """(a whole step, its gradients alone, what is fed): each device has a part of the batch, the weights are on the first.
+
+    `fed`: the batch comes from the host's memory each time; otherwise it is on the devices.
+    """
     v1 = run.v1
     network, shapes, shape = MODELS[model]
     part = max(size // len(cards), 1)
     with v1.device(cards[0].device):
         kept = weights(run, shapes)
-    towers = []
+    towers, feed = [], {}
     for card in cards:
         with v1.device(card.device):
-            data = variable(run, [part] + shape, "float32")
+            if fed:
+                data = v1.placeholder(v1.float32, [part] + shape)
+                feed[data] = batch_of(shape, part)
+            else:
+                data = variable(run, [part] + shape, "float32")
             towers.append(v1.gradients(network(v1, data, kept), kept))
     alone = []
     for card, gradients in zip(cards, towers):
         with v1.device(card.device):
             alone.append(v1.add_n([ends_in(v1, one) for one in gradients]))
     with v1.device(cards[0].device):
-        means = [v1.add_n(list(same)) / float(len(cards)) for same in zip(*towers)] if len(cards) > 1 else towers[0]
-        changed = [v1.assign_sub(one, 1e-4 * mean) for one, mean in zip(kept, means)]
-        whole = v1.add_n([ends_in(v1, one) for one in changed])
-        return whole, v1.add_n(alone)
+        return changed_by(v1, kept, towers), v1.add_n(alone), feed
+
+
+def changed_by(v1, kept, towers):
+    """The weights, changed by the mean of the towers' gradients; on the device that this is called for."""
+    means = [v1.add_n(list(same)) / float(len(towers)) for same in zip(*towers)] if len(towers) > 1 else towers[0]
+    changed = [v1.assign_sub(one, 1e-4 * mean) for one, mean in zip(kept, means)]
+    return v1.add_n([ends_in(v1, one) for one in changed])
+
+
+def averaged(run, model, cards):
+    """What a step does after its gradients are there: they are variables here."""
+    v1 = run.v1
+    towers = []
+    for card in cards:
+        with v1.device(card.device):
+            towers.append(weights(run, MODELS[model][1]))
+    with v1.device(cards[0].device):
+        return changed_by(v1, weights(run, MODELS[model][1]), towers)
+
+
+def bytes_of(model):
+    """Of its gradients."""
+    total = 0
+    for shape in MODELS[model][1]:
+        count = 4
+        for side in shape:
+            count *= side
+        total += count
+    return total
 
 
 def train(run, cards, wish, dtype, name):
+    """Steps on each device and on all of a kind; of the latter also their parts."""
     if dtype != "float32":
         return
+    together = [group for group in groups(cards) if len(group) > 1]
     for model in ("cnn", "transformer"):
+        for group in together:
+
+            def share(session, group=group, model=model):
+                return fetched(session, averaged(run, model, group))
+
+            names = [name(card) for card in group]
+            yield facts("train", dtype, bytes_of(model), names, "towers", model, part="allreduce"), share
         for size in sizes_of(model, cards, wish):
             for group in groups(cards):
                 if size < len(group):
@@ -194,38 +273,90 @@ def train(run, cards, wish, dtype, name):
                 made = {}
 
                 def make(session, group=group, size=size, model=model, made=made):
-                    made["step"], made["compute"] = step_of(run, model, group, size)
+                    made["step"], made["compute"], _ = step_of(run, model, group, size)
                     return fetched(session, made["step"])
 
                 def alone(session, made=made):
                     return fetched(session, made["compute"])
 
+                def feeding(session, group=group, size=size, model=model):
+                    step, _, feed = step_of(run, model, group, size, fed=True)
+                    return fetched(session, step, feed)
+
                 yield facts("train", dtype, size, names, strategy, model), make
                 if len(group) > 1:
                     yield facts("train", dtype, size, names, strategy, model, part="compute"), alone
+                if len(group) > 1 or any(group[0] is other[0] for other in together):
+                    yield facts("train", dtype, size, names, strategy, model, part="fed"), feeding
 
 
-def build_mirrored(run, cards, wish, name):
-    """The same training by MirroredStrategy, with one copy of the weights a device; TensorFlow 2.2 and newer."""
-    if "train" not in (wish.get("workloads") or WORKLOADS) or "float32" not in (wish.get("dtypes") or ("float32",)):
-        return
+# ---------------------------------------------------------------- what runs without a session
+
+
+def build_eager(run, cards, wish, name):
+    """Training by MirroredStrategy, and what XLA compiles where that is asked for; TensorFlow 2.2 and newer."""
+    asked = wish.get("workloads") or WORKLOADS
+    if "train" in asked and trained(wish):
+        for one in mirrored(run, cards, wish, name):
+            yield one
+    if wish.get("xla"):
+        for one in compiled(run, cards, wish, name):
+            yield one
+
+
+def mirrored(run, cards, wish, name):
+    """The same training by MirroredStrategy, with one copy of the weights a device; and its all-reduce alone."""
     strategies = {}
+
+    def strategy_of(group):
+        if not hasattr(getattr(run.tf.distribute, "MirroredStrategy", None), "run"):
+            raise Missing("MirroredStrategy.run is there from TensorFlow 2.2 on")
+        key = tuple(card.device for card in group)
+        if key not in strategies:
+            strategies[key] = run.tf.distribute.MirroredStrategy([device[1:] for device in key])
+        return strategies[key]
+
     for model in ("cnn", "transformer"):
-        for size in sizes_of(model, cards, wish):
-            for group in groups(cards):
-                if not len(group) <= size or len(group) < 2:
+        for group in groups(cards):
+            if len(group) < 2:
+                continue
+            names = [name(card) for card in group]
+            told = facts("train", "float32", bytes_of(model), names, "mirrored", model, part="allreduce")
+
+            def share(session, group=group, model=model, told=told):
+                strategy = strategy_of(group)
+                told["way"] = way_of(strategy)
+                return mirrored_share(run.tf, strategy, model)
+
+            yield told, share
+            for size in sizes_of(model, cards, wish):
+                if size < len(group):
                     continue
-                names = [name(card) for card in group]
+                told = facts("train", "float32", size, names, "mirrored", model)
 
-                def make(session, group=group, size=size, model=model):
-                    if not hasattr(getattr(run.tf.distribute, "MirroredStrategy", None), "run"):
-                        raise Missing("MirroredStrategy.run is there from TensorFlow 2.2 on")
-                    key = tuple(card.device for card in group)
-                    if key not in strategies:
-                        strategies[key] = run.tf.distribute.MirroredStrategy([device[1:] for device in key])
-                    return mirrored_step(run.tf, strategies[key], model, max(size // len(group), 1))
+                def make(session, group=group, size=size, model=model, told=told):
+                    strategy = strategy_of(group)
+                    told["way"] = way_of(strategy)
+                    return mirrored_step(run.tf, strategy, model, max(size // len(group), 1))
 
-                yield facts("train", "float32", size, names, "mirrored", model), make
+                yield told, make
+
+
+def way_of(strategy):
+    """By what it averages: "CollectiveAllReduce, NCCL", "NcclAllReduce", "ReductionToOneDevice" …; None: not known."""
+    extended = strategy.extended
+    try:
+        collective = not extended._use_merge_call()
+    except Exception:
+        collective = False
+    for name in ("_collective_ops", "_cross_device_ops", "_inferred_cross_device_ops") if collective else (
+        "_cross_device_ops", "_inferred_cross_device_ops"
+    ):
+        found = getattr(extended, name, None)
+        if found is not None:
+            kind = getattr(getattr(getattr(found, "_options", None), "implementation", None), "value", None)
+            return ", ".join([type(found).__name__] + ([str(kind)] if kind else []))
+    return None
 
 
 def mirrored_step(tf, strategy, model, part):
@@ -236,10 +367,7 @@ def mirrored_step(tf, strategy, model, part):
         def replica(data):
             with tf.GradientTape() as tape:
                 loss = network(tf.compat.v1, data, kept)
-            gradients = tape.gradient(loss, kept)
-            means = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
-            for one, mean in zip(kept, means):
-                one.assign_sub(1e-4 * mean)
+            mirrored_change(tf, kept, tape.gradient(loss, kept))
             return loss
 
         data = strategy.run(tf.function(lambda: tf.random.uniform([part] + shape)))
@@ -247,6 +375,89 @@ def mirrored_step(tf, strategy, model, part):
 
     def call():
         step(data).numpy()
+
+    return call
+
+
+def mirrored_change(tf, kept, gradients):
+    means = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
+    for one, mean in zip(kept, means):
+        one.assign_sub(1e-4 * mean)
+
+
+def mirrored_share(tf, strategy, model):
+    """What a step of MirroredStrategy does after its gradients are there."""
+    shapes = MODELS[model][1]
+    with strategy.scope():
+        kept = [tf.Variable(tf.random.uniform(one, -0.1, 0.1)) for one in shapes]
+
+        def replica(gradients):
+            mirrored_change(tf, kept, gradients)
+            return tf.reshape(gradients[0], [-1])[0]
+
+        given = strategy.run(tf.function(lambda: [tf.random.uniform(one) for one in shapes]))
+        step = tf.function(lambda given: strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(replica, (given,)), None))
+
+    def call():
+        step(given).numpy()
+
+    return call
+
+
+def compiled(run, cards, wish, name):
+    """Products, convolutions and steps on each device alone, by tf.function(jit_compile=True)."""
+    asked = wish.get("workloads") or WORKLOADS
+    if not trained(wish):  # float32 alone
+        return
+    for workload in [one for one in ("matmul", "conv", "train") if one in asked]:
+        for model in ("cnn", "transformer") if workload == "train" else (None,):
+            for size in sizes_of(model or workload, cards, wish):
+                for card in cards:
+
+                    def make(session, card=card, size=size, workload=workload, model=model):
+                        return xla_call(run.tf, card, workload, model, size)
+
+                    yield facts(workload, "float32", size, [name(card)], "one", model, xla=True), make
+
+
+def xla_call(tf, card, workload, model, size):
+    """All of the result is given back, or XLA would compute no more of it than is fetched."""
+    if not hasattr(tf, "function") or not tf.executing_eagerly():
+        raise Missing("jit_compile is there from TensorFlow 2.1 on")
+    v1 = tf.compat.v1
+    with tf.device(card.device):
+        if workload == "matmul":
+            given = [tf.random.uniform([size, size]) for _ in range(2)]
+            work = tf.matmul
+        elif workload == "conv":
+            given = [tf.random.uniform([IMAGES, size, size, CIN]), tf.random.uniform([3, 3, CIN, COUT])]
+
+            def work(images, kernel):
+                return v1.nn.conv2d(images, kernel, strides=[1, 1, 1, 1], padding="SAME")
+        else:
+            network, shapes, shape = MODELS[model]
+            kept = [tf.Variable(tf.random.uniform(one, -0.1, 0.1)) for one in shapes]
+            given = [tf.random.uniform([size] + shape)]
+
+            def work(data):
+                with tf.GradientTape() as tape:
+                    loss = network(v1, data, kept)
+                for one, slope in zip(kept, tape.gradient(loss, kept)):
+                    one.assign_sub(1e-4 * slope)
+                return loss
+
+    def whole(*args):
+        done = work(*args)
+        return done, tf.reshape(done, [-1])[0]
+
+    try:
+        once = tf.function(whole, jit_compile=True)
+    except (TypeError, ValueError):  # 2.1 to 2.4
+        once = tf.function(whole, experimental_compile=True)
+
+    def call():
+        with tf.device(card.device):
+            once(*given)[1].numpy()
 
     return call
 
@@ -261,6 +472,8 @@ def groups(cards):
 
 def allreduce(run, cards, wish, dtype, name):
     v1 = run.v1
+    if dtype != (wish.get("dtypes") or TYPES)[0]:
+        return
     for group in groups(cards):
         if len(group) < 2:
             continue

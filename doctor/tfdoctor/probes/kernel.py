@@ -325,6 +325,11 @@ def probe_links(system: System, cards: Fact[tuple[PciGpu, ...]], *, timeout: flo
     held = [card for card in cards.value if card.driver == "nvidia"] if isinstance(cards, Known) else []
     if len(held) < 2:
         return Absent("nvidia-smi topo -m", "there are not several cards")
+    return ask_links(system, timeout=timeout)
+
+
+def ask_links(system: System, *, timeout: float) -> Fact[dict[str, str]]:
+    """ "GPU0-GPU1" → "NV4", "SYS" …, in nvidia-smi's numbers."""
     command = system.which("nvidia-smi")
     if command is None:
         return Absent("nvidia-smi topo -m", "no nvidia-smi on PATH")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from tfdoctor.bench import duration, told_of_first
 from tfdoctor.findings import Severity
 from tfdoctor.render.finding import SEVERITY_STATUS, do, finding_json, mark
 from tfdoctor.render.json import SCHEMA_VERSION
@@ -14,9 +15,9 @@ from tfdoctor.text import clean_line, listed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.bench import Bench, Scaling, Timed
+    from tfdoctor.bench import Bench, Link, Scaling, Timed
 
-__all__ = ["bench_json", "curves", "duration", "number_of", "render_bench", "title_of"]
+__all__ = ["bench_json", "curves", "duration", "number_of", "render_bench", "said_of_link", "title_of"]
 
 BARS = "▁▂▃▄▅▆▇█"
 PLAIN_BARS = ".:-=+*%#"
@@ -30,8 +31,10 @@ def render_bench(bench: Bench, *, verbose: bool = False, width: int = 80, colour
     worst = max((one.severity for one in bench.findings), default=None)
     sign = mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
     hanging(out, sign, bench.summary)
-    if bench.stopped:
+    if bench.stopped and all(one.explanation != bench.stopped for one in bench.findings):
         hanging(out, Text("  "), bench.stopped)
+    if bench.disturbed and not bench.disturbance.much:
+        hanging(out, Text("  "), f"A little disturbed: {clean_line(bench.disturbed)}.")
     if bench.comparison is not None:
         _comparison(out, bench, verbose=verbose)
     timed = sum(one.repeats for one in bench.runs if one.seconds)
@@ -50,9 +53,14 @@ def render_bench(bench: Bench, *, verbose: bool = False, width: int = 80, colour
             hanging(out, Text("  "), _scaling_line(one))
             for why in one.why:
                 hanging(out, Text("    "), why)
+        for link in bench.links:
+            hanging(out, Text("  "), f"{said_of_link(link)}.")
     if not timed:
         return out.text
     out.print()
+    first = told_of_first(bench.runs)
+    if first:
+        hanging(out, Text(""), first)
     hanging(
         out,
         Text(""),
@@ -79,7 +87,8 @@ def _comparison(out: Page, bench: Bench, *, verbose: bool) -> None:
 def title_of(one: Timed) -> str:
     """ "matmul on GPU:0"; of a software GPU "software: matmul on GPU:0"; float32 is not named."""
     kind = "" if one.dtype == "float32" else one.dtype
-    what = " ".join(part for part in (one.workload, one.model, one.part, kind) if part)
+    compiler = "XLA" if one.xla else ""
+    what = " ".join(part for part in (one.workload, one.model, one.part, kind, compiler) if part)
     soft = "software: " if one.software else ""  # first, where no narrow screen cuts it off
     if one.workload == "copy":
         way = (
@@ -100,14 +109,6 @@ def curves(runs: Sequence[Timed]) -> dict[str, list[Timed]]:
         if one.seconds is not None and one.part is None:
             found.setdefault(title_of(one), []).append(one)
     return {title: sorted(pieces, key=lambda one: one.size) for title, pieces in found.items()}
-
-
-def duration(seconds: float) -> str:
-    """ "1.23 ms"."""
-    for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
-        if seconds * factor >= 1 or unit == "µs":
-            return f"{seconds * factor:.3g} {unit}"
-    return ""
 
 
 def number_of(value: int) -> str:
@@ -167,20 +168,40 @@ def _last(one: Timed, bench: Bench) -> str:
     """ "12.1 ms, 178 GFLOP/s, 60 % of peak"."""
     told = [duration(one.seconds.median)] if one.seconds else []
     if one.gflops:
-        peak = next((d.peak_gflops for d in bench.devices if d.device == one.devices[0]), None)
+        peak = next((d.peaks.get(one.dtype) for d in bench.devices if d.device == one.devices[0]), None)
         tera = one.gflops >= 1000
         told.append(f"{one.gflops / 1000:.3g} TFLOP/s" if tera else f"{one.gflops:.3g} GFLOP/s")
-        if peak and one.dtype == "float32":
+        if peak:
             told.append(f"{100 * one.gflops / peak:.0f} % of peak")
     elif one.gbps:
         told.append(f"{one.gbps:.3g} GB/s")
+        link = next((link for link in bench.links if {link.one, link.other} == set(one.devices)), None)
+        if link is not None and link.gbps and one.workload == "copy":
+            told.append(f"{100 * one.gbps / link.gbps:.0f} % of {link.how.replace('PCI Express', 'PCIe')}")
     return ", ".join(told)
+
+
+def said_of_link(link: Link) -> str:
+    """ "CPU:0 to GPU:0: PCI Express 4.0 x16, at most 31.5 GB/s; 12.1 GB/s were measured (38 %)"."""
+    told = f"{link.one} to {link.other}: {clean_line(link.how, limit=40)}"
+    if link.gbps is not None:
+        told += f", at most {link.gbps:.1f} GB/s"
+    if link.peer is False:
+        told += ", through the host's memory (no peer access)"
+    if link.measured is not None:
+        told += f"; {link.measured:.1f} GB/s were measured"
+        if link.gbps is not None:
+            told += f" ({100 * link.measured / link.gbps:.0f} %)"
+    return told
 
 
 def _scaling_line(one: Scaling) -> str:
     parts = ""
     if one.compute is not None and one.allreduce is not None:
         parts = f"; gradients {duration(one.compute)}, averaging them {duration(one.allreduce)}"
+        parts += f", waiting {duration(one.idle)}" if one.idle is not None else ""
+    if one.input is not None and one.fed is not None:
+        parts += f"; a batch from the host's memory {duration(one.input)} more, then {one.fed[0]:.2f} times"
     return (
         f"{one.model}, batch {one.size}, {one.strategy} on {listed(one.names)}: "
         f"{one.speedup:.2f} times the speed of one ({one.low:.2f} to {one.high:.2f}){parts}"
@@ -196,11 +217,19 @@ def bench_json(bench: Bench) -> dict[str, Any]:
         "summary": bench.summary,
         "stopped": bench.stopped or None,
         "disturbed": bench.disturbed or None,
+        "disturbance": {
+            "pieces": bench.disturbance.pieces,
+            "of": bench.disturbance.of,
+            "much": bench.disturbance.much,
+        },
+        "first_calls": told_of_first(bench.runs) or None,
         "devices": [
             {
                 "device": one.device,
                 "name": one.name,
                 "peak_gflops": one.peak_gflops,
+                "peaks": dict(one.peaks),
+                "capability": one.capability,
                 "software": one.software,
             }
             for one in bench.devices
@@ -229,7 +258,16 @@ def bench_json(bench: Bench) -> dict[str, Any]:
                 "speedup": one.speedup,
                 "low": one.low,
                 "high": one.high,
-                "parts": {"compute": one.compute, "allreduce": one.allreduce},
+                "parts": {
+                    "compute": one.compute,
+                    "allreduce": one.allreduce,
+                    "input": one.input,
+                    "idle": one.idle,
+                },
+                "fed": None
+                if one.fed is None
+                else dict(zip(("speedup", "low", "high"), one.fed, strict=True)),
+                "way": one.way,
                 "why": list(one.why),
                 "software": one.software,
             }
@@ -243,8 +281,24 @@ def bench_json(bench: Bench) -> dict[str, Any]:
                 "power_limit": one.power_limit,
                 "power_default": one.power_default,
                 "processes": [clean_line(name) for name in one.processes],
+                "lanes": one.lanes,
+                "lanes_most": one.lanes_most,
+                "generation": one.generation,
+                "generation_most": one.generation_most,
             }
             for one in bench.watched
+        ],
+        "links": [
+            {
+                "from": one.one,
+                "to": one.other,
+                "kind": one.kind,
+                "how": one.how,
+                "gbps": one.gbps,
+                "measured_gbps": one.measured,
+                "peer": one.peer,
+            }
+            for one in bench.links
         ],
         "comparison": _comparison_json(bench),
         "findings": [finding_json(finding) for finding in bench.findings],
@@ -273,6 +327,10 @@ def _run_json(one: Timed) -> dict[str, Any]:
         "others": one.others,
         "left_out": one.left_out or None,
         "software": one.software,
+        "xla": one.xla,
+        "way": one.way,
+        "disturbed": one.disturbed,
+        "compile": {"seconds": one.compiling, "what": list(one.compiled)} if one.compiled else None,
     }
 
 

@@ -28,40 +28,51 @@ UNITS = {
     "copy": "bytes",
     "allreduce": "bytes",
 }
-STYLE = (
-    "text{font:12px sans-serif;fill:#1f2328}.title{font-size:14px;font-weight:600}.head{font-weight:600}"
-    ".page{fill:#ffffff}.grid{stroke:#d0d7de;stroke-width:1}.mark{stroke:#1f2328;stroke-dasharray:3 3}"
-    "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.page{fill:#0d1117}.grid{stroke:#30363d}"
-    ".mark{stroke:#e6edf3}}"
+SHAPE = (
+    "text{font:12px sans-serif}.title{font-size:14px;font-weight:600}.head{font-weight:600}"
+    ".grid{stroke-width:1}.mark{stroke-dasharray:3 3}.limit{stroke-width:1.5;fill:none}"
 )
+LIGHT = "text{fill:#1f2328}.page{fill:#ffffff}.grid{stroke:#d0d7de}.mark,.limit{stroke:#1f2328}"
+DARK = "text{fill:#e6edf3}.page{fill:#0d1117}.grid{stroke:#30363d}.mark,.limit{stroke:#e6edf3}"
+STYLES = {
+    "auto": f"{SHAPE}{LIGHT}@media(prefers-color-scheme:dark){{{DARK}}}",
+    "light": SHAPE + LIGHT,
+    "dark": SHAPE + DARK,
+}
+LIMIT_DASHES = ("1 3", "1 6", "1 9", "4 2 1 2", "7 2 1 2")
+"""Of lines that no curve can be below: they have no colour."""
 
 
-def bench_svg(bench: Bench) -> str:
-    """A panel for each kind of work: seconds over size. Everything from outside is text, escaped."""
+def bench_svg(bench: Bench, style: str = "auto") -> str:
+    """A panel for each kind of work: seconds over size. Everything from outside is text, escaped.
+
+    `style`: "light", "dark", or "auto": as whoever looks at it prefers.
+    """
     panels: dict[str, dict[str, list[Timed]]] = {}
     for title, pieces in curves(bench.runs).items():
         kind = " ".join(part for part in (pieces[0].workload, pieces[0].model) if part)
         panels.setdefault(kind, {})[title] = pieces
     # The first that is said, whole: what is cut off might be that it is no card.
-    head = textwrap.wrap(clean_line(bench.summary, limit=1000), 92)[:4] or [""]
+    head = textwrap.wrap(clean_line(bench.summary, limit=1000), 84)[:5] or [""]
     parts, top = [], TOP + 18 * (len(head) - 1)
     for kind, lines in panels.items():
-        legend = 18 * len(lines)
-        parts += _panel(bench, kind, lines, top)
-        top += PANEL + legend + 56
+        panel, rows = _panel(bench, kind, lines, top)
+        parts += panel
+        top += PANEL + 18 * rows + 56
     said = "".join(
         f'<text class="title" x="16" y="{26 + 18 * row}">{escape(line)}</text>'
         for row, line in enumerate(head)
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {top}" width="{WIDE}" height="{top}" role="img">'
-        f"<title>{escape(clean_line(bench.summary, limit=300))}</title><style>{STYLE}</style>"
+        f"<title>{escape(clean_line(bench.summary, limit=300))}</title><style>{STYLES[style]}</style>"
         f'<rect class="page" width="{WIDE}" height="{top}"/>{said}'
         f"{''.join(parts)}</svg>\n"
     )
 
 
-def _panel(bench: Bench, kind: str, lines: dict[str, list[Timed]], top: int) -> list[str]:
+def _panel(bench: Bench, kind: str, lines: dict[str, list[Timed]], top: int) -> tuple[list[str], int]:
+    """Its parts, and how many rows its legend has."""
     pieces = [one for line in lines.values() for one in line]
     seconds = [value for one in pieces if one.seconds for value in (one.seconds.low, one.seconds.high)]
     x = _Axis([float(one.size) for one in pieces], LEFT, WIDE - RIGHT)
@@ -80,7 +91,19 @@ def _panel(bench: Bench, kind: str, lines: dict[str, list[Timed]], top: int) -> 
         f'<text x="{WIDE - RIGHT}" y="{top + PANEL + 32}" text-anchor="end">'
         f"{escape(UNITS[pieces[0].workload])} (log)</text>"
     )
-    out += _peaks(bench, pieces, x, y)
+    rows = [*lines]
+    for number, (label, points) in enumerate(_limits(bench, pieces)):
+        dash = LIMIT_DASHES[number % len(LIMIT_DASHES)]
+        inside = _inside(points, x, y)
+        if len(inside) < 2:  # far below all that was timed
+            continue
+        out.append(f'<polyline class="limit" points="{" ".join(inside)}" stroke-dasharray="{dash}"/>')
+        at = top + PANEL + 36 + 18 * len(rows)
+        out.append(
+            f'<line class="limit" x1="16" x2="44" y1="{at}" y2="{at}" stroke-dasharray="{dash}"/>'
+            f'<text x="52" y="{at + 4}">{escape(label)}</text>'
+        )
+        rows.append(label)
     for number, (title, line) in enumerate(lines.items()):
         colour, dash = COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)]
         out += _line(line, x, y, colour, dash)
@@ -89,18 +112,28 @@ def _panel(bench: Bench, kind: str, lines: dict[str, list[Timed]], top: int) -> 
             f'<line x1="16" x2="44" y1="{row}" y2="{row}" stroke="{colour}" stroke-width="3" '
             f'stroke-dasharray="{dash}"/><text x="52" y="{row + 4}">{escape(title)}</text>'
         )
-    rows = 0
+    out += _crossings(bench, kind, x, top)
+    return out, len(rows)
+
+
+def _crossings(bench: Bench, kind: str, x: _Axis, top: int) -> list[str]:
+    """A line at each crossover; devices that have the same are named together."""
+    same: dict[tuple[int, str], list[str]] = {}
     for cross in bench.crossover:
         name = " ".join(part for part in (cross.workload, cross.model) if part)
         if name == kind and cross.size is not None:
-            at = x.at(cross.size)
-            out.append(
-                f'<line class="mark" x1="{at:.1f}" x2="{at:.1f}" y1="{top + 8}" y2="{top + PANEL}">'
-                f"<title>{escape(cross.device)} is faster from {cross.size} on</title></line>"
-                f'<text x="{at + 4:.1f}" y="{top + 20 + 15 * rows}">'
-                f"{escape(cross.device)}{_of_type(cross, bench)} faster from {number_of(cross.size)}</text>"
-            )
-            rows += 1
+            same.setdefault((cross.size, _of_type(cross, bench)), []).append(cross.device)
+    out = []
+    for number, ((size, dtype), devices) in enumerate(same.items()):
+        at = x.at(size)
+        # Beside the line where there is more room.
+        right = at < (LEFT + WIDE - RIGHT) / 2
+        place = f'x="{at + 4:.1f}"' if right else f'x="{at - 4:.1f}" text-anchor="end"'
+        out.append(
+            f'<line class="mark" x1="{at:.1f}" x2="{at:.1f}" y1="{top + 8}" y2="{top + PANEL}"/>'
+            f'<text {place} y="{top + 20 + 15 * number}">'
+            f"{escape(listed(devices))}{dtype} faster from {number_of(size)}</text>"
+        )
     return out
 
 
@@ -114,6 +147,11 @@ def _line(line: Sequence[Timed], x: _Axis, y: _Axis, colour: str, dash: str) -> 
     band = [f"{at:.1f},{y.at(known.high):.1f}" for at, known, _ in points]
     band += [f"{at:.1f},{y.at(known.low):.1f}" for at, known, _ in reversed(points)]
     path = " ".join(f"{at:.1f},{y.at(known.median):.1f}" for at, known, _ in points)
+    bar = ""
+    if len(points) == 1:  # one size makes no band
+        at, known, _ = points[0]
+        ends = f'y1="{y.at(known.low):.1f}" y2="{y.at(known.high):.1f}"'
+        bar = f'<line x1="{at:.1f}" x2="{at:.1f}" {ends} stroke="{colour}" stroke-width="6" opacity="0.4"/>'
     dots = [
         f'<circle cx="{at:.1f}" cy="{y.at(known.median):.1f}" r="3" fill="{colour}"><title>'
         f"{number_of(one.size)}: {duration(known.median)} ({duration(known.low)} to {duration(known.high)})"
@@ -123,30 +161,63 @@ def _line(line: Sequence[Timed], x: _Axis, y: _Axis, colour: str, dash: str) -> 
     return [
         f'<polygon points="{" ".join(band)}" fill="{colour}" opacity="0.2"/>',
         f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dash}"/>',
+        bar,
         *dots,
     ]
 
 
-def _peaks(bench: Bench, pieces: Sequence[Timed], x: _Axis, y: _Axis) -> list[str]:
-    """The time that each card's peak would take: no curve can be below it in float32."""
+def _limits(bench: Bench, pieces: Sequence[Timed]) -> list[tuple[str, list[tuple[int, float]]]]:
+    """(its name, [(size, seconds)]) of what no curve can be below: the cards' peaks, or what the ways carry."""
+    if pieces[0].workload == "copy":
+        return _ways(bench, pieces)
+    known: dict[tuple[str, float], list[str]] = {}
+    for dtype in dict.fromkeys(one.dtype for one in pieces):
+        for device in bench.devices:
+            peak = device.peaks.get(dtype)
+            timed = any(one.devices == (device.device,) and one.dtype == dtype for one in pieces)
+            if peak is not None and timed:
+                known.setdefault((dtype, peak), []).append(device.device)
     counted = sorted({(one.size, one.flop) for one in pieces if one.flop is not None})
+    if len(counted) < 2:
+        return []
+    return [
+        (
+            f"the peak of {listed(devices)} in {dtype}: {peak / 1000:.3g} TFLOP/s",
+            [(size, flop / peak / 1e9) for size, flop in counted],
+        )
+        for (dtype, peak), devices in known.items()
+    ]
+
+
+def _ways(bench: Bench, pieces: Sequence[Timed]) -> list[tuple[str, list[tuple[int, float]]]]:
+    known: dict[tuple[str, float], list[str]] = {}
+    for link in bench.links:
+        if link.gbps is not None and any(set(one.devices) == {link.one, link.other} for one in pieces):
+            known.setdefault((link.how, link.gbps), []).append(f"{link.one} to {link.other}")
+    counted = sorted({(one.size, one.bytes) for one in pieces if one.bytes is not None})
+    return [
+        (
+            f"{clean_line(how, limit=40)}, {listed(pairs)}: {gbps:.3g} GB/s",
+            [(size, count / gbps / 1e9) for size, count in counted],
+        )
+        for (how, gbps), pairs in known.items()
+        if len(counted) > 1
+    ]
+
+
+def _inside(points: Sequence[tuple[int, float]], x: _Axis, y: _Axis) -> list[str]:
+    """The part of a line that is not below the picture, from where it comes in."""
     out: list[str] = []
-    named: list[str] = []
-    for device in bench.devices:
-        if device.peak_gflops is None or len(counted) < 2:
-            continue
-        seen = [(size, flop / device.peak_gflops / 1e9) for size, flop in counted]
-        path = " ".join(f"{x.at(size):.1f},{y.at(time):.1f}" for size, time in seen if time >= y.low)
-        out.append(
-            f'<polyline class="mark" points="{path}" fill="none"><title>the peak of {escape(device.device)} '
-            f"in float32: {device.peak_gflops:.0f} GFLOP/s</title></polyline>"
-        )
-        named.append(device.device)
-    if named:
-        out.append(
-            f'<text x="{WIDE - RIGHT - 6}" y="{y.at(y.low) - 8:.1f}" text-anchor="end">'
-            f"fine dots: the peak of {escape(listed(named))} in float32</text>"
-        )
+    before: tuple[float, float] | None = None
+    for size, seconds in points:
+        at, height = x.at(size), y.at(max(seconds, y.low * 1e-6))
+        floor = y.at(y.low)
+        if seconds >= y.low:
+            if before is not None and before[1] > floor:
+                share = (before[1] - floor) / (before[1] - height)
+                out.append(f"{before[0] + (at - before[0]) * share:.1f},{floor:.1f}")
+            out.append(f"{at:.1f},{height:.1f}")
+        before = at, height
     return out
 
 

@@ -4,30 +4,32 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from tfdoctor.bench import Measured, Watched, read_lines
+from tfdoctor.bench import Link, Measured, Watched, read_lines
 from tfdoctor.errors import UsageError
 from tfdoctor.examine import look
-from tfdoctor.examine.cards import cards_now, tensorflow_names
+from tfdoctor.examine.cards import cards_now, joined, tensorflow_names
 from tfdoctor.facts import value_of
 from tfdoctor.records import dataclass
 from tfdoctor.system import Failure
 from tfdoctor.system.payloads import follow_payload
 from tfdoctor.system.signals import stopping
 from tfdoctor.text import clean_line
-from tfdoctor.verify.inside import expected_speed
+from tfdoctor.verify.inside import expected_speeds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from tfdoctor.compat import Compat
+    from tfdoctor.compat.cards import Cards
     from tfdoctor.facts import Facts, SmiGpu
     from tfdoctor.system import CommandResult, LiveSystem, System
 
     Told = Callable[[dict[str, Any]], None]
 
-__all__ = ["LOOKING", "BenchWish", "Timing", "bench_python", "timed"]
+__all__ = ["LOOKING", "BenchWish", "Timing", "bench_python", "timed", "ways"]
 
 LOOKING = 30.0
 SETTING_UP = 300.0
@@ -52,8 +54,10 @@ class BenchWish:
     devices: tuple[str, ...] = ()
     """Empty: the CPU and each GPU."""
     workloads: tuple[str, ...] = ()
-    dtypes: tuple[str, ...] = ("float32",)
+    dtypes: tuple[str, ...] = ()
+    """Empty: float32, and on each GPU those that it has."""
     sizes: tuple[int, ...] = ()
+    xla: bool = False
 
     @property
     def gpus(self) -> bool:
@@ -66,7 +70,8 @@ class BenchWish:
         return {
             "timeout": self.seconds + SETTING_UP,
             "env": {} if self.gpus else {"CUDA_VISIBLE_DEVICES": "-1"},
-            "unset": ("TF_CPP_MAX_VLOG_LEVEL",),
+            # The log tells of compiling; nobody else sees it.
+            "unset": ("TF_CPP_MAX_VLOG_LEVEL", "TF_CPP_MIN_LOG_LEVEL"),
         }
 
     def as_json(self, *, shortly: bool = False) -> str:
@@ -78,6 +83,7 @@ class BenchWish:
             "workloads": list(self.workloads),
             "dtypes": list(self.dtypes),
             "sizes": list(self.sizes),
+            "xla": self.xla,
         }
         return json.dumps({"stages": ["bench"], "device": "GPU" if self.gpus else "CPU", "bench": bench})
 
@@ -88,7 +94,7 @@ class Timing:
 
     target: str
     measured: Measured
-    peaks: dict[str, float]
+    peaks: dict[str, dict[str, float]]
     software: bool = False
     """The driver is no driver: its GPUs are software, or a stand-in's."""
     interrupted: BaseException | None = None
@@ -129,7 +135,7 @@ def timed(
     watched: System | None,
 ) -> Timing:
     """What `run` tells, line by line; the cards are watched through `watched` meanwhile, the machine that has them."""
-    peaks = {f"GPU:{index}": speed for index, speed in expected_speed(facts, compat.cards).items()}
+    peaks = {f"GPU:{index}": speeds for index, speeds in expected_speeds(facts, compat.cards).items()}
     cuda = value_of(facts.driver.cuda)
     software = cuda is not None and (cuda.software or cuda.stand_in)
     parts: list[dict[str, Any]] = []
@@ -142,7 +148,9 @@ def timed(
     watch = _Watch(watched, facts) if watched is not None else None
     interrupted: BaseException | None = None
     stopped = ""
-    if watch is not None and wish.gpus and peaks:
+    pairs: dict[tuple[str, str], str] = {}
+    if watch is not None and watched is not None and wish.gpus and tensorflow_names(facts):
+        pairs = joined(watched, facts)
         watch.start()
     try:
         with stopping(system):
@@ -150,24 +158,60 @@ def timed(
         stopped = _ended(result, parts)
     except KeyboardInterrupt as signal:
         interrupted, stopped = signal, "It was interrupted; what was timed by then is shown."
+        if not any(one.seconds for one in read_lines(parts).runs):
+            stopped = "It was interrupted before anything was timed."
     finally:
         if watch is not None:
             watch.over.set()
     measured = read_lines(parts)
+    seen = watch.seen() if watch is not None else ()
     return Timing(
         target,
-        Measured(
-            measured.tensorflow,
-            measured.devices,
-            measured.runs,
-            watch.seen() if watch is not None else (),
-            stopped,
-            measured.error,
+        replace(
+            measured,
+            watched=seen,
+            stopped=stopped,
+            links=ways(seen, pairs, facts, compat.cards),
+            interrupted=interrupted is not None,
         ),
         peaks,
         software,
         interrupted,
     )
+
+
+KINDS = {"PIX": "switch", "PXB": "switch", "PSB": "switch", "PHB": "bridge", "NODE": "bridges"}
+"""What nvidia-smi prints of a way between two cards → what it goes through."""
+
+
+def ways(
+    seen: Sequence[Watched], pairs: Mapping[tuple[str, str], str], facts: Facts, cards: Cards
+) -> tuple[Link, ...]:
+    """How data goes between the host and each card, and between two cards, with what that can carry.
+
+    `pairs`: two devices → what nvidia-smi prints of the way between them.
+    """
+    cuda = value_of(facts.driver.cuda)
+    capability = {f"GPU:{one.ordinal}": one.compute_capability for one in (cuda.devices if cuda else ())}
+    hosts = {}
+    for card in seen:
+        if card.lanes and card.generation:
+            speed = cards.pcie_gbps(card.generation, card.lanes)
+            how = f"PCI Express {card.generation}.0 x{card.lanes}"
+            hosts[card.device] = Link("CPU:0", card.device, "pcie", how, speed)
+    found = list(hosts.values())
+    for (one, other), said in pairs.items():
+        speed = None
+        if said.startswith("NV") and said[2:].isdigit():
+            kind = "nvlink"
+            speed = cards.nvlink_gbps(capability.get(one) or "", int(said[2:]))
+        else:
+            kind = KINDS.get(said, "processors" if said in ("SYS", "SOC") else "other")
+            speeds = [hosts[name].gbps for name in (one, other) if name in hosts]
+            known = [speed for speed in speeds if speed is not None]
+            speed = min(known) if len(known) == 2 and kind != "other" else None
+        found.append(Link(one, other, kind, said, speed))
+    return tuple(found)
 
 
 def _ended(result: CommandResult, parts: list[dict[str, Any]]) -> str:
@@ -218,8 +262,17 @@ class _Watch(threading.Thread):
             health.power_limit if health else None,
             health.power_default if health else None,
             tuple(dict.fromkeys((*old.processes, *still))),
+            _most(old.lanes, health.link_width if health else None),
+            _most(old.lanes_most, health.link_width_most if health else None),
+            _most(old.generation, health.link_generation if health else None),
+            _most(old.generation_most, health.link_generation_most if health else None),
+            old.looks + 1,
         )
 
     def seen(self) -> tuple[Watched, ...]:
         """All cards that were seen."""
         return tuple(self._cards[name] for name in sorted(self._cards))
+
+
+def _most(one: int | None, other: int | None) -> int | None:
+    return max((number for number in (one, other) if number is not None), default=None)

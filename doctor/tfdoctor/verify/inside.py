@@ -135,12 +135,20 @@ def _libraries(run: Verifying, facts: Facts, report: Report) -> None:
 
 def expected_speed(facts: Facts, cards: Cards) -> dict[str, float]:
     """GPU → GFLOP/s in float32 that its multiprocessors can give at their highest clock; those that are known."""
+    found = expected_speeds(facts, cards)
+    return {gpu: speeds["float32"] for gpu, speeds in found.items() if "float32" in speeds}
+
+
+def expected_speeds(facts: Facts, cards: Cards) -> dict[str, dict[str, float]]:
+    """GPU → type (float32, tf32, float16, bfloat16) → the same, on tensor cores where it has them for the type."""
     cuda = value_of(facts.driver.cuda)
     found = {}
     for device in cuda.devices if cuda is not None else ():
-        each = cards.per_clock(device.compute_capability) if device.compute_capability else None
-        if each and device.multiprocessors and device.clock_mhz:
-            found[str(device.ordinal)] = 2.0 * each * device.multiprocessors * device.clock_mhz / 1000
+        if device.compute_capability and device.multiprocessors and device.clock_mhz:
+            found[str(device.ordinal)] = {
+                dtype: 2.0 * each * device.multiprocessors * device.clock_mhz / 1000
+                for dtype, each in cards.per_clock_of(device.compute_capability, device.name).items()
+            }
     return found
 
 

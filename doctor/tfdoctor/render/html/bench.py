@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
+from tfdoctor.bench import duration, told_of_first
 from tfdoctor.findings import Status
-from tfdoctor.render.bench import duration, number_of, title_of
+from tfdoctor.render.bench import number_of, said_of_link, title_of
 from tfdoctor.render.bench_svg import bench_svg
 from tfdoctor.render.finding import MARKS, SEVERITY_STATUS
 from tfdoctor.render.html.check import finding_values
@@ -31,7 +32,16 @@ def benchmark_html(done: Bench, redactor: Redactor) -> bytes:
         "devices": [
             {"device": one.device, "name": one.name or "", "software": one.software} for one in done.devices
         ],
-        "notes": [one for one in (done.stopped, done.disturbed and f"Disturbed: {done.disturbed}.") if one],
+        "notes": [
+            one
+            for one in (
+                done.stopped,
+                done.disturbed and f"Disturbed: {done.disturbed}.",
+                *(f"{said_of_link(link)}." for link in done.links),
+                told_of_first(done.runs),
+            )
+            if one
+        ],
         "scaling": [why for one in done.scaling for why in one.why],
         "findings": [finding_values(one) for one in done.findings],
         "times": [

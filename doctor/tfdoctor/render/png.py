@@ -1,0 +1,56 @@
+"""Our own pictures (SVG) as PNG, where the extra `plot` is installed: resvg, a wheel without further needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdoctor.errors import Error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["painter"]
+
+FONTS = (
+    "DejaVu Sans",
+    "Liberation Sans",
+    "Noto Sans",
+    "Arial",
+    "Helvetica",
+    "Roboto",
+    "Ubuntu",
+    "Cantarell",
+    "Open Sans",
+    "FreeSans",
+    "Nimbus Sans",
+    "Segoe UI",
+)
+"""resvg draws text in fonts of the system; where it finds none of the name it leaves it out, silently."""
+WORD = (
+    '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20">'
+    '<text x="2" y="15" style="font:12px sans-serif">Ag</text></svg>'
+)
+ZOOM = 2
+"""Pixels of the picture for each of the SVG."""
+
+
+def painter() -> Callable[[str], bytes]:
+    """What makes a PNG of an SVG. Raises Error where the extra, or a font, is not there."""
+    try:
+        from resvg_py import svg_to_bytes
+    except ImportError:
+        message = "PNG needs resvg-py, which is not installed beside tfdoctor."
+        raise Error(message, hint="pip install 'tfdoctor[plot]'") from None
+    nothing = svg_to_bytes(svg_string=WORD, skip_system_fonts=True)
+    font = next(
+        (name for name in FONTS if svg_to_bytes(svg_string=WORD, sans_serif_family=name) != nothing), None
+    )
+    if font is None:
+        message = f"PNG needs a font for its text, and this system has none of {', '.join(FONTS[:4])} …"
+        raise Error(message, hint="apt-get install fonts-dejavu-core")
+
+    def paint(svg: str) -> bytes:
+        done: bytes = svg_to_bytes(svg_string=svg, sans_serif_family=font, zoom=ZOOM)
+        return done
+
+    return paint

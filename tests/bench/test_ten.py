@@ -1,0 +1,202 @@
+"""Results that are made up: from where on the GPU is faster, and why two are slower than one, is known of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from bench.made import on, piece, result, train
+from cli.planner import validate
+from tfdoctor.bench import Bench, Link, Watched
+from tfdoctor.render.bench import bench_json, render_bench
+
+SIZES = (8, 32, 128)
+TWO = ("GPU:0", "GPU:1")
+PCIE = tuple(Link("CPU:0", name, "pcie", "PCI Express 4.0 x16", 31.5) for name in TWO)
+
+
+def joined(kind: str, how: str, gbps: float | None = None) -> tuple[Link, ...]:
+    return (*PCIE, Link(*TWO, kind, how, gbps))
+
+
+@dataclass(frozen=True)
+class Case:
+    """Seconds of steps on the CPU and on one card, by batch, and on two at the largest; and what they mean."""
+
+    name: str
+    cpu: tuple[float, ...]
+    gpu: tuple[float, ...]
+    two: float
+    compute: float | None
+    allreduce: float | None
+    size: int | None
+    below: int | None
+    """The crossover."""
+    why: str
+    """The first sentence begins with it; "": there is nothing to explain."""
+    has: str = ""
+    """Stands in it, too."""
+    codes: tuple[str, ...] = ("TFD829",)
+    strategy: str = "towers"
+    way: str | None = None
+    fed: tuple[float, float] | None = None
+    """With the batch from the host's memory, on one card and on both."""
+    other: float | None = None
+    """The second card alone; as fast as the first otherwise."""
+    links: tuple[Link, ...] = ()
+    watched: tuple[Watched, ...] = ()
+    log: str = ""
+    copied: float | None = None
+    """GB/s between the cards."""
+    devices: tuple[str, ...] = TWO
+    more: tuple[dict[str, Any], ...] = field(default_factory=tuple)
+
+
+MATRIX = (
+    "gpu_device.cc:1] Device interconnect StreamExecutor with strength 1 edge matrix:\n"
+    "gpu_device.cc:1]      0 1 \ngpu_device.cc:1] 0:   N N \ngpu_device.cc:1] 1:   N N "
+)
+USUAL = (0.010, 0.040, 0.160), (0.012, 0.014, 0.020)
+"""The card is faster from a batch of 32 on."""
+CASES = (
+    Case(
+        "all-reduce through the host's memory", *USUAL, 0.050, 0.011, 0.038, 32, 8,
+        "Averaging the gradients and changing the weights takes 76 % of each step (38 ms), more than the split saves (",
+        "cannot reach each other's memory, so all of it goes through the host's",
+        links=joined("bridge", "PHB", 31.5), log=MATRIX, copied=2.9,
+    ),
+    Case(
+        "all-reduce between two processors", *USUAL, 0.050, 0.011, 0.038, 32, 8,
+        "Averaging the gradients and changing the weights takes 76 %",
+        "4.1 GB/s were measured; between GPU:0 and GPU:1 it goes through the link between two processors (NUMA)",
+        links=joined("processors", "SYS", 31.5), copied=4.1,
+    ),
+    Case(
+        "NCCL takes its time", *USUAL, 0.040, 0.011, 0.027, 32, 8,
+        "Averaging the gradients and changing the weights by NCCL takes 68 %",
+        strategy="mirrored", way="CollectiveAllReduce, NCCL", links=joined("nvlink", "NV4", 100.0),
+    ),
+    Case(
+        "hierarchical copies", *USUAL, 0.040, 0.011, 0.027, 32, 8,
+        "Averaging the gradients and changing the weights by hierarchical copies takes 68 %",
+        strategy="mirrored", way="HierarchicalCopyAllReduce",
+    ),
+    Case(
+        "without NCCL", *USUAL, 0.040, 0.011, 0.027, 32, 8,
+        "Averaging the gradients and changing the weights by TensorFlow's own ring (no NCCL) takes 68 %",
+        strategy="mirrored", way="CollectiveAllReduce, RING",
+    ),
+    Case(
+        "a small batch", (0.010, 0.011, 0.012), (0.020, 0.020, 0.021), 0.024, 0.0205, 0.002, None, 128,
+        "The batch of 128 is too small: 1/2 of it takes 98 % of the time of all of it on one device.",
+    ),
+    Case(
+        "the input", *USUAL, 0.0115, 0.010, 0.001, 32, 8,
+        "Input-bound: where the batch comes from the host's memory, bringing it to the devices takes 79 % of a step",
+        "(43.5 ms of 55 ms; 48 ms on one device)", fed=(0.048, 0.055),
+    ),
+    Case(
+        "the program that starts the work", (0.03, 0.05, 0.08), (0.012, 0.014, 0.020), 0.045, 0.011, 0.002, 8, None,
+        "For 71 % of each step (32 ms) the devices neither compute nor average:",
+        strategy="mirrored", way="CollectiveAllReduce, NCCL",
+    ),
+    Case(
+        "another program", *USUAL, 0.030, 0.028, 0.002, 32, 8,
+        "Another program computes on GPU:1 (python); the others wait for it.",
+        watched=(Watched("GPU:1", processes=("python",)),), codes=("TFD828", "TFD829"),
+    ),
+    Case(
+        "heat", *USUAL, 0.030, 0.028, 0.002, 32, 8,
+        "GPU:1 lowers its clocks (hw_thermal_slowdown); the others wait for it.",
+        watched=(Watched("GPU:1", slowdowns=("hw_thermal_slowdown",), temperature=96),), codes=("TFD828", "TFD829"),
+    ),
+    Case(
+        "a power limit", *USUAL, 0.030, 0.028, 0.002, 32, 8,
+        "GPU:0 lowers its clocks (sw_power_cap); the others wait for it.",
+        watched=(Watched("GPU:0", slowdowns=("sw_power_cap",)),),
+    ),
+    Case(
+        "unlike cards", *USUAL, 0.036, 0.034, 0.002, 32, 8,
+        "GPU:1 is slower than the others, and each step waits for the slowest device.", other=0.066,
+    ),
+    Case(
+        "four lanes", *USUAL, 0.050, 0.011, 0.038, 32, 8,
+        "Averaging the gradients and changing the weights takes 76 %", "at most 1.2 GB/s were measured",
+        watched=(Watched("GPU:1", lanes=4, lanes_most=16, generation=3, generation_most=3, looks=5),),
+        copied=1.2, codes=("TFD829", "TFD831"),
+    ),
+    Case(
+        "parts of a processor", USUAL[0], USUAL[0], 0.200, 0.190, 0.003, None, None,
+        "CPU:0 and CPU:1 are parts of the same processor:", devices=("CPU:0", "CPU:1"),
+    ),
+    Case(
+        "all is well", *USUAL, 0.0115, 0.0103, 0.001, 32, 8, "", codes=(), fed=(0.022, 0.0125),
+        links=joined("nvlink", "NV4", 100.0), log=MATRIX.replace("N N", "N Y", 1).replace("1:   N N", "1:   Y N"),
+    ),
+    Case(
+        "nothing apart", *USUAL, 0.040, None, None, 32, 8,
+        "What was measured does not say why; the averaging of gradients was not timed apart.", strategy="mirrored",
+    ),
+)  # fmt: skip
+
+
+def measured(case: Case) -> Bench:
+    first, second = case.devices
+    largest = SIZES[-1]
+    parts = [{**on("CPU:0", *(name for name in case.devices if name != "CPU:0")), "log": case.log}]
+    if first != "CPU:0":
+        parts += [train(t, "CPU:0", size=n) for t, n in zip(case.cpu, SIZES, strict=True)]
+    parts += [train(t, first, size=n) for t, n in zip(case.gpu, SIZES, strict=True)]
+    parts.append(train(case.other or case.gpu[-1], second, size=largest))
+    told: dict[str, Any] = {"strategy": case.strategy, "way": case.way}
+    parts.append(train(case.two, *case.devices, size=largest, **told))
+    if case.compute is not None:
+        parts.append(train(case.compute, *case.devices, size=largest, part="compute"))
+    if case.allreduce is not None:
+        parts.append(train(case.allreduce, *case.devices, size=102080, part="allreduce", **told))
+    if case.fed is not None:
+        parts.append(train(case.fed[0], first, size=largest, part="fed"))
+        parts.append(train(case.fed[1], *case.devices, size=largest, part="fed"))
+    if case.copied is not None:
+        size = 1 << 26
+        parts.append(piece(size / case.copied / 1e9, *case.devices, workload="copy", size=size, bytes=size))
+    return result(*parts, watched=case.watched, links=case.links)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_what_is_known_of_it_is_said(case: Case) -> None:
+    done = measured(case)
+    crossover = [(one.size, one.below) for one in done.crossover if one.device == "GPU:0"]
+    assert crossover == ([] if case.devices[0] == "CPU:0" else [(case.size, case.below)])
+    (one,) = done.scaling
+    if case.why:
+        assert one.why[0].startswith(case.why), one.why
+        assert case.has in one.why[0], one.why
+        assert one.why[0] in done.summary
+    else:
+        assert one.why == ()
+    assert tuple(finding.code for finding in done.findings) == case.codes
+    validate(bench_json(done), "bench")
+    assert max(map(len, render_bench(done, verbose=True).splitlines())) <= 80
+
+
+def test_the_parts_of_a_step_are_told() -> None:
+    (one,) = measured(CASES[0]).scaling
+    assert (one.compute, one.allreduce, one.input, one.way) == (0.011, 0.038, None, None)
+    assert one.idle == pytest.approx(0.001)
+    told = bench_json(measured(CASES[6]))["scaling"][0]
+    assert told["parts"]["input"] == pytest.approx(0.0435)
+    assert told["fed"]["speedup"] == pytest.approx(48 / 55)
+    (named,) = measured(CASES[2]).scaling
+    assert named.way == "NCCL"
+
+
+def test_what_is_hidden_behind_the_computing_is_no_part_of_its_own() -> None:
+    """An all-reduce that alone takes longer than the step leaves it room for."""
+    devices = on("CPU:0", *TWO)
+    parts = [train(1.0, "GPU:0"), train(1.0, "GPU:1"), train(0.9, *TWO), train(0.5, *TWO, part="compute")]
+    (one,) = result(devices, *parts, train(0.7, *TWO, part="allreduce")).scaling
+    assert one.allreduce == pytest.approx(0.4)
+    assert one.idle == 0
