@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,5 +18,17 @@ def processes_with(word: str) -> Sequence[int]:
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
                 if word.encode() in (entry / "cmdline").read_bytes():
+                    found.append(int(entry.name))
+    return found
+
+
+def processes_of(folder: Path) -> Sequence[int]:
+    """The processes, beside this one, that name a folder on their command line or in their environment."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and entry.name != str(os.getpid()):
+            with contextlib.suppress(OSError):
+                told = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+                if str(folder).encode() in told:
                     found.append(int(entry.name))
     return found

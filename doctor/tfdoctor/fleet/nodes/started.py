@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import shlex
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from tfdoctor.fleet.nodes.models import Answer, Job
 from tfdoctor.system.children import Children
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
+    from pathlib import Path
 
     from tfdoctor.system.children import Ran
 
@@ -35,16 +37,26 @@ class _FloodError(Exception):
 def script(job: Job) -> str:
     """What a node's `sh` runs: it takes the file from standard input, runs it, and leaves nothing behind.
 
-    `timeout`, where the node has it, ends it there, too, should we be gone.
+    Standard input stays open as long as we are there. Where it ends before the node has answered we are gone, and so
+    is what runs there; `timeout`, where the node has it, ends it at its deadline besides, with all that it started.
     """
-    limit = "timeout --foreground -k 5"  # in our process group, so that whoever ends that ends it, too
-    run = shlex.join([job.python, "%", *job.arguments]).replace("%", '"$f"', 1)
-    return (
-        'f=$(mktemp "${TMPDIR:-/tmp}/tfdoctor-XXXXXXXX") || exit 125; '
-        "trap 'rm -f \"$f\"' EXIT; trap 'exit 129' HUP INT TERM; "
-        'cat >"$f" || exit 125; t=; '
-        f'if {limit} 1 true 2>/dev/null; then t="{limit} {job.deadline:.0f}"; fi; '
-        f"$t {run} </dev/null"
+    size = job.zipapp.stat().st_size
+    run = shlex.join([job.python, "%", *job.arguments]).replace("%", '"$d/tfdoctor.pyz"', 1)
+    limit = "timeout -k 5"
+    ended = 'kill "$p"; for x in 1 2 3 4 5; do kill -0 "$p" && sleep 1; done; kill -9 "$p"'
+    return "; ".join(
+        (
+            'd=$(mktemp -d "${TMPDIR:-/tmp}/tfdoctor-XXXXXXXX") || exit 125; p= w=',
+            # The group of `timeout` is all that it started. Where there is no `timeout`, there is no such group.
+            """trap 'kill $w 2>/dev/null; [ -z "$p" ] || kill -9 "-$p" 2>/dev/null; rm -rf "$d"' EXIT""",
+            """trap '[ -z "$p" ] || { kill "$p" 2>/dev/null && wait "$p"; }; exit 129' HUP INT TERM""",
+            f'head -c {size} >"$d/tfdoctor.pyz" && [ "$(wc -c <"$d/tfdoctor.pyz")" -eq {size} ] || exit 125',
+            f't=; if {limit} 1 true 2>/dev/null; then t="{limit} {job.deadline:.0f}"; fi',
+            "exec 3<&0",
+            f'TMPDIR="$d" $t {run} </dev/null 3<&- & p=$!',
+            f"{{ read -r x <&3; {ended}; }} >/dev/null 2>&1 & w=$!",
+            'exec 3<&-; wait "$p"; exit "$?"',
+        )
     )
 
 
@@ -55,9 +67,10 @@ def each(
     lost: Callable[[Ran], bool],
     *,
     parallel: int,
-) -> Iterator[Answer]:
+    after: Callable[[], None] = lambda: None,
+) -> Generator[Answer, None, None]:
     """One answer a host. command: what reaches it, which is given the file as its standard input; lost: whether it
-    ended because the node was not reached."""
+    ended because the node was not reached; after: what takes away what our programs may have left, at the end."""
     children, answers, waiting = Children(), queue.SimpleQueue[Answer](), deque(hosts)
     ending = threading.Event()
 
@@ -80,6 +93,7 @@ def each(
         children.stop()
         for one in threads:
             one.join(2)
+        after()
 
 
 def _one(children: Children, host: str, job: Job, argv: Sequence[str], lost: Callable[[Ran], bool]) -> Answer:
@@ -92,7 +106,7 @@ def _one(children: Children, host: str, job: Job, argv: Sequence[str], lost: Cal
             raise _FloodError
 
     try:
-        with job.zipapp.open("rb") as given:
+        with _given(job.zipapp) as given:
             ran = children.run(
                 argv, timeout=job.deadline + GRACE, env=dict(os.environ), heard=heard, given=given
             )
@@ -102,6 +116,29 @@ def _one(children: Children, host: str, job: Job, argv: Sequence[str], lost: Cal
     except (OSError, ValueError) as error:
         return Answer(host, "failed", why=clean_line(f"{argv[0]}: {getattr(error, 'strerror', '') or error}"))
     return _answer(host, job, ran, lost=lost(ran), seconds=round(time.monotonic() - began, 3))
+
+
+@contextlib.contextmanager
+def _given(file: Path) -> Iterator[IO[bytes]]:
+    """A pipe that has the file, and does not end before the block does."""
+    content = file.read_bytes()
+    ends = os.pipe()
+    read, write = os.fdopen(ends[0], "rb", 0), os.fdopen(ends[1], "wb", 0)
+
+    def feed() -> None:
+        left = memoryview(content)
+        with contextlib.suppress(OSError):  # nobody reads any more
+            while left:
+                left = left[write.write(left) :]
+
+    feeding = threading.Thread(target=feed, daemon=True)
+    feeding.start()
+    try:
+        yield read
+    finally:
+        read.close()  # so that nothing waits for a reader
+        feeding.join()
+        write.close()
 
 
 def _answer(host: str, job: Job, ran: Ran, *, lost: bool, seconds: float) -> Answer:
