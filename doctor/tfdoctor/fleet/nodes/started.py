@@ -27,6 +27,8 @@ GRACE = 15.0
 """Seconds that reaching a node and leaving it may take beside what runs there."""
 LEFT_BEHIND = 125
 """The status where the node could not take the file."""
+OF_ENGINE = ("srun: ", "slurmstepd")
+"""Lines that say only that the task ended, after what it said itself."""
 NOT_FOUND, TIMED_OUT = 127, (124, 137)
 
 
@@ -145,7 +147,8 @@ def _answer(host: str, job: Job, ran: Ran, *, lost: bool, seconds: float) -> Ans
     if ran.returncode is None or (ran.returncode in TIMED_OUT and seconds >= job.deadline):
         return Answer(host, "timeout", why=f"no answer within {job.deadline:g} s", seconds=seconds)
     said = [clean_line(line, limit=200) for line in ran.stderr.decode("utf-8", "replace").splitlines()[-200:]]
-    last = next((line for line in reversed(said) if line), "")
+    whose = [line for line in said if line and (lost or not line.startswith(OF_ENGINE))]
+    last = next(reversed(whose or [line for line in said if line]), "")
     if lost:
         return Answer(host, "lost", why=last or "it was not reached", seconds=seconds)
     if ran.stdout.strip():
