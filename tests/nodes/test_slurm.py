@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shlex
 import signal
 import subprocess
@@ -78,7 +77,7 @@ def begun(cluster: Slurm, tmp_path: Path, runner: Path, *words: str) -> subproce
     command = ["fleet", "run", str(tmp_path / "out"), "--runner", str(runner), "--json", *words]
     return subprocess.Popen(
         [sys.executable, "-m", "tfdoctor", *command],
-        env={**cluster.env, "TFDOCTOR_TEST": str(tmp_path)},
+        env=cluster.env | {"TFDOCTOR_TEST": str(tmp_path), "TMPDIR": temporary(tmp_path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -86,15 +85,23 @@ def begun(cluster: Slurm, tmp_path: Path, runner: Path, *words: str) -> subproce
     )
 
 
-def nothing_stays(cluster: Slurm, tmp_path: Path) -> None:
+def temporary(tmp_path: Path) -> str:
+    """Where the nodes unpack the file, and we pack it."""
+    (tmp_path / "tmp").mkdir()
+    return str(tmp_path / "tmp")
+
+
+def nothing_stays(cluster: Slurm, tmp_path: Path, *, folders: int = 0) -> None:
+    """No job, no process, no folder; folders: of nodes on which everything was killed at once."""
     until = time.monotonic() + 15
     while time.monotonic() < until:
         jobs = cluster.said("squeue", "-h", "-o", "%A %T %N").strip()
         left = processes_of(tmp_path)
-        if not (jobs or left):
+        kept = list((tmp_path / "tmp").iterdir())
+        if not (jobs or left or len(kept) > folders):
             return
         time.sleep(0.3)
-    pytest.fail(f"jobs {jobs!r}, processes {left}")
+    pytest.fail(f"jobs {jobs!r}, processes {left}, folders {kept}")
 
 
 def task_on(name: str, tmp_path: Path) -> int:
@@ -132,7 +139,7 @@ def test_all_others_arrive_and_the_bad_ones_are_named(cluster: Slurm, tmp_path: 
     assert "Slurm has it as" in why["power"]
     assert "it is broken" in why["b4"]
     assert "no answer within 40 s" in why["b1"]
-    nothing_stays(cluster, tmp_path)
+    nothing_stays(cluster, tmp_path, folders=2)
 
 
 def test_ctrl_c_leaves_no_job(cluster: Slurm, tmp_path: Path, runner: Path) -> None:
@@ -150,7 +157,7 @@ def test_inside_an_allocation(cluster: Slurm, tmp_path: Path, runner: Path) -> N
     inside += ["fleet", "run", str(tmp_path / "out"), "--runner", str(runner), "--json", "--slurm", "job"]
     ran = subprocess.run(
         [*inside, "--deadline", "8"],
-        env={**cluster.env, "TFDOCTOR_TEST": str(tmp_path)},
+        env=cluster.env | {"TFDOCTOR_TEST": str(tmp_path), "TMPDIR": temporary(tmp_path)},
         capture_output=True,
         text=True,
         timeout=90,

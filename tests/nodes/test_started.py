@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from nodes.machines import reaching
+from processes import processes_of
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.fleet.nodes.slurm import SlurmEngine
 from tfdoctor.fleet.nodes.ssh import host_names
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 KINDS = {
     "node1": "healthy-two-gpus",
@@ -56,13 +58,12 @@ def fleet(
     )
 
 
-def of_folder(folder: Path) -> list[str]:
-    """Command lines of processes that have the folder in them."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            found.append(path.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace"))
-    return [line for line in found if str(folder) in line]
+def nothing_runs(folder: Path) -> None:
+    """What was killed may take a moment."""
+    until = time.monotonic() + 10
+    while processes_of(folder) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert processes_of(folder) == []
 
 
 @pytest.mark.few(1)
@@ -80,7 +81,7 @@ def test_all_others_arrive_and_the_bad_ones_are_named(tmp_path: Path, engine: st
         programs,
         *words,
         "--deadline",
-        "10",
+        "25",
         "--json",
         env={"SLURM_JOB_NODELIST": "node[1-9]"},
     )
@@ -92,10 +93,9 @@ def test_all_others_arrive_and_the_bad_ones_are_named(tmp_path: Path, engine: st
     assert "no JSON" in why["node5"]
     assert "4 MiB" in why["node6"]
     assert "it is broken" in why["node8"]
-    assert time.monotonic() - began < 45
-    assert of_folder(tmp_path) == []
-    left = [path.parent.name for path in (tmp_path / "tmp").glob("*/*")]
-    assert set(left) <= {"node6"}  # nothing stays on a node, but where everything was killed at once, as here
+    assert time.monotonic() - began < 60
+    nothing_runs(tmp_path)
+    assert list((tmp_path / "tmp").glob("*/*")) == []  # although all was killed at once where it flooded
 
 
 def test_a_second_run_asks_only_those_that_have_no_result(tmp_path: Path) -> None:
@@ -132,10 +132,7 @@ def test_ctrl_c_keeps_what_came_and_leaves_no_process(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert "1 of 2 hosts had answered; --resume asks the others" in said
     assert (tmp_path / "out" / "node1.json").exists()
-    until = time.monotonic() + 10
-    while of_folder(tmp_path) and time.monotonic() < until:
-        time.sleep(0.1)
-    assert of_folder(tmp_path) == []
+    nothing_runs(tmp_path)
 
 
 def test_a_dry_run_asks_nobody(tmp_path: Path) -> None:

@@ -118,7 +118,9 @@ def test_nothing_is_written_and_nothing_is_said_beside_the_answer(
 ) -> None:
     # A copy: beside the package itself, other tests' interpreters write what they compile.
     payload, elsewhere = tmp_path / "payload", tmp_path / "elsewhere"
-    shutil.copytree(Path(tfdoctor.payload.__file__).parent, payload, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        Path(tfdoctor.payload.__file__).parent, payload, ignore=shutil.ignore_patterns("__pycache__")
+    )
     elsewhere.mkdir()
     monkeypatch.setattr(payloads, "_FOLDER", payload)
     before = sorted(payload.rglob("*"))

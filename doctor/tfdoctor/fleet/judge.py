@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.findings import Severity
 from tfdoctor.fleet.cards import card_findings
 from tfdoctor.fleet.models import Finding, Fleet, Group, Host
+from tfdoctor.fleet.peers import peer_findings
 from tfdoctor.report.against.compare import differing
 from tfdoctor.report.against.snapshot import AREAS, Entry
 from tfdoctor.text import listed
@@ -61,6 +62,7 @@ def judged(engine: str, found: Gathered, *, aside: int = 0) -> Fleet:
     findings = [
         *_silent(hosts),
         *_unused(groups),
+        *peer_findings(found.peers, found.mute),
         *card_findings(profiles),
         *_versions(profiles),
         *_others(groups),
@@ -208,9 +210,7 @@ def _others(groups: Sequence[Group]) -> Iterator[Finding]:
     kinds = sorted(together.items(), key=lambda item: (-_weight(item[1]), -len(item[0])))
     for names, whats in kinds[:KINDS]:
         whats.sort(key=lambda what: AREAS.index(what[0][0]) if what[0][0] in AREAS else len(AREAS))
-        told = [
-            f"{name} {_short(here)}, elsewhere {_short(there)}" for (_, name), here, there in whats[:TOLD]
-        ]
+        told = [_beside(name, here, there) for (_, name), here, there in whats[:TOLD]]
         more = f"; and {len(whats) - TOLD} more" if len(whats) > TOLD else ""
         yield Finding(
             "host-differs",

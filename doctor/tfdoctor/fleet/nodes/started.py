@@ -43,9 +43,10 @@ def script(job: Job) -> str:
     is what runs there; `timeout`, where the node has it, ends it at its deadline besides, with all that it started.
     """
     size = job.zipapp.stat().st_size
-    run = shlex.join([job.python, "%", *job.arguments]).replace("%", '"$d/tfdoctor.pyz"', 1)
+    run = f'{shlex.quote(job.python)} "$d/tfdoctor.pyz" {shlex.join(job.arguments)}'
     limit = "timeout -k 5"
-    ended = 'kill "$p"; for x in 1 2 3 4 5; do kill -0 "$p" && sleep 1; done; kill -9 "$p"'
+    watching = 'read -r x <&3; kill "$1"; for x in 1 2 3 4 5; do kill -0 "$1" && sleep 1; done; '
+    watching += 'kill -9 "$1" "-$1"; rm -rf "$2"'
     return "; ".join(
         (
             'd=$(mktemp -d "${TMPDIR:-/tmp}/tfdoctor-XXXXXXXX") || exit 125; p= w=',
@@ -56,8 +57,11 @@ def script(job: Job) -> str:
             f't=; if {limit} 1 true 2>/dev/null; then t="{limit} {job.deadline:.0f}"; fi',
             "exec 3<&0",
             f'TMPDIR="$d" $t {run} </dev/null 3<&- & p=$!',
-            f"{{ read -r x <&3; {ended}; }} >/dev/null 2>&1 & w=$!",
-            'exec 3<&-; wait "$p"; exit "$?"',
+            # A session of its own, where it can: whoever kills all of ours at once leaves it, and it ends the rest.
+            "s=; if command -v setsid >/dev/null 2>&1; then s=setsid; fi",
+            f"""$s sh -c '{watching}' sh "$p" "$d" >/dev/null 2>&1 & w=$!""",
+            # The shell says that it was ended, where nobody may hear it any more.
+            """exec 3<&-; trap '' PIPE; wait "$p"; exit $?""",
         )
     )
 
@@ -85,16 +89,17 @@ def each(
             answers.put(_one(children, host, job, command(host), lost))
 
     threads = [threading.Thread(target=work, daemon=True) for _ in range(min(parallel, len(hosts)))]
-    for one in threads:
-        one.start()
     try:
+        for one in threads:
+            one.start()
         for _ in hosts:
             yield answers.get()
     finally:
         ending.set()
         children.stop()
         for one in threads:
-            one.join(2)
+            if one.is_alive():
+                one.join(2)
         after()
 
 
