@@ -29,7 +29,8 @@ def node(folder: Path, name: str, kind: str) -> Path:
     run = BAD.get(kind)
     if run is None:
         facts = shlex.quote(str(HOSTS / kind))
-        run = f'file=$1; shift; exec {shlex.quote(sys.executable)} "$file" "$@" --facts {facts}'
+        run = f'file=$1; shift; if [ "$1" = check ]; then set -- "$@" --facts {facts}; fi; '
+        run += f'exec {shlex.quote(sys.executable)} "$file" "$@"'
     program(place / "python3", run)
     return place
 

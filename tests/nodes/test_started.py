@@ -188,3 +188,30 @@ def test_slurm_that_is_not_there_or_fails_is_told(tmp_path: Path, monkeypatch: p
     monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
     with pytest.raises(UsageError, match="no allocation"):
         SlurmEngine("job")
+
+
+PEERS = '{"worker": ["127.0.0.1:9", "nobody.invalid:9"]}'
+
+
+def test_each_host_says_whom_it_does_not_reach(tmp_path: Path) -> None:
+    programs = reaching(tmp_path, dict.fromkeys(("a", "b"), "healthy-two-gpus") | {"c": "gone"})
+    ran = fleet(tmp_path / "out", programs, "--ssh", "a,b,c", "--connect", PEERS, "--json")
+    assert "Asking 3 hosts" in ran.stderr
+    assert "Asking 2 hosts" in ran.stderr
+    found = {one["name"]: one for one in json.loads(ran.stdout)["findings"]}
+    assert found["peers-apart"]["hosts"] == ["a", "b"]
+    assert "do not reach nobody.invalid:9" in found["peers-apart"]["message"]
+    words = [sys.executable, "-m", "tfdoctor", "fleet", "report", str(tmp_path / "out"), "--json"]
+    later = json.loads(subprocess.run(words, capture_output=True, check=False).stdout)
+    assert [one["name"] for one in later["findings"]] == [
+        one["name"] for one in json.loads(ran.stdout)["findings"]
+    ]
+    assert later["files_left_aside"] == 0
+
+
+@pytest.mark.parametrize("value", ["0", "65536", "{", "[]", '{"worker": 5}', "/no/such/file"])
+def test_peers_that_are_none_ask_nobody(tmp_path: Path, value: str) -> None:
+    programs = reaching(tmp_path, {"a": "failing"})
+    ran = fleet(tmp_path / "out", programs, "--ssh", "a", "--connect", value)
+    assert ran.returncode == 2, ran.stderr
+    assert not (tmp_path / "out").exists()

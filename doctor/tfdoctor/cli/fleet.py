@@ -25,6 +25,8 @@ from tfdoctor.findings import Severity
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from tfdoctor.fleet import Fleet, Gathered
     from tfdoctor.fleet.nodes import Engine, Job
     from tfdoctor.fleet.nodes.store import Kept, Store
@@ -155,9 +157,11 @@ def fleet(
         if not _asked(first, folder, words, runner, deadline, resume=resume, dry_run=dry_run):
             return ExitCode.OK
         if peers is not None:
-            from tfdoctor.fleet.nodes.store import PEERS
+            from tfdoctor.fleet.nodes.store import PEERS, Store
 
-            _asked(engine(), folder / PEERS, peers, runner, deadline, resume=resume, dry_run=False)
+            there = {host for host, end in Store(folder).endings().items() if end.ended == "answered"}
+            if there:
+                _asked(engine(), folder / PEERS, peers, runner, deadline, resume=resume, only=there)
     answer = told(folder, asked[0] if asked else "folder")
     if html is not None:
         from tfdoctor.cli.page import write_page
@@ -181,6 +185,7 @@ def _peers(connect: str, engine: Engine, deadline: float) -> tuple[str, ...]:
     import json
 
     from tfdoctor.cli.cluster import given
+    from tfdoctor.cli.plain import CONNECTING
     from tfdoctor.fleet.peers import machine
 
     if connect.isdecimal() and len(connect) < 6:
@@ -202,8 +207,7 @@ def _peers(connect: str, engine: Engine, deadline: float) -> tuple[str, ...]:
     if len(text) > LONGEST:
         msg = f"--connect: {len(text):,} characters of addresses are more than a command line takes ({LONGEST:,})."
         raise UsageError(msg, hint="Take some of the hosts: a few tell whether a network is cut in two.")
-    seconds = f"{max(1.0, deadline * SHARE):g}"
-    return ("cluster", "--connect", "--json", "--fail-on", "never", "--timeout", seconds, "--tf-config", text)
+    return (*CONNECTING, "--timeout", f"{min(999.0, deadline * SHARE):.0f}", "--tf-config", text)
 
 
 def _emitted(
@@ -264,9 +268,10 @@ def _asked(
     deadline: float,
     *,
     resume: bool,
-    dry_run: bool,
+    dry_run: bool = False,
+    only: Collection[str] | None = None,
 ) -> bool:
-    """Ask the hosts, and keep what comes. False: --dry-run. Raises UsageError, Error."""
+    """Ask the hosts, or `only` these of them, and keep what comes. False: --dry-run. Raises UsageError, Error."""
     from tfdoctor.cli.reading import note
     from tfdoctor.fleet.nodes import Job
     from tfdoctor.fleet.nodes.store import Store
@@ -278,7 +283,7 @@ def _asked(
         raise UsageError(
             msg, hint="Name a new folder, or give --resume to ask only the hosts that are missing."
         )
-    hosts = engine.hosts()
+    hosts = [host for host in engine.hosts() if only is None or host in only]
     if not hosts:
         msg = f"{engine.name} knows no host."
         raise UsageError(msg)
