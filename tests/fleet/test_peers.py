@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.made import answer, gathered
@@ -146,6 +146,7 @@ JSON = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.fixed_dictionaries({}, optional={"address": JSON, "reachable": JSON, "why": JSON}) | JSON,

@@ -167,7 +167,7 @@ def fleet(
         from tfdoctor.cli.page import write_page
         from tfdoctor.render.html.fleet import fleet_html
 
-        write_page(html, fleet_html(answer), force=force, quiet=as_json)
+        write_page(html, fleet_html(answer), force=force, quiet=as_json, remark="it names the hosts")
     if as_json:
         from tfdoctor.render.json import write_json
 
