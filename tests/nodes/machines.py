@@ -27,11 +27,12 @@ def node(folder: Path, name: str, kind: str) -> Path:
     place = folder / "nodes" / name
     place.mkdir(parents=True)
     run = BAD.get(kind)
+    mark = f"export TFDOCTOR_TEST={shlex.quote(str(folder))}; "
     if run is None:
         facts = shlex.quote(str(HOSTS / kind))
         run = f'file=$1; shift; if [ "$1" = check ]; then set -- "$@" --facts {facts}; fi; '
         run += f'exec {shlex.quote(sys.executable)} "$file" "$@"'
-    program(place / "python3", run)
+    program(place / "python3", mark + run)
     return place
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nodes.machines import reaching
-from processes import processes_of
+from processes import processes_stay
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.fleet.nodes.slurm import SlurmEngine
 from tfdoctor.fleet.nodes.ssh import host_names
@@ -58,14 +58,6 @@ def fleet(
     )
 
 
-def nothing_runs(folder: Path) -> None:
-    """What was killed may take a moment."""
-    until = time.monotonic() + 10
-    while processes_of(folder) and time.monotonic() < until:
-        time.sleep(0.1)
-    assert processes_of(folder) == []
-
-
 @pytest.mark.few(1)
 @pytest.mark.parametrize("engine", ["ssh", "slurm", "slurm job"])
 def test_all_others_arrive_and_the_bad_ones_are_named(tmp_path: Path, engine: str) -> None:
@@ -94,7 +86,7 @@ def test_all_others_arrive_and_the_bad_ones_are_named(tmp_path: Path, engine: st
     assert "4 MiB" in why["node6"]
     assert "it is broken" in why["node8"]
     assert time.monotonic() - began < 60
-    nothing_runs(tmp_path)
+    assert processes_stay(tmp_path) == set()
     assert list((tmp_path / "tmp").glob("*/*")) == []  # although all was killed at once where it flooded
 
 
@@ -132,7 +124,7 @@ def test_ctrl_c_keeps_what_came_and_leaves_no_process(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert "1 of 2 hosts had answered; --resume asks the others" in said
     assert (tmp_path / "out" / "node1.json").exists()
-    nothing_runs(tmp_path)
+    assert processes_stay(tmp_path) == set()
 
 
 def test_a_dry_run_asks_nobody(tmp_path: Path) -> None:
