@@ -8,7 +8,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.made import answer, gathered, with_value
@@ -131,6 +131,23 @@ def test_a_card_that_is_slower_than_its_twins(name: str, usual: str, slow: str) 
     assert one.hosts == ("odd",)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("MIG", "on"), ("ECC", "off"), ("compute mode", "exclusive"), ("lanes of PCI Express", "4")],
+)
+def test_no_difference_of_a_card_goes_untold(name: str, value: str) -> None:
+    label = f"NVIDIA GeForce RTX 3090 0: {name}"
+    answers = {**healthy(3), "odd": with_value(answer(HEALTHY, 9), "cards", label, value)}
+    (one,) = found(answers, "host-differs")
+    assert (one.hosts, one.severity) == (("odd",), Severity.WARNING)
+    assert f"{name} {value}, elsewhere" in one.message
+
+
+def test_another_model_is_told_once() -> None:
+    answers = {**healthy(3), "odd": answer("healthy-one-gpu", 9)}
+    assert not [one for one in found(answers, "host-differs") if "MIG" in one.message]
+
+
 def test_a_card_with_faults_is_named_and_a_healthy_one_not() -> None:
     answers = {**healthy(3), "odd": answer("memory-errors-in-the-log", 9)}
     (one,) = found(answers, "card-faults")
@@ -243,6 +260,7 @@ JSON = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(st.sampled_from(sorted(answer(HEALTHY))), JSON)
 def test_no_answer_makes_the_reader_stumble(key: str, value: object) -> None:
     try:
@@ -268,6 +286,25 @@ def test_the_screen_stays_one_screen_however_many_kinds_there_are() -> None:
     assert "in 56 more kinds" in screen
     jsonschema.validate(fleet_json(told), SCHEMA)
     assert b"odd59" in fleet_html(told)
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (
+            ["gpu-000-17.cluster.example.org", "gpu-odd-3.cluster.example.org"],
+            ["1 gpu-000-17", "2 gpu-odd-3"],
+        ),
+        (["10.0.0.1", "10.1.0.1"], ["1 10.0.0.1", "2 10.1.0.1"]),
+        (["a.x", "b.y"], ["1 a.x", "2 b.y"]),
+    ],
+)
+def test_the_grid_names_what_tells_hosts_apart(names: list[str], shown: list[str]) -> None:
+    usual, odd = names
+    answers = {usual: answer(HEALTHY, 1), odd: answer("kernel-updated", 2)}
+    screen = render_fleet(judged("folder", gathered(answers)))
+    assert all(f"  {one}  " in screen for one in shown)
+    assert len({line.index("=") for line in screen.splitlines() if " used " in line and " = " in line}) <= 2
 
 
 def test_every_name_has_a_code_and_a_page() -> None:

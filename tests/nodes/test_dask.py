@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nodes.machines import node
+from processes import processes_stay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,6 +116,27 @@ def test_one_killed_one_hanging_one_lying_one_flooding(
     assert "no answer within 15 s" in why["127.0.0.8"]
     assert "more than" in why["127.0.0.7"]
     assert "no JSON" in why["127.0.0.6"]
+    assert processes_stay(tmp_path, beside=[one.pid for one in workers.values()]) == set()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_what_runs_there_ends_with_us(
+    cluster: tuple[str, dict[str, subprocess.Popen[bytes]]], tmp_path: Path, number: signal.Signals
+) -> None:
+    """Dask stops no task that runs: the worker sees that nobody waits for it any more."""
+    address, workers = cluster
+    out = tmp_path / "out"
+    words = ["fleet", "run", str(out), "--dask", address, "--json"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tfdoctor", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    until = time.monotonic() + 60
+    while not (out / "127.0.0.2.json").exists() and time.monotonic() < until:
+        time.sleep(0.1)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == (130 if number == signal.SIGINT else -number), said
+    assert processes_stay(tmp_path, beside=[one.pid for one in workers.values()], seconds=20) == set()
 
 
 def test_a_scheduler_that_is_not_there_is_told(tmp_path: Path) -> None:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from nodes.machines import node
+from processes import processes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytest.importorskip("ray")
 pytestmark = [pytest.mark.few(0), pytest.mark.filterwarnings("ignore")]
@@ -74,6 +76,21 @@ def test_one_killed_one_hanging_one_lying_one_flooding(
         "timeout",
     ], said
     assert "Traceback" not in said
+    until = time.monotonic() + 10
+    while (left := ours(tmp_path)) and time.monotonic() < until:
+        time.sleep(0.2)
+    assert left == []
+
+
+def ours(folder: Path) -> list[bytes]:
+    """Command lines of what tfdoctor started on the nodes; Ray's own processes have the folder in PATH, too."""
+    found = []
+    for number in processes_of(folder):
+        with contextlib.suppress(OSError):
+            words = Path(f"/proc/{number}/cmdline").read_bytes()
+            if b"tfdoctor.pyz" in words or words == b"sleep\x00600\x00":
+                found.append(words)
+    return found
 
 
 def test_a_cluster_that_is_not_there_is_told(tmp_path: Path) -> None:

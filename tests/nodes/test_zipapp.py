@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from recorded import HOSTS
+from tfdoctor.cli.plain import CONNECTING
 from tfdoctor.fleet.nodes.zipapp import zipapp
 
 PYENV = Path.home() / ".pyenv" / "versions"
@@ -79,6 +80,17 @@ def test_it_looks_at_the_machine_that_it_runs_on(file: Path, tmp_path: Path) -> 
     for part in ("python", "tensorflow", "loader", "machine", "choice"):
         assert seen[0][part] == seen[1][part]
     assert seen[0]["python"]["known"]["executable"] == sys.executable
+
+
+def test_it_connects_to_peers_where_there_is_no_typer(file: Path, tmp_path: Path) -> None:
+    spec = '{"cluster":{"worker":["127.0.0.1:9","localhost:9"]}}'
+    words = [*CONNECTING, "--timeout", "2", "--tf-config", spec]
+    ran = [
+        subprocess.run([sys.executable, *tool, *words], env=env(tmp_path), capture_output=True, check=False)
+        for tool in ([file], ["-m", "tfdoctor"])
+    ]
+    assert [one.stdout for one in ran] == [ran[0].stdout] * 2
+    assert [one["why"] for one in json.loads(ran[0].stdout)["members"]] == ["refused", "refused"]
 
 
 def test_the_same_parts_give_the_same_bytes() -> None:

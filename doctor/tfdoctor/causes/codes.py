@@ -74,6 +74,7 @@ FLEET = {
     "host-differs": "TFD918",
     "clock-skew": "TFD919",
     "same-card-twice": "TFD920",
+    "peers-apart": "TFD921",
 }
 """Names of what `fleet` tells of many hosts → their codes."""
 

@@ -132,7 +132,7 @@ def _specs(files: list[str], tf_config: str | None, env: dict[str, str]) -> list
     if files and tf_config is not None:
         raise UsageError("FILE and --tf-config both name a specification; give one of them.")
     if tf_config is not None:
-        return [_given(tf_config)]
+        return [given(tf_config)]
     if files:
         return [_of_file(name) for name in files]
     if VARIABLE not in env:
@@ -144,8 +144,8 @@ def _specs(files: list[str], tf_config: str | None, env: dict[str, str]) -> list
     return [read_cluster(env[VARIABLE], "env")]
 
 
-def _given(value: str) -> Spec:
-    """--tf-config: a file where there is one of that name, else the text."""
+def given(value: str) -> Spec:
+    """A specification on the command line: a file where there is one of that name, else the text."""
     if value == "-" or _is_file(value):
         return _of_file(value)
     if value.strip() and not any(sign in value for sign in "{}[]\"'\n"):

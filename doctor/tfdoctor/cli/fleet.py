@@ -25,9 +25,17 @@ from tfdoctor.findings import Severity
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from tfdoctor.fleet import Fleet, Gathered
     from tfdoctor.fleet.nodes import Engine, Job
     from tfdoctor.fleet.nodes.store import Kept, Store
+
+
+LONGEST = 60_000
+"""Characters of a specification on a node's command line; Linux takes 128 KiB in one word, quoted twice."""
+SHARE = 0.6
+"""The part of a host's deadline that connecting may take: starting Python and tfdoctor there takes time, too."""
 
 
 class What(str, enum.Enum):
@@ -81,6 +89,14 @@ def fleet(
         float,
         option("run: each host has so many seconds.", min=5, max=3600, metavar="SECONDS", callback=finite),
     ] = 120.0,
+    connect: Annotated[
+        str | None,
+        option(
+            "run: each host then connects to all others at this port, or to the tasks of this TF_CONFIG, and says "
+            "whom it does not reach.",
+            metavar="PORT|JSON|FILE",
+        ),
+    ] = None,
     resume: Annotated[bool, option("run: ask only the hosts that have no result yet.", "--resume")] = False,
     pass_on: Annotated[
         list[str] | None, option("run: give this to ssh or srun: -p2222, --gres=gpu:8.", metavar="OPTION")
@@ -102,8 +118,8 @@ def fleet(
     Groups the hosts that are alike in driver, kernel, cards, TensorFlow, Python, libraries, packages, variables and
     paths, and says what the odd ones have: another version, a card missing or slower, no GPU for TensorFlow.
 
-    Nothing needs to be installed on the hosts: one file travels there, runs `check --json`, and is gone. What comes
-    back is kept in DIR as it comes, and not trusted.
+    Nothing needs to be installed on the hosts: one file travels there, runs `check --json`, and is gone; with
+    --connect it then runs `cluster --connect --json`. What comes back is kept in DIR as it comes, and not trusted.
     """
     from tfdoctor.render.fleet import fleet_json, render_fleet
     from tfdoctor.render.terminal import OUT
@@ -114,7 +130,7 @@ def fleet(
         check_file(html, force=force, option="--html")
     named = {"ssh": ssh, "slurm": slurm, "dask": dask, "ray": ray, "kubernetes": kubernetes}
     asked = [name for name, value in named.items() if value is not None]
-    if what is What.report and (asked or python or resume or pass_on or dry_run or image or emit):
+    if what is What.report and (asked or python or resume or pass_on or dry_run or image or emit or connect):
         raise UsageError(
             "`fleet report` asks nobody: --ssh, --slurm, --dask, --ray, --kubernetes and what goes with them "
             "are options of `run`."
@@ -129,16 +145,29 @@ def fleet(
             raise UsageError("--image and --emit go with --kubernetes.")
         words = ("check", "--json", *(("--python", python) if python else ()))
         if kubernetes is not None and emit:
+            if connect is not None:
+                raise UsageError("--connect asks the hosts, and --emit asks nobody.")
             return _emitted(kubernetes, image, words, runner, deadline, gpus)
-        engine = _engine(asked[0], named[asked[0]] or "", pass_on or [], image=image, gpus=gpus)
-        if not _asked(engine, folder, words, runner, deadline, resume=resume, dry_run=dry_run):
+
+        def engine() -> Engine:
+            return _engine(asked[0], named[asked[0]] or "", pass_on or [], image=image, gpus=gpus)
+
+        first = engine()
+        peers = None if connect is None else _peers(connect, first, deadline)
+        if not _asked(first, folder, words, runner, deadline, resume=resume, dry_run=dry_run):
             return ExitCode.OK
+        if peers is not None:
+            from tfdoctor.fleet.nodes.store import PEERS, Store
+
+            there = {host for host, end in Store(folder).endings().items() if end.ended == "answered"}
+            if there:
+                _asked(engine(), folder / PEERS, peers, runner, deadline, resume=resume, only=there)
     answer = told(folder, asked[0] if asked else "folder")
     if html is not None:
         from tfdoctor.cli.page import write_page
         from tfdoctor.render.html.fleet import fleet_html
 
-        write_page(html, fleet_html(answer), force=force, quiet=as_json)
+        write_page(html, fleet_html(answer), force=force, quiet=as_json, remark="it names the hosts")
     if as_json:
         from tfdoctor.render.json import write_json
 
@@ -149,6 +178,36 @@ def fleet(
         return ExitCode.OK
     least = Severity[fail_on.value.upper()]
     return ExitCode.FOUND if any(one.severity >= least for one in answer.findings) else ExitCode.OK
+
+
+def _peers(connect: str, engine: Engine, deadline: float) -> tuple[str, ...]:
+    """What each host runs to see whom it reaches. Raises UsageError."""
+    import json
+
+    from tfdoctor.cli.cluster import given
+    from tfdoctor.cli.plain import CONNECTING
+    from tfdoctor.fleet.peers import machine
+
+    if connect.isdecimal() and len(connect) < 6:
+        if not 0 < int(connect) < 65536:
+            raise UsageError("--connect: a port is a number from 1 to 65535.")
+        if engine.name == "kubernetes":
+            raise UsageError("--connect PORT: pods do not have their nodes' names. Give the run's TF_CONFIG.")
+        hosts = dict.fromkeys(machine(one) for one in engine.hosts())
+        addresses = [f"[{host}]:{connect}" if ":" in host else f"{host}:{connect}" for host in hosts]
+        cluster: object = {"worker": addresses}
+    else:
+        written = given(connect).written[0]
+        cluster = written.shown
+        if written.jobs is None or not cluster:
+            why = written.faults[0].message if written.faults else "it has no cluster."
+            msg = f"--connect: {why}"
+            raise UsageError(msg)
+    text = json.dumps({"cluster": cluster}, separators=(",", ":"))
+    if len(text) > LONGEST:
+        msg = f"--connect: {len(text):,} characters of addresses are more than a command line takes ({LONGEST:,})."
+        raise UsageError(msg, hint="Take some of the hosts: a few tell whether a network is cut in two.")
+    return (*CONNECTING, "--timeout", f"{min(999.0, deadline * SHARE):.0f}", "--tf-config", text)
 
 
 def _emitted(
@@ -209,9 +268,10 @@ def _asked(
     deadline: float,
     *,
     resume: bool,
-    dry_run: bool,
+    dry_run: bool = False,
+    only: Collection[str] | None = None,
 ) -> bool:
-    """Ask the hosts, and keep what comes. False: --dry-run. Raises UsageError, Error."""
+    """Ask the hosts, or `only` these of them, and keep what comes. False: --dry-run. Raises UsageError, Error."""
     from tfdoctor.cli.reading import note
     from tfdoctor.fleet.nodes import Job
     from tfdoctor.fleet.nodes.store import Store
@@ -223,7 +283,7 @@ def _asked(
         raise UsageError(
             msg, hint="Name a new folder, or give --resume to ask only the hosts that are missing."
         )
-    hosts = engine.hosts()
+    hosts = [host for host in engine.hosts() if only is None or host in only]
     if not hosts:
         msg = f"{engine.name} knows no host."
         raise UsageError(msg)
@@ -270,7 +330,7 @@ def _kept(engine: Engine, hosts: list[str], job: Job, store: Store) -> None:
 def told(folder: Path, engine: str) -> Fleet:
     """The results of a folder, judged. Raises UsageError where there are none."""
     from tfdoctor.fleet import LARGEST, Gathered, judged
-    from tfdoctor.fleet.nodes.store import Store
+    from tfdoctor.fleet.nodes.store import PEERS, Store
 
     store, found = Store(folder), Gathered()
     for one in store.results(LARGEST):
@@ -278,7 +338,29 @@ def told(folder: Path, engine: str) -> Fleet:
     if not found.hosts:
         msg = f"{clean_line(str(folder))} has no results."
         raise UsageError(msg, hint="tfdoctor check --json > DIR/$(hostname).json on each host")
+    if (folder / PEERS).is_dir():
+        for one in Store(folder / PEERS).results(LARGEST):
+            _take_peers(found, one)
     return judged(engine, found, aside=store.aside)
+
+
+def _take_peers(found: Gathered, one: Kept) -> None:
+    """Whom a node reaches, or why that is not known."""
+    from tfdoctor.fleet import UnusableError, read_peers
+
+    state = found.hosts.get(one.host)
+    if state is not None and state.state in ("lost", "timeout"):
+        return  # told already
+    ending = one.ending
+    if ending is not None and ending.ended != "answered":
+        found.mute[one.host] = ending.why
+    elif one.content is None:
+        found.mute[one.host] = one.why or "its file is gone"
+    else:
+        try:
+            found.peers[one.host] = read_peers(one.content)
+        except UnusableError as error:
+            found.mute[one.host] = str(error)
 
 
 def _take(found: Gathered, one: Kept) -> None:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 __all__ = ["write_page"]
 
 
-def write_page(target: Path, page: bytes, *, force: bool, quiet: bool) -> None:
+def write_page(target: Path, page: bytes, *, force: bool, quiet: bool, remark: str = "redacted") -> None:
     """Write it, and say so. Raises UsageError, Error."""
     write_file(target, page, force=force, option="--html")
     if not quiet:
-        note(f"{clean_line(str(target))} has the answer as a page ({len(page) // 1000 + 1} kB, redacted).")
+        note(f"{clean_line(str(target))} has the answer as a page ({len(page) // 1000 + 1} kB, {remark}).")

@@ -1,5 +1,7 @@
 """The command line of `check` as most people type it, read without Typer: loading that takes longer than the reading.
 
+And that of `cluster` as `fleet run --connect` types it on hosts, where there is no Typer.
+
 What is not plain (an abbreviation, `--option=value`, a mistake, a question for help) is left to Typer; a test holds the
 two together.
 """
@@ -16,7 +18,7 @@ from tfdoctor.cli.options import FailOn
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Options", "plain"]
+__all__ = ["CONNECTING", "Options", "connecting", "plain"]
 
 
 class Options(TypedDict):
@@ -61,6 +63,25 @@ VALUES: dict[str, tuple[str, str, Callable[[str], Any]]] = {
     "--fail-on": ("fail_on", "error|warning|never", FailOn),
 }
 """Option → its parameter, what its value looks like where it is plain, and what is made of it."""
+
+
+CONNECTING = ("cluster", "--connect", "--json", "--fail-on", "never")
+"""What is typed on a host, before --timeout SECONDS --tf-config JSON."""
+
+
+def connecting(words: Sequence[str]) -> dict[str, Any] | None:
+    """What `cli.cluster.cluster` is called with, where it is what is typed on a host; None for all else."""
+    if tuple(words[:5]) != CONNECTING or [*words[5:6], *words[7:8]] != ["--timeout", "--tf-config"]:
+        return None
+    if len(words) != 9 or re.fullmatch(VALUES["--timeout"][1], words[6]) is None or words[8][:1] != "{":
+        return None
+    return {
+        "connect": True,
+        "as_json": True,
+        "fail_on": FailOn.never,
+        "timeout": float(words[6]),
+        "tf_config": words[8],
+    }
 
 
 def plain(words: Sequence[str]) -> Options | None:

@@ -11,7 +11,7 @@ import threading
 from typing import TYPE_CHECKING, NoReturn
 
 from tfdoctor.cli import ending
-from tfdoctor.cli.plain import plain
+from tfdoctor.cli.plain import connecting, plain
 from tfdoctor.errors import Error, ExitCode
 from tfdoctor.system import signals
 
@@ -104,6 +104,12 @@ def _check(options: Options) -> int:
 
 def _by_typer() -> int:
     """Whatever else was asked for."""
+    on_host = connecting(sys.argv[1:])
+    if on_host is not None:
+        from tfdoctor.cli.cluster import cluster
+
+        return cluster(**on_host)
+
     import typer
 
     from tfdoctor.cli.main import command_line

@@ -9,6 +9,7 @@ from __future__ import annotations
 from tfdoctor.fleet.gather import Gathered
 from tfdoctor.fleet.judge import judged, some_hosts
 from tfdoctor.fleet.models import Finding, Fleet, Group, Host, Result
+from tfdoctor.fleet.peers import read_peers
 from tfdoctor.fleet.results import LARGEST, UnusableError, read_result
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Result",
     "UnusableError",
     "judged",
+    "read_peers",
     "read_result",
     "some_hosts",
 ]

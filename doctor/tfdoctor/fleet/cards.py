@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.fleet.gather import Profile
 
-__all__ = ["card_findings"]
+__all__ = ["card_findings", "tells_of"]
 
 FEW = 0.05
 """The share of a model's hosts up to which another number of cards is a fault and no other kind of host."""
@@ -40,6 +40,12 @@ def card_findings(profiles: Sequence[Profile]) -> Iterator[Finding]:
     yield from _faulty(profiles)
     yield from _slower(profiles)
     yield from _models(profiles)
+
+
+def tells_of(name: str) -> bool:
+    """Whether the findings here tell a difference of this value: which cards there are, or how one is beside its
+    twins."""
+    return ": " not in name or name.endswith(tuple(f": {one}" for one in (*PACE, *FAULTS, "memory")))
 
 
 def _model(one: Profile) -> str | None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfdoctor.fleet.models import Result, State, Value
+    from tfdoctor.fleet.peers import Peers
 
 __all__ = ["Gathered", "Profile"]
 
@@ -44,6 +45,10 @@ class Gathered:
         """A card's identifier → the hosts that showed it."""
         self.skews: dict[str, float] = {}
         """Host → seconds by which its clock was outside the time in which it was asked."""
+        self.peers: dict[str, Peers] = {}
+        """Host → whom it reaches; only of those that were asked."""
+        self.mute: dict[str, str] = {}
+        """Host → why it gave no answer to that."""
 
     def add(
         self,

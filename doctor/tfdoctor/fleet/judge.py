@@ -6,8 +6,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Severity
-from tfdoctor.fleet.cards import card_findings
+from tfdoctor.fleet.cards import card_findings, tells_of
 from tfdoctor.fleet.models import Finding, Fleet, Group, Host
+from tfdoctor.fleet.peers import peer_findings
 from tfdoctor.report.against.compare import differing
 from tfdoctor.report.against.snapshot import AREAS, Entry
 from tfdoctor.text import listed
@@ -34,7 +35,9 @@ COMMON = (
     ("Python", ("Python", "Python")),
     ("system", ("system", "distribution")),
 )
-WEIGHTY = frozenset({"driver", "kernel", "TensorFlow", "Python", "CUDA libraries", "packages"})
+NONE = "none"
+"""What one side says where it does not have it at all."""
+WEIGHTY = frozenset({"cards", "driver", "kernel", "TensorFlow", "Python", "CUDA libraries", "packages"})
 """Areas of which a difference is a warning: that host runs other code."""
 CLOCK = 2.0
 """Seconds that a clock may be off: below it nothing that TensorFlow does is disturbed."""
@@ -58,12 +61,14 @@ def judged(engine: str, found: Gathered, *, aside: int = 0) -> Fleet:
         Host(one.name, one.state, one.cause, one.seconds, of_host.get(one.name), one.why)
         for _, one in sorted(found.hosts.items())
     )
+    cards = list(card_findings(profiles))
     findings = [
         *_silent(hosts),
         *_unused(groups),
-        *card_findings(profiles),
+        *peer_findings(found.peers, found.mute),
+        *cards,
         *_versions(profiles),
-        *_others(groups),
+        *_others(groups, {name for one in cards for name in one.hosts}),
         *_twice(found),
         *_clocks(found),
     ]
@@ -193,14 +198,20 @@ def _versions(profiles: Sequence[Profile]) -> Iterator[Finding]:
         )
 
 
-def _others(groups: Sequence[Group]) -> Iterator[Finding]:
-    """What else few have otherwise than group 1; what the same hosts have, together."""
+def _others(groups: Sequence[Group], named: set[str]) -> Iterator[Finding]:
+    """What else few have otherwise than group 1; what the same hosts have, together.
+
+    named: hosts of whose cards something was told already.
+    """
     if len(groups) < 2:
         return
     seen: dict[tuple[Value, str, str], list[str]] = {}
     for group in groups[1:]:
         for key, (here, there) in group.differs.items():
-            if key not in SAME_EVERYWHERE and key[0] != "cards":  # those are told by findings of their own
+            if key in SAME_EVERYWHERE:
+                continue
+            of_card = key[0] == "cards" and (NONE in (here, there) or tells_of(key[1]))
+            if not (of_card and named.issuperset(group.hosts)):
                 seen.setdefault((key, here, there), []).extend(group.hosts)
     together: dict[tuple[str, ...], list[tuple[Value, str, str]]] = {}
     for what, those in seen.items():
@@ -208,9 +219,7 @@ def _others(groups: Sequence[Group]) -> Iterator[Finding]:
     kinds = sorted(together.items(), key=lambda item: (-_weight(item[1]), -len(item[0])))
     for names, whats in kinds[:KINDS]:
         whats.sort(key=lambda what: AREAS.index(what[0][0]) if what[0][0] in AREAS else len(AREAS))
-        told = [
-            f"{name} {_short(here)}, elsewhere {_short(there)}" for (_, name), here, there in whats[:TOLD]
-        ]
+        told = [_beside(name, here, there) for (_, name), here, there in whats[:TOLD]]
         more = f"; and {len(whats) - TOLD} more" if len(whats) > TOLD else ""
         yield Finding(
             "host-differs",

@@ -90,4 +90,13 @@ KINDS = (
         "A machine answered under two names, or a result was copied.",
         "Name each machine once.",
     ),
+    Explained(
+        "peers-apart",
+        "Hosts that do not reach each other",
+        "With `fleet run --connect`, hosts got no answer from the address of a peer, or do not know its name.",
+        "The tasks of a job wait for each other at their start, without end. A peer that refuses the connection was "
+        "reached: nothing listens there yet. Whether a firewall refuses in its name cannot be seen from outside.",
+        "Open the ports between the hosts, or give TF_CONFIG names and addresses that all of them reach; "
+        "`tfdoctor cluster --connect` on such a host shows each peer.",
+    ),
 )

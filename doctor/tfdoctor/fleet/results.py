@@ -10,7 +10,7 @@ from tfdoctor.causes import Cause
 from tfdoctor.fleet.models import Card, Result, Value
 from tfdoctor.text import clean_line
 
-__all__ = ["LARGEST", "UnusableError", "read_result"]
+__all__ = ["LARGEST", "UnusableError", "document", "read_result"]
 
 LARGEST = 4 << 20
 """Bytes of one answer."""
@@ -25,8 +25,8 @@ class UnusableError(Exception):
     """What came is no answer of `check --json`, or contradicts itself; the reason is half a sentence."""
 
 
-def read_result(content: bytes) -> Result:
-    """Raises UnusableError."""
+def document(content: bytes) -> dict[str, Any]:
+    """The JSON object that a host wrote. Raises UnusableError where it is none, or tells an error of tfdoctor's."""
     if len(content) > LARGEST:
         msg = f"it wrote more than {LARGEST >> 20} MiB"
         raise UnusableError(msg)
@@ -42,6 +42,12 @@ def read_result(content: bytes) -> Result:
     if isinstance(told, dict) and "verdict" not in data:
         msg = f"tfdoctor could not look there: {_line(told.get('message'), 200)}"
         raise UnusableError(msg)
+    return data
+
+
+def read_result(content: bytes) -> Result:
+    """Raises UnusableError."""
+    data = document(content)
     tool = data.get("tool")
     if data.get("schema_version") != 1 or not isinstance(tool, dict) or tool.get("name") != "tfdoctor":
         raise UnusableError("what it wrote is JSON, but not of `tfdoctor check --json`")

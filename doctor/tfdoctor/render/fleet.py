@@ -79,14 +79,15 @@ def _grid(out: Page, groups: Sequence[Group], *, verbose: bool) -> None:
     """A line a group; the largest first, then those that TensorFlow uses no GPU on."""
     odd = sorted(groups[1:], key=lambda one: one.state == "ok")
     shown = [groups[0], *odd] if verbose else [groups[0], *odd][:GROUPS]
-    wide = max(5, *(cells(_like(one)) for one in shown))
+    domain = _domain([one.hosts[0] for one in groups])
+    wide = max(5, *(cells(_like(one, domain)) for one in shown))
     wide = min(wide, max(8, out.width - 22 - sum(len(head) + 1 for head in COLUMNS)))
     heads = " ".join(COLUMNS)
     out.print(Text(f"  {'hosts':>6}  {'such as':{wide}}  GPUs      {heads}"), wrap=False)
     for one in shown:
         cells_ = " ".join(f"{cell(one, head):^{len(head)}}" for head in COLUMNS)
         sign, style = SIGNS[one.state]
-        name = cut(_like(one), wide)
+        name = cut(_like(one, domain), wide)
         line = Text(f"  {len(one.hosts):>6,}  {name}{' ' * (wide - cells(name))}  ") + Text(sign, style=style)
         out.print(line + Text(f" {STATES[one.state]:<8}{cells_}"), wrap=False)
     rest = len(groups) - len(shown)
@@ -95,8 +96,16 @@ def _grid(out: Page, groups: Sequence[Group], *, verbose: bool) -> None:
         out.print(Text(f"  {hosts:>6,}  in {rest:,} more kinds: -v"))
 
 
-def _like(group: Group) -> str:
-    return f"{group.number} {clean_line(group.hosts[0], limit=60)}"
+def _like(group: Group, domain: str) -> str:
+    return f"{group.number} {clean_line(group.hosts[0].removesuffix(domain), limit=60)}"
+
+
+def _domain(names: Sequence[str]) -> str:
+    """ ".cluster.example.org" where all names end with it, which tells none from another; else nothing."""
+    if any(one.replace(".", "").isdecimal() for one in names):  # addresses
+        return ""
+    shared = {one.partition(".")[1] + one.partition(".")[2] for one in names}
+    return shared.pop() if len(shared) == 1 else ""
 
 
 def cell(group: Group, head: str) -> str:

@@ -98,7 +98,7 @@ class _Running:
         self._file = self._sent(sorted({worker for _, worker in asked}))
         for host, worker in asked:
             future = client.submit(
-                remote.run_here,
+                remote.run_on_dask,
                 self._file,
                 job.python,
                 job.arguments,

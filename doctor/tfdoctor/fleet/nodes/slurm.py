@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
+import time
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from tfdoctor.errors import Error, UsageError
+from tfdoctor.fleet.nodes.models import Answer
 from tfdoctor.fleet.nodes.started import each, script
-from tfdoctor.system.children import run
+from tfdoctor.system.children import Children
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tfdoctor.fleet.nodes.models import Answer, Job
+    from tfdoctor.fleet.nodes.models import Job
     from tfdoctor.system.children import Ran
 
 __all__ = ["ALLOCATION", "SlurmEngine"]
@@ -32,6 +36,11 @@ GONE = re.compile(
     re.IGNORECASE,
 )
 """What srun says where it gets no task onto the node."""
+BUSY = re.compile(r"Requested nodes are busy|Immediate execution impossible", re.IGNORECASE)
+DOWN = frozenset(("down", "drained", "draining", "fail", "failing", "error", "powered_down", "powering_down"))
+"""States of nodes that are given no task."""
+MARKS = "*~#!%$@^-+"
+"""What `sinfo` puts behind a state."""
 
 
 class SlurmEngine:
@@ -62,35 +71,110 @@ class SlurmEngine:
         argv = ["sinfo", "-N", "-h", "-p", self._partition, "-o", "%N"]
         if self._inside:
             argv = ["scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]]
-        try:
-            ran = run(argv, timeout=ANSWERING, env=dict(os.environ))
-        except (OSError, ValueError) as error:
-            msg = f"{argv[0]} could not be started: {error}."
-            raise Error(msg) from error
-        if ran.returncode != 0:
-            why = clean_line(ran.stderr.decode("utf-8", "replace"), limit=200)
-            msg = f"{argv[0]}: {why or 'no answer'}."
-            raise Error(msg)
-        names = set(ran.stdout.decode("utf-8", "replace").split())
-        return tuple(sorted(name for name in names if NAME.fullmatch(name)))
+        return tuple(sorted(name for name in set(_said(argv).split()) if NAME.fullmatch(name)))
 
     def run(self, hosts: Sequence[str], job: Job) -> Iterator[Answer]:
-        words = ["srun", "--quiet", "--nodes=1", "--ntasks=1", "--job-name=tfdoctor", "--kill-on-bad-exit=0"]
+        """Nodes that Slurm itself has as down are told at once: srun would wait for them."""
+        name = f"tfdoctor-{uuid4().hex[:12]}"
+        words = ["srun", "--quiet", "--nodes=1", "--ntasks=1", f"--job-name={name}", "--kill-on-bad-exit=0"]
         if self._inside:
             words.append("--overlap")
         else:
             words += [f"--partition={self._partition}", f"--immediate={max(5, round(job.deadline / 2))}"]
             words.append(f"--time={-(-round(job.deadline) // 60) + 1}")
         words += self._options
-        inside = ["sh", "-c", script(job)]
-        return each(
-            hosts,
+        inside = ["/bin/sh", "-c", script(job)]
+        down = self._down()
+        for host in hosts:
+            if host in down:
+                yield Answer(host, "lost", why=f"Slurm has it as {down[host]}")
+        answers = each(
+            [host for host in hosts if host not in down],
             job,
             lambda host: [*words, f"--nodelist={host}", *inside],
             _lost,
             parallel=self._parallel,
+            after=lambda: self._cancelled(name),
         )
+        with contextlib.closing(answers):
+            for one in answers:
+                yield self._explained(one) if one.ended == "lost" else one
+
+    def _down(self, *, silent: bool = False) -> dict[str, str]:
+        """Node → its state and the reason, of nodes that take nothing: "down: Not responding".
+
+        silent: with those that do not answer Slurm just now, too.
+        """
+        try:
+            said = _said(["sinfo", "-N", "-h", "-o", "%N|%T|%E"])
+        except Error:
+            return {}
+        found = {}
+        for line in said.splitlines():
+            name, _, told = line.partition("|")
+            state, _, reason = told.partition("|")
+            bare = state.rstrip(MARKS)
+            mute = bare == "unknown" or state.endswith("*")
+            if bare in DOWN or (silent and mute):
+                told = f"{clean_line(bare, limit=40)}{', not responding' if mute else ''}"
+                known = reason not in ("", "none", "None", "Not responding")
+                found[name] = f"{told}: {clean_line(reason, limit=200)}" if known else told
+        return found
+
+    def _explained(self, one: Answer) -> Answer:
+        """srun says of a node that is down that it is busy."""
+        state = self._down(silent=True).get(one.host)
+        if state is not None:
+            return Answer(one.host, "lost", why=f"Slurm has it as {state}", seconds=one.seconds)
+        if BUSY.search(one.why):
+            why = f"Slurm has given no place on it: {one.why.removeprefix('srun: error: ')}"
+            return Answer(one.host, "timeout", why=why, seconds=one.seconds)
+        return one
+
+    def _cancelled(self, name: str) -> None:
+        """Cancel what is left of ours: a job outlives an srun that was killed."""
+        user = str(os.getuid())
+        for wait in (0.0, 0.3, 1.0, 2.0):  # one that was being submitted comes a moment later
+            time.sleep(wait)
+            try:
+                if self._inside:
+                    asked = [
+                        "squeue",
+                        "-h",
+                        "--steps",
+                        "-j",
+                        os.environ.get("SLURM_JOB_ID", ""),
+                        "-o",
+                        "%i %j",
+                    ]
+                    steps = [line.split() for line in _said(asked).splitlines()]
+                    left = [step[0] for step in steps if step[1:] == [name]]
+                else:
+                    states = "PENDING,RUNNING,SUSPENDED,CONFIGURING"
+                    left = _said(
+                        ["squeue", "-h", f"--name={name}", "-u", user, "-t", states, "-o", "%A"]
+                    ).split()
+                if not left:
+                    return
+                _said(["scancel", "--quiet", *left])
+            except Error:
+                continue
+
+
+def _said(argv: Sequence[str]) -> str:
+    """What one of Slurm's commands prints. Raises Error."""
+    try:
+        ran = Children().run(argv, timeout=ANSWERING, env=dict(os.environ))  # after Ctrl-C, too
+    except (OSError, ValueError) as error:
+        msg = f"{argv[0]} could not be started: {error}."
+        raise Error(msg) from error
+    if ran.returncode != 0:
+        why = clean_line(ran.stderr.decode("utf-8", "replace"), limit=200)
+        msg = f"{argv[0]}: {why or 'no answer'}."
+        raise Error(msg)
+    return ran.stdout.decode("utf-8", "replace")
 
 
 def _lost(ran: Ran) -> bool:
-    return bool(ran.returncode) and not ran.stdout.strip() and GONE.search(ran.stderr[-20_000:]) is not None
+    """Where a node goes down in the middle, srun ends with 0."""
+    return not ran.stdout.strip() and GONE.search(ran.stderr[-20_000:]) is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 from typing import TYPE_CHECKING
 
@@ -54,7 +55,8 @@ class SshEngine:
 
     def run(self, hosts: Sequence[str], job: Job) -> Iterator[Answer]:
         words = ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", *self._options, "--"]
-        inside = script(job)
+        # The user's own shell there may be no POSIX one (csh, fish): all that it is given is one word in quotes.
+        inside = f"exec sh -c {shlex.quote(script(job))}"
         return each(hosts, job, lambda host: [*words, host, inside], _lost, parallel=self._parallel)
 
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import shlex
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from tfdoctor.fleet.nodes.models import Answer, Job
 from tfdoctor.system.children import Children
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
+    from pathlib import Path
 
     from tfdoctor.system.children import Ran
 
@@ -25,6 +27,8 @@ GRACE = 15.0
 """Seconds that reaching a node and leaving it may take beside what runs there."""
 LEFT_BEHIND = 125
 """The status where the node could not take the file."""
+OF_ENGINE = ("srun: ", "slurmstepd")
+"""Lines that say only that the task ended, after what it said itself."""
 NOT_FOUND, TIMED_OUT = 127, (124, 137)
 
 
@@ -35,16 +39,30 @@ class _FloodError(Exception):
 def script(job: Job) -> str:
     """What a node's `sh` runs: it takes the file from standard input, runs it, and leaves nothing behind.
 
-    `timeout`, where the node has it, ends it there, too, should we be gone.
+    Standard input stays open as long as we are there. Where it ends before the node has answered we are gone, and so
+    is what runs there; `timeout`, where the node has it, ends it at its deadline besides, with all that it started.
     """
-    limit = "timeout --foreground -k 5"  # in our process group, so that whoever ends that ends it, too
-    run = shlex.join([job.python, "%", *job.arguments]).replace("%", '"$f"', 1)
-    return (
-        'f=$(mktemp "${TMPDIR:-/tmp}/tfdoctor-XXXXXXXX") || exit 125; '
-        "trap 'rm -f \"$f\"' EXIT; trap 'exit 129' HUP INT TERM; "
-        'cat >"$f" || exit 125; t=; '
-        f'if {limit} 1 true 2>/dev/null; then t="{limit} {job.deadline:.0f}"; fi; '
-        f"$t {run} </dev/null"
+    size = job.zipapp.stat().st_size
+    run = f'{shlex.quote(job.python)} "$d/tfdoctor.pyz" {shlex.join(job.arguments)}'
+    limit = "timeout -k 5"
+    watching = 'read -r x <&3; kill "$1"; for x in 1 2 3 4 5; do kill -0 "$1" && sleep 1; done; '
+    watching += 'kill -9 "$1" "-$1"; rm -rf "$2"'
+    return "; ".join(
+        (
+            'd=$(mktemp -d "${TMPDIR:-/tmp}/tfdoctor-XXXXXXXX") || exit 125; p= w=',
+            # The group of `timeout` is all that it started. Where there is no `timeout`, there is no such group.
+            """trap 'kill $w 2>/dev/null; [ -z "$p" ] || kill -9 "-$p" 2>/dev/null; rm -rf "$d"' EXIT""",
+            """trap '[ -z "$p" ] || { kill "$p" 2>/dev/null && wait "$p"; }; exit 129' HUP INT TERM""",
+            f'head -c {size} >"$d/tfdoctor.pyz" && [ "$(wc -c <"$d/tfdoctor.pyz")" -eq {size} ] || exit 125',
+            f't=; if {limit} 1 true 2>/dev/null; then t="{limit} {job.deadline:.0f}"; fi',
+            "exec 3<&0",
+            f'TMPDIR="$d" $t {run} </dev/null 3<&- & p=$!',
+            # A session of its own, where it can: whoever kills all of ours at once leaves it, and it ends the rest.
+            "s=; if command -v setsid >/dev/null 2>&1; then s=setsid; fi",
+            f"""$s sh -c '{watching}' sh "$p" "$d" >/dev/null 2>&1 & w=$!""",
+            # The shell says that it was ended, where nobody may hear it any more.
+            """exec 3<&-; trap '' PIPE; wait "$p"; exit $?""",
+        )
     )
 
 
@@ -55,9 +73,10 @@ def each(
     lost: Callable[[Ran], bool],
     *,
     parallel: int,
-) -> Iterator[Answer]:
+    after: Callable[[], None] = lambda: None,
+) -> Generator[Answer, None, None]:
     """One answer a host. command: what reaches it, which is given the file as its standard input; lost: whether it
-    ended because the node was not reached."""
+    ended because the node was not reached; after: what takes away what our programs may have left, at the end."""
     children, answers, waiting = Children(), queue.SimpleQueue[Answer](), deque(hosts)
     ending = threading.Event()
 
@@ -70,16 +89,18 @@ def each(
             answers.put(_one(children, host, job, command(host), lost))
 
     threads = [threading.Thread(target=work, daemon=True) for _ in range(min(parallel, len(hosts)))]
-    for one in threads:
-        one.start()
     try:
+        for one in threads:
+            one.start()
         for _ in hosts:
             yield answers.get()
     finally:
         ending.set()
         children.stop()
         for one in threads:
-            one.join(2)
+            if one.is_alive():
+                one.join(2)
+        after()
 
 
 def _one(children: Children, host: str, job: Job, argv: Sequence[str], lost: Callable[[Ran], bool]) -> Answer:
@@ -92,7 +113,7 @@ def _one(children: Children, host: str, job: Job, argv: Sequence[str], lost: Cal
             raise _FloodError
 
     try:
-        with job.zipapp.open("rb") as given:
+        with _given(job.zipapp) as given:
             ran = children.run(
                 argv, timeout=job.deadline + GRACE, env=dict(os.environ), heard=heard, given=given
             )
@@ -104,11 +125,35 @@ def _one(children: Children, host: str, job: Job, argv: Sequence[str], lost: Cal
     return _answer(host, job, ran, lost=lost(ran), seconds=round(time.monotonic() - began, 3))
 
 
+@contextlib.contextmanager
+def _given(file: Path) -> Iterator[IO[bytes]]:
+    """A pipe that has the file, and does not end before the block does."""
+    content = file.read_bytes()
+    ends = os.pipe()
+    read, write = os.fdopen(ends[0], "rb", 0), os.fdopen(ends[1], "wb", 0)
+
+    def feed() -> None:
+        left = memoryview(content)
+        with contextlib.suppress(OSError):  # nobody reads any more
+            while left:
+                left = left[write.write(left) :]
+
+    feeding = threading.Thread(target=feed, daemon=True)
+    feeding.start()
+    try:
+        yield read
+    finally:
+        read.close()  # so that nothing waits for a reader
+        feeding.join()
+        write.close()
+
+
 def _answer(host: str, job: Job, ran: Ran, *, lost: bool, seconds: float) -> Answer:
     if ran.returncode is None or (ran.returncode in TIMED_OUT and seconds >= job.deadline):
         return Answer(host, "timeout", why=f"no answer within {job.deadline:g} s", seconds=seconds)
     said = [clean_line(line, limit=200) for line in ran.stderr.decode("utf-8", "replace").splitlines()[-200:]]
-    last = next((line for line in reversed(said) if line), "")
+    whose = [line for line in said if line and (lost or not line.startswith(OF_ENGINE))]
+    last = next(reversed(whose or [line for line in said if line]), "")
     if lost:
         return Answer(host, "lost", why=last or "it was not reached", seconds=seconds)
     if ran.stdout.strip():

@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 
     from tfdoctor.fleet.nodes.models import Answer
 
-__all__ = ["JOURNAL", "Ending", "Kept", "Store"]
+__all__ = ["JOURNAL", "PEERS", "Ending", "Kept", "Store"]
 
 JOURNAL = "fleet.jsonl"
+PEERS = "peers"
+"""The folder inside that has what the hosts say of each other, kept in the same way."""
 ENDED = ("answered", "failed", "lost", "timeout", "flooded")
 LONGEST_LINE = 4096
 MOST_ENDINGS = 1_000_000
@@ -134,7 +136,7 @@ class Store:
         endings = self.endings()
         self.aside = 0
         for name in names:
-            if name == JOURNAL:
+            if name in (JOURNAL, PEERS):
                 continue
             if not name.endswith(".json"):
                 self.aside += 1
