@@ -116,9 +116,12 @@ def test_each_fault_is_red_at_its_stage(release: tuple[str, Path, Path], fault: 
     if fault == "capability":
         fault = next(one for one in own if "=" in one)
     told = fault.format(**own) if "{" in fault else fault
+    wanted: tuple[str, str] = own[fault] if fault in own else FAULTS[fault]
     words = ("--timeout", "150") if "hang" in fault else ()
+    if wanted[0] != "compute":  # which takes minutes, and passes
+        words = ("--stages", wanted[0])
     answer = verify(python, folder, told, *words)
-    assert red(answer) == own.get(fault, FAULTS.get(fault))
+    assert red(answer) == wanted
 
 
 @pytest.mark.timeout(1800)
