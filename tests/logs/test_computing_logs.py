@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,14 +15,14 @@ from tfdoctor.compat import Compat
 from tfdoctor.logs.report import diagnose_log
 
 FOLDER = Path(__file__).parent / "computing"
-TRUTH: dict[str, str] = json.loads((FOLDER / "truth.json").read_text(encoding="utf-8"))
+TRUTH: dict[str, dict[str, Any]] = json.loads((FOLDER / "truth.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("name", TRUTH)
 def test_the_cause_is_the_fault(name: str) -> None:
     report = diagnose_log([(FOLDER / name).read_bytes()], Compat.load(), name)
-    assert report.cause.value == TRUTH[name]
-    assert report.gpu_registered is True
+    assert report.cause.value == TRUTH[name]["cause"]
+    assert report.gpu_registered is TRUTH[name]["registered"]
     assert report.root is not None
     assert report.root.evidence
 

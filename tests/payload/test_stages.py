@@ -70,7 +70,8 @@ def act(at):
     if what == "raise as 2.10":
         raise InternalError(
             "Graph execution error:\\n\\nDetected at node 'MatMul' defined at (most recent call last):\\n"
-            + "    File \\"a.py\\", line 1\\n      x = y\\n" * 60 + "Node: 'MatMul'\\nBlas xGEMM launch failed\\n\\t [[x]]"
+            + "    File \\"a.py\\", line 1\\n      x = y\\n" * 60
+            + "Node: 'MatMul'\\nBlas xGEMM launch failed\\n\\t [[x]]"
         )
     if what == "unsupported":
         raise InternalError("No OpKernel was registered to support Op 'MatMul'")

@@ -78,11 +78,11 @@ def red(answer: dict[str, Any]) -> tuple[str, str]:
     return failed[0], answer["verdict"]["cause"]
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_two_faults(tensorflow_python: Path, tmp_path: Path) -> None:
     script = "import importlib.metadata as m; print(m.version('tensorflow'))"
     version = subprocess.run([tensorflow_python, "-c", script], capture_output=True, text=True, check=False)
-    if not version.stdout.startswith("2.18.") or environments.ready():
+    if not version.stdout.startswith("2.18."):
         pytest.skip("2.18 is tried here")
     folder = libraries(tmp_path / "gpu", version.stdout.strip(), ("-O1",))
     for fault in QUICK:
@@ -116,9 +116,12 @@ def test_each_fault_is_red_at_its_stage(release: tuple[str, Path, Path], fault: 
     if fault == "capability":
         fault = next(one for one in own if "=" in one)
     told = fault.format(**own) if "{" in fault else fault
+    wanted: tuple[str, str] = own[fault] if fault in own else FAULTS[fault]
     words = ("--timeout", "150") if "hang" in fault else ()
+    if wanted[0] != "compute":  # which takes minutes, and passes: left out
+        words = ("--stages", f"visible,{wanted[0]}")
     answer = verify(python, folder, told, *words)
-    assert red(answer) == own.get(fault, FAULTS.get(fault))
+    assert red(answer) == wanted
 
 
 @pytest.mark.timeout(1800)

@@ -38,6 +38,11 @@ CUDNN = (
     "library: 8.5.0 but source was compiled with: 8.9.4.  CuDNN library needs to have matching major version and "
     "equal or higher minor version.\n"
 )
+NO_BINARY = (
+    "2026-11-25 08:07:23.2: W tensorflow/compiler/mlir/tools/kernel_gen/tf_gpu_runtime_wrappers.cc:40] "
+    "'cuModuleLoadData(&module, data)' failed with 'CUDA_ERROR_NO_BINARY_FOR_GPU'\n"
+)
+HANDLE = "InternalError: INTERNAL: 'cuLaunchKernel(function, params, nullptr)' failed with 'CUDA_ERROR_INVALID_HANDLE'"
 NOT_FOUND = "UnimplementedError: UNIMPLEMENTED: DNN library is not found."
 SCRATCH = "FailedPreconditionError: FAILED_PRECONDITION: Failed to allocate scratch buffer for device 0"
 
@@ -105,6 +110,12 @@ CASES = {
         -6,
         PTX + CREATED.format(mb=79096) + LAUNCH.format("unknown error"),
         Cause.INCONCLUSIVE,
+    ),
+    "a card that no kernel is for": (
+        (card(HANDLE), failed("compute", HANDLE)),
+        0,
+        PTX + CREATED.format(mb=79096) + NO_BINARY,
+        Cause.GPU_TOO_NEW,
     ),
     "an older cuDNN": (
         (*PASSED, failed("cudnn", NOT_FOUND)),

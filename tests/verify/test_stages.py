@@ -112,6 +112,9 @@ def test_late_in_other_stages() -> None:
     assert detail(slow, "import") == "did not end within 10 s."
     stuck = result(*IMPORTED, {"stage": "nccl", "status": "begin"}, code=-14)
     assert "NCCL_P2P_DISABLE=1" in detail(stuck, "nccl")
+    idle = [{"stage": "nccl", "status": "running", "busy": 0.0}] * 3
+    stuck = result(*IMPORTED, {"stage": "nccl", "status": "begin"}, *idle, code=-14, stderr=PTX)
+    assert "NCCL_P2P_DISABLE=1" in detail(stuck, "nccl")
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat import Compat
     from tfdoctor.facts import TensorFlowFacts
+    from tfdoctor.logs.report import LogReport
     from tfdoctor.system import CommandResult, System
 
 SHOW_LOADER = {"TF_CPP_VMODULE": "dso_loader=3", "TF_CPP_MIN_LOG_LEVEL": "0"}
@@ -146,6 +147,8 @@ def _cause(said: Said, result: CommandResult, compat: Compat) -> Cause:
     return Cause.PACKAGE_CONFLICT if said.error.startswith(PYTHON_ERRORS) else Cause.INCONCLUSIVE
 
 
+FROM_PTX = "jit-compiled from PTX"
+"""TensorFlow's words for a card without machine code (compat/logs/gpu.toml)."""
 FAILS_COMPUTING = frozenset(
     {
         Cause.OOM,
@@ -166,10 +169,12 @@ FAILS_COMPUTING = frozenset(
 
 def cause_of_failure(result: CommandResult, error: str, compat: Compat) -> Cause | None:
     """Why a registered card does not compute, as the child's log and its error say; None where they do not."""
-    cause = cause_in_log(result, error, compat)
-    if cause is Cause.GPU_TOO_NEW and not any(word in error for word in (*compute_fails.NO_CODE, "PTX")):
+    report = _log_of(result, error, compat)
+    lines = [one.text for one in report.root.evidence] if report.root is not None else []
+    said = any(word in error for word in (*compute_fails.NO_CODE, "PTX"))
+    if report.cause is Cause.GPU_TOO_NEW and not said and all(FROM_PTX in line for line in lines):
         return None  # that the first run is slow says nothing of how it ended
-    return cause if cause in FAILS_COMPUTING else None
+    return report.cause if report.cause in FAILS_COMPUTING else None
 
 
 def _computing(said: Said, result: CommandResult, compat: Compat) -> Cause | None:
@@ -179,5 +184,9 @@ def _computing(said: Said, result: CommandResult, compat: Compat) -> Cause | Non
 
 def cause_in_log(result: CommandResult, error: str, compat: Compat) -> Cause | None:
     """What a child's log says is wrong, by the same signatures as `diagnose`; None where it says nothing."""
-    cause = diagnose_log([f"{result.stderr}\n{error}\n".encode("utf-8", "replace")], compat).cause
+    cause = _log_of(result, error, compat).cause
     return None if cause in (Cause.INCONCLUSIVE, Cause.HEALTHY) else cause
+
+
+def _log_of(result: CommandResult, error: str, compat: Compat) -> LogReport:
+    return diagnose_log([f"{result.stderr}\n{error}\n".encode("utf-8", "replace")], compat)

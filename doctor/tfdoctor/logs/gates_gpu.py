@@ -192,7 +192,7 @@ def no_code(case: Case) -> Decision | None:
     if log.has("target-too-new"):
         return Decision(Cause.GPU_TOO_NEW, case.says("target-too-new"))
     capability = case.capability()
-    newer = _newer_than_cuda(case, capability)
+    newer = _newer_than_cuda(case, capability) and memory(case) is None and not log.has("gpu-fault")
     event = log.first("no-kernel-image")
     older = _before_all_code(case, capability)
     if log.has("jit-from-ptx") and (newer or event is not None) and not older:

@@ -29,7 +29,13 @@ SIGNS = (
     (("INVALID_PTX", "PTX JIT compilation"), Cause.GPU_TOO_NEW),
     (("CUDNN_STATUS", "Could not create cudnn handle", "DNN library"), Cause.CUDNN_INIT_FAILED),
     (
-        ("CUBLAS_STATUS", "cublas handle", "Blas GEMM launch failed", "without BLAS support", "No blas support"),
+        (
+            "CUBLAS_STATUS",
+            "cublas handle",
+            "Blas GEMM launch failed",
+            "without BLAS support",
+            "No blas support",
+        ),
         Cause.CUBLAS_INIT_FAILED,
     ),
 )

@@ -28,7 +28,7 @@ def late(run: Verifying, stage: str, detail: str) -> Finding:
     seconds = run.wish.limits.of(stage)
     more = f"{run.again()} --timeout {max(seconds * MORE_TIME, 60):.0f}"
     return failure(
-        Cause.INCONCLUSIVE,
+        run.cause or Cause.INCONCLUSIVE,
         f"{stage} did not end within {seconds:.0f} s",
         f"It was stopped, so what it would have done is not known. TensorFlow {detail}",
         (

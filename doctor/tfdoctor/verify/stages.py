@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tfdoctor.examine.observe import FROM_PTX
 from tfdoctor.findings import Stage
 from tfdoctor.system import Failure
 from tfdoctor.system.payloads import MARKER
@@ -48,8 +49,6 @@ LONGEST_ROW, KEPT = 300, 110
 """Characters of a line that are shown, and how many of its beginning."""
 NEAR = 8
 """Lines before the fatal one that may name its cause."""
-FROM_PTX = "jit-compiled from PTX"
-"""TensorFlow 2.14 and later say so when a card has no machine code in the wheel (compat/logs/gpu.toml)."""
 SIGNALS = {
     4: "an illegal instruction (SIGILL): this processor lacks what TensorFlow was built for",
     6: "abort (SIGABRT)",
@@ -300,6 +299,11 @@ def _meanwhile(stage: str, result: CommandResult, heard: _Heard) -> str:
     """What it did until its time was up: compiling PTX is work, and most hangs are none."""
     last = heard.busy[-PULSES:]
     share = sum(last) / len(last) if last else None
+    if stage == "nccl":  # it waits for the other cards, idle or not
+        return (
+            "An all-reduce that never ends: the GPUs cannot reach each other (NCCL_P2P_DISABLE=1 avoids PCIe peer "
+            "access, NCCL_DEBUG=INFO tells more)."
+        )
     if share is not None and share < IDLE:
         waits = "for the disk, or for a driver" if stage == "import" else "for a driver or a card"
         return f"The process was idle: it waited {waits} that does not answer. That is a hang, not a long computation."
@@ -310,11 +314,6 @@ def _meanwhile(stage: str, result: CommandResult, heard: _Heard) -> str:
         )
     if stage == "import":
         return ""
-    if stage == "nccl":
-        return (
-            "An all-reduce that never ends: the GPUs cannot reach each other (NCCL_P2P_DISABLE=1 avoids PCIe peer "
-            "access, NCCL_DEBUG=INFO tells more)."
-        )
     work = "The process was busy. " if share is not None and share >= BUSY else ""
     return (
         f"{work}Compiling PTX for a card without machine code of its own takes up to half an hour, once; a longer "
