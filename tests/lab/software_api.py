@@ -10,7 +10,7 @@ def tensorflow():
         return tf
     tf.compat.v1.enable_v2_behavior()
     module = importlib.import_module("tensorflow.compat.v2")
-    if not hasattr(module, "compat"):  # 1.14
+    if not hasattr(getattr(module, "compat", None), "v1"):  # 1.14
         module.compat = tf.compat
     return module
 
