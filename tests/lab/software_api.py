@@ -1,4 +1,4 @@
-"""TensorFlow 2's API, which 1.15 has, too; for a Python with TensorFlow."""
+"""TensorFlow 2's API, which 1.14 and 1.15 have, too; for a Python with TensorFlow."""
 
 import importlib
 
@@ -9,7 +9,10 @@ def tensorflow():
     if not tf.__version__.startswith("1."):
         return tf
     tf.compat.v1.enable_v2_behavior()
-    return importlib.import_module("tensorflow.compat.v2")
+    module = importlib.import_module("tensorflow.compat.v2")
+    if not hasattr(getattr(module, "compat", None), "v1"):  # 1.14
+        module.compat = tf.compat
+    return module
 
 
 class NotThereError(Exception):
