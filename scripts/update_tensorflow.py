@@ -24,8 +24,9 @@ so that an interrupted run goes on where it stopped. One connection, one wheel a
 Where two wheels have shared objects of equal CRC-32 (tensorflow and tensorflow-gpu from 2.1 on) one is read
 for both.
 
-What a wheel cannot say is authored: compat/registration.toml (which libraries TF opens, seen in runs, and
-what tensorflow.org documents). The table is written with the same bytes from the same measurements.
+What a wheel cannot say is authored: compat/registration.toml (which libraries TF opens, and with which cuDNN
+it was compiled, seen in runs; what tensorflow.org documents). The table is written with the same bytes from
+the same measurements.
 """
 
 from __future__ import annotations
@@ -81,6 +82,8 @@ CUDA_SONAME = re.compile(
     r"lib(?:cu(?:da|dart|blas|blasLt|fft|rand|solver|sparse|dnn)|nccl|nvinfer)\.so(?:\.[0-9.]+)?$"
 )
 NVIDIA_FOLDER = re.compile(r"nvidia/([a-z_]+)/lib$")
+SAID = "by its own message on the software GPU:"
+"""How the source begins that names the cuDNN."""
 MAIN = re.compile(
     r"/(?:libtensorflow_framework|libtensorflow_cc|_pywrap_tensorflow(?:_internal)?)\.so(?:\.[0-9]+)?$"
 )
@@ -137,21 +140,41 @@ class Authored:
         self.runs: list[dict[str, Any]] = raw["run"]
         self.documented: dict[str, dict[str, Any]] = {row["minor"]: row for row in raw["documented"]}
         self.floors: dict[str, str] = {row["version"]: row["registers"] for row in raw["floor"]}
+        self.compiled: list[dict[str, str]] = raw["compiled"]
         self.instructions: list[dict[str, Any]] = raw["instructions"]
         self.folders: dict[str, str] = raw["folder"]
 
     def run_for(self, version: str) -> dict[str, Any] | None:
         """The run of this version, else the nearest of the same minor."""
-        minor = Version(version).release[:2]
-        near = [run for run in self.runs if Version(run["version"]).release[:2] == minor]
-        return min(
-            near, key=lambda run: abs(Version(run["version"]).micro - Version(version).micro), default=None
-        )
+        return nearest_of(self.runs, version)
+
+    def cudnn_for(self, version: str, pins: list[str]) -> tuple[str | None, str | None, list[str]]:
+        """The cuDNN that it was compiled with (major and minor), the evidence, and sources.
+
+        What a wheel of this minor said in a run goes before what the extra pins, and this before what
+        tensorflow.org documents: TensorFlow compares with the first alone.
+        """
+        said = nearest_of(self.compiled, version)
+        if said is not None:
+            own = said["version"] == version
+            text = f"{SAID} TensorFlow {said['version']} compiled with cuDNN {said['cudnn']}"
+            return ".".join(said["cudnn"].split(".")[:2]), "measured" if own else "inferred", [text]
+        pinned = next((re.search(r"(?:==|>=)(\d+\.\d+)", pin) for pin in pins if "cudnn" in pin), None)
+        minor = ".".join(map(str, Version(version).release[:2]))
+        found = pinned[1] if pinned else self.documented.get(minor, {}).get("cudnn")
+        return found, "documented" if found else None, []
 
     def instructions_for(self, version: str) -> list[str] | None:
         """What the processor must have; None: nobody looked."""
         found = (row for row in self.instructions if chosen_by(row["versions"])(version))
         return next((row["needs"] for row in found), None)
+
+
+def nearest_of(rows: list[dict[str, Any]], version: str) -> dict[str, Any] | None:
+    """The row of this version, else that of the nearest patch of the same minor, or None."""
+    minor = Version(version).release[:2]
+    near = [row for row in rows if Version(row["version"]).release[:2] == minor]
+    return min(near, key=lambda row: abs(Version(row["version"]).micro - Version(version).micro), default=None)
 
 
 def date_of(package: DistributionPackage, old: dict[str, Any] | None, facts: WheelFacts) -> str:
@@ -179,7 +202,7 @@ def make_row(
     plain, extras = requirements(facts.metadata)
     pins = extras.get("and-cuda", [])
     documented = authored.documented.get(minor, {})
-    cudnn = next((re.search(r"(?:==|>=)(\d+\.\d+)", pin) for pin in pins if "cudnn" in pin), None)
+    cudnn, of_cudnn, said = authored.cudnn_for(files.version, pins)
     sources = ["METADATA, build_info.py and cuda_config.h of the wheel"]
     row: dict[str, Any] = {
         "package": files.project,
@@ -197,7 +220,8 @@ def make_row(
         "unpacked": facts.unpacked,
         "sha256": files.chosen.digests["sha256"],
         "cuda": (defines.get("CUDA") or documented.get("cuda")) if gpu else None,
-        "cudnn": (cudnn[1] if cudnn else documented.get("cudnn")) if gpu else None,
+        "cudnn": cudnn if gpu else None,
+        "cudnn_evidence": of_cudnn if gpu else None,
         "defines": defines,
         "required_libraries": [],
         "optional_libraries": [],
@@ -237,6 +261,7 @@ def make_row(
         sources.append(f"run against a stand-in driver: TensorFlow {run['version']}")
         if pins:
             row["runpath_misses"] = misses(row, facts.inside, version, authored.folders)
+    sources.extend(said)
     row.update(floor_columns(version, authored, row["cubin"] or header_capabilities(facts.cuda_config)))
     return row
 
@@ -381,9 +406,14 @@ def reapply(row: dict[str, Any], authored: Authored) -> dict[str, Any]:
     for key, value in row.items():
         if key == "pip_extra":
             new["cpu_instructions"] = authored.instructions_for(row["version"])
-        if key != "cpu_instructions":
+        if key not in {"cpu_instructions", "cudnn_evidence"}:
             new[key] = value
+        if key == "cudnn":
+            new["cudnn_evidence"] = None
     if row["gpu"]:
+        new["cudnn"], new["cudnn_evidence"], said = authored.cudnn_for(row["version"], row["extra_pins"])
+        kept = [text for text in row["sources"] if not text.startswith(SAID)]
+        new["sources"] = [*kept, *said]
         new.update(floor_columns(version, authored, row["cubin"]))
         run = authored.run_for(row["version"])
         if row["linkage"] == "dlopen" and run is not None:
@@ -391,8 +421,8 @@ def reapply(row: dict[str, Any], authored: Authored) -> dict[str, Any]:
             new["optional_libraries"] = run.get("optional", [])
             new["driver_libraries"] = run["driver"]
             new["libraries_from"] = run["version"]
-            kept = [text for text in row["sources"] if not text.startswith("run against")]
-            new["sources"] = [*kept, f"run against a stand-in driver: TensorFlow {run['version']}"]
+            kept = [text for text in kept if not text.startswith("run against")]
+            new["sources"] = [*kept, f"run against a stand-in driver: TensorFlow {run['version']}", *said]
     return new
 
 

@@ -58,11 +58,14 @@ def build(cache: Path, flags: Sequence[str] = ()) -> Path:
     return program
 
 
-def libraries(folder: Path, tensorflow: str, flags: Sequence[str] = ("-O2",)) -> Path:
+def libraries(
+    folder: Path, tensorflow: str, flags: Sequence[str] = ("-O2",), *, cudnn: str | None = None
+) -> Path:
     """The software GPU's libraries under the names that a release of TensorFlow opens; the folder comes back.
 
-    It goes onto LD_LIBRARY_PATH, and onto PATH for `ptxas`, which XLA starts. `tensorflow`: "2.15.1". LookupError where
-    there is no such release with GPUs. What each release computes with them: docs/verified.md. cuFFT, cuSPARSE,
+    It goes onto LD_LIBRARY_PATH, and onto PATH for `ptxas`, which XLA starts. `tensorflow`: "2.15.1"; `cudnn`: what
+    cuDNN says it is, not the one that the release was built with ("8.9"). LookupError where there is no such release with
+    GPUs. What each release computes with them: docs/verified.md. cuFFT, cuSPARSE,
     cuSOLVER and cuRAND are empty: TensorFlow finds them, and says what it does not find in them.
     """
     release = Compat.load().release(tensorflow)
@@ -71,7 +74,7 @@ def libraries(folder: Path, tensorflow: str, flags: Sequence[str] = ("-O2",)) ->
         raise LookupError(message)
     folder.mkdir(parents=True, exist_ok=True)
     compilers = Compilers((os.environ.get("CC") or "cc",), (os.environ.get("CXX") or "c++",))
-    wanted = Wanted(release.required_libraries, release.cuda, release.cudnn)
+    wanted = Wanted(release.required_libraries, release.cuda, cudnn or release.cudnn)
     why = build_computing(_wrong, compilers, folder, wanted, options=flags, of_c=C_FLAGS[1:], of_cxx=STRICT)
     if why is not None:
         raise RuntimeError(why)

@@ -81,7 +81,11 @@ class Release:
     cuda: str | None = None
     """The toolkit it was built with, as cuda_config.h says (documented, where there is none)."""
     cudnn: str | None = None
-    """Major and minor of the cuDNN it was built with; only the major where no more is known."""
+    """Major and minor of the cuDNN it was built with, of which it takes no lower minor; only the major where no more is
+    known."""
+    cudnn_evidence: Evidence | None = None
+    """Measured: this version said so in a run; inferred: another patch of its minor did; documented: its extra pins it,
+    or tensorflow.org names it."""
     defines: Mapping[str, str]
     """cuda_config.h's `TF_…_VERSION`, without `TF_` and `_VERSION`: `{"CUDART": "11.0"}`."""
     required_libraries: tuple[str, ...]

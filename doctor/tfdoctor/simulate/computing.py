@@ -50,15 +50,10 @@ class Wanted:
 
 
 def defines(wanted: Wanted) -> list[str]:
-    """CUDART_VERSION and CUDNN_VERSION: in cuDNN's, from 9 on, the major number counts ten times as much.
-
-    Of 7 it is the last one: 1.15 and 2.0 are listed with 7.4, and their wheels refuse what is below 7.6.
-    """
+    """CUDART_VERSION and CUDNN_VERSION: in cuDNN's, from 9 on, the major number counts ten times as much."""
     cuda, cudnn = (
         [*versions.numbers(versions.major_minor(text)), 0][:2] for text in (wanted.cuda, wanted.cudnn)
     )
-    if cudnn[0] == 7:
-        cudnn[1] = 6
     told = cudnn[0] * (10000 if cudnn[0] >= 9 else 1000) + cudnn[1] * 100
     return [f"-DCUDART={cuda[0] * 1000 + cuda[1] * 10}", f"-DCUDNN={told}"]
 

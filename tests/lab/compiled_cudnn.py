@@ -1,0 +1,139 @@
+"""Which cuDNN a wheel was compiled with, by its own message: a `[[compiled]]` of compat/registration.toml for each.
+
+python tests/lab/compiled_cudnn.py VERSION... [--python ENV/bin/python] [--work FOLDER]
+
+A pooling on the software GPU, whose cuDNN says that it is of the major before: no TensorFlow takes that one, and each
+says "Loaded runtime CuDNN library: 7.0.0 but source was compiled with: 8.1.0". The environments are made with uv one
+after the other and removed (two gigabytes each); --python takes one that is there. The rows go to standard output; what a
+release said instead, to standard error, and the exit status is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if __package__ in (None, ""):  # run as a script
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from lab.environments import find_python
+from lab.softgpu import libraries
+from tfdoctor import versions
+from tfdoctor.compat.tables import Compat
+
+if TYPE_CHECKING:
+    from tfdoctor.compat.releases import Release
+
+ASKING = Path(__file__).with_name("software_pooling.py")
+SAID = re.compile(
+    r"Loaded runtime CuDNN library: \d[\d.]* (?:\(compatibility version \d+\) )?"
+    r"but source was compiled with:? (?P<compiled>\d+(?:\.\d+)*)"
+)
+FRIENDS = (
+    ("<2.4", ("protobuf<3.21", "numpy<1.20", "h5py<3")),
+    (">=2.4,<2.12", ("protobuf<3.21", "numpy<1.24")),
+    (">=2.12,<2.16", ("numpy<2",)),
+)
+"""What the wheels of that time need beside them and do not ask for."""
+SECONDS = 900
+
+
+def before(cudnn: str) -> str:
+    """The first cuDNN of the major before (`"8.1"` → `"7.0"`)."""
+    return f"{versions.major(cudnn) - 1}.0"
+
+
+def compiled_with(text: str) -> str | None:
+    """The cuDNN that TensorFlow says it was compiled with, or None. Before 1.9 it is a number ("7004")."""
+    found = SAID.search(text)
+    if found is None:
+        return None
+    told = found["compiled"]
+    if "." in told:
+        return told
+    number = int(told)
+    return f"{number // 1000}.{number // 100 % 10}.{number % 100}"
+
+
+def asked(release: Release, python: Path, work: Path) -> str:
+    """What a release says when it pools on a GPU beside a cuDNN of the major before."""
+    assert release.cudnn is not None
+    key = "\0".join((*release.required_libraries, str(release.cuda), before(release.cudnn)))
+    folder = work / f"software-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
+    if not (folder / "ptxas").exists():  # the last thing that is put there
+        libraries(folder, release.version, cudnn=before(release.cudnn))
+    env = {name: text for name, text in os.environ.items() if not name.startswith(("STANDIN_", "TF_"))}
+    env |= {
+        "LD_LIBRARY_PATH": str(folder),
+        "PATH": f"{folder}:{env.get('PATH', os.defpath)}",
+        "STANDIN_GPUS": "1",
+        "STANDIN_CC": "75",
+    }
+    done = subprocess.run(
+        [python, ASKING], env=env, capture_output=True, text=True, check=False, timeout=SECONDS
+    )
+    return done.stdout + done.stderr
+
+
+def made(release: Release, folder: Path) -> Path:
+    """A fresh environment with this release; its interpreter. LookupError where no Python of those it has wheels for."""
+    bases = (find_python(minor) for minor in reversed(release.linux_pythons))
+    base = next((found for found in bases if found), None)
+    if base is None:
+        message = f"none of Python {', '.join(release.linux_pythons)} is here"
+        raise LookupError(message)
+    friends = [one for spec, names in FRIENDS if versions.Spec(spec).select([release.version]) for one in names]
+    uv = shutil.which("uv") or "uv"
+    subprocess.run([uv, "venv", "-q", "-p", base, folder], check=True, timeout=SECONDS)
+    python = folder / "bin" / "python"
+    wanted = [f"{release.package}=={release.version}", *friends]
+    install = [uv, "pip", "install", "-q", "--no-cache", "--python", str(python), *wanted]
+    subprocess.run(install, check=True, timeout=SECONDS)
+    return python
+
+
+def row(release: Release, cudnn: str) -> str:
+    """The row of compat/registration.toml."""
+    return f'[[compiled]]\nversion = "{release.version}"\ncudnn = "{cudnn}"\n'
+
+
+def main() -> int:
+    """Parse the command line, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("versions", nargs="+", metavar="VERSION")
+    parser.add_argument("--python", type=Path, help="the interpreter of an environment with that one VERSION")
+    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "tfdoctor-compiled")
+    options = parser.parse_args()
+    options.work.mkdir(parents=True, exist_ok=True)
+    failed = False
+    for version in options.versions:
+        release = Compat.load().release(version)
+        folder = options.work / f"env-{version}"
+        try:
+            if release is None or release.cudnn is None:
+                message = "no release with GPUs that is known"
+                raise LookupError(message)  # noqa: TRY301
+            said = asked(release, options.python or made(release, folder), options.work)
+            found = compiled_with(said)
+            if found is None:
+                message = f"it does not say it:\n{said[-3000:]}"
+                raise LookupError(message)  # noqa: TRY301
+            print(row(release, found), flush=True)
+        except (LookupError, OSError, RuntimeError, subprocess.SubprocessError) as wrong:
+            print(f"{version}: {wrong}", file=sys.stderr, flush=True)
+            failed = True
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
