@@ -2,7 +2,8 @@
 
     PYTHON scripts/bench/beside.py PAYLOAD_FOLDER [SECONDS]
 
-A line for each kind of work: both medians, and the one divided by the other. scripts/bench/times reads them.
+A line for each kind of work: both medians, the one divided by the other, and the same of the processors' time, which
+tells on a busy machine whether both do the same work. scripts/bench/times reads them.
 """
 
 import importlib
@@ -37,7 +38,9 @@ def by_hand():
 
     # Numbers as bench has them: how long a ReLU or a pool takes depends on them.
     def uniform(name, shape, most=1.0):
-        return v1.get_variable(name, shape, initializer=v1.random_uniform_initializer(-most, most), trainable=False)
+        return v1.get_variable(
+            name, shape, initializer=v1.random_uniform_initializer(-most, most), trainable=False
+        )
 
     def product():
         a, b = (uniform(n, [512, 512]) for n in "ab")
@@ -91,19 +94,23 @@ def main():
             plain.run(v1.global_variables_initializer())
         bench.warm_up(pieces, bench.clock(), 60)  # seconds
         plain.run(wanted), plain.run(wanted)
-        ours, theirs = [], []
+        ours, theirs, spent = [], [], [0.0, 0.0]
         bench.ROUNDS = 1
         for _ in range(TURNS):
             pieces[0].seconds = []
+            used = time.process_time()
             bench.rounds(pieces, bench.clock(), SECONDS / TURNS / 2, [0])
+            spent[0] += time.process_time() - used
             ours += pieces[0].seconds
-            began = time.perf_counter()
+            began, used = time.perf_counter(), time.process_time()
             while time.perf_counter() - began < SECONDS / TURNS / 2:
                 start = time.perf_counter()
                 plain.run(wanted)
                 theirs.append(time.perf_counter() - start)
+            spent[1] += time.process_time() - used
         a, b = middle(ours), middle(theirs)
-        print(f"times {kind} {size} {a:.6f} {b:.6f} {a / b:.4f}", flush=True)
+        share = spent[0] / len(ours) / (spent[1] / len(theirs))
+        print(f"times {kind} {size} {a:.6f} {b:.6f} {a / b:.4f} {share:.4f}", flush=True)
 
 
 main()
