@@ -107,7 +107,7 @@ def _narrow(device: str, less: str, link: Link | None) -> Finding:
         evidence=(Evidence("nvidia-smi -q -x", less),),
         remedies=(
             Remedy(
-                "Look whether the slot has as many lanes, whether a riser or another card takes them, and what the "
+                "Check whether the slot has as many lanes, whether a riser or another card takes them, and what the "
                 "firmware is set to; then put the card in again.",
                 ("nvidia-smi -q | grep -A 12 'GPU Link Info'",),
             ),
