@@ -6,6 +6,7 @@ A line for each kind of work: both medians, the one divided by the other, and th
 tells on a busy machine whether both do the same work. scripts/bench/times reads them.
 """
 
+import functools
 import importlib
 import sys
 import time
@@ -81,6 +82,17 @@ def middle(times):
     return sorted(times)[len(times) // 2]
 
 
+def counted(call, spent, who):
+    """The same, and what all its threads used of the processors is added up."""
+
+    def whole():
+        used = time.process_time()
+        call()
+        spent[who] += time.process_time() - used
+
+    return whole
+
+
 def main():
     card = Card(0, "CPU", "/device:CPU:0")
     for kind, (size, make) in by_hand().items():
@@ -95,19 +107,18 @@ def main():
         bench.warm_up(pieces, bench.clock(), 60)  # seconds
         plain.run(wanted), plain.run(wanted)
         ours, theirs, spent = [], [], [0.0, 0.0]
+        pieces[0].call = counted(pieces[0].call, spent, 0)
+        by_itself = counted(functools.partial(plain.run, wanted), spent, 1)
         bench.ROUNDS = 1
         for _ in range(TURNS):
             pieces[0].seconds = []
-            used = time.process_time()
             bench.rounds(pieces, bench.clock(), SECONDS / TURNS / 2, [0])
-            spent[0] += time.process_time() - used
             ours += pieces[0].seconds
-            began, used = time.perf_counter(), time.process_time()
+            began = time.perf_counter()
             while time.perf_counter() - began < SECONDS / TURNS / 2:
                 start = time.perf_counter()
-                plain.run(wanted)
+                by_itself()
                 theirs.append(time.perf_counter() - start)
-            spent[1] += time.process_time() - used
         a, b = middle(ours), middle(theirs)
         share = spent[0] / len(ours) / (spent[1] / len(theirs))
         print(f"times {kind} {size} {a:.6f} {b:.6f} {a / b:.4f} {share:.4f}", flush=True)
