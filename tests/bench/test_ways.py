@@ -72,7 +72,7 @@ def measured(
     def run(keep: Callable[[dict[str, Any]], None]) -> CommandResult:
         for part in ({"stage": "import", "tensorflow": "2.20.0"}, on("CPU:0", *TWO), *parts, {"end": True}):
             keep(part)
-        time.sleep(0.5)  # so long it computes, and the cards are looked at
+        time.sleep(0.25)  # so long it computes, and the cards are looked at
         return CommandResult(("python",), returncode=0)
 
     wish = benching.BenchWish(seconds=1)
