@@ -306,7 +306,7 @@ LOG_NOTES = {
             ),
             Section(
                 "What to do",
-                "Look which slots have how many lanes, and which share them with another card or a disk; whether a "
+                "Check which slots have how many lanes, and which share them with another card or a disk; whether a "
                 "riser is in between; what the firmware is set to. Then put the card in again.",
             ),
         ),

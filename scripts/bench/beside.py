@@ -2,9 +2,11 @@
 
     PYTHON scripts/bench/beside.py PAYLOAD_FOLDER [SECONDS]
 
-A line for each kind of work: both medians, and the one divided by the other. scripts/bench/times reads them.
+A line for each kind of work: both medians, the one divided by the other, and the same of the processors' time, which
+tells on a busy machine whether both do the same work. scripts/bench/times reads them.
 """
 
+import functools
 import importlib
 import sys
 import time
@@ -37,7 +39,9 @@ def by_hand():
 
     # Numbers as bench has them: how long a ReLU or a pool takes depends on them.
     def uniform(name, shape, most=1.0):
-        return v1.get_variable(name, shape, initializer=v1.random_uniform_initializer(-most, most), trainable=False)
+        return v1.get_variable(
+            name, shape, initializer=v1.random_uniform_initializer(-most, most), trainable=False
+        )
 
     def product():
         a, b = (uniform(n, [512, 512]) for n in "ab")
@@ -78,6 +82,17 @@ def middle(times):
     return sorted(times)[len(times) // 2]
 
 
+def counted(call, spent, who):
+    """The same, and what all its threads used of the processors is added up."""
+
+    def whole():
+        used = time.process_time()
+        call()
+        spent[who] += time.process_time() - used
+
+    return whole
+
+
 def main():
     card = Card(0, "CPU", "/device:CPU:0")
     for kind, (size, make) in by_hand().items():
@@ -91,7 +106,9 @@ def main():
             plain.run(v1.global_variables_initializer())
         bench.warm_up(pieces, bench.clock(), 60)  # seconds
         plain.run(wanted), plain.run(wanted)
-        ours, theirs = [], []
+        ours, theirs, spent = [], [], [0.0, 0.0]
+        pieces[0].call = counted(pieces[0].call, spent, 0)
+        by_itself = counted(functools.partial(plain.run, wanted), spent, 1)
         bench.ROUNDS = 1
         for _ in range(TURNS):
             pieces[0].seconds = []
@@ -100,10 +117,11 @@ def main():
             began = time.perf_counter()
             while time.perf_counter() - began < SECONDS / TURNS / 2:
                 start = time.perf_counter()
-                plain.run(wanted)
+                by_itself()
                 theirs.append(time.perf_counter() - start)
         a, b = middle(ours), middle(theirs)
-        print(f"times {kind} {size} {a:.6f} {b:.6f} {a / b:.4f}", flush=True)
+        share = spent[0] / len(ours) / (spent[1] / len(theirs))
+        print(f"times {kind} {size} {a:.6f} {b:.6f} {a / b:.4f} {share:.4f}", flush=True)
 
 
 main()

@@ -46,6 +46,7 @@ def measured(
     way: str,
     *parts: dict[str, Any],
     clock: str = "",
+    peers: str = "",
 ) -> Bench:
     """Two cards of the recorded machine `healthy-two-gpus`, whose TensorFlow says `parts`."""
     host = json.loads((HOSTS / "healthy-two-gpus" / "host.json").read_text("utf-8"))
@@ -56,6 +57,14 @@ def measured(
     topology["stdout"] = topology["stdout"].replace("PIX", way)
     driver = host["commands"]["payload:driver"]
     driver["stdout"] = driver["stdout"].replace('"multiprocessors": 82', f'"multiprocessors": 82{clock}')
+    if peers:
+        apart = (
+            topology["stdout"]
+            .replace("\tCPU Affinity", "")
+            .replace(f"\t{way}", f"\t{peers}")
+            .replace("\t0-15", "")
+        )
+        host["commands"]["nvidia-smi topo -p2p r"] = {"stdout": apart}
     (folder / "host.json").write_text(json.dumps(host), "utf-8")
     system, compat = RecordedSystem(folder), Compat.load()
     monkeypatch.setattr(benching, "WATCHED", 0.01)
@@ -63,7 +72,7 @@ def measured(
     def run(keep: Callable[[dict[str, Any]], None]) -> CommandResult:
         for part in ({"stage": "import", "tensorflow": "2.20.0"}, on("CPU:0", *TWO), *parts, {"end": True}):
             keep(part)
-        time.sleep(0.5)  # so long it computes, and the cards are looked at
+        time.sleep(0.25)  # so long it computes, and the cards are looked at
         return CommandResult(("python",), returncode=0)
 
     wish = benching.BenchWish(seconds=1)
@@ -117,6 +126,19 @@ def test_nvlink_by_its_number_of_links(tmp_path: Path, monkeypatch: pytest.Monke
     assert nvlink.gbps == pytest.approx(56.25, rel=1e-3)  # 8.6: 14.06 each
     assert nvlink.measured == pytest.approx(40)
     assert done.findings == ()
+
+
+@pytest.mark.parametrize(
+    ("said", "peer"), [("OK", True), ("CNS", False), ("NS", False), ("U", None), ("", None)]
+)
+def test_whether_cards_reach_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, peer: bool | None
+) -> None:
+    parts = [train(1.0, "GPU:0"), train(1.0, "GPU:1"), train(2.0, *TWO), train(0.5, *TWO, part="compute")]
+    done = measured(tmp_path, monkeypatch, (link(4, 16), link(4, 16)), "PHB", *parts, peers=said)
+    (between,) = [one for one in done.links if one.one == "GPU:0"]
+    assert between.peer is peer
+    assert ("cannot reach each other's memory" in done.scaling[0].why[0]) is (peer is False)
 
 
 def test_what_nvidia_smi_does_not_say_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,7 @@ def run(*args: str) -> subprocess.CompletedProcess[str]:
         (("--sizes", "64"), "--sizes needs one --workload"),
         (("--workload", "matmul", "--sizes", "0"), "--sizes: expected whole numbers"),
         (("--time", "nan"), "expected a number of seconds"),
+        (("--png",), "--png needs -o"),
         (("--compare", "/nowhere/old.json"), "cannot be read"),
     ],
 )
@@ -53,7 +54,23 @@ def test_all_of_it_on_parts_of_a_cpu(tensorflow_python: Path | str, tmp_path: Pa
     timed = {one["workload"] for one in answer["runs"] if one["seconds"]}
     assert timed == {"matmul", "conv", "train", "copy", "allreduce"}
     assert {one["strategy"] for one in answer["scaling"]} >= {"towers"}
+    towers = next(one for one in answer["scaling"] if one["strategy"] == "towers")
+    assert {name for name, seconds in towers["parts"].items() if seconds is None} <= {
+        "input"
+    }  # time may be short
+    assert all(one["compile"]["what"] == ["graph"] for one in answer["runs"] if one["first"])
     assert json.loads((tmp_path / "bench.json").read_text("utf-8")) == answer
-    again = ("--workload", "matmul,conv,copy", "--time", "5", "--compare", str(tmp_path / "bench.json"))
+    again = (
+        "--workload",
+        "matmul,conv,copy",
+        "--time",
+        "6",
+        "--xla",
+        "--compare",
+        str(tmp_path / "bench.json"),
+    )
     compared = json.loads(run("--python", str(tensorflow_python), "--json", *devices, *again).stdout)
+    compiled = [one for one in compared["runs"] if one["xla"]]
+    assert compiled
+    assert all("xla" in one["compile"]["what"] or one["seconds"] is None for one in compiled)
     assert compared["comparison"]["verdict"] in ("same", "slower", "faster", "disturbed")

@@ -46,6 +46,7 @@ def software(folder: Path, release: str) -> dict[str, str]:
     return {
         **os.environ,
         "LD_LIBRARY_PATH": str(folder),
+        "LD_PRELOAD": str(folder / "libnccl.so.2"),  # before the NCCL that is within TensorFlow
         "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
         "STANDIN_CC": "90,90",
         "STANDIN_GPUS": "2",

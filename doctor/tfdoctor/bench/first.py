@@ -19,7 +19,7 @@ __all__ = ["NAMES", "named", "told_of_first"]
 
 NAMES = {
     "ptx-jit": "the driver compiling PTX (JIT), or finding it in its cache",
-    "ptxas": "XLA and ptxas compiling kernels",
+    "ptxas": "ptxas compiling kernels",
     "xla": "XLA compiling",
     "cudnn-autotune": "cuDNN's algorithms being tried",
     "graph": "graphs being optimized, kernels and libraries being loaded",

@@ -205,7 +205,7 @@ class Link:
     measured: float | None = None
     """The best that was timed."""
     peer: bool | None = None
-    """Whether one card reaches the other's memory itself, by TensorFlow's log; None: it does not say."""
+    """Whether one card reaches the other's memory itself, by TensorFlow's log or nvidia-smi; None: neither says."""
 
 
 @dataclass(frozen=True, slots=True)

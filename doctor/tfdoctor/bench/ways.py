@@ -48,7 +48,7 @@ def judged_links(links: Sequence[Link], runs: Sequence[Timed], log: str) -> tupl
         speeds = [
             one.gbps for one in runs if one.workload == "copy" and set(one.devices) == pair and one.gbps
         ]
-        peer = None
+        peer = link.peer
         if lacking is not None and all(name.startswith("GPU") for name in pair):
             peer = (link.one, link.other) not in lacking and (link.other, link.one) not in lacking
         done.append(dataclasses.replace(link, measured=max(speeds, default=None), peer=peer))
@@ -107,7 +107,7 @@ def _narrow(device: str, less: str, link: Link | None) -> Finding:
         evidence=(Evidence("nvidia-smi -q -x", less),),
         remedies=(
             Remedy(
-                "Look whether the slot has as many lanes, whether a riser or another card takes them, and what the "
+                "Check whether the slot has as many lanes, whether a riser or another card takes them, and what the "
                 "firmware is set to; then put the card in again.",
                 ("nvidia-smi -q | grep -A 12 'GPU Link Info'",),
             ),

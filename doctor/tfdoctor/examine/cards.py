@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Facts, SmiGpu
     from tfdoctor.system import System
 
-__all__ = ["cards_now", "joined", "tensorflow_names"]
+__all__ = ["cards_now", "joined", "reaching", "tensorflow_names"]
+
+APART = ("NS", "CNS", "GNS", "TNS", "DR")
+"""Not supported, by the chipset, the card or the topology; disabled."""
 
 
 def cards_now(system: System, *, timeout: float = 10.0) -> dict[str, SmiGpu]:
@@ -32,10 +35,22 @@ def tensorflow_names(facts: Facts) -> dict[str, str]:
 
 def joined(system: System, facts: Facts, *, timeout: float = 10.0) -> dict[tuple[str, str], str]:
     """("GPU:0", "GPU:1") → what `nvidia-smi topo -m` prints of the way between these two devices of TensorFlow."""
-    names = tensorflow_names(facts)
-    if len(names) < 2:
+    if len(tensorflow_names(facts)) < 2:
         return {}
-    links = value_of(facts.kernel.links) or value_of(ask_links(system, timeout=timeout)) or {}
+    return _of_devices(value_of(facts.kernel.links) or value_of(ask_links(system, timeout=timeout)), facts)
+
+
+def reaching(system: System, facts: Facts, *, timeout: float = 10.0) -> dict[tuple[str, str], bool]:
+    """("GPU:0", "GPU:1") → whether one can read the other's memory by itself; only where nvidia-smi knows it."""
+    if len(tensorflow_names(facts)) < 2:
+        return {}
+    told = _of_devices(value_of(ask_links(system, timeout=timeout, words=("-p2p", "r"))), facts)
+    return {pair: said == "OK" for pair, said in told.items() if said in ("OK", *APART)}
+
+
+def _of_devices(links: dict[str, str] | None, facts: Facts) -> dict[tuple[str, str], str]:
+    """The pairs of nvidia-smi's numbers by TensorFlow's names."""
+    names = tensorflow_names(facts)
     smi = value_of(facts.driver.smi)
     gpus = smi.gpus if isinstance(smi, SmiFacts) else ()
     of_smi = {
@@ -44,7 +59,7 @@ def joined(system: System, facts: Facts, *, timeout: float = 10.0) -> dict[tuple
         if (bus := normal_bus_id(card.pci_bus_id)) in names and bus is not None
     }
     found = {}
-    for pair, said in links.items():
+    for pair, said in (links or {}).items():
         one, _, other = pair.partition("-")
         if one in of_smi and other in of_smi:
             found[of_smi[one], of_smi[other]] = said

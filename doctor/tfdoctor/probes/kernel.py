@@ -328,12 +328,13 @@ def probe_links(system: System, cards: Fact[tuple[PciGpu, ...]], *, timeout: flo
     return ask_links(system, timeout=timeout)
 
 
-def ask_links(system: System, *, timeout: float) -> Fact[dict[str, str]]:
-    """ "GPU0-GPU1" → "NV4", "SYS" …, in nvidia-smi's numbers."""
+def ask_links(system: System, *, timeout: float, words: tuple[str, ...] = ("-m",)) -> Fact[dict[str, str]]:
+    """ "GPU0-GPU1" → "NV4", "SYS" …, in nvidia-smi's numbers. `words`: which of its matrices."""
+    asked = f"nvidia-smi topo {' '.join(words)}"
     command = system.which("nvidia-smi")
     if command is None:
-        return Absent("nvidia-smi topo -m", "no nvidia-smi on PATH")
-    result = system.run([command, "topo", "-m"], timeout=timeout, key="nvidia-smi topo -m")
+        return Absent(asked, "no nvidia-smi on PATH")
+    result = system.run([command, "topo", *words], timeout=timeout, key=asked)
     matrix = parse_smi_topo(result.stdout).matrix if result.ok else {}
     gpus = [name for name in matrix if name.startswith("GPU")]
     pairs = {
@@ -343,5 +344,5 @@ def ask_links(system: System, *, timeout: float) -> Fact[dict[str, str]]:
         if other in matrix[one]
     }
     if not pairs:
-        return Unknown(f"nvidia-smi topo -m {result.why()}", "nvidia-smi topo -m")
-    return Known(pairs, "nvidia-smi topo -m")
+        return Unknown(f"{asked} {result.why()}", asked)
+    return Known(pairs, asked)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from tfdoctor.bench import Link, Measured, Watched, read_lines
 from tfdoctor.errors import UsageError
 from tfdoctor.examine import look
-from tfdoctor.examine.cards import cards_now, joined, tensorflow_names
+from tfdoctor.examine.cards import cards_now, joined, reaching, tensorflow_names
 from tfdoctor.facts import value_of
 from tfdoctor.records import dataclass
 from tfdoctor.system import Failure
@@ -149,8 +149,9 @@ def timed(
     interrupted: BaseException | None = None
     stopped = ""
     pairs: dict[tuple[str, str], str] = {}
+    peers: dict[tuple[str, str], bool] = {}
     if watch is not None and watched is not None and wish.gpus and tensorflow_names(facts):
-        pairs = joined(watched, facts)
+        pairs, peers = joined(watched, facts), reaching(watched, facts)
         watch.start()
     try:
         with stopping(system):
@@ -171,7 +172,7 @@ def timed(
             measured,
             watched=seen,
             stopped=stopped,
-            links=ways(seen, pairs, facts, compat.cards),
+            links=ways(seen, pairs, peers, facts, compat.cards),
             interrupted=interrupted is not None,
         ),
         peaks,
@@ -185,11 +186,16 @@ KINDS = {"PIX": "switch", "PXB": "switch", "PSB": "switch", "PHB": "bridge", "NO
 
 
 def ways(
-    seen: Sequence[Watched], pairs: Mapping[tuple[str, str], str], facts: Facts, cards: Cards
+    seen: Sequence[Watched],
+    pairs: Mapping[tuple[str, str], str],
+    peers: Mapping[tuple[str, str], bool],
+    facts: Facts,
+    cards: Cards,
 ) -> tuple[Link, ...]:
     """How data goes between the host and each card, and between two cards, with what that can carry.
 
-    `pairs`: two devices → what nvidia-smi prints of the way between them.
+    `pairs`: two devices → what nvidia-smi prints of the way between them; `peers`: → whether one reaches the other's
+    memory.
     """
     cuda = value_of(facts.driver.cuda)
     capability = {f"GPU:{one.ordinal}": one.compute_capability for one in (cuda.devices if cuda else ())}
@@ -210,7 +216,7 @@ def ways(
             speeds = [hosts[name].gbps for name in (one, other) if name in hosts]
             known = [speed for speed in speeds if speed is not None]
             speed = min(known) if len(known) == 2 and kind != "other" else None
-        found.append(Link(one, other, kind, said, speed))
+        found.append(Link(one, other, kind, said, speed, peer=peers.get((one, other))))
     return tuple(found)
 
 
