@@ -204,6 +204,14 @@ LIES: list[Any] = [
 ]
 
 
+def test_a_greeting_before_the_answer_is_passed_over() -> None:
+    content = json.dumps(answer(HEALTHY), indent=2).encode()
+    assert read_result(b"Welcome to node7!\r\n{maintenance} on Sunday\n" + content).usable
+    for rest in (content[:20_000], b"}", b"[" * 100_000):
+        with pytest.raises(UnusableError):
+            read_result(b"Welcome to node7!\n{\n" + rest)
+
+
 @pytest.mark.parametrize("content", LIES, ids=range(len(LIES)))
 def test_what_is_no_result_is_refused(content: bytes) -> None:
     with pytest.raises(UnusableError):

@@ -80,7 +80,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, dict[str, subprocess.Popen[by
 
 
 def waited(log: Path, pattern: re.Pattern[str]) -> str:
-    until = time.monotonic() + 60
+    until = time.monotonic() + 150
     while time.monotonic() < until:
         found = pattern.search(log.read_text(errors="replace")) if log.exists() else None
         if found is not None:
@@ -89,21 +89,21 @@ def waited(log: Path, pattern: re.Pattern[str]) -> str:
     pytest.fail(f"no {pattern.pattern} in {log.read_text(errors='replace')}")
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(500)
 def test_one_killed_one_hanging_one_lying_one_flooding(
     cluster: tuple[str, dict[str, subprocess.Popen[bytes]]], tmp_path: Path
 ) -> None:
     address, workers = cluster
     out = tmp_path / "out"
-    words = ["fleet", "run", str(out), "--dask", address, "--deadline", "15", "--json"]
+    words = ["fleet", "run", str(out), "--dask", address, "--deadline", "30", "--json"]
     process = subprocess.Popen(
         [sys.executable, "-m", "tfdoctor", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    until = time.monotonic() + 60
+    until = time.monotonic() + 150
     while not (out / "127.0.0.2.json").exists() and time.monotonic() < until:
         time.sleep(0.1)
     os.killpg(workers[KILLED].pid, signal.SIGKILL)
-    printed, said = process.communicate(timeout=120)
+    printed, said = process.communicate(timeout=200)
     assert process.returncode == 1, said
     told: dict[str, Any] = json.loads(printed)
     assert {one["host"]: one["status"] for one in told["hosts"]} == dict(zip(KINDS, STATES, strict=True)), (
@@ -113,7 +113,7 @@ def test_one_killed_one_hanging_one_lying_one_flooding(
     assert "Traceback" not in said
     why = {one["host"]: one["why"] for one in told["hosts"]}
     assert "went away" in why[KILLED]
-    assert "no answer within 15 s" in why["127.0.0.8"]
+    assert "no answer within 30 s" in why["127.0.0.8"]
     assert "more than" in why["127.0.0.7"]
     assert "no JSON" in why["127.0.0.6"]
     assert processes_stay(tmp_path, beside=[one.pid for one in workers.values()]) == set()
@@ -130,7 +130,7 @@ def test_what_runs_there_ends_with_us(
     process = subprocess.Popen(
         [sys.executable, "-m", "tfdoctor", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    until = time.monotonic() + 60
+    until = time.monotonic() + 150
     while not (out / "127.0.0.2.json").exists() and time.monotonic() < until:
         time.sleep(0.1)
     process.send_signal(number)

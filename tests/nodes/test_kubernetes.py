@@ -148,6 +148,25 @@ def test_the_manifest_asks_for_no_more_than_it_says() -> None:
     assert {key for one in pod["volumes"] for key in one} == {"name", "projected", "emptyDir"}
     assert not {"hostNetwork", "hostPID", "hostIPC", "serviceAccountName"} & set(pod)
     assert "no path of its host" in ran.stdout.splitlines()[0]
+    # `rollout status` is to wait for the answer, not for the start.
+    assert container["readinessProbe"]["exec"]["command"] == ["test", "-s", "/scratch/status"]
+
+
+@pytest.mark.parametrize("version", ["1.28", ""])
+def test_it_is_what_the_api_takes(tmp_path: Path, version: str) -> None:
+    """By the schemas of an old and of the newest Kubernetes, which refuse what they do not know."""
+    validating = pytest.importorskip("kubernetes_validate")
+    from tfdoctor.fleet.nodes import Job
+    from tfdoctor.fleet.nodes.manifests import file_maps, node_job
+
+    job = Job(tmp_path, ("check", "--json"))
+    made = [
+        *yaml.safe_load_all(emitted("--image", IMAGE).stdout),
+        node_job("run", 1, "node", IMAGE, job, gpus=1, parts=3),
+        *file_maps("run", b"content"),
+    ]
+    for one in made:
+        validating.validate(one, version or validating.latest_version(), strict=True)
 
 
 @pytest.mark.parametrize("words", [[], ["--image", "-x"], ["--image", "a b"], ["--image", "a\nb"]])

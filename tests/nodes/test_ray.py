@@ -46,7 +46,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, dict[str, int]]]:
         made.shutdown()
 
 
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(600)
 def test_one_killed_one_hanging_one_lying_one_flooding(
     cluster: tuple[str, dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -56,14 +56,14 @@ def test_one_killed_one_hanging_one_lying_one_flooding(
     process = subprocess.Popen(
         [sys.executable, "-m", "tfdoctor", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    until = time.monotonic() + 90
+    until = time.monotonic() + 200
     while len(list(out.glob("*.json"))) < 3 and time.monotonic() < until:
         time.sleep(0.1)
     victim = list(nodes.values())[-1]
     for of_type in ("raylet",):
         for one in victim.all_processes[of_type]:
             os.kill(one.process.pid, signal.SIGKILL)
-    printed, said = process.communicate(timeout=150)
+    printed, said = process.communicate(timeout=250)
     assert process.returncode == 1, said
     assert printed, said
     told: dict[str, Any] = json.loads(printed)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +19,8 @@ import pytest
 from nodes.machines import node, program
 from nodes.real_sshd import missing, sshd
 from processes import processes_of
+from tfdoctor.fleet.nodes import Job
+from tfdoctor.fleet.nodes.ssh import command_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -154,6 +158,34 @@ def test_what_runs_there_ends_with_us(
     if number != signal.SIGKILL:
         assert "1 of 2 hosts had answered; --resume asks the others" in said
     nothing_stays(hosts, tmp_path)
+
+
+@pytest.mark.parametrize("shell", ["tcsh", "fish", "bash", "dash", "ksh", "zsh"])
+def test_whatever_the_users_shell_is(tmp_path: Path, shell: str) -> None:
+    """sshd gives the command to it."""
+    where = shutil.which(shell)
+    if where is None:
+        pytest.skip(f"there is no {shell}")
+    file = tmp_path / "file.py"
+    file.write_text("import os, sys; print(sys.argv[1:], os.environ['TMPDIR'])\n")
+    (tmp_path / "tmp").mkdir()
+    job = Job(file, ("check", "a b", "it's", '{"x": ["$y", "`z`"]}'), python=sys.executable)
+    process = subprocess.Popen(
+        [where, "-c", command_of(job)],
+        env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    process.stdin.write(file.read_bytes())
+    process.stdin.flush()
+    assert process.stdout is not None
+    said = process.stdout.read().decode()
+    process.stdin.close()
+    assert process.wait(20) == 0
+    assert said.startswith(str(list(job.arguments)) + f" {tmp_path}/tmp/tfdoctor-")
+    process.stdout.close()
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 def test_a_broken_configuration_is_told(hosts: Hosts, tmp_path: Path, runner: Path) -> None:

@@ -32,10 +32,12 @@ def document(content: bytes) -> dict[str, Any]:
         raise UnusableError(msg)
     if not content.strip():
         raise UnusableError("it wrote nothing")
-    try:
-        data = json.loads(content, parse_constant=_constant)
-    except (ValueError, RecursionError):
-        raise UnusableError("what it wrote is no JSON") from None
+    data = _read(content)
+    if data is None:  # a shell's start-up file may greet before the answer
+        at = content.find(b"\n{\n")
+        data = _read(content[at:]) if at >= 0 else None
+    if data is None:
+        raise UnusableError("what it wrote is no JSON")
     if not isinstance(data, dict):
         raise UnusableError("what it wrote is JSON, but not of tfdoctor")
     told = data.get("error")
@@ -43,6 +45,14 @@ def document(content: bytes) -> dict[str, Any]:
         msg = f"tfdoctor could not look there: {_line(told.get('message'), 200)}"
         raise UnusableError(msg)
     return data
+
+
+def _read(content: bytes) -> Any:
+    """None where it is no JSON."""
+    try:
+        return json.loads(content, parse_constant=_constant)
+    except (ValueError, RecursionError):
+        return None
 
 
 def read_result(content: bytes) -> Result:

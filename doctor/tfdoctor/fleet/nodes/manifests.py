@@ -70,6 +70,9 @@ def node_job(
 def daemon_set(run: str, image: str, job: Job, *, gpus: int, parts: int) -> dict[str, Any]:
     """A DaemonSet for those who apply it themselves: a pod on every node, which stays until it is deleted."""
     pod = _pod(run, image, job, gpus=gpus, parts=parts, stays=True)
+    # Ready is what has answered: `kubectl rollout status` waits for that, and then the logs are whole.
+    done = {"exec": {"command": ["test", "-s", "/scratch/status"]}, "periodSeconds": 2}
+    pod["containers"][0]["readinessProbe"] = done
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",

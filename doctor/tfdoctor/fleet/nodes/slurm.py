@@ -169,7 +169,8 @@ def _said(argv: Sequence[str]) -> str:
         msg = f"{argv[0]} could not be started: {error}."
         raise Error(msg) from error
     if ran.returncode != 0:
-        why = clean_line(ran.stderr.decode("utf-8", "replace"), limit=200)
+        said = ran.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        why = clean_line(re.sub(rf"^{argv[0]}: (?:error: |fatal: )?", "", said), limit=200)
         msg = f"{argv[0]}: {why or 'no answer'}."
         raise Error(msg)
     return ran.stdout.decode("utf-8", "replace")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tfdoctor.fleet.nodes.models import Answer, Job
     from tfdoctor.system.children import Ran
 
-__all__ = ["SshEngine", "host_names"]
+__all__ = ["SshEngine", "command_of", "host_names"]
 
 PARALLEL = 32
 NAME = re.compile(r"(?:ssh://)?(?:[A-Za-z0-9_][\w.+-]{0,63}@)?[A-Za-z0-9_\[][\w.:\[\]%-]{0,252}")
@@ -55,9 +55,13 @@ class SshEngine:
 
     def run(self, hosts: Sequence[str], job: Job) -> Iterator[Answer]:
         words = ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", *self._options, "--"]
-        # The user's own shell there may be no POSIX one (csh, fish): all that it is given is one word in quotes.
-        inside = f"exec sh -c {shlex.quote(script(job))}"
+        inside = command_of(job)
         return each(hosts, job, lambda host: [*words, host, inside], _lost, parallel=self._parallel)
+
+
+def command_of(job: Job) -> str:
+    """What the user's own shell there gets, which may be no POSIX one (csh, fish): one word in quotes, to pass on."""
+    return f"exec sh -c {shlex.quote(script(job))}"
 
 
 def _lost(ran: Ran) -> bool:
