@@ -76,7 +76,7 @@ CUresult cuModuleLoadData(void **module, const void *image) {
  * from an image that stays where it is. */
 CUresult standin_load_later(void **module, const void *image) {
     struct standin_fault fault;
-    int device = standin_device(), capability = standin_capability(device);
+    int device = standin_device(), capability = texts();
     if (standin_asked("module", device, &fault, NULL)) return (CUresult)fault.value;
     if (!ptx_serves(image, capability)) return NO_BINARY;
     struct module *m = calloc(1, sizeof *m);
