@@ -21,6 +21,8 @@ from tfdoctor.plan.release_sheet import pythons
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from tfdoctor.compat import Release
+
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "matrix.md"
 
 INTRO = """\
@@ -32,7 +34,9 @@ from the wheels themselves as of {as_of}, not from a table: `tfdoctor matrix` gi
 `--json` with sources.
 
 * **CUDA** and **cuDNN**: what the wheel was built with. Libraries are found by their exact names (below):
-  another minor of the same CUDA major usually has them, another major never has.
+  another minor of the same CUDA major usually has them, another major never has. A lower minor of cuDNN is
+  refused at the first convolution. In italics: not what a wheel of that minor says itself, but what its extra
+  pins or tensorflow.org lists.
 * **Driver**: the lowest one for that CUDA; from CUDA 11 on the floor of minor-version compatibility.
 * **GPUs**: compute capabilities with machine code inside. **PTX**: from here up newer GPUs work too, after
   compiling on first use. `9.0a` cannot be compiled for any other GPU.
@@ -72,6 +76,13 @@ def _range(texts: Sequence[str]) -> str:
     return texts[0] if len(texts) == 1 else f"{texts[-1]} - {texts[0]}"
 
 
+def _cudnn(release: Release) -> str:
+    """In italics where no wheel of its minor said it."""
+    if release.cudnn is None:
+        return "?"
+    return f"*{release.cudnn}*" if release.cudnn_evidence == "documented" else release.cudnn
+
+
 def _releases(groups: Sequence[MatrixGroup]) -> str:
     rows = []
     for members in groups:
@@ -86,7 +97,7 @@ def _releases(groups: Sequence[MatrixGroup]) -> str:
                 names,
                 pythons(release.linux_pythons),
                 release.cuda or "?",
-                release.cudnn or "?",
+                _cudnn(release),
                 f"{row.driver_linux or '?'}{windows}",
                 ", ".join(release.cubin) or "?",
                 ", ".join((*release.ptx, *release.ptx_arch_specific)) or "?",

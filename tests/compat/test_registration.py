@@ -14,12 +14,18 @@ from typing import Any
 import pytest
 
 from tfdoctor import versions
-from tfdoctor.compat import Compat, split_soname
+from tfdoctor.compat import Compat, decode, split_soname
 
 COMPAT = Compat.load()
 RUNS: dict[str, dict[str, Any]] = json.loads(
     (Path(__file__).with_name("registration_runs.json")).read_text(encoding="utf-8")
 )
+COMPILED: dict[str, str] = {
+    row["version"]: row["cudnn"]
+    for row in decode.read_raw(
+        Path(__file__).resolve().parents[2] / "compat" / "registration.toml", "registration.toml"
+    )["compiled"]
+}
 FULL = [version for version, run in RUNS.items() if run["without"]]
 
 
@@ -72,3 +78,50 @@ def test_neighbours_agree() -> None:
         assert row.libraries_from in RUNS or row.libraries_from == "2.16.2"
         derived = COMPAT.required_libraries_for(row.defines, row)
         assert derived == row.required_libraries, row.version
+
+
+@pytest.mark.parametrize("version", COMPILED)
+def test_what_the_wheel_says_of_its_cudnn_goes_before_all_else(version: str) -> None:
+    row = row_of(version)
+    assert (row.cudnn, row.cudnn_evidence) == (versions.major_minor(COMPILED[version]), "measured")
+    assert any(
+        f"TensorFlow {version} compiled with cuDNN {COMPILED[version]}" in text for text in row.sources
+    )
+
+
+def test_other_patches_are_inferred_and_other_minors_documented() -> None:
+    measured = {versions.major_minor(version) for version in COMPILED}
+    for row in COMPAT.releases:
+        if not row.gpu:
+            assert row.cudnn_evidence is None
+        elif row.version not in COMPILED:
+            assert row.cudnn_evidence == ("inferred" if row.minor in measured else "documented"), row.version
+
+
+def test_what_tensorflow_org_has_another_number_for() -> None:
+    assert [row_of(text).cudnn for text in ("1.13.1", "1.14.0", "1.15.0", "2.0.0", "2.1.0")] == [
+        "7.3",
+        "7.3",
+        "7.6",
+        "7.6",
+        "7.6",
+    ]
+
+
+def test_nothing_that_we_install_has_an_older_cudnn() -> None:
+    """NVIDIA's wheels, conda's packages, the images that work: none below what the wheel takes."""
+    looked = 0
+    for row in COMPAT.releases:
+        if row.cudnn is None or row.cuda is None or "." not in row.cudnn:
+            continue
+        chosen = COMPAT.cuda_set(row.version)
+        official = COMPAT.images.of_release(row.version)
+        offered = [
+            chosen.cudnn if chosen is not None else None,
+            COMPAT.conda_cudnn(versions.major_minor(row.cuda), row.cudnn) if chosen is None else None,
+            official.recipe.cudnn if official is not None and official.recipe.works else None,
+        ]
+        for text in filter(None, offered):
+            assert versions.at_least(text, row.cudnn), f"{row.version}: {text}"
+            looked += 1
+    assert looked > 100

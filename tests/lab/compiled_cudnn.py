@@ -90,7 +90,9 @@ def made(release: Release, folder: Path) -> Path:
     if base is None:
         message = f"none of Python {', '.join(release.linux_pythons)} is here"
         raise LookupError(message)
-    friends = [one for spec, names in FRIENDS if versions.Spec(spec).select([release.version]) for one in names]
+    friends = [
+        one for spec, names in FRIENDS if versions.Spec(spec).select([release.version]) for one in names
+    ]
     uv = shutil.which("uv") or "uv"
     subprocess.run([uv, "venv", "-q", "-p", base, folder], check=True, timeout=SECONDS)
     python = folder / "bin" / "python"

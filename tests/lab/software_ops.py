@@ -329,7 +329,7 @@ def main():
                 word, problem = "CPU", ON_CPU
         count[word] += 1
         print(f"{word:5} {name} {time.time() - start:.2f} s {problem}", flush=True)
-    right, wrong, cpu, refused, missing = count.values()
+    right, wrong, cpu, refused, _ = count.values()
     print(
         f"{right} right, {wrong} wrong, {refused} refused, {cpu} on the CPU alone, of {right + wrong + cpu + refused}"
         f" that {tf.__version__} has"

@@ -17,6 +17,7 @@ from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 
 from lab import standins
+from lab.compiled_cudnn import before, compiled_with
 from lab.situations import UUIDS, VISIBLE
 from lab.truth import Failure, failures_in, judge, stem
 
@@ -334,3 +335,12 @@ def test_judge_leaves_tensorrt_out() -> None:
 def test_stem() -> None:
     assert stem("/x/libcublasLt.so.12") == "cublasLt"
     assert stem("libnvidia-ml.so.1") == "nvidia-ml"
+
+
+def test_what_a_wheel_says_of_its_cudnn_is_read() -> None:
+    said = "E cuda_dnn.cc:324] Loaded runtime CuDNN library: 7.0.0 but source was compiled with: 8.0.4.  CuDNN library"
+    old = "Loaded runtime CuDNN library: 6021 (compatibility version 6000) but source was compiled with 7004 (comp"
+    assert compiled_with(said) == "8.0.4"
+    assert compiled_with(old) == "7.0.4"
+    assert compiled_with("Loaded cuDNN version 90300\ncomputed 8.0") is None
+    assert [before(text) for text in ("9.3", "8.1", "7")] == ["8.0", "7.0", "6.0"]

@@ -60,6 +60,33 @@ def test_a_lower_minor_fails_at_first_use(file, severity):
     assert [f.severity for f in outcome.findings] == ([severity] if severity else [])
 
 
+@pytest.mark.parametrize(
+    ("tensorflow", "cudnn", "refused"),
+    [
+        ("1.14.0", "7.3.1", False),
+        ("1.14.0", "7.2.1", True),
+        ("1.15.5", "7.4.1", True),
+        ("1.15.5", "7.5.0", True),
+        ("1.15.5", "7.6.0", False),
+        ("2.0.4", "7.4.2", True),
+        ("2.0.4", "7.6.5", False),
+    ],
+)
+def test_tensorflow_compares_with_what_it_was_compiled_with(
+    tensorflow: str, cudnn: str, *, refused: bool
+) -> None:
+    """Not with what tensorflow.org lists, 7.4 for all of these."""
+    folder = "/usr/local/cuda/lib64"
+    facts = with_loader(
+        healthy(tensorflow, distribution="tensorflow-gpu"),
+        found("libcudnn.so.7", f"{folder}/libcudnn.so.7"),
+        also_found=(at(f"{folder}/libcudnn.so.7"), at(f"{folder}/libcudnn.so.{cudnn}")),
+    )
+    outcome = run(cudnn_version_mismatch.RULE, facts)
+    assert [f.code for f in outcome.findings] == (["TFD206"] if refused else [])
+    assert outcome.kind is not OutcomeKind.COULD_NOT_CHECK
+
+
 def test_the_wheel_tells_its_version():
     old = with_python(healthy(), installed={"nvidia-cudnn-cu12": "9.1.0.70"})
     assert "9.1.0.70" in finding(cudnn_version_mismatch.RULE, old).title

@@ -143,7 +143,7 @@ def test_a_cache_that_cannot_be_written_is_said(env: dict[str, str], tmp_path: P
 
 @pytest.mark.few(2)
 @pytest.mark.parametrize(
-    ("cuda", "cudnn"), [("10.0", "7.4"), ("11.2", "8.1"), ("12.2", "8.9"), ("12.5", "9.3")]
+    ("cuda", "cudnn"), [("10.0", "7.6"), ("11.2", "8.1"), ("12.2", "8.9"), ("12.5", "9.3")]
 )
 def test_the_libraries_that_compute_compile_without_a_warning(cuda: str, cudnn: str) -> None:
     assert warnings_of(cuda, cudnn) == ""
