@@ -174,7 +174,9 @@ def nearest_of(rows: list[dict[str, Any]], version: str) -> dict[str, Any] | Non
     """The row of this version, else that of the nearest patch of the same minor, or None."""
     minor = Version(version).release[:2]
     near = [row for row in rows if Version(row["version"]).release[:2] == minor]
-    return min(near, key=lambda row: abs(Version(row["version"]).micro - Version(version).micro), default=None)
+    return min(
+        near, key=lambda row: abs(Version(row["version"]).micro - Version(version).micro), default=None
+    )
 
 
 def date_of(package: DistributionPackage, old: dict[str, Any] | None, facts: WheelFacts) -> str:

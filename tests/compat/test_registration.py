@@ -84,7 +84,9 @@ def test_neighbours_agree() -> None:
 def test_what_the_wheel_says_of_its_cudnn_goes_before_all_else(version: str) -> None:
     row = row_of(version)
     assert (row.cudnn, row.cudnn_evidence) == (versions.major_minor(COMPILED[version]), "measured")
-    assert any(f"TensorFlow {version} compiled with cuDNN {COMPILED[version]}" in text for text in row.sources)
+    assert any(
+        f"TensorFlow {version} compiled with cuDNN {COMPILED[version]}" in text for text in row.sources
+    )
 
 
 def test_other_patches_are_inferred_and_other_minors_documented() -> None:
