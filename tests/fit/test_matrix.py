@@ -44,7 +44,7 @@ def test_everything_newest_first() -> None:
             ["tensorflow-2.13.1", "tensorflow-2.13.0", "tensorflow-2.12.1", "tensorflow-2.12.0"],
         ),
         (MatrixQuery(cuda="12.2"), ["tensorflow-2.15.1", "tensorflow-2.15.0.post1", "tensorflow-2.15.0"]),
-        (MatrixQuery(cuda="11", cudnn="8.7"), ["tensorflow-2.14.1", "tensorflow-2.14.0"]),
+        (MatrixQuery(tf="2.14", cuda="11", cudnn="8.6"), ["tensorflow-2.14.1"]),
         (MatrixQuery(tf=">=2.9", os="windows", gpu=True, package="tensorflow-gpu", python="3.7"), None),
         (MatrixQuery(cuda="12.5", driver="525.53"), []),
         (MatrixQuery(tf="2.19", cuda="12.5", driver="525"), ["tensorflow-2.19.1"]),

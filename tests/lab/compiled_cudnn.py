@@ -4,8 +4,8 @@ python tests/lab/compiled_cudnn.py VERSION... [--python ENV/bin/python] [--work 
 
 A pooling on the software GPU, whose cuDNN says that it is of the major before: no TensorFlow takes that one, and each
 says "Loaded runtime CuDNN library: 7.0.0 but source was compiled with: 8.1.0". The environments are made with uv one
-after the other and removed (two gigabytes each); --python takes one that is there. The rows go to standard output; what a
-release said instead, to standard error, and the exit status is 1.
+after the other and removed (two gigabytes each); --python takes one that is there. The rows go to standard output; what
+a release said instead, to standard error, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def asked(release: Release, python: Path, work: Path) -> str:
 
 
 def made(release: Release, folder: Path) -> Path:
-    """A fresh environment with this release; its interpreter. LookupError where no Python of those it has wheels for."""
+    """A fresh environment with this release; its interpreter. LookupError where no Python is here that it is for."""
     bases = (find_python(minor) for minor in reversed(release.linux_pythons))
     base = next((found for found in bases if found), None)
     if base is None:

@@ -64,9 +64,9 @@ def libraries(
     """The software GPU's libraries under the names that a release of TensorFlow opens; the folder comes back.
 
     It goes onto LD_LIBRARY_PATH, and onto PATH for `ptxas`, which XLA starts. `tensorflow`: "2.15.1"; `cudnn`: what
-    cuDNN says it is, not the one that the release was built with ("8.9"). LookupError where there is no such release with
-    GPUs. What each release computes with them: docs/verified.md. cuFFT, cuSPARSE,
-    cuSOLVER and cuRAND are empty: TensorFlow finds them, and says what it does not find in them.
+    cuDNN says it is ("8.9"; by default what the release was built with). LookupError where no such release with GPUs is
+    known. What each release computes with them: docs/verified.md. cuFFT, cuSPARSE, cuSOLVER and cuRAND are empty:
+    TensorFlow finds them, and says what it does not find in them.
     """
     release = Compat.load().release(tensorflow)
     if release is None or not release.required_libraries or release.cuda is None or release.cudnn is None:

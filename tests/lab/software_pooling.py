@@ -1,6 +1,6 @@
-"""One average pooling on the first GPU, which needs cuDNN and no kernel of TensorFlow's; for a Python with 1.4 or newer.
+"""One average pooling on the first GPU, which needs cuDNN and no kernel of TensorFlow's; for any TensorFlow.
 
-What it does not do is printed; what TensorFlow says against cuDNN is in its log.
+What it computes, or why it does not, is printed; what TensorFlow says of cuDNN is in its log.
 """
 
 import importlib
