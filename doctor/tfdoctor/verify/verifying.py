@@ -204,13 +204,10 @@ class Verifying:
             done = f"{listed(passed)} passed" if passed else "nothing could be tried"
             return done if begun else f"{done}; TensorFlow was not started"
         if self.wish.simulated is not None:
-            verb, end = (
-                ("sees and computes on", "in software")
-                if self.computed
-                else ("lists", "nothing was computed")
-            )
-            listed_ones = f"TensorFlow {verb} {count} GPU{'s' * (count != 1)}"
-            return f"{listed_ones} (simulated: {self.wish.simulated.title}); {end}"
+            gpus, cards = f"{count} GPU{'s' * (count != 1)}", f"(simulated: {self.wish.simulated.title})"
+            if self.computed:
+                return f"TensorFlow sees {gpus} {cards} and computes on {'it' if count == 1 else 'them'} in software"
+            return f"TensorFlow lists {gpus} {cards}; nothing was computed"
         if self.wish.device != "GPU":
             return f"TensorFlow computes correctly on {count} {self.wish.device}{'s' * (count != 1)}"
         verb = "lists" if self.computed is None else "sees and computes on"
