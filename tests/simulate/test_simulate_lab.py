@@ -34,10 +34,10 @@ CASES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("RTX 4090", "470", NONE),
         ("Tesla V100", "595", NONE),
     ),
-    # cubins 3.5, 5.0, 6.0, 7.0, 7.5, and 8.0 in every fourth alone; PTX for 8.0; CUDA 11.2
+    # cubins 3.5, 5.0, 6.0, 7.0, 7.5, and 8.0 in every fourth alone; PTX for 8.0, where there is no cubin of CUDA 11.0
     "2.10": (
         ("RTX 4090", "550", PTX),
-        ("A100", "450", DRIVER),
+        ("A100", "450", PTX),
         ("Tesla K80", "470", HEALTHY),
         ("Tesla T4", "460", HEALTHY),
         ("GTX 980", "535", HEALTHY),

@@ -63,7 +63,13 @@ def each_fat_binary(data):
 
 
 def kinds_of(entries):
-    """"60,70,89|90a:8.5": the architectures of its machine code, and of its PTX; empty where it has no code."""
+    """"60,70,89|90a:8.5": the architectures of its machine code, and of its PTX; empty where it has no code.
+
+    Where all of its PTX is modules without code, so is its machine code, which was compiled from the same source.
+    """
+    texts = [isa for kind, _, isa in entries if kind == PTX]
+    if texts and all(isa is None for isa in texts):
+        return ""
     code = sorted(set(name for kind, name, _ in entries if kind == CUBIN))
     ptx = sorted(set(name + (":" + isa if isa else "") for kind, name, isa in entries if kind == PTX and isa is not None))
     return ",".join(code) + "|" + ",".join(ptx) if code or ptx else ""
