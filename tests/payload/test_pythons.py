@@ -130,3 +130,9 @@ def test_nothing_is_written_and_nothing_is_said_beside_the_answer(
     assert len(result.stdout.splitlines()) == 1
     assert not list(elsewhere.iterdir())
     assert sorted(payload.rglob("*")) == before
+
+
+def test_python_2_can_read_every_payload() -> None:
+    """It takes no file for one that is not ASCII, where no encoding is declared."""
+    for path in sorted(Path(tfdoctor.payload.__file__).parent.rglob("*.py")):
+        assert path.read_bytes().isascii(), path.name

@@ -117,7 +117,8 @@ def test_the_payload_reads_a_folder(tmp_path: Path) -> None:
     code = entry(2, 80, b"\x7fELF" + bytes(60)) + entry(1, 80, empty)
     code += entry(1, 90, b".version 8.3\n.target sm_90a\n.address_size 64\n.visible .entry f()\n")
     one = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(code)) + code
-    nothing = entry(2, 80, b"\x7fELF" + bytes(60)) + entry(1, 80, empty)  # what has no code as PTX has none as a cubin
+    # what has no code as PTX has none as a cubin
+    nothing = entry(2, 80, b"\x7fELF" + bytes(60)) + entry(1, 80, empty)
     nobody = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(nothing)) + nothing
     (tmp_path / "libx.so.1").write_bytes(bytes(fatbins.SMALL) + one + nobody + one)
     (tmp_path / "small.so").write_bytes(one)

@@ -343,7 +343,7 @@ def mirrored(run, cards, wish, name):
 
 
 def way_of(strategy):
-    """By what it averages: "CollectiveAllReduce, NCCL", "NcclAllReduce", "ReductionToOneDevice" …; None: not known."""
+    """By what it averages: "CollectiveAllReduce, NCCL", "NcclAllReduce", "ReductionToOneDevice"...; None: not known."""
     extended = strategy.extended
     try:
         collective = not extended._use_merge_call()
