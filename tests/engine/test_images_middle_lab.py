@@ -53,7 +53,9 @@ def test_two_cards_that_are_not_there(lab_engine: LabEngine, middle: Built) -> N
 
 
 @pytest.mark.skipif(not environments.everything(), reason="minutes: TFDOCTOR_LAB_FULL=1")
-@pytest.mark.skipif(importlib.util.find_spec("ziglang") is None, reason="an old glibc takes the package ziglang")
+@pytest.mark.skipif(
+    importlib.util.find_spec("ziglang") is None, reason="an old glibc takes the package ziglang"
+)
 def test_an_image_computes_in_software(lab_engine: LabEngine, middle: Built) -> None:
     """TensorFlow's own kernels in the container, without a GPU; nothing of it stays in the image."""
     code, answer = verify(lab_engine.url, middle.tag, "--simulate", "A100", "--simulate", "GTX 1060")
