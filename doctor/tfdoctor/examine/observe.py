@@ -149,21 +149,7 @@ def _cause(said: Said, result: CommandResult, compat: Compat) -> Cause:
 
 FROM_PTX = "jit-compiled from PTX"
 """TensorFlow's words for a card without machine code (compat/logs/gpu.toml)."""
-FAILS_COMPUTING = frozenset(
-    {
-        Cause.OOM,
-        Cause.GPU_BUSY_OTHER_PROCESS,
-        Cause.DRIVER_TOO_OLD,
-        Cause.GPU_TOO_NEW,
-        Cause.GPU_TOO_OLD,
-        Cause.CUDNN_INIT_FAILED,
-        Cause.CUDNN_VERSION_MISMATCH,
-        Cause.CUDNN_MISSING,
-        Cause.CUBLAS_INIT_FAILED,
-        Cause.LIBDEVICE_OR_PTXAS_MISSING,
-        Cause.NCCL_FAILURE,
-    }
-)
+FAILS_COMPUTING = frozenset(compute_fails.RULE.causes) - {Cause.INCONCLUSIVE}
 """What a registered card fails to compute for; a log may tell of more, and none of that is it."""
 
 
