@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -70,3 +71,16 @@ def reaching(folder: Path, nodes: Mapping[str, str]) -> Path:
     program(programs / "sinfo", f"cat <<'E'\n{names}\n{names}\nE")
     program(programs / "scontrol", f"cat <<'E'\n{names}\nE")
     return programs
+
+
+def begun(env: Mapping[str, str], folder: Path, runner: Path, *words: str) -> subprocess.Popen[str]:
+    """`fleet run` on real engines; `runner` stands in for the nodes' Python; `folder` marks what it starts."""
+    command = ["fleet", "run", str(folder / "out"), "--runner", str(runner), "--json", *words]
+    return subprocess.Popen(
+        [sys.executable, "-m", "tfdoctor", *command],
+        env={**env, "TFDOCTOR_TEST": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nodes.machines import node, program
+from nodes.machines import begun, node, program
 from nodes.real_slurm import missing, slurm
 from processes import processes_of
 from recorded import HOSTS
@@ -73,16 +73,8 @@ def runner(tmp_path: Path) -> Path:
     return path
 
 
-def begun(cluster: Slurm, tmp_path: Path, runner: Path, *words: str) -> subprocess.Popen[str]:
-    command = ["fleet", "run", str(tmp_path / "out"), "--runner", str(runner), "--json", *words]
-    return subprocess.Popen(
-        [sys.executable, "-m", "tfdoctor", *command],
-        env=cluster.env | {"TFDOCTOR_TEST": str(tmp_path), "TMPDIR": temporary(tmp_path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+def environment(cluster: Slurm, tmp_path: Path) -> dict[str, str]:
+    return cluster.env | {"TFDOCTOR_TEST": str(tmp_path), "TMPDIR": temporary(tmp_path)}
 
 
 def temporary(tmp_path: Path) -> str:
@@ -120,7 +112,7 @@ def task_on(name: str, tmp_path: Path) -> int:
 
 def test_all_others_arrive_and_the_bad_ones_are_named(cluster: Slurm, tmp_path: Path, runner: Path) -> None:
     cluster.said("scontrol", "update", "nodename=drained", "state=drain", "reason=a fan is broken")
-    process = begun(cluster, tmp_path, runner, "--slurm", "gpu", "--deadline", "40")
+    process = begun(environment(cluster, tmp_path), tmp_path, runner, "--slurm", "gpu", "--deadline", "40")
     task_on("power", tmp_path)
     task_on("killed", tmp_path)
     cluster.kill_tasks("killed")
@@ -143,7 +135,7 @@ def test_all_others_arrive_and_the_bad_ones_are_named(cluster: Slurm, tmp_path: 
 
 
 def test_ctrl_c_leaves_no_job(cluster: Slurm, tmp_path: Path, runner: Path) -> None:
-    process = begun(cluster, tmp_path, runner, "--slurm", "gpu")
+    process = begun(environment(cluster, tmp_path), tmp_path, runner, "--slurm", "gpu")
     task_on("b1", tmp_path)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=40)
@@ -157,7 +149,7 @@ def test_inside_an_allocation(cluster: Slurm, tmp_path: Path, runner: Path) -> N
     inside += ["fleet", "run", str(tmp_path / "out"), "--runner", str(runner), "--json", "--slurm", "job"]
     ran = subprocess.run(
         [*inside, "--deadline", "8"],
-        env=cluster.env | {"TFDOCTOR_TEST": str(tmp_path), "TMPDIR": temporary(tmp_path)},
+        env=environment(cluster, tmp_path),
         capture_output=True,
         text=True,
         timeout=90,

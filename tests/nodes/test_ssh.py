@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nodes.machines import node, program
+from nodes.machines import begun, node, program
 from nodes.real_sshd import missing, sshd
 from processes import processes_of
 from tfdoctor.fleet.nodes import Job
@@ -83,18 +83,6 @@ def runner(hosts: Hosts, tmp_path: Path) -> Path:
     return path
 
 
-def begun(hosts: Hosts, tmp_path: Path, runner: Path, *words: str) -> subprocess.Popen[str]:
-    command = ["fleet", "run", str(tmp_path / "out"), "--runner", str(runner), "--json", *words]
-    return subprocess.Popen(
-        [sys.executable, "-m", "tfdoctor", *command],
-        env={**hosts.env, "TFDOCTOR_TEST": str(tmp_path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-
-
 def nothing_stays(hosts: Hosts, tmp_path: Path) -> None:
     until = time.monotonic() + 15
     while (processes_of(tmp_path) or left(hosts)) and time.monotonic() < until:
@@ -126,7 +114,7 @@ def runs(name: str, tmp_path: Path) -> None:
 
 
 def test_all_others_arrive_and_the_bad_ones_are_named(hosts: Hosts, tmp_path: Path, runner: Path) -> None:
-    process = begun(hosts, tmp_path, runner, "--ssh", ",".join(STATES), "--deadline", "15")
+    process = begun(hosts.env, tmp_path, runner, "--ssh", ",".join(STATES), "--deadline", "15")
     runs("cut", tmp_path)
     hosts.cut("cut")
     printed, said = process.communicate(timeout=100)
@@ -149,7 +137,7 @@ def test_what_runs_there_ends_with_us(
     hosts: Hosts, tmp_path: Path, runner: Path, number: signal.Signals
 ) -> None:
     """Killed at once, too: the hosts see that nobody waits for them any more."""
-    process = begun(hosts, tmp_path, runner, "--ssh", "good,hanging")
+    process = begun(hosts.env, tmp_path, runner, "--ssh", "good,hanging")
     arrived(tmp_path, "good")
     runs("hanging", tmp_path)
     process.send_signal(number)
@@ -189,7 +177,7 @@ def test_whatever_the_users_shell_is(tmp_path: Path, shell: str) -> None:
 
 
 def test_a_broken_configuration_is_told(hosts: Hosts, tmp_path: Path, runner: Path) -> None:
-    process = begun(hosts, tmp_path, runner, "--ssh", "good", "--pass-on=-oNonsense=1")
+    process = begun(hosts.env, tmp_path, runner, "--ssh", "good", "--pass-on=-oNonsense=1")
     printed, _ = process.communicate(timeout=60)
     (one,) = json.loads(printed)["hosts"]
     assert (process.returncode, one["status"]) == (1, "lost")
