@@ -26,6 +26,6 @@ fi
 # The loader's second cache notes the number and time of each library's file. It is made empty, not removed: that a file
 # of the base is gone would be noted in the layer with the time of its removal.
 find /var/cache/ldconfig -newermt "@$since" -name aux-cache -exec truncate -s 0 {} + 2>/dev/null || true
-# /etc has the time of the container, in which the engine made files. What cannot be changed is the engine's. What a
-# COPY has just made belongs to that COPY's layer, or this layer would have it only where no second lies between.
-find / -xdev ! -path /usr/local/share ! -path '*/share/tfdoctor*' \( -newermt "@$since" -o -path /etc \) -exec touch -chd "@$SOURCE_DATE_EPOCH" {} + || true
+# /etc has the time of the container, in which the engine made files. What cannot be changed is the engine's; so are its
+# own two files. These, and what a COPY has just made, would be in this layer only where no second lies between.
+find / -xdev ! -path /.dockerenv ! -path /etc/mtab ! -path /usr/local/share ! -path '*/share/tfdoctor*' \( -newermt "@$since" -o -path /etc \) -exec touch -chd "@$SOURCE_DATE_EPOCH" {} + || true
