@@ -170,7 +170,7 @@ def test_a_script_with_parts_runs_where_it_is_put(
 ) -> None:
     script = AGENT.with_name("target.py")
     system = object.__new__(ContainerSystem)
-    monkeypatch.setattr(system, "_ask", lambda request, limit=None: agent.ask(**request))
+    monkeypatch.setattr(system, "_ask", lambda request, _=None: agent.ask(**request))
     assert system._local("target.py") == "target.py"
     path = Path(system._local(str(script)))
     done = agent.ask("run", argv=[PYTHONS[version], "-B", str(path)], timeout=60)

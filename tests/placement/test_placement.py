@@ -155,6 +155,22 @@ def test_a_device_is_listed_once_with_all_that_is_said_of_it() -> None:
     assert read(text).found.unused == ("GPU:0",)
 
 
+def test_beside_a_refusal_an_idle_gpu_is_no_finding() -> None:
+    """What TensorFlow 2.20 printed of two GPUs, which were software: the second might have been used later."""
+    card = "name: Stand-in GPU, pci bus id: 0000:0{}:00.0, compute capability: 9.0\n"
+    mapping = "".join(f"{JOB}/device:GPU:{n} -> device: {n}, {card.format(n + 1)}" for n in (0, 1))
+    node = "PlaceholderWithDefault"
+    refused = (
+        "Cannot assign a device for operation AsString: Could not satisfy explicit device specification "
+        "'/device:GPU:0' because no supported kernel for GPU devices is available.\n"
+        "AsString: CPU \n\nOp: AsString\nRegistered kernels:\n  device='CPU'\n"
+    )
+    found = read(f"Device mapping:\n{mapping}\n{node}: ({node}): {JOB}/device:GPU:0\n{refused}")
+    assert found.found.unused == ("GPU:1",)
+    assert [one.code for one in found.findings] == ["TFD807"]
+    assert found.summary == "1 operation refused. The only operation was placed on GPU:0."
+
+
 def test_one_operation_is_told_as_one() -> None:
     one = f"MatMul: (MatMul): {JOB}/device:GPU:0\n"
     assert read(one).summary == "The only operation was placed on GPU:0."

@@ -19,8 +19,10 @@ LAB = Path(__file__).resolve().parents[1] / "lab"
 TRAINED = {"software_cnn.py": 6, "software_transformer.py": 8}
 
 
-def run(python: Path, folder: Path, script: str, capability: str, *arguments: str) -> str:
-    """What a script of the lab prints on two cards; it has to be content."""
+def run(
+    python: Path, folder: Path, script: str, capability: str, *arguments: str, errors: int = subprocess.PIPE
+) -> str:
+    """What a script of the lab prints on two cards; it has to be content. With STDOUT as `errors` its log, too."""
     env = {
         **os.environ,
         "LD_LIBRARY_PATH": str(folder),
@@ -28,10 +30,11 @@ def run(python: Path, folder: Path, script: str, capability: str, *arguments: st
         "STANDIN_CC": capability,
         "STANDIN_GPUS": "2",
     }
+    command = [python, LAB / script, *arguments]
     done = subprocess.run(
-        [python, LAB / script, *arguments], env=env, capture_output=True, text=True, timeout=800, check=False
+        command, env=env, stdout=subprocess.PIPE, stderr=errors, text=True, timeout=800, check=False
     )
-    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    assert done.returncode == 0, done.stdout + (done.stderr or "")[-3000:]
     return done.stdout
 
 

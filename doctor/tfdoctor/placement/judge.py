@@ -112,6 +112,8 @@ def _summary(found: Found) -> str:
         text = f"{whole} {done} on {_few(sorted(gpus))}."
     else:
         text = f"{on_gpus:,} of {operations(every)} {done} on {_few(sorted(gpus))}, {every - on_gpus:,} elsewhere."
+    if found.refused:  # which ended the program, unless it expects that
+        return f"{operations(len(found.refused))} refused. {text}"
     heavy = [row for row in found.ops if row.op in HEAVY]
     if heavy and gpus and on_gpus != every:
         on = sum(row.count for row in heavy if row.device in gpus)
@@ -186,8 +188,8 @@ def _nothing_on_a_gpu() -> Finding:
 
 
 def _unused(found: Found) -> list[Finding]:
-    if not found.unused or found.api is None:
-        return []
+    if not found.unused or found.api is None or found.refused:
+        return []  # what was refused was to run there, or after it
     what = _few(found.unused)
     many = len(found.unused) > 1
     return [

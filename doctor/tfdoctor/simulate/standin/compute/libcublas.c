@@ -1,7 +1,8 @@
-/* cuBLAS: the products of matrices that TensorFlow asks for. What is not here answers CUBLAS_STATUS_NOT_SUPPORTED. */
+/* cuBLAS: what TensorFlow asks for, products of matrices above all. What is not here answers CUBLAS_STATUS_NOT_SUPPORTED. */
 #define _GNU_SOURCE
 #include "faults.h"
 #include "gemm.h"
+#include "vectors.h"
 
 #include <stdio.h>
 
@@ -92,10 +93,54 @@ GEMM(D, double, R_64F, 70)
 GEMM(C, float complex, C_32F, 68)
 GEMM(Z, double complex, C_64F, 70)
 
+/* side: 1 from the right; fill: 1 the upper triangle; diagonal: 1 of ones */
+#define VECTORS(letter, T, type)                                                                                                                                     \
+    cublasStatus_t cublas##letter##axpy_v2(cublasHandle_t h, int n, const T *alpha, const T *x, int incx, T *y, int incy) {                                          \
+        (void)h;                                                                                                                                                     \
+        add_vector(n, *alpha, x, incx, y, incy, type);                                                                                                               \
+        return OK;                                                                                                                                                   \
+    }                                                                                                                                                                \
+    cublasStatus_t cublas##letter##copy_v2(cublasHandle_t h, int n, const T *x, int incx, T *y, int incy) {                                                          \
+        (void)h;                                                                                                                                                     \
+        copy_vector(n, x, incx, y, incy, type);                                                                                                                      \
+        return OK;                                                                                                                                                   \
+    }                                                                                                                                                                \
+    cublasStatus_t cublas##letter##scal_v2(cublasHandle_t h, int n, const T *alpha, T *x, int incx) {                                                                \
+        (void)h;                                                                                                                                                     \
+        scale_vector(n, *alpha, x, incx, type);                                                                                                                      \
+        return OK;                                                                                                                                                   \
+    }                                                                                                                                                                \
+    cublasStatus_t cublas##letter##gemv_v2(cublasHandle_t h, int op, int m, int n, const T *alpha, const T *a, int lda, const T *x, int incx, const T *beta, T *y,   \
+                                           int incy) {                                                                                                               \
+        (void)h;                                                                                                                                                     \
+        multiply_vector(op, m, n, *alpha, a, lda, x, incx, *beta, y, incy, type);                                                                                    \
+        return OK;                                                                                                                                                   \
+    }                                                                                                                                                                \
+    cublasStatus_t cublas##letter##geam(cublasHandle_t h, int ta, int tb, int m, int n, const T *alpha, const T *a, int lda, const T *beta, const T *b, int ldb, T *c, \
+                                        int ldc) {                                                                                                                   \
+        (void)h;                                                                                                                                                     \
+        add_matrices(ta, tb, m, n, *alpha, a, lda, *beta, b, ldb, c, ldc, type);                                                                                     \
+        return OK;                                                                                                                                                   \
+    }                                                                                                                                                                \
+    cublasStatus_t cublas##letter##trsm_v2(cublasHandle_t h, int side, int fill, int op, int diagonal, int m, int n, const T *alpha, const T *a, int lda, T *b,      \
+                                           int ldb) {                                                                                                                \
+        (void)h;                                                                                                                                                     \
+        solve_triangle(side, fill, op, diagonal, m, n, *alpha, a, lda, b, ldb, type);                                                                                \
+        return OK;                                                                                                                                                   \
+    }                                                                                                                                                                \
+    cublasStatus_t cublas##letter##trsmBatched(cublasHandle_t h, int side, int fill, int op, int diagonal, int m, int n, const T *alpha, const T *const a[], int lda, \
+                                               T *const b[], int ldb, int count) {                                                                                   \
+        for (int i = 0; i < count; i++) cublas##letter##trsm_v2(h, side, fill, op, diagonal, m, n, alpha, a[i], lda, b[i], ldb);                                     \
+        return OK;                                                                                                                                                   \
+    }
+VECTORS(S, float, R_32F)
+VECTORS(D, double, R_64F)
+VECTORS(C, float complex, C_32F)
+VECTORS(Z, double complex, C_64F)
+
 #if defined CUDART && CUDART < 10010 /* see refused.h */
 #include "refused.h"
 #define REFUSED_TYPES(name) REFUSED(cublasS##name, NOT_SUPPORTED) REFUSED(cublasD##name, NOT_SUPPORTED) REFUSED(cublasC##name, NOT_SUPPORTED) REFUSED(cublasZ##name, NOT_SUPPORTED)
-REFUSED_TYPES(geam)
 REFUSED_TYPES(getrfBatched)
 REFUSED_TYPES(getriBatched)
 REFUSED_TYPES(getrsBatched)
