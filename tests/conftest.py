@@ -23,6 +23,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--cases", type=int, metavar="N", help="at most N cases of each parametrized test")
     parser.addoption(
+        "--slow-cases",
+        type=int,
+        metavar="N",
+        help="of tests marked few(M) at most N * M cases, and all of those marked few(0)",
+    )
+    parser.addoption(
         "--without-lab", action="store_true", help="no real TensorFlow, no engine; the last line says so"
     )
     parser.addoption(
@@ -59,8 +65,8 @@ def some_of(cases: list[pytest.Item], most: int) -> list[pytest.Item]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what --cases, --without-lab and --quick leave out; without the lab a test keeps at least a case."""
-    most, quick = config.getoption("--cases"), config.getoption("--quick")
+    """Leaves out what the options leave out; without the lab a test keeps at least a case."""
+    most, quick, slow = (config.getoption(f"--{name}") for name in ("cases", "quick", "slow-cases"))
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
         tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
@@ -77,6 +83,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             few = marks["few"].args[0]
             some = some_of(some, few) if few else []
             left_out[SLOW] -= len(some)
+        elif slow is not None and marks["few"] is not None and marks["few"].args[0]:
+            some = some_of(some, slow * marks["few"].args[0])
         kept.update(some)
     config.stash[LEFT_OUT] = left_out
     if hasattr(config, "workeroutput"):

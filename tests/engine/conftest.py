@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab import environments
+from lab.images import Built, docker_ground, make
 from lab.small import small_root
 from tfdoctor.engine import BuildRequest, Engine, EngineError, build, connect
 from tfdoctor.engine.running import LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
+
+    from lab.engine import LabEngine
 
 PREFIX = "tfdoctor-test"
 """All images made here are named so."""
@@ -73,6 +77,20 @@ def slow_base(engine: Engine, small: str) -> str:
     name = f"{PREFIX}/slow:1"
     list(build(engine, BuildRequest(dockerfile, files, name)))
     return name
+
+
+@pytest.fixture(scope="session")
+def requirements(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("requirements") / "requirements.txt"
+
+
+@pytest.fixture(scope="session")
+def modern(lab_engine: LabEngine, requirements: Path) -> Iterator[Built]:
+    """TensorFlow 2.21 with NVIDIA's wheels, on Debian's Python 3.11."""
+    requirements.write_text("colorama==0.4.5\n", encoding="ascii")
+    words = ("--tf", "2.21", "--python", "3.11", "-r", str(requirements))
+    yield make(lab_engine.url, "tfdoctor-lab/modern:1", "--base", lab_engine.base("bookworm"), *words)
+    docker_ground(lab_engine).remove("tfdoctor-lab/modern:1")
 
 
 def _family(engine: Engine, root: str) -> list[str]:

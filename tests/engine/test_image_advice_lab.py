@@ -178,7 +178,9 @@ BOTH = {
 """The ways of 2.16 that are tried with Podman, too."""
 WITH_BOTH = tuple(ill for ill in ILLS if (ill.name or ill.cause) in BOTH)
 WITH_PODMAN = tuple(replace(ill, engine="podman", on="1.14") for ill in OLDER)
-FEW = (*WITH_PODMAN[::2], *WITH_BOTH[::2])
+MODERN = {"libs-transitive", "stub-libcuda", "hidden by a file", "NVML for one container"}
+"""The ways that are tried with the image of 2.21 that other tests make, too."""
+FEW = (*WITH_PODMAN[::2], *(replace(ill, on="2.21") for ill in ILLS if (ill.name or ill.cause) in MODERN))
 """Each a quarter of a minute; TFDOCTOR_LAB_FULL=1 takes all."""
 ALL = (*WITH_PODMAN, *ILLS, *(replace(ill, engine="podman") for ill in WITH_BOTH))
 TRIED = ALL if environments.everything() else FEW
@@ -220,17 +222,21 @@ def good(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
                 ground = stack.enter_context(podman_ground(cache_folder(), GPUS["podman"]))
             except Unavailable as why:
                 pytest.skip(str(why))
+        if request.param == ("docker", "2.21"):
+            yield Good(ground, request.getfixturevalue("modern").tag, release, _on_debian(ground))
+            return
         yield stack.enter_context(
             _linked(ground, folder) if release == "1.13" else _good(ground, release, folder)
         )
 
 
+def _on_debian(ground: Ground) -> tuple[str, ...]:
+    return "--base", ground.base("bookworm"), "--python", "3.11"
+
+
 @contextlib.contextmanager
 def _good(ground: Ground, release: str, folder: Path) -> Iterator[Good]:
-    if release == "1.14":
-        words = (*OFFICIAL, "--base", with_cuda_10(ground, folder))
-    else:
-        words = ("--base", ground.base("bookworm"), "--python", "3.11")
+    words = (*OFFICIAL, "--base", with_cuda_10(ground, folder)) if release == "1.14" else _on_debian(ground)
     if READY and release == "2.16" and ground.program == "docker":
         yield Good(ground, READY, release, words)
         return

@@ -1,8 +1,7 @@
 """Real images: built by `tfdoctor build` on a real engine, verified by `tfdoctor verify` with stand-in GPUs.
 
-Opt-in as all that needs real wheels (TFDOCTOR_LAB=1). The image is built once, and removed before another module
-builds its own, for disks are small; the stand-in driver answers and computes nothing, so `compute` has to fail, and to
-say why.
+Opt-in as all that needs real wheels (TFDOCTOR_LAB=1). The image is built once, for other modules too; the stand-in
+driver answers and computes nothing, so `compute` has to fail, and to say why.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from lab.images import MARKS, Built, derived, docker_ground, first_failed, make,
 from tfdoctor.engine import GpuAccess, RunRequest, connect, run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from lab.engine import LabEngine
@@ -31,20 +29,6 @@ for record in glob.glob('/opt/tensorflow/lib/python*/site-packages/*.dist-info/R
 print(total)
 """
 """Bytes of all wheels as they were unpacked: what is left out or stripped later is in their RECORD all the same."""
-
-
-@pytest.fixture(scope="module")
-def requirements(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("requirements") / "requirements.txt"
-
-
-@pytest.fixture(scope="module")
-def modern(lab_engine: LabEngine, requirements: Path) -> Iterator[Built]:
-    """TensorFlow 2.21 with NVIDIA's wheels, on Debian's Python 3.11."""
-    requirements.write_text("colorama==0.4.5\n", encoding="ascii")
-    words = ("--tf", "2.21", "--python", "3.11", "-r", str(requirements))
-    yield make(lab_engine.url, "tfdoctor-lab/modern:1", "--base", lab_engine.base("bookworm"), *words)
-    docker_ground(lab_engine).remove("tfdoctor-lab/modern:1")
 
 
 def test_the_image_is_smaller_than_its_wheels(lab_engine: LabEngine, modern: Built) -> None:

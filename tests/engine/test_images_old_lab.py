@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lab import environments
 from lab.images import MARKS, Built, docker_ground, first_failed, make, verify, with_cuda_10
 from lab.same_images import emitted, same_again
 from tfdoctor.engine import RunRequest, connect, run
@@ -56,6 +57,7 @@ def test_plain_docker_builds_the_same_image_from_the_folder(
     assert ids[0] == ids[1]
 
 
+@pytest.mark.skipif(not environments.everything(), reason="minutes: TFDOCTOR_LAB_FULL=1")
 def test_two_builds_give_the_same_files_and_layers(lab_engine: LabEngine, old: Built, tmp_path: Path) -> None:
     same_again(docker_ground(lab_engine), old, OLD, tmp_path)
 

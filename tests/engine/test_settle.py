@@ -1,0 +1,46 @@
+"""A step that ends with settle.sh makes the same layer each time, however long its container took to start.
+
+With a real engine, on Debian (TFDOCTOR_LAB=1); the images_old and images_middle tests have whole images.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lab.images import MARKS, docker_ground
+from lab.same_images import members_of
+from tfdoctor.compat.folder import data_dir
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lab.engine import LabEngine
+
+pytestmark = MARKS
+
+STEP = """\
+RUN sleep {} && since=$(date +%s.%N) \\
+ && useradd --no-log-init --no-create-home --uid 1234 someone \\
+ && mkdir /made && echo text >/made/file && ldconfig \\
+ && sh /usr/local/share/tfdoctor/settle.sh "$since"
+"""
+
+
+def test_a_slow_container_makes_no_other_layer(lab_engine: LabEngine, tmp_path: Path) -> None:
+    """What the engine makes as a container starts is a second older than the step then, and was in one layer only."""
+    (tmp_path / "settle.sh").write_bytes((data_dir("dockerfiles") / "settle.sh").read_bytes())
+    ground = docker_ground(lab_engine)
+    layers = []
+    for seconds in (0, 3):
+        tag = ground.named(f"settled:{seconds}")
+        (tmp_path / "Dockerfile").write_text(
+            f"FROM {lab_engine.base('bookworm')}\nARG SOURCE_DATE_EPOCH=1560902400\n"
+            f"COPY settle.sh /usr/local/share/tfdoctor/\n{STEP.format(seconds)}",
+            encoding="ascii",
+        )
+        lab_engine.docker("build", "--no-cache", "--tag", tag, str(tmp_path))
+        layers.append(members_of(ground, tag, tmp_path)[-1])
+        ground.remove(tag)
+    assert layers[0] == layers[1]
+    assert {str(row[0]) for row in layers[0]} >= {"made/file", "etc/passwd"}
+    assert {row[5] for row in layers[0] if str(row[0]).startswith("made")} == {1560902400}
