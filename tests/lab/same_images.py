@@ -43,17 +43,33 @@ class Pieces:
         return read
 
 
-def files_of(url: str, image: str) -> dict[str, tuple[object, ...]]:
-    """Path → kind, mode, owner, time, content of all that a container of the image has."""
+Row = tuple[object, ...]
+"""Of a file: kind, mode, owner, group, time, content."""
+
+
+def rows_of(archive: tarfile.TarFile) -> dict[str, Row]:
+    """Path → what an archive says of it."""
+    found: dict[str, Row] = {}
+    for one in archive:
+        content = archive.extractfile(one) if one.isreg() else None
+        digest = hashlib.sha256(content.read()).hexdigest() if content else one.linkname
+        found[one.name] = (one.type, one.mode, one.uid, one.gid, one.mtime, digest)
+    return found
+
+
+def differing(first: dict[str, Row], second: dict[str, Row]) -> dict[str, tuple[Row | None, Row | None]]:
+    """Path → what each says of it, where they differ."""
+    both = {name: (first.get(name), second.get(name)) for name in first.keys() | second.keys()}
+    return {name: (one, other) for name, (one, other) in both.items() if one != other}
+
+
+def files_of(url: str, image: str) -> dict[str, Row]:
+    """All that a container of the image has, but for what is the engine's."""
     engine = connect(url)
     container = engine.client.api.create_container(image, "true")["Id"]
-    found: dict[str, tuple[object, ...]] = {}
     try:
         with tarfile.open(fileobj=Pieces(engine.client.api.export(container)), mode="r|") as archive:
-            for one in archive:
-                content = archive.extractfile(one) if one.isreg() else None
-                digest = hashlib.sha256(content.read()).hexdigest() if content else one.linkname
-                found[one.name] = (one.type, one.mode, one.uid, one.gid, one.mtime, digest)
+            found = rows_of(archive)
     finally:
         engine.client.api.remove_container(container)
         engine.client.close()
@@ -64,8 +80,8 @@ def layers_of(ground: Ground, image: str) -> list[str]:
     return json.loads(ground.client("image", "inspect", "--format", "{{json .RootFS.Layers}}", image).stdout)
 
 
-def members_of(ground: Ground, image: str, folder: Path) -> list[set[tuple[object, ...]]]:
-    """What each layer of an image holds: name, kind, mode, owner, time and content."""
+def members_of(ground: Ground, image: str, folder: Path) -> list[dict[str, Row]]:
+    """What each layer of an image holds."""
     saved = folder / "saved.tar"
     ground.client("image", "save", "--output", str(saved), image)
     layers = []
@@ -73,24 +89,8 @@ def members_of(ground: Ground, image: str, folder: Path) -> list[set[tuple[objec
         manifest = archive.extractfile("manifest.json")
         assert manifest is not None
         for name in json.load(manifest)[0]["Layers"]:
-            rows: set[tuple[object, ...]] = set()
             with tarfile.open(fileobj=archive.extractfile(name)) as layer:
-                for one in layer:
-                    content = layer.extractfile(one) if one.isreg() else None
-                    digest = hashlib.sha256(content.read()).hexdigest()[:12] if content else one.linkname
-                    rows.add(
-                        (
-                            one.name,
-                            one.type,
-                            one.mode,
-                            one.uid,
-                            one.gid,
-                            one.mtime,
-                            digest,
-                            *one.pax_headers.items(),
-                        )
-                    )
-            layers.append(rows)
+                layers.append(rows_of(layer))
     saved.unlink()
     return layers
 
@@ -113,30 +113,21 @@ def emitted(url: str, folder: Path, words: tuple[str, ...], tag: str) -> Path:
 
 def same_again(ground: Ground, made: Built, words: tuple[str, ...], folder: Path) -> None:
     """But for when the folders of COPY were made, which Podman's --timestamp and BuildKit's rewrite-timestamp fix."""
-    first, layers = files_of(ground.url, made.tag), [layers_of(ground, made.tag)]
     again = make(ground.url, ground.named("again:1"), "--no-cache", *words)
-    second = files_of(ground.url, again.tag)
-    layers.append(layers_of(ground, again.tag))
-    members = {tag: members_of(ground, tag, folder) for tag in (made.tag, again.tag)}
-    ground.remove(again.tag)
+    tags = (made.tag, again.tag)
+    first, second = (files_of(ground.url, tag) for tag in tags)
     context = emitted(ground.url, folder / "context", words, made.tag)
-    dockerfile = (context / "Dockerfile").read_text(encoding="utf-8")
+    steps = instructions((context / "Dockerfile").read_text(encoding="utf-8"))
+    layers = [layers_of(ground, tag)[-len(steps) :] for tag in tags]
+    members = [members_of(ground, tag, folder)[-len(steps) :] for tag in tags]
+    ground.remove(again.tag)
     assert len(first) > 10_000
-    assert {name for name in first.keys() | second.keys() if first.get(name) != second.get(name)} == set()
-    steps = instructions(dockerfile)
-    differ = [a != b for a, b in zip(*layers, strict=True)][-len(steps) :]
-    others = {
-        (number, step): sorted(
-            f"{sign}{row}"
-            for sign, rows, than in zip("-+", both, reversed(both), strict=True)
-            for row in rows - than
-        )
-        for number, (step, other, *both) in enumerate(
-            zip(steps, differ, *(rows[-len(steps) :] for rows in members.values()), strict=True)
-        )
-        if other
-    }
-    assert {step for _, step in others} <= {"COPY"}, others
+    assert differing(first, second) == {}
+    told = [
+        (step, differing(one, other))
+        for step, digests, one, other in zip(steps, zip(*layers, strict=True), *members, strict=True)
+        if digests[0] != digests[1]
+    ]
+    assert {step for step, _ in told} <= {"COPY"}, told
     # What the engine itself put there is in no layer: on a slow machine it is older than the step, and was in one only.
-    held = {str(row[0]) for rows in members.values() for layer in rows[-len(steps) :] for row in layer}
-    assert held & {".dockerenv", "etc/mtab"} == set()
+    assert not {".dockerenv", "etc/mtab"} & {name for rows in members for layer in rows for name in layer}

@@ -242,17 +242,19 @@ def memory(data: bytearray) -> Any:
     return (ctypes.c_char * len(data)).from_buffer(data)
 
 
+def turned(a: Sequence[complex], op: int, i: int, j: int, lda: int) -> complex:
+    """op(A)[i, j] of a column-major matrix: 0 as it is, 1 transposed, 2 and conjugate."""
+    value = a[j + i * lda] if op else a[i + j * lda]
+    return value.conjugate() if op == 2 else value
+
+
 def product(
     m: int, n: int, k: int, a: list[complex], b: list[complex], how: tuple[int, int]
 ) -> list[complex]:
     """Column-major."""
-
-    def at(x: list[complex], row: int, column: int, rows: int, columns: int, turned: int) -> complex:
-        value = x[column + row * columns] if turned else x[row + column * rows]
-        return value.conjugate() if turned == 2 else value
-
+    lda, ldb = k if how[0] else m, n if how[1] else k
     return [
-        sum(at(a, i, x, m, k, how[0]) * at(b, x, j, k, n, how[1]) for x in range(k))
+        sum(turned(a, how[0], i, x, lda) * turned(b, how[1], x, j, ldb) for x in range(k))
         for j in range(n)
         for i in range(m)
     ]
@@ -290,10 +292,10 @@ def test_products(gpu: Gpu, kind: int, out: int, compute: int, how: tuple[int, i
     scale = out if several else scale
     alpha, beta = stored([2], scale), stored([-1], scale)
     first, second, result = memory(stored(a, kind)), memory(stored(b, kind)), stored(c, out)
-    turned = [k if how[0] else m, n if how[1] else k]
+    lda, ldb = k if how[0] else m, n if how[1] else k
     status = gpu.blas.cublasGemmStridedBatchedEx(
         handle, *how, m, n, k, memory(alpha),
-        first, kind, turned[0], c_int64(m * k), second, kind, turned[1], c_int64(k * n),
+        first, kind, lda, c_int64(m * k), second, kind, ldb, c_int64(k * n),
         memory(beta), memory(result), out, m, c_int64(m * n), batches, compute, 0,
     )  # fmt: skip
     assert status == 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lab.softcalls import NOISE
-from simulate.test_calls import C_32F, C_64F, R_32F, R_64F, memory, read, stored
+from simulate.test_calls import C_32F, C_64F, R_32F, R_64F, memory, read, stored, turned
 
 if TYPE_CHECKING:
     from lab.softcalls import Gpu
@@ -57,11 +57,6 @@ def spread(values: list[complex], step: int) -> list[complex]:
 
 def gathered(values: list[complex], step: int) -> list[complex]:
     return values[:: abs(step)][:: 1 if step > 0 else -1]
-
-
-def turned(a: list[complex], op: int, i: int, j: int, lda: int) -> complex:
-    value = a[j + i * lda] if op else a[i + j * lda]
-    return value.conjugate() if op == 2 else value
 
 
 @pytest.mark.parametrize("steps", [(1, 1), (2, 3), (-1, 2), (2, -2)])

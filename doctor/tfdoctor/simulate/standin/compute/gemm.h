@@ -77,10 +77,16 @@ static inline void set_element(void *p, int64_t i, scalar v, int type) {
     }
 }
 
+/* op(A)[i, j]: 0 as it is, 1 transposed, 2 and conjugate */
+static inline scalar turned(const void *a, int op, int64_t i, int64_t j, int64_t lda, int type) {
+    scalar x = element(a, op ? j + i * lda : i + j * lda, type);
+    return op == 2 ? conj(x) : x;
+}
+
 static inline int is_real(int type) { return type != C_32F && type != C_64F; }
 
 struct product {
-    int ta, tb; /* 0: as it is, 1: transposed, 2: and conjugate */
+    int ta, tb; /* see turned() */
     int64_t m, n, k;
     scalar alpha, beta;
     const void *a, *b, *c;
@@ -131,10 +137,7 @@ static inline int multiply(const struct product *p) {
     for (int64_t j = 0; j < p->n; j++) {
         for (int64_t i = 0; i < p->m; i++) {
             scalar sum = 0;
-            for (int64_t l = 0; l < p->k; l++) {
-                scalar x = element(p->a, p->ta ? l + i * p->lda : i + l * p->lda, p->at), y = element(p->b, p->tb ? j + l * p->ldb : l + j * p->ldb, p->bt);
-                sum += (p->ta == 2 ? conj(x) : x) * (p->tb == 2 ? conj(y) : y);
-            }
+            for (int64_t l = 0; l < p->k; l++) sum += turned(p->a, p->ta, i, l, p->lda, p->at) * turned(p->b, p->tb, l, j, p->ldb, p->bt);
             scalar old = p->beta != 0 ? p->beta * element(p->c, i + j * p->ldc, p->dt) : 0;
             set_element(p->d, i + j * p->ldd, p->alpha * sum + old, p->dt);
         }

@@ -6,12 +6,6 @@
 /* Where element `i` of a vector of n stands; with a negative step the first one is the last in memory. */
 static inline int64_t place(int64_t i, int64_t n, int64_t step) { return step < 0 ? (i - n + 1) * step : i * step; }
 
-/* op(A)[i, j]: 0 as it is, 1 transposed, 2 and conjugate */
-static inline scalar turned(const void *a, int op, int64_t i, int64_t j, int64_t lda, int type) {
-    scalar x = element(a, op ? j + i * lda : i + j * lda, type);
-    return op == 2 ? conj(x) : x;
-}
-
 /* y = alpha op(A) x + beta y, A of m rows and n columns */
 static inline void multiply_vector(int op, int64_t m, int64_t n, scalar alpha, const void *a, int64_t lda, const void *x, int64_t incx, scalar beta, void *y, int64_t incy, int type) {
     int64_t rows = op ? n : m, columns = op ? m : n;
