@@ -82,6 +82,8 @@ _TAG = re.compile(
     r"</?(?:pre|span|code|p|div|br|li|ul|samp|tt|b|i|em|font|blockquote)(?:\s[^<>]{0,300})?/?>", re.I
 )
 _ESCAPED = re.compile(r"\\{1,16}([\"'_`*])")
+_ESCAPED_MARKS = tuple(f"\\{mark}" for mark in "\"'_`*")
+"""What every match of _ESCAPED ends with; without one a long row of backslashes need not be searched at each place."""
 _ESCAPED_NEWLINE = re.compile(r"\\{1,16}[rn](?:\\{1,16}n)?(?![a-z])")
 _QUOTE = re.compile(r"(?:\s{0,12}(?:[>|#`]|[-*](?= ))\s{0,4}){1,6}")
 _JSON = re.compile(r'^\s{0,24}"(.*?)(?:\\n)?",?\s{0,4}$')
@@ -364,7 +366,7 @@ def clean_text(text: str) -> str:
         text = _CONTROL.sub("", html.unescape(text).replace("\xa0", " "))
     if "<" in text:
         text = _TAG.sub("", text)
-    if "\\" in text:
+    if any(mark in text for mark in _ESCAPED_MARKS):
         text = _ESCAPED.sub(r"\1", text)
     return text
 
@@ -375,7 +377,7 @@ def _unwrapped(text: str) -> Iterator[str]:
         found = _JSON.match(text)
         if found is not None and found[1]:
             text = found[1]
-    if "\\" in text and _ESCAPED_NEWLINE.search(text):
+    if ("\\n" in text or "\\r" in text) and _ESCAPED_NEWLINE.search(text):
         yield from (part for part in _ESCAPED_NEWLINE.split(text) if part.strip())
     else:
         yield text
