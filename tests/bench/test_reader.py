@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import random
+import statistics
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -31,7 +34,7 @@ def run_of(factor: float, seed: int, **facts: object) -> Bench:
 
 def against(now: Bench, then: Bench) -> Comparison:
     old = earlier(json.dumps(bench_json(then)).encode(), "old.json")
-    return compared(now.runs, old, "old.json", now.disturbed)
+    return compared(now.runs, old, "old.json", now.disturbed, now.yardstick)
 
 
 def test_the_same_again_is_the_same_and_a_slower_one_is_slower() -> None:
@@ -41,6 +44,129 @@ def test_the_same_again_is_the_same_and_a_slower_one_is_slower() -> None:
     assert same.count("same") >= 38
     assert slower.count("slower") >= 38
     assert faster.count("faster") >= 38
+
+
+def on_a_machine(changes: float, factor: float, seed: int) -> Bench:
+    """Eight rounds of each piece, on a machine whose speed changes for all from round to round and run to run."""
+    noise = random.Random(seed)
+    speeds = [math.exp(noise.gauss(0, changes) + at) for at in [noise.gauss(0, changes * 0.7)] * 8]
+    parts = []
+    for size in SIZES:
+        times = [2e-5 * size * factor * speed * noise.gauss(1, 0.01) for speed in speeds for _ in range(10)]
+        parts.append(piece(1.0, "CPU:0", size=size, samples=times, rounds=[10] * 8))
+    return result(on("CPU:0"), *parts)
+
+
+@pytest.mark.parametrize("changes", [0.0, 0.03, 0.08])
+def test_a_machine_whose_speed_changes_is_no_slower_run(changes: float) -> None:
+    runs = [on_a_machine(changes, 1.0, seed) for seed in range(80)]
+    assert [against(*pair).verdict for pair in itertools.pairwise(runs)].count("same") >= 75
+    told = [one.unsteady for one in runs if one.unsteady is not None]
+    assert len(told) == 80
+    assert statistics.median(told) == pytest.approx(changes, rel=0.3, abs=0.01)
+    twice = [against(on_a_machine(changes, 2.0, 100 + seed), then).verdict for seed, then in enumerate(runs)]
+    assert twice.count("slower") >= 76
+    for one in runs:
+        said = "own speed went up and down" in render_bench(one)
+        assert said == (one.unsteady is not None and one.unsteady >= 0.05)
+        assert bench_json(one)["unsteady"] == one.unsteady
+        validate(bench_json(one), "bench")
+    widths = [one.runs[0].seconds.noise for one in runs if one.runs[0].seconds]
+    assert statistics.median(widths) >= 0.7 * changes  # Student's t of eight rounds: 0.84
+
+
+def test_a_steady_machine_is_judged_by_less() -> None:
+    """12 % more, by all pieces alike, and each round like the others."""
+    slower = [
+        against(on_a_machine(0.0, 1.12, seed), on_a_machine(0.0, 1.0, 50 + seed)).verdict
+        for seed in range(40)
+    ]
+    assert slower.count("slower") == 40
+
+
+@pytest.mark.parametrize(
+    ("ratio", "machine", "verdict"),
+    [
+        (1.0, 1.0, "same"),
+        (1.3, 1.0, "slower"),
+        (1.3, 1.28, "same"),  # the processor is slower, not TensorFlow
+        (0.72, 0.75, "same"),
+        (0.7, 1.0, "faster"),
+        (1.0, 1.3, "same"),  # by the clock it is the same, whatever the processor did
+        (1.0, 0.75, "same"),
+        (1.3, 0.8, "slower"),
+        (1.0, 1.6, "disturbed"),
+        (1.6, 1.6, "disturbed"),
+    ],
+)
+def test_what_the_processor_itself_changed_is_not_tensorflows(
+    ratio: float, machine: float, verdict: str
+) -> None:
+    def run(factor: float, own: float, what: str = "numpy 2.3.1") -> Bench:
+        parts = [piece(0.01 * factor * at, size=64 + at) for at in range(1, 6)]
+        told = {"stage": "bench", "yardstick": {"what": what, "seconds": 3e-4 * own}}
+        return result(on("CPU:0"), *parts, told)
+
+    known = against(run(ratio, machine), run(1.0, 1.0))
+    assert known.verdict == verdict
+    assert known.ratio == pytest.approx(ratio)
+    assert (f"{machine:.2f} times as long" in known.why) == (machine != 1.0)
+    other = against(run(ratio, machine, "numpy 1.26.4"), run(1.0, 1.0))
+    assert other.verdict == ("slower" if ratio > 1 else "faster" if ratio < 1 else "same")
+
+
+def test_a_cards_times_are_not_the_processors() -> None:
+    def run(factor: float, own: float) -> Bench:
+        parts = [piece(0.01 * factor * at, "GPU:0", size=64 + at) for at in range(1, 6)]
+        return result(on("GPU:0"), *parts, {"stage": "bench", "yardstick": {"what": "x", "seconds": own}})
+
+    assert against(run(1.3, 1.3), run(1.0, 1.0)).verdict == "slower"
+    assert against(run(1.0, 2.0), run(1.0, 1.0)).verdict == "same"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        7,
+        {},
+        {"what": "x"},
+        {"what": 3, "seconds": 1.0},
+        {"what": "x", "seconds": -1},
+        {"what": "x", "seconds": "1"},
+    ],
+)
+def test_a_yardstick_that_is_none_is_passed_over(told: object) -> None:
+    assert read_lines([piece(1.0), {"stage": "bench", "yardstick": told}]).yardstick is None
+
+
+def test_one_piece_that_goes_up_and_down_is_no_unsteady_machine() -> None:
+    steady = [0.01 + 1e-5 * at for at in range(80)]
+    moved = [0.01 * (1 + at // 10 % 2) for at in range(80)]
+    parts = [piece(1.0, size=64 + at, samples=steady, rounds=[10] * 8) for at in range(5)]
+    done = result(on("CPU:0"), *parts, piece(1.0, size=8, samples=moved, rounds=[10] * 8))
+    assert done.unsteady is not None
+    assert done.unsteady < 0.05
+
+
+@pytest.mark.parametrize(
+    "rounds", [None, 8, [10] * 7, [10] * 9, [-10, *[10] * 9], [True, *[10] * 7, 9], ["10"] * 8, [0] * 100, []]
+)
+def test_rounds_that_do_not_add_up_are_none(rounds: object) -> None:
+    (one,) = read_lines([piece(1.0, samples=[1.0] * 80, rounds=rounds)]).runs
+    assert (one.repeats, one.rounds) == (80, ())
+
+
+def test_a_round_without_a_time_is_kept_as_such() -> None:
+    (one,) = read_lines([piece(1.0, samples=[1.0, 2.0, 3.0], rounds=[0, 1, 0, 2])]).runs
+    assert one.rounds == (None, 1.0, None, 2.5)
+
+
+def test_an_earlier_result_without_rounds_is_compared() -> None:
+    told = bench_json(run_of(1.0, 1))
+    for one in told["runs"]:
+        del one["rounds"]
+    now = run_of(1.0, 2)
+    assert compared(now.runs, earlier(json.dumps(told).encode(), "x"), "x", "").verdict == "same"
 
 
 def of_sizes(short: float, long: float) -> Bench:

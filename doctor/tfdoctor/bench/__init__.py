@@ -15,6 +15,7 @@ from tfdoctor.bench.models import (
     Seconds,
     Timed,
     Watched,
+    Yardstick,
     duration,
 )
 from tfdoctor.bench.reader import Measured, earlier, read_lines
@@ -32,6 +33,7 @@ __all__ = [
     "Seconds",
     "Timed",
     "Watched",
+    "Yardstick",
     "compared",
     "duration",
     "earlier",

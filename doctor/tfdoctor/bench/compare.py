@@ -6,12 +6,13 @@ import math
 import statistics
 from typing import TYPE_CHECKING
 
-from tfdoctor.bench.models import Change, Comparison
+from tfdoctor.bench.models import FEW, LONG, Change, Comparison, longer, sway, unsteadiness
+from tfdoctor.bench.scaling import is_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.bench.models import Timed
+    from tfdoctor.bench.models import Timed, Yardstick
     from tfdoctor.bench.reader import Measured
 
 __all__ = ["compared"]
@@ -21,21 +22,28 @@ FLOOR = 0.07
 486 pairs of pieces of `LONG` and more 95 % were nearer to each other, of whole runs 99 % (docs/verified.md)."""
 SHORT = 0.3
 """The same of a piece that is shorter, by 1,074 pairs."""
-LONG = 1e-3
-"""Seconds. What is shorter differs from process to process, which no times of one process show: it says nothing of a
-whole run where longer pieces of work were timed."""
-FEW = 3
-"""Pieces without which nothing is said of a whole run."""
+DRIFT = 2.98
+"""A machine whose speed changes from round to round does so from run to run, too, and by as much: what makes it change
+(other virtual machines on its processor, heat) lasts for seconds as well as for moments. So two runs differ by chance
+as two rounds do: Student's t of 99 % with the 14 degrees of freedom of eight rounds twice."""
+ANOTHER = 1.5
+"""From here on the processor is another one, or is kept from its speed, and no times on it are compared. What another
+virtual machine on the same core took was less (docs/verified.md)."""
+ALIKE = 0.05
+"""Less than this the processor's own change is not told."""
 
 
-def compared(now: Sequence[Timed], then: Measured, name: str, disturbed: str) -> Comparison:
+def compared(
+    now: Sequence[Timed], then: Measured, name: str, disturbed: str, yardstick: Yardstick | None = None
+) -> Comparison:
     """Piece by piece, and as a whole by the median of the longer pieces' ratios: one alone makes no run slower.
 
     `disturbed`: by what, where so much of this run was that nothing follows from it. Else the pieces that were
-    disturbed, then or now, are left out.
+    disturbed, then or now, are left out. `yardstick`: this run's; a run is slower or faster where its times are so
+    beyond noise both by the clock and beside what the processor's own speed changed.
     """
     before = {piece.key: piece for piece in then.runs if piece.seconds is not None}
-    changes, times, left = [], {}, 0
+    changes, left = [], 0
     for piece in now:
         old = before.get(piece.key)
         if piece.seconds is None or old is None or old.seconds is None:
@@ -43,27 +51,71 @@ def compared(now: Sequence[Timed], then: Measured, name: str, disturbed: str) ->
         if not (disturbed or then.disturbed) and (piece.disturbed or old.disturbed):
             left += 1
             continue
-        times[piece.key] = old.seconds.median
-        least = FLOOR if old.seconds.median >= LONG else SHORT
-        noise = max(least, 2 * math.hypot(piece.seconds.noise, old.seconds.noise))
-        changes.append(Change(piece, piece.seconds.median / old.seconds.median, noise))
+        changes.append(
+            Change(piece, piece.seconds.median / old.seconds.median, _noise_of_a_piece(piece, old))
+        )
     if len(changes) < FEW:
         count = "nothing" if not changes else f"only {len(changes)} of the pieces of work"
         return Comparison(name, "incomparable", None, None, tuple(changes), f"{count} was timed in both runs")
-    longest = sorted(changes, key=lambda change: times[change.now.key], reverse=True)
-    long = [one for place, one in enumerate(longest) if place < FEW or times[one.now.key] >= LONG]
+    meant = {piece.key for piece in longer(before[change.now.key] for change in changes)}
+    long = [change for change in changes if change.now.key in meant]
     logs = [math.log(change.ratio) for change in long]
     ratio = math.exp(statistics.median(logs))
+    drift = _drift(
+        unsteadiness(change.now for change in changes),
+        unsteadiness(before[change.now.key] for change in changes),
+    )
     # The spread of the ratios among each other is noise, too: what a whole run has in common is left.
     apart = statistics.median([abs(one - math.log(ratio)) for one in logs]) * 1.4826
-    noise = max(FLOOR, math.expm1(2 * apart / math.sqrt(len(logs))))
-    longer = "longer " if len(logs) < len(changes) else ""
-    slower, faster = math.log(ratio) > math.log1p(noise), math.log(ratio) < -math.log1p(noise)
+    noise = max(FLOOR, math.expm1(2 * apart / math.sqrt(len(logs))), drift)
+    machine = _machine(then.yardstick, yardstick)
+    beside = statistics.median(
+        [
+            math.log(change.ratio) - (0.0 if any(map(is_gpu, change.now.devices)) else math.log(machine))
+            for change in long
+        ]
+    )
+    slower = min(math.log(ratio), beside) > math.log1p(noise)
+    faster = max(math.log(ratio), beside) < -math.log1p(noise)
     verdict = "slower" if slower else "faster" if faster else "same"
-    why = f"by the median of {len(logs)} {longer}pieces of work; up to {100 * noise:.0f} % is noise"
+    which = "longer " if len(long) < len(changes) else ""
+    why = f"by the median of {len(long)} {which}pieces of work; up to {100 * noise:.0f} % is noise"
+    if noise == drift:
+        why += (
+            ", for this machine's own speed changes from moment to moment (a longer --time makes that less)"
+        )
+    if abs(math.log(machine)) >= ALIKE:
+        why += f"; the processor itself took {machine:.2f} times as long for what is not TensorFlow's"
     if left:
         why += f"; {left} that were disturbed {'are' if left > 1 else 'is'} left out"
     if disturbed or then.disturbed:
         which = "this run" if disturbed else "the earlier run"
         verdict, why = "disturbed", f"{which} was disturbed: {disturbed or then.disturbed}"
+    elif abs(math.log(machine)) > math.log(ANOTHER) and not all(
+        any(map(is_gpu, one.now.devices)) for one in long
+    ):
+        verdict = "disturbed"
+        why = f"the processor itself took {machine:.2f} times as long as then for what is not TensorFlow's"
     return Comparison(name, verdict, ratio, noise, tuple(changes), why)
+
+
+def _noise_of_a_piece(now: Timed, then: Timed) -> float:
+    if now.seconds is None or then.seconds is None:
+        return math.inf
+    return max(
+        FLOOR if then.seconds.median >= LONG else SHORT,
+        2 * math.hypot(now.seconds.noise, then.seconds.noise),
+        _drift(sway(now.rounds), sway(then.rounds)),
+    )
+
+
+def _drift(now: float | None, then: float | None) -> float:
+    """Noise by what the rounds of both runs show."""
+    return math.expm1(DRIFT * math.hypot(now or 0.0, then or 0.0))
+
+
+def _machine(then: Yardstick | None, now: Yardstick | None) -> float:
+    """How many times as long the processor takes now for the same; 1 where nothing comparable was measured."""
+    if then is None or now is None or then.what != now.what:
+        return 1.0
+    return now.seconds / then.seconds

@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING
 
 from tfdoctor.bench.first import named
-from tfdoctor.bench.models import Bench, Crossover, Disturbance
+from tfdoctor.bench.models import Bench, Crossover, Disturbance, unsteadiness
 from tfdoctor.bench.scaling import THERMAL, is_gpu, scalings
 from tfdoctor.bench.ways import judged_links, narrow
 from tfdoctor.causes.codes import BELOW_PEAK, BENCH_DISTURBED, NOT_TIMED, SLOWER_THAN_ONE
@@ -66,6 +66,8 @@ def judged(
         disturbed=disturbed,
         links=links,
         disturbance=disturbance,
+        yardstick=measured.yardstick,
+        unsteady=unsteadiness(one for one in runs if not one.disturbed),
         stopped=measured.stopped,
         findings=tuple(findings),
         summary=_summary(runs, devices, crossover, scaling),

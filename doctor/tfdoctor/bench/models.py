@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import field
 from typing import TYPE_CHECKING
 
 from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tfdoctor.findings import Finding
 
@@ -25,6 +26,7 @@ __all__ = [
     "Seconds",
     "Timed",
     "Watched",
+    "Yardstick",
     "duration",
     "interval",
 ]
@@ -33,7 +35,17 @@ OTHERS = 0.15
 """The part of all processors that others may use; from here on a piece of work is called disturbed."""
 
 LEAST = 6
-"""Times without which no interval of 95 % can be given for a median: 1 - 2 * 0.5**6 is 97 %."""
+"""Times without which no interval of 95 % can be given for a median: 1 - 2 * 0.5**6 is 97 %. Rounds without which
+nothing is said of how a machine's speed changes from one to the next."""
+
+STUDENT = (2.571, 2.447, 2.365)
+"""Student's t of 95 %, two-sided, for 6, 7, and 8 rounds (5 to 7 degrees of freedom)."""
+
+LONG = 1e-3
+"""Seconds. What is shorter differs from process to process, which no times of one process show: it says nothing of a
+whole run where longer pieces of work were timed."""
+FEW = 3
+"""Pieces without which nothing is said of a whole run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +71,12 @@ def duration(seconds: float) -> str:
     return ""
 
 
-def interval(times: Sequence[float]) -> Seconds | None:
+def interval(times: Sequence[float], rounds: Sequence[float | None] = ()) -> Seconds | None:
     """By the order statistics of the times, whatever their distribution is; below `LEAST` times all of their range.
 
     The ranks are those of a binomial distribution of p = 1/2, as its normal approximation gives them, rounded outwards.
+    Times of one round are alike where the machine's own speed changes, so the interval is at least as wide as the one
+    that the medians of the `rounds` give, by Student's t of their logarithms.
     """
     ordered = sorted(times)
     count = len(ordered)
@@ -73,7 +87,50 @@ def interval(times: Sequence[float]) -> Seconds | None:
         return Seconds(middle, ordered[0], ordered[-1])
     away = 1.96 * math.sqrt(count) / 2
     low, high = math.floor(count / 2 - away) - 1, math.ceil(count / 2 + away)
-    return Seconds(middle, ordered[max(low, 0)], ordered[min(high, count - 1)])
+    apart, known = sway(rounds), sum(one is not None for one in rounds)
+    wide = 1.0
+    if apart is not None:
+        wide = math.exp(STUDENT[min(known - LEAST, len(STUDENT) - 1)] * apart / math.sqrt(known))
+    return Seconds(
+        middle, min(ordered[max(low, 0)], middle / wide), max(ordered[min(high, count - 1)], middle * wide)
+    )
+
+
+def sway(rounds: Sequence[float | None]) -> float | None:
+    """The standard deviation of the logarithms: 0.1 is 10 % up and down from round to round; None: too few rounds."""
+    logs = [math.log(one) for one in rounds if one is not None]
+    return statistics.stdev(logs) if len(logs) >= LEAST else None
+
+
+def longer(pieces: Iterable[Timed]) -> list[Timed]:
+    """The pieces of work of `LONG` and more, at least the `FEW` longest; the longest first."""
+    ordered = sorted(
+        (one for one in pieces if one.seconds), key=lambda one: -one.seconds.median if one.seconds else 0.0
+    )
+    return [
+        one
+        for place, one in enumerate(ordered)
+        if place < FEW or (one.seconds is not None and one.seconds.median >= LONG)
+    ]
+
+
+def unsteadiness(pieces: Iterable[Timed]) -> float | None:
+    """How far all longer work together went up and down from round to round, as `sway` has it; None: not known.
+
+    What one piece does by itself is not in it: each round has the median of all pieces' deviations.
+    """
+    known = [one for one in longer(pieces) if sway(one.rounds) is not None]
+    if len(known) < FEW:
+        return None
+    common = []
+    for number in range(max(len(one.rounds) for one in known)):
+        here = [
+            one.rounds[number] / one.seconds.median  # type: ignore[operator]
+            for one in known
+            if one.seconds and number < len(one.rounds) and one.rounds[number] is not None
+        ]
+        common.append(statistics.median(here) if len(here) >= FEW else None)
+    return sway(common)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +186,8 @@ class Timed:
     """What a strategy averages by: "CollectiveAllReduce, NCCL"."""
     heard: str = ""
     """Of TensorFlow's log while the first call ran: the lines that tell of compiling."""
+    rounds: tuple[float | None, ...] = ()
+    """The median of each round: all work is timed in turns, some of it in each; None: nothing of it in that one."""
     compiled: tuple[str, ...] = ()
     """What the first call did beside the work: ptx-jit, ptxas, xla, cudnn-autotune, graph."""
 
@@ -206,6 +265,16 @@ class Link:
     """The best that was timed."""
     peer: bool | None = None
     """Whether one card reaches the other's memory itself, by TensorFlow's log or nvidia-smi; None: neither says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Yardstick:
+    """How fast the processor itself was meanwhile, by work that is not TensorFlow's."""
+
+    what: str
+    """ "numpy 2.3.1": what did it. Only times of the same can be compared."""
+    seconds: float
+    """The median."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +384,9 @@ class Bench:
     summary: str
     links: tuple[Link, ...] = ()
     disturbance: Disturbance = Disturbance()
+    unsteady: float | None = None
+    """The machine's own ups and downs: `unsteadiness` of what was not disturbed."""
+    yardstick: Yardstick | None = None
     comparison: Comparison | None = None
     plots: tuple[str, ...] = ()
 

@@ -5,21 +5,24 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.bench.first import NAMES
-from tfdoctor.bench.models import Device, Link, Seconds, Timed, Watched, interval
+from tfdoctor.bench.models import Device, Link, Seconds, Timed, Watched, Yardstick, interval
 from tfdoctor.errors import UsageError
 from tfdoctor.records import dataclass
 from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = ["Measured", "earlier", "read_lines"]
 
 MOST = 5000
 """Pieces of work that are read."""
+ROUNDS = 64
+"""Rounds that are read."""
 LOG = 100_000
 """Characters of the log that are kept."""
 WORKLOADS = ("matmul", "conv", "train", "copy", "allreduce")
@@ -40,6 +43,7 @@ class Measured:
     disturbed: str = ""
     """Of an earlier answer: by what, where it was so much that nothing follows from it."""
     links: tuple[Link, ...] = ()
+    yardstick: Yardstick | None = None
     log: str = ""
     """Of TensorFlow's log of making its devices: the lines that tell of compiling and of ways between devices."""
     interrupted: bool = False
@@ -50,7 +54,7 @@ class Measured:
 
 def read_lines(parts: Iterable[object]) -> Measured:
     """The payload's lines, decoded: of two of the same piece the later one holds."""
-    version, devices, error, log, autotuned = None, [], "", "", True
+    version, devices, error, log, autotuned, yardstick = None, [], "", "", True, None
     runs: dict[tuple[object, ...], Timed] = {}
     for part in parts:
         if not isinstance(part, dict):
@@ -73,22 +77,54 @@ def read_lines(parts: Iterable[object]) -> Measured:
             for one in (listed[:256] if isinstance(listed, list) else ())
             if isinstance(one, dict) and isinstance(one.get("device"), str)
         ]
+        yardstick = _yardstick(part.get("yardstick")) or yardstick
         one = part.get("run")
         timed = _timed(one) if isinstance(one, dict) else None
         if timed is not None and (timed.key in runs or len(runs) < MOST):
             runs[timed.key] = timed
     return Measured(
-        version, tuple(devices), tuple(runs.values()), error=error, log=log[:LOG], autotuned=autotuned
+        version,
+        tuple(devices),
+        tuple(runs.values()),
+        error=error,
+        yardstick=yardstick,
+        log=log[:LOG],
+        autotuned=autotuned,
     )
+
+
+def _yardstick(raw: object) -> Yardstick | None:
+    if not isinstance(raw, dict):
+        return None
+    what, seconds = _text(raw.get("what")), _positive(raw.get("seconds"))
+    return Yardstick(what, seconds) if what and seconds else None
 
 
 def _timed(raw: Mapping[str, Any]) -> Timed | None:
     samples = raw.get("samples")
     times = [one for one in map(_positive, samples[:MOST]) if one] if isinstance(samples, list) else []
-    return _piece(raw, interval(times), len(times))
+    rounds = (
+        _rounds(raw.get("rounds"), times) if isinstance(samples, list) and len(times) == len(samples) else ()
+    )
+    return _piece(raw, interval(times, rounds), len(times), rounds)
 
 
-def _piece(raw: Mapping[str, Any], seconds: Seconds | None, repeats: int) -> Timed | None:
+def _rounds(counts: object, times: Sequence[float]) -> tuple[float | None, ...]:
+    """The median of each round, of whose times there are so many one after the other; () where they do not add up."""
+    if not isinstance(counts, list) or not all(type(one) is int and one >= 0 for one in counts[:ROUNDS]):
+        return ()
+    if len(counts) > ROUNDS or sum(counts) != len(times):
+        return ()
+    found, at = [], 0
+    for count in counts:
+        found.append(statistics.median(times[at : at + count]) if count else None)
+        at += count
+    return tuple(found)
+
+
+def _piece(
+    raw: Mapping[str, Any], seconds: Seconds | None, repeats: int, rounds: tuple[float | None, ...]
+) -> Timed | None:
     size, names = raw.get("size"), raw.get("devices")
     if raw.get("workload") not in WORKLOADS or raw.get("strategy") not in STRATEGIES:
         return None
@@ -118,6 +154,7 @@ def _piece(raw: Mapping[str, Any], seconds: Seconds | None, repeats: int) -> Tim
         software=raw.get("software") is True,
         xla=raw.get("xla") is True,
         way=_text(raw.get("way")),
+        rounds=rounds,
         heard=clean(raw["heard"]) if isinstance(raw.get("heard"), str) else "",
         compiled=_compiled(raw.get("compile")),
     )
@@ -164,7 +201,9 @@ def earlier(data: bytes, name: str) -> Measured:
                 known = Seconds(median, low, high)
         repeats = one.get("repeats") if isinstance(one, dict) else None
         piece = (
-            _piece(one, known, repeats if isinstance(repeats, int) else 0) if isinstance(one, dict) else None
+            _piece(one, known, repeats if isinstance(repeats, int) else 0, _medians(one.get("rounds")))
+            if isinstance(one, dict)
+            else None
         )
         if piece is None or (seconds is not None and known is None):
             message = f"{wrong}: its `runs[{number}]` cannot be read."
@@ -180,7 +219,13 @@ def earlier(data: bytes, name: str) -> Measured:
         ),
         tuple(runs),
         disturbed=_much(raw),
+        yardstick=_yardstick(raw.get("yardstick")),
     )
+
+
+def _medians(told: object) -> tuple[float | None, ...]:
+    """Of an earlier answer; older ones have none."""
+    return tuple(map(_positive, told[:ROUNDS])) if isinstance(told, list) else ()
 
 
 def _much(raw: Mapping[str, Any]) -> str:

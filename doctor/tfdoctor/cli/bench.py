@@ -152,7 +152,10 @@ def bench(
     done = judged(timing.measured, timing.target, timing.peaks, software=timing.software)
     if old is not None:
         done = dataclasses.replace(
-            done, comparison=compared(done.runs, old, clean_line(str(compare)), done.much_disturbed)
+            done,
+            comparison=compared(
+                done.runs, old, clean_line(str(compare)), done.much_disturbed, done.yardstick
+            ),
         )
     if output is not None:
         done = _written(output, done, paint)

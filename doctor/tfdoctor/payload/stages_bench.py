@@ -15,6 +15,7 @@ from stages_said import LONGEST, Wrong, say, short, text
 ROUNDS = 8
 MOST = 400  # times of one piece of work that are kept
 FEWEST = 12  # times without which nothing is said to be precise
+SPREAD = 6  # rounds without which neither is: a machine's own speed may change meanwhile
 WARM, EAGER = 0.5, 0.8  # parts of the time after which no first call is begun: in sessions, and of what comes later
 PRECISE = 0.01  # half the width of the interval of the median, as a part of it
 TICKS = 100.0  # of /proc/stat, in a second
@@ -24,12 +25,44 @@ TELLING = re.compile(
 )
 
 
+class Yardstick(object):
+    """Work of this processor that is not TensorFlow's: how fast the machine itself is while TensorFlow is timed.
+
+    A Fourier transform, for numpy computes it in one thread everywhere.
+    """
+
+    POINTS = 8192
+
+    def __init__(self):
+        self.seconds, self.what = [], None
+        try:
+            import numpy
+
+            self.transform, self.given = numpy.fft.fft, numpy.linspace(-1.0, 1.0, self.POINTS)
+            self.what = "numpy %s" % numpy.__version__
+        except Exception:  # what is wrong with numpy is not told here
+            pass
+
+    def measure(self):
+        if self.what is None:
+            return
+        start = clock()
+        self.transform(self.given)
+        self.seconds.append(clock() - start)
+
+    def tell(self):
+        if self.seconds:
+            middle = sorted(self.seconds)[len(self.seconds) // 2]
+            say(stage="bench", yardstick=dict(what=self.what, seconds=float("%.6g" % middle)))
+
+
 class Piece(object):
     """One thing that is timed."""
 
     def __init__(self, facts, call):
         self.facts, self.call, self.ready = facts, call, None
         self.seconds, self.first, self.left_out, self.heard = [], None, "", ""
+        self.rounds = []  # how many of the times are of each round
         self.busy, self.spent, self.others = 0.0, 0.0, None
         self.quiet = False
 
@@ -37,6 +70,7 @@ class Piece(object):
         if self.quiet:
             return
         line = dict(self.facts, samples=[float("%.6g" % one) for one in self.seconds], first=self.first)
+        line["rounds"] = self.rounds
         if self.others is not None:
             line["others"] = round(self.others, 3)
         if self.left_out:
@@ -106,7 +140,8 @@ def do_bench(run):
     pieces = in_turns(pieces)
     began = clock()  # importing TensorFlow and building the graphs is not measuring
     began += warm_up(pieces, began, budget * WARM)
-    rounds(pieces, began, budget, [0])
+    yardstick = Yardstick()
+    rounds(pieces, began, budget, [0], yardstick)
     # MirroredStrategy and XLA come when each of the others has some times: where its all-reduce (NCCL) crashes or
     # hangs, those are kept.
     building = clock()
@@ -121,7 +156,7 @@ def do_bench(run):
     pieces += eager
     for piece in pieces:
         piece.quiet = bool(wish.get("shortly"))
-    rounds(pieces, began, budget, range(1, ROUNDS))
+    rounds(pieces, began, budget, range(1, ROUNDS), yardstick)
     for piece in pieces:
         if piece.quiet:
             piece.quiet = False
@@ -214,18 +249,21 @@ def warm_up(pieces, began, until):
     return apart
 
 
-def rounds(pieces, began, budget, numbers):
+def rounds(pieces, began, budget, numbers, yardstick=None):
     live = [piece for piece in pieces if not piece.left_out]
     for number in numbers:
-        open_ones = [piece for piece in live if not piece.left_out and not precise(piece.seconds)]
+        open_ones = [piece for piece in live if not piece.left_out and not precise(piece)]
         for at, piece in enumerate(open_ones):
             left = budget - (clock() - began)
             if left <= 0 and piece.seconds:
                 continue
+            if yardstick is not None:
+                yardstick.measure()
             slot = max(left, 0.0) / max((ROUNDS - number) * len(open_ones) - at, 1)
             start, before = clock(), load()
+            already = len(piece.seconds)
             try:
-                while len(piece.seconds) < MOST:
+                while len(piece.seconds) - already < MOST // ROUNDS:
                     at_first = clock()
                     piece.call()
                     piece.seconds.append(clock() - at_first)
@@ -233,16 +271,18 @@ def rounds(pieces, began, budget, numbers):
                         break
             except Exception as error:
                 piece.left_out = short(text(error))
+            piece.rounds += [0] * (number - len(piece.rounds)) + [len(piece.seconds) - already]
             watched(piece, before, load(), clock() - start)
             piece.tell()
+        if yardstick is not None:
+            yardstick.tell()
 
 
-def precise(seconds):
-    """Whether the middle of the median's interval of 95 % is narrow enough."""
+def precise(piece):
+    """Whether the middle of the median's interval of 95 % is narrow enough, and enough rounds tell that it stays there."""
+    seconds = piece.seconds
     count = len(seconds)
-    if count >= MOST:
-        return True
-    if count < FEWEST * ROUNDS // 2:
+    if len([one for one in piece.rounds if one]) < SPREAD or count < FEWEST * ROUNDS // 2:
         return False
     ordered = sorted(seconds)
     away = int(0.98 * count**0.5) + 1

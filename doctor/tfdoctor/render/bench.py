@@ -21,6 +21,8 @@ __all__ = ["bench_json", "curves", "duration", "number_of", "render_bench", "sai
 
 BARS = "▁▂▃▄▅▆▇█"
 PLAIN_BARS = ".:-=+*%#"
+UNSTEADY = 0.05
+"""From here on it is said how unsteady the machine was."""
 ROWS = 9
 """Curves on a first screen; with -v all."""
 
@@ -35,6 +37,13 @@ def render_bench(bench: Bench, *, verbose: bool = False, width: int = 80, colour
         hanging(out, Text("  "), bench.stopped)
     if bench.disturbed and not bench.disturbance.much:
         hanging(out, Text("  "), f"A little disturbed: {clean_line(bench.disturbed)}.")
+    if bench.unsteady is not None and bench.unsteady >= UNSTEADY and not bench.disturbance.much:
+        hanging(
+            out,
+            Text("  "),
+            f"This machine's own speed went up and down by {100 * bench.unsteady:.0f} % meanwhile, without another "
+            "program here: a virtual machine's neighbours, heat and clocks do that.",
+        )
     if bench.comparison is not None:
         _comparison(out, bench, verbose=verbose)
     timed = sum(one.repeats for one in bench.runs if one.seconds)
@@ -222,6 +231,10 @@ def bench_json(bench: Bench) -> dict[str, Any]:
             "of": bench.disturbance.of,
             "much": bench.disturbance.much,
         },
+        "unsteady": bench.unsteady,
+        "yardstick": None
+        if bench.yardstick is None
+        else {"what": bench.yardstick.what, "seconds": bench.yardstick.seconds},
         "first_calls": told_of_first(bench.runs) or None,
         "devices": [
             {
@@ -319,6 +332,7 @@ def _run_json(one: Timed) -> dict[str, Any]:
         if one.seconds is None
         else {"median": one.seconds.median, "low": one.seconds.low, "high": one.seconds.high},
         "repeats": one.repeats,
+        "rounds": list(one.rounds),
         "first": one.first,
         "gflops": one.gflops,
         "gbps": one.gbps,
