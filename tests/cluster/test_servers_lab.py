@@ -29,6 +29,9 @@ pytestmark = [
 ]
 
 
+rare = pytest.mark.skipif(not environments.everything(), reason="half a minute: TFDOCTOR_LAB_FULL=1")
+
+
 def releases(interpreters: list[str]) -> dict[str, str]:
     """Interpreter → its TensorFlow's release, as "2.20"."""
     found = {}
@@ -107,6 +110,7 @@ def test_one_of_three_workers_is_missing(tmp_path: Path, python: str) -> None:
         assert "worker:2" in diagnosed(servers, "w0"), servers.text("w0")
 
 
+@rare
 def test_a_worker_on_another_port_than_the_others_think(tmp_path: Path, python: str) -> None:
     first, second, wrong = ports(3)
     here, there = {"worker": local([first, second])}, {"worker": local([first, wrong])}
@@ -127,6 +131,7 @@ def test_a_worker_on_another_port_than_the_others_think(tmp_path: Path, python: 
         assert ("cluster-address", "worker:1") in found
 
 
+@rare
 def test_both_workers_say_that_they_are_the_first(tmp_path: Path, python: str) -> None:
     numbers = ports(2)
     given = config({"worker": local(numbers)}, "worker", 0)
@@ -142,6 +147,7 @@ def test_both_workers_say_that_they_are_the_first(tmp_path: Path, python: str) -
         assert "worker:1" in words or "same index" in words, servers.text("b")
 
 
+@rare
 def test_a_worker_cut_off_in_a_network_namespace(tmp_path: Path, python: str) -> None:
     if subprocess.run(["unshare", "-n", "true"], capture_output=True, check=False).returncode:  # noqa: S607
         pytest.skip("needs root and network namespaces")

@@ -295,7 +295,7 @@ BROKEN: tuple[Broken, ...] = (
     ),
     Broken(
         "nvjitlink-file-gone", "2.20", "what cuSOLVER and cuSPARSE need themselves is deleted",
-        removed("nvjitlink/lib/libnvJitLink.so.12"), ("TFD204",), "libs-transitive", cheap=True,
+        removed("nvjitlink/lib/libnvJitLink.so.12"), ("TFD204",), "libs-transitive",
     ),
     Broken(
         "nvjitlink-wheel-gone", "2.20", "…and its wheel uninstalled", uninstalled("nvidia-nvjitlink-cu12"),
@@ -380,7 +380,7 @@ BROKEN: tuple[Broken, ...] = (
     ),
     Broken(
         "hidden-by-activate", "2.20", "CUDA_VISIBLE_DEVICES=-1 in bin/activate",
-        activates("export CUDA_VISIBLE_DEVICES=-1"), ("TFD601",), "hidden-by-env", cheap=True,
+        activates("export CUDA_VISIBLE_DEVICES=-1"), ("TFD601",), "hidden-by-env",
     ),
     Broken(
         "hidden-alone-in-an-if", "2.20", "…as the only command of an `if`",
