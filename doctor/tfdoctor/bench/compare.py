@@ -42,41 +42,24 @@ def compared(
     disturbed, then or now, are left out. `yardstick`: this run's; a run is slower or faster where its times are so
     beyond noise both by the clock and beside what the processor's own speed changed.
     """
-    before = {piece.key: piece for piece in then.runs if piece.seconds is not None}
-    changes, left = [], 0
-    for piece in now:
-        old = before.get(piece.key)
-        if piece.seconds is None or old is None or old.seconds is None:
-            continue
-        if not (disturbed or then.disturbed) and (piece.disturbed or old.disturbed):
-            left += 1
-            continue
-        changes.append(
-            Change(piece, piece.seconds.median / old.seconds.median, _noise_of_a_piece(piece, old))
-        )
+    changes, left = _changes(now, then, everything=bool(disturbed or then.disturbed))
     if len(changes) < FEW:
         count = "nothing" if not changes else f"only {len(changes)} of the pieces of work"
         return Comparison(name, "incomparable", None, None, tuple(changes), f"{count} was timed in both runs")
-    meant = {piece.key for piece in longer(before[change.now.key] for change in changes)}
+    meant = {piece.key for piece in longer(change.then for change in changes)}
     long = [change for change in changes if change.now.key in meant]
-    logs = [math.log(change.ratio) for change in long]
-    ratio = math.exp(statistics.median(logs))
+    machine = _machine(then.yardstick, yardstick)
+    clock = statistics.median(math.log(change.ratio) for change in long)
+    beside = statistics.median(
+        math.log(change.ratio) - (0.0 if _on_gpu(change) else math.log(machine)) for change in long
+    )
     drift = _drift(
-        unsteadiness(change.now for change in changes),
-        unsteadiness(before[change.now.key] for change in changes),
+        unsteadiness(change.now for change in changes), unsteadiness(change.then for change in changes)
     )
     # The spread of the ratios among each other is noise, too: what a whole run has in common is left.
-    apart = statistics.median([abs(one - math.log(ratio)) for one in logs]) * 1.4826
-    noise = max(FLOOR, math.expm1(2 * apart / math.sqrt(len(logs))), drift)
-    machine = _machine(then.yardstick, yardstick)
-    beside = statistics.median(
-        [
-            math.log(change.ratio) - (0.0 if any(map(is_gpu, change.now.devices)) else math.log(machine))
-            for change in long
-        ]
-    )
-    slower = min(math.log(ratio), beside) > math.log1p(noise)
-    faster = max(math.log(ratio), beside) < -math.log1p(noise)
+    apart = statistics.median(abs(math.log(change.ratio) - clock) for change in long) * 1.4826
+    noise = max(FLOOR, math.expm1(2 * apart / math.sqrt(len(long))), drift)
+    slower, faster = min(clock, beside) > math.log1p(noise), max(clock, beside) < -math.log1p(noise)
     verdict = "slower" if slower else "faster" if faster else "same"
     which = "longer " if len(long) < len(changes) else ""
     why = f"by the median of {len(long)} {which}pieces of work; up to {100 * noise:.0f} % is noise"
@@ -85,28 +68,44 @@ def compared(
             ", for this machine's own speed changes from moment to moment (a longer --time makes that less)"
         )
     if abs(math.log(machine)) >= ALIKE:
-        why += f"; the processor itself took {machine:.2f} times as long for what is not TensorFlow's"
+        why += f"; {_told(machine)}"
     if left:
         why += f"; {left} that were disturbed {'are' if left > 1 else 'is'} left out"
     if disturbed or then.disturbed:
         which = "this run" if disturbed else "the earlier run"
         verdict, why = "disturbed", f"{which} was disturbed: {disturbed or then.disturbed}"
-    elif abs(math.log(machine)) > math.log(ANOTHER) and not all(
-        any(map(is_gpu, one.now.devices)) for one in long
-    ):
-        verdict = "disturbed"
-        why = f"the processor itself took {machine:.2f} times as long as then for what is not TensorFlow's"
-    return Comparison(name, verdict, ratio, noise, tuple(changes), why)
+    elif abs(math.log(machine)) > math.log(ANOTHER) and not all(map(_on_gpu, long)):
+        verdict, why = "disturbed", _told(machine)
+    return Comparison(name, verdict, math.exp(clock), noise, tuple(changes), why)
 
 
-def _noise_of_a_piece(now: Timed, then: Timed) -> float:
-    if now.seconds is None or then.seconds is None:
-        return math.inf
-    return max(
-        FLOOR if then.seconds.median >= LONG else SHORT,
-        2 * math.hypot(now.seconds.noise, then.seconds.noise),
-        _drift(sway(now.rounds), sway(then.rounds)),
-    )
+def _changes(now: Sequence[Timed], then: Measured, *, everything: bool) -> tuple[list[Change], int]:
+    """Of what both timed; and how much of it was disturbed and is left out, unless `everything` is wanted."""
+    before = {piece.key: piece for piece in then.runs if piece.seconds is not None}
+    changes, left = [], 0
+    for piece in now:
+        old = before.get(piece.key)
+        if piece.seconds is None or old is None or old.seconds is None:
+            continue
+        if not everything and (piece.disturbed or old.disturbed):
+            left += 1
+            continue
+        ratio = piece.seconds.median / old.seconds.median
+        noise = max(
+            FLOOR if old.seconds.median >= LONG else SHORT,
+            2 * math.hypot(piece.seconds.noise, old.seconds.noise),
+            _drift(sway(piece.rounds), sway(old.rounds)),
+        )
+        changes.append(Change(piece, old, ratio, noise))
+    return changes, left
+
+
+def _on_gpu(change: Change) -> bool:
+    return any(map(is_gpu, change.now.devices))
+
+
+def _told(machine: float) -> str:
+    return f"the processor itself took {machine:.2f} times as long as then for what is not TensorFlow's"
 
 
 def _drift(now: float | None, then: float | None) -> float:

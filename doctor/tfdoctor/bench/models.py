@@ -339,6 +339,7 @@ class Change:
     """One piece of work then and now."""
 
     now: Timed
+    then: Timed
     ratio: float
     """Its time now by its time then."""
     noise: float
