@@ -18,6 +18,8 @@ from lab.situations import inspect_target
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lab.situations import Target
+
 pytestmark = [
     pytest.mark.tensorflow,
     pytest.mark.timeout(1500),
@@ -28,10 +30,17 @@ pytestmark = [
 ]
 
 
+def _one_of_both(target: Target) -> None:
+    """Old logs are in the corpus, too."""
+    if target.version < (2,) and not environments.everything():
+        pytest.skip("a minute: TFDOCTOR_LAB_FULL=1")
+
+
 def test_diagnose_says_what_was_true(tensorflow_python: Path, standin_cache: Path) -> None:
     target = inspect_target(tensorflow_python, standin_cache)
     if target.own_wheels:
         pytest.skip("its own CUDA libraries are found whatever is left out")
+    _one_of_both(target)
     printed = print_all(target, standin_cache, quick=not environments.everything())
     wrong = [
         f"{one.situation}{' (named)' if one.named else ''}: {'; '.join(found)}"
@@ -47,6 +56,7 @@ def test_run_names_the_library_that_is_missing(tensorflow_python: Path, standin_
     target = inspect_target(tensorflow_python, standin_cache)
     if target.own_wheels:
         pytest.skip("its own CUDA libraries are found whatever is left out")
+    _one_of_both(target)
     without = [one for one in log_situations(target) if one.name.startswith("without-")]
     with ThreadPoolExecutor(2) as pool:
         said = list(pool.map(lambda one: run_says(target, one, standin_cache), without))

@@ -48,8 +48,9 @@ def test_all_of_it_on_parts_of_a_cpu(tensorflow_python: Path, tmp_path: Path) ->
     beside = tensorflow_python.parents[1].glob("lib/python*/site-packages/nvidia")
     if any(beside) and not environments.everything():
         pytest.skip("on the CPU they change nothing: TFDOCTOR_LAB_FULL=1")
+    long, short = ("20", "6") if environments.everything() else ("10", "4")
     devices = ("--devices", "CPU:0,CPU:1")
-    done = run("--python", str(tensorflow_python), *devices, "--time", "20", "--json", "-o", str(tmp_path))
+    done = run("--python", str(tensorflow_python), *devices, "--time", long, "--json", "-o", str(tmp_path))
     answer = json.loads(done.stdout)
     validate(answer, "bench")
     assert done.returncode == 0
@@ -66,7 +67,7 @@ def test_all_of_it_on_parts_of_a_cpu(tensorflow_python: Path, tmp_path: Path) ->
         "--workload",
         "matmul,conv,copy",
         "--time",
-        "6",
+        short,
         "--xla",
         "--compare",
         str(tmp_path / "bench.json"),

@@ -180,7 +180,7 @@ WITH_BOTH = tuple(ill for ill in ILLS if (ill.name or ill.cause) in BOTH)
 WITH_PODMAN = tuple(replace(ill, engine="podman", on="1.14") for ill in OLDER)
 MODERN = {"libs-transitive", "stub-libcuda", "hidden by a file", "NVML for one container"}
 """The ways that are tried with the image of 2.21 that other tests make, too."""
-FEW = (*WITH_PODMAN[::2], *(replace(ill, on="2.21") for ill in ILLS if (ill.name or ill.cause) in MODERN))
+FEW = (*WITH_PODMAN[::4], *(replace(ill, on="2.21") for ill in ILLS if (ill.name or ill.cause) in MODERN))
 """Each a quarter of a minute; TFDOCTOR_LAB_FULL=1 takes all."""
 ALL = (*WITH_PODMAN, *ILLS, *(replace(ill, engine="podman") for ill in WITH_BOTH))
 TRIED = ALL if environments.everything() else FEW

@@ -270,7 +270,7 @@ BROKEN: tuple[Broken, ...] = (
     # -- 2.20: libraries
     Broken(
         "cublas-file-gone", "2.20", "a library's file deleted, its distribution there",
-        removed("cublas/lib/libcublas.so.12"), ("TFD201",), "libs-not-installed", cheap=True,
+        removed("cublas/lib/libcublas.so.12"), ("TFD201",), "libs-not-installed",
     ),
     Broken(
         "cufft-wheel-gone", "2.20", "a CUDA wheel uninstalled", uninstalled("nvidia-cufft-cu12"),
@@ -538,7 +538,7 @@ BROKEN: tuple[Broken, ...] = (
     # -- What no software mends
     Broken(
         "no-driver", "2.20", "no driver", no_driver, ("TFD101",), "no-driver",
-        mendable=False, why_not="a driver is installed by root", cheap=True,
+        mendable=False, why_not="a driver is installed by root",
     ),
     Broken(
         "driver-too-old", "2.20", "a driver for CUDA 11.4", caller(STANDIN_CUDA="11040"), ("TFD103",),

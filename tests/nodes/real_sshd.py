@@ -82,27 +82,13 @@ def sshd(folder: Path, names: Sequence[str], *, refusing: str, silent: str, clos
     separated = os.getuid() == 0 and not SEPARATION.exists()
     if separated:
         SEPARATION.mkdir(mode=0o755)
-    mute = socket.create_server(("127.0.0.1", 0))
+    mute, unheard = socket.create_server(("127.0.0.1", 0)), socket.socket()
+    unheard.bind(("127.0.0.1", 0))  # nobody else gets the port, and nothing listens there
     try:
         for name in (*names, refusing):
-            port = _port()
-            keys = "others" if name == refusing else "authorized"
-            file = folder / f"sshd-{name}"
-            file.write_text(DAEMON.format(port=port, folder=folder, keys=keys))
-            program = shutil.which("sshd", path=WHERE)
-            made.ports[name] = port
-            with (folder / f"{name}.log").open("wb") as log:
-                made.daemons[name] = subprocess.Popen(
-                    [str(program), "-D", "-e", "-f", str(file)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                )
-        made.ports[silent], made.ports[closed] = mute.getsockname()[1], _port()
+            _start(made, name, "others" if name == refusing else "authorized")
+        made.ports[silent], made.ports[closed] = mute.getsockname()[1], unheard.getsockname()[1]
         _client(made)
-        for name in made.daemons:
-            _listening(made, name)
         yield made
     finally:
         for one in made.daemons.values():
@@ -110,6 +96,7 @@ def sshd(folder: Path, names: Sequence[str], *, refusing: str, silent: str, clos
                 os.killpg(one.pid, signal.SIGKILL)
             one.wait(10)
         mute.close()
+        unheard.close()
         if separated:
             with contextlib.suppress(OSError):
                 SEPARATION.rmdir()
@@ -131,16 +118,27 @@ def _client(made: Hosts) -> None:
     (folder / "known_hosts").write_text("".join(lines))
 
 
-def _port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return int(one.getsockname()[1])
-
-
-def _listening(made: Hosts, name: str) -> None:
-    until = time.monotonic() + 20
-    while time.monotonic() < until:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", made.ports[name]), 1):
-            return
-        time.sleep(0.05)
-    msg = f"sshd does not start: {(made.folder / f'{name}.log').read_text(errors='replace')[-2000:]}"
+def _start(made: Hosts, name: str, keys: str) -> None:
+    """On a port that is free; where another program takes it before the daemon does, on another one."""
+    file, log = made.folder / f"sshd-{name}", made.folder / f"{name}.log"
+    program = str(shutil.which("sshd", path=WHERE))
+    for _ in range(5):
+        with socket.create_server(("127.0.0.1", 0)) as one:
+            port = int(one.getsockname()[1])
+        file.write_text(DAEMON.format(port=port, folder=made.folder, keys=keys))
+        with log.open("wb") as stream:
+            made.daemons[name] = subprocess.Popen(
+                [program, "-D", "-e", "-f", str(file)],
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=stream,
+                start_new_session=True,
+            )
+        made.ports[name] = port
+        until = time.monotonic() + 20
+        while made.daemons[name].poll() is None and time.monotonic() < until:
+            if f"Server listening on 127.0.0.1 port {port}" in log.read_text(errors="replace"):
+                return
+            time.sleep(0.02)
+    msg = f"sshd does not start: {log.read_text(errors='replace')[-2000:]}"
     raise RuntimeError(msg)

@@ -214,6 +214,8 @@ def test_a_few_strangers_on_a_real_environment(tmp_path: Path, monkeypatch: pyte
         (Change("hiding-variable", ("activate", "CUDA_VISIBLE_DEVICES", "-1")), "none"),
         (Change("shadow", ("here", "test.py", "raises")), "whole"),
     )
+    if not environments.everything():
+        told = told[:2]
     try:
         for number, (change, state) in enumerate(told):
             story = Story(number, "2.20", "activated", "", 1, "8.0", uv=True, changes=(change,))
