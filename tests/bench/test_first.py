@@ -108,7 +108,7 @@ def test_a_few_disturbed_pieces_do_not_spoil_a_run() -> None:
     old = earlier(json.dumps(bench_json(done)).encode(), "old.json")
     for factor, verdict in ((1.0, "same"), (1.2, "slower"), (0.8, "faster")):
         now = of_pieces(0, factor)
-        known = compared(now.runs, old, "old.json", now.much_disturbed)
+        known = compared(now, old, "old.json")
         assert known.verdict == verdict
         assert len(known.changes) == 18
         assert known.why.endswith("2 that were disturbed are left out")
@@ -121,7 +121,7 @@ def test_many_do(pieces: int, others: float) -> None:
     assert [finding.code for finding in done.findings] == ["TFD828"]
     old = earlier(json.dumps(bench_json(done)).encode(), "old.json")
     now = of_pieces(0)
-    assert compared(now.runs, old, "old.json", "").verdict == "disturbed"
+    assert compared(now, old, "old.json").verdict == "disturbed"
 
 
 def test_an_earlier_file_without_the_count_is_believed() -> None:
@@ -129,7 +129,7 @@ def test_an_earlier_file_without_the_count_is_believed() -> None:
     told = bench_json(of_pieces(2))
     del told["disturbance"]
     now = of_pieces(0)
-    assert compared(now.runs, earlier(json.dumps(told).encode(), "x"), "x", "").verdict == "disturbed"
+    assert compared(now, earlier(json.dumps(told).encode(), "x"), "x").verdict == "disturbed"
 
 
 def test_the_picture_is_png_in_both_styles() -> None:

@@ -6,13 +6,13 @@ import math
 import statistics
 from typing import TYPE_CHECKING
 
-from tfdoctor.bench.models import FEW, LONG, Change, Comparison, longer, sway, unsteadiness
-from tfdoctor.bench.scaling import is_gpu
+from tfdoctor.bench.models import Change, Comparison
+from tfdoctor.bench.spread import FEW, LONG, longer, sway, unsteadiness
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.bench.models import Timed, Yardstick
+    from tfdoctor.bench.models import Bench, Timed, Yardstick
     from tfdoctor.bench.reader import Measured
 
 __all__ = ["compared"]
@@ -33,25 +33,24 @@ ALIKE = 0.05
 """Less than this the processor's own change is not told."""
 
 
-def compared(
-    now: Sequence[Timed], then: Measured, name: str, disturbed: str, yardstick: Yardstick | None = None
-) -> Comparison:
+def compared(now: Bench, then: Measured, name: str) -> Comparison:
     """Piece by piece, and as a whole by the median of the longer pieces' ratios: one alone makes no run slower.
 
-    `disturbed`: by what, where so much of this run was that nothing follows from it. Else the pieces that were
-    disturbed, then or now, are left out. `yardstick`: this run's; a run is slower or faster where its times are so
-    beyond noise both by the clock and beside what the processor's own speed changed.
+    Of a run that was much disturbed nothing follows; else the pieces that were disturbed, then or now, are left out. A
+    run is slower or faster where its times are so beyond noise both by the clock and beside what the processor's own
+    speed changed.
     """
-    changes, left = _changes(now, then, everything=bool(disturbed or then.disturbed))
+    disturbed = now.much_disturbed
+    changes, left = _changes(now.runs, then, everything=bool(disturbed or then.disturbed))
     if len(changes) < FEW:
         count = "nothing" if not changes else f"only {len(changes)} of the pieces of work"
         return Comparison(name, "incomparable", None, None, tuple(changes), f"{count} was timed in both runs")
     meant = {piece.key for piece in longer(change.then for change in changes)}
     long = [change for change in changes if change.now.key in meant]
-    machine = _machine(then.yardstick, yardstick)
+    machine = _machine(then.yardstick, now.yardstick)
     clock = statistics.median(math.log(change.ratio) for change in long)
     beside = statistics.median(
-        math.log(change.ratio) - (0.0 if _on_gpu(change) else math.log(machine)) for change in long
+        math.log(change.ratio) - (0.0 if change.now.on_gpu else math.log(machine)) for change in long
     )
     drift = _drift(
         unsteadiness(change.now for change in changes), unsteadiness(change.then for change in changes)
@@ -74,7 +73,7 @@ def compared(
     if disturbed or then.disturbed:
         which = "this run" if disturbed else "the earlier run"
         verdict, why = "disturbed", f"{which} was disturbed: {disturbed or then.disturbed}"
-    elif abs(math.log(machine)) > math.log(ANOTHER) and not all(map(_on_gpu, long)):
+    elif abs(math.log(machine)) > math.log(ANOTHER) and not all(change.now.on_gpu for change in long):
         verdict, why = "disturbed", _told(machine)
     return Comparison(name, verdict, math.exp(clock), noise, tuple(changes), why)
 
@@ -98,10 +97,6 @@ def _changes(now: Sequence[Timed], then: Measured, *, everything: bool) -> tuple
         )
         changes.append(Change(piece, old, ratio, noise))
     return changes, left
-
-
-def _on_gpu(change: Change) -> bool:
-    return any(map(is_gpu, change.now.devices))
 
 
 def _told(machine: float) -> str:

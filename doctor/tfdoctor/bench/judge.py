@@ -7,8 +7,9 @@ import math
 from typing import TYPE_CHECKING
 
 from tfdoctor.bench.first import named
-from tfdoctor.bench.models import Bench, Crossover, Disturbance, unsteadiness
-from tfdoctor.bench.scaling import THERMAL, is_gpu, scalings
+from tfdoctor.bench.models import Bench, Crossover, Disturbance, is_gpu
+from tfdoctor.bench.scaling import THERMAL, scalings
+from tfdoctor.bench.spread import unsteadiness
 from tfdoctor.bench.ways import judged_links, narrow
 from tfdoctor.causes.codes import BELOW_PEAK, BENCH_DISTURBED, NOT_TIMED, SLOWER_THAN_ONE
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
@@ -39,9 +40,7 @@ def judged(
     devices = tuple(_device(one, peaks, software=software) for one in measured.devices)
     by_name = {one.device: one for one in devices}
     runs = tuple(
-        dataclasses.replace(
-            named(one, by_name, measured), software=software and any(map(is_gpu, one.devices))
-        )
+        dataclasses.replace(named(one, by_name, measured), software=software and one.on_gpu)
         for one in measured.runs
     )
     links = () if software else judged_links(measured.links, runs, measured.log)

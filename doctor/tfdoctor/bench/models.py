@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import statistics
 from dataclasses import field
 from typing import TYPE_CHECKING
 
 from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping
 
     from tfdoctor.findings import Finding
 
@@ -28,24 +27,14 @@ __all__ = [
     "Watched",
     "Yardstick",
     "duration",
-    "interval",
+    "is_gpu",
 ]
+
+UNSTEADY = 0.05
+"""From here on a machine's own speed is called unsteady."""
 
 OTHERS = 0.15
 """The part of all processors that others may use; from here on a piece of work is called disturbed."""
-
-LEAST = 6
-"""Times without which no interval of 95 % can be given for a median: 1 - 2 * 0.5**6 is 97 %. Rounds without which
-nothing is said of how a machine's speed changes from one to the next."""
-
-STUDENT = (2.571, 2.447, 2.365)
-"""Student's t of 95 %, two-sided, for 6, 7, and 8 rounds (5 to 7 degrees of freedom)."""
-
-LONG = 1e-3
-"""Seconds. What is shorter differs from process to process, which no times of one process show: it says nothing of a
-whole run where longer pieces of work were timed."""
-FEW = 3
-"""Pieces without which nothing is said of a whole run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +51,11 @@ class Seconds:
         return (self.high - self.low) / 2 / self.median
 
 
+def is_gpu(name: str) -> bool:
+    """Whether a device is a GPU."""
+    return name.startswith("GPU:")
+
+
 def duration(seconds: float) -> str:
     """ "1.23 ms"."""
     for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
@@ -69,68 +63,6 @@ def duration(seconds: float) -> str:
             value = seconds * factor
             return f"{value:.0f} {unit}" if value >= 1000 else f"{value:.3g} {unit}"
     return ""
-
-
-def interval(times: Sequence[float], rounds: Sequence[float | None] = ()) -> Seconds | None:
-    """By the order statistics of the times, whatever their distribution is; below `LEAST` times all of their range.
-
-    The ranks are those of a binomial distribution of p = 1/2, as its normal approximation gives them, rounded outwards.
-    Times of one round are alike where the machine's own speed changes, so the interval is at least as wide as the one
-    that the medians of the `rounds` give, by Student's t of their logarithms.
-    """
-    ordered = sorted(times)
-    count = len(ordered)
-    if not count:
-        return None
-    middle = (ordered[(count - 1) // 2] + ordered[count // 2]) / 2
-    if count < LEAST:
-        return Seconds(middle, ordered[0], ordered[-1])
-    away = 1.96 * math.sqrt(count) / 2
-    low, high = math.floor(count / 2 - away) - 1, math.ceil(count / 2 + away)
-    apart, known = sway(rounds), sum(one is not None for one in rounds)
-    wide = 1.0
-    if apart is not None:
-        wide = math.exp(STUDENT[min(known - LEAST, len(STUDENT) - 1)] * apart / math.sqrt(known))
-    return Seconds(
-        middle, min(ordered[max(low, 0)], middle / wide), max(ordered[min(high, count - 1)], middle * wide)
-    )
-
-
-def sway(rounds: Sequence[float | None]) -> float | None:
-    """The standard deviation of the logarithms: 0.1 is 10 % up and down from round to round; None: too few rounds."""
-    logs = [math.log(one) for one in rounds if one is not None]
-    return statistics.stdev(logs) if len(logs) >= LEAST else None
-
-
-def longer(pieces: Iterable[Timed]) -> list[Timed]:
-    """The pieces of work of `LONG` and more, at least the `FEW` longest; the longest first."""
-    ordered = sorted(
-        (one for one in pieces if one.seconds), key=lambda one: -one.seconds.median if one.seconds else 0.0
-    )
-    return [
-        one
-        for place, one in enumerate(ordered)
-        if place < FEW or (one.seconds is not None and one.seconds.median >= LONG)
-    ]
-
-
-def unsteadiness(pieces: Iterable[Timed]) -> float | None:
-    """How far all longer work together went up and down from round to round, as `sway` has it; None: not known.
-
-    What one piece does by itself is not in it: each round has the median of all pieces' deviations.
-    """
-    known = [one for one in longer(pieces) if sway(one.rounds) is not None]
-    if len(known) < FEW:
-        return None
-    common = []
-    for number in range(max(len(one.rounds) for one in known)):
-        here = [
-            one.rounds[number] / one.seconds.median  # type: ignore[operator]
-            for one in known
-            if one.seconds and number < len(one.rounds) and one.rounds[number] is not None
-        ]
-        common.append(statistics.median(here) if len(here) >= FEW else None)
-    return sway(common)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +134,11 @@ class Timed:
     def disturbed(self) -> bool:
         """Whether others used the processors, or a quota stopped it."""
         return self.others is not None and self.others >= OTHERS
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether a GPU took part."""
+        return any(map(is_gpu, self.devices))
 
     @property
     def gflops(self) -> float | None:
@@ -390,6 +327,11 @@ class Bench:
     yardstick: Yardstick | None = None
     comparison: Comparison | None = None
     plots: tuple[str, ...] = ()
+
+    @property
+    def is_unsteady(self) -> bool:
+        """Whether this machine's own speed went up and down so much that it is told."""
+        return self.unsteady is not None and self.unsteady >= UNSTEADY and not self.disturbance.much
 
     @property
     def much_disturbed(self) -> str:

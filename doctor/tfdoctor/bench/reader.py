@@ -9,7 +9,8 @@ import statistics
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.bench.first import NAMES
-from tfdoctor.bench.models import Device, Link, Seconds, Timed, Watched, Yardstick, interval
+from tfdoctor.bench.models import Device, Link, Seconds, Timed, Watched, Yardstick
+from tfdoctor.bench.spread import interval
 from tfdoctor.errors import UsageError
 from tfdoctor.records import dataclass
 from tfdoctor.text import clean, clean_line

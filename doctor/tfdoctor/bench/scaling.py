@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.bench.models import Link, Timed, Watched
 
-__all__ = ["POWER", "THERMAL", "is_gpu", "scalings"]
+__all__ = ["POWER", "THERMAL", "scalings"]
 
 THERMAL = ("hw_thermal_slowdown", "sw_thermal_slowdown", "hw_slowdown")
 POWER = ("sw_power_cap", "hw_power_brake_slowdown")
@@ -32,11 +32,6 @@ BY = {
     "ReductionToOneDevice": "copies to one device and back",
 }
 """What a strategy averages by → how a sentence names it."""
-
-
-def is_gpu(name: str) -> bool:
-    """Whether a device is a GPU."""
-    return name.startswith("GPU:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +63,7 @@ class _Step:
     @property
     def parts(self) -> bool:
         """Whether its devices are parts of one processor."""
-        return not any(map(is_gpu, self.one.devices))
+        return not self.one.on_gpu
 
 
 def scalings(runs: Sequence[Timed], watched: Sequence[Watched], links: Sequence[Link]) -> tuple[Scaling, ...]:

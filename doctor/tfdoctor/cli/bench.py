@@ -151,12 +151,7 @@ def bench(
     progress.close()
     done = judged(timing.measured, timing.target, timing.peaks, software=timing.software)
     if old is not None:
-        done = dataclasses.replace(
-            done,
-            comparison=compared(
-                done.runs, old, clean_line(str(compare)), done.much_disturbed, done.yardstick
-            ),
-        )
+        done = dataclasses.replace(done, comparison=compared(done, old, clean_line(str(compare))))
     if output is not None:
         done = _written(output, done, paint)
     if html is not None:

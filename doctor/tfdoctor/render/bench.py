@@ -21,8 +21,6 @@ __all__ = ["bench_json", "curves", "duration", "number_of", "render_bench", "sai
 
 BARS = "▁▂▃▄▅▆▇█"
 PLAIN_BARS = ".:-=+*%#"
-UNSTEADY = 0.05
-"""From here on it is said how unsteady the machine was."""
 ROWS = 9
 """Curves on a first screen; with -v all."""
 
@@ -37,7 +35,7 @@ def render_bench(bench: Bench, *, verbose: bool = False, width: int = 80, colour
         hanging(out, Text("  "), bench.stopped)
     if bench.disturbed and not bench.disturbance.much:
         hanging(out, Text("  "), f"A little disturbed: {clean_line(bench.disturbed)}.")
-    if bench.unsteady is not None and bench.unsteady >= UNSTEADY and not bench.disturbance.much:
+    if bench.unsteady is not None and bench.is_unsteady:
         hanging(
             out,
             Text("  "),
