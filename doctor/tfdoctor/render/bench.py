@@ -39,8 +39,8 @@ def render_bench(bench: Bench, *, verbose: bool = False, width: int = 80, colour
         hanging(
             out,
             Text("  "),
-            f"This machine's own speed went up and down by {100 * bench.unsteady:.0f} % meanwhile, without another "
-            "program here: a virtual machine's neighbours, heat and clocks do that.",
+            f"This machine's own speed went up and down by {100 * bench.unsteady:.0f} % meanwhile, whatever "
+            "else ran here: a virtual machine's neighbours, heat and clocks do that.",
         )
     if bench.comparison is not None:
         _comparison(out, bench, verbose=verbose)
