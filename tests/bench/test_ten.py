@@ -200,3 +200,15 @@ def test_what_is_hidden_behind_the_computing_is_no_part_of_its_own() -> None:
     (one,) = result(devices, *parts, train(0.7, *TWO, part="allreduce")).scaling
     assert one.allreduce == pytest.approx(0.4)
     assert one.idle == 0
+
+
+def test_a_batch_whose_parts_were_timed_tells_more_than_a_larger_one() -> None:
+    """The time was used up between a step and its parts; or one card has no memory for all of the batch."""
+    parts = [train(t, "GPU:0", size=n) for t, n in ((0.012, 8), (0.020, 32))]
+    parts += [train(t, *TWO, size=n) for t, n in ((0.030, 8), (0.033, 32), (0.090, 128))]
+    (without,) = result(on("CPU:0", *TWO), *parts).scaling
+    assert (without.size, without.compute) == (32, None)
+    parts += [train(0.011, *TWO, size=8, part="compute"), train(0.018, *TWO, size=102080, part="allreduce")]
+    (one,) = result(on("CPU:0", *TWO), *parts).scaling
+    assert (one.size, one.compute, one.allreduce) == (8, 0.011, 0.018)
+    assert one.why[0].startswith("Averaging the gradients and changing the weights takes 60 %")

@@ -67,15 +67,11 @@ class _Step:
 
 
 def scalings(runs: Sequence[Timed], watched: Sequence[Watched], links: Sequence[Link]) -> tuple[Scaling, ...]:
-    """One a strategy, a model and a set of devices: at the largest batch."""
-    best: dict[tuple[str, str | None, tuple[str, ...]], Timed] = {}
+    """One a strategy, a model and a set of devices: at the largest batch whose parts were timed, where one was."""
+    best: dict[tuple[str, str | None, tuple[str, ...]], _Step] = {}
     for one in runs:
-        if one.workload == "train" and one.strategy != "one" and one.part is None and one.seconds:
-            key = one.strategy, one.model, one.devices
-            if key not in best or best[key].size < one.size:
-                best[key] = one
-    found = []
-    for one in best.values():
+        if one.workload != "train" or one.strategy == "one" or one.part is not None or not one.seconds:
+            continue
         alone = {
             other.devices[0]: other
             for other in runs
@@ -85,9 +81,18 @@ def scalings(runs: Sequence[Timed], watched: Sequence[Watched], links: Sequence[
             and other.devices[0] in one.devices
             and other.seconds is not None
         }
-        if alone:
-            found.append(_scaling(_step(one, alone, runs), runs, watched, links))
-    return tuple(found)
+        if not alone:  # it has no memory for all of the batch, or the time was used up
+            continue
+        step = _step(one, alone, runs)
+        key = one.strategy, one.model, one.devices
+        if key not in best or _worth(best[key]) < _worth(step):
+            best[key] = step
+    return tuple(_scaling(step, runs, watched, links) for step in best.values())
+
+
+def _worth(step: _Step) -> tuple[bool, int]:
+    """Of two batches, the one that tells more: without its parts, a time says nothing of why."""
+    return step.compute is not None, step.one.size
 
 
 def _step(one: Timed, alone: Mapping[str, Timed], runs: Sequence[Timed]) -> _Step:
