@@ -7,6 +7,8 @@ that says what to type next. Anything else that escapes is a defect of tfdoctor.
 from __future__ import annotations
 
 import enum
+import shlex
+import sys
 
 
 class ExitCode(enum.IntEnum):
@@ -41,3 +43,13 @@ class UsageError(Error):
 
     exit_code = ExitCode.USAGE
     kind = "usage"
+
+
+def beside_tfdoctor(package: str) -> str:
+    """What to type to have a package of an extra in the environment in which this tfdoctor runs, whatever made it."""
+    from importlib.util import find_spec
+
+    python = shlex.quote(sys.executable)
+    if find_spec("pip") is None:  # uv's environments have none
+        return f"uv pip install --python {python} {package}"
+    return f"{python} -m pip install {package}"

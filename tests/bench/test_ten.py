@@ -212,3 +212,34 @@ def test_a_batch_whose_parts_were_timed_tells_more_than_a_larger_one() -> None:
     (one,) = result(on("CPU:0", *TWO), *parts).scaling
     assert (one.size, one.compute, one.allreduce) == (8, 0.011, 0.018)
     assert one.why[0].startswith("Averaging the gradients and changing the weights takes 60 %")
+
+
+def test_devices_that_share_a_processor_do_not_make_a_batch_too_small() -> None:
+    """Halves that run beside each other take as long as the whole, however large it is."""
+    two = ("CPU:0", "CPU:1")
+    parts = [*(train(0.098, name, size=128) for name in two), train(0.100, *two, size=128)]
+    (one,) = result(on(*two), *parts, train(0.099, *two, size=128, part="compute")).scaling
+    assert one.why == (
+        "CPU:0 and CPU:1 are parts of the same processor: together they have no more cores than one.",
+    )
+
+
+def test_the_summary_says_how_sure_it_is_and_takes_the_surest() -> None:
+    unsure = {"samples": [0.3, 0.9, 1.5, 0.4, 1.4, 0.8, 1.0, 0.2], "model": "transformer"}
+    parts = [train(0.6, "GPU:0"), train(0.6, "GPU:0", model="transformer"), train(1.0, *TWO)]
+    told = result(on("CPU:0", *TWO), *parts, train(1.0, *TWO, **unsure)).summary
+    assert "2 devices train at 0.60 times the speed of one (0." in told
+    assert "; cnn, towers)" in told
+
+
+def test_what_xla_changes_is_in_the_answer() -> None:
+    parts = [train(0.025, "CPU:0", size=n) for n in (8, 32)]
+    parts += [train(0.2, "CPU:0", size=32, xla=True), train(0.001, "CPU:0", size=8, xla=True)]
+    told = result(on("CPU:0"), *parts).summary
+    assert told.endswith("Compiled by XLA, it takes so many times the time: cnn (32) on CPU:0 8.00.")
+
+
+def test_only_the_cpu_was_timed_and_why() -> None:
+    assert (
+        "TensorFlow lists no GPU here (`tfdoctor check` says why)" in result(on("CPU:0"), piece(0.1)).summary
+    )

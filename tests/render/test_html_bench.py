@@ -47,7 +47,7 @@ def test_what_comes_from_outside_stays_text_and_tells_nobodys_name() -> None:
 
 def test_nothing_timed_is_a_page_too_and_no_page_is_overwritten(tmp_path: Path) -> None:
     target = tmp_path / "b.html"
-    assert bench(python=sys.executable, time=1.0, html=target) == 1
+    assert bench(python=sys.executable, time=1.0, html=target) == 3
     elements = checked(target.read_bytes())
     assert "Nothing could be timed" in " ".join(elements.texts)
     with pytest.raises(UsageError):

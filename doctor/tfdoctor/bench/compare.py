@@ -43,8 +43,11 @@ def compared(now: Bench, then: Measured, name: str) -> Comparison:
     disturbed = now.much_disturbed
     changes, left = _changes(now.runs, then, everything=bool(disturbed or then.disturbed))
     if len(changes) < FEW:
-        count = "nothing" if not changes else f"only {len(changes)} of the pieces of work"
-        return Comparison(name, "incomparable", None, None, tuple(changes), f"{count} was timed in both runs")
+        count = "no piece of work was" if not changes else f"only {_pieces(len(changes))}"
+        why = f"{count} timed in both runs, and it takes {FEW}"
+        if left:
+            why += f"; {_pieces(left)} disturbed"
+        return Comparison(name, "incomparable", None, None, tuple(changes), why, then.tensorflow)
     meant = {piece.key for piece in longer(change.then for change in changes)}
     long = [change for change in changes if change.now.key in meant]
     machine = _machine(then.yardstick, now.yardstick)
@@ -75,7 +78,7 @@ def compared(now: Bench, then: Measured, name: str) -> Comparison:
         verdict, why = "disturbed", f"{which} was disturbed: {disturbed or then.disturbed}"
     elif abs(math.log(machine)) > math.log(ANOTHER) and not all(change.now.on_gpu for change in long):
         verdict, why = "disturbed", _told(machine)
-    return Comparison(name, verdict, math.exp(clock), noise, tuple(changes), why)
+    return Comparison(name, verdict, math.exp(clock), noise, tuple(changes), why, then.tensorflow)
 
 
 def _changes(now: Sequence[Timed], then: Measured, *, everything: bool) -> tuple[list[Change], int]:
@@ -97,6 +100,10 @@ def _changes(now: Sequence[Timed], then: Measured, *, everything: bool) -> tuple
         )
         changes.append(Change(piece, old, ratio, noise))
     return changes, left
+
+
+def _pieces(count: int) -> str:
+    return "1 piece of work was" if count == 1 else f"{count} pieces of work were"
 
 
 def _told(machine: float) -> str:

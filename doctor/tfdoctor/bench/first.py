@@ -67,4 +67,6 @@ def told_of_first(runs: Sequence[Timed]) -> str:
         for what, seconds in longest
         if seconds >= 0.01 * total
     ]
+    if len(longest) == 1:
+        parts = [listed([NAMES.get(word, word) for word in longest[0][0]])]
     return f"First calls took {duration(total)} more, apart from the times: {'; '.join(parts)}."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from typing import TYPE_CHECKING
 
 from tfdoctor.bench.first import named
@@ -25,17 +26,24 @@ __all__ = ["judged"]
 
 MUCH = 0.25
 """Where a larger part of the pieces of work was disturbed, the run is; else these pieces alone."""
+NO_MEMORY = re.compile(r"ResourceExhausted|OOM when allocating|out of memory|std::bad_alloc", re.IGNORECASE)
 FAR = 0.3
 """Below this part of a card's peak in float32 its largest product is far off; cuBLAS reaches 0.6 and more."""
 
 
 def judged(
-    measured: Measured, target: str, peaks: Mapping[str, Mapping[str, float]], *, software: bool = False
+    measured: Measured,
+    target: str,
+    peaks: Mapping[str, Mapping[str, float]],
+    *,
+    software: bool = False,
+    look: str = "tfdoctor check",
 ) -> Bench:
     """`peaks`: device → type → GFLOP/s that it can give in it; those that are known.
 
     `software`: the GPUs are tfdoctor's software GPU. Their times are kept, and each says so; none is set against a
-    card's peak, and they are no reason to say whether a GPU is worth it.
+    card's peak, and they are no reason to say whether a GPU is worth it. `look`: the command that says what is wrong
+    with this TensorFlow.
     """
     devices = tuple(_device(one, peaks, software=software) for one in measured.devices)
     by_name = {one.device: one for one in devices}
@@ -48,8 +56,8 @@ def judged(
     scaling = scalings(runs, measured.watched, links)
     disturbed, disturbance = _disturbed(runs, measured.watched)
     findings = [
-        *_not_timed(measured),
-        *_is_disturbed(disturbed, disturbance),
+        *_not_timed(measured, look),
+        *_is_disturbed(disturbed, disturbance, runs),
         *_slower_than_one(scaling),
         *([] if software else narrow(measured.watched, links)),
         *_below_peak(runs, devices, measured.watched),
@@ -69,7 +77,7 @@ def judged(
         unsteady=unsteadiness(one for one in runs if not one.disturbed),
         stopped=measured.stopped,
         findings=tuple(findings),
-        summary=_summary(runs, devices, crossover, scaling),
+        summary=_summary(measured, runs, devices, crossover, scaling, look),
     )
 
 
@@ -166,9 +174,9 @@ def _disturbed(runs: Sequence[Timed], watched: Sequence[Watched]) -> tuple[str, 
     known = [one for one in runs if one.others is not None and one.seconds]
     pieces = [one for one in known if one.disturbed]
     worst = max((one.others or 0.0 for one in pieces), default=0.0)
-    many = f"during {len(pieces)} of {len(known)} pieces of work"
+    many = f"during {len(pieces)} of the {len(known)} pieces of work that took long enough to tell"
     if worst >= 1:
-        told.append(f"a quota or other programs held all processors at times {many}")
+        told.append(f"a quota (cgroup) stopped this program at times {many}")
     elif pieces:
         told.append(f"other programs used up to {100 * worst:.0f} % of the processors {many}")
     cards = []
@@ -182,9 +190,12 @@ def _disturbed(runs: Sequence[Timed], watched: Sequence[Watched]) -> tuple[str, 
     return "; ".join(told + cards), Disturbance(len(pieces), len(known), much)
 
 
-def _is_disturbed(disturbed: str, disturbance: Disturbance) -> list[Finding]:
+def _is_disturbed(disturbed: str, disturbance: Disturbance, runs: Sequence[Timed]) -> list[Finding]:
     if not disturbed or not disturbance.much:
         return []
+    commands = ("top -b -n 1 | head -n 15", *(("nvidia-smi",) if any(one.on_gpu for one in runs) else ()))
+    quota = any((one.others or 0.0) >= 1 for one in runs)
+    what = "Raise the quota (docker run --cpus, CPUQuota of systemd)" if quota else "End what else runs"
     return [
         Finding(
             BENCH_DISTURBED,
@@ -192,16 +203,23 @@ def _is_disturbed(disturbed: str, disturbance: Disturbance) -> list[Finding]:
             Severity.WARNING,
             "The measurement was disturbed",
             f"{disturbed[:1].upper()}{disturbed[1:]}. The times are right for this moment, not for the machine alone.",
-            remedies=(
-                Remedy("End what else runs, then measure again.", ("top -b -n 1 | head -n 15", "nvidia-smi")),
-            ),
+            remedies=(Remedy(f"{what}, then measure again.", () if quota else commands),),
         )
     ]
 
 
-def _not_timed(measured: Measured) -> list[Finding]:
+def _not_timed(measured: Measured, look: str) -> list[Finding]:
     if any(one.seconds for one in measured.runs):
         return []
+    memory = [one for one in measured.runs if NO_MEMORY.search(one.left_out)]
+    if measured.interrupted and not measured.error:
+        remedy = Remedy("Measure again; importing TensorFlow and building what is timed comes first.")
+    elif memory:
+        remedy = Remedy(
+            f"Take a smaller size: {min(one.size for one in memory)} needs more memory than there is."
+        )
+    else:
+        remedy = Remedy("See what is wrong with this TensorFlow.", (look,))
     return [
         Finding(
             NOT_TIMED,
@@ -209,11 +227,7 @@ def _not_timed(measured: Measured) -> list[Finding]:
             Severity.ERROR,
             "Nothing could be timed",
             measured.error or measured.stopped or "TensorFlow ended before the first piece of work was done.",
-            remedies=(
-                Remedy("Measure again; importing TensorFlow and building what is timed comes first.")
-                if measured.interrupted and not measured.error
-                else Remedy("See what is wrong with this TensorFlow.", ("tfdoctor check",)),
-            ),
+            remedies=(remedy,),
         )
     ]
 
@@ -276,10 +290,12 @@ def _far(device: Device, best: float, card: Watched | None) -> Finding:
 
 
 def _summary(
+    measured: Measured,
     runs: Sequence[Timed],
     devices: Sequence[Device],
     crossover: Sequence[Crossover],
     scaling: Sequence[Scaling],
+    look: str,
 ) -> str:
     if not any(one.seconds for one in runs):
         return "Nothing could be timed."
@@ -291,7 +307,8 @@ def _summary(
             "machine's processor. What it takes says nothing of any card."
         )
     elif not any(is_gpu(one.device) for one in devices):
-        told.append("Only the CPU was timed.")
+        why = "" if measured.asked else f": TensorFlow lists no GPU here (`{look}` says why)"
+        told.append(f"Only the CPU was timed{why}.")
     elif crossover:
         trained = [one for one in crossover if one.workload == "train"] or list(crossover)
         worth = [one for one in trained if one.size is not None]
@@ -303,12 +320,39 @@ def _summary(
                 f"{first.device} is {first.fold:.1f} times as fast as the CPU at the largest {_work(first)}, "
                 f"and faster from {first.size} on."
             )
-    worst = min(scaling, key=lambda one: one.speedup, default=None)
+    worst = min(scaling, key=lambda one: one.high, default=None)
     if worst is not None and not soft:
         how = f"{len(worst.names)} devices train at {worst.speedup:.2f} times the speed of one"
-        told.append(f"{how} ({worst.model}, {worst.strategy}).")
+        sure = f"{worst.low:.2f} to {worst.high:.2f}"
+        told.append(f"{how} ({sure}; {worst.model}, {worst.strategy}).")
         told.extend(worst.why[:1])
+    told.extend(_by_xla(runs))
     return " ".join(told) or "All of it was timed."
+
+
+def _by_xla(runs: Sequence[Timed]) -> list[str]:
+    """What XLA changes at the largest size of each work, what it changes most first."""
+    plain = {(*_without_xla(one), one.size): one for one in runs if not one.xla and one.seconds}
+    largest: dict[tuple[object, ...], tuple[float, Timed]] = {}
+    for one in runs:
+        other = plain.get((*_without_xla(one), one.size))
+        if not one.xla or one.seconds is None or other is None or other.seconds is None:
+            continue
+        known = largest.get(_without_xla(one))
+        if known is None or known[1].size < one.size:
+            largest[_without_xla(one)] = one.seconds.median / other.seconds.median, one
+    if not largest:
+        return []
+    ordered = sorted(largest.values(), key=lambda pair: -abs(math.log(pair[0])))
+    parts = [
+        f"{one.model or one.workload} ({one.size}) on {one.devices[0]} {ratio:.2f}"
+        for ratio, one in ordered[:3]
+    ]
+    return [f"Compiled by XLA, it takes so many times the time: {', '.join(parts)}."]
+
+
+def _without_xla(one: Timed) -> tuple[object, ...]:
+    return one.workload, one.model, one.part, one.dtype, one.strategy, one.devices
 
 
 def _work(one: Crossover) -> str:

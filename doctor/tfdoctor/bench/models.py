@@ -301,6 +301,8 @@ class Comparison:
     changes: tuple[Change, ...]
     """Of all pieces that both have."""
     why: str
+    tensorflow: str | None = None
+    """The release that was timed then; None: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

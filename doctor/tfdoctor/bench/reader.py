@@ -27,6 +27,7 @@ ROUNDS = 64
 LOG = 100_000
 """Characters of the log that are kept."""
 WORKLOADS = ("matmul", "conv", "train", "copy", "allreduce")
+WRITE_ONE = "Write one with tfdoctor bench -o FOLDER."
 STRATEGIES = ("one", "towers", "mirrored")
 
 
@@ -49,13 +50,17 @@ class Measured:
     """Of TensorFlow's log of making its devices: the lines that tell of compiling and of ways between devices."""
     interrupted: bool = False
     """By whoever started it."""
+    asked: bool = False
+    """Whether its devices were asked for by name."""
+    unserved: str = ""
+    """Why no work is what was wished."""
     autotuned: bool = True
     """Whether cuDNN's algorithms are chosen by trying them."""
 
 
 def read_lines(parts: Iterable[object]) -> Measured:
     """The payload's lines, decoded: of two of the same piece the later one holds."""
-    version, devices, error, log, autotuned, yardstick = None, [], "", "", True, None
+    version, devices, error, log, autotuned, yardstick, unserved = None, [], "", "", True, None, ""
     runs: dict[tuple[object, ...], Timed] = {}
     for part in parts:
         if not isinstance(part, dict):
@@ -64,6 +69,7 @@ def read_lines(parts: Iterable[object]) -> Measured:
             version = clean_line(part["tensorflow"], limit=60)
         if part.get("status") == "failed" and isinstance(part.get("detail"), str):
             error = clean_line(part["detail"], limit=400)
+            unserved = error if part.get("wish") is True else ""
         if part.get("stage") != "bench":
             continue
         listed = part.get("devices")
@@ -90,6 +96,7 @@ def read_lines(parts: Iterable[object]) -> Measured:
         error=error,
         yardstick=yardstick,
         log=log[:LOG],
+        unserved=unserved,
         autotuned=autotuned,
     )
 
@@ -189,9 +196,13 @@ def earlier(data: bytes, name: str) -> Measured:
     except (ValueError, RecursionError) as error:
         message = f"{wrong}: it is no JSON."
         raise UsageError(message) from error
-    if not isinstance(raw, dict) or raw.get("schema_version") != 1 or not isinstance(raw.get("runs"), list):
-        message = f"{wrong}: `schema_version` 1 and `runs` are not there."
-        raise UsageError(message, hint="Write one with tfdoctor bench -o FOLDER.")
+    if not isinstance(raw, dict) or "schema_version" not in raw or not isinstance(raw.get("runs"), list):
+        message = f"{wrong}: `schema_version` and `runs` are not there."
+        raise UsageError(message, hint=WRITE_ONE)
+    if raw["schema_version"] != 1:
+        kind = clean_line(json.dumps(raw["schema_version"]), limit=40)
+        message = f"{wrong} that this version of tfdoctor reads: its schema_version is {kind}, not 1."
+        raise UsageError(message, hint=WRITE_ONE)
     runs = []
     for number, one in enumerate(raw["runs"][:MOST]):
         seconds = one.get("seconds") if isinstance(one, dict) else None
@@ -208,7 +219,7 @@ def earlier(data: bytes, name: str) -> Measured:
         )
         if piece is None or (seconds is not None and known is None):
             message = f"{wrong}: its `runs[{number}]` cannot be read."
-            raise UsageError(message)
+            raise UsageError(message, hint=WRITE_ONE)
         runs.append(piece)
     devices = raw.get("devices")
     return Measured(

@@ -239,7 +239,8 @@ def _of_parts(step: _Step, runs: Sequence[Timed], links: Sequence[Link]) -> list
             "they wait for the program that starts their work, or for each other."
         )
         found.append((idle / total, said))
-    if compute is not None and compute > GOOD * step.base:
+    # Devices that share a processor take as long for two halves as for the whole, however large they are.
+    if compute is not None and compute > GOOD * step.base and not step.parts and not step.one.software:
         much = f"1/{step.count} of it takes {100 * compute / step.base:.0f} % of the time of all of it on one device."
         found.append((compute / total * 0.9, f"The batch of {step.one.size} is too small: {much}"))
     return found

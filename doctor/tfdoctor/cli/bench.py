@@ -139,7 +139,7 @@ def bench(
         old = earlier(text_of(compare, "--compare").encode(), str(compare))
     paint = _painter(output) if png else None
     if output is not None:
-        _folder(output, png=png)
+        _folder(output, force=force)
     if html is not None:
         check_file(html, force=force, option="--html")
     compat = Compat.load()
@@ -149,10 +149,14 @@ def bench(
     else:
         timing = bench_python(live_machine(python), compat, python, wish, told=progress.told)
     progress.close()
-    done = judged(timing.measured, timing.target, timing.peaks, software=timing.software)
+    if timing.measured.unserved:
+        message = f"nothing is timed: {timing.measured.unserved}."
+        raise UsageError(message)
+    done = judged(timing.measured, timing.target, timing.peaks, software=timing.software, look=timing.look)
+    timed = any(one.seconds for one in done.runs)
     if old is not None:
         done = dataclasses.replace(done, comparison=compared(done, old, clean_line(str(compare))))
-    if output is not None:
+    if output is not None and timed:  # an earlier result is worth more than none
         done = _written(output, done, paint)
     if html is not None:
         _write_page(html, done, force=force)
@@ -165,6 +169,8 @@ def bench(
     if timing.interrupted is not None:
         OUT.flush()
         raise timing.interrupted
+    if done.stopped or not timed:
+        return ExitCode.IMPOSSIBLE
     if fail_on is FailOn.never:
         return ExitCode.OK
     least = Severity[fail_on.value.upper()]
@@ -181,6 +187,8 @@ def _written(output: Path, done: Bench, paint: Callable[[str], bytes] | None) ->
     done = dataclasses.replace(done, plots=tuple(str(output / name) for name in pictures))
     text = json.dumps(bench_json(done), indent=2, ensure_ascii=False)
     write_file(output / "bench.json", f"{text}\n".encode(), force=True)
+    for name in BENCH_PNG.keys() - pictures.keys():
+        (output / name).unlink(missing_ok=True)  # of the result that was replaced
     return done
 
 
@@ -291,11 +299,11 @@ def _painter(output: Path | None) -> Callable[[str], bytes]:
     return painter()
 
 
-def _folder(path: Path, *, png: bool) -> None:
+def _folder(path: Path, *, force: bool) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
         message = f"-o: {clean_line(str(path))} is no folder: {getattr(error, 'strerror', '') or error}."
         raise UsageError(message) from error
-    for name in ("bench.json", BENCH_SVG, *(BENCH_PNG if png else ())):
-        check_file(path / name, force=True)
+    for name in ("bench.json", BENCH_SVG, *BENCH_PNG):
+        check_file(path / name, force=force)

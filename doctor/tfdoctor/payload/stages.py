@@ -64,7 +64,7 @@ def work(run, stage, limit):
         raw = detail if status == "failed" else ""
     except Wrong as error:
         status, detail = "failed", "%s" % error
-        raw = getattr(error, "raw", "") or detail
+        raw, facts = getattr(error, "raw", "") or detail, getattr(error, "facts", {})
     except BaseException as error:
         status, raw = "failed", text(error)
         detail = short(raw)

@@ -8,7 +8,7 @@ import tempfile
 import time
 
 from stages_compute import tf32_switch
-from stages_bench_work import WORKLOADS, build, build_eager
+from stages_bench_work import TYPES, WORKLOADS, build, build_eager
 from stages_devices import Card, public_config
 from stages_said import LONGEST, Wrong, say, short, text
 
@@ -64,7 +64,7 @@ class Piece(object):
         self.seconds, self.first, self.left_out, self.heard = [], None, "", ""
         self.rounds = []  # how many of the times are of each round
         self.busy, self.spent, self.others = 0.0, 0.0, None
-        self.quiet = False
+        self.quiet = self.smallest = False
 
     def tell(self):
         if self.quiet:
@@ -121,7 +121,7 @@ def do_bench(run):
     cards = devices(run, wish.get("devices") or [])
     autotune = os.environ.get("TF_CUDNN_USE_AUTOTUNE", "1") not in ("0", "false", "False")
     say(stage="bench", devices=[dict(card.details, device=short_name(card)) for card in cards], autotune=autotune)
-    pieces = []
+    pieces, refused = [], []
     v1 = run.v1
     count = max([1] + [card.index + 1 for card in cards if card.kind == "CPU"])
     config = v1.ConfigProto(
@@ -136,10 +136,10 @@ def do_bench(run):
         if log.text:
             say(stage="bench", log=log.text)
         with graph.as_default():
-            made(build(run, cards, dict(wish, workloads=[workload]), short_name), session, pieces, v1)
+            made(build(run, cards, dict(wish, workloads=[workload]), short_name), session, pieces, refused, v1)
     pieces = in_turns(pieces)
     began = clock()  # importing TensorFlow and building the graphs is not measuring
-    began += warm_up(pieces, began, budget * WARM)
+    began += warm_up(pieces, began, budget, WARM)
     yardstick = Yardstick()
     rounds(pieces, began, budget, [0], yardstick)
     # MirroredStrategy and XLA come when each of the others has some times: where its all-reduce (NCCL) crashes or
@@ -147,12 +147,12 @@ def do_bench(run):
     building = clock()
     eager = []
     with Listening() as log:
-        made(build_eager(run, cards, wish, short_name), None, eager)
+        made(build_eager(run, cards, wish, short_name), None, eager, refused)
     if log.text:
         say(stage="bench", log=log.text)
     began += clock() - building
     eager = in_turns(eager)
-    began += warm_up(eager, began, budget * EAGER)
+    began += warm_up(eager, began, budget, EAGER)
     pieces += eager
     for piece in pieces:
         piece.quiet = bool(wish.get("shortly"))
@@ -162,14 +162,33 @@ def do_bench(run):
             piece.quiet = False
             piece.tell()
     if not pieces:
-        raise Wrong("there is no such work for these devices: an all-reduce needs two of a kind, training float32")
+        raise Wrong("; ".join(sorted(set(refused)))[:300]) if refused else unserved(wish, cards)
     timed = sum(1 for piece in pieces if piece.seconds)
     if not timed:
-        raise Wrong("nothing could be timed: %s" % "; ".join(sorted(set(p.left_out for p in pieces)))[:300])
+        raise Wrong("; ".join(sorted(set(p.left_out for p in pieces)))[:300])
     return "%d pieces of work were timed in %.0f s" % (timed, clock() - began), {}
 
 
-def made(offered, session, pieces, v1=None):
+def unserved(wish, cards):
+    """Why no work is what was wished: the wish is wrong, and TensorFlow is not."""
+    asked, types = wish.get("workloads") or WORKLOADS, wish.get("dtypes") or TYPES
+    why = []
+    kinds = [card.kind for card in cards]
+    if "allreduce" in asked and max(kinds.count(kind) for kind in kinds) < 2:
+        why.append("an all-reduce needs two devices of a kind, such as --devices CPU:0,CPU:1")
+    if "train" in asked and "float32" not in types:
+        why.append("training is timed in float32 alone")
+    if "conv" in asked and all(one == "tf32" for one in types):
+        why.append("convolutions are not timed in tf32")
+    if "matmul" in asked or ("conv" in asked and len(why) == 0):
+        names = ", ".join(short_name(card) for card in cards)
+        why.append("with this TensorFlow %s has no %s" % (names, " and no ".join(types)))
+    error = Wrong("; ".join(why))
+    error.facts = {"wish": True}
+    return error
+
+
+def made(offered, session, pieces, refused, v1=None):
     """Its variables get their numbers when it is first called: what is never called takes no memory."""
     for facts, make in offered:
         try:
@@ -179,7 +198,8 @@ def made(offered, session, pieces, v1=None):
                 piece.ready = initializer(v1, session, before)
             pieces.append(piece)
         except Exception as error:
-            say(stage="bench", run=dict(facts, samples=[], first=None, left_out=short(text(error))))
+            refused.append(short(text(error)))
+            say(stage="bench", run=dict(facts, samples=[], first=None, left_out=refused[-1]))
 
 
 def initializer(v1, session, before):
@@ -197,6 +217,7 @@ def in_turns(pieces):
     for piece in pieces:
         key = family(piece)
         ranks.append(seen.setdefault(key, 0))
+        piece.smallest = seen[key] == 0
         seen[key] += 1
     return [piece for _, piece in sorted(zip(ranks, pieces), key=lambda pair: pair[0])]
 
@@ -218,14 +239,15 @@ def logical_cpus(run, count):
             pass
 
 
-def warm_up(pieces, began, until):
+def warm_up(pieces, began, budget, share):
     """What the first call alone does (optimizing the graph, compiling, choosing algorithms) is a time of its own.
 
+    Of each kind of work the smallest has its first call in all of the time, the others in this share of it.
     Seconds come back that are not to be counted: those in which variables got their numbers.
     """
     too_slow, apart = {}, 0.0
     for piece in pieces:
-        if too_slow.get(family(piece)) or clock() - began - apart > until:
+        if too_slow.get(family(piece)) or clock() - began - apart > budget * (1.0 if piece.smallest else share):
             piece.left_out = "the time is used up"
             piece.tell()
             continue
@@ -241,7 +263,7 @@ def warm_up(pieces, began, until):
             piece.heard = log.text
             start = clock()
             piece.call()
-            if clock() - start > until / 12.0:
+            if clock() - start > budget * share / 12.0:
                 too_slow[family(piece)] = True
         except Exception as error:
             piece.left_out = short(text(error))

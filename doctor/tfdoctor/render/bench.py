@@ -17,10 +17,27 @@ if TYPE_CHECKING:
 
     from tfdoctor.bench import Bench, Link, Scaling, Timed
 
-__all__ = ["bench_json", "curves", "duration", "number_of", "render_bench", "said_of_link", "title_of"]
+__all__ = [
+    "UNITS",
+    "bench_json",
+    "curves",
+    "duration",
+    "number_of",
+    "render_bench",
+    "said_of_link",
+    "title_of",
+]
 
 BARS = "▁▂▃▄▅▆▇█"
 PLAIN_BARS = ".:-=+*%#"
+UNITS = {
+    "matmul": "rows of the matrices",
+    "conv": "pixels of a side",
+    "train": "batch",
+    "copy": "bytes",
+    "allreduce": "bytes",
+}
+"""Work → what its size counts."""
 ROWS = 9
 """Curves on a first screen; with -v all."""
 
@@ -83,7 +100,9 @@ def _comparison(out: Page, bench: Bench, *, verbose: bool) -> None:
         return
     how = f" ({known.ratio:.2f} times the time)" if known.ratio is not None else ""
     verdict = "not comparable" if known.verdict == "incomparable" else known.verdict
-    hanging(out, Text("  "), f"Against {clean_line(known.name)}: {verdict}{how}; {known.why}.")
+    other = known.tensorflow and known.tensorflow != bench.tensorflow
+    release = f" (TensorFlow {clean_line(known.tensorflow or '')})" if other else ""
+    hanging(out, Text("  "), f"Against {clean_line(known.name)}{release}: {verdict}{how}; {known.why}.")
     changed = sorted((one for one in known.changes if one.beyond), key=lambda one: -abs(math.log(one.ratio)))
     for one in changed[: None if verbose else 3]:
         hanging(
@@ -154,6 +173,8 @@ def _table(out: Page, bench: Bench, *, verbose: bool) -> None:
                 out.print(Text(f"      {_piece_line(one)}"), wrap=False)
     if len(found) > len(shown):
         out.print(Text(f"  and {len(found) - len(shown)} more: -v"))
+    units = dict.fromkeys(UNITS[pieces[-1].workload] for _, pieces, _ in rows)
+    hanging(out, Text("  "), f"Sizes: {', '.join(units)}.")
     left = sum(one.seconds is None for one in bench.runs)
     if left:
         first = next(one.left_out for one in bench.runs if one.seconds is None)
@@ -352,6 +373,7 @@ def _comparison_json(bench: Bench) -> dict[str, Any] | None:
         return None
     return {
         "file": known.name,
+        "tensorflow": known.tensorflow,
         "verdict": known.verdict,
         "ratio": known.ratio,
         "noise": known.noise,

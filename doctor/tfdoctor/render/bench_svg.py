@@ -7,7 +7,7 @@ import textwrap
 from html import escape
 from typing import TYPE_CHECKING
 
-from tfdoctor.render.bench import curves, duration, number_of
+from tfdoctor.render.bench import UNITS, curves, duration, number_of
 from tfdoctor.render.placement import COLOURS
 from tfdoctor.text import clean_line, listed
 
@@ -21,13 +21,6 @@ __all__ = ["bench_svg"]
 WIDE, PANEL, LEFT, RIGHT, TOP = 760, 250, 70, 24, 60
 DASHES = ("", "6 3", "2 3", "8 3 2 3")
 """Beside colours, for those who do not see them."""
-UNITS = {
-    "matmul": "rows of the matrices",
-    "conv": "pixels of a side",
-    "train": "batch",
-    "copy": "bytes",
-    "allreduce": "bytes",
-}
 SHAPE = (
     "text{font:12px sans-serif}.title{font-size:14px;font-weight:600}.head{font-weight:600}"
     ".grid{stroke-width:1}.mark{stroke-dasharray:3 3}.limit{stroke-width:1.5;fill:none}"
@@ -53,7 +46,12 @@ def bench_svg(bench: Bench, style: str = "auto") -> str:
         kind = " ".join(part for part in (pieces[0].workload, pieces[0].model) if part)
         panels.setdefault(kind, {})[title] = pieces
     # The first that is said, whole: what is cut off might be that it is no card.
-    head = textwrap.wrap(clean_line(bench.summary, limit=1000), 84)[:5] or [""]
+    told = bench.summary
+    if bench.much_disturbed:
+        told = f"The measurement was disturbed. {told}"
+    if bench.stopped:
+        told = f"It ended before its time. {told}"
+    head = textwrap.wrap(clean_line(told, limit=1000), 84)[:5] or [""]
     parts, top = [], TOP + 18 * (len(head) - 1)
     for kind, lines in panels.items():
         panel, rows = _panel(bench, kind, lines, top)

@@ -7,6 +7,8 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from tfdoctor.advice.pip import check_again
+from tfdoctor.advice.target import target_of
 from tfdoctor.bench import Link, Measured, Watched, read_lines
 from tfdoctor.errors import UsageError
 from tfdoctor.examine import look
@@ -97,6 +99,8 @@ class Timing:
     peaks: dict[str, dict[str, float]]
     software: bool = False
     """The driver is no driver: its GPUs are software, or a stand-in's."""
+    look: str = "tfdoctor check"
+    """What says what is wrong with this TensorFlow."""
     interrupted: BaseException | None = None
     """Ctrl-C or the like: what was measured by then is kept."""
 
@@ -120,7 +124,8 @@ def bench_python(
             system, interpreter.executable, "stages", [wish.as_json()], keep, **wish.conditions
         )
 
-    return timed(system, compat, facts, wish, told, target=interpreter.executable, run=run, watched=system)
+    done = timed(system, compat, facts, wish, told, target=interpreter.executable, run=run, watched=system)
+    return replace(done, look=check_again(target_of(facts, compat)))
 
 
 def timed(
@@ -159,7 +164,7 @@ def timed(
         stopped = _ended(result, parts)
     except KeyboardInterrupt as signal:
         interrupted, stopped = signal, "It was interrupted; what was timed by then is shown."
-        if not any(one.seconds for one in read_lines(parts).runs):
+        if not _any_timed(parts):
             stopped = "It was interrupted before anything was timed."
     finally:
         if watch is not None:
@@ -174,10 +179,11 @@ def timed(
             stopped=stopped,
             links=ways(seen, pairs, peers, facts, compat.cards),
             interrupted=interrupted is not None,
+            asked=bool(wish.devices),
         ),
         peaks,
         software,
-        interrupted,
+        interrupted=interrupted,
     )
 
 
@@ -221,13 +227,20 @@ def ways(
 
 
 def _ended(result: CommandResult, parts: list[dict[str, Any]]) -> str:
-    if result.failure is Failure.TIMEOUT:
-        return "TensorFlow did not end in time and was stopped; what was timed by then is shown."
     if any(part.get("end") for part in parts):
         return ""
+    shown = "; what was timed by then is shown" if _any_timed(parts) else ""
+    if result.failure is Failure.TIMEOUT:
+        return f"TensorFlow did not end in time and was stopped{shown}."
     if result.returncode is not None and result.returncode < 0:
-        return f"Signal {-result.returncode} ended TensorFlow; what was timed by then is shown."
-    return "TensorFlow ended before its time; what was timed by then is shown."
+        return f"Signal {-result.returncode} ended TensorFlow{shown}."
+    last = next((row for row in reversed(result.stderr.splitlines()) if row.strip()), "")
+    said = f" Its last line: {clean_line(last, limit=300)}" if last else ""
+    return f"TensorFlow ended before its time{shown}.{said}"
+
+
+def _any_timed(parts: list[dict[str, Any]]) -> bool:
+    return any(one.seconds for one in read_lines(parts).runs)
 
 
 class _Watch(threading.Thread):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tfdoctor.advice.pip import quote
 from tfdoctor.engine import EngineError, RunRequest
 from tfdoctor.engine.system import ContainerSystem, StartError
 from tfdoctor.errors import UsageError
@@ -58,7 +60,8 @@ def bench_image(
             Lines(keep)(f"{result.stdout}\n".encode())
             return result
 
-        return timed(system, compat, facts, wish, told, target=image, run=run, watched=machine)
+        done = timed(system, compat, facts, wish, told, target=image, run=run, watched=machine)
+    return replace(done, look=f"tfdoctor verify {quote(image)}")
 
 
 def _started(engine: Engine, image: str, wish: BenchWish) -> ContainerSystem:

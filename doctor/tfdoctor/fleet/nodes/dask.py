@@ -12,7 +12,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from tfdoctor.errors import Error
+from tfdoctor.errors import Error, beside_tfdoctor
 from tfdoctor.fleet.nodes import remote
 from tfdoctor.fleet.nodes.models import Answer
 from tfdoctor.text import clean_line
@@ -45,7 +45,7 @@ class DaskEngine:
             distributed: Any = importlib.import_module("distributed")
         except ImportError:
             raise Error(
-                "Dask is not installed beside tfdoctor.", hint="pip install 'tfdoctor[dask]'"
+                "Dask is not installed beside tfdoctor.", hint=beside_tfdoctor("distributed")
             ) from None
         cloudpickle.register_pickle_by_value(remote)  # the workers have no tfdoctor
         try:

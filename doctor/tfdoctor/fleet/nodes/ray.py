@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.errors import Error
+from tfdoctor.errors import Error, beside_tfdoctor
 from tfdoctor.fleet.nodes import remote
 from tfdoctor.fleet.nodes.models import Answer
 from tfdoctor.text import clean_line
@@ -42,7 +42,7 @@ class RayEngine:
             cloudpickle: Any = importlib.import_module("ray.cloudpickle")
             self._pinned: Any = importlib.import_module("ray.util.scheduling_strategies")
         except ImportError:
-            raise Error("Ray is not installed beside tfdoctor.", hint="pip install 'tfdoctor[ray]'") from None
+            raise Error("Ray is not installed beside tfdoctor.", hint=beside_tfdoctor("ray")) from None
         cloudpickle.register_pickle_by_value(remote)  # the workers have no tfdoctor
         _listens(address)
         try:
