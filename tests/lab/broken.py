@@ -426,7 +426,7 @@ BROKEN: tuple[Broken, ...] = (
     ),
     Broken(
         "half-removed-cuda-by-activate", "2.20", "bin/activate names what is left of a CUDA 11.8",
-        half_removed_cuda(by="activate"), ("TFD204",), "libs-transitive", cheap=True,
+        half_removed_cuda(by="activate"), ("TFD204",), "libs-transitive",
     ),
     Broken(
         "half-removed-cuda-by-caller", "2.20", "the caller's shell does", half_removed_cuda(by="caller"),
