@@ -236,10 +236,13 @@ def test_what_xla_changes_is_in_the_answer() -> None:
     parts = [train(0.025, "CPU:0", size=n) for n in (8, 32)]
     parts += [train(0.2, "CPU:0", size=32, xla=True), train(0.001, "CPU:0", size=8, xla=True)]
     told = result(on("CPU:0"), *parts).summary
-    assert told.endswith("Compiled by XLA, it takes so many times the time: cnn (32) on CPU:0 8.00.")
+    assert told.endswith("Compiled by XLA, cnn (32) on CPU:0 takes 8.00 times the time.")
 
 
 def test_only_the_cpu_was_timed_and_why() -> None:
-    assert (
-        "TensorFlow lists no GPU here (`tfdoctor check` says why)" in result(on("CPU:0"), piece(0.1)).summary
-    )
+    """The command has a path, and pictures are not redacted."""
+    done = result(on("CPU:0"), piece(0.1))
+    assert done.summary == "Only the CPU was timed: TensorFlow lists no GPU here."
+    assert "Do    See why.\n" in render_bench(done)
+    assert "tfdoctor check" in render_bench(done)
+    assert "tfdoctor check" not in render_bench(result(on("CPU:0", "GPU:0"), piece(0.1)))

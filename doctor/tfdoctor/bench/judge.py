@@ -77,7 +77,8 @@ def judged(
         unsteady=unsteadiness(one for one in runs if not one.disturbed),
         stopped=measured.stopped,
         findings=tuple(findings),
-        summary=_summary(measured, runs, devices, crossover, scaling, look),
+        summary=_summary(runs, devices, crossover, scaling, asked=measured.asked),
+        look="" if measured.asked or any(is_gpu(one.device) for one in devices) else look,
     )
 
 
@@ -290,12 +291,12 @@ def _far(device: Device, best: float, card: Watched | None) -> Finding:
 
 
 def _summary(
-    measured: Measured,
     runs: Sequence[Timed],
     devices: Sequence[Device],
     crossover: Sequence[Crossover],
     scaling: Sequence[Scaling],
-    look: str,
+    *,
+    asked: bool,
 ) -> str:
     if not any(one.seconds for one in runs):
         return "Nothing could be timed."
@@ -307,8 +308,7 @@ def _summary(
             "machine's processor. What it takes says nothing of any card."
         )
     elif not any(is_gpu(one.device) for one in devices):
-        why = "" if measured.asked else f": TensorFlow lists no GPU here (`{look}` says why)"
-        told.append(f"Only the CPU was timed{why}.")
+        told.append(f"Only the CPU was timed{'' if asked else ': TensorFlow lists no GPU here'}.")
     elif crossover:
         trained = [one for one in crossover if one.workload == "train"] or list(crossover)
         worth = [one for one in trained if one.size is not None]
@@ -345,10 +345,11 @@ def _by_xla(runs: Sequence[Timed]) -> list[str]:
         return []
     ordered = sorted(largest.values(), key=lambda pair: -abs(math.log(pair[0])))
     parts = [
-        f"{one.model or one.workload} ({one.size}) on {one.devices[0]} {ratio:.2f}"
-        for ratio, one in ordered[:3]
+        f"{one.model or one.workload} ({one.size}) on {one.devices[0]}{' takes' if number == 0 else ''} {ratio:.2f}"
+        f"{' times the time' if number == 0 else ''}"
+        for number, (ratio, one) in enumerate(ordered[:3])
     ]
-    return [f"Compiled by XLA, it takes so many times the time: {', '.join(parts)}."]
+    return [f"Compiled by XLA, {', '.join(parts)}."]
 
 
 def _without_xla(one: Timed) -> tuple[object, ...]:

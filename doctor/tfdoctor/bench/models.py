@@ -327,6 +327,8 @@ class Bench:
     unsteady: float | None = None
     """The machine's own ups and downs: `unsteadiness` of what was not disturbed."""
     yardstick: Yardstick | None = None
+    look: str = ""
+    """The command that says why TensorFlow lists no GPU; "" where it does, or none was wanted."""
     comparison: Comparison | None = None
     plots: tuple[str, ...] = ()
 

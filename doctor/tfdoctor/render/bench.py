@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.bench import duration, told_of_first
-from tfdoctor.findings import Severity
+from tfdoctor.findings import Remedy, Severity
 from tfdoctor.render.finding import SEVERITY_STATUS, do, finding_json, mark
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.page import Page, Text, hanging
@@ -48,6 +48,8 @@ def render_bench(bench: Bench, *, verbose: bool = False, width: int = 80, colour
     worst = max((one.severity for one in bench.findings), default=None)
     sign = mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
     hanging(out, sign, bench.summary)
+    if bench.look and any(one.seconds for one in bench.runs):
+        do(out, Remedy("See why.", (bench.look,)), first=True)
     if bench.stopped and all(one.explanation != bench.stopped for one in bench.findings):
         hanging(out, Text("  "), bench.stopped)
     if bench.disturbed and not bench.disturbance.much:
