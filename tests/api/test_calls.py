@@ -250,7 +250,9 @@ def test_signals_are_the_callers_again(
 ) -> None:
     """What was started is stopped; and the next question is answered."""
     started, slow = tmp_path / "started", tmp_path / "python"
-    slow.write_text(f"#!/bin/sh\necho $$ > {started}\nexec sleep 60\n", encoding="ascii")
+    slow.write_text(
+        f"#!/bin/sh\necho $$ > {started}.new; mv {started}.new {started}\nexec sleep 60\n", encoding="ascii"
+    )
     slow.chmod(0o755)
     code = ASKING.format(started=str(started), number=number, before=before, python=str(slow))
     done = subprocess.run(

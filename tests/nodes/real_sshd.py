@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 WHERE = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 SEPARATION = Path("/run/sshd")
-"""Where root's sshd goes without privileges; Debian makes it when the service starts."""
+"""Where root's sshd goes without privileges; Debian makes it when the service starts. It stays: another
+worker's daemons need it for each connection."""
 DAEMON = """\
 ListenAddress 127.0.0.1:{port}
 HostKey {folder}/host_key
@@ -79,9 +80,8 @@ def sshd(folder: Path, names: Sequence[str], *, refusing: str, silent: str, clos
         subprocess.run([*key, "-f", str(folder / name)], check=True)
     shutil.copy(folder / "key.pub", folder / "authorized")
     shutil.copy(folder / "other_key.pub", folder / "others")
-    separated = os.getuid() == 0 and not SEPARATION.exists()
-    if separated:
-        SEPARATION.mkdir(mode=0o755)
+    if os.getuid() == 0:
+        SEPARATION.mkdir(mode=0o755, exist_ok=True)
     mute, unheard = socket.create_server(("127.0.0.1", 0)), socket.socket()
     unheard.bind(("127.0.0.1", 0))  # nobody else gets the port, and nothing listens there
     try:
@@ -97,9 +97,6 @@ def sshd(folder: Path, names: Sequence[str], *, refusing: str, silent: str, clos
             one.wait(10)
         mute.close()
         unheard.close()
-        if separated:
-            with contextlib.suppress(OSError):
-                SEPARATION.rmdir()
 
 
 def _client(made: Hosts) -> None:

@@ -96,7 +96,8 @@ def left(hosts: Hosts) -> list[Path]:
 
 def arrived(tmp_path: Path, *names: str) -> None:
     until = time.monotonic() + 60
-    while not all((tmp_path / "out" / f"{one}.json").exists() for one in names) and time.monotonic() < until:
+    while not all((tmp_path / "out" / f"{one}.json").exists() for one in names):
+        assert time.monotonic() < until, f"not all of {names} answer"
         time.sleep(0.1)
 
 
