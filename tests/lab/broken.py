@@ -401,7 +401,7 @@ BROKEN: tuple[Broken, ...] = (
     Broken(
         "hidden-by-sitecustomize", "2.20", "…in sitecustomize.py",
         starts_with("sitecustomize.py", "import os", "", 'os.environ["CUDA_VISIBLE_DEVICES"] = "-1"'),
-        ("TFD601",), "hidden-by-env", cheap=True,
+        ("TFD601",), "hidden-by-env",
     ),
     Broken(
         "hidden-by-pth", "2.20", "…empty, in a .pth file",
