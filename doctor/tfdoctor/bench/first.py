@@ -63,10 +63,9 @@ def told_of_first(runs: Sequence[Timed]) -> str:
         return ""
     longest = sorted(sums.items(), key=lambda pair: -pair[1])
     parts = [
-        f"{listed([NAMES.get(word, word) for word in what])} {duration(seconds)}"
+        listed([NAMES.get(word, word) for word in what])
+        + (f" {duration(seconds)}" if len(longest) > 1 else "")
         for what, seconds in longest
         if seconds >= 0.01 * total
     ]
-    if len(longest) == 1:
-        parts = [listed([NAMES.get(word, word) for word in longest[0][0]])]
     return f"First calls took {duration(total)} more, apart from the times: {'; '.join(parts)}."

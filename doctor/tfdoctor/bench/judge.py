@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from typing import TYPE_CHECKING
 
 from tfdoctor.bench.first import named
@@ -14,6 +13,7 @@ from tfdoctor.bench.spread import unsteadiness
 from tfdoctor.bench.ways import judged_links, narrow
 from tfdoctor.causes.codes import BELOW_PEAK, BENCH_DISTURBED, NOT_TIMED, SLOWER_THAN_ONE
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
+from tfdoctor.rules.compute_fails import cause_of_words
 from tfdoctor.text import listed
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ __all__ = ["judged"]
 
 MUCH = 0.25
 """Where a larger part of the pieces of work was disturbed, the run is; else these pieces alone."""
-NO_MEMORY = re.compile(r"ResourceExhausted|OOM when allocating|out of memory|std::bad_alloc", re.IGNORECASE)
 FAR = 0.3
 """Below this part of a card's peak in float32 its largest product is far off; cuBLAS reaches 0.6 and more."""
 
@@ -57,7 +56,7 @@ def judged(
     disturbed, disturbance = _disturbed(runs, measured.watched)
     findings = [
         *_not_timed(measured, look),
-        *_is_disturbed(disturbed, disturbance, runs),
+        *_is_disturbed(disturbed, disturbance, gpus=any(is_gpu(one.device) for one in devices)),
         *_slower_than_one(scaling),
         *([] if software else narrow(measured.watched, links)),
         *_below_peak(runs, devices, measured.watched),
@@ -188,15 +187,17 @@ def _disturbed(runs: Sequence[Timed], watched: Sequence[Watched]) -> tuple[str, 
             heat = f" at {card.temperature} °C" if card.temperature is not None else ""
             cards.append(f"{card.device} lowered its clocks for heat{heat}")
     much = bool(cards) or len(pieces) > MUCH * len(known)
-    return "; ".join(told + cards), Disturbance(len(pieces), len(known), much)
+    return "; ".join(told + cards), Disturbance(len(pieces), len(known), much, worst >= 1)
 
 
-def _is_disturbed(disturbed: str, disturbance: Disturbance, runs: Sequence[Timed]) -> list[Finding]:
+def _is_disturbed(disturbed: str, disturbance: Disturbance, *, gpus: bool) -> list[Finding]:
     if not disturbed or not disturbance.much:
         return []
-    commands = ("top -b -n 1 | head -n 15", *(("nvidia-smi",) if any(one.on_gpu for one in runs) else ()))
-    quota = any((one.others or 0.0) >= 1 for one in runs)
-    what = "Raise the quota (docker run --cpus, CPUQuota of systemd)" if quota else "End what else runs"
+    if disturbance.quota:
+        remedy = Remedy("Raise the quota (docker run --cpus, CPUQuota of systemd), then measure again.")
+    else:
+        commands = ("top -b -n 1 | head -n 15", *(("nvidia-smi",) if gpus else ()))
+        remedy = Remedy("End what else runs, then measure again.", commands)
     return [
         Finding(
             BENCH_DISTURBED,
@@ -204,15 +205,15 @@ def _is_disturbed(disturbed: str, disturbance: Disturbance, runs: Sequence[Timed
             Severity.WARNING,
             "The measurement was disturbed",
             f"{disturbed[:1].upper()}{disturbed[1:]}. The times are right for this moment, not for the machine alone.",
-            remedies=(Remedy(f"{what}, then measure again.", () if quota else commands),),
+            remedies=(remedy,),
         )
     ]
 
 
 def _not_timed(measured: Measured, look: str) -> list[Finding]:
-    if any(one.seconds for one in measured.runs):
+    if measured.any_timed:
         return []
-    memory = [one for one in measured.runs if NO_MEMORY.search(one.left_out)]
+    memory = [one for one in measured.runs if cause_of_words(one.left_out) is Cause.OOM]
     if measured.interrupted and not measured.error:
         remedy = Remedy("Measure again; importing TensorFlow and building what is timed comes first.")
     elif memory:
@@ -332,28 +333,19 @@ def _summary(
 
 def _by_xla(runs: Sequence[Timed]) -> list[str]:
     """What XLA changes at the largest size of each work, what it changes most first."""
-    plain = {(*_without_xla(one), one.size): one for one in runs if not one.xla and one.seconds}
+    by_key = {one.key: one for one in runs}
     largest: dict[tuple[object, ...], tuple[float, Timed]] = {}
-    for one in runs:
-        other = plain.get((*_without_xla(one), one.size))
-        if not one.xla or one.seconds is None or other is None or other.seconds is None:
-            continue
-        known = largest.get(_without_xla(one))
-        if known is None or known[1].size < one.size:
-            largest[_without_xla(one)] = one.seconds.median / other.seconds.median, one
+    for one in sorted((one for one in runs if one.xla), key=lambda one: one.size):
+        other = by_key.get(dataclasses.replace(one, xla=False).key)
+        if one.seconds is not None and other is not None and other.seconds is not None:
+            largest[one.family, one.strategy, one.devices] = one.seconds.median / other.seconds.median, one
     if not largest:
         return []
     ordered = sorted(largest.values(), key=lambda pair: -abs(math.log(pair[0])))
-    parts = [
-        f"{one.model or one.workload} ({one.size}) on {one.devices[0]}{' takes' if number == 0 else ''} {ratio:.2f}"
-        f"{' times the time' if number == 0 else ''}"
-        for number, (ratio, one) in enumerate(ordered[:3])
-    ]
-    return [f"Compiled by XLA, {', '.join(parts)}."]
-
-
-def _without_xla(one: Timed) -> tuple[object, ...]:
-    return one.workload, one.model, one.part, one.dtype, one.strategy, one.devices
+    names = [f"{one.model or one.workload} ({one.size}) on {one.devices[0]}" for _, one in ordered]
+    first, *others = (ratio for ratio, _ in ordered[:3])
+    more = "".join(f", {name} {ratio:.2f}" for name, ratio in zip(names[1:], others, strict=False))
+    return [f"Compiled by XLA, {names[0]} takes {first:.2f} times the time{more}."]
 
 
 def _work(one: Crossover) -> str:

@@ -223,6 +223,8 @@ class Disturbance:
     """So many of those of which it is known."""
     much: bool = False
     """Nothing is said of the machine then, nor of a change."""
+    quota: bool = False
+    """A quota did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +333,11 @@ class Bench:
     """The command that says why TensorFlow lists no GPU; "" where it does, or none was wanted."""
     comparison: Comparison | None = None
     plots: tuple[str, ...] = ()
+
+    @property
+    def any_timed(self) -> bool:
+        """Whether there is a time at all."""
+        return any(one.seconds for one in self.runs)
 
     @property
     def is_unsteady(self) -> bool:

@@ -57,6 +57,11 @@ class Measured:
     autotuned: bool = True
     """Whether cuDNN's algorithms are chosen by trying them."""
 
+    @property
+    def any_timed(self) -> bool:
+        """Whether there is a time at all."""
+        return any(one.seconds for one in self.runs)
+
 
 def read_lines(parts: Iterable[object]) -> Measured:
     """The payload's lines, decoded: of two of the same piece the later one holds."""

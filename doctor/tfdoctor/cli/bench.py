@@ -153,10 +153,9 @@ def bench(
         message = f"nothing is timed: {timing.measured.unserved}."
         raise UsageError(message)
     done = judged(timing.measured, timing.target, timing.peaks, software=timing.software, look=timing.look)
-    timed = any(one.seconds for one in done.runs)
     if old is not None:
         done = dataclasses.replace(done, comparison=compared(done, old, clean_line(str(compare))))
-    if output is not None and timed:  # an earlier result is worth more than none
+    if output is not None and done.any_timed:  # an earlier result is worth more than none
         done = _written(output, done, paint)
     if html is not None:
         _write_page(html, done, force=force)
@@ -169,7 +168,7 @@ def bench(
     if timing.interrupted is not None:
         OUT.flush()
         raise timing.interrupted
-    if done.stopped or not timed:
+    if done.stopped or not done.any_timed:
         return ExitCode.IMPOSSIBLE
     if fail_on is FailOn.never:
         return ExitCode.OK

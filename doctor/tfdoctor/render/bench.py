@@ -48,7 +48,7 @@ def render_bench(bench: Bench, *, verbose: bool = False, width: int = 80, colour
     worst = max((one.severity for one in bench.findings), default=None)
     sign = mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
     hanging(out, sign, bench.summary)
-    if bench.look and any(one.seconds for one in bench.runs):
+    if bench.look and bench.any_timed:
         do(out, Remedy("See why.", (bench.look,)), first=True)
     if bench.stopped and all(one.explanation != bench.stopped for one in bench.findings):
         hanging(out, Text("  "), bench.stopped)

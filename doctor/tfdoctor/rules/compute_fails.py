@@ -67,10 +67,15 @@ def check(context: Context) -> Result:
     ]
 
 
+def cause_of_words(line: str) -> Cause | None:
+    """By the words of one of TensorFlow's errors alone; None where none of `SIGNS` is in it."""
+    return next((cause for words, cause in SIGNS if any(word in line for word in words)), None)
+
+
 def _cause(context: Context, line: str) -> Cause:
-    for words, cause in SIGNS:
-        if any(word in line for word in words):
-            return cause
+    known = cause_of_words(line)
+    if known is not None:
+        return known
     if any(word in line for word in NO_CODE):
         return _no_code(context)
     return Cause.INCONCLUSIVE

@@ -124,8 +124,9 @@ def bench_python(
             system, interpreter.executable, "stages", [wish.as_json()], keep, **wish.conditions
         )
 
-    done = timed(system, compat, facts, wish, told, target=interpreter.executable, run=run, watched=system)
-    return replace(done, look=check_again(target_of(facts, compat)))
+    again = check_again(target_of(facts, compat))
+    where = interpreter.executable
+    return timed(system, compat, facts, wish, told, target=where, run=run, watched=system, look=again)
 
 
 def timed(
@@ -138,8 +139,12 @@ def timed(
     target: str,
     run: Callable[[Told], CommandResult],
     watched: System | None,
+    look: str = "tfdoctor check",
 ) -> Timing:
-    """What `run` tells, line by line; the cards are watched through `watched` meanwhile, the machine that has them."""
+    """What `run` tells, line by line; the cards are watched through `watched` meanwhile, the machine that has them.
+
+    `look`: the command that says what is wrong with this TensorFlow.
+    """
     peaks = {f"GPU:{index}": speeds for index, speeds in expected_speeds(facts, compat.cards).items()}
     cuda = value_of(facts.driver.cuda)
     software = cuda is not None and (cuda.software or cuda.stand_in)
@@ -164,7 +169,7 @@ def timed(
         stopped = _ended(result, parts)
     except KeyboardInterrupt as signal:
         interrupted, stopped = signal, "It was interrupted; what was timed by then is shown."
-        if not _any_timed(parts):
+        if not read_lines(parts).any_timed:
             stopped = "It was interrupted before anything was timed."
     finally:
         if watch is not None:
@@ -183,7 +188,8 @@ def timed(
         ),
         peaks,
         software,
-        interrupted=interrupted,
+        look,
+        interrupted,
     )
 
 
@@ -229,7 +235,7 @@ def ways(
 def _ended(result: CommandResult, parts: list[dict[str, Any]]) -> str:
     if any(part.get("end") for part in parts):
         return ""
-    shown = "; what was timed by then is shown" if _any_timed(parts) else ""
+    shown = "; what was timed by then is shown" if read_lines(parts).any_timed else ""
     if result.failure is Failure.TIMEOUT:
         return f"TensorFlow did not end in time and was stopped{shown}."
     if result.returncode is not None and result.returncode < 0:
@@ -237,10 +243,6 @@ def _ended(result: CommandResult, parts: list[dict[str, Any]]) -> str:
     last = next((row for row in reversed(result.stderr.splitlines()) if row.strip()), "")
     said = f" Its last line: {clean_line(last, limit=300)}" if last else ""
     return f"TensorFlow ended before its time{shown}.{said}"
-
-
-def _any_timed(parts: list[dict[str, Any]]) -> bool:
-    return any(one.seconds for one in read_lines(parts).runs)
 
 
 class _Watch(threading.Thread):

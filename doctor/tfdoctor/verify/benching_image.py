@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdoctor.advice.pip import quote
@@ -60,8 +59,8 @@ def bench_image(
             Lines(keep)(f"{result.stdout}\n".encode())
             return result
 
-        done = timed(system, compat, facts, wish, told, target=image, run=run, watched=machine)
-    return replace(done, look=f"tfdoctor verify {quote(image)}")
+        again = f"tfdoctor verify {quote(image)}"
+        return timed(system, compat, facts, wish, told, target=image, run=run, watched=machine, look=again)
 
 
 def _started(engine: Engine, image: str, wish: BenchWish) -> ContainerSystem:
