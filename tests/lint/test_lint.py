@@ -14,12 +14,19 @@ from tfdoctor.causes.codes import LINT
 from tfdoctor.cluster import judged, read_cluster
 from tfdoctor.explain import LOG_NOTES
 from tfdoctor.lint import Asked, Problem, kind_of_file, lint_text
-from tfdoctor.lint.fixes import fixed
+from tfdoctor.lint.fixes import plan_edits
 from tfdoctor.lint.kinds import KINDS
 from tfdoctor.lint.words import READ, meant_variable
+from tfdoctor.parse.edits import Source, apply_edits
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "lint"
 MARK = re.compile(r"\s*#! ([\w-]+)$")
+
+
+def correct(text: str, problems: list[Problem], kind: str) -> str:
+    """Return the text after all certain corrections."""
+    source = Source(text.encode(), text, "utf-8")
+    return apply_edits(source.data, plan_edits(source, problems, kind)).decode()
 
 
 def wanted(text: str) -> tuple[str, list[tuple[int, str]]]:
@@ -163,14 +170,14 @@ def test_columns_count_characters() -> None:
 def test_fixes(before: str, after: str, end: str) -> None:
     text = end.join(["import os, tensorflow as tf", before, "# é", ""])
     problems, _ = lint_text(text, "python", Asked())
-    assert fixed(text, problems, "python") == text.replace(before, after)
+    assert correct(text, problems, "python") == text.replace(before, after)
     assert lint_text(text.replace(before, after), "python", Asked())[0] == []
 
 
 def test_fixes_in_a_notebook_leave_everything_else() -> None:
     text = notebook('import os\nos.environ["CUDA_VISIBLE_DEVIES"] = "ü"\n')
     problems, _ = lint_text(text, "notebook", Asked())
-    assert fixed(text, problems, "notebook") == text.replace(
+    assert correct(text, problems, "notebook") == text.replace(
         'environ[\\"CUDA_VISIBLE_DEVIES', 'environ[\\"CUDA_VISIBLE_DEVICES'
     )
 

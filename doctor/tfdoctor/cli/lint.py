@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import replace
+import os
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli.options import Json, argument, command, option
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.lint import Answer, Asked, Problem, Unreadable, kind_of_file, lint_text
-from tfdoctor.lint.fixes import difference, fixed
+from tfdoctor.lint.fixes import format_diff, plan_edits
 from tfdoctor.lint.settings import SKIPPED, Settings, SettingsError, release_of, settings_of
+from tfdoctor.parse.edits import Edit, EditError, Source, apply_edits
 from tfdoctor.parse.toml import loads
-from tfdoctor.system.sources import below, first_line, read_source
+from tfdoctor.system.sources import below, first_line, load_source, read_source
 from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
@@ -28,6 +30,19 @@ class Format(str, enum.Enum):
     github = "github"
     sarif = "sarif"
     junit = "junit"
+
+
+@dataclass(frozen=True, slots=True)
+class _Editable:
+    """A file with certain corrections."""
+
+    source: Source
+    edits: list[Edit]
+
+    @property
+    def corrected(self) -> str:
+        data = apply_edits(self.source.data, self.edits)
+        return data[len(self.source.mark) :].decode(self.source.codec)
 
 
 @command
@@ -67,14 +82,14 @@ def lint(
         if not path.exists():
             msg = f"there is no file or folder {clean_line(str(path))}."
             raise UsageError(msg)
-    answer, texts = _judged(paths, release, gpus)
+    answer, editable, refused = _judged(paths, release, gpus)
     if diff or fix:
-        changes = _changes(answer, texts)
-        shown = "".join(difference(path, before, after) for path, (before, after) in changes.items())
-        (OUT if form is Format.text else ERR).write(clean(shown, limit=4_000_000))
+        (OUT if form is Format.text else ERR).write(clean(_show_changes(editable), limit=4_000_000))
         if fix:
-            _write(changes)
-            answer, _ = _judged(paths, release, gpus)
+            refused |= _fix(editable)
+            answer = _judged(paths, release, gpus)[0] if editable else answer
+        for name, reason in refused.items():
+            ERR.write(f"{clean_line(name)}: left unchanged: {clean_line(reason)}.\n")
     if not (diff and form is Format.text):
         OUT.write(FORMATS[form.value](answer, **OUT.looks))
     return ExitCode.FOUND if answer.problems else ExitCode.OK
@@ -82,14 +97,15 @@ def lint(
 
 def _judged(
     paths: Sequence[Path], release: tuple[int, int] | None, gpus: int | None
-) -> tuple[Answer, dict[str, tuple[str, str]]]:
-    """The answer, and path → (text, kind) of the files that have a fix."""
+) -> tuple[Answer, dict[str, _Editable], dict[str, str]]:
+    """Return the answer, the files that --fix corrects by path, and why it cannot correct others."""
     here = _here() if release is None or gpus is None else (None, None)
     problems: list[Problem] = []
     unreadable: list[Unreadable] = []
-    texts: dict[str, tuple[str, str]] = {}
+    editable: dict[str, _Editable] = {}
+    refused: dict[str, str] = {}
     count = 0
-    for path, kind, settings, below_root in _files(paths):
+    for path, kind, settings, below_root, leaves in _files(paths):
         asked = Asked(
             next((one for one in (release, settings.tf, here[0]) if one is not None), None),
             next((one for one in (gpus, settings.gpus, here[1]) if one is not None), None),
@@ -97,22 +113,29 @@ def _judged(
         shown = str(path)
         count += 1
         try:
-            text = read_source(path, python=kind == "python")
+            source = load_source(path, python=kind == "python")
         except ValueError as error:
             unreadable.append(Unreadable(shown, f"{error}"))
             continue
-        found, why = lint_text(text, kind, asked)
+        found, why = lint_text(source.text, kind, asked)
         if why is not None:
             unreadable.append(Unreadable(shown, why))
         found = [replace(one, path=shown) for one in found if settings.wants(below_root, one.name)]
+        try:
+            if edits := plan_edits(source, found, kind):
+                if leaves:
+                    raise EditError("it is a link that leads out of the folder")  # noqa: TRY301
+                editable[shown] = _Editable(source, edits)
+        except EditError as error:
+            refused[shown] = f"{error}"
+            found = [replace(one, fix=None) for one in found]
         problems += found
-        if any(one.fix is not None for one in found):
-            texts[shown] = text, kind
-    return Answer(count, tuple(problems), tuple(unreadable)), texts
+    return Answer(count, tuple(problems), tuple(unreadable)), editable, refused
 
 
-def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, str, Settings, str]]:
-    """Each file once: (path, its kind, what its project wants, its path from the pyproject.toml on)."""
+def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, str, Settings, str, bool]]:
+    """Yield each file once: path, kind, its project's settings, its path from the pyproject.toml on, and whether it is
+    a link out of the folder below which it was found."""
     seen: set[Path] = set()
     known: dict[Path, tuple[Settings, Path]] = {}
     for path in paths:
@@ -120,8 +143,8 @@ def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, str, Settings, str]]:
 
         def inner(one: Path, root: Path = root) -> str:
             try:
-                return one.resolve().relative_to(root).as_posix()
-            except (ValueError, OSError):
+                return Path(os.path.realpath(one)).relative_to(root).as_posix()
+            except ValueError:
                 return one.name
 
         def left_out(one: Path, settings: Settings = settings, inner: object = inner) -> bool:
@@ -138,12 +161,17 @@ def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, str, Settings, str]]:
             if real in seen:
                 continue
             seen.add(real)
-            yield one, kind or "python", settings, inner(one)
+            leaves = not named and one.is_symlink() and not _is_inside(one, path)
+            yield one, kind or "python", settings, inner(one), leaves
+
+
+def _is_inside(path: Path, folder: Path) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 def _project(folder: Path, known: dict[Path, tuple[Settings, Path]]) -> tuple[Settings, Path]:
     """What the nearest pyproject.toml with a [tool.tfdoctor] says, and its folder. Raises UsageError."""
-    start = folder.resolve()
+    start = Path(os.path.realpath(folder))
     if start in known:
         return known[start]
     answer = Settings(), start
@@ -199,27 +227,22 @@ def _here() -> tuple[tuple[int, int] | None, int | None]:
     return found, cards or None
 
 
-def _changes(answer: Answer, texts: dict[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
-    """Path → (text before, text after) of what is certain."""
-    changes = {}
-    for path, (text, kind) in texts.items():
-        after = fixed(text, [one for one in answer.problems if one.path == path], kind)
-        if after != text:
-            changes[path] = text, after
-    return changes
+def _show_changes(editable: dict[str, _Editable]) -> str:
+    """Return the differences that --fix makes."""
+    return "".join(format_diff(path, one.source.text, one.corrected) for path, one in editable.items())
 
 
-def _write(changes: dict[str, tuple[str, str]]) -> None:
-    from tfdoctor.system.writing import write_file
+def _fix(editable: dict[str, _Editable]) -> dict[str, str]:
+    """Correct the files, each once, whatever names it has; return why one was left unchanged, by path."""
+    from tfdoctor.system.editing import edit_file
 
-    for path, (before, after) in changes.items():
-        file = Path(path)
-        data = file.read_bytes()
-        for encoding in ("utf-8", "utf-8-sig", "latin-1", "utf-16"):
-            try:
-                same = data.decode(encoding) == before
-            except UnicodeDecodeError:
-                continue
-            if same:
-                write_file(file, after.encode(encoding), force=True, option="--fix")
-                break
+    refused, done = {}, set()
+    for path, one in editable.items():
+        try:
+            status = Path(path).stat()
+            if (status.st_dev, status.st_ino) not in done:
+                edit_file(Path(path), one.source.data, one.edits)
+                done.add((status.st_dev, status.st_ino))
+        except (EditError, OSError) as error:
+            refused[path] = f"{error}"
+    return refused

@@ -206,7 +206,7 @@ class Checks(Configs, Devices, Clusters):
             "misspelt-option",
             node,
             f"TensorFlow has no tf.{name}; {meant} is meant.",
-            fix=self.replacing(node.end_lineno, at, node.end_lineno, node.end_col_offset, meant),
+            fix=self.replacing(node.end_lineno, at, node.end_col_offset, node.attr, meant),
             at=(node.end_lineno, at),
         )
 

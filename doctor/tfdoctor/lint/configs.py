@@ -27,7 +27,7 @@ class Configs(Environ):
             meant = meant_option(name, one.arg) if one.arg else None
             if meant is not None:
                 end = one.col_offset + len(one.arg)
-                fix = self.replacing(one.lineno, one.col_offset, one.lineno, end, meant)
+                fix = self.replacing(one.lineno, one.col_offset, end, one.arg, meant)
                 self.tell(
                     "misspelt-option", one, f"{name} has no option {one.arg}; {meant} is meant.", fix=fix
                 )
@@ -66,7 +66,7 @@ class Configs(Environ):
         if meant is None:
             return
         at = (node.end_col_offset or 0) - len(node.attr.encode())
-        fix = self.replacing(node.end_lineno, at, node.end_lineno, node.end_col_offset, meant)
+        fix = self.replacing(node.end_lineno, at, node.end_col_offset, node.attr, meant)
         self.tell(
             "misspelt-option",
             node,

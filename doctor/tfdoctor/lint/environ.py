@@ -117,9 +117,7 @@ class Environ(Telling):
         if isinstance(node, ast.Constant) and node.value == name:
             fix = self.in_quotes(node, name, meant)
         elif isinstance(node, ast.keyword):
-            fix = self.replacing(
-                node.lineno, node.col_offset, node.lineno, node.col_offset + len(name), meant
-            )
+            fix = self.replacing(node.lineno, node.col_offset, node.col_offset + len(name), name, meant)
         self.tell("misspelt-variable", node, f"Nothing reads {name}; {meant} is meant.", fix=fix)
         return True
 
@@ -132,12 +130,12 @@ class Environ(Telling):
         if text.count(name) != 1:
             return None
         begin = node.col_offset + len(text[: text.index(name)].encode())
-        return self.replacing(node.lineno, begin, node.lineno, begin + len(name.encode()), meant)
+        return self.replacing(node.lineno, begin, begin + len(name.encode()), name, meant)
 
     def as_string(self, node: Any, held: Any) -> Fix | None:
         if not isinstance(node, ast.Constant) or isinstance(held, (bool, float)):
             return None
-        return self.replacing(node.lineno, node.col_offset, node.end_lineno, node.end_col_offset, f'"{held}"')
+        return self.replacing(node.lineno, node.col_offset, node.end_col_offset, str(held), f'"{held}"')
 
     def late(self, name: str, node: Any) -> None:
         """Whether what reads it has run already."""
@@ -224,6 +222,7 @@ class Environ(Telling):
                         target.lineno,
                         end + 2,
                         f"{spelled}[{inner[at + len(spelled) + 1 : end]}]",
+                        inner[at : end + 1],
                     )
             self.tell(
                 "variable-set-wrongly",

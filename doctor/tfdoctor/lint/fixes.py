@@ -1,66 +1,59 @@
-"""Findings with a certain correction → the corrected text, and the difference."""
+"""From findings with a certain correction to edits of the file's bytes."""
 
 from __future__ import annotations
 
 import difflib
-import json
+import re
 from typing import TYPE_CHECKING
 
-from tfdoctor.lint.notebooks import cells
+from tfdoctor.lint.notebooks import code_cells
+from tfdoctor.parse.edits import Edit, EditError, Source, edits_of_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdoctor.lint.models import Fix, Problem
 
-__all__ = ["difference", "fixed"]
+__all__ = ["format_diff", "plan_edits"]
+
+_LINE_ENDING = re.compile(r"\r\n|\r|\n")
 
 
-def fixed(text: str, problems: Sequence[Problem], kind: str) -> str:
-    """The text with every safe fix in it. What cannot be placed for sure stays as it is."""
-    safe = [one for one in problems if one.fix is not None and one.fix.safe]
-    if not safe:
-        return text
+def plan_edits(source: Source, problems: Sequence[Problem], kind: str) -> list[Edit]:
+    """Return the edits for all certain corrections of a file. Raises EditError if it cannot be edited exactly."""
+    fixes: dict[int | None, list[Fix]] = {}
+    for one in problems:
+        if one.fix is not None and one.fix.safe:
+            fixes.setdefault(one.cell, []).append(one.fix)
+    if not fixes:
+        return []
     if kind != "notebook":
-        end = "\r\n" if "\r\n" in text else "\n"
-        lines = text.split(end)
-        if text.startswith("\ufeff"):
-            lines[0] = lines[0][1:]
-        _apply(lines, [one.fix for one in safe if one.fix is not None])
-        return ("\ufeff" if text.startswith("\ufeff") else "") + end.join(lines)
-    sources = dict(cells(text))
-    for number in {one.cell for one in safe}:
-        if number is None or number not in sources:
-            continue
-        before = sources[number].split("\n")
-        after = list(before)
-        _apply(after, [one.fix for one in safe if one.fix is not None and one.cell == number])
-        for old, new in zip(before, after, strict=True):
-            for ascii_only in (False, True):
-                spelled, becomes = (json.dumps(one, ensure_ascii=ascii_only)[1:-1] for one in (old, new))
-                if old != new and text.count(f'"{spelled}') == 1:
-                    text = text.replace(f'"{spelled}', f'"{becomes}')
-                    break
-    return text
+        return edits_of_text(source, _replacements(source.text, fixes.get(None, [])))
+    return edits_of_text(
+        source,
+        [
+            piece
+            for cell in code_cells(source.text)
+            for piece in cell.locate(_replacements(cell.source, fixes.get(cell.number, [])))
+        ],
+    )
 
 
-def _apply(lines: list[str], fixes: Sequence[Fix]) -> None:
-    taken: set[int] = set()
-    for fix in sorted(fixes, key=lambda one: (one.line, one.column), reverse=True):
-        if fix.line != fix.end_line or not 0 < fix.line <= len(lines):
-            continue
-        line = lines[fix.line - 1]
-        if not 0 < fix.column <= fix.end_column <= len(line) + 1:
-            continue
-        places = {fix.line * 100_000 + place for place in range(fix.column, fix.end_column)}
-        if places & taken:
-            continue
-        taken |= places
-        lines[fix.line - 1] = line[: fix.column - 1] + fix.text + line[fix.end_column - 1 :]
+def _replacements(text: str, fixes: Sequence[Fix]) -> list[tuple[int, int, str]]:
+    """Return (start, end, new text) of each fix. Raises EditError if something else stands there."""
+    starts = [0, *(match.end() for match in _LINE_ENDING.finditer(text))] if fixes else []
+    out = []
+    for fix in fixes:
+        start = starts[fix.line - 1] + fix.column - 1 if 0 < fix.line <= len(starts) else -1
+        end = start + len(fix.old)
+        if start < 0 or text[start:end] != fix.old:
+            raise EditError("the text to correct is not where it was found")
+        out.append((start, end, fix.text))
+    return out
 
 
-def difference(path: str, before: str, after: str) -> str:
-    """A unified diff; empty where nothing differs."""
+def format_diff(path: str, before: str, after: str) -> str:
+    """Return a unified diff; empty if nothing differs."""
     name = path.replace("\n", "?")
     rows = difflib.unified_diff(
         before.splitlines(), after.splitlines(), f"a/{name}", f"b/{name}", lineterm=""

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from tfdoctor.causes.codes import LINT
 from tfdoctor.lint import texts
 from tfdoctor.lint.kinds import kind_called, severity_of
-from tfdoctor.lint.notebooks import cells, plain
+from tfdoctor.lint.notebooks import code_cells, plain
 from tfdoctor.lint.trees import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from tfdoctor.lint.models import Asked, Problem
 
@@ -67,12 +67,12 @@ def kind_of_file(name: str, first: str = "") -> str | None:
 
 def lint_text(text: str, kind: str, asked: Asked) -> tuple[list[Problem], str | None]:
     """(what is wrong, in order; why it could not be judged as a whole, or None). `kind`: as `kind_of_file` says."""
-    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    text = _with_line_feeds(text.removeprefix("\ufeff"))
     if kind == "python":
         return _python([(None, text)], asked) if _may_matter(text) else ([], None)
     if kind == "notebook":
         try:
-            parts: list[tuple[int | None, str]] = [*cells(text)]
+            parts = [(cell.number, _with_line_feeds(cell.source)) for cell in code_cells(text)]
         except ValueError as error:
             return [], f"{error}"
         return _python(parts, asked)
@@ -84,6 +84,10 @@ def lint_text(text: str, kind: str, asked: Asked) -> tuple[list[Problem], str | 
         return [], f"{error}"
     lines = text.split("\n")
     return _finished(found, {None: lines}), None
+
+
+def _with_line_feeds(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _may_matter(text: str) -> bool:
@@ -103,7 +107,7 @@ def _other(text: str, kind: str) -> list[Problem]:
     return texts.shell(text, job=kind == "job" or "#SBATCH" in text[:4000])
 
 
-def _python(parts: list[tuple[int | None, str]], asked: Asked) -> tuple[list[Problem], str | None]:
+def _python(parts: Sequence[tuple[int | None, str]], asked: Asked) -> tuple[list[Problem], str | None]:
     from tfdoctor.lint.walk import Walk
 
     whole = "\n".join(source for _, source in parts)

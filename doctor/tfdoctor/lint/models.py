@@ -18,6 +18,8 @@ class Fix:
     end_line: int
     end_column: int
     text: str
+    old: str = ""
+    """The text that stands there: within one line."""
     safe: bool = True
 
 

@@ -2,41 +2,129 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import json
 import re
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-__all__ = ["cells", "plain"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["Cell", "code_cells", "plain"]
 
 _ENV = re.compile(r"(\s*)%(?:env|set_env)\s+([A-Za-z_]\w{0,60})(?:\s*=\s*|\s+)(.*)\Z")
 _SHELL = re.compile(r"(\s*)(?:[\w, ]+=\s*)?!{1,2}(.*)\Z")
 _MAGIC = re.compile(r"(\s*)(?:[\w, ]+=\s*)?%|(\s*)\?|[^#'\"]*\w\?{1,2}\s*\Z")
 _CELL = re.compile(r"\s*%%(\w+)")
+_SPACE = re.compile(r"[ \t\n\r]*")
+_CHARACTER = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|[^\\]", re.S)
+_DECODER = json.JSONDecoder()
 
 
-def cells(text: str) -> list[tuple[int, str]]:
-    """(number from 1, the text) of each code cell. Raises ValueError."""
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A code cell."""
+
+    number: int
+    """From 1; cells of text count, too."""
+    source: str
+    literals: tuple[tuple[int, int, str], ...]
+    """Where the source stands in the notebook: begin and end of each JSON string within its quotes, and its value."""
+    text: str
+    """The notebook."""
+
+    def locate(self, replacements: Iterable[tuple[int, int, str]]) -> Iterator[tuple[int, int, str]]:
+        """Yield (start, end, new JSON text) in the notebook for (start, end, new text) in the source."""
+        starts = [0, *itertools.accumulate(len(value) for _, _, value in self.literals)]
+        offsets: dict[int, list[int]] = {}
+        for start, end, new in replacements:
+            spelled = json.dumps(new, ensure_ascii=self.text.isascii())[1:-1]
+            number = bisect.bisect_right(starts, start) - 1
+            while starts[number] < end:
+                begin, finish, value = self.literals[number]
+                if number not in offsets:
+                    characters = _CHARACTER.finditer(self.text, begin, finish)
+                    offsets[number] = [begin, *(match.end() for match in characters)]
+                first, last = max(start - starts[number], 0), min(end - starts[number], len(value))
+                yield offsets[number][first], offsets[number][last], spelled
+                spelled, number = "", number + 1
+
+
+def code_cells(text: str) -> list[Cell]:
+    """Return the code cells of a notebook, of format 3 or 4. Raises ValueError if it is none."""
     try:
-        raw = json.loads(text)
+        root = _read(text, _skip(text, 0))
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
-    if not isinstance(raw, dict):
+    if _skip(text, root.end) != len(text):
+        raise json.JSONDecodeError("Extra data", text, root.end)
+    if not isinstance(root.value, dict):
         msg = "it is not a notebook"
         raise ValueError(msg)  # noqa: TRY004 - a file, not an argument
-    found: Any = raw.get("cells") or []
-    if not found and isinstance(raw.get("worksheets"), list):
-        found = [
-            one for sheet in raw["worksheets"] if isinstance(sheet, dict) for one in sheet.get("cells") or ()
-        ]
+    cells = _items(text, _members(text, root).get("cells"))
+    if not cells:
+        sheets = _items(text, _members(text, root).get("worksheets"))
+        cells = [cell for sheet in sheets for cell in _items(text, _members(text, sheet).get("cells"))]
     out = []
-    for number, cell in enumerate(found if isinstance(found, list) else [], 1):
-        if not isinstance(cell, dict) or cell.get("cell_type") != "code":
+    for number, cell in enumerate(cells, 1):
+        if not isinstance(cell.value, dict) or cell.value.get("cell_type") != "code":
             continue
-        source = cell.get("source", cell.get("input", ""))
-        if isinstance(source, list):
-            source = "".join(one for one in source if isinstance(one, str))
-        if isinstance(source, str):
-            out.append((number, source))
+        members = _members(text, cell)
+        source = members.get("source", members.get("input"))
+        strings = _items(text, source) or ([source] if source is not None else [])
+        literals = tuple(
+            (one.start + 1, one.end - 1, one.value) for one in strings if isinstance(one.value, str)
+        )
+        if literals or not strings:
+            out.append(Cell(number, "".join(value for _, _, value in literals), literals, text))
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """A JSON value and where it stands."""
+
+    value: object
+    start: int
+    end: int
+
+
+def _skip(text: str, position: int) -> int:
+    match = _SPACE.match(text, position)
+    return match.end() if match is not None else position
+
+
+def _read(text: str, position: int) -> _Node:
+    value, end = _DECODER.raw_decode(text, position)
+    return _Node(value, position, end)
+
+
+def _members(text: str, node: _Node | None) -> dict[str, _Node]:
+    """Return the members of an object; none of another value. Of a key that is there twice, the last counts."""
+    out: dict[str, _Node] = {}
+    if node is None or not isinstance(node.value, dict) or not node.value:
+        return out
+    position = node.start
+    while text[position] != "}":
+        key = _read(text, _skip(text, position + 1))
+        value = _read(text, _skip(text, _skip(text, key.end) + 1))
+        out[str(key.value)] = value
+        position = _skip(text, value.end)
+    return out
+
+
+def _items(text: str, node: _Node | None) -> list[_Node]:
+    """Return the items of an array; none of another value."""
+    out: list[_Node] = []
+    if node is None or not isinstance(node.value, list) or not node.value:
+        return out
+    position = node.start
+    while text[position] != "]":
+        item = _read(text, _skip(text, position + 1))
+        out.append(item)
+        position = _skip(text, item.end)
     return out
 
 

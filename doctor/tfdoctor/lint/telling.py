@@ -66,11 +66,14 @@ class Telling:
         cell = f"cell {self.cell_number}, " if self.cell_number is not None else ""
         return f"{cell}line {node.lineno}"
 
-    def replacing(self, line: Any, start: int, end_line: Any, end: Any, text: str) -> Fix | None:
-        """The text between two offsets replaced; None where the end is not known."""
-        if not line or not end_line or end is None:
+    def replacing(self, line: Any, start: int, end: Any, old: str, new: str) -> Fix | None:
+        """Return the fix that replaces `old` between two offsets of a line; None if it does not stand there."""
+        if not line or end is None or not 0 < line <= len(self.lines):
             return None
-        return Fix(line, self.column(line, start), end_line, self.column(end_line, end), text)
+        first, last = self.column(line, start), self.column(line, end)
+        if self.lines[line - 1][first - 1 : last - 1] != old:
+            return None
+        return Fix(line, first, line, last, new, old)
 
     def tell(
         self, name: str, node: Any, message: str, *, fix: Fix | None = None, at: tuple[Any, int] | None = None

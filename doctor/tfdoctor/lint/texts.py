@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import json
 import re
 from typing import TYPE_CHECKING, Any
@@ -61,12 +63,43 @@ def _value(word: str) -> str:
     )
 
 
+def _find_name(text: str, name: str, start: int) -> int:
+    """Return where a whole name stands in a line, rather before `=` than elsewhere; -1 if it does not."""
+    word = rf"(?<![\w\-]){re.escape(name)}(?![\w\-])"
+    pattern = re.compile(word)
+    match = re.compile(word + "=").search(text, start) or pattern.search(text, start)
+    return match.start() if match is not None else -1
+
+
+_HEREDOC = re.compile(r"(?<!<)<<-?[ \t]*(?P<quote>[\"']?)\\?(?P<end>[A-Za-z_]\w{0,60})(?P=quote)")
+_RUNS_HEREDOC = re.compile(r"\b(?:ba|z|da|k|c|tc)?sh\b|\bs(?:run|batch|sh|u|udo)\b|\bqsub\b|\benv\b")
+
+
+def _find_data_lines(lines: list[str]) -> set[int]:
+    """Return the numbers of the lines in here-documents that no shell runs."""
+    data: set[int] = set()
+    end, runs = None, False
+    for number, line in enumerate(lines, 1):
+        if end is not None:
+            if line.lstrip("\t") == end:
+                end = None
+            elif not runs:
+                data.add(number)
+        elif (match := _HEREDOC.search(line)) is not None:
+            end = match["end"]
+            runs = _RUNS_HEREDOC.search(line, 0, match.start()) is not None
+    return data
+
+
 class _Told:
     """The findings of a text, each place once."""
 
     def __init__(self, text: str) -> None:
         self.lines = text.split("\n")
+        self.data_lines: set[int] = set()
+        """Lines that may be data rather than commands: --fix leaves them."""
         self.found: dict[tuple[str, int, int], Problem] = {}
+        self.line_starts = [0, *itertools.accumulate(len(line) + 1 for line in self.lines)]
         self.tasks: set[tuple[str, int, _Where]] = set()
         self.where: _Where = ()
         """Where in the script the command stands that is looked at."""
@@ -74,14 +107,21 @@ class _Told:
     def tell(self, name: str, message: str, line: int, column: int, fix: Fix | None = None) -> None:
         self.found.setdefault((name, line, column), Problem(name, message, line, column, fix=fix))
 
+    def find_position(self, mark: Any) -> tuple[int, int]:
+        """Return line and column of a mark of YAML, from 1: YAML ends lines at U+0085, U+2028 and U+2029, too."""
+        line = bisect.bisect_right(self.line_starts, mark.index)
+        return line, mark.index - self.line_starts[line - 1] + 1
+
     def variable(self, name: str, line: int, column: int) -> bool:
         """Whether it is misspelt."""
         meant = meant_variable(name)
         if meant is None:
             return False
         text = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
-        at = text.find(name, max(column - 1, 0))
-        fix = Fix(line, at + 1, line, at + 1 + len(name), meant) if at >= 0 else None
+        at = _find_name(text, name, max(column - 1, 0))
+        fix = Fix(line, at + 1, line, at + 1 + len(name), meant, name) if at >= 0 else None
+        if line in self.data_lines:
+            fix = None
         self.tell(
             "misspelt-variable",
             f"Nothing reads {name}; {meant} is meant.",
@@ -117,6 +157,7 @@ class _Told:
 def shell(text: str, *, job: bool = False) -> list[Problem]:
     """A script of sh, bash, zsh or a batch job. Linear in the text; never raises."""
     told = _Told(text)
+    told.data_lines = _find_data_lines(told.lines)
     _script(text, 1, told, job=job)
     return list(told.found.values())
 
@@ -426,7 +467,8 @@ def _node(root: Any, told: _Told, seen: set[int]) -> None:
                     for one in value.value if isinstance(value, yaml.SequenceNode) else [value]:
                         if isinstance(one, yaml.ScalarNode):
                             block = one.style in ("|", ">")
-                            _script(one.value, one.start_mark.line + (2 if block else 1), told, job=True)
+                            line, _ = told.find_position(one.start_mark)
+                            _script(one.value, line + block, told, job=True)
                 todo.append(value)
 
 
@@ -434,11 +476,10 @@ def _environment(node: Any, told: _Told) -> None:
     import yaml
 
     def setting(key: Any, value: Any) -> None:
-        line, column = key.start_mark.line + 1, key.start_mark.column + 1
+        line, column = told.find_position(key.start_mark)
         name, _, held = key.value.partition("=") if value is None else (key.value, "", value.value)
         if not told.variable(name, line, column) and name == "TF_CONFIG" and isinstance(held, str):
-            place = value.start_mark if value is not None else key.start_mark
-            told.config(held, place.line + 1, place.column + 1)
+            told.config(held, *told.find_position((value or key).start_mark))
 
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:

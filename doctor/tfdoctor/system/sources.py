@@ -7,16 +7,20 @@ import io
 import os
 import stat
 import tokenize
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tfdoctor.parse.edits import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["below", "first_line", "read_source"]
+__all__ = ["below", "first_line", "load_source", "read_source"]
 
 LARGEST = 4 * 1024 * 1024
 """Bytes of a file that are taken."""
+_MARKS = {BOM_UTF8: "utf-8", BOM_UTF16_LE: "utf-16-le", BOM_UTF16_BE: "utf-16-be"}
 
 
 def below(folder: Path, skipped: Sequence[str], left_out: Callable[[Path], bool]) -> Iterator[Path]:
@@ -47,7 +51,12 @@ def first_line(path: Path) -> str:
 
 
 def read_source(path: Path, *, python: bool) -> str:
-    """The text of a file, in the encoding that a Python file names. Raises ValueError with why it cannot be read."""
+    """Return the text of a file, as `load_source`."""
+    return load_source(path, python=python).text
+
+
+def load_source(path: Path, *, python: bool) -> Source:
+    """Read a text file, in the encoding that a Python file names. Raises ValueError with the reason if it cannot."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise ValueError("it is not a regular file")
@@ -58,17 +67,22 @@ def read_source(path: Path, *, python: bool) -> str:
     if len(data) > LARGEST:
         msg = f"it is larger than {LARGEST // 1024 // 1024} MiB"
         raise ValueError(msg)
-    if b"\0" in data and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
+    for mark, codec in _MARKS.items():
+        if data.startswith(mark):
+            return _decode(data, codec, mark)
+    if b"\0" in data:
         raise ValueError("it is not text")
-    encoding = "utf-8"
+    codec = "utf-8"
     if python:
         try:
-            encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+            codec, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         except SyntaxError:
-            encoding = "latin-1"
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        encoding = "utf-16"
+            codec = "latin-1"
+    return _decode(data, codec, b"")
+
+
+def _decode(data: bytes, codec: str, mark: bytes) -> Source:
     try:
-        return data.decode(encoding)
+        return Source(data, data[len(mark) :].decode(codec), codec, mark)
     except (UnicodeDecodeError, LookupError):
-        return data.decode("latin-1")
+        return Source(data, data.decode("latin-1"), "latin-1")

@@ -1,0 +1,99 @@
+"""Changing a user's text file in place: only the bytes of the edits change, and the file stays the same file.
+
+Owner, mode, extended attributes and hard links are kept. A file that is not exactly what was read is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfdoctor.parse.edits import Edit, EditError, apply_edits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["edit_file"]
+
+
+def edit_file(path: Path, data: bytes, edits: Iterable[Edit]) -> None:
+    """Make the edits in a file whose content was `data`.
+
+    The file is replaced by a complete copy if owner, mode and extended attributes can be given to the copy and it has
+    one name only. Otherwise it is written where it is, with a copy beside it until that is done. Raises EditError.
+    """
+    changed = apply_edits(data, edits)
+    path = Path(os.path.realpath(path))
+    try:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            current = file.read(len(data) + 1)
+        if not stat.S_ISREG(status.st_mode):
+            raise EditError("it is not a regular file")
+        if current != data:
+            raise EditError("it has changed since it was read")
+        if not status.st_mode & 0o222 or not os.access(path, os.W_OK):
+            raise EditError("it is read-only")
+        with tempfile.TemporaryDirectory(
+            prefix=".tfdoctor-", dir=path.parent, ignore_cleanup_errors=True
+        ) as folder:
+            copy = Path(folder, path.name)
+            if status.st_nlink == 1 and _copy_as(path, status, copy, changed):
+                copy.replace(path)
+            else:
+                _write(copy, data)
+                _write_in_place(path, changed, data)
+    except OSError as error:
+        raise EditError(error.strerror or str(error)) from error
+
+
+def _copy_as(path: Path, status: os.stat_result, copy: Path, content: bytes) -> bool:
+    """Write a file with the owner, mode and extended attributes of another; return whether all could be set."""
+    _write(copy, content)
+    made = copy.stat()
+    try:
+        if hasattr(os, "chown") and (made.st_uid, made.st_gid) != (status.st_uid, status.st_gid):
+            os.chown(copy, status.st_uid, status.st_gid)
+        copy.chmod(stat.S_IMODE(status.st_mode))
+        if hasattr(os, "listxattr"):
+            for name in os.listxattr(path):
+                value = os.getxattr(path, name)
+                if name not in os.listxattr(copy) or os.getxattr(copy, name) != value:
+                    os.setxattr(copy, name, value)
+    except OSError:
+        return False
+    return True
+
+
+def _write(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _write_in_place(path: Path, content: bytes, before: bytes) -> None:
+    """Overwrite a file; put the old content back if that fails, for instance because the disk is full."""
+    with path.open("r+b") as file:
+        try:
+            _overwrite(file.fileno(), content)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                _overwrite(file.fileno(), before)
+            raise
+
+
+def _overwrite(descriptor: int, content: bytes) -> None:
+    if hasattr(os, "posix_fallocate") and len(content) > os.fstat(descriptor).st_size:
+        with contextlib.suppress(OSError):  # not every file system can; the write says what is wrong
+            os.posix_fallocate(descriptor, 0, len(content))
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    left = memoryview(content)
+    while left:
+        left = left[os.write(descriptor, left) :]
+    os.ftruncate(descriptor, len(content))
+    os.fsync(descriptor)

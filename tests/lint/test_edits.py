@@ -1,0 +1,264 @@
+"""`lint --fix` on generated files: the misspelt words change, every other byte stays."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import json
+import os
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cli.planner import Tfdoctor
+from tfdoctor.parse.edits import Edit, EditError, apply_edits
+from tfdoctor.system.editing import edit_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COUNT = int(os.environ.get("TFDOCTOR_DRAWN", "300"))
+WRONG, RIGHT = "CUDA_VISIBLE_DEVIES", "CUDA_VISIBLE_DEVICES"
+ENDINGS = ("\n", "\r\n", "\r", None)  # None: mixed
+SAMPLES = {
+    "a.py": (
+        "import os",
+        "# {letters} CUDA_VISIBLE_DEVIES in a comment",
+        "x = '{letters}'; os.environ['@'] = '0'",
+        "import tensorflow as tf",
+        "path = '/srv/models/production/weights.h5'",
+        "os.environ.update({{'{letters}': '1', '@': '1'}})",
+    ),
+    "a.sh": (
+        "#!/bin/sh",
+        "# {letters} CUDA_VISIBLE_DEVIES in a comment",
+        "export NOTE='{letters}' @=0",
+        "python train.py --note {letters}",
+        "@=1 python other.py",
+        "cat <<'END'",
+        "CUDA_VISIBLE_DEVIES=data",
+        "END",
+    ),
+    "Dockerfile": (
+        "FROM debian:12",
+        "# {letters} CUDA_VISIBLE_DEVIES in a comment",
+        "ENV NOTE='{letters}' @=0",
+        "RUN true",
+        "ENV OTHER=CUDA_VISIBLE_DEVIES @=1",
+    ),
+    "a.yaml": (
+        "services:",
+        "  x:",
+        "    # note: CUDA_VISIBLE_DEVIES in a comment",
+        "    environment:",
+        "      NOTE: '{letters}'",
+        "      @: '0'",
+        "  y:",
+        "    environment: ['NOTE={letters}', @=1]",
+    ),
+    "a.env": ("NOTE={letters}", "@=0", "OTHER=CUDA_VISIBLE_DEVIES"),
+}
+LETTERS = {
+    "utf-8": "aé\u2028ß漢😀",
+    "utf-8-sig": "éß漢",
+    "utf-16-le": "é漢😀",
+    "utf-16-be": "é漢",
+    "latin-1": "éß",
+    "cp1252": "€“",
+    "shift_jis": "漢字",
+    "koi8-r": "ё",
+    "gb18030": "漢😀",
+}
+MARKS = {"utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}
+
+
+def encode(text: str, codec: str) -> bytes:
+    return MARKS.get(codec, b"") + text.encode(codec)
+
+
+def make_text(draw: random.Random) -> tuple[str, bytes, bytes]:
+    """Return a file name, and the bytes of the file before and after."""
+    name = draw.choice(list(SAMPLES))
+    codec = draw.choice(list(LETTERS) if name == "a.py" else ["utf-8", "utf-8-sig", "utf-16-le", "latin-1"])
+    letters = "".join(draw.choices(LETTERS[codec], k=draw.randrange(4)))
+    lines = [line.format(letters=letters) for line in SAMPLES[name]]
+    if name == "a.py" and codec not in MARKS:
+        lines.insert(0, f"# -*- coding: {codec.removesuffix('-sig')} -*-")
+    for _ in range(draw.randrange(4)):
+        lines.insert(
+            draw.randrange(2 if name == "Dockerfile" else 1, 3), "# " + "padding " * draw.randrange(9)
+        )
+    ending = draw.choice(ENDINGS)
+    text = "".join(line + (ending or draw.choice(["\n", "\r\n"])) for line in lines)
+    if draw.random() < 0.3:
+        text = text.rstrip("\r\n")
+    return name, encode(text.replace("@", WRONG), codec), encode(text.replace("@", RIGHT), codec)
+
+
+def spell(text: str, draw: random.Random) -> str:
+    """Spell text as a JSON string, some characters by their numbers."""
+    characters = [json.dumps(c, ensure_ascii=draw.random() < 0.2)[1:-1] for c in text]
+    return "".join(
+        f"\\u{ord(c):04X}" if c.isalnum() and c.isascii() and draw.random() < 0.05 else c for c in characters
+    )
+
+
+def make_notebook(draw: random.Random) -> tuple[str, bytes, bytes]:
+    """Return a file name, and the bytes of the notebook before and after."""
+    note = f"os.environ['{WRONG}'] = '0' does nothing"
+    code = (
+        f"import os\n# é {WRONG}\nos.environ['@'] = '0'  # 😀\nos.environ.update({{'é': '1', \"@\": '1'}})\n"
+    )
+    code = code.replace("\n", draw.choice(["\n", "\n", "\r\n"]))
+    pieces = draw.choice([[code], code.splitlines(keepends=True), [code[:40], code[40:41], code[41:]]])
+    spelled = [f'"{spell(piece, draw)}"' for piece in pieces]
+    source = spelled[0] if len(spelled) == 1 and draw.random() < 0.7 else f"[{', '.join(spelled)}]"
+    version_3 = draw.random() < 0.3
+    key = "input" if version_3 else "source"
+    cells = [
+        json.dumps({"cell_type": "markdown", "metadata": {"a": note}, "source": [note]}, ensure_ascii=False),
+        json.dumps({"cell_type": "raw", "metadata": {}, "source": note}),
+        f'{{"cell_type": "code", "outputs": [{json.dumps(note)}],\r\n"{key}": {source}, "metadata": {{}}}}',
+    ]
+    draw.shuffle(cells)
+    joined = draw.choice([",", " ,\n  "]).join(cells)
+    text = f'{{"cells": [ {joined}\n],"n": 4}}\n'
+    if version_3:
+        text = f'{{"worksheets": [{text}], "nbformat": 3}}'
+    wrong = "".join(f"\\u{ord(c):04x}" if draw.random() < 0.1 else c for c in WRONG)
+    codec = draw.choice(["utf-8", "utf-8", "utf-8-sig"])
+    return "a.ipynb", encode(text.replace("@", wrong), codec), encode(text.replace("@", RIGHT), codec)
+
+
+@pytest.fixture
+def lint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    monkeypatch.chdir(tmp_path)
+    return functools.partial(Tfdoctor(monkeypatch, capsys), "lint")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_byte_outside_the_word_changes(lint: Any, tmp_path: Path, seed: int) -> None:
+    draw = random.Random(seed)
+    expected = {}
+    for number in range(COUNT // 20):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        name, before, after = make_notebook(draw) if draw.random() < 0.4 else make_text(draw)
+        (folder / name).write_bytes(before)
+        expected[folder / name] = before, after
+    done = lint("--fix", ".")
+    assert done.err == ""
+    wrong = [(before, after, path.read_bytes()) for path, (before, after) in expected.items()]
+    assert [one for one in wrong if one[1] != one[2]] == []
+    assert "--fix corrects" not in done.out
+
+
+BAD = f"import os\nos.environ['{WRONG}'] = '0'\nimport tensorflow\n".encode()
+GOOD = BAD.replace(WRONG.encode(), RIGHT.encode())
+
+
+def test_the_file_stays_the_same_file(lint: Any, tmp_path: Path) -> None:
+    file, other = tmp_path / "a.py", tmp_path / "b.py"
+    for path in (file, other):
+        path.write_bytes(BAD)
+        path.chmod(0o640)
+    (tmp_path / "name").hardlink_to(other)
+    if os.geteuid() == 0:
+        os.chown(file, 1000, 1001)
+    with contextlib.suppress(OSError):  # not every file system has them
+        os.setxattr(file, "user.note", b"kept")
+    before, names = file.stat(), os.listxattr(file)
+    assert lint("--fix", ".").status == 0
+    after = file.stat()
+    assert [path.read_bytes() for path in (file, other, tmp_path / "name")] == [GOOD] * 3
+    assert (after.st_uid, after.st_gid, after.st_mode) == (before.st_uid, before.st_gid, before.st_mode)
+    assert (os.listxattr(file), other.stat().st_nlink) == (names, 2)
+    assert {path.name for path in tmp_path.iterdir()} == {"a.py", "b.py", "name"}
+
+
+def test_a_read_only_file_is_left_and_named(lint: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_bytes(BAD)
+    (tmp_path / "a.py").chmod(0o444)
+    done = lint("--fix", "a.py")
+    assert (done.status, done.err) == (1, "a.py: left unchanged: it is read-only.\n")
+    assert (tmp_path / "a.py").read_bytes() == BAD
+
+
+def test_a_link_out_of_the_folder_is_left_and_named(lint: Any, tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "mine.py").write_bytes(BAD)
+    (tmp_path / "project" / "a.py").symlink_to("../mine.py")
+    done = lint("--fix", "project")
+    assert (done.status, done.out.startswith("---")) == (1, False)
+    assert done.err == "project/a.py: left unchanged: it is a link that leads out of the folder.\n"
+    assert (tmp_path / "mine.py").read_bytes() == BAD
+    assert lint("--fix", "project/a.py").status == 0  # named by the user
+    assert ((tmp_path / "mine.py").read_bytes(), (tmp_path / "project" / "a.py").is_symlink()) == (GOOD, True)
+
+
+@pytest.mark.parametrize(
+    ("codec", "letters"), [("hz", b"~{VPND~}~{VPND~}"), ("iso2022_jp", b"\x1b$B4A\x1b(B\x1b$B4A\x1b(B")]
+)
+def test_an_encoding_that_loses_bytes_is_refused(
+    lint: Any, tmp_path: Path, codec: str, letters: bytes
+) -> None:
+    data = f"# -*- coding: {codec} -*-\n# ".encode() + letters + b"\n" + BAD
+    (tmp_path / "a.py").write_bytes(data)
+    done = lint("--fix", "a.py")
+    assert (done.status, done.err) == (
+        1,
+        f"a.py: left unchanged: its encoding ({codec}) cannot be written back unchanged.\n",
+    )
+    assert "---" not in done.out
+    assert "--fix" not in done.out
+    assert (tmp_path / "a.py").read_bytes() == data
+
+
+def test_edits_are_checked_against_the_bytes() -> None:
+    assert apply_edits(b"abcdef", [Edit(4, b"e", b"E"), Edit(1, b"bc", b"")]) == b"adEf"
+    for edits in ([Edit(0, b"b", b"")], [Edit(0, b"ab", b""), Edit(1, b"bc", b"")], [Edit(5, b"fg", b"")]):
+        with pytest.raises(EditError, match="not where it was found"):
+            apply_edits(b"abcdef", edits)
+
+
+def test_a_file_that_changed_meanwhile_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    for content in (b"abcd", b"xbc", b""):
+        file.write_bytes(content)
+        with pytest.raises(EditError, match="it has changed"):
+            edit_file(file, b"abc", [Edit(0, b"a", b"A")])
+        assert file.read_bytes() == content
+
+
+@pytest.mark.parametrize("links", [1, 2])
+def test_a_failure_leaves_the_old_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: int
+) -> None:
+    file = tmp_path / "a.py"
+    file.write_bytes(b"abc")
+    if links == 2:
+        (tmp_path / "b").hardlink_to(file)
+    written = []
+
+    def write(descriptor: int, content: bytes) -> int:
+        written.append(content)
+        if len(written) == 1:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real_write(descriptor, content)
+
+    real_write, real_fsync = os.write, os.fsync
+
+    def fsync(descriptor: int) -> None:
+        if links == 1:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real_fsync(descriptor)
+
+    monkeypatch.setattr(os, "write", write)
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(EditError, match="No space left"):
+        edit_file(file, b"abc", [Edit(0, b"a", b"AAAA")])
+    monkeypatch.undo()
+    assert file.read_bytes() == b"abc"
+    assert {path.name for path in tmp_path.iterdir()} <= {"a.py", "b"}
