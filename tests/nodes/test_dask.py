@@ -32,9 +32,32 @@ KINDS = {
     "127.0.0.7": "flooding",
     "127.0.0.8": "hanging",
     "127.0.0.9": "hanging",
+    "127.0.0.10": "healthy-one-gpu",
+    "127.0.0.11": "healthy-one-gpu",
 }
 KILLED = "127.0.0.9"
-STATES = ["ok", "ok", "ok", "found", "failed", "failed", "timeout", "lost"]
+PRELOADED = {"127.0.0.10": "Evil()", "127.0.0.11": "5"}
+"""Host → what its worker sends in place of every result."""
+PRELOAD = """
+import os
+from distributed.core import Status
+from distributed.protocol import to_serialize
+
+class Evil:
+    def __reduce__(self):
+        return os.system, ("touch MARKER",)
+
+def dask_setup(worker):
+    async def get_data(comm, keys, who=None, serializers=None, **_):
+        held = {key: VALUE if str(key).startswith("tfdoctor-") else worker.data[key] for key in keys}
+        data = {key: to_serialize(value) for key, value in held.items()}
+        await comm.write({"status": "OK", "data": data}, serializers=serializers)
+        await comm.read()
+        return Status.dont_reply
+
+    worker.handlers["get_data"] = get_data
+"""
+STATES = ["ok", "ok", "ok", "found", "failed", "failed", "timeout", "lost", "failed", "failed"]
 ADDRESS = re.compile(r"Scheduler at:\s+(tcp://[\d.]+:\d+)")
 
 
@@ -62,6 +85,11 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, dict[str, subprocess.Popen[by
         for host, kind in KINDS.items():
             place = node(tmp_path, host, kind)
             words = (address, "--host", host, "--nthreads", "1", "--no-nanny", "--no-dashboard")
+            if host in PRELOADED:
+                preload = tmp_path / f"preload_{len(workers)}.py"
+                marker = str(tmp_path / "marker")
+                preload.write_text(PRELOAD.replace("VALUE", PRELOADED[host]).replace("MARKER", marker))
+                words += ("--preload", str(preload))
             path = f"{place}{os.pathsep}{os.environ['PATH']}"
             workers[host] = dask("dask_worker", *words, log=tmp_path / f"{host}.log", PATH=path)
             started.append(workers[host])
@@ -116,6 +144,9 @@ def test_one_killed_one_hanging_one_lying_one_flooding(
     assert "no answer within 30 s" in why["127.0.0.8"]
     assert "more than" in why["127.0.0.7"]
     assert "no JSON" in why["127.0.0.6"]
+    for host in PRELOADED:
+        assert why[host] == "what it sent is no answer of tfdoctor"
+    assert not (tmp_path / "marker").exists()
     assert processes_stay(tmp_path, beside=[one.pid for one in workers.values()]) == set()
 
 

@@ -14,7 +14,8 @@ from uuid import uuid4
 
 from tfdoctor.errors import Error, beside_tfdoctor
 from tfdoctor.fleet.nodes import remote
-from tfdoctor.fleet.nodes.models import Answer
+from tfdoctor.fleet.nodes.models import Answer, read_answer
+from tfdoctor.fleet.nodes.unpickling import restrict_unpickling
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class DaskEngine:
                 "Dask is not installed beside tfdoctor.", hint=beside_tfdoctor("distributed")
             ) from None
         cloudpickle.register_pickle_by_value(remote)  # the workers have no tfdoctor
+        restrict_unpickling()
         try:
             self._client: Any = distributed.Client(address, timeout=CONNECTING, set_as_default=False)
         except (OSError, ValueError, TypeError) as error:
@@ -159,8 +161,7 @@ class _Running:
             got = future.result(timeout=GRACE)
         except Exception as error:
             return Answer(host, "lost", why=clean_line(str(error) or type(error).__name__, limit=300))
-        why = clean_line(str(got["why"]), limit=300)
-        return Answer(host, got["ended"], bytes(got["output"]), why, float(got["seconds"]))
+        return read_answer(host, got, self._job.largest)
 
     def _missing(self) -> Iterator[Answer]:
         """Hosts whose worker is gone, or gave no answer for too long."""

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol
+import json
+import math
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 from tfdoctor.records import dataclass
+from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["Answer", "Ended", "Engine", "Job"]
+__all__ = ["Answer", "Ended", "Engine", "Job", "read_answer"]
 
+LONGEST_LINE = 4096
+"""Bytes of the line before a worker's output."""
 Ended = Literal["answered", "failed", "lost", "timeout", "flooded"]
 """How it went on one node. failed: it ran, and gave nothing; lost: the node could not be reached, or went away;
 timeout: no answer within the deadline; flooded: it wrote more than is taken."""
@@ -44,6 +49,28 @@ class Answer:
     why: str = ""
     """One line, cleaned, where it did not answer: "exit status 127: python3: not found"."""
     seconds: float | None = None
+
+
+def read_answer(host: str, data: object, largest: int) -> Answer:
+    """Return what a worker of Dask or Ray sent (see `remote.run_here`); a failure if it is anything else."""
+    if not isinstance(data, bytes):
+        return Answer(host, "failed", why="what it sent is no answer of tfdoctor")
+    line, _, output = data.partition(b"\n")
+    if len(output) > largest or len(line) > LONGEST_LINE:
+        return Answer(host, "flooded", why=f"more than {largest >> 20} MiB")
+    try:
+        head = json.loads(line)
+        ended, why, seconds = head["ended"], head["why"], head["seconds"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        ended = why = seconds = None
+    if (
+        ended not in get_args(Ended)
+        or not isinstance(why, str)
+        or not isinstance(seconds, float)
+        or not math.isfinite(seconds)
+    ):
+        return Answer(host, "failed", why="what it sent is no answer of tfdoctor")
+    return Answer(host, ended, output if ended == "answered" else b"", clean_line(why, limit=300), seconds)
 
 
 class Engine(Protocol):

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.errors import Error, beside_tfdoctor
 from tfdoctor.fleet.nodes import remote
-from tfdoctor.fleet.nodes.models import Answer
+from tfdoctor.fleet.nodes.models import Answer, read_answer
+from tfdoctor.fleet.nodes.unpickling import restrict_unpickling
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class RayEngine:
         except ImportError:
             raise Error("Ray is not installed beside tfdoctor.", hint=beside_tfdoctor("ray")) from None
         cloudpickle.register_pickle_by_value(remote)  # the workers have no tfdoctor
+        restrict_unpickling()
         _listens(address)
         try:
             self._ray.init(
@@ -110,7 +112,7 @@ class RayEngine:
         while waiting:
             done, _ = self._ray.wait(list(waiting), num_returns=1, timeout=LOOK)
             for one in done:
-                yield self._answer(waiting.pop(one), one)
+                yield self._answer(waiting.pop(one), one, job.largest)
             if done:
                 continue
             alive = {str(one["NodeID"]) for one in self._alive()}
@@ -124,7 +126,7 @@ class RayEngine:
                         self._ray.cancel(one, force=True)
                     yield Answer(host, "timeout", why=f"no answer within {job.deadline:g} s")
 
-    def _answer(self, host: str, one: Any) -> Answer:
+    def _answer(self, host: str, one: Any, largest: int) -> Answer:
         try:
             got = self._ray.get(one)
         except Exception as error:
@@ -138,8 +140,7 @@ class RayEngine:
             )
             why = clean_line(str(error).partition("\n")[0] or type(error).__name__, limit=300)
             return Answer(host, "lost" if gone else "failed", why=why)
-        why = clean_line(str(got["why"]), limit=300)
-        return Answer(host, got["ended"], bytes(got["output"]), why, float(got["seconds"]))
+        return read_answer(host, got, largest)
 
 
 def _listens(address: str) -> None:

@@ -6,6 +6,7 @@ It is sent there as source, to Pythons that have no tfdoctor: the standard libra
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -25,7 +26,7 @@ LOOK = 0.5
 
 def run_on_dask(
     content: bytes, python: str, arguments: tuple[str, ...], deadline: float, largest: int
-) -> dict[str, Any]:
+) -> bytes:
     """`run_here` until the task is cancelled, which Dask itself does not tell one that runs."""
     try:
         import distributed  # type: ignore[import-not-found, unused-ignore]
@@ -51,8 +52,11 @@ def run_here(
     deadline: float,
     largest: int,
     cancelled: Any = None,
-) -> dict[str, Any]:
-    """{"ended", "output", "why", "seconds"} as in `models.Answer`. python: "" for the worker's own."""
+) -> bytes:
+    """Return a line of JSON, {"ended", "why", "seconds"} as in `models.Answer`, and after it the output.
+
+    python: "" for the worker's own.
+    """
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tfdoctor-") as folder:
         path = os.path.join(folder, "tfdoctor.pyz")  # noqa: PTH118 - as plain as can be
@@ -68,7 +72,7 @@ def run_here(
                 start_new_session=True,
             )
         except OSError as error:
-            return {"ended": "failed", "output": b"", "why": f"{python}: {error.strerror}", "seconds": 0.0}
+            return _encode("failed", f"{python}: {error.strerror}", 0.0, b"")
         late, said = threading.Event(), bytearray()
         listener = threading.Thread(target=_listen, args=(child.stderr, said), daemon=True)
         listener.start()
@@ -101,12 +105,11 @@ def run_here(
     else:
         last = said.decode("utf-8", "replace").strip().rpartition("\n")[2][:200]
         ended, why = "failed", f"exit status {status}{': ' if last else ''}{last}"
-    return {
-        "ended": ended,
-        "output": bytes(output) if ended == "answered" else b"",
-        "why": why,
-        "seconds": seconds,
-    }
+    return _encode(ended, why, seconds, bytes(output) if ended == "answered" else b"")
+
+
+def _encode(ended: str, why: str, seconds: float, output: bytes) -> bytes:
+    return json.dumps({"ended": ended, "why": why, "seconds": seconds}).encode("ascii") + b"\n" + output
 
 
 def _kill(child: Any) -> None:

@@ -1,0 +1,86 @@
+"""What a worker of Dask or Ray sends: bytes are read, objects become placeholders, and nothing runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tfdoctor.fleet.nodes.models import Answer, read_answer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCRIPT = """
+import collections, io, os, pickle, sys
+from pickle import loads
+
+class Loader(pickle.Unpickler):
+    pass
+
+class Evil:
+    def __reduce__(self):
+        return os.system, (f"touch {sys.argv[1]}",)
+
+class Failure(ValueError):
+    pass
+
+evil, failure = pickle.dumps(Evil()), pickle.dumps(Failure("text of the node"))
+old = pickle.dumps(Evil(), 0)
+from tfdoctor.fleet.nodes.unpickling import restrict_unpickling
+restrict_unpickling()
+import _pickle
+for data in (evil, old):
+    for read in (loads, pickle.loads, _pickle.loads, pickle._loads):
+        read(data)
+    for kind in (Loader, pickle.Unpickler, _pickle.Unpickler, pickle._Unpickler):
+        kind(io.BytesIO(data)).load()
+    pickle.load(io.BytesIO(data))
+error = loads(failure)
+print(type(error).__name__, error, isinstance(error, Exception))
+print(loads(pickle.dumps([b"x", {"a": 1.5}, "text", None])), issubclass(loads(pickle.dumps(bytes)), bytes))
+try:
+    loads(b"cbuiltins\\nbytes\\n(I1000000000000\\ntR.")
+except pickle.UnpicklingError as error:
+    print(error)
+"""
+
+
+def test_no_pickle_runs_code(tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(marker)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "Failure text of the node True",
+        "[b'x', {'a': 1.5}, 'text', None] True",
+        "a node sent no plain bytes",
+    ]
+    assert not marker.exists()
+
+
+def line(**changes: object) -> bytes:
+    return json.dumps({"ended": "answered", "why": "", "seconds": 1.5, **changes}).encode() + b"\n"
+
+
+def test_an_answer_is_read() -> None:
+    assert read_answer("h", line() + b"{}\n", 10) == Answer("h", "answered", b"{}\n", "", 1.5)
+    late = line(ended="timeout", why="no \x1b[1manswer")
+    assert read_answer("h", late + b"{}", 10) == Answer("h", "timeout", b"", "no answer", 1.5)
+    assert read_answer("h", line() + b"x" * (2 << 20), 1 << 20).ended == "flooded"
+    assert read_answer("h", b"x" * 5000, 1 << 20).ended == "flooded"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        *(5, None, "text", {"ended": "answered"}, b"", b"[]\n", b"5\n", b"{}\n", b"[" * 4000 + b"\n"),
+        *(line(ended="fine"), line(ended=[]), line(why=None), line(seconds=float("nan")), line(seconds=True)),
+    ],
+)
+def test_another_answer_fails_that_host(sent: object) -> None:
+    assert read_answer("h", sent, 10) == Answer("h", "failed", why="what it sent is no answer of tfdoctor")
