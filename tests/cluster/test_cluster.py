@@ -258,6 +258,15 @@ def test_an_address_that_is_not_this_machines() -> None:
     assert not judged(written, "env").faults, "the addresses are not known"
 
 
+def test_all_tasks_that_cannot_be_reached_are_counted() -> None:
+    text = config({"worker": [f"127.0.0.1:{20000 + number}" for number in range(200)]})
+    written = read_cluster(text, "text").written[0]
+    reached = {task: Reached(False, "refused") for task, _ in written.addresses}
+    answer = judged(written, "text", reached=reached)
+    assert "199 of 200 tasks cannot be reached" in answer.summary
+    assert len(answer.faults) < 60
+
+
 @pytest.mark.parametrize("why", ["refused", "timeout", "no-such-name", "not-tensorflow"])
 def test_who_cannot_be_reached(why: str) -> None:
     (own, _), (other, _) = TWO.addresses

@@ -192,6 +192,32 @@ def test_hosts_without_an_answer_are_told_first_and_by_kind() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("usable", "cause", "word", "message"),
+    [
+        (False, None, "not used", "TensorFlow will not use the GPUs"),
+        (
+            None,
+            "libs-not-installed",
+            "unknown",
+            "it could not be determined whether TensorFlow uses the GPUs",
+        ),
+        (False, "inconclusive", "not used", "TensorFlow will not use the GPUs"),
+    ],
+)
+def test_one_verdict_in_text_table_and_page(
+    usable: bool | None, cause: str | None, word: str, message: str
+) -> None:
+    one = answer(HEALTHY)
+    one["verdict"] = {**one["verdict"], "gpu_usable": usable, "cause": cause}
+    told = judged("ssh", gathered({"a": one}))
+    screen, page = render_fleet(told), fleet_html(told).decode()
+    assert message in screen
+    assert message in page
+    assert f" {word} " in screen.partition("such as")[2]
+    assert word in page
+
+
 LIES: list[Any] = [
     b"",
     b"hello",

@@ -89,7 +89,7 @@ def judged(
         task,
         members,
         kept,
-        _summary(written, read, task, kept, members),
+        _summary(written, read, task, faults, members),
         reached is not None,
         tuple(notes),
     )
@@ -420,7 +420,7 @@ def _summary(
     written: Written,
     read: Mapping[Task, Address],
     task: Task | None,
-    faults: tuple[Fault, ...],
+    faults: Sequence[Fault],
     members: tuple[Member, ...],
 ) -> str:
     if written.jobs is None:

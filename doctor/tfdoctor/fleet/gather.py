@@ -78,7 +78,7 @@ class Gathered:
         if skew:
             self.skews[name] = skew
         state: State = "ok" if result.usable else "found"
-        self.hosts[name] = Host(name, state, result.cause, seconds)
+        self.hosts[name] = Host(name, state, result.cause, seconds, unknown=result.usable is None)
 
     def silent(self, name: str, state: State, why: str, *, seconds: float | None = None) -> None:
         """A host without a usable answer."""

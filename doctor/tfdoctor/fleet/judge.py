@@ -102,7 +102,8 @@ def _groups(profiles: Sequence[Profile]) -> Iterator[Group]:
     for number, one in enumerate(profiles, 1):
         state: State = "ok" if one.usable else "found"
         differs = _differences(profiles[0], one)
-        yield Group(number, tuple(sorted(one.hosts)), differs, state, one.cause, _cards(one))
+        unknown = one.usable is None
+        yield Group(number, tuple(sorted(one.hosts)), differs, state, one.cause, _cards(one), unknown)
 
 
 def _differences(most: Profile, one: Profile) -> dict[Value, tuple[str, str]]:
@@ -155,7 +156,7 @@ def _unused(groups: Sequence[Group]) -> Iterator[Finding]:
     used = sum(len(group.hosts) for group in groups if group.state == "ok")
     for group in groups:
         if group.state != "ok":
-            causes.setdefault((group.cause, _unknown(group)), []).extend(group.hosts)
+            causes.setdefault((group.cause, group.unknown), []).extend(group.hosts)
     for (cause, unknown), those in causes.items():
         says = (
             "it could not be determined whether TensorFlow uses the GPUs"
@@ -170,10 +171,6 @@ def _unused(groups: Sequence[Group]) -> Iterator[Finding]:
             f"{says}: {cause or 'inconclusive'}{beside}.",
             "Run the check there: it names the commands.",
         )
-
-
-def _unknown(group: Group) -> bool:
-    return group.cause in (None, "inconclusive", "python-unusable")
 
 
 def _versions(profiles: Sequence[Profile]) -> Iterator[Finding]:
@@ -296,7 +293,7 @@ def _summary(hosts: Sequence[Host], groups: Sequence[Group]) -> str:
     )
     if not answered:
         return f"{first}."
-    unknown = sum(len(one.hosts) for one in groups if one.state != "ok" and _unknown(one))
+    unknown = sum(len(one.hosts) for one in groups if one.unknown)
     if states["ok"] == answered:
         used = (
             "on all of them TensorFlow will use its GPUs" if answered > 1 else "TensorFlow will use its GPUs"

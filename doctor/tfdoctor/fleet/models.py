@@ -59,6 +59,8 @@ class Host:
     """None where it gave no usable answer."""
     why: str = ""
     """One line, where it gave no usable answer."""
+    unknown: bool = False
+    """Whether its answer is that the verdict is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,8 @@ class Group:
     cause: str | None
     cards: str
     """ "8 × NVIDIA A100-SXM4-80GB", "none"."""
+    unknown: bool = False
+    """Whether their answer is that the verdict is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.fleet import Finding, Fleet, Group
+    from tfdoctor.fleet import Finding, Fleet, Group, Host
 
-__all__ = ["COLUMNS", "STATES", "cell", "fleet_json", "render_fleet"]
+__all__ = ["COLUMNS", "cell", "fleet_json", "render_fleet", "state_word"]
 
 FINDINGS, GROUPS = 4, 5
 """Shown without -v."""
@@ -36,7 +36,12 @@ COLUMNS = {
 """Heads of the grid → the areas that they stand for."""
 STATES = {"ok": "used", "found": "not used", "failed": "failed", "lost": "lost", "timeout": "too late"}
 OF_DRIVER = ("driver", "NVIDIA driver")
-SIGNS = {"ok": ("✓", "green"), "found": ("✗", "red")}
+SIGNS = {"used": ("✓", "green"), "not used": ("✗", "red"), "unknown": ("?", "yellow")}
+
+
+def state_word(one: Group | Host) -> str:
+    """Return the word of the table for a group's or a host's state."""
+    return "unknown" if one.unknown else STATES[one.state]
 
 
 def render_fleet(answer: Fleet, *, verbose: bool = False, width: int = 80, colour: bool = False) -> str:
@@ -86,10 +91,10 @@ def _grid(out: Page, groups: Sequence[Group], *, verbose: bool) -> None:
     out.print(Text(f"  {'hosts':>6}  {'such as':{wide}}  GPUs      {heads}"), wrap=False)
     for one in shown:
         cells_ = " ".join(f"{cell(one, head):^{len(head)}}" for head in COLUMNS)
-        sign, style = SIGNS[one.state]
+        sign, style = SIGNS[state_word(one)]
         name = cut(_like(one, domain), wide)
         line = Text(f"  {len(one.hosts):>6,}  {name}{' ' * (wide - cells(name))}  ") + Text(sign, style=style)
-        out.print(line + Text(f" {STATES[one.state]:<8}{cells_}"), wrap=False)
+        out.print(line + Text(f" {state_word(one):<8}{cells_}"), wrap=False)
     rest = len(groups) - len(shown)
     if rest > 0:
         hosts = sum(len(one.hosts) for one in groups) - sum(len(one.hosts) for one in shown)

@@ -11,7 +11,7 @@ from tfdoctor.causes.codes import FLEET
 from tfdoctor.findings import Severity, Status
 from tfdoctor.fleet import some_hosts
 from tfdoctor.render.finding import MARKS, SEVERITY_STATUS
-from tfdoctor.render.fleet import COLUMNS, STATES, cell
+from tfdoctor.render.fleet import COLUMNS, cell, state_word
 from tfdoctor.render.html.document import document
 from tfdoctor.text import clean_line
 
@@ -56,7 +56,7 @@ def fleet_html(answer: Fleet) -> bytes:
         hosts=[
             {
                 "name": one.name,
-                "state": STATES[one.state],
+                "state": state_word(one),
                 "group": "" if one.group is None else str(one.group),
                 "why": one.why or one.cause or "",
             }
@@ -75,8 +75,8 @@ def _row(one: Group) -> dict[str, Any]:
         "number": str(one.number),
         "hosts": f"{len(one.hosts):,}",
         "like": one.hosts[0],
-        "status": _sign(STATUS[one.state]),
-        "state": STATES[one.state],
+        "status": _sign(SEVERITY_STATUS[Severity.WARNING] if one.unknown else STATUS[one.state]),
+        "state": state_word(one),
         "cause": one.cause if one.state != "ok" and one.cause else "",
         "cards": one.cards,
         "cells": [{"sign": cell(one, head), "values": _values(one, COLUMNS[head])} for head in COLUMNS],
