@@ -1,4 +1,4 @@
-"""Files that a user names: what is no regular file is never replaced, a link is followed, nothing half is left."""
+"""Files that a user names: what is no regular file is never replaced, a link is refused, nothing half is left."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ import stat
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from cli.planner import Tfdoctor
 from faults.harness import HEALTHY, shell
+from tfdoctor.cli.main import _Commands
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.system.writing import write_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 TEXT = b"a text\n"
 
@@ -42,22 +43,79 @@ def test_a_new_file_and_one_that_is_there(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["report.md"]
 
 
-def test_a_link_is_followed_and_stays(tmp_path: Path) -> None:
-    real, link = tmp_path / "folder" / "real.md", tmp_path / "link.md"
-    real.parent.mkdir()
-    real.write_bytes(b"old")
-    link.symlink_to("folder/real.md")
-    with pytest.raises(UsageError, match="exists"):
-        write_file(link, TEXT, force=False)
-    write_file(link, TEXT, force=True)
-    assert link.is_symlink()
-    assert real.read_bytes() == TEXT
-    real.unlink()
-    with pytest.raises(UsageError, match="leads nowhere"):
-        write_file(link, TEXT, force=False)
-    write_file(link, TEXT, force=True)
-    assert link.is_symlink()
-    assert real.read_bytes() == TEXT
+@pytest.mark.parametrize("force", [False, True])
+def test_a_link_is_refused_and_stays(force: bool, tmp_path: Path) -> None:
+    real, link = tmp_path / "real.md", tmp_path / "link.md"
+    link.symlink_to("real.md")
+    for before in (None, b"old"):
+        if before is not None:
+            real.write_bytes(before)
+        with pytest.raises(UsageError, match="is a symbolic link"):
+            write_file(link, TEXT, force=force)
+        assert link.is_symlink()
+        assert (real.read_bytes() if real.exists() else None) == before
+
+
+READS = {"--facts", "--against", "--compare", "--ca-cert", "--check", "--requirements", "--peer"}
+"""Options that name a file to read."""
+RECORDED = ["--facts", str(HEALTHY)]
+WRITES = {
+    ("check", "--html"): RECORDED,
+    ("diagnose", "--html"): ["{log}"],
+    ("verify", "--junit"): ["--python", "{python}"],
+    ("verify", "--html"): ["--python", "{python}"],
+    ("matrix", "--html"): [],
+    ("placement", "--svg"): ["{log}"],
+    ("bench", "--output"): ["--python", "{python}"],
+    ("bench", "--html"): ["--python", "{python}"],
+    ("fleet", "--html"): ["report", "{results}"],
+    ("capture", "--output"): [],
+    ("report", "--output"): RECORDED,
+    ("install", "--into"): ["--tf", "2.20"],
+}
+"""(command, option that names a file or folder to write) → the other arguments."""
+QUICK = {
+    ("check", "--html"),
+    ("diagnose", "--html"),
+    ("placement", "--svg"),
+    ("report", "--output"),
+}
+"""Those that also write it here, with --force."""
+
+
+def test_all_options_that_name_files_are_known() -> None:
+    found = set()
+    for name, command in _Commands().items():
+        for option in command.params:
+            kind = "path" in str(option.type).lower() and option.param_type_name == "option"
+            if kind and not READS & set(option.opts):
+                found.add((name, max(option.opts, key=len)))
+    assert found == set(WRITES)
+
+
+@pytest.mark.parametrize(("command", "option"), WRITES)
+def test_every_command_leaves_what_is_there(
+    command: str, option: str, tmp_path: Path, tfdoctor: Tfdoctor
+) -> None:
+    names = {"log": tmp_path / "log", "results": tmp_path / "results", "python": tmp_path / "python"}
+    names["log"].write_text("a line\n")
+    names["results"].mkdir()
+    (tmp_path / "there").write_bytes(b"keep")
+    (tmp_path / "link").symlink_to("there")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    words = [word.format(**names) for word in WRITES[command, option]]
+    for name in ("there", "link", "dangling"):
+        done = tfdoctor(command, *words, option, str(tmp_path / name))
+        assert done.status == 2, (name, done)
+        assert (tmp_path / "there").read_bytes() == b"keep"
+        assert not (tmp_path / "nowhere").exists()
+        assert (tmp_path / name).is_symlink() == (name != "there")
+    if (command, option) in QUICK:
+        assert tfdoctor(command, *words, option, str(tmp_path / "there"), "--force").status in (0, 1, 2)
+        assert (tmp_path / "there").read_bytes()[:1] in (b"<", b"*")
+        for name in ("link", "dangling"):
+            assert tfdoctor(command, *words, option, str(tmp_path / name), "--force").status == 2
+            assert (tmp_path / name).is_symlink()
 
 
 def folder(place: Path) -> None:
@@ -99,14 +157,12 @@ def test_a_pipe_takes_it(force: bool, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_devices_stay(force: bool, tmp_path: Path) -> None:
-    link = tmp_path / "link"
-    link.symlink_to("/dev/null")
-    write_file(link, TEXT, force=force)
-    assert link.is_symlink()
+def test_devices_stay(force: bool) -> None:
+    write_file(Path("/dev/null"), TEXT, force=force)
     with pytest.raises(Error, match="No space left"):
-        write_file(tmp_path.__class__("/dev/full"), TEXT, force=force)
-    assert stat.S_ISCHR(os.stat("/dev/full").st_mode)  # noqa: PTH116
+        write_file(Path("/dev/full"), TEXT, force=force)
+    for name in ("/dev/null", "/dev/full"):
+        assert stat.S_ISCHR(Path(name).stat().st_mode)
 
 
 @pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.fleet.nodes import Answer
 from tfdoctor.fleet.nodes.store import JOURNAL, Store, file_of
+from tfdoctor.system.writing import SCRATCH, scratch_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,3 +103,22 @@ def test_a_full_disk_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(Error, match="No space left") as told:
         Store(tmp_path).keep(Answer("a", "answered", json.dumps({}).encode()), asked=None, came=1.0)
     assert "--resume" in told.value.hint
+
+
+def test_a_link_in_the_folder_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / JOURNAL).symlink_to(tmp_path / "victim")
+    with pytest.raises(Error, match="cannot be kept"):
+        Store(tmp_path).keep(Answer("h", "lost", why="gone"), asked=None, came=1.0)
+    assert not (tmp_path / "victim").exists()
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / f"{SCRATCH}dead").mkdir()
+    (tmp_path / f"{SCRATCH}dead" / "file").write_text("")
+    (tmp_path / f"{SCRATCH}link").symlink_to("/usr")
+    with scratch_folder() as first:
+        with scratch_folder() as second:
+            assert {path.name for path in tmp_path.iterdir()} == {first.name, second.name, f"{SCRATCH}link"}
+        assert first.is_dir()
+    assert [path.name for path in tmp_path.iterdir()] == [f"{SCRATCH}link"]

@@ -44,7 +44,7 @@ def text_of(path: Path, option: str) -> str:
         msg = f"{option}: {shown} is larger than {LARGEST_FILE // 1024 // 1024} MiB."
         raise UsageError(msg)
     try:
-        return content.decode("utf-8")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         msg = f"{option}: {shown} is not UTF-8 text."
         raise UsageError(msg) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import os
 import tempfile
 import time
 from pathlib import Path
@@ -253,8 +254,8 @@ def _engine(name: str, value: str, options: list[str], *, image: str | None, gpu
     from tfdoctor.cli.files import text_of
     from tfdoctor.fleet.nodes.ssh import SshEngine, host_names
 
-    path = Path(value)
-    hosts = host_names(text_of(path, "--ssh") if "," not in value and path.is_file() else value)
+    is_file = "," not in value and os.path.isfile(value)  # noqa: PTH113 - of a long name, Path.is_file raises OSError
+    hosts = host_names(text_of(Path(value), "--ssh") if is_file else value)
     if not hosts:
         raise UsageError("--ssh names no host.")
     return SshEngine(hosts, options=options)
@@ -276,6 +277,7 @@ def _asked(
     from tfdoctor.fleet.nodes import Job
     from tfdoctor.fleet.nodes.store import Store
     from tfdoctor.fleet.nodes.zipapp import zipapp
+    from tfdoctor.system.writing import scratch_folder
 
     store = Store(folder)
     if not (store.empty or resume):
@@ -301,8 +303,8 @@ def _asked(
     note(
         f"Asking {len(left)} host{'s' * (len(left) != 1)} through {engine.name}{again}; results in {folder}."
     )
-    with tempfile.TemporaryDirectory(prefix="tfdoctor-") as beside:
-        path = Path(beside, "tfdoctor.pyz")
+    with scratch_folder() as beside:
+        path = beside / "tfdoctor.pyz"
         path.write_bytes(zipapp())
         _kept(engine, left, Job(path, words, python=runner, deadline=deadline), store)
     return True

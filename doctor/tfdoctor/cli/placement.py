@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 from typing import Annotated
 
-from tfdoctor.cli.options import FailOn, Json, Severe, argument, command, option, verbose_option
+from tfdoctor.cli.options import FailOn, Force, Json, Severe, argument, command, option, verbose_option
 from tfdoctor.cli.reading import asked_logs, note
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode
@@ -29,6 +29,7 @@ def placement(
     svg: Annotated[
         Path | None, option("Write a picture of operations over devices, too.", "--svg", metavar="FILE")
     ] = None,
+    force: Force = False,
     fail_on: Severe = FailOn.error,
     as_json: Json = False,
     verbose: Annotated[bool, verbose_option("Show all operations and all evidence.")] = False,
@@ -40,7 +41,7 @@ def placement(
     """
     (name,) = asked_logs([file] if file else [], "placement")
     if svg is not None:
-        check_file(svg, force=True, option="--svg")
+        check_file(svg, force=force, option="--svg")
     shown = clean(name, limit=300)
     with meter(shown) if ERR.watched and not as_json else contextlib.nullcontext() as told:
         found = read_placement(read_log(name, note=note, meter=told))
@@ -48,7 +49,7 @@ def placement(
     era = era_of(found.said, compat) if asks_for_kernels(found) else None
     answer = judged(found, shown, kernels=compat.kernels if era else None, era=era)
     if svg is not None:
-        write_file(svg, placement_svg(answer).encode("utf-8"), force=True, option="--svg")
+        write_file(svg, placement_svg(answer).encode("utf-8"), force=force, option="--svg")
     if as_json:
         from tfdoctor.render.json import write_json
 

@@ -137,7 +137,7 @@ def verify(
         simulated=asked,
     )
     if junit_file is not None:
-        check_file(junit_file, force=True, option="--junit")
+        check_file(junit_file, force=force, option="--junit")
     if html is not None:
         check_file(html, force=force, option="--html")
     if image is None:
@@ -146,7 +146,7 @@ def verify(
         done = _image(compat, check_reference(image), wish, quiet=quiet or as_json)
     tell(done, as_json=as_json, verbose=verbose, quiet=quiet)
     if junit_file is not None:
-        write_file(junit_file, junit(done).encode("utf-8"), force=True, option="--junit")
+        write_file(junit_file, junit(done).encode("utf-8"), force=force, option="--junit")
     if html is not None:
         _write_page(html, done, force=force, quiet=quiet)
     return ExitCode.OK if done.ok else ExitCode.FOUND

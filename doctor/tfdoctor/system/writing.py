@@ -1,7 +1,7 @@
 """Files that a user names on the command line, and that we write: whole or not at all, and nothing else replaced.
 
-A regular file is replaced only where that was asked for, a link to one is followed then, not replaced; a pipe, a
-terminal or a device takes what is written as it comes; everything else is refused.
+A regular file is replaced only with --force; a pipe, a terminal or a device takes what is written as it comes;
+everything else is refused, symbolic links among it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from tfdoctor.errors import Error, UsageError
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-__all__ = ["atomically", "check_file", "place_file", "write_file"]
+__all__ = ["append_line", "atomically", "check_file", "place_file", "scratch_folder", "write_file"]
+
+SCRATCH = "tfdoctor-run-"
 
 _DESCRIPTOR = re.compile(r"/dev/fd/([0-9]{1,6})|/proc/(?:self|thread-self)/fd/([0-9]{1,6})")
 _STANDARD = {"/dev/stdout": 1, "/dev/stderr": 2}
@@ -37,23 +39,24 @@ def check_file(target: Path, *, force: bool, option: str = "-o") -> None:
         raise UsageError(message)
     if _descriptor(target) is not None:
         return
-    place = _place(target, option)
-    kind = _kind(place, option)
+    if target.is_symlink():
+        message = f"{option}: {shown} is a symbolic link."
+        raise UsageError(message, hint="It was not followed. Name the file itself, or another one.")
+    kind = _kind(target, option)
     if kind == "other":
-        what = "a folder" if place.is_dir() else "neither a file nor a pipe"
+        what = "a folder" if target.is_dir() else "neither a file nor a pipe"
         message = f"{option}: {shown} is {what}."
         raise UsageError(message, hint="It was left unchanged. Name another place.")
     if kind == "stream":
         return
-    if not place.parent.is_dir():
-        message = f"{option}: there is no folder {clean_line(str(place.parent))}."
+    if not target.parent.is_dir():
+        message = f"{option}: there is no folder {clean_line(str(target.parent))}."
         raise UsageError(message, hint="Make it first, or name another place.")
-    if os.path.lexists(target) and not force:
-        link = ", a link that leads nowhere" if kind == "nothing" else ""
-        message = f"{option}: {shown} exists{link}."
+    if kind == "file" and not force:
+        message = f"{option}: {shown} exists."
         raise UsageError(message, hint="Name another place, or give --force to replace it.")
-    if kind == "nothing" and not os.access(place.parent, os.W_OK | os.X_OK):
-        message = f"{option}: this user may not write to {clean_line(str(place.parent))}."
+    if kind == "nothing" and not os.access(target.parent, os.W_OK | os.X_OK):
+        message = f"{option}: this user may not write to {clean_line(str(target.parent))}."
         raise Error(message, hint="Name another place.")
 
 
@@ -65,12 +68,11 @@ def write_file(target: Path, content: bytes, *, force: bool, option: str = "-o")
         if number is not None:  # opened again, a file would be written from its beginning
             _into(os.dup(number), content)
             return
-        place = _place(target, option)
-        if _kind(place, option) == "stream":
+        if _kind(target, option) == "stream":
             # Not O_CREAT, not O_TRUNC: what is there now may not be what was there then.
-            _into(os.open(place, os.O_WRONLY | os.O_NOCTTY), content)
+            _into(os.open(target, os.O_WRONLY | os.O_NOCTTY), content)
         else:
-            _replace(place, content, force=force)
+            _replace(target, content, force=force)
     except OSError as error:
         message = f"{option}: {clean_line(str(target))} could not be written: {error.strerror or error}"
         raise Error(message, hint=f"Name another place with {option}.") from error
@@ -83,15 +85,6 @@ def _descriptor(target: Path) -> int | None:
     if match:
         return int(match[1] or match[2])
     return _STANDARD.get(text)
-
-
-def _place(target: Path, option: str) -> Path:
-    """Where the links of `target` lead. Raises UsageError for a circle of them."""
-    place = Path(os.path.realpath(target))
-    if place.is_symlink():
-        message = f"{option}: {clean_line(str(target))} is a link that leads to itself."
-        raise UsageError(message)
-    return place
 
 
 def _kind(place: Path, option: str) -> str:
@@ -145,6 +138,47 @@ def place_file(target: Path, content: bytes, *, force: bool) -> None:
         temporary.replace(target)
 
     atomically(target, make, place)
+
+
+def append_line(target: Path, text: str) -> None:
+    """Add a line to a regular file, which may be new. Raises OSError; a symbolic link is not followed."""
+    flags = (
+        os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    )
+    with os.fdopen(os.open(target, flags, 0o666), "ab") as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        stream.write(text.encode("utf-8") + b"\n")
+
+
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Make a temporary folder; remove those that earlier processes of this user left when they were killed.
+
+    A process holds a lock on its folder for as long as it lives.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        with tempfile.TemporaryDirectory(prefix=SCRATCH) as name:
+            yield Path(name)
+        return
+    for old in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
+        with contextlib.suppress(OSError):
+            handle = os.open(old, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                if os.fstat(handle).st_uid == os.geteuid():
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(old, ignore_errors=True)
+            finally:
+                os.close(handle)
+    with tempfile.TemporaryDirectory(prefix=SCRATCH) as name:
+        handle = os.open(name, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH)
+            yield Path(name)
+        finally:
+            os.close(handle)
 
 
 def atomically(target: Path, make: Callable[[Path], None], place: Callable[[Path], None]) -> None:

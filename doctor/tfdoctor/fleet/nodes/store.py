@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.records import dataclass
-from tfdoctor.system.writing import place_file
+from tfdoctor.system.writing import append_line, place_file
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -100,8 +100,7 @@ class Store:
                 "asked": asked,
                 "came": came,
             }
-            with (self.folder / JOURNAL).open("ab") as journal:
-                journal.write(json.dumps(line).encode("ascii") + b"\n")
+            append_line(self.folder / JOURNAL, json.dumps(line))
         except OSError as error:
             msg = f"{clean_line(str(self.folder))}: a result cannot be kept: {error.strerror}."
             raise Error(msg, hint="Free some room, then run it again with --resume.") from error
