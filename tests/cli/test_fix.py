@@ -188,7 +188,7 @@ def test_check_asks_the_same_question(answer: str, done: bool, new: Callable[...
     before = env.list()
     _, text = at_a_terminal(env, answer, command=("check", "--fix"))
     first, _, then = re.sub(r"\x1b\[[0-9;]*m", "", text).partition("Do this? [y/N]")
-    assert re.search(r"Fix it +.*tfdoctor fix", first)  # the screen of check
+    assert re.search(r"Fix it\s+.*tfdoctor fix", first)  # the screen of check
     assert first.count("Environment ") >= 1  # what fix would do
     assert "ln -sf" in first
     assert bool(difference(before, env.list())) is done

@@ -65,7 +65,7 @@ def test_uv_is_taken_where_it_works_for_that_python(tmp_path: Path) -> None:
 
 def test_a_pip_is_made_where_there_is_none(tmp_path: Path) -> None:
     """As the command that `check` prints does it."""
-    python = program(tmp_path, "python", 'test "$2" = ensurepip')
+    python = program(tmp_path, "python", 'test "$3" = ensurepip')
     found = find_installer(str(python), env={**QUIET, "PATH": "/usr/bin:/bin"})
     assert found.before == (str(python), "-m", "ensurepip")
     assert found.install(["a"]) == (str(python), "-m", "pip", "install", "a")

@@ -103,7 +103,8 @@ def unwritten(path: str | Path) -> str:
 def write(path: str | Path, content: bytes, *, private: bool = False) -> None:
     """Write a file down to the disk. Whenever this ends, the old one is there or the new one.
 
-    It keeps the mode of the file that it replaces. `private`: a new one is for its owner alone. Raises OSError.
+    It keeps the owner, mode and extended attributes of the file that it replaces. `private`: a new one is for its owner
+    alone. Raises OSError.
     """
     spare = unwritten(path)
     with contextlib.suppress(FileNotFoundError):
@@ -112,7 +113,11 @@ def write(path: str | Path, content: bytes, *, private: bool = False) -> None:
     try:
         with os.fdopen(handle, "wb") as stream:
             with contextlib.suppress(FileNotFoundError):
-                os.fchmod(handle, stat.S_IMODE(os.stat(path).st_mode))  # noqa: PTH116
+                info = os.stat(path)  # noqa: PTH116
+                if os.geteuid() == 0:
+                    os.fchown(handle, info.st_uid, info.st_gid)
+                os.fchmod(handle, stat.S_IMODE(info.st_mode))
+                copy_attributes(path, handle)
             stream.write(content)
             stream.flush()
             os.fsync(handle)
@@ -122,6 +127,26 @@ def write(path: str | Path, content: bytes, *, private: bool = False) -> None:
             os.unlink(spare)
         raise
     fsync(os.path.dirname(path))
+
+
+def copy_attributes(source: str | Path | int, target: str | Path | int) -> None:
+    """Copy extended attributes, as far as the file system and this user can."""
+    if not hasattr(os, "listxattr"):
+        return
+    with contextlib.suppress(OSError):
+        for name in os.listxattr(source):
+            with contextlib.suppress(OSError):
+                os.setxattr(target, name, os.getxattr(source, name))
+
+
+def give_to_owner_of_folder(path: str) -> None:
+    """As root, give a new path to the owner of the folder that it lies in; a link itself, not what it leads to."""
+    if os.geteuid() != 0:
+        return
+    with contextlib.suppress(OSError):
+        above, info = os.stat(os.path.dirname(path)), os.lstat(path)  # noqa: PTH116
+        if info.st_uid == 0 and (above.st_uid, above.st_gid) != (0, info.st_gid):
+            os.lchown(path, above.st_uid, above.st_gid)
 
 
 def remove(path: str | Path) -> None:

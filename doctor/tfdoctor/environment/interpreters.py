@@ -63,9 +63,7 @@ def ask(path: str, system: System) -> Interpreter | None:
     Those are for CPython, 64 bits, with the global lock.
     """
     python = [name for name in system.env if name.startswith("PYTHON")]
-    answer = system.run(
-        (path, "-E", "-s", "-c", _QUESTION), timeout=ASKING, unset=python, key=f"what-is {path}"
-    )
+    answer = system.run((path, "-I", "-c", _QUESTION), timeout=ASKING, unset=python, key=f"what-is {path}")
     try:
         said = json.loads(answer.stdout[:20_000]) if answer.ok else None
     except ValueError:

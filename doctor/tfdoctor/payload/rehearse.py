@@ -1,14 +1,13 @@
 # Imports what TensorFlow imports of other packages, and nothing of TensorFlow's own: does that much of its import work?
-# The working folder comes first on the path, as for a program that is started there. A line before and after each
-# module, so that a crash names the one that it happened in. Writes no file. Runs on Python 2.7 and 3.5 to 3.14.
+# Nothing is imported from the working folder. A line before and after each module, so that a crash names the one that
+# it happened in. Writes no file. Runs on Python 2.7 and 3.5 to 3.14.
 from __future__ import print_function
 
 import sys
 
 AT_START = set(sys.modules)
 
-# The script's own folder, with its part, is on sys.path first, unless Python was told to leave it out: a program's
-# working folder takes its place.
+# The script's own folder, with its part, is on sys.path first, unless Python was told to leave it out.
 _SAFE = getattr(sys.flags, "safe_path", 0) or getattr(sys.flags, "isolated", 0)
 if _SAFE:
     sys.path.insert(0, __file__.rpartition("/")[0])
@@ -157,8 +156,6 @@ def tell(key, name, chains):
 
 def main():
     wanted = json.loads(sys.argv[1])
-    if not _SAFE:
-        sys.path.insert(0, "")
     for number, (name, chains) in enumerate(wanted["modules"]):
         tell("module:%d" % number, name, chains)
     for path in filter(os.path.isfile, wanted["sources"]):

@@ -18,7 +18,7 @@ from tfdoctor.predict.rehearsing import (
     unmet,
 )
 from tfdoctor.predict.requirements import normal
-from tfdoctor.predict.shadows import package_led_away
+from tfdoctor.predict.shadows import folder_of, led_by, package_led_away
 from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
@@ -27,9 +27,17 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Compat
     from tfdoctor.compat.imported import Imported
     from tfdoctor.facts import Distribution, Facts, PythonFacts, TensorFlowFacts
-    from tfdoctor.facts.imports import FileDifference, RehearsalFacts
+    from tfdoctor.facts.imports import FileDifference, RehearsalFacts, Shadow
 
-__all__ = ["Failure", "cause_of", "failures", "imported", "in_working_folder", "own_damage"]
+__all__ = [
+    "Failure",
+    "cause_of",
+    "failures",
+    "imported",
+    "in_working_folder",
+    "own_damage",
+    "untested_copies",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,7 @@ def failures(facts: Facts, compat: Compat) -> tuple[Failure, ...]:
         spared = tensorflow.version is not None and compat.has(tensorflow.version, "keras-optimizers")
         said = (*_of_rehearsal(python, table, rehearsal), *_of_keras(python, rehearsal, spared=spared))
         found += (_led_away(facts, one) for one in said)
+    found += _of_working_folder(facts, python, table, rehearsal)
     # The same package may be taken through several modules, and the same file hide from many of them: once is enough.
     hidden = {one.package for one in found if one.shadow}
     first: dict[str, Failure] = {}
@@ -79,6 +88,44 @@ def failures(facts: Facts, compat: Compat) -> tuple[Failure, ...]:
         if any(one.fatal for one in first_hand):
             told = first_hand
     return tuple(told)
+
+
+def _shadows_here(
+    facts: Facts, python: PythonFacts, table: Imported, rehearsal: RehearsalFacts | None
+) -> Iterator[Shadow]:
+    """Yield what programs that are started in the working folder import from there in TensorFlow's import.
+
+    Nothing of that folder is executed. Recordings of earlier versions have a rehearsal that did: what it imported is
+    left out.
+    """
+    modules = {*table.needs, *table.standard, *table.shadowable}
+    names = {module.partition(".")[0] for module in modules}
+    tried = [one.top or one.file for one in rehearsal.modules if one.ok] if rehearsal is not None else []
+    for shadow in python.shadows:
+        folder = folder_of(shadow.taken)
+        here = folder not in python.sys_path and led_by(facts, folder) is None
+        if here and shadow.name in names and not any(_is_in(one, shadow.taken) for one in tried):
+            yield shadow
+
+
+def _of_working_folder(
+    facts: Facts, python: PythonFacts, table: Imported, rehearsal: RehearsalFacts | None
+) -> Iterator[Failure]:
+    for shadow in _shadows_here(facts, python, table, rehearsal):
+        package = distribution_of(shadow.name)
+        if in_working_folder(python, package) is None:
+            yield Failure(Rehearsed(shadow.name), package, missing=False, shadow=shadow.taken)
+
+
+def untested_copies(facts: Facts, compat: Compat) -> tuple[Distribution, ...]:
+    """Return the packages installed into the working folder that TensorFlow's import takes from there."""
+    python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
+    table = table_of(tensorflow, compat) if tensorflow is not None else None
+    if python is None or table is None:
+        return ()
+    shadows = _shadows_here(facts, python, table, value_of(facts.rehearsal))
+    copies = (in_working_folder(python, distribution_of(shadow.name)) for shadow in shadows)
+    return tuple(copy for copy in copies if copy is not None)
 
 
 def imported(rehearsal: RehearsalFacts | None) -> set[str]:

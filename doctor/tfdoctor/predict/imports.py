@@ -9,7 +9,14 @@ from tfdoctor import versions
 from tfdoctor.facts import Resolution, Unknown, value_of
 from tfdoctor.findings import Cause
 from tfdoctor.predict.driver import driver_missing_cause
-from tfdoctor.predict.failures import cause_of, failures, imported, in_working_folder, own_damage
+from tfdoctor.predict.failures import (
+    cause_of,
+    failures,
+    imported,
+    in_working_folder,
+    own_damage,
+    untested_copies,
+)
 from tfdoctor.predict.libraries import not_permitted
 from tfdoctor.predict.rehearsing import BREAKING, no_longer_standard
 from tfdoctor.predict.shadows import led_by, package_led_away
@@ -70,6 +77,12 @@ def import_unknown(facts: Facts, tensorflow: TensorFlowFacts, compat: Compat) ->
         return f"{damage[0].path} of TensorFlow is truncated: whether the import still works is not known."
     if isinstance(facts.rehearsal, Unknown):
         return f"Could not test whether the import works: {facts.rehearsal.why}."
+    untested = untested_copies(facts, compat)
+    if untested:
+        return (
+            f"A program that is started in {untested[0].location} takes {untested[0].name} from there. Whether "
+            "TensorFlow works with it was not tested: nothing of the working folder is executed."
+        )
     return ""
 
 
@@ -188,6 +201,8 @@ def _rehearsed_failure(failed: Failure | None) -> tuple[Cause, str] | None:
     if failed is None:
         return None
     one = failed.rehearsed
+    if failed.shadow and not one.error:
+        return cause_of(failed), f"{failed.shadow} is imported in place of {one.name}."
     return cause_of(failed), f"import tensorflow fails with {one.name}: {one.error_type}: {one.error}"
 
 

@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from tfdoctor.facts.python import Trouble
-from tfdoctor.system.payloads import QUIET
+from tfdoctor.system.payloads import quiet_variables
 from tfdoctor.system.result import Failure
 from tfdoctor.text import clean_line, late
 
@@ -64,7 +64,7 @@ def _together(system: System, python: str, timeout: float) -> tuple[CommandResul
     results: dict[str, CommandResult] = {}
 
     def run(key: str, *arguments: str) -> None:
-        results[key] = system.run([python, *arguments], timeout=timeout, env=QUIET, key=key)
+        results[key] = system.run([python, *arguments], timeout=timeout, env=quiet_variables(system), key=key)
 
     tries = (
         threading.Thread(target=run, args=("python:bare", "-E", "-S", "-c", _HELLO), daemon=True),
@@ -79,9 +79,8 @@ def _together(system: System, python: str, timeout: float) -> tuple[CommandResul
 
 def _starts_without_home(system: System, python: str, timeout: float) -> bool:
     """Whether only PYTHONHOME, which tells it where its own library is, keeps it from starting."""
-    result = system.run(
-        [python, "-c", _HELLO], timeout=timeout, env=QUIET, unset=("PYTHONHOME",), key="python:without-home"
-    )
+    env, key = quiet_variables(system), "python:without-home"
+    result = system.run([python, "-c", _HELLO], timeout=timeout, env=env, unset=("PYTHONHOME",), key=key)
     return result.stdout.startswith(BARE)
 
 

@@ -9,10 +9,10 @@ error in a file of your own.
 
 How it is seen
 --------------
-The examined Python lists what its path has twice, the working directory first, and imports nothing. Where the name
-is one that TensorFlow's import takes, a child rehearses the import of the packages that take it. A package that
-comes from a folder of PYTHONPATH is reported here, too, whether or not this Python has one of its own: what is
-installed in the environment has no effect then.
+The examined Python lists what its path has twice, the working directory first, and imports nothing. A file or folder
+of the working directory is reported by its name alone: nothing there is executed. For a folder of PYTHONPATH, a child
+rehearses the import of the packages that take the name; a package that comes from there is reported here, too, whether
+or not this Python has one of its own: what is installed in the environment has no effect then.
 
 What to do
 ----------
@@ -53,7 +53,7 @@ def check(context: Context) -> Result:
             continue
         one, folder = failed.rehearsed, folder_of(failed.shadow)
         led = led_by(context.facts, folder)
-        error = f"{one.error_type}: {one.error}"
+        error = f"{one.error_type}: {one.error}" if one.error else ""
         if led is None:
             name = failed.shadow.rpartition("/")[2].partition(".")[0]
             found.append(_finding(context, name, failed.shadow, "", error))

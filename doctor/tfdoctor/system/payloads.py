@@ -20,6 +20,16 @@ _FOLDER = Path(tfdoctor.payload.__file__).parent
 QUIET = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONIOENCODING": "utf-8"}
 
 
+def quiet_variables(system: System) -> dict[str, str]:
+    """Return the variables for a Python that is examined: it writes no files and imports nothing of the working folder.
+
+    An empty or relative entry of PYTHONPATH means the working folder, or a folder below it.
+    """
+    path = system.env.get("PYTHONPATH", "")
+    absolute = ":".join(entry for entry in path.split(":") if entry.startswith("/"))
+    return QUIET if absolute == path else {**QUIET, "PYTHONPATH": absolute}
+
+
 def run_payload(
     system: System,
     python: str,
@@ -39,7 +49,7 @@ def run_payload(
     result = system.run(
         _command(python, name, args, flags),
         timeout=timeout,
-        env={**QUIET, **(env or {})},
+        env={**quiet_variables(system), **(env or {})},
         unset=unset,
         key=f"payload:{name}{f':{variant}' if variant else ''}",
     )
@@ -76,7 +86,8 @@ def follow_payload(
 ) -> CommandResult:
     """Run payload/<name>.py; `told` gets the object of each line as it comes."""
     command = _command(python, name, args, ())
-    return system.follow(command, Lines(told), timeout=timeout, env={**QUIET, **(env or {})}, unset=unset)
+    variables = {**quiet_variables(system), **(env or {})}
+    return system.follow(command, Lines(told), timeout=timeout, env=variables, unset=unset)
 
 
 def begin_payload(
@@ -90,7 +101,9 @@ def begin_payload(
     flags: Sequence[str] = (),
 ) -> None:
     """Start what `run_payload` will be asked for with the same arguments."""
-    system.begin(_command(python, name, args, flags), timeout=timeout, env={**QUIET, **(env or {})})
+    system.begin(
+        _command(python, name, args, flags), timeout=timeout, env={**quiet_variables(system), **(env or {})}
+    )
 
 
 def _command(python: str, name: str, args: Sequence[str], flags: Sequence[str]) -> list[str]:

@@ -5,6 +5,7 @@ It lies in `.tfdoctor` in the environment:
     lock           held by the one process at work; its number is in it
     history.json   what was there before the first step, and what the last one left (record.py)
     steps/N/…      the step under way: its snapshot (snapshot.py); of one that is done, the files that are still needed
+                   and an empty file, done
     undo.json      an undo was begun
     steps.gone     it is done: all of this is being deleted
     stage          files on their way
@@ -28,7 +29,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from tfdoctor.environment.folder import OWN, fsync, is_folder, lock, remove, sync, unwritten
+from tfdoctor.environment.folder import (
+    OWN,
+    fsync,
+    give_to_owner_of_folder,
+    is_folder,
+    lock,
+    remove,
+    sync,
+    unwritten,
+    write,
+)
 from tfdoctor.environment.history import snapshot
 from tfdoctor.environment.history.record import (
     HISTORY,
@@ -54,6 +65,7 @@ from tfdoctor.environment.history.snapshot import (
     MANIFEST,
     Change,
     JournalError,
+    Row,
     Scope,
     State,
     checked_path,
@@ -64,13 +76,13 @@ from tfdoctor.environment.history.snapshot import (
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
 __all__ = ["Change", "Entry", "Journal", "JournalError", "State", "Step", "Undone", "pending"]
 
-LOCK, GONE, STAGE = "lock", "steps.gone", "stage"
+LOCK, GONE, STAGE, DONE = "lock", "steps.gone", "stage", "done"
 _AGAIN = (
     "Everything that is needed is kept: the next `tfdoctor fix` or `tfdoctor fix --undo` finishes it first."
 )
@@ -125,7 +137,9 @@ class Journal:
         with _errors(f"{prefix}: the journal of changes cannot be read"):
             if not is_folder(own) or read_undo(own) is not None or os.path.lexists(f"{own}/{GONE}"):
                 return ()
-            return read_history(own).entries
+            history = read_history(own)
+            _check_complete(own, history)
+            return history.entries
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -223,6 +237,7 @@ class Journal:
         """Compare, and write the history with this step in it: the one moment from which it counts."""
         _, scope, rows = snapshot.read_snapshot(f"{self._steps}/{entry.number}")
         found = changes_of(self._prefix, self._steps, rows, snapshot.scan(self._prefix, scope))
+        self._give_to_owner(scope, rows)
         entry = replace(entry, changes=len(found))
         history = with_step(self._history, entry, found, rows)
         self._settle(found)
@@ -231,6 +246,17 @@ class Journal:
         with contextlib.suppress(OSError):
             self._prune(entry.number)
         return entry
+
+    def _give_to_owner(self, scope: Scope, rows: Mapping[str, Row]) -> None:
+        """Give what root made in somebody else's environment to the owner of its folder."""
+        if os.geteuid() != 0:
+            return
+        for path in sorted(snapshot.scan(self._prefix, scope)):
+            if path not in rows or rows[path].state.type == "file":
+                place = f"{self._prefix}/{path}"
+                before = rows.get(path)
+                if before is None or os.lstat(place).st_ino != before.state.inode:
+                    give_to_owner_of_folder(place)
 
     def _settle(self, changes: list[Change]) -> None:
         """What was changed goes to the disk before the history that says so."""
@@ -244,6 +270,7 @@ class Journal:
         folder = f"{self._steps}/{number}"
         if not os.path.lexists(f"{folder}/{MANIFEST}"):
             return
+        write(f"{folder}/{DONE}", b"", private=True)
         needed = {change.kept.place for change in self._history.changes.values() if change.kept is not None}
         files = f"{number}/{FILES}"
         for shelf in os.listdir(f"{self._steps}/{files}") if is_folder(f"{self._steps}/{files}") else []:
@@ -354,6 +381,7 @@ class Journal:
         for path in (self._stage, *(unwritten(f"{self._own}/{name}") for name in (HISTORY, UNDO))):
             remove(path)
         told = [] if left is None else [self._finish_undo(left)]
+        _check_complete(self._own, self._history)
         for number in reversed(numbers(self._own)):
             if number in self._history:
                 with contextlib.suppress(OSError):
@@ -518,3 +546,13 @@ def _errors(what: str, *, hint: str = "") -> Iterator[None]:
         )
         message = f"{what}: {why}{place}"
         raise JournalError(message, hint=hint) from error
+
+
+def _check_complete(own: str, history: History) -> None:
+    """Raise JournalError if the history lacks a step that was done: what that step kept is needed to take it back."""
+    for number in numbers(own):
+        step = f"{own}/{STEPS}/{number}"
+        done = os.path.lexists(f"{step}/{DONE}") and not os.path.lexists(f"{step}/{MANIFEST}")
+        if done and number not in history:
+            place, reason = f"{own}/{HISTORY}", f"step {number} is missing"
+            raise damaged(place, reason)

@@ -16,7 +16,7 @@ import stat
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from tfdoctor.environment.folder import fsync, is_folder, remove, sync, unwritten
+from tfdoctor.environment.folder import fsync, give_to_owner_of_folder, is_folder, remove, sync, unwritten
 from tfdoctor.environment.history.snapshot import (
     SET_ID,
     Change,
@@ -260,6 +260,7 @@ class Restorer:
                 return
             self._remove(path)
             os.mkdir(self._at(path), 0o700)
+            give_to_owner_of_folder(self._at(path))
             self._touch(path)
         self._modes[path] = mode
 
@@ -276,6 +277,7 @@ class Restorer:
             remove(place)
             os.symlink(before.target or "", place)
             self._rename(place, path)
+            give_to_owner_of_folder(self._at(path))
             return
         kept = change.kept
         ready = self._staged.get(path)

@@ -28,7 +28,7 @@ import stat
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from tfdoctor.environment.folder import OWN, sync, write
+from tfdoctor.environment.folder import OWN, copy_attributes, sync, write
 from tfdoctor.errors import Error
 
 if TYPE_CHECKING:
@@ -301,7 +301,7 @@ def _rewritten_in_place(path: str, state: State, scope: Scope) -> bool:
 
 
 def copy(source: str, target: str) -> State:
-    """A new file as another one is: bytes, mode, mtime, and, for root, owner; but not set-user-ID. Raises OSError.
+    """Copy a file: bytes, mode, mtime, extended attributes and, for root, owner; not set-user-ID. Raises OSError.
 
     → its state, with the hash, and the inode of the source.
     """
@@ -318,6 +318,7 @@ def copy(source: str, target: str) -> State:
             if os.geteuid() == 0:
                 os.fchown(writing, info.st_uid, info.st_gid)
             os.fchmod(writing, stat.S_IMODE(info.st_mode) & ~SET_ID)
+            copy_attributes(reading, writing)
     os.utime(target, ns=(info.st_mtime_ns, info.st_mtime_ns))
     mode = stat.S_IMODE(info.st_mode)
     return State("file", mode, size, info.st_mtime_ns, sha256=total.hexdigest(), inode=info.st_ino)
@@ -338,6 +339,8 @@ def take(top: str, folder: str, title: str, scope: Scope) -> None:
     """Make the snapshot of a scope in a step's (new, empty) folder, `…/steps/N`, down to the disk. Raises OSError."""
     steps, _, step = folder.rpartition("/")
     shelves, copies, rows = [f"{folder}/{FILES}"], list[str](), dict[str, Row]()
+    first: dict[int, tuple[State, str]] = {}
+    """Inode of a copied file with several names → the copy, which its other names are kept as, too."""
     os.mkdir(shelves[0], 0o700)
     count = 0
     for path, state in scan(top, scope).items():
@@ -351,10 +354,13 @@ def take(top: str, folder: str, title: str, scope: Scope) -> None:
         source, target = f"{top}/{path}", f"{steps}/{kept.place}"
         with contextlib.suppress(FileNotFoundError):  # gone while we were looking
             if _rewritten_in_place(path, state, scope) or not linked(source, target):
-                rows[path] = Row(
-                    copy(source, target), kept
-                )  # as it was when it was read, later than the scan
-                copies.append(target)
+                if state.inode in first and linked(first[state.inode][1], target):
+                    rows[path] = Row(first[state.inode][0], kept)
+                else:
+                    copied = copy(source, target)  # as it was when it was read, later than the scan
+                    rows[path] = Row(copied, kept)
+                    first[copied.inode] = copied, target
+                    copies.append(target)
             else:
                 rows[path] = Row(state, kept)
         count += 1

@@ -1,0 +1,146 @@
+"""Nothing of the working folder is executed unless the user asked for it; what shadows a module is seen by its name."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from environment.fake import Fake, make, needs_compiler
+from tfdoctor.cli.main import _Commands
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PLANTED = [
+    *(
+        "json",
+        "re",
+        "os",
+        "sys",
+        "platform",
+        "typing",
+        "traceback",
+        "sysconfig",
+        "types",
+        "token",
+        "enum",
+        "ast",
+    ),
+    *(
+        "encodings",
+        "site",
+        "sitecustomize",
+        "usercustomize",
+        "subprocess",
+        "struct",
+        "ctypes",
+        "runpy",
+        "pkgutil",
+    ),
+    *(
+        "importlib",
+        "functools",
+        "collections",
+        "random",
+        "glob",
+        "zipfile",
+        "shutil",
+        "tempfile",
+        "venv",
+        "ensurepip",
+    ),
+    *(
+        "numpy",
+        "keras",
+        "tensorflow",
+        "google",
+        "six",
+        "packaging",
+        "pip",
+        "setuptools",
+        "h5py",
+        "wrapt",
+        "rich",
+    ),
+    *(
+        "typer",
+        "click",
+        "docker",
+        "requests",
+        "yaml",
+        "jinja2",
+        "_distutils_hack",
+        "distutils",
+        "cv2",
+        "nvidia",
+    ),
+]
+EXECUTES = {"verify", "bench", "run", "completion"}
+"""Commands that are asked to execute programs of the user, and one that writes to the shell's start-up files."""
+COMMANDS = {
+    "check": [["-q"], ["--json"], ["--html", "page.html"]],
+    "fix": [["--dry-run"], ["--undo", "--dry-run"]],
+    "install": [["--dry-run", "--tf", "2.20", "--into", "new"]],
+    "build": [["--dry-run", "--tf", "2.20"]],
+    "capture": [["-o", "out.tar.gz"]],
+    "report": [[]],
+    "recommend": [[]],
+    "lint": [["."]],
+    "matrix": [["--tf", "2.20"]],
+    "diagnose": [["log"]],
+    "placement": [["log"]],
+    "parse": [["log"]],
+    "explain": [["TFD101"]],
+    "cluster": [["--tf-config", "{}"]],
+    "fleet": [["run", "results", "--ssh", "h1", "--dry-run"]],
+}
+WITH_PYTHON = {"check", "fix", "capture", "report", "recommend"}
+
+
+def test_all_commands_are_known() -> None:
+    assert set(_Commands()) == set(COMMANDS) | EXECUTES
+
+
+@pytest.fixture
+def planted(tmp_path: Path, standin_cache: Path) -> tuple[Fake, Path]:
+    """An environment that is unlike those that were tested, and a folder full of modules that tell when they run."""
+    env = make(tmp_path, standin_cache)
+    env.place("odd", "1.0")
+    folder = env.folder("project")
+    (folder / "log").write_text("a line\n")
+    for name in PLANTED:
+        body = f"open({str(tmp_path / 'ran')!r}, 'a').write({name!r} + ' ')\n"
+        (folder / f"{name}.py").write_text(body)
+        (folder / "libcuda.so.1").write_text("")
+    return env, folder
+
+
+@needs_compiler
+@pytest.mark.parametrize("path", [None, ":"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_planted_module_runs(
+    planted: tuple[Fake, Path], tmp_path: Path, command: str, path: str | None
+) -> None:
+    env, folder = planted
+    variables = env.environment() | ({"PYTHONPATH": path} if path is not None else {})
+    variables["VIRTUAL_ENV"] = str(env.root)
+    for words in COMMANDS[command]:
+        python = ["--python", str(env.root)] if command in WITH_PYTHON else []
+        program = [sys.executable, "-I", "-m", "tfdoctor"]
+        done = subprocess.run(
+            [*program, command, *words, *python],
+            cwd=folder, env=variables, capture_output=True, text=True, timeout=100, check=False,
+        )  # fmt: skip
+        ran = (tmp_path / "ran").read_text() if (tmp_path / "ran").exists() else ""
+        assert ran == "", (words, ran, done.stderr)
+        assert "Traceback" not in done.stderr
+    if command == "check":
+        text = subprocess.run(
+            [*program, "check", "-v", "--python", str(env.root)],
+            cwd=folder, env=variables, capture_output=True, text=True, timeout=100, check=False,
+        ).stdout  # fmt: skip
+        assert "TFD701" in text
+        assert f"{folder}/numpy.py" in text
