@@ -1,0 +1,139 @@
+"""Each value of a valid file replaced by values of other types: an answer, and never an exception."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from fleet.made import answer
+from tfdoctor.cluster import judged, read_cluster, together
+from tfdoctor.fleet.results import UnusableError, read_result
+from tfdoctor.lint import Asked, lint_text
+from tfdoctor.lint.settings import SettingsError, settings_of
+from tfdoctor.render.cluster import cluster_json, render_cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+VALUES = (None, True, 0, -1, 1.5, 10**30, "", "x", "\udcff", [], [0], [None], {}, {"a": 0}, [[]], [{}])
+CODE = {
+    "cell_type": "code",
+    "source": ["import os\n", "os.environ['CUDA_VISIBLE_DEVIES'] = '0'"],
+    "outputs": [],
+}
+CONFIG = {
+    "cluster": {"worker": ["a:2222", "b:2222"], "ps": {"0": "c:1"}},
+    "task": {"type": "worker", "index": 0},
+}
+SAMPLES: dict[str, Any] = {
+    "notebook": {"cells": [CODE, {"cell_type": "markdown", "source": "x"}], "metadata": {}, "nbformat": 4},
+    "notebook of version 3": {
+        "worksheets": [{"cells": [{"cell_type": "code", "input": "1"}]}],
+        "nbformat": 3,
+    },
+    "yaml": {
+        "spec": {
+            "containers": [
+                {
+                    "command": ["python", "--job_name=worker", "--task_index=0"],
+                    "env": [{"name": "CUDA_VISIBLE_DEVIES", "value": "0"}],
+                }
+            ]
+        },
+        "x": {"environment": {"TF_CONFIG": json.dumps(CONFIG)}, "run": "export CUDA_VISIBLE_DEVIES=0\n"},
+    },
+    "TF_CONFIG": CONFIG,
+    "Python": CONFIG,
+    "settings": {
+        "tf": "2.16",
+        "gpus": 4,
+        "ignore": ["cluster-task"],
+        "exclude": ["x"],
+        "per-file-ignores": {"legacy/*": ["removed-api"]},
+    },
+}
+
+
+def paths_in(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path of each value of a document."""
+    yield path
+    if isinstance(value, (dict, list)):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield from paths_in(value[key], (*path, key))
+
+
+def variants(document: Any) -> Iterator[Any]:
+    """The document with each of its values replaced by each of `VALUES`."""
+    for path in paths_in(document):
+        for value in VALUES:
+            if not path:
+                yield value
+                continue
+            changed = parent = copy.deepcopy(document)
+            for key in path[:-1]:
+                parent = parent[key]
+            parent[path[-1]] = value
+            yield changed
+
+
+def judge_cluster(text: str, *, python: bool = False) -> None:
+    """As `tfdoctor cluster` does."""
+    answers = [
+        judged(written, source) for source, written in together([read_cluster(text, "x", python=python)])
+    ]
+    render_cluster(answers, verbose=True)
+    json.dumps(cluster_json(answers))
+
+
+def judge_python(value: Any) -> None:
+    text = (
+        "import json, os\nimport tensorflow as tf\n"
+        f"os.environ['TF_CONFIG'] = json.dumps({value!r})\n"
+        f"tf.distribute.Server(tf.train.ClusterSpec({value!r}), {value!r}, {value!r})\n"
+    )
+    judge_cluster(text, python=True)
+    lint_text(text, "python", Asked())
+
+
+def judge_settings(value: Any) -> None:
+    if isinstance(value, dict):
+        with contextlib.suppress(SettingsError):
+            settings_of(value)
+
+
+def judge_yaml(value: Any) -> None:
+    lint_text(json.dumps(value), "yaml", Asked())
+
+
+def judge_notebook(value: Any) -> None:
+    lint_text(json.dumps(value), "notebook", Asked())
+
+
+JUDGES: dict[str, Callable[[Any], None]] = {
+    "notebook": judge_notebook,
+    "notebook of version 3": judge_notebook,
+    "yaml": judge_yaml,
+    "TF_CONFIG": lambda value: judge_cluster(json.dumps(value)),
+    "Python": judge_python,
+    "settings": judge_settings,
+}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_value_of_any_type_is_judged(name: str) -> None:
+    for value in variants(SAMPLES[name]):
+        JUDGES[name](value)
+
+
+def test_a_result_of_a_fleet_with_values_of_any_type_is_read_or_refused() -> None:
+    whole = answer("healthy-one-gpu")
+    for key, value in whole.items():
+        for changed in (
+            VALUES if key == "facts" else variants(value[:2] if isinstance(value, list) else value)
+        ):
+            with contextlib.suppress(UnusableError):
+                read_result(json.dumps({**whole, key: changed}).encode())
