@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import stat
@@ -210,3 +211,39 @@ def test_every_command_that_writes_a_file_refuses_alike(tfdoctor: Tfdoctor, tmp_
         ended = tfdoctor(*words)
         assert (ended.status, ended.out) == (2, ""), (words, ended)
         assert list(target.iterdir()) == []
+
+
+LINKED = {
+    "lint": ("lint", "code.py", "."),
+    "install": ("install", "req.txt", "--dry-run", "--tf", "2.20", "--into", "env", "-r", "req.txt"),
+    "cluster": ("cluster", "rec/link", "--peer", "rec", "--tf-config", '{"cluster": {"worker": ["a:1"]}}'),
+}
+"""Of each command the link to itself that it meets, and what is typed."""
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_a_link_to_itself_is_named(
+    name: str, tfdoctor: Tfdoctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command, link, *rest = LINKED[name]
+    (tmp_path / "rec").mkdir()
+    (tmp_path / "rec" / "host.json").write_text((HEALTHY / "host.json").read_text())
+    (tmp_path / link).symlink_to((tmp_path / link).name)
+    monkeypatch.chdir(tmp_path)
+    ended = tfdoctor(command, *rest)
+    assert ended.status == (0 if name == "lint" else 2), ended
+    assert link in ended.out + ended.err
+
+
+@pytest.mark.parametrize("form", ["text", "json", "github", "sarif", "junit"])
+@pytest.mark.parametrize("code", [b"import os\nos.environ['CUDA_VISIBLE_DEVIES'] = '0'\n", b"\0"])
+def test_names_of_files_that_are_not_utf8_in_findings(
+    form: str, code: bytes, tfdoctor: Tfdoctor, tmp_path: Path
+) -> None:
+    (tmp_path / os.fsdecode(b"k\xff.py")).write_bytes(code)
+    ended = tfdoctor("lint", "--format", form, str(tmp_path))
+    assert ended.status == int(code != b"\0"), ended
+    ended.out.encode("utf-8")
+    if form in ("json", "sarif"):
+        json.dumps(ended.json, ensure_ascii=False).encode("utf-8")
+        assert ("k%FF.py" if form == "sarif" and ended.status else "k\\ufffd.py") in ended.out

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,6 +26,7 @@ from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.findings import Severity
 from tfdoctor.render.bench import bench_json, render_bench
 from tfdoctor.render.bench_svg import bench_svg
+from tfdoctor.render.json import json_text
 from tfdoctor.render.terminal import ERR, OUT
 from tfdoctor.system.writing import check_file, write_file
 from tfdoctor.text import clean_line
@@ -184,8 +184,7 @@ def _written(output: Path, done: Bench, paint: Callable[[str], bytes] | None) ->
     for name, picture in pictures.items():
         write_file(output / name, picture, force=True)
     done = dataclasses.replace(done, plots=tuple(str(output / name) for name in pictures))
-    text = json.dumps(bench_json(done), indent=2, ensure_ascii=False)
-    write_file(output / "bench.json", f"{text}\n".encode(), force=True)
+    write_file(output / "bench.json", json_text(bench_json(done)).encode(), force=True)
     for name in BENCH_PNG.keys() - pictures.keys():
         (output / name).unlink(missing_ok=True)  # of the result that was replaced
     return done

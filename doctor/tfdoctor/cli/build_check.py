@@ -28,6 +28,7 @@ from tfdoctor.findings import Severity
 from tfdoctor.render.dockerfile import judged_json, render_judged, render_services, services_json
 from tfdoctor.render.json import write_json
 from tfdoctor.render.terminal import OUT
+from tfdoctor.system.sources import real_path
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -182,19 +183,19 @@ def beside(folder: Path, *, above: int = 0) -> Callable[[str], str | None]:
     above: how many folders higher the files may lie.
     """
     try:
-        start = folder.resolve()
+        start = real_path(folder)
         root = start.parents[above - 1] if above else start
     except (OSError, IndexError):
         return lambda _: None
 
     def read(name: str) -> str | None:
         try:
-            path = (start / name).resolve()
+            path = real_path(start / name)
             if not path.is_relative_to(root) or not stat.S_ISREG(path.stat().st_mode):
                 return None
             with path.open("rb") as file:
                 content = file.read(LARGEST + 1)
-        except (OSError, ValueError, RuntimeError):
+        except (OSError, ValueError):
             return None
         return content.decode("utf-8", "replace") if len(content) <= LARGEST else None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +14,7 @@ from tfdoctor.lint.fixes import format_diff, plan_edits
 from tfdoctor.lint.settings import SKIPPED, Settings, SettingsError, release_of, settings_of
 from tfdoctor.parse.edits import Edit, EditError, Source, apply_edits
 from tfdoctor.parse.toml import loads
-from tfdoctor.system.sources import below, first_line, load_source, read_source
+from tfdoctor.system.sources import below, first_line, load_source, read_source, real_path
 from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
@@ -143,7 +142,7 @@ def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, str, Settings, str, bo
 
         def inner(one: Path, root: Path = root) -> str:
             try:
-                return Path(os.path.realpath(one)).relative_to(root).as_posix()
+                return real_path(one).relative_to(root).as_posix()
             except ValueError:
                 return one.name
 
@@ -166,12 +165,12 @@ def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, str, Settings, str, bo
 
 
 def _is_inside(path: Path, folder: Path) -> bool:
-    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+    return real_path(path).is_relative_to(real_path(folder))
 
 
 def _project(folder: Path, known: dict[Path, tuple[Settings, Path]]) -> tuple[Settings, Path]:
     """What the nearest pyproject.toml with a [tool.tfdoctor] says, and its folder. Raises UsageError."""
-    start = Path(os.path.realpath(folder))
+    start = real_path(folder)
     if start in known:
         return known[start]
     answer = Settings(), start

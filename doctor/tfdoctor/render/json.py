@@ -14,8 +14,22 @@ SCHEMA_VERSION = 1
 
 
 def write_json(value: Any) -> None:
-    """Print one JSON document on standard output, in ASCII: every terminal and locale can take it."""
-    sys.stdout.write(json.dumps(value, indent=2) + "\n")
+    """Print one JSON document on standard output."""
+    sys.stdout.write(json_text(value))
+
+
+def json_text(value: Any) -> str:
+    """Return a document in ASCII, which every terminal and locale can take.
+
+    U+FFFD replaces half a character (from a file name that is not UTF-8): strict parsers refuse the document otherwise.
+    """
+    text = json.dumps(value, indent=2)
+    if "\\ud" not in text:
+        return text + "\n"
+    whole = (
+        json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    )
+    return json.dumps(json.loads(whole), indent=2) + "\n"
 
 
 def plain(value: Any) -> Any:

@@ -3,13 +3,13 @@ continuous integration read: GitHub's annotations, SARIF 2.1.0, JUnit's XML."""
 
 from __future__ import annotations
 
-import json
+import os
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from tfdoctor.findings import Severity
-from tfdoctor.render.json import SCHEMA_VERSION
+from tfdoctor.render.json import SCHEMA_VERSION, json_text
 from tfdoctor.render.page import cells
 from tfdoctor.render.xml import attribute, element
 from tfdoctor.text import clean, clean_line
@@ -115,7 +115,7 @@ def lint_json(answer: Answer) -> dict[str, Any]:
 
 
 def _json(answer: Answer, **_looks: Any) -> str:
-    return json.dumps(lint_json(answer), indent=2) + "\n"
+    return json_text(lint_json(answer))
 
 
 def _data(text: str) -> str:
@@ -157,7 +157,7 @@ def _sarif(answer: Answer, **_looks: Any) -> str:
                 "locations": [
                     {
                         "physicalLocation": {
-                            "artifactLocation": {"uri": quote(PurePath(one.path).as_posix())},
+                            "artifactLocation": {"uri": quote(os.fsencode(PurePath(one.path).as_posix()))},
                             "region": region,
                         }
                     }
@@ -173,24 +173,14 @@ def _sarif(answer: Answer, **_looks: Any) -> str:
         "rules": [{"id": code, "name": rules[code]} for code in sorted(rules)],
     }
     invocation = {"executionSuccessful": True, "toolExecutionNotifications": notes}
-    return (
-        json.dumps(
-            {
-                "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-                "version": "2.1.0",
-                "runs": [
-                    {
-                        "tool": {"driver": driver},
-                        "columnKind": "unicodeCodePoints",
-                        "invocations": [invocation],
-                        "results": results,
-                    }
-                ],
-            },
-            indent=2,
-        )
-        + "\n"
-    )
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "invocations": [invocation],
+        "results": results,
+    }
+    schema = "https://json.schemastore.org/sarif-2.1.0.json"
+    return json_text({"$schema": schema, "version": "2.1.0", "runs": [run]})
 
 
 def _junit(answer: Answer, **_looks: Any) -> str:

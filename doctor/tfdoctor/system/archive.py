@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from tfdoctor.errors import Error, UsageError
+from tfdoctor.system.sources import real_path
 from tfdoctor.system.writing import atomically, place_file
 
 if TYPE_CHECKING:
@@ -64,12 +65,12 @@ def _read_folder(folder: Path) -> dict[str, bytes]:
     if not (folder / HOST).is_file():
         message = f"{folder}: not a recorded machine: No such file or directory: {HOST}"
         raise UsageError(message, hint=HINT)
-    home = folder.resolve()
+    home = real_path(folder)
     files: dict[str, bytes] = {}
     left = MAX_BYTES
     for name in _walk(folder):
         path = folder / name
-        if not path.resolve().is_relative_to(home):
+        if not real_path(path).is_relative_to(home):
             message = f"{path}: this link leads out of the recording."
             raise UsageError(message, hint="Nothing of it was read. Look at who made this recording.")
         if not path.is_file():

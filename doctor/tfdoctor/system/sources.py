@@ -16,7 +16,7 @@ from tfdoctor.parse.edits import Source
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["below", "first_line", "load_source", "read_source"]
+__all__ = ["below", "first_line", "load_source", "read_source", "real_path"]
 
 LARGEST = 4 * 1024 * 1024
 """Bytes of a file that are taken."""
@@ -37,6 +37,11 @@ def below(folder: Path, skipped: Sequence[str], left_out: Callable[[Path], bool]
             path = place / name
             if not left_out(path):
                 yield path
+
+
+def real_path(path: Path) -> Path:
+    """Return the absolute path without links. A link to itself stays as it is: Path.resolve raises RuntimeError."""
+    return Path(os.path.realpath(path))
 
 
 def first_line(path: Path) -> str:

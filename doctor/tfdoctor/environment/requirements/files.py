@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,7 @@ def take_rows(
 
 
 def _place(path: Path) -> str:
-    return str(path.resolve())
+    return os.path.realpath(path)
 
 
 def _take(
