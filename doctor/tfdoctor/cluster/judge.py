@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import ipaddress
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from tfdoctor.cluster.addresses import is_here, machine_of, read_address
@@ -165,12 +166,21 @@ def _meant(address: Address) -> str:
     return "Write HOST:PORT, with a port from 1 to 65535."
 
 
+def _indices(indices: list[int]) -> str:
+    """Name the tasks of a job."""
+    if not indices:
+        return "no task"
+    if indices != list(range(len(indices))):
+        return listed([str(one) for one in indices[:8]])
+    return "the task 0 alone" if len(indices) == 1 else f"0 to {len(indices) - 1}"
+
+
 def _tasks(written: Written) -> list[Fault]:
     jobs = written.jobs or {}
     faults = []
-    for task in dict.fromkeys(written.tasks):
-        if written.jobs is None:
-            break
+    started = Counter(written.tasks)
+    indices: dict[str, str] = {}
+    for task in started if written.jobs is not None else ():
         shown = _shown(str(task))
         if task.type not in jobs and task.type != "evaluator":
             has = listed([_shown(job) for job in list(jobs)[:6]])
@@ -180,24 +190,17 @@ def _tasks(written: Written) -> list[Fault]:
             )
             faults.append(Fault("cluster-task", Severity.ERROR, str(task), message))
         elif task.type in jobs and task.index not in jobs[task.type]:
-            count = len(jobs[task.type])
-            indices = list(jobs[task.type])
-            if not count:
-                of = "has no task"
-            elif indices != list(range(count)):
-                of = f"has {listed([str(one) for one in indices[:8]])}"
-            else:
-                of = "has the task 0 alone" if count == 1 else f"has 0 to {count - 1}"
-            message = f"This process is {shown}, and the job {_shown(task.type)} {of}."
+            if task.type not in indices:
+                indices[task.type] = _indices(list(jobs[task.type]))
+            message = f"This process is {shown}, and the job {_shown(task.type)} has {indices[task.type]}."
             faults.append(
                 Fault("cluster-task", Severity.ERROR, str(task), message, "Indices are counted from 0.")
             )
-    for task in dict.fromkeys(written.tasks):
-        count = written.tasks.count(task)
+    other = next((one for one, _ in written.addresses if one not in started), None)
+    fix = f"Start one of them as {_shown(str(other))}." if other is not None else ""
+    for task, count in started.items():
         if count > 1:
             message = f"{count} servers are started as {_shown(str(task))}; each task starts once."
-            others = [one for one, _ in written.addresses if one not in written.tasks]
-            fix = f"Start one of them as {_shown(str(others[0]))}." if others else ""
             faults.append(Fault("cluster-task", Severity.ERROR, str(task), message, fix))
     return faults
 

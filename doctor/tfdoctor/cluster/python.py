@@ -5,12 +5,19 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from tfdoctor.parse.python_size import MAX_TOKENS, has_many_tokens
 from tfdoctor.records import dataclass
 
 __all__ = ["Found", "clusters_of"]
 
-MOST = 1000
-"""Clusters and servers of one file."""
+MAX_CLUSTERS = 1000
+"""Clusters of one file that are checked, and settings of TF_CONFIG."""
+MAX_STEPS = 500_000
+"""Expressions of one file whose values are followed; the values of others count as not known."""
+MAX_ITEMS = 200_000
+"""Items of a list or characters of a text that is put together."""
+ITEMS_PER_STEP = 16
+"""Items or characters that cost as much time as one expression."""
 DEEPEST = 40
 """Names and calls that are followed for one value."""
 
@@ -37,34 +44,55 @@ class Found:
 
 def clusters_of(text: str) -> list[Found]:
     """What a program's text says. Raises SyntaxError, ValueError and RecursionError as `ast.parse` does."""
-    tree = ast.parse(text)
-    reader = _Reader(tree)
-    found = [reader.spec(call) for call in reader.calls("ClusterSpec")[:MOST]]
-    return [one for one in (*found, *reader.variables()) if one is not None]
+    if has_many_tokens(text):
+        return [Found(1, partly=f"Not checked: this file has more than {MAX_TOKENS:,} words and signs.")]
+    reader = _Reader(ast.parse(text))
+    found = [reader.spec(call) for call in reader.specs[:MAX_CLUSTERS]]
+    clusters = [one for one in (*found, *reader.variables()) if one is not None]
+    for name, nodes in (("ClusterSpec", reader.specs), ("TF_CONFIG", reader.configs)):
+        if len(nodes) > MAX_CLUSTERS:
+            line = nodes[MAX_CLUSTERS].lineno
+            partly = f"This file has more than {MAX_CLUSTERS:,} of {name}: not checked from line {line:,} on."
+            clusters.append(Found(line, partly=partly))
+    return clusters
+
+
+def _place(node: ast.expr | ast.stmt) -> tuple[int, int]:
+    return node.lineno, node.col_offset
 
 
 def _name(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-def _below(node: ast.AST) -> list[ast.AST]:
-    """The calls in a branch."""
-    return [inner for inner in ast.walk(node) if isinstance(inner, ast.Call)]
+_BRANCHES = (ast.If, ast.Try, ast.FunctionDef, ast.AsyncFunctionDef, ast.IfExp, ast.Match)
 
 
 class _Reader:
     def __init__(self, tree: ast.Module) -> None:
-        self.nodes = list(ast.walk(tree))
-        branches = (ast.If, ast.Try, ast.FunctionDef, ast.AsyncFunctionDef, ast.IfExp, ast.Match)
-        self.maybe = {
-            id(inner) for node in self.nodes if isinstance(node, branches) for inner in _below(node)
-        }
-        """Nodes that may not run: two of them need not be two servers."""
+        self.specs: list[ast.Call] = []
+        self.servers: dict[int | str, list[ast.Call]] = {}
+        """Cluster, by the call's id or by its name → the calls of Server that get it."""
+        self.steps = 0
+        self.configs: list[ast.Assign] = []
+        """`os.environ["TF_CONFIG"] = …`"""
+        self.maybe: set[int] = set()
+        """Servers that may not run, by id: two of them need not be two servers."""
         self.values: dict[str, list[ast.expr]] = {}
-        for node in self.nodes:
+        self.names: dict[int, list[str]] = {}
+        """Value, by id → the names that are given it."""
+        todo: list[tuple[ast.AST, bool]] = [(tree, False)]
+        while todo:
+            node, maybe = todo.pop()
+            maybe = maybe or isinstance(node, _BRANCHES)
+            todo += [(child, maybe) for child in ast.iter_child_nodes(node)]
             targets: list[ast.expr] = []
-            if isinstance(node, ast.Assign):
+            if isinstance(node, ast.Call):
+                self.take_call(node, maybe=maybe)
+            elif isinstance(node, ast.Assign):
                 targets, value = node.targets, node.value
+                if any(map(self.is_variable, targets)):
+                    self.configs.append(node)
             elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
                 targets, value = [node.target], node.value
             elif isinstance(node, ast.AugAssign):
@@ -72,14 +100,26 @@ class _Reader:
             for target in targets:
                 if isinstance(target, ast.Name):
                     self.values.setdefault(target.id, []).append(value)
+                    self.names.setdefault(id(value), []).append(target.id)
+        self.specs.sort(key=_place)
+        self.configs.sort(key=_place)
 
-    def calls(self, name: str) -> list[ast.Call]:
-        found = [node for node in self.nodes if isinstance(node, ast.Call) and _name(node.func) == name]
-        return sorted(found, key=lambda call: (call.lineno, call.col_offset))
+    def take_call(self, call: ast.Call, *, maybe: bool) -> None:
+        name = _name(call.func)
+        if name == "ClusterSpec":
+            self.specs.append(call)
+        elif name == "Server":
+            words = (word.value for word in call.keywords if word.arg == "server_or_cluster_def")
+            cluster = call.args[0] if call.args else next(words, None)
+            key = cluster.id if isinstance(cluster, ast.Name) else id(cluster)
+            self.servers.setdefault(key, []).append(call)
+            if maybe:
+                self.maybe.add(id(call))
 
     def value(self, node: ast.AST, depth: int = 0) -> Any:
         """A literal, a name that is given one value in the whole file, a text that is split or joined."""
-        if depth > DEEPEST:
+        self.steps += 1
+        if depth > DEEPEST or self.steps > MAX_STEPS:
             raise _UnknownError
         deeper = depth + 1
         if isinstance(node, ast.Constant):
@@ -104,13 +144,24 @@ class _Reader:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
             both = self.value(node.left, deeper), self.value(node.right, deeper)
             for kind in (str, list):
-                if all(isinstance(one, kind) and len(one) < 100_000 for one in both):
+                if all(isinstance(one, kind) for one in both):
+                    self.spend(len(both[0]) + len(both[1]))
                     return both[0] + both[1]
         if isinstance(node, ast.JoinedStr):
-            return "".join(self.piece(one, deeper) for one in node.values)
+            text = ""
+            for one in node.values:
+                text += self.piece(one, deeper)
+                self.spend(len(text))
+            return text
         if isinstance(node, ast.Call):
             return self.called(node, deeper)
         raise _UnknownError
+
+    def spend(self, items: int) -> None:
+        """Count the work on so many items or characters. Raises _UnknownError if it was too much."""
+        self.steps += items // ITEMS_PER_STEP
+        if items > MAX_ITEMS or self.steps > MAX_STEPS:
+            raise _UnknownError
 
     def key(self, node: ast.AST | None, depth: int) -> Any:
         value = self.value(node, depth) if node is not None else None
@@ -133,6 +184,7 @@ class _Reader:
         if name == "split" and isinstance(node.func, ast.Attribute) and len(node.args) == 1:
             whole, by = self.value(node.func.value, depth), self.value(node.args[0], depth)
             if isinstance(whole, str) and isinstance(by, str) and by:
+                self.spend(len(whole))
                 return whole.split(by)
         if name in ("int", "str") and len(node.args) == 1 and not node.keywords:
             value = self.value(node.args[0], depth)
@@ -152,7 +204,6 @@ class _Reader:
         )
         if given is None:
             return None
-        names = {name for name, values in self.values.items() if any(value is call for value in values)}
         partly = ""
         cluster: Any = None
         try:
@@ -162,12 +213,12 @@ class _Reader:
         if not isinstance(cluster, dict):
             return Found(call.lineno, partly="This cluster is made while the program runs.")
         cluster = {str(job): tasks for job, tasks in cluster.items()}
-        servers, unknown = [], False
-        for server in self.calls("Server")[:MOST]:
+        servers: list[tuple[str, int]] = []
+        started: set[tuple[str, int]] = set()
+        unknown = False
+        keys: tuple[int | str, ...] = (id(call), *dict.fromkeys(self.names.get(id(call), ())))
+        for server in sorted((one for key in keys for one in self.servers.get(key, ())), key=_place):
             word = {w.arg: w.value for w in server.keywords}
-            given = server.args[0] if server.args else word.get("server_or_cluster_def")
-            if given is not call and not (isinstance(given, ast.Name) and given.id in names):
-                continue
             try:
                 job = self.value(server.args[1] if len(server.args) > 1 else word["job_name"])
                 index = self.value(server.args[2] if len(server.args) > 2 else word["task_index"])
@@ -175,8 +226,9 @@ class _Reader:
                 unknown = True
                 continue
             if isinstance(job, str) and isinstance(index, int):
-                if id(server) not in self.maybe or (job, index) not in servers:
+                if id(server) not in self.maybe or (job, index) not in started:
                     servers.append((job, index))
+                    started.add((job, index))
             else:
                 unknown = True
         if unknown and not partly:
@@ -200,9 +252,7 @@ class _Reader:
     def variables(self) -> list[Found]:
         """os.environ["TF_CONFIG"] = …"""
         found = []
-        for node in self.nodes:
-            if not isinstance(node, ast.Assign) or not any(map(self.is_variable, node.targets)):
-                continue
+        for node in self.configs[:MAX_CLUSTERS]:
             value = node.value
             try:
                 if isinstance(value, ast.Call) and _name(value.func) == "dumps" and value.args:
@@ -213,7 +263,7 @@ class _Reader:
                         found.append(Found(node.lineno, text=text))
             except (_UnknownError, TypeError, RecursionError):
                 found.append(Found(node.lineno, partly="This TF_CONFIG is made while the program runs."))
-        return sorted(found, key=lambda one: one.line)[:MOST]
+        return found
 
     @staticmethod
     def is_variable(target: ast.expr) -> bool:

@@ -20,21 +20,35 @@ def together(specs: Sequence[Spec]) -> list[tuple[str, Written]]:
 
     A cluster that differs from the first file's gets a fault at each task that does: they are told to be one.
     """
-    made: list[tuple[str, Written]] = []
+    made: list[tuple[str, list[Written]]] = []
+    """Source, and the cluster as each of its writers has it."""
+    places: dict[object, int] = {}
     for spec in specs:
         for written in spec.written:
-            for place, (source, other) in enumerate(made):
-                if written.jobs is not None and written.jobs == other.jobs:
-                    faults = other.faults + tuple(one for one in written.faults if one not in other.faults)
-                    made[place] = (
-                        source,
-                        replace(other, tasks=(*other.tasks, *written.tasks), faults=faults),
-                    )
-                    break
-            else:
-                first = made[0] if made and len(specs) > 1 else None
-                made.append((spec.source, _differs(written, first) if first else written))
-    return made
+            key = _key(written)
+            if key in places:
+                made[places[key]][1].append(written)
+                continue
+            if key is not None:
+                places[key] = len(made)
+            first = (made[0][0], made[0][1][0]) if made and len(specs) > 1 else None
+            made.append((spec.source, [_differs(written, first) if first else written]))
+    return [(source, _joined(several)) for source, several in made]
+
+
+def _key(written: Written) -> object:
+    """Return what the same clusters have alike, whatever the order of their jobs; None: it could not be read."""
+    if written.jobs is None:
+        return None
+    return frozenset((job, frozenset(tasks.items())) for job, tasks in written.jobs.items())
+
+
+def _joined(several: Sequence[Written]) -> Written:
+    """Return one cluster with the tasks and the different faults of all that write it."""
+    first, *others = several
+    tasks = tuple(task for one in several for task in one.tasks)
+    faults = dict.fromkeys(fault for one in others for fault in one.faults if fault not in first.faults)
+    return replace(first, tasks=tasks, faults=(*first.faults, *faults))
 
 
 def _differs(written: Written, first: tuple[str, Written]) -> Written:

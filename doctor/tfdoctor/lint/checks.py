@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tfdoctor.lint.clusters import Clusters
 from tfdoctor.lint.configs import CONFIGS, Configs
 from tfdoctor.lint.devices import Devices
+from tfdoctor.lint.telling import MAX_TEXT_CHARS
 from tfdoctor.lint.values import Const, Many, Map, Module, Obj, Path, Seq, constant
 from tfdoctor.lint.words import meant_function
 
@@ -370,7 +371,9 @@ class Checks(Configs, Devices, Clusters):
                 isinstance(given, Seq)
                 and given.items
                 and all(isinstance(one, Const) and isinstance(one.value, str) for one in given.items)
+                and sum(len(base.value) + len(one.value) for one in given.items) <= MAX_TEXT_CHARS
             ):
+                self.spend(len(given.items))
                 return Const(base.value.join(one.value for one in given.items))
             return Obj("text")
         if (
@@ -399,6 +402,9 @@ class Checks(Configs, Devices, Clusters):
             else None
         )
         if values is None:
+            return Obj("text")
+        self.spend(len(values) * len(text))
+        if sum(map(len, map(str, values))) + len(values) * len(text) > MAX_TEXT_CHARS:
             return Obj("text")
         made = [text.replace("{0}", "{}").replace("{}", str(one)) for one in values]
         return Const(made[0]) if len(made) == 1 else Many(made)

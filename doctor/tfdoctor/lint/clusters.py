@@ -105,6 +105,10 @@ class Clusters(Telling):
                 jobs[""] = None
                 continue
             jobs[name] = None
+            members = (
+                value.items if isinstance(value, Seq) else value.entries if isinstance(value, Map) else ()
+            )
+            self.spend(16 * len(members))
             if isinstance(value, Seq):
                 jobs[name] = range(len(value.items))
                 for item, at in zip(value.items, value.nodes, strict=False):
@@ -142,6 +146,7 @@ class Clusters(Telling):
     def tf_config(self, value: Any, node: Any) -> None:
         """What TF_CONFIG is set to."""
         if isinstance(value, Const) and isinstance(value.value, str):
+            self.spend(4 * len(value.value))
             try:
                 config = json.loads(value.value)
             except (ValueError, RecursionError):

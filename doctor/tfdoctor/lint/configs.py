@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.lint.environ import Environ
@@ -19,6 +20,11 @@ CONFIGS = {"ConfigProto": "config", "GPUOptions": "options"}
 
 class Configs(Environ):
     """Options of sessions."""
+
+    @cached_property
+    def names_configs(self) -> bool:
+        """Whether the text names a class of options."""
+        return any(name in self.text for name in CONFIGS)
 
     def keywords_of(self, name: str, node: Any) -> None:
         if name not in FIELDS:
@@ -105,7 +111,7 @@ class Configs(Environ):
 
     def unused_configs(self, body: Any) -> None:
         """A ConfigProto or GPUOptions that a scope makes and gives to nobody."""
-        if "ConfigProto" not in self.text and "GPUOptions" not in self.text:
+        if not self.names_configs:
             return
         made: dict[str, Any] = {}
         used: set[str] = set()
@@ -152,7 +158,7 @@ class Configs(Environ):
             ):
                 return
         for name, one in made.items():
-            if name not in used and name not in self.later_names and not name.isupper():
+            if name not in used and not self.is_loaded_elsewhere(name) and not name.isupper():
                 kind = self.config_name(one.value)
                 self.tell("config-unused", one, f"This {kind} is given to no session, so it has no effect.")
         for one in plain:

@@ -93,6 +93,8 @@ class Devices(Telling):
         super().__init__(asked, text)
         self.growth: list[tuple[Any, Any, int | None, list[str]]] = []
         self.growth_on_all = False
+        self.tower_loops: dict[int, tuple[frozenset[str], frozenset[int]]] = {}
+        """Loop, by id → `_tower_loop` of it."""
         self.pins: list[tuple[Any, str, int | None, list[str]]] = []
         self.split = (
             re.search(r"set_(?:logical|virtual)_device_configuration|VirtualDevice|device_count", text)
@@ -118,7 +120,9 @@ class Devices(Telling):
             self.graph = True  # a graph of its own: nothing runs yet
 
     def device_named(self, value: Any, node: Any) -> None:
-        for text in value.values if isinstance(value, Many) else [constant(value)]:
+        texts = value.values if isinstance(value, Many) else [constant(value)]
+        self.spend(8 * len(texts))
+        for text in texts:
             if isinstance(text, str):
                 self.one_device(text, node)
 
@@ -156,23 +160,27 @@ class Devices(Telling):
         if found is None or found[0] != "GPU" or not self.loops:
             return
         loop = self.loops[-1]
-        names = [one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name)]
-        if not names or any(_STEPS.search(name) for name in names) or not self._over_towers(loop):
+        if id(loop) not in self.tower_loops:
+            self.tower_loops[id(loop)] = self._tower_loop(loop)
+        names, device_calls = self.tower_loops[id(loop)]
+        if not names or device_calls - {id(node)}:
             return
         if any(isinstance(one, ast.Name) and one.id in names for one in ast.walk(node)):
-            return
-        if any(
-            isinstance(one, ast.Call)
-            and isinstance(one.func, ast.Attribute)
-            and one.func.attr == "device"
-            and one is not node
-            for one in ast.walk(loop)
-        ):
             return
         self.tell(
             "all-on-one-device",
             node,
             f"Every turn of this loop goes to {text}; the other GPUs get nothing. Put the loop's number into the name.",
+        )
+
+    def _tower_loop(self, loop: Any) -> tuple[frozenset[str], frozenset[int]]:
+        """Return the names that a loop over towers sets, none for any other loop, and its calls of `device`, by id."""
+        names = frozenset(one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name))
+        if any(_STEPS.search(name) for name in names) or not self._over_towers(loop):
+            return frozenset(), frozenset()
+        calls = (one for one in ast.walk(loop) if isinstance(one, ast.Call))
+        return names, frozenset(
+            id(one) for one in calls if isinstance(one.func, ast.Attribute) and one.func.attr == "device"
         )
 
     @staticmethod
@@ -275,6 +283,7 @@ class Devices(Telling):
         if not isinstance(given, Seq):
             return
         texts = [constant(one) for one in given.items]
+        self.spend(16 * len(texts))
         if not texts or not all(isinstance(one, str) for one in texts):
             return
         for text, at in zip(texts, given.nodes, strict=False):

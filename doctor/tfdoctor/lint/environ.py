@@ -72,7 +72,9 @@ class Environ(Telling):
 
     def variable_set(self, key: Any, node: Any, value: Any, value_node: Any, *, copy: bool = False) -> None:
         """A variable of this process, or of a child's environment (`copy`)."""
-        for name in key.values if isinstance(key, Many) else [constant(key)]:
+        names = key.values if isinstance(key, Many) else [constant(key)]
+        self.spend(16 * (len(names) - 1))
+        for name in names:
             if isinstance(name, str):
                 self.one_set(name, node, value, value_node, copy=copy)
 
@@ -139,7 +141,7 @@ class Environ(Telling):
 
     def late(self, name: str, node: Any) -> None:
         """Whether what reads it has run already."""
-        later = any(one > self.offset_of(node) for one in self.spawns)
+        later = bool(self.spawns) and self.spawns[-1] > self.offset_of(node)
         if name in AT_START:
             if not later and not self.spawns and self.about_tensorflow:
                 self.tell(
@@ -162,7 +164,7 @@ class Environ(Telling):
                 f"{name} is set after the first use of the GPUs ({self.state.use_place}). Set it before.",
             )
 
-    @property
+    @cached_property
     def about_tensorflow(self) -> bool:
         return "tensorflow" in self.text or "keras" in self.text
 
@@ -171,6 +173,7 @@ class Environ(Telling):
         return int(node.lineno) + self.first_line
 
     def environ_map(self, value: Map, node: Any, *, copy: bool = False) -> None:
+        self.spend(16 * len(value.entries))
         for key, held, key_node, value_node in value.entries:
             self.variable_set(key, key_node if key_node is not None else node, held, value_node, copy=copy)
 
@@ -275,6 +278,7 @@ class Environ(Telling):
                 )
                 if isinstance(low, Const) and isinstance(high, Const) and node.slice.step is None:
                     where = slice(low.value, high.value)
+                    self.spend(len(base.items))
                     try:
                         return Seq(base.items[where], base.nodes[where])
                     except TypeError:
@@ -284,6 +288,7 @@ class Environ(Telling):
                 return base.items[index]
             return None
         if isinstance(base, Map) and isinstance(key, Const):
+            self.spend(len(base.entries))
             for name, value, *_ in reversed(base.entries):
                 if isinstance(name, Const) and name.value == key.value:
                     return value
@@ -303,6 +308,7 @@ class Environ(Telling):
             self.misspelt(name, node)
 
     def map_method(self, base: Map, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
+        self.spend(len(base.entries))
         if name == "update" and (args or keywords):
             base.entries += self.pairs(node, args, keywords)
             if base.environment:
@@ -322,10 +328,12 @@ class Environ(Telling):
             return Seq([key for key, *_ in base.entries], [a for _, _, a, _ in base.entries])
         return None
 
-    @staticmethod
-    def pairs(node: Any, args: list[Any], keywords: dict[Any, Any]) -> list[tuple[Any, Any, Any, Any]]:
+    def pairs(self, node: Any, args: list[Any], keywords: dict[Any, Any]) -> list[tuple[Any, Any, Any, Any]]:
         out = []
         for one in args:
+            self.spend(
+                len(one.entries) if isinstance(one, Map) else len(one.items) if isinstance(one, Seq) else 0
+            )
             if isinstance(one, Map):
                 out += one.entries
             elif isinstance(one, Seq):
@@ -429,6 +437,8 @@ class Environ(Telling):
         """A command that a shell of its own runs."""
         if not isinstance(command, str):
             return
+        command = command[:4000]
+        self.spend(len(command))
         name = only_sets(command)
         if name is not None and (relevant(name) or meant_variable(name) or name == "LD_LIBRARY_PATH"):
             how = "%env" if self.cell_number is not None else "os.environ"
@@ -438,7 +448,7 @@ class Environ(Telling):
                 f"The shell that sets {name} ends at once, and the variable with it. Use {how}.",
             )
             return
-        for found in re.finditer(r"(?:^|[;&|]\s*|export\s+|\s)([A-Za-z_]\w{4,59})=", command[:4000]):
+        for found in re.finditer(r"(?:^|[;&|]\s*|export\s+|\s)([A-Za-z_]\w{4,59})=", command):
             self.misspelt(found[1], node)
 
     def called_unknown(self, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:

@@ -6,6 +6,7 @@ import ast
 from typing import Any
 
 from tfdoctor.lint.environ import Environ
+from tfdoctor.lint.telling import MAX_TEXT_CHARS
 from tfdoctor.lint.values import Const, Many, Map, Obj, Path, Seq
 
 __all__ = ["Expressions"]
@@ -26,6 +27,10 @@ class Expressions(Environ):
             else:
                 known = False
         if not known:
+            return Obj("text")
+        size = max(map(len, parts)) * sum(max(map(len, part)) for part in parts)
+        self.spend(size)
+        if size > MAX_TEXT_CHARS:
             return Obj("text")
         made = [""]
         for part in parts:
@@ -73,6 +78,7 @@ class Expressions(Environ):
         if isinstance(over, Obj) and over.kind == "gpus":
             return Obj("gpu", "each" if over.data is None else over.data)
         if isinstance(over, Seq):
+            self.spend(len(over.items))
             if over.items and all(isinstance(one, Const) for one in over.items):
                 return Many([one.value for one in over.items])
             if over.items and all(isinstance(one, Obj) and one.kind == "gpu" for one in over.items):
@@ -84,6 +90,8 @@ class Expressions(Environ):
             return None
         if isinstance(over, Many):
             return Many(over.values)
+        if isinstance(over, Map):
+            self.spend(len(over.entries))
         if isinstance(over, Map) and over.whole and all(isinstance(key, Const) for key, *_ in over.entries):
             return Many([key.value for key, *_ in over.entries])
         if isinstance(over, Obj) and over.kind == "enumerated":
@@ -103,6 +111,8 @@ def _computed(op: ast.operator, one: Any, two: Any) -> Any:
     )
     if isinstance(op, ast.Add) and small:
         return one + two
+    if isinstance(op, ast.Mod) and isinstance(one, str) and len(one) > 500:
+        return None
     if isinstance(op, ast.Mod) and isinstance(one, str) and one.count("%") <= 3 and "*" not in one:
         return (
             None if any(mark.isdigit() for mark in one.partition("%")[2][:6].split("%")[0][:2]) else one % two

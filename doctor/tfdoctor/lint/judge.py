@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,9 @@ from tfdoctor.causes.codes import LINT
 from tfdoctor.lint import texts
 from tfdoctor.lint.kinds import kind_called, severity_of
 from tfdoctor.lint.notebooks import code_cells, plain
+from tfdoctor.lint.telling import MAX_FINDINGS, MAX_STEPS
 from tfdoctor.lint.trees import parse
+from tfdoctor.parse.python_size import MAX_TOKENS, has_many_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -111,6 +114,8 @@ def _python(parts: Sequence[tuple[int | None, str]], asked: Asked) -> tuple[list
     from tfdoctor.lint.walk import Walk
 
     whole = "\n".join(source for _, source in parts)
+    if has_many_tokens(whole):
+        return [], f"not checked: it has more than {MAX_TOKENS:,} words and signs"
     trees = [
         (number, source, parse(plain(source) if number is not None else source)) for number, source in parts
     ]
@@ -118,14 +123,19 @@ def _python(parts: Sequence[tuple[int | None, str]], asked: Asked) -> tuple[list
     walk.python_2 = any(tree.old for _, _, tree in trees)
     walk.tf_names = {"tf", *_tf_names(whole)} if "tensorflow" in whole else set()
     loaded = [
-        {one.id for one in ast.walk(tree.root) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
+        frozenset(
+            one.id
+            for one in ast.walk(tree.root)
+            if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)
+        )
         for number, _, tree in trees
         if number is not None
     ]
+    walk.cells_loading = Counter(name for names in loaded for name in names)
     line, broken = 0, ""
     for place, (number, source, tree) in enumerate(trees):
         walk.first_line = line
-        walk.later_names = {name for other, names in enumerate(loaded) if other != place for name in names}
+        walk.names_loaded = loaded[place] if number is not None else frozenset()
         before = len(walk.problems)
         try:
             walk.cell(tree.root.body, number, source.split("\n"))
@@ -141,6 +151,12 @@ def _python(parts: Sequence[tuple[int | None, str]], asked: Asked) -> tuple[list
         broken = broken or "it is nested too deep to be read as a whole"
     walk.judge_growth()
     walk.judge_pins()
+    if walk.steps > MAX_STEPS:
+        broken = (
+            broken or f"it has more than {MAX_STEPS:,} statements and expressions; the rest was not checked"
+        )
+    if len(walk.problems) >= MAX_FINDINGS:
+        broken = broken or f"it has {MAX_FINDINGS:,} findings or more; only these are shown"
     lines = {number: source.split("\n") for number, source in parts}
     return _finished(walk.problems.values(), lines), broken or None
 
@@ -166,19 +182,25 @@ def _tf_names(text: str) -> set[str]:
 def _finished(found: Iterable[Problem], lines: dict[int | None, list[str]]) -> list[Problem]:
     """With codes and lines, without those that a comment turns off, in order."""
     out = []
+    names_turned_off: dict[tuple[int | None, int], frozenset[str] | None] = {}
     for one in found:
         own = lines.get(one.cell, [])
         source = own[one.line - 1] if 0 < one.line <= len(own) else ""
-        if _turned_off(source, one.name):
+        place = one.cell, one.line
+        if place not in names_turned_off:
+            names_turned_off[place] = _names_turned_off(source)
+        names = names_turned_off[place]
+        if names is None or one.name in names:
             continue
         out.append(replace(one, source=source, code=LINT[one.name], severity=severity_of(one.name)))
     return sorted(out, key=lambda one: (one.cell or 0, one.line, one.column, one.code))
 
 
-def _turned_off(source: str, name: str) -> bool:
+def _names_turned_off(source: str) -> frozenset[str] | None:
+    """Return the kinds of findings that a line's comment turns off; None: all."""
     match = _NOQA.search(source)
     if match is None:
-        return False
+        return frozenset()
     if match[1] is None:
-        return True
-    return any(kind_called(word) == name for word in re.split(r"[\s,]+", match[1]))
+        return None
+    return frozenset(filter(None, map(kind_called, re.split(r"[\s,]+", match[1]))))

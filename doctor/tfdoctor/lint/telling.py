@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections import Counter
+from functools import cached_property, lru_cache
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.compat import Compat
@@ -12,10 +14,26 @@ if TYPE_CHECKING:
     from tfdoctor.compat.api_names import ApiNames
     from tfdoctor.lint.values import State
 
-__all__ = ["Telling"]
+__all__ = ["MAX_FINDINGS", "MAX_STEPS", "MAX_TEXT_CHARS", "Telling"]
 
-MOST = 500
-"""Findings of a file."""
+MAX_FINDINGS = 500
+"""Findings of a file of Python."""
+MAX_STEPS = 250_000
+"""Statements and expressions of a file that are followed, those of functions each time that they are called."""
+ITEMS_PER_STEP = 16
+"""Items of a container or characters of a text that cost as much time as one expression."""
+MAX_TEXT_CHARS = 100_000
+"""Characters of a text that is put together."""
+_BLOCK_BYTES = 1024
+_CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
+
+
+@lru_cache(maxsize=4)
+def _encoded(text: str) -> tuple[bytes, list[int]]:
+    """Return a line as UTF-8, and how many characters begin before each block of it."""
+    data = text.encode("utf-8", "replace")
+    blocks = (data[at : at + _BLOCK_BYTES] for at in range(0, len(data), _BLOCK_BYTES))
+    return data, [0, *accumulate(len(block.translate(None, _CONTINUATION_BYTES)) for block in blocks)]
 
 
 class Telling:
@@ -46,21 +64,35 @@ class Telling:
         self.devices: list[Any] = []
         self.loops: list[Any] = []
         self.tf_names: set[str] = set()
-        self.later_names: set[str] = set()
+        self.steps = 0
+        """Statements and expressions that were followed."""
+        self.cells_loading: Counter[str] = Counter()
+        """How many cells of the notebook load each name."""
+        self.names_loaded: frozenset[str] = frozenset()
+        """The names that this cell loads."""
 
     @cached_property
     def names(self) -> ApiNames:
         """Which TensorFlow has which names."""
         return Compat.load().api_names
 
+    def is_loaded_elsewhere(self, name: str) -> bool:
+        """Return whether another cell of the notebook loads the name."""
+        return self.cells_loading[name] > (name in self.names_loaded)
+
+    def spend(self, items: int) -> None:
+        """Count the work on so many items or characters, so that all work on a file is bounded by MAX_STEPS."""
+        self.steps += items // ITEMS_PER_STEP
+
     def column(self, line: int, offset: int) -> int:
         """A column in characters, from 1; `offset`: bytes of UTF-8."""
         text = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
-        return (
-            offset + 1
-            if text.isascii()
-            else len(text.encode("utf-8", "replace")[:offset].decode("utf-8", "ignore")) + 1
-        )
+        if text.isascii():
+            return offset + 1
+        data, characters_before = _encoded(text)
+        block = min(offset, len(data)) // _BLOCK_BYTES
+        rest = data[block * _BLOCK_BYTES : offset].translate(None, _CONTINUATION_BYTES)
+        return characters_before[block] + len(rest) + 1
 
     def place(self, node: Any) -> str:
         cell = f"cell {self.cell_number}, " if self.cell_number is not None else ""
@@ -81,7 +113,7 @@ class Telling:
         """One finding. The same at the same place is told once."""
         line, offset = at if at is not None and at[0] else (node.lineno, node.col_offset)
         key = (name, self.cell_number, line, offset)
-        if key not in self.problems and len(self.problems) < MOST:
+        if key not in self.problems and len(self.problems) < MAX_FINDINGS:
             self.problems[key] = Problem(
                 name, message, line, self.column(line, offset), cell=self.cell_number, fix=fix
             )

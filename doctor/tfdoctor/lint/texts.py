@@ -6,6 +6,7 @@ import bisect
 import itertools
 import json
 import re
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.dockerfile.read.syntax import instructions
@@ -32,8 +33,8 @@ _SURE = frozenset(
     ["cd", "pushd", "mkdir", "source", ".", "export", "echo", "sleep", "rm", "module", "conda", "true", ":"]
 )
 """What goes before `&&` without being a question."""
-_Where = tuple[int, ...]
-"""The branches that a command stands in, outermost first, a number each."""
+_Where = int
+"""The number of the branch that a command stands in."""
 _EXPORTS = frozenset(["export", "declare", "typeset", "readonly"])
 _GIVES = frozenset(["-e", "--env", "-x", "--build-arg", "--set-env-vars"])
 _KEYS = frozenset(
@@ -101,7 +102,7 @@ class _Told:
         self.found: dict[tuple[str, int, int], Problem] = {}
         self.line_starts = [0, *itertools.accumulate(len(line) + 1 for line in self.lines)]
         self.tasks: set[tuple[str, int, _Where]] = set()
-        self.where: _Where = ()
+        self.where: _Where = 0
         """Where in the script the command stands that is looked at."""
 
     def tell(self, name: str, message: str, line: int, column: int, fix: Fix | None = None) -> None:
@@ -166,7 +167,9 @@ class _Branches:
     """Which `if`, `case`, function, `&&` and `||` the commands of a script stand in, by their keywords."""
 
     def __init__(self) -> None:
-        self.open: list[tuple[str, int]] = [("", 0)]
+        self.open: list[tuple[str, _Where]] = [("", 0)]
+        self.groups: dict[_Where, _Where] = {}
+        """Branch → that of all groups in braces directly in it."""
         self.made = 0
 
     def new(self) -> int:
@@ -190,15 +193,17 @@ class _Branches:
             elif word in ("elif", "else"):
                 self.other()
             elif word == "{":
-                self.open.append(("}", self.new() if "()" in before else 0))
+                inside = self.open[-1][1]
+                group = self.new() if "()" in before else self.groups.setdefault(inside, self.new())
+                self.open.append(("}", group))
             elif word in ("fi", "esac", "}"):
                 self.close(word)
             elif word not in ("then", "do", "!", "time"):
                 ends = word in ("exit", "return", "exec")
                 break
-        where = tuple(number for _, number in self.open)
+        where = self.open[-1][1]
         if "||" in before or ("&&" in before and not self.sure):
-            where = (*where, self.new())
+            where = self.new()
         elif ends:
             self.other()
         self.sure = words[0][0] in _SURE and "||" not in before and ("&&" not in before or self.sure)
@@ -310,10 +315,16 @@ def _script(text: str, first: int, told: _Told, *, job: bool = False) -> None:
 
 def _not_exported(text: str, alone: list[tuple[str, int, int]], told: _Told) -> None:
     """Variables that a script sets for itself, and not for the programs that it starts."""
+    if (
+        not alone
+        or not text.startswith("#!")
+        or re.search(r"(?m)(?:^|[\s;&|])(?:python[\d.]*|torchrun|horovodrun|mpirun)\s", text) is None
+        or re.search(r"set -(?:a|o allexport)|export -p", text) is not None
+    ):
+        return
+    used = set(re.findall(r"\$\{?(\w+)", text))
     for name, line, column in alone:
-        used = re.search(rf"\$\{{?{re.escape(name)}\b|set -(?:a|o allexport)|export -p", text)
-        runs = re.search(r"(?m)(?:^|[\s;&|])(?:python[\d.]*|torchrun|horovodrun|mpirun)\s", text)
-        if used is None and runs is not None and text.startswith("#!"):
+        if name not in used:
             told.tell(
                 "variable-set-wrongly",
                 f"{name} is set for this shell alone, not for what it starts: export {name}.",
@@ -404,19 +415,15 @@ def dockerfile(text: str) -> list[Problem]:
             else:
                 inner = _Told(body)
                 _script(body, 1, inner)
+                starts = [0, *accumulate(len(line) + 1 for line in inner.lines)]
                 for problem in inner.found.values():
                     if problem.name == "misspelt-variable":
                         told.variable(
                             problem.message.split()[2].rstrip(";"),
-                            one.body.line_at(_offset(body, problem)),
+                            one.body.line_at(starts[problem.line - 1] + problem.column - 1),
                             1,
                         )
     return list(told.found.values())
-
-
-def _offset(text: str, problem: Problem) -> int:
-    lines = text.split("\n")
-    return sum(len(line) + 1 for line in lines[: problem.line - 1]) + problem.column - 1
 
 
 def env_file(text: str) -> list[Problem]:
@@ -451,6 +458,8 @@ def _node(root: Any, told: _Told, seen: set[int]) -> None:
     import yaml
 
     todo = [root]
+    judged: set[int] = set()
+    """Environments and scripts, by id: an alias is the node that it stands for."""
     while todo:
         node = todo.pop()
         if node is None or id(node) in seen:
@@ -461,10 +470,16 @@ def _node(root: Any, told: _Told, seen: set[int]) -> None:
         elif isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 name = key.value.lower().replace("-", "_") if isinstance(key, yaml.ScalarNode) else ""
+                items = value.value if isinstance(value, yaml.SequenceNode) else [value]
+                if name in _KEYS | _SCRIPTS and id(value) not in judged:
+                    items = [one for one in items if id(one) not in judged]
+                    judged.update(map(id, (value, *items)))
+                else:
+                    items = []
                 if name in _KEYS:
-                    _environment(value, told)
+                    _environment(items, told, listed=isinstance(value, yaml.SequenceNode))
                 elif name in _SCRIPTS:
-                    for one in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                    for one in items:
                         if isinstance(one, yaml.ScalarNode):
                             block = one.style in ("|", ">")
                             line, _ = told.find_position(one.start_mark)
@@ -472,7 +487,8 @@ def _node(root: Any, told: _Told, seen: set[int]) -> None:
                 todo.append(value)
 
 
-def _environment(node: Any, told: _Told) -> None:
+def _environment(nodes: list[Any], told: _Told, *, listed: bool) -> None:
+    """Look at an environment: the entries of a list, or one mapping."""
     import yaml
 
     def setting(key: Any, value: Any) -> None:
@@ -481,16 +497,14 @@ def _environment(node: Any, told: _Told) -> None:
         if not told.variable(name, line, column) and name == "TF_CONFIG" and isinstance(held, str):
             told.config(held, *told.find_position((value or key).start_mark))
 
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                setting(key, value)
-    elif isinstance(node, yaml.SequenceNode):
-        for one in node.value:
-            if isinstance(one, yaml.ScalarNode):
-                setting(one, None)
-            elif isinstance(one, yaml.MappingNode):
-                parts = {key.value: value for key, value in one.value if isinstance(key, yaml.ScalarNode)}
-                name = parts.get("name")
-                if isinstance(name, yaml.ScalarNode):
-                    setting(name, parts.get("value", name))
+    for node in nodes:
+        if isinstance(node, yaml.ScalarNode):
+            setting(node, None)
+        elif isinstance(node, yaml.MappingNode):
+            parts = {key.value: (key, value) for key, value in node.value if isinstance(key, yaml.ScalarNode)}
+            _, name = parts.get("name", (None, None))
+            if listed and isinstance(name, yaml.ScalarNode):
+                setting(name, parts.get("value", (None, name))[1])
+            elif not listed:
+                for key, value in parts.values():
+                    setting(key, value)

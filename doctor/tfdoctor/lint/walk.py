@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.lint.checks import Checks
 from tfdoctor.lint.expressions import Expressions
+from tfdoctor.lint.telling import MAX_STEPS
 from tfdoctor.lint.values import Const, Func, Many, Map, Module, Obj, Path, Seq, State, merged, same
 
 if TYPE_CHECKING:
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Walk"]
 
-STEPS = 200_000
-"""Expressions of a file that are looked at."""
+MAX_PATH_CHARS = 300
+"""Characters of the name of a module or of what is in it."""
 CALLS = 6
 """Calls within calls."""
 OFTEN = 4
 """Calls of a function that are gone through."""
+_UNBOUND = object()
 _BUILTINS = frozenset(vars(builtins))
 _GUARDS = ("ImportError", "ModuleNotFoundError", "AttributeError", "Exception", "NameError")
 _TF = ("tensorflow", "tf_keras", "tf_slim", "tensorflow_hub", "tensorflow_addons", "tensorflow_probability")
@@ -41,12 +43,13 @@ class Walk(Checks, Expressions):
         self.state = State()
         self.globals: dict[str, Any] = {}
         self.scopes: list[dict[str, Any]] = [self.globals]
+        self.branches: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        """Of each branch, outermost first, its scope and the values that the names which it binds had before."""
         self.functions: list[Func] = []
         self.seen: set[int] = set()
         self.runs: dict[int, int] = {}
         self.defined: set[int] = set()
         self.running: list[int] = []
-        self.steps = 0
         self.returned: list[Any] = []
         self.depth = 0
 
@@ -71,7 +74,8 @@ class Walk(Checks, Expressions):
 
     def body(self, body: Sequence[ast.stmt]) -> None:
         for one in body:
-            if self.state.dead or self.steps > STEPS:
+            self.steps += 1
+            if self.state.dead or self.steps > MAX_STEPS:
                 # what comes behind a return is not run; its functions may be called
                 for rest in body[body.index(one) :]:
                     if isinstance(rest, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -179,42 +183,59 @@ class Walk(Checks, Expressions):
             self.body(node.body)
             return
         before = self.state.copy()
-        bound = dict(self.scopes[-1])
         self.guarded += version
         was, self.single = self.single, self.single or self.asks_single(node.test)
         self.maybe += 1
         sure = self.asks_gpus(node.test)
-        self.body(node.body)
+        left = self.branch(node.body)
         self.single = was
         one, self.state = self.state, before.copy()
-        after, self.scopes[-1] = self.scopes[-1], bound
-        self._restore(after)
-        self.body(node.orelse)
+        right = self.branch(node.orelse)
         self.maybe -= 1
         self.guarded -= version
         two = self.state
         self.state = one.copy() if sure and not node.orelse and not one.dead else merged(one, two)
         self.state.dead = one.dead and two.dead
-        self._join(after, keep_left=one.dead is False and two.dead)
+        self.bind_all(left if one.dead is False and two.dead else self.joined(left, right))
 
-    def _restore(self, _after: dict[str, Any]) -> None:
-        if len(self.scopes) == 1:
-            self.globals = self.scopes[0]
+    def branch(self, *bodies: Sequence[ast.stmt], error: str | None = None) -> dict[str, Any]:
+        """Go through statements that may not run; return the names that they bind, which then are as before.
 
-    def _join(self, left: dict[str, Any], *, keep_left: bool = False) -> None:
-        """Names as two branches leave them; what differs is not known."""
-        right = self.scopes[-1]
-        for name in {*left, *right}:
-            one, two = left.get(name), right.get(name)
-            if keep_left:
-                right[name] = one
-            elif name not in left:
-                right[name] = two
-            elif name not in right:
-                right[name] = one
-            elif not same(one, two):
-                right[name] = self.either(one, two)
-        self._restore(right)
+        error: the name of what a handler catches.
+        """
+        scope = self.scopes[-1]
+        self.branches.append((scope, {}))
+        if error is not None:
+            self.bind(error, None)
+        for body in bodies:
+            if not self.state.dead:
+                self.body(body)
+        _, before = self.branches.pop()
+        bound = {name: scope[name] for name in before}
+        for name, value in before.items():
+            if value is _UNBOUND:
+                del scope[name]
+            else:
+                scope[name] = value
+        return bound
+
+    def joined(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
+        """Return the names that one of two branches binds, as both leave them; what differs is not known."""
+        scope = self.scopes[-1]
+        names = {}
+        for name in {**left, **right}:
+            one = left.get(name, scope.get(name, _UNBOUND))
+            two = right.get(name, scope.get(name, _UNBOUND))
+            if one is _UNBOUND or two is _UNBOUND:
+                names[name] = two if one is _UNBOUND else one
+            else:
+                names[name] = two if same(one, two) else self.either(one, two)
+        return names
+
+    def bind_all(self, names: dict[str, Any]) -> None:
+        """Bind names to values in this scope."""
+        for name, value in names.items():
+            self.bind(name, value)
 
     def either(self, one: Any, two: Any) -> Any:
         """One of two values, as much of it as holds for both."""
@@ -255,23 +276,15 @@ class Walk(Checks, Expressions):
     def s_try(self, node: Any) -> None:
         guards = any(self._guards(handler) for handler in node.handlers)
         before = self.state.copy()
-        bound = dict(self.scopes[-1])
         self.guarded += guards
-        self.body(node.body)
-        if not self.state.dead:
-            self.body(node.orelse)
-        done, after = self.state.copy(), self.scopes[-1]
+        after = self.branch(node.body, node.orelse)
+        done = self.state.copy()
         for handler in node.handlers:
             self.state = before.copy()
-            self.scopes[-1] = dict(bound)
-            self._restore(after)
-            if handler.name:
-                self.bind(handler.name, None)
-            self.body(handler.body)
-            left, self.scopes[-1] = self.scopes[-1], after
+            names = self.branch(handler.body, error=handler.name)
             if not self.state.dead:
-                self._join(left)
-            self._restore(after)
+                after |= self.joined(names, after)
+        self.bind_all(after)
         self.guarded -= guards
         self.state = done
         self.body(node.finalbody)
@@ -361,7 +374,10 @@ class Walk(Checks, Expressions):
     # ---------------------------------------------------------------- names and calls
 
     def bind(self, name: str, value: Any) -> None:
-        self.scopes[-1][name] = value
+        scope = self.scopes[-1]
+        if self.branches and self.branches[-1][0] is scope:
+            self.branches[-1][1].setdefault(name, scope.get(name, _UNBOUND))
+        scope[name] = value
 
     def look(self, name: str) -> Any:
         for scope in reversed(self.scopes):
@@ -373,7 +389,7 @@ class Walk(Checks, Expressions):
         """A function's body, with what it was called with."""
         node = func.node
         often = self.runs.get(id(node), 0)
-        if id(node) in self.running or len(self.running) >= CALLS or self.steps > STEPS or often >= OFTEN:
+        if id(node) in self.running or len(self.running) >= CALLS or self.steps > MAX_STEPS or often >= OFTEN:
             return None
         self.runs[id(node)] = often + 1
         self.seen.add(id(node))
@@ -414,7 +430,7 @@ class Walk(Checks, Expressions):
     def value(self, node: Any) -> Any:
         """What an expression is, as far as it can be said."""
         self.steps += 1
-        if self.steps > STEPS or self.depth > 150:
+        if self.steps > MAX_STEPS or self.depth > 150:
             return None
         self.depth += 1
         try:
@@ -442,6 +458,8 @@ class Walk(Checks, Expressions):
     def e_attribute(self, node: ast.Attribute) -> Any:
         base = self.value(node.value)
         if isinstance(base, Path):
+            if len(base.name) > MAX_PATH_CHARS:
+                return None
             path = Path(f"{base.name}.{node.attr}", base.sure)
             if base.name.startswith("tensorflow"):
                 self.api(path.name, node, sure=base.sure)
@@ -488,6 +506,7 @@ class Walk(Checks, Expressions):
                 inner = self.value(value)
                 made.whole = False
                 if isinstance(inner, Map):
+                    self.spend(len(inner.entries))
                     made.entries += inner.entries
                     made.environment |= inner.environment
                 made.environment |= isinstance(inner, Path) and inner.name == "os.environ"
