@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from unittest import mock
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tfdoctor.placement import Placement, judged, read_placement
+from tfdoctor.placement.models import OTHER
 from tfdoctor.placement.reader import KINDS, MOST, Reader
 from tfdoctor.placement.refusals import short
 from tfdoctor.render.placement import placement_json, placement_svg, render_placement
@@ -365,5 +369,69 @@ def test_endless_names_take_no_endless_memory() -> None:
     line = "Executing op Own%d in device /job:localhost/replica:0/task:0/device:GPU:0\n"
     for start in range(0, 60_000, 1000):
         reader.take("".join(line % number for number in range(start, start + 1000)).encode())
-    assert len(reader.executed) == KINDS
-    assert reader.end().lines == 60_000
+    assert len(reader.executed) == KINDS + 1
+    found = reader.end()
+    assert found.lines == 60_000
+    assert (found.others, found.left_out) == (40_000, ())
+
+
+def test_kinds_that_are_not_told_apart_are_said() -> None:
+    line = "Executing op Op{0} in device /job:localhost/replica:0/task:0/device:GPU:{1}\n"
+    few = "".join(line.format(n, n % 2) for n in range(KINDS + 5))
+    placement = judged(read_placement([few.encode()]))
+    assert placement.summary == f"All {KINDS + 5:,} operations ran on GPU:0 and GPU:1."
+    assert placement_json(placement)["left_out"] == {}
+    assert {"op": OTHER, "device": "GPU:0", "count": 3} in placement_json(placement)["ops"]
+    for text in (render_placement(placement, width=300), placement_svg(placement)):
+        assert f"5 operations of further kinds are counted as {OTHER}." in text
+    many = few + "".join(line.format(n, n) for n in range(KINDS, 2 * KINDS + 8))
+    placement = judged(read_placement([many.encode()]))
+    left_out = placement_json(placement)["left_out"]
+    assert left_out["operations"] > 0
+    assert sum(placement.found.totals.values()) + left_out["operations"] == many.count("\n")
+    for text in (render_placement(placement, width=300), placement_svg(placement)):
+        assert f"{left_out['operations']:,} operations" in text
+    assert "All" not in placement.summary
+
+
+EAGER = "Executing op {} in device /job:localhost/replica:0/task:0/device:{}\n"
+PASSING = [
+    *(
+        EAGER.format(op, device)
+        for op in ("A", "B", "__inference_f_1")
+        for device in ("GPU:0", "GPU:1", "CPU:0")
+    ),
+    EAGER.format("A", "GPU:0").strip() + " and more\n",
+    EAGER.format("A", "GPU:1").strip() + " -> device: 1, name: T4, pci bus id: 0000:00:1e.0\n",
+    EAGER.format("A", "GPU:1").strip() + EAGER.format("B", "GPU:0"),
+    EAGER.format("A b", "GPU:0"),
+    EAGER.format("A", "GPU:02024-03-01 10:00:00.000001: "),
+    "MatMul: (MatMul): /job:localhost/replica:0/task:0/device:GPU:0\n",
+    "step 1\n",
+]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.sampled_from(PASSING), max_size=12), max_size=6))
+def test_pieces_that_are_counted_at_once_give_the_same(pieces: list[list[str]]) -> None:
+    fast, slow = Reader(), Reader()
+    for lines in pieces:
+        fast.take("".join(lines).encode())
+        with mock.patch.object(Reader, "_take_executed", return_value=False):
+            slow.take("".join(lines).encode())
+    assert fast.end() == slow.end()
+
+
+def test_operations_that_are_known_are_counted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Line by line takes twice the time."""
+    lines: list[bytes] = []
+    ran = Reader._ran
+
+    def counted(reader: Reader, op: bytes, device: bytes) -> None:
+        lines.append(op)
+        ran(reader, op, device)
+
+    monkeypatch.setattr(Reader, "_ran", counted)
+    text = "".join(EAGER.format("AB"[n % 2], f"GPU:{n % 4}") for n in range(20_000))
+    assert sum(row.count for row in read_placement([text.encode()]).ops) == 20_000
+    assert len(lines) < 2_000

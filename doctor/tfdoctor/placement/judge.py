@@ -105,6 +105,8 @@ def _summary(found: Found) -> str:
     every, on_gpus = sum(totals.values()), sum(gpus.values())
     done = "ran" if found.api == "2" else "was placed" if every == 1 else "were placed"
     whole = "The only operation" if every == 1 else f"All {operations(every)}"
+    if not found.complete:
+        whole = f"The {operations(every)} that were counted"
     if not gpus:
         where = _few(sorted(totals))
         text = f"{whole} {done} on {where}; no GPU got any."
@@ -114,7 +116,7 @@ def _summary(found: Found) -> str:
         text = f"{on_gpus:,} of {operations(every)} {done} on {_few(sorted(gpus))}, {every - on_gpus:,} elsewhere."
     if found.refused:  # which ended the program, unless it expects that
         return f"{operations(len(found.refused))} refused. {text}"
-    heavy = [row for row in found.ops if row.op in HEAVY]
+    heavy = [] if found.others else [row for row in found.ops if row.op in HEAVY]
     if heavy and gpus and on_gpus != every:
         on = sum(row.count for row in heavy if row.device in gpus)
         of = sum(row.count for row in heavy)
@@ -162,7 +164,7 @@ def _without_gpu(found: Found) -> list[Finding]:
     ):
         return []
     if not found.no_known_devices:
-        return [_nothing_on_a_gpu()] if found.totals else []
+        return [_nothing_on_a_gpu()] if found.totals and found.complete else []
     return [
         Finding(
             RAN_ON_CPU,

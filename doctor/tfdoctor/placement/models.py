@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LOCAL",
+    "OTHER",
     "Change",
     "Device",
     "Found",
@@ -22,6 +23,8 @@ __all__ = [
     "task_of",
 ]
 
+OTHER = "(other)"
+"""Operations of kinds that are not told apart: a log has too many."""
 LOCAL = "/job:localhost/replica:0/task:0"
 """The task of a program that is in no cluster."""
 
@@ -143,6 +146,18 @@ class Found:
     """Those that the log names; nothing is concluded."""
     changes: tuple[Change, ...] = ()
     """Between operations that ran eagerly, one directly after the other."""
+    left_out: tuple[tuple[str, int], ...] = ()
+    """(devices, copies …, how many of them were not kept), because too many are different."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether each operation is counted."""
+        return "operations" not in dict(self.left_out)
+
+    @property
+    def others(self) -> int:
+        """Operations that are counted as `OTHER`."""
+        return sum(row.count for row in self.ops if row.op == OTHER)
 
     @property
     def totals(self) -> dict[str, int]:
@@ -154,7 +169,9 @@ class Found:
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """GPUs and TPUs that are listed and to which nothing went."""
+        """GPUs and TPUs that are listed and to which nothing went; none if operations were left out."""
+        if not self.complete:
+            return ()
         totals = {*self.totals, *(row.device for row in self.calls)}
         listed = dict.fromkeys(one.device for one in self.devices if one.kind in ("GPU", "TPU"))
         return tuple(one for one in listed if one not in totals)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import lru_cache
+from itertools import groupby, islice
 from typing import TYPE_CHECKING
 
 from tfdoctor.logs.blocks import blocks
-from tfdoctor.placement.models import Change, Copied, Device, Found, OpCount, kind_of, task_of
+from tfdoctor.placement.models import OTHER, Change, Copied, Device, Found, OpCount, kind_of, task_of
 from tfdoctor.placement.refusals import Refusals, short
 from tfdoctor.placement.said import Said
 
@@ -22,11 +24,12 @@ if TYPE_CHECKING:
 __all__ = ["Reader", "read_placement"]
 
 KINDS = 20_000
-"""Operations, each with a device, that are counted; TensorFlow has 1,500, and what else is there is no log of it."""
+"""Operations, each with a device, that are told apart; TensorFlow has 1,500. Others are counted as `OTHER`."""
 MOST = 200_000
 """Lines and nodes by which others are known for the same, at least; some 70 bytes each, and twice as many at most."""
 LONGEST = 1000
 """Bytes before a device that may be a node's name and type."""
+_EXECUTED = re.compile(rb"Executing op (\S+) in device (\S+)")
 _PAIRS = 10_000
 """Pairs of devices that are told apart."""
 _LITTLE = 64
@@ -81,9 +84,10 @@ def read_placement(chunks: Iterable[bytes]) -> Found:
     return reader.end()
 
 
-def _count(table: Counter[tuple[bytes, bytes]], key: tuple[bytes, bytes]) -> None:
-    if key in table or len(table) < KINDS:
-        table[key] += 1
+@lru_cache(maxsize=1024)
+def _is_gpu(device: bytes) -> bool:
+    kind = device.rpartition(b"/")[2]
+    return b"GPU:" in kind or b"gpu:" in kind
 
 
 class _Recently:
@@ -130,6 +134,7 @@ class Reader:
         self.between: Counter[bytes] = Counter()
         self.after_gpu: list[bytes] | None = None
         self.ends_open = False
+        self.left_out: Counter[str] = Counter()
 
     def passing(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         """The chunks, which may end anywhere, as pieces of whole lines; each is counted before it is passed on."""
@@ -147,11 +152,15 @@ class Reader:
                 key = match[1], match[3], match[2]
                 if key in self.copied or len(self.copied) < _PAIRS:
                     self.copied[key] += 1
+                else:
+                    self.left_out["copies"] += 1
         self.bytes += len(block)
         self.lines += block.count(b"\n")
         self.ends_open = not block.endswith(b"\n")
+        if self._take_executed(block):
+            return
         last = 0
-        seen, executed = self.seen, self.executed
+        seen = self.seen
         for match in _PLACED.finditer(block):
             start = match.start()
             device = match[1]
@@ -165,15 +174,46 @@ class Reader:
                 at = before.rfind(_EXECUTING)
                 if at >= 0:
                     op = before[at + len(_EXECUTING) : -len(_IN)].strip()
-                    if device == self.on_gpu and (op, device) in executed and not self.little:
-                        executed[op, device] += 1  # as _ran does, which is slower
-                    else:
-                        self._ran(op, device)
+                    self._ran(op, device)
                 continue
             told = before.rpartition(b"] ")[2]
             line = hash((told, device))
             if line not in seen.now and line not in seen.before and line not in self.little:
                 self._stands(line, told, device)
+
+    def _take_executed(self, block: bytes) -> bool:
+        """Count a piece where only known operations and functions ran, as most do; return whether it is one.
+
+        The same operations and devices come again and again, so what is fast is to split and to count, and what tells
+        devices from other text is done once for each.
+        """
+        devices = block.count(b"/job:")
+        pairs = _EXECUTED.findall(block) if devices and not self.little and b" -> " not in block else []
+        if len(pairs) != devices:
+            return False
+        counts = Counter(pairs)
+        places: dict[tuple[bytes, bytes], bytes | None] = {}
+        """Operation and device → the device; None: a function, which runs operations that are not known."""
+        for pair in counts:
+            if pair not in self.executed and pair not in self.called:
+                return False
+            places[pair] = pair[1] if pair in self.executed else None
+        for pair, count in counts.items():
+            (self.called if places[pair] is None else self.executed)[pair] += count
+        for device, run in groupby(pairs, key=places.__getitem__):
+            if device is None:
+                self.after_gpu = self.last = self.on_gpu = None
+            else:
+                self._went(device, run)
+        return True
+
+    def _count(self, table: Counter[tuple[bytes, bytes]], op: bytes, device: bytes) -> None:
+        if (op, device) not in table and len(table) >= KINDS:
+            op = OTHER.encode()
+            if (op, device) not in table and len(table) >= 2 * KINDS:
+                self.left_out["operations"] += 1
+                return
+        table[op, device] += 1
 
     def _stands(self, line: int, told: bytes, device: bytes) -> None:
         text, marked, op = told.removesuffix(b": ").removesuffix(b")").rpartition(b": (")
@@ -193,14 +233,14 @@ class Reader:
         self.little[line] = key, op or _of_name(name), device
         self.little_nodes.add(key)
         if op in _COPIES and _OF_THE_CLIENT.search(name):
-            _count(self.clients, (op, device))
+            self._count(self.clients, op, device)
         if len(self.little) > _LITTLE:
             self._commit()
 
     def _commit(self) -> None:
         """The nodes that wait are those of a graph."""
         for line, (key, op, device) in self.little.items():
-            _count(self.arguments if op in _ARGUMENTS else self.placed, (op, device))
+            self._count(self.arguments if op in _ARGUMENTS else self.placed, op, device)
             self.seen.add(line, key)
         self._forget()
 
@@ -216,44 +256,46 @@ class Reader:
             else:
                 self._commit()
         if op.startswith(b"__") and _FUNCTION.fullmatch(op):
-            _count(self.called, (op, device))
+            self._count(self.called, op, device)
             self.after_gpu = self.last = self.on_gpu = (
                 None  # what it did before the next operation is not known
             )
             return
-        if (op, device) not in self.executed and (len(self.executed) >= KINDS or not _TYPE.fullmatch(op)):
-            return
-        self.executed[op, device] += 1
+        if (op, device) in self.executed or _TYPE.fullmatch(op):
+            self._count(self.executed, op, device)
+            self._went(device, [(op, device)])
+
+    def _went(self, device: bytes, run: Iterable[tuple[bytes, bytes]]) -> None:
+        """Take note of operations that ran one after the other on one device."""
         if device != self.last:
-            if self.last is not None and (len(self.changes) < _PAIRS or (self.last, device) in self.changes):
-                self.changes[self.last, device] += 1
+            if self.last is not None:
+                if len(self.changes) < _PAIRS or (self.last, device) in self.changes:
+                    self.changes[self.last, device] += 1
+                else:
+                    self.left_out["changes of the device"] += 1
             self.last = device
-        on = device.rpartition(b"/")[2]
-        if b"GPU:" in on or b"gpu:" in on:
+        if _is_gpu(device):
             for one in self.after_gpu or ():
                 self.between[one] += 1
             self.after_gpu = []
             self.on_gpu = device
             return
         self.on_gpu = None
-        if self.after_gpu is not None and len(self.after_gpu) < _LITTLE:
-            self.after_gpu.append(op)
+        if self.after_gpu is not None:
+            self.after_gpu += [op for op, _ in islice(run, _LITTLE - len(self.after_gpu))]
 
     # ---------------------------------------------------------------- devices
 
     def _devices(self, block: bytes) -> None:
-        if b"Device mapping: no known devices" in block:
-            self.nothing_known = self.mapped = True
-        elif b"Device mapping:" in block:
+        if b"Device mapping:" in block:
             self.mapped = True
-        if b"TensorFlow device (" not in block and b"Created device /" not in block:
+            self.nothing_known |= b"Device mapping: no known devices" in block
+        if b"-> " not in block or (b"TensorFlow device (" not in block and b"Created device /" not in block):
             return
         for match in _CREATED.finditer(block):
             self._mapped(match[1], match[2], created=True)
 
     def _mapped(self, spelled: bytes, text: bytes, *, created: bool = False) -> None:
-        if len(self.devices) >= 10_000:
-            return
         device = short(spelled)
         if not device or (created and kind_of(device) not in ("GPU", "TPU")):
             return
@@ -269,7 +311,9 @@ class Reader:
         )
         key = (new.device, new.name, new.pci_bus_id)
         old = self.devices.get(key)
-        if old is None or old.compute_capability is None:
+        if old is None and len(self.devices) >= _PAIRS:
+            self.left_out["devices"] += 1
+        elif old is None or old.compute_capability is None:
             self.devices[key] = new
 
     # ---------------------------------------------------------------- the end
@@ -301,6 +345,7 @@ class Reader:
             calls=_counted(self.called),
             copies=self._copies(tables),
             changes=self._changes(),
+            left_out=tuple((self.left_out + Counter(refusals=self.refusals.left_out)).items()),
         )
 
     def _copies(self, tables: Sequence[Counter[tuple[bytes, bytes]]]) -> tuple[Copied, ...]:

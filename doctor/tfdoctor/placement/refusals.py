@@ -94,6 +94,8 @@ class Refusals:
 
     def __init__(self) -> None:
         self.found: list[Told] = []
+        self.left_out = 0
+        """Refusals that were not kept."""
         self._open: tuple[bytes, int] | None = None
         """A message whose end may be in the next block, and the line that it begins in."""
 
@@ -157,6 +159,8 @@ class Refusals:
                 return
         if len(self.found) < MOST:
             self.found.append(new)
+        else:
+            self.left_out += 1
 
 
 def _read(text: str, line: int) -> Told | None:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.findings import Severity
 from tfdoctor.placement.judge import operations
-from tfdoctor.placement.models import kind_of
+from tfdoctor.placement.models import OTHER, kind_of
 from tfdoctor.render.finding import SEVERITY_STATUS, do, finding_json, mark
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.page import Page, Text, cells, hanging
-from tfdoctor.text import clean_line
+from tfdoctor.text import clean_line, listed
 
 if TYPE_CHECKING:
     from tfdoctor.placement import Device, Found, Placement
@@ -63,9 +63,24 @@ def render_placement(
         )
     out.print()
     out.print(Text(f"{found.lines:,} line{'s' if found.lines != 1 else ''} read."))
+    for sentence in _left_out(found):
+        hanging(out, Text(""), sentence)
     if found.forgotten:
         hanging(out, Text(""), "There are so many nodes that one printed twice may count twice.")
     return out.text
+
+
+def _left_out(found: Found) -> list[str]:
+    """Say what was not told apart or not kept."""
+    told = []
+    if found.others:
+        told.append(
+            f"Too many kinds of operations: {operations(found.others)} of further kinds are counted as {OTHER}."
+        )
+    if found.left_out:
+        what = listed([f"{count:,} {name}" for name, count in found.left_out])
+        told.append(f"There are too many different ones: not counted are {what}.")
+    return told
 
 
 def _device_line(device: Device, count: int) -> str:
@@ -165,6 +180,7 @@ def placement_json(placement: Placement) -> dict[str, Any]:
         "kernels": _kernels_json(placement),
         "between_gpu_ops": [{"op": op, "count": count} for op, count in found.between],
         "findings": [finding_json(finding) for finding in placement.findings],
+        "left_out": dict(found.left_out),
         "lines": found.lines,
         "bytes": found.bytes,
     }
@@ -236,6 +252,9 @@ def placement_svg(placement: Placement) -> str:
     height = top + ROW * len(shown) + 12
     if len(ops) > len(shown):
         parts.append(f'<text x="16" y="{height + 6}">and {len(ops) - len(shown)} other types</text>')
+        height += 18
+    for sentence in _left_out(found):
+        parts.append(f'<text x="16" y="{height + 6}">{escape(sentence)}</text>')
         height += 18
     style = (
         "text{font:12px sans-serif;fill:#1f2328}.title{font-size:15px;font-weight:600}.page{fill:#ffffff}"
