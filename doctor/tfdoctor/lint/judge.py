@@ -115,7 +115,7 @@ def _python(parts: Sequence[tuple[int | None, str]], asked: Asked) -> tuple[list
 
     whole = "\n".join(source for _, source in parts)
     if has_many_tokens(whole):
-        return [], f"not checked: it has more than {MAX_TOKENS:,} words and signs"
+        return [], f"it has more than {MAX_TOKENS:,} words and signs; nothing was checked"
     trees = [
         (number, source, parse(plain(source) if number is not None else source)) for number, source in parts
     ]
