@@ -36,13 +36,14 @@ find_python() {
   return 3
 }
 
-# The proxy that pip is told to use, without a password; nothing where there is none. SETTINGS: of `pip config list`.
+# Prints where the proxy that pip uses comes from, and nothing if there is none. Its address may have a password in it.
+# SETTINGS: of `pip config list`.
 _proxy() {
-  local proxy=
-  if [[ $1 =~ proxy=\'([^\']+)\' ]]; then proxy=${BASH_REMATCH[1]}; fi
-  proxy=${proxy:-${HTTPS_PROXY:-${https_proxy:-${ALL_PROXY:-${all_proxy:-}}}}}
-  if [[ $proxy =~ ^([a-zA-Z0-9]+://)?[^/@]*@(.*)$ ]]; then proxy=${BASH_REMATCH[1]}${BASH_REMATCH[2]}; fi
-  printf '%s' "$proxy"
+  local name
+  if [[ $1 =~ proxy=\'[^\']+\' ]]; then printf "pip's setting" && return; fi
+  for name in HTTPS_PROXY https_proxy ALL_PROXY all_proxy; do
+    if [[ -n ${!name-} ]]; then printf '%s' "$name" && return; fi
+  done
 }
 
 # _trouble LINE PROXY: what a line of pip's says of the network, and what to do; nothing where it says nothing of it.
@@ -54,7 +55,7 @@ _trouble() {
       if [[ ! -r $bundle ]]; then bundle=/path/to/authority.pem; fi
       hint="name the file that has it (PEM): PIP_CERT=$bundle $0" ;;
     *'407 '* | *'Proxy Authentication Required'*)
-      what="the proxy ${proxy:-in between} wants a user and a password."
+      what="the proxy${proxy:+ of $proxy} wants a user and a password."
       hint="HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT $0" ;;
     *'Name or service not known'* | *'name resolution'* | *'nodename nor servname'* | *NameResolutionError*)
       what="the package index cannot be reached."
@@ -69,7 +70,7 @@ _trouble() {
     *) return 0 ;;
   esac
   if [[ -z ${hint-} && -n $proxy ]]; then
-    what="${what%.} through the proxy $proxy."
+    what="${what%.} through the proxy of $proxy."
     hint="is it the right one? HTTPS_PROXY=http://HOST:PORT $0, or without any: env -u HTTPS_PROXY -u https_proxy $0"
   elif [[ -z ${hint-} ]]; then
     hint="is there a proxy? HTTPS_PROXY=http://HOST:PORT $0. A mirror? PIP_INDEX_URL=URL $0"
@@ -89,7 +90,7 @@ _watched() {
     if ((status > 128)); then # nothing came, which may be the network or a slow disk: whatever it is, it is said
       if [[ -z $waited$said ]]; then
         if [[ -t 2 ]]; then printf '\r\033[K' >&2; fi
-        say "tfdoctor: pip has been silent for 10 seconds${proxy:+ (it goes through the proxy $proxy)}; waiting …"
+        say "tfdoctor: pip has been silent for 10 seconds${proxy:+ (it goes through the proxy of $proxy)}; waiting …"
         waited=yes
       fi
       held+=$line

@@ -181,28 +181,28 @@ Servers = "Callable[[], contextlib.AbstractContextManager[int]]"
             silent,
             "HTTPS_PROXY",
             "http://me:secret@",
-            "the package index does not answer through the proxy http://127.0.0.1:{}.",
+            "the package index does not answer through the proxy of HTTPS_PROXY.",
             "env -u HTTPS_PROXY",
         ),
         (
             refusing,
             "HTTPS_PROXY",
-            "http://me:secret@",
-            "the package index cannot be reached through the proxy http://127.0.0.1:{}.",
+            "http://me:se/cr@et@",
+            "the package index cannot be reached through the proxy of HTTPS_PROXY.",
             "HTTPS_PROXY=http",
         ),
         (
             refusing,
             "PIP_PROXY",
             "http://",
-            "the package index cannot be reached through the proxy http://127.0.0.1:{}.",
+            "the package index cannot be reached through the proxy of pip's setting.",
             "HTTPS_PROXY=http",
         ),
         (
             lambda: answering(refuses_with(407, "Proxy Authentication Required")),
             "HTTPS_PROXY",
             "http://",
-            "the proxy http://127.0.0.1:{} wants a user and a password",
+            "the proxy of HTTPS_PROXY wants a user and a password",
             "USER:PASSWORD",
         ),
         (silent, "PIP_INDEX_URL", "https://", "the package index does not answer", "HTTPS_PROXY=http"),
@@ -275,11 +275,11 @@ def test_nothing_is_said_where_all_goes_well(tmp_path: Path) -> None:
 @pytest.mark.few(0)
 def test_silence_is_told(tmp_path: Path) -> None:
     env = pip_script(tmp_path, 'case "$*" in *config*) exit;; esac; sleep 12; echo done')
-    status, said, _ = pip_of(env, "install", "x", HTTPS_PROXY="http://u:p@proxy.example:3128")
+    status, said, _ = pip_of(env, "install", "x", HTTPS_PROXY="//u:hunt/er@2@proxy.example:3128")
     assert status == 0
     ((seconds, line),) = said
     assert line == (
-        "tfdoctor: pip has been silent for 10 seconds (it goes through the proxy http://proxy.example:3128); waiting …"
+        "tfdoctor: pip has been silent for 10 seconds (it goes through the proxy of HTTPS_PROXY); waiting …"
     )
     assert seconds < 12 + SECONDS
 

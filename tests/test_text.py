@@ -11,7 +11,7 @@ import pytest
 import tfdoctor
 from tfdoctor import text
 from tfdoctor.causes.steps import Drop, without_entries
-from tfdoctor.text import entries_of, late
+from tfdoctor.text import entries_of, late, strip_credentials
 
 
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -71,3 +71,19 @@ def test_every_one_here_can_be_compiled() -> None:
 def test_the_entries_of_a_list_of_paths(name: str, value: str, entries: list[str]) -> None:
     assert entries_of(name, value) == entries
     assert without_entries(Drop(name, tuple(entries[:1])), value) == tuple(entries[1:])
+
+
+@pytest.mark.parametrize(
+    ("text", "stripped"),
+    [
+        ("`https://u:pw@h/simple`", "`https://h/simple`"),
+        ("http://u:hunt/er@2@p:1 is no proxy", "http://p:1 is no proxy"),
+        ("--proxy: '//u:pw@p:3128'", "--proxy: '//p:3128'"),
+        ("--registry: u:pw@h.example/x", "--registry: h.example/x"),
+        ("https://token@h/simple", "https://h/simple"),
+        ("git+https://h/x.git@v1.2", "git+https://h/x.git@v1.2"),
+        ("x:22.04@sha256:abc and a@b.example, numpy @ https://h/x.whl", "x:22.04@sha256:abc and a@b.example, numpy @ https://h/x.whl"),
+    ],
+)  # fmt: skip
+def test_credentials_are_cut(text: str, stripped: str) -> None:
+    assert strip_credentials(text) == stripped

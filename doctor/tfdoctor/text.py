@@ -38,6 +38,17 @@ def clean_line(text: str, *, limit: int = 400) -> str:
     return " ".join(clean(text, limit=limit).split())
 
 
+_CREDENTIALS = re.compile(
+    r"(?P<scheme>(?:\b[a-zA-Z][a-zA-Z0-9+.-]{0,30}:)?//)(?:[^\s`'\"@/]{0,500}|[^\s`'\"]{0,500}:[^\s`'\"]{0,500})@"
+    r"|(?<![\w/.@-])[\w.+-]{1,64}:(?!//)[^\s`'\"]{1,500}@(?!sha256:)(?=[\w.\[-])"
+)
+
+
+def strip_credentials(text: str) -> str:
+    """Return the text without the users and passwords of its addresses, whatever characters are in them."""
+    return _CREDENTIALS.sub(lambda match: match["scheme"] or "", text)
+
+
 def listed(parts: Sequence[str]) -> str:
     """ "a, b and c"."""
     return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)

@@ -18,7 +18,6 @@ import pytest
 from environment import killer
 from environment.killer import SITE, change, change_again, change_named, write
 from environment.trees import changes_in, commit, differing, kind, listing, same
-from tfdoctor.environment.folder import write as write_whole
 from tfdoctor.environment.history import snapshot
 from tfdoctor.environment.history.journal import Journal, JournalError, pending
 from tfdoctor.errors import ExitCode
@@ -565,73 +564,3 @@ def test_without_hard_links_files_are_copied(
     with Journal.open(prefix) as journal:
         assert journal.undo().kept == ()
     same(prefix, before)
-
-
-def test_a_history_that_is_gone_is_refused_and_what_was_kept_stays(prefix: Path) -> None:
-    before = listing(prefix)
-    with Journal.open(prefix) as journal:
-        step = journal.step(title="edit")
-        (prefix / "pyvenv.cfg").write_text("changed\n")
-        step.commit()
-    (prefix / ".tfdoctor/history.json").rename(prefix / "kept.json")
-    kept = sorted((prefix / ".tfdoctor").rglob("*"))
-    for attempt in (lambda: Journal.open(prefix), lambda: Journal.read(prefix)):
-        with pytest.raises(JournalError, match="step 1 is missing"):
-            attempt()
-    assert sorted((prefix / ".tfdoctor").rglob("*")) == kept
-    (prefix / "kept.json").rename(prefix / ".tfdoctor/history.json")
-    with Journal.open(prefix) as journal:
-        journal.undo()
-    assert listing(prefix) == before
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can work in somebody else's environment")
-def test_what_root_makes_belongs_to_the_owner_of_the_environment(prefix: Path) -> None:
-    (prefix / "lib/gone").mkdir(parents=True)
-    (prefix / "lib/gone/link").symlink_to("nowhere")
-    (prefix / "lib/gone/file").write_text("text")
-    (prefix / "lib/of_root").mkdir()
-
-    def owners() -> dict[str, tuple[int, int]]:
-        paths = [path for path in prefix.rglob("*") if ".tfdoctor" not in path.parts]
-        return {str(path): (path.lstat().st_uid, path.lstat().st_gid) for path in paths}
-
-    for path in (prefix, *prefix.rglob("*")):
-        if path.name != "of_root":
-            os.chown(path, 1000, 1001, follow_symlinks=False)
-    before = owners()
-    with Journal.open(prefix) as journal:
-        step = journal.step(title="edit")
-        shutil.rmtree(prefix / "lib/gone")
-        (prefix / "lib/new").mkdir()
-        (prefix / "lib/new/file").write_text("")
-        (prefix / "lib/of_root/file").write_text("")
-        write_whole(prefix / "pyvenv.cfg", b"changed\n")
-        step.commit()
-        made = {name: owner for name, owner in owners().items() if name not in before}
-        assert made == {
-            str(prefix / "lib/new"): (1000, 1001),
-            str(prefix / "lib/new/file"): (1000, 1001),
-            str(prefix / "lib/of_root/file"): (0, 0),
-        }
-        assert (prefix / "pyvenv.cfg").stat().st_uid == 1000
-        journal.undo()
-    assert owners() == before
-
-
-def test_names_of_one_file_and_attributes_come_back(prefix: Path) -> None:
-    first, second = prefix / "bin/first", prefix / "bin/second"
-    first.write_text("text")
-    second.hardlink_to(first)
-    with contextlib.suppress(OSError):  # not every file system has them
-        os.setxattr(first, "user.note", b"kept")
-    names = os.listxattr(first)
-    with Journal.open(prefix) as journal:
-        step = journal.step(title="edit")
-        for path in (first, second):
-            path.unlink()
-            path.write_text("other")
-        step.commit()
-        journal.undo()
-    assert first.samefile(second)
-    assert (first.read_text(), os.listxattr(first)) == ("text", names)

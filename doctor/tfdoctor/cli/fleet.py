@@ -122,7 +122,8 @@ def fleet(
     Nothing needs to be installed on the hosts: one file travels there, runs `check --json`, and is gone; with
     --connect it then runs `cluster --connect --json`. What comes back is kept in DIR as it comes, and not trusted.
     """
-    from tfdoctor.render.fleet import fleet_json, render_fleet
+    from tfdoctor.privacy.redactor import Redactor
+    from tfdoctor.render.fleet import fleet_json, redact_fleet, render_fleet
     from tfdoctor.render.terminal import OUT
 
     if html is not None:
@@ -164,15 +165,16 @@ def fleet(
             if there:
                 _asked(engine(), folder / PEERS, peers, runner, deadline, resume=resume, only=there)
     answer = told(folder, asked[0] if asked else "folder")
+    published = redact_fleet(answer, Redactor()) if html is not None or as_json else answer
     if html is not None:
         from tfdoctor.cli.page import write_page
         from tfdoctor.render.html.fleet import fleet_html
 
-        write_page(html, fleet_html(answer), force=force, quiet=as_json, remark="it names the hosts")
+        write_page(html, fleet_html(published), force=force, quiet=as_json, remark="it names the hosts")
     if as_json:
         from tfdoctor.render.json import write_json
 
-        write_json(fleet_json(answer))
+        write_json(fleet_json(published))
     else:
         OUT.write(render_fleet(answer, verbose=verbose, **OUT.looks))
     if fail_on is FailOn.never:

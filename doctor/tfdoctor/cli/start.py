@@ -166,8 +166,9 @@ def _defect(error: Exception, wants_json: bool) -> ExitCode:
 
 
 def _fail(code: ExitCode, kind: str, message: str, hint: str, wants_json: bool) -> ExitCode:
-    from tfdoctor.text import clean
+    from tfdoctor.text import clean, strip_credentials
 
+    message, hint = strip_credentials(message), strip_credentials(hint)
     if wants_json:
         from tfdoctor.render.json import write_json
 

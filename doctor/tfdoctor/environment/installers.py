@@ -159,21 +159,10 @@ def find_installer(python: str, *, prefer: str | None = None, env: Mapping[str, 
     raise InstallFailedError(msg, hint=f"Get pip: {clean_line(python)} -m ensurepip, or uv: pip install uv")
 
 
-_RUN_MODULE = (
-    "import sys; sys.path[:1] = [p for p in sys.path[:1] if p]; del sys.argv[0]; import runpy; "
-    "runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
-)
-
-
-def isolate(command: Sequence[str]) -> Sequence[str]:
-    """Return `python -m MODULE …` as a command that imports nothing from the working folder, in every Python."""
-    return (command[0], "-c", _RUN_MODULE, *command[2:]) if command[1:2] == ("-m",) else command
-
-
 def runs(command: Sequence[str], env: Mapping[str, str]) -> bool:
     """Whether a program answers."""
     try:
-        ran = children.run(isolate(command), env=child_environment(env), timeout=ASKING)
+        ran = children.run(children.isolate(command), env=child_environment(env), timeout=ASKING)
     except (OSError, ValueError):
         return False
     return ran.returncode == 0
@@ -376,7 +365,7 @@ class _Running:
         teller = sys.stderr.fileno() if inherit else None
         try:
             process = subprocess.Popen(
-                isolate(command),
+                children.isolate(command),
                 env=child_environment(env),
                 stdin=subprocess.DEVNULL,
                 stdout=teller if inherit else subprocess.PIPE,

@@ -21,6 +21,7 @@ _CELL = re.compile(r"\s*%%(\w+)")
 _SPACE = re.compile(r"[ \t\n\r]*")
 _CHARACTER = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|[^\\]", re.S)
 _DECODER = json.JSONDecoder()
+_NO_NOTEBOOK = "it is not a notebook"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +62,11 @@ def code_cells(text: str) -> list[Cell]:
     if _skip(text, root.end) != len(text):
         raise json.JSONDecodeError("Extra data", text, root.end)
     if not isinstance(root.value, dict):
-        msg = "it is not a notebook"
-        raise ValueError(msg)  # noqa: TRY004 - a file, not an argument
-    cells = _items(text, _members(text, root).get("cells"))
+        raise ValueError(_NO_NOTEBOOK)  # noqa: TRY004 - a file, not an argument
+    cells = _required_items(text, root, "cells")
     if not cells:
-        sheets = _items(text, _members(text, root).get("worksheets"))
-        cells = [cell for sheet in sheets for cell in _items(text, _members(text, sheet).get("cells"))]
+        sheets = _required_items(text, root, "worksheets")
+        cells = [cell for sheet in sheets for cell in _required_items(text, sheet, "cells")]
     out = []
     for number, cell in enumerate(cells, 1):
         if not isinstance(cell.value, dict) or cell.value.get("cell_type") != "code":
@@ -113,6 +113,14 @@ def _members(text: str, node: _Node | None) -> dict[str, _Node]:
         out[str(key.value)] = value
         position = _skip(text, value.end)
     return out
+
+
+def _required_items(text: str, node: _Node, name: str) -> list[_Node]:
+    """Return the items of a member that is an array, null, or not there. Raises ValueError for another type."""
+    member = _members(text, node).get(name)
+    if member is not None and member.value is not None and not isinstance(member.value, list):
+        raise ValueError(_NO_NOTEBOOK)
+    return _items(text, member)
 
 
 def _items(text: str, node: _Node | None) -> list[_Node]:

@@ -48,6 +48,12 @@ HOMES = (
     re.compile(rf"/(?:home\d{{0,2}}|Users|users)/({_PART})"),
     re.compile(r"(?i)\b[A-Z]:[\\/]{1,2}Users[\\/]{1,2}([^/\\:*?\"<>|\n]{1,255})(?=[\\/])"),
     re.compile(rf"(?i)\b[A-Z]:[\\/]{{1,2}}Users[\\/]{{1,2}}({_PART})"),
+    re.compile(r"(?<![\w/.~])~([a-z_][\w.-]{1,31})(?=/)"),
+    re.compile(r"\b(?:[A-Z][A-Z0-9_]{0,40}_)?(?:USER|USERNAME|LOGNAME)=[\"']?([A-Za-z0-9_][\w.-]{1,63})"),
+    re.compile(r"\b[ug]id=\d{1,10}\(([^)\s]{1,64})\)"),
+    re.compile(
+        r"(?i)[\"'](?:user|user_?name|login|author)\\?[\"']\s{0,3}:\s{0,3}\\?[\"']([^\"'\\\n]{2,64})\\?[\"']"
+    ),
 )
 USER_KEY = re.compile(r"(?i)(?:user|user_?name|owner|login|job_?user|full_?name)")
 NAME_KEY = re.compile(
@@ -61,6 +67,7 @@ NAMES = (
         r"[\"']?\s{0,3}[=:]\s{0,3}[\"']?([a-z0-9][\w.-]{2,80})"
     ),
     re.compile(r"(?i)\b(?:namespace|slurm_job_account)[\"']?\s{0,3}[=:]\s{0,3}[\"']?([a-z0-9][\w.-]{2,80})"),
+    re.compile(r"\b[Pp]ods?(?:/|[ =:]{1,2}[\"']?)([a-z0-9][a-z0-9-]{1,60}-(?:[a-z0-9]{5}|\d{1,4}))(?![\w-])"),
 )
 
 # ---------------------------------------------------------------- where
@@ -88,6 +95,10 @@ HOSTS = (
         r"(?![\w-])"
     ),
     re.compile(r"(?i)(?<![\w./:-])((?:[a-z0-9-]{1,63}\.){1,5}[a-z]{2,24}):\d{2,5}(?=/)"),  # a registry
+    re.compile(
+        r"(?i)(?<![\w./:-])((?:[a-z0-9][a-z0-9-]{0,62}\.){2,5}(?!(?:cc|cpp|cu|h|py|so|pb|proto|log|json|txt)\b)[a-z]{2,24})"
+        r":\d{4,5}(?![\d:]|\.\d)"
+    ),
     re.compile(r"(?<![\w.-])(ip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3})(?![\w-])"),  # a cloud's own naming
     re.compile(r"(?m)^Linux ([A-Za-z0-9][\w.-]{1,252}) \d{1,2}\.\d{1,3}\.\d"),  # `uname -a`
 )
@@ -104,6 +115,14 @@ TOLD_HOSTS = (
     re.compile(r"(?:->|=>) ?([A-Za-z][\w.-]{0,252}):\d{2,5}(?=[,}\s])"),  # job worker -> {0 -> node1:2222}
 )
 """Where a program that TensorFlow users run says on which machine it is: there even two letters are a name."""
+BEFORE_DOMAIN = re.compile(
+    r"(?<![\w.-])([A-Za-z0-9][\w-]{0,62}(?:\.[A-Za-z0-9][\w-]{0,62}){0,4})(?=\.host-[1-9]\d{0,5}(?![\w-]))"
+)
+"""A host's name before a domain that was replaced."""
+PHONE = re.compile(
+    r"(?<![\w.+-])(?:\+[1-9]\d{0,2}[ .-]?(?:\(\d{1,4}\)[ .-]?)?\d{2,4}(?:[ .-]?\d{2,4}){2,4}"
+    r"|\(\d{3}\) ?\d{3}-\d{4})(?![\w.-])"
+)
 EMAIL = re.compile(
     r"(?<![\w.+@-])([A-Za-z0-9][\w.+-]{0,63})@(?=[0-9.-]{0,252}[A-Za-z])([A-Za-z0-9](?:[\w.-]{0,251}\w)?)(?![\w-]|://)"
 )
@@ -118,7 +137,7 @@ _QUAD = r"(\d{1,3}(?:\.\d{1,3}){3})(?!\d|\.\d)"
 VERSION = re.compile(
     rf"(?i)(?<![@=/])version[\"']?[\s:=>(]{{1,40}}[\"'v]?{_QUAD}|(?:==|>=|<=|~=|!=)\s{{0,2}}{_QUAD}|\.so\.{_QUAD}"
     rf"|\b(?:nvidia[-_][cnt]\w{{1,30}}|lib(?:cu|nv|nccl)\w{{1,30}}|cudnn|cublas|cuda|tensorrt|cudatoolkit)"
-    rf"(?:[-_]cu\d\d)?[ \t_-]{{1,3}}v?{_QUAD}|(?<![\w.]){_QUAD}(?:-\d{{1,4}}[+~]|\.dist-info|-py\d)"
+    rf"(?:[-_]cu\d\d)?[ \t_=-]{{1,3}}v?{_QUAD}|(?<![\w.]){_QUAD}(?:-\d{{1,4}}[+~]|\.dist-info|-py\d)"
     rf"|(?<![\w.]){_QUAD}-(?:microsoft|generic|WSL)"
 )
 VERSION_KEY = re.compile(r"(?i)version|release")
@@ -127,7 +146,9 @@ VERSION_KEY = re.compile(r"(?i)version|release")
 
 _WORD = (
     r"(?:token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key(?:[_-]id)?|auth[_-]?key|private[_-]?key"
-    r"|account[_-]?key|secret[_-]?key|credentials?|signature|license[_-]?key|cookie|authtoken)"
+    r"|account[_-]?key|secret[_-]?key|credentials?|signature|license[_-]?key|cookie|authtoken|webhook"
+    r"|passwort|kennwort|contrase(?:ñ|n)a|mot[ _]de[ _]passe|senha|wachtwoord|has(?:ł|l)o|парол[ья]|密码|密碼"
+    r"|パスワード|비밀번호)"
 )
 _SHORT = r"(?:pass|pw|pwd|creds?|auth|jwt|pat)"
 """Words that are also parts of others: nothing but a mark may stand before them."""
@@ -137,6 +158,49 @@ ASSIGNED = re.compile(
     rf"|(?<![A-Za-z0-9]){_SHORT}(?=\\?[\"']?\s{{0,3}}=)|(?<![A-Za-z0-9])(?:pw|pwd|(?<=_)pass|(?<=[\"'])pass)(?=\\?[\"']?\s{{0,3}}:))"
     r"(\\?[\"']?\s{0,3}[=:]\s{0,3}\\?[\"']?)([^\s\"'&;,<>\\]{3,20000})"
 )
+QUOTED = tuple(
+    re.compile(
+        rf"(?i)({_WORD}(?:[_-]?(?:id|value|key))?|(?<![A-Za-z0-9])(?:{_SHORT}))"
+        rf"(\\?[\"']?\s{{0,3}}[=:]\s{{0,3}}\\?{quote})([^{quote}\\\n]{{3,2000}})(?={quote}|\\)"
+    )
+    for quote in "\"'"
+)
+"""The same in quotes, spaces included."""
+CLIENTS = (
+    re.compile(
+        r"(?i)(\b(?:mysql\w{0,12}|mariadb[\w-]{0,12}|sshpass)\b[^\n|;&]{0,200}?[ \t]-p)([\"']?)"
+        r"([^\s\"'-][^\s\"']{2,200})"
+    ),
+    re.compile(
+        r"(?i)(\b(?:redis-cli|sshpass|mongo\w{0,8}|(?:docker|podman) login)\b[^\n|;&]{0,200}?[ \t]-[ap])"
+        r"([ \t]{1,3}[\"']?)"
+        r"([^\s\"'-][^\s\"']{2,200})"
+    ),
+    re.compile(
+        r"((?:^|[ \t'\"])(?:-u|-U|--user|--proxy-user)[ \t=]{0,2}[\"']?[^\s:\"'@/]{1,100})(:)([^\s\"'@]{3,500})"
+    ),
+    re.compile(r"(?i)(\blogin[ \t]{1,3}\S{1,100}\s{1,8}(?:password|passwd|account))(\s{1,8})(\S{3,200})"),
+    re.compile(r"(?im)^([ \t]{0,8}(?:password|passwd))([ \t]{1,8})(\S{3,200})[ \t]{0,8}$"),
+    re.compile(
+        r"(?i)([\"'](?:auth|identitytoken|registrytoken|private_key_id)\\?[\"'])(\s{0,3}:\s{0,3}\\?[\"'])([A-Za-z0-9+/=_.-]{8,4000})"
+    ),
+    re.compile(r"(?i)([\"']key\\?[\"'])(\s{0,3}:\s{0,3}\\?[\"'])([A-Za-z0-9+/=_-]{20,4000})"),
+    re.compile(
+        r"(?i)(\b(?:cookie|set-cookie|x-api-key|x-auth-token|proxy-authorization|authorization):)"
+        r"([ \t]{1,3})([^\n]{3,4000})"
+    ),
+    re.compile(
+        r"(?i)([?&](?:x-amz-(?:signature|credential|security-token)|x-goog-signature|sig|signature|token|key|code)=)()([^\s&\"'<>]{8,4000})"
+    ),
+)
+"""Passwords as clients take them: mysql -pX, curl -u user:X, .netrc, .docker/config.json, kaggle.json, HTTP headers."""
+PEM_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}(?:KEY|MESSAGE)[A-Z ]{0,20}-----")
+PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,60}-----")
+PEM_LINE = re.compile(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{8,200}={0,2}(?=[\s\"',\\]{0,4}$)")
+"""A line of a key's body, behind whatever a log writes before it."""
+PEM_WORD = re.compile(r"(?<![A-Za-z0-9+/=-])[A-Za-z0-9+/]{32,200}={0,2}(?![A-Za-z0-9+/=-])")
+PEM_HEADER = re.compile(r"-----|(?:Proc-Type|DEK-Info|Comment): ")
+MAX_PEM_LINES = 400
 FLAG = re.compile(
     rf"(?i)(?<![\w-])(--?(?:[a-z0-9_-]{{0,30}}{_WORD}|(?:[a-z0-9_-]{{0,30}}[_-])?(?:pw|pwd|pass)))"
     r"([ \t]{1,3}[\"']?)([^\s\"'&;,<>-][^\s\"'&;,<>]{2,20000})"
@@ -144,6 +208,8 @@ FLAG = re.compile(
 BEARER = re.compile(
     r"(?i)\b(bearer|basic|negotiate|apikey)([ \t]{1,3})((?=[^\s\"',]{0,200}[\d=+/])[A-Za-z0-9._~+/=-]{8,4000})"
 )
+WITH_VALUE = (BEARER, ASSIGNED, *QUOTED, FLAG, *CLIENTS)
+"""Patterns of (what stands before a secret, a sign, the secret)."""
 USERINFO = re.compile(r"(?i)(\b[a-z][a-z0-9+.-]{1,20}://)([^\s/@\"'<>]{1,512})(@)")
 CUT_USERINFO = re.compile(
     r"(?i)(\b[a-z][a-z0-9+.-]{1,20}://)([^\s/@:\"'<>]{1,256}:(?!\d{1,5} )[^\s/@\"'<>]{1,512})( \[…\])"
@@ -176,7 +242,7 @@ TOKENS = (
 )
 _NO_SECRET = re.compile(
     r"(?i)(?:none|null|true|false|yes|no|not|n/a|unset|set|required|invalid|missing|expired|\d{1,5}|\d+(?:\.\d+){1,3}"
-    r"|<[^>]{0,40}>?|\*+|[/~$%].*|\\.*|\(.*|\[.*|\{.*)"
+    r"|-{3,}.*|<[^>]{0,40}>?|\*+|[/~$%].*|\\.*|\(.*|\[.*|\{.*)"
 )
 
 

@@ -48,6 +48,8 @@ class Redactor:
         self._literals: tuple[re.Pattern[str], re.Pattern[str]] | None = None
         self._literal_kinds: dict[str, str] = {}
         self._cache: dict[str, str] = {}
+        self._key_lines = 0
+        """How many more lines may belong to the private key that has begun."""
         for name in users:
             self._name("user", name)
         for name in hosts:
@@ -84,10 +86,11 @@ class Redactor:
             for match in pattern.finditer(text):
                 for part in match[2].split(":"):
                     self._secret(part)
-        for pattern in (patterns.BEARER, patterns.ASSIGNED, patterns.FLAG):
+        for pattern in patterns.WITH_VALUE:
             for match in pattern.finditer(text):
                 if patterns.is_secret_value(match[3]):
                     self._secret(match[3])
+        self._learn_key_body(text)
         for pattern in (*patterns.HOSTS, *patterns.TOLD_HOSTS):
             for match in pattern.finditer(text):
                 self._host(match[1])
@@ -102,6 +105,24 @@ class Redactor:
             self._pending.setdefault(("uuid", _plain_uuid(match[1])))
         for match in patterns.HEX_ID.finditer(text):
             self._pending.setdefault(("id", match[0]))
+
+    def _learn_key_body(self, text: str) -> None:
+        """Take the lines of a private key for secrets, though each line is a text of its own."""
+        if not self._key_lines and "-----BEGIN" not in text:
+            return
+        for line in text.split("\n"):
+            begin = patterns.PEM_BEGIN.search(line)
+            if begin is not None:
+                self._key_lines = patterns.MAX_PEM_LINES
+                for word in patterns.PEM_WORD.findall(line, begin.end()):  # lines joined into one
+                    self._secret(word)
+            elif self._key_lines:
+                match = patterns.PEM_LINE.search(line)
+                if match is not None and not patterns.PEM_END.search(line):
+                    self._key_lines -= 1
+                    self._secret(match[0])
+                elif len(line.split()) > 1 and not patterns.PEM_HEADER.search(line):
+                    self._key_lines = 0
 
     def learn_process(self, command: str) -> None:
         """What somebody's program is called, wherever else that is said."""
@@ -233,7 +254,7 @@ class Redactor:
         text = secrets.sub(lambda m: put("secret", m[0]), text)
         for pattern in patterns.TOKENS:
             text = pattern.sub(lambda m: put("secret", m[0]), text)
-        for pattern in (patterns.BEARER, patterns.ASSIGNED, patterns.FLAG):
+        for pattern in patterns.WITH_VALUE:
             text = pattern.sub(self._assigned, text)
         text = patterns.USERINFO.sub(self._userinfo, text)
         text = patterns.CUT_USERINFO.sub(self._userinfo, text)
@@ -253,10 +274,11 @@ class Redactor:
         text = patterns.IPV6.sub(self._ipv6, text)
         text = patterns.IPV4.sub(self._ipv4, text)
         text = patterns.LONG_SERIAL.sub(lambda m: put("serial", m[0]), text)
+        text = patterns.PHONE.sub(lambda m: put("serial", m[0]), text)
         text = names.sub(lambda m: self._literal(m[0]), text)
         for pattern in patterns.HOMES:
             text = pattern.sub(self._home, text)
-        for pattern in patterns.TOLD_HOSTS:
+        for pattern in (*patterns.TOLD_HOSTS, patterns.BEFORE_DOMAIN):
             text = pattern.sub(self._told_host, text)
         return text
 
@@ -435,7 +457,7 @@ def _made(kind: str, number: int, value: str) -> str:
 
 def _without_secrets(text: str) -> str:
     """Text without assigned secrets: a word that is one ("TOKEN=version 1.0.0.0") does not make a number a version."""
-    for pattern in (patterns.BEARER, patterns.ASSIGNED, patterns.FLAG):
+    for pattern in patterns.WITH_VALUE:
         text = pattern.sub(
             lambda m: m[0].replace(m[3], "…") if patterns.is_secret_value(m[3]) else m[0], text
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.causes.codes import FLEET
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdoctor.fleet import Finding, Fleet, Group, Host
+    from tfdoctor.privacy.redactor import Redactor
 
-__all__ = ["COLUMNS", "cell", "fleet_json", "render_fleet", "state_word"]
+__all__ = ["COLUMNS", "cell", "fleet_json", "redact_fleet", "render_fleet", "state_word"]
 
 FINDINGS, GROUPS = 4, 5
 """Shown without -v."""
@@ -69,6 +71,33 @@ def render_fleet(answer: Fleet, *, verbose: bool = False, width: int = 80, colou
             Text(f"  {answer.aside} file{'s' * many} of the folder {'are' if many else 'is'} no result.")
         )
     return out.text
+
+
+def redact_fleet(answer: Fleet, redactor: Redactor) -> Fleet:
+    """Return the answer without secrets, users and addresses in what the hosts wrote. The hosts' names stay."""
+    for group in answer.groups:
+        for (area, _), pair in group.differs.items():
+            if area not in ("variables", "paths"):
+                redactor.learn_version(" ".join(pair))
+    texts = [
+        *(text for one in answer.findings for text in (one.message, one.fix)),
+        *(one.why for one in answer.hosts),
+        *(value for _, value in answer.common),
+        *(text for group in answer.groups for pair in group.differs.values() for text in pair),
+    ]
+    made = redactor.texts(texts)
+    return replace(
+        answer,
+        hosts=tuple(replace(one, why=made[one.why]) for one in answer.hosts),
+        groups=tuple(
+            replace(
+                one, differs={key: (made[here], made[there]) for key, (here, there) in one.differs.items()}
+            )
+            for one in answer.groups
+        ),
+        findings=tuple(replace(one, message=made[one.message], fix=made[one.fix]) for one in answer.findings),
+        common=tuple((word, made[value]) for word, value in answer.common),
+    )
 
 
 def _finding(out: Page, one: Finding, *, whole: bool) -> None:

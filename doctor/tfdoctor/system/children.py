@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import FrameType
 
-__all__ = ["ENDING", "MAX_OUTPUT", "Children", "Ran", "run", "stop_all", "undisturbed"]
+__all__ = ["ENDING", "MAX_OUTPUT", "Children", "Ran", "isolate", "run", "stop_all", "undisturbed"]
 
 MAX_OUTPUT = 4 << 20
 """Bytes of each of a program's streams that are kept."""
@@ -153,6 +153,17 @@ class Children:
 
 _EVERYBODY: weakref.WeakSet[Children] = weakref.WeakSet()
 _OURS = Children()
+
+
+_RUN_MODULE = (
+    "import sys; sys.path[:1] = [p for p in sys.path[:1] if p]; del sys.argv[0]; import runpy; "
+    "runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
+)
+
+
+def isolate(command: Sequence[str]) -> Sequence[str]:
+    """Return `python -m MODULE …` as a command that imports nothing from the working folder, in every Python."""
+    return (command[0], "-c", _RUN_MODULE, *command[2:]) if command[1:2] == ("-m",) else command
 
 
 def run(argv: Sequence[str], *, timeout: float, env: Mapping[str, str], cwd: str | None = None) -> Ran:

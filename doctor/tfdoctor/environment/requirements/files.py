@@ -25,7 +25,7 @@ _IS_SO_ANYHOW = frozenset({"--require-hashes"})
 def read_requirements(path: Path, text_of: Callable[[Path], str]) -> Part:
     """A file and all that it names. Raises UsageError."""
     part = Part()
-    _take(path, part, text_of, set(), limit=False)
+    _take(path, part, text_of, set(), limit=False, quote=True)
     return part
 
 
@@ -33,7 +33,7 @@ def take_rows(
     rows: Iterable[tuple[str, str]], beside: Path, part: Part, text_of: Callable[[Path], str]
 ) -> None:
     """(where, line) of requirements that stand in another kind of file, `beside`. Raises UsageError."""
-    _take_rows(rows, beside, part, text_of, {(_place(beside), False)}, limit=False)
+    _take_rows(rows, beside, part, text_of, {(_place(beside), False)}, limit=False, quote=True)
 
 
 def _place(path: Path) -> str:
@@ -41,8 +41,15 @@ def _place(path: Path) -> str:
 
 
 def _take(
-    path: Path, part: Part, text_of: Callable[[Path], str], seen: set[tuple[str, bool]], *, limit: bool
+    path: Path,
+    part: Part,
+    text_of: Callable[[Path], str],
+    seen: set[tuple[str, bool]],
+    *,
+    limit: bool,
+    quote: bool,
 ) -> None:
+    """`quote`: whether a line that is refused is shown, which none is of a file outside of the first one's folder."""
     if (_place(path), limit) in seen:  # a ring of files says nothing new
         return
     seen.add((_place(path), limit))
@@ -55,7 +62,7 @@ def _take(
         msg = f"{shown} has more than {MOST_LINES} lines."
         raise UsageError(msg)
     named = ((f"{shown}, line {number}", row) for number, row in rows)
-    _take_rows(named, path, part, text_of, seen, limit=limit)
+    _take_rows(named, path, part, text_of, seen, limit=limit, quote=quote)
 
 
 def _take_rows(
@@ -66,13 +73,14 @@ def _take_rows(
     seen: set[tuple[str, bool]],
     *,
     limit: bool,
+    quote: bool,
 ) -> None:
     for where, row in rows:
         match = _NAMES_FILE.fullmatch(row)
         if match is not None:
-            _include(match, where, beside, part, text_of, seen, limit=limit)
+            _include(match, where, beside, part, text_of, seen, limit=limit, quote=quote)
         elif row not in _IS_SO_ANYHOW:
-            item = checked(row, where)
+            item = checked(row, where, quote=quote)
             if item is not None:
                 (part.limits if limit else part.items).append(item)
 
@@ -86,15 +94,19 @@ def _include(
     seen: set[tuple[str, bool]],
     *,
     limit: bool,
+    quote: bool,
 ) -> None:
     option, name = (match[1] or match[2]), match[3].strip().strip("\"'")
     if "://" in name or not name.isprintable() or len(name) > 1000:
-        msg = f"{where}: `{clean_line(name)}` is not a file of this machine."
+        msg = (
+            f"{where}: {f'`{clean_line(name)}`' if quote else 'what it names'} is not a file of this machine."
+        )
         raise UsageError(msg, hint="Fetch it, and name the file.")
     inner = beside.parent / name
     is_limit = limit or option.startswith(("-c", "--constraint"))
     try:
-        _take(inner, part, text_of, seen, limit=is_limit)
+        inside = quote and _place(inner).startswith(f"{_place(beside.parent)}{os.sep}")
+        _take(inner, part, text_of, seen, limit=is_limit, quote=inside)
     except UsageError as error:
         if clean_line(str(inner)) in str(error) and ", line " not in str(error):
             msg = f"{where}: {error}"

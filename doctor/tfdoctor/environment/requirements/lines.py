@@ -14,7 +14,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from tfdoctor.errors import UsageError
-from tfdoctor.text import clean_line
+from tfdoctor.text import clean_line, strip_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -94,8 +94,11 @@ def _line(row: str, where: str) -> str | None:
     return item.line if item is not None else None
 
 
-def checked(row: str, where: str) -> Item | None:
-    """One line of a requirements file; None: nothing stands on it. Raises UsageError."""
+def checked(row: str, where: str, *, quote: bool = True) -> Item | None:
+    """Read one line of a requirements file; None if nothing stands on it. Raises UsageError.
+
+    `quote`: whether a line that is refused may be shown, without its passwords.
+    """
     row = row.strip()
     if not row:
         return None
@@ -104,21 +107,22 @@ def checked(row: str, where: str) -> Item | None:
     if len(wanted) > _LONGEST or len(row) > _LONGEST_HASHED or not row.isprintable():
         msg = f"{where}: this is not a requirement."
         raise UsageError(msg)
-    shown = clean_line(row, limit=120)
+    shown = f"`{strip_credentials(clean_line(row, limit=120))}`" if quote else "it"
     if wanted.startswith("-"):
-        msg = f"{where}: `{shown}` is an option of pip, which these lines cannot have here."
+        msg = f"{where}: {shown} is an option of pip, which these lines cannot have here."
         raise UsageError(msg, hint=_instead(wanted))
     if wanted.startswith((".", "/", "~")) or (
         wanted.endswith((".whl", ".tar.gz", ".zip")) and "@" not in wanted
     ):
-        msg = f"{where}: `{shown}` is a file of this machine; only what an index has can be taken."
+        msg = f"{where}: {shown} is a file of this machine; only what an index has can be taken."
         raise UsageError(
             msg, hint="Publish it to an index (--index), or add it with a Dockerfile of your own on top."
         )
     try:
         requirement = Requirement(wanted)
     except (InvalidRequirement, RecursionError) as error:  # RecursionError: hundreds of brackets in a marker
-        msg = f"{where}: `{shown}` is not a requirement: {clean_line(str(error).splitlines()[0])}"
+        reason = f": {clean_line(str(error).splitlines()[0])}" if quote else "."
+        msg = f"{where}: {shown} is not a requirement{reason}"
         raise UsageError(msg, hint="NAME, NAME==1.2 or NAME>=1,<2, one on a line.") from error
     if requirement.url is not None:
         _check_url(requirement.url, where)

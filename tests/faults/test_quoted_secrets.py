@@ -1,0 +1,71 @@
+"""What is refused is quoted without its passwords, and of a file that nobody named no line is quoted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cli.planner import Tfdoctor
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+INSTALL = ["install", "--dry-run", "--tf", "2.20", "--into", "new"]
+BUILD = ["build", "--dry-run", "--tf", "2.20"]
+
+
+@pytest.fixture
+def tfdoctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Tfdoctor:
+    monkeypatch.chdir(tmp_path)
+    return Tfdoctor(monkeypatch, capsys)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [*BUILD, "--no-such-option", "http://u:hunter2@h"],
+        [*BUILD, "--proxy", "u:hunter2@p:3128"],
+        [*BUILD, "--registry", "u:hunter2@h"],
+        [*BUILD, "--base", "u:hunter2@h/x:1"],
+        [*BUILD, "--index", "http://u:hun/ter2@h"],
+        [*BUILD, "--tag", "https://u:hunter2@h/x"],
+        [*INSTALL, "--package", "x @ http://u:hunter2@h/x.whl"],
+        [*INSTALL, "--index", "ftp://u:hunter2@h/x"],
+        ["verify", "https://u:hunter2@h/x"],
+        ["fleet", "run", "x", "--ssh", "u:hunter2@h"],
+        ["lint", "https://u:hunter2@h/x"],
+        ["check", "--facts", "https://u:hunter2@h/x"],
+    ],
+)
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_refused_values(tfdoctor: Tfdoctor, words: list[str], form: list[str]) -> None:
+    done = tfdoctor(*words, *form)
+    assert done.status in (2, 3)
+    assert done.err + done.out
+    assert "hunter2" not in done.err + done.out
+    assert "hun/ter2" not in done.err + done.out
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["--extra-index-url https://u:hunter2@h/simple", "--proxy http://u:hunter2@p", "git+ssh://u:hunter2@h/x"],
+)
+def test_refused_lines(tfdoctor: Tfdoctor, tmp_path: Path, line: str) -> None:
+    (tmp_path / "r.txt").write_text(f"{line}\n")
+    done = tfdoctor(*INSTALL, "-r", "r.txt")
+    assert (done.status, "line 1" in done.err, "hunter2" in done.err) == (2, True, False)
+
+
+@pytest.mark.parametrize("option", ["-r", "-c", "--requirement="])
+def test_no_line_of_another_file_is_quoted(tfdoctor: Tfdoctor, tmp_path: Path, option: str) -> None:
+    (tmp_path / "shadow").write_text("root:*:20228:0\n")
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "r.txt").write_text(f"{option} ../shadow\n")
+    (tmp_path / "project" / "own.txt").write_text("-r more.txt\n")
+    (tmp_path / "project" / "more.txt").write_text("root:*:20228:0\n")
+    (tmp_path / "project" / "link.txt").symlink_to("../shadow")
+    (tmp_path / "project" / "linked.txt").write_text("-r link.txt\n")
+    for name, quoted in (("r.txt", False), ("own.txt", True), ("linked.txt", False)):
+        done = tfdoctor(*INSTALL, "-r", f"project/{name}")
+        assert (done.status, "line 1" in done.err, "20228" in done.err) == (2, True, quoted), done.err
