@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +12,7 @@ from bench.made import on, piece, train
 from cli.planner import validate
 from recorded import HOSTS
 from tfdoctor.bench import Bench, judged
-from tfdoctor.bench.ways import without_peer
+from tfdoctor.bench.ways import LOOKS, without_peer
 from tfdoctor.compat import Compat
 from tfdoctor.examine import look
 from tfdoctor.render.bench import bench_json, render_bench
@@ -68,11 +68,21 @@ def measured(
     (folder / "host.json").write_text(json.dumps(host), "utf-8")
     system, compat = RecordedSystem(folder), Compat.load()
     monkeypatch.setattr(benching, "WATCHED", 0.01)
+    watched = threading.Semaphore(0)
+
+    def cards_now(seen: RecordedSystem) -> Any:
+        found = real_cards_now(seen)
+        watched.release()
+        return found
+
+    real_cards_now = benching.cards_now
+    monkeypatch.setattr(benching, "cards_now", cards_now)
 
     def run(keep: Callable[[dict[str, Any]], None]) -> CommandResult:
         for part in ({"stage": "import", "tensorflow": "2.20.0"}, on("CPU:0", *TWO), *parts, {"end": True}):
             keep(part)
-        time.sleep(0.25)  # so long it computes, and the cards are looked at
+        for _ in range(LOOKS + 2):  # it computes until the cards were looked at often enough, and once before
+            assert watched.acquire(timeout=60)
         return CommandResult(("python",), returncode=0)
 
     wish = benching.BenchWish(seconds=1)

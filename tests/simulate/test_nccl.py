@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import threading
@@ -24,6 +25,9 @@ INVALID_ARGUMENT, INVALID_USAGE = 4, 5
 JUMP = 12  # bytes that a replaced function has at least
 Three = ctypes.c_float * 3
 Six = ctypes.c_float * 6
+
+
+pytestmark = pytest.mark.skipif(shutil.which(os.environ.get("CC") or "cc") is None, reason="no C compiler")
 
 
 @pytest.fixture(scope="module")
