@@ -33,9 +33,10 @@ from tfdoctor.compat import Compat, DataError
 from tfdoctor.errors import UsageError
 from tfdoctor.examine.survey import survey
 from tfdoctor.lint import Answer, Asked, lint_text
-from tfdoctor.lint.fixes import fixed
+from tfdoctor.lint.fixes import plan_edits
 from tfdoctor.logs.blocks import is_binary
 from tfdoctor.logs.report import diagnose_log
+from tfdoctor.parse.edits import EditError, Source, apply_edits
 from tfdoctor.parse.kinds import PARSERS, detect
 from tfdoctor.privacy.redactor import Redactor
 from tfdoctor.probes.ldcache import ENTRY, EXTENSION_MAGIC, HEADER, MAGIC, parse_ldcache
@@ -253,7 +254,9 @@ def run_lint(data: bytes) -> None:
             problems, _ = lint_text(text, kind, asked)
             for one in problems:
                 require(one.line > 0 and one.column > 0 and bool(one.code), "a finding is nowhere")
-            fixed(text, problems, kind)
+            source = Source(text.encode("utf-8", "surrogatepass"), text, "utf-8")
+            with contextlib.suppress(EditError):
+                apply_edits(source.data, plan_edits(source, problems, kind))
             answer = Answer(1, tuple(problems))
             for name, form in FORMATS.items():
                 require(

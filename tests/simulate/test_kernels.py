@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import sys
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import pytest
 
@@ -71,6 +71,8 @@ def test_kernels_for_newer_cards_alone_are_nobody_elses() -> None:
 
 class _Child:
     """A system whose child says this."""
+
+    env: ClassVar[dict[str, str]] = {}
 
     def __init__(self, said: str, **ended: Any) -> None:
         self._said, self._ended = said, ended
