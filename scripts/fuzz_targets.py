@@ -140,7 +140,7 @@ def further_readers() -> dict[str, tuple[Callable[[str], Any], ...]]:
     for info in pkgutil.iter_modules(parse_package.__path__, f"{parse_package.__name__}."):
         module = importlib.import_module(info.name)
         short = info.name.rpartition(".")[2]
-        if info.name in kinds or short.startswith("_") or short in ("detect", "kinds"):
+        if info.name in kinds or short.startswith("_") or short in ("detect", "edits", "kinds"):
             continue
         mine = [f for f in vars(module).values() if getattr(f, "__module__", "") == info.name]
         found[short] = tuple(
