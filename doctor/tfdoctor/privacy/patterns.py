@@ -166,6 +166,11 @@ QUOTED = tuple(
     for quote in "\"'"
 )
 """The same in quotes, spaces included."""
+_MIXED = (
+    r"(?=[A-Za-z0-9+/=_~-]{0,200}\d)(?=[A-Za-z0-9+/=_~-]{0,200}[A-Za-z])"
+    r"[A-Za-z0-9+=_~-][A-Za-z0-9+/=_~-]{15,4000}(?![\w./-])"
+)
+"""Letters and digits without a word, a path or a version among them."""
 CLIENTS = (
     re.compile(
         r"(?i)(\b(?:mysql\w{0,12}|mariadb[\w-]{0,12}|sshpass)\b[^\n|;&]{0,200}?[ \t]-p)([\"']?)"
@@ -180,13 +185,15 @@ CLIENTS = (
         r"((?:^|[ \t'\"])(?:-u|-U|--user|--proxy-user)[ \t=]{0,2}[\"']?[^\s:\"'@/]{1,100})(:)([^\s\"'@]{3,500})"
     ),
     re.compile(r"(?i)(\blogin[ \t]{1,3}\S{1,100}\s{1,8}(?:password|passwd|account))(\s{1,8})(\S{3,200})"),
+    re.compile(rf"(\b[A-Z][A-Z0-9_]{{0,60}}_KEY)([\"']?[ \t]{{0,2}}[=:][ \t]{{0,2}}[\"']?)({_MIXED})"),
+    re.compile(rf"(?i)({_WORD}|\blogin)([ \t]{{1,3}}[\"']?)({_MIXED})"),
     re.compile(r"(?im)^([ \t]{0,8}(?:password|passwd))([ \t]{1,8})(\S{3,200})[ \t]{0,8}$"),
     re.compile(
         r"(?i)([\"'](?:auth|identitytoken|registrytoken|private_key_id)\\?[\"'])(\s{0,3}:\s{0,3}\\?[\"'])([A-Za-z0-9+/=_.-]{8,4000})"
     ),
     re.compile(r"(?i)([\"']key\\?[\"'])(\s{0,3}:\s{0,3}\\?[\"'])([A-Za-z0-9+/=_-]{20,4000})"),
     re.compile(
-        r"(?i)(\b(?:cookie|set-cookie|x-api-key|x-auth-token|proxy-authorization|authorization):)"
+        r"(?i)(\b(?:cookie|set-cookie|proxy-authorization|authorization|x-[a-z-]{0,30}(?:auth|token|key|secret)[a-z-]{0,30}):)"
         r"([ \t]{1,3})([^\n]{3,4000})"
     ),
     re.compile(
