@@ -117,8 +117,9 @@ def test_ctrl_c_keeps_what_came_and_leaves_no_process(tmp_path: Path) -> None:
         start_new_session=True,
     )
     until = time.monotonic() + 40
-    while not (tmp_path / "out" / "node1.json").exists() and time.monotonic() < until:
+    while not (tmp_path / "out" / "fleet.jsonl").exists() and time.monotonic() < until:
         time.sleep(0.1)
+    time.sleep(0.5)  # the answer is counted after it was written
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=20)
     assert process.returncode == 130
