@@ -185,7 +185,12 @@ CLIENTS = (
         r"((?:^|[ \t'\"])(?:-u|-U|--user|--proxy-user)[ \t=]{0,2}[\"']?[^\s:\"'@/]{1,100})(:)([^\s\"'@]{3,500})"
     ),
     re.compile(r"(?i)(\blogin[ \t]{1,3}\S{1,100}\s{1,8}(?:password|passwd|account))(\s{1,8})(\S{3,200})"),
-    re.compile(rf"(\b[A-Z][A-Z0-9_]{{0,60}}_KEY)([\"']?[ \t]{{0,2}}[=:][ \t]{{0,2}}[\"']?)({_MIXED})"),
+    re.compile(rf"(?i)(<(?:\w{{0,30}}{_WORD}|{_SHORT}|otp)>)([ \t]{{0,4}})([^<\n]{{3,2000}})(?=</)"),
+    re.compile(
+        r"(?i)(\bauth=\([ \t]{0,2}[\"'][^\"'\n]{1,100}[\"'][ \t]{0,2},)([ \t]{0,2}[\"'])([^\"'\n]{3,2000})"
+    ),
+    re.compile(r"(?i)(\botp)([ \t]{0,2}[=:][ \t]{0,2})(\w{4,100})"),
+    re.compile(rf"(?i)(\b\w{{0,60}}_KEY)([\"']?[ \t]{{0,2}}[=:][ \t]{{0,2}}[\"']?)({_MIXED})"),
     re.compile(rf"(?i)({_WORD}|\blogin)([ \t]{{1,3}}[\"']?)({_MIXED})"),
     re.compile(r"(?im)^([ \t]{0,8}(?:password|passwd))([ \t]{1,8})(\S{3,200})[ \t]{0,8}$"),
     re.compile(
@@ -201,6 +206,12 @@ CLIENTS = (
     ),
 )
 """Passwords as clients take them: mysql -pX, curl -u user:X, .netrc, .docker/config.json, kaggle.json, HTTP headers."""
+RANDOM_WORD = re.compile(
+    r"(?<![A-Za-z0-9+/=_.-])(?!_|0x|GPU-|MIG-)(?![A-Za-z0-9+_-]{0,200}[a-z]{7})(?=[A-Za-z0-9+_-]{0,200}[a-z])"
+    r"(?=[A-Za-z0-9+_-]{0,200}[A-Z])(?=[A-Za-z+_-]{0,200}\d{1,20}[A-Za-z+_-]{1,200}\d)"
+    r"[A-Za-z0-9+_-]{20,4000}={0,2}(?![A-Za-z0-9+/=_.-])"
+)
+"""A long word of small and capital letters with two numbers or more in it: what is chosen by chance, and no name."""
 PEM_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}(?:KEY|MESSAGE)[A-Z ]{0,20}-----")
 PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,60}-----")
 PEM_LINE = re.compile(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{8,200}={0,2}(?=[\s\"',\\]{0,4}$)")

@@ -252,8 +252,8 @@ class Redactor:
     def _apply(self, text: str) -> str:
         (secrets, names), put = self._settle(), self._put
         text = secrets.sub(lambda m: put("secret", m[0]), text)
-        for pattern in patterns.TOKENS:
-            text = pattern.sub(lambda m: put("secret", m[0]), text)
+        for pattern in (*patterns.TOKENS, patterns.RANDOM_WORD):
+            text = pattern.sub(lambda m: m[0] if m[0] in self._kept else put("secret", m[0]), text)
         for pattern in patterns.WITH_VALUE:
             text = pattern.sub(self._assigned, text)
         text = patterns.USERINFO.sub(self._userinfo, text)
