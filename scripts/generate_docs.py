@@ -67,7 +67,7 @@ def page(found: Explanation) -> str:
         parts += [f"\n## {rule.code} {rule.name}\n", f"**{rule.title}.** {rule.summary}\n"]
         for section in rule.sections:
             parts += [f"### {section.heading}\n", f"{section.text}\n"]
-        shared = () if rule.any_cause else rule.causes
+        shared = () if rule.has_all_causes else rule.causes
         others = {code for cause in shared for code in codes[cause]} - {rule.code}
         also = f" Also named by {', '.join(sorted(others))}." if others else ""
         parts.append(f"Cause: {_words(rule)}.{also}")
@@ -103,7 +103,7 @@ def _anchor(rule: RuleEntry) -> str:
 
 
 def _words(rule: RuleEntry) -> str:
-    return "any" if rule.any_cause else ", ".join(f"`{cause.value}`" for cause in rule.causes)
+    return "any" if rule.has_all_causes else ", ".join(f"`{cause.value}`" for cause in rule.causes)
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 import tfdoctor
 from tfdoctor import text
 from tfdoctor.causes.steps import Drop, without_entries
-from tfdoctor.text import entries_of, late, strip_credentials
+from tfdoctor.text import entries_of, lazy_pattern, strip_credentials
 
 
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -29,7 +29,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_nothing_is_compiled_before_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     done = compiled(monkeypatch)
-    word = late("(?P<one>a)B", re.IGNORECASE)
+    word = lazy_pattern("(?P<one>a)B", re.IGNORECASE)
     assert not done
     match = word.fullmatch("Ab")
     assert match is not None
@@ -38,7 +38,7 @@ def test_nothing_is_compiled_before_it_is_used(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_wrong_one_says_so_when_it_is_used() -> None:
-    wrong = late("(")
+    wrong = lazy_pattern("(")
     with pytest.raises(re.error):
         wrong.match("")
 
@@ -53,7 +53,7 @@ def test_every_one_here_can_be_compiled() -> None:
         value
         for name in names
         for value in vars(importlib.import_module(name)).values()
-        if isinstance(value, text._Late)
+        if isinstance(value, text._LazyPattern)
     ]
     assert len(found) > 20
     assert all(isinstance(one.pattern, str) for one in found)

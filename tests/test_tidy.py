@@ -25,7 +25,7 @@ from tfdoctor.explain import HEADINGS, LOG_CODES, LOG_NOTES, catalogue, rule_ent
 from tfdoctor.findings import Cause, OutcomeKind
 from tfdoctor.logs.signatures import BENIGN
 from tfdoctor.rules import ALL_RULES
-from tfdoctor.rules.retired import RETIRED, living
+from tfdoctor.rules.retired import RETIRED, current_codes
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -152,7 +152,7 @@ def test_retired_codes_are_never_used_again_and_lead_on() -> None:
         assert row.code not in used
         assert row.name not in used.values()
         assert row.code not in {*LOG_CODES, *LOG_NOTES}
-        assert set(living(row.code)) <= set(used)
+        assert set(current_codes(row.code)) <= set(used)
         assert row.why.endswith(".")
 
 

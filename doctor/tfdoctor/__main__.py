@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # the first moments are short: nothing is loaded that Python has not loaded by itself
     from typing import NoReturn
 
-BETWEEN_COLLECTIONS = 100_000
+GC_THRESHOLD_OBJECTS = 100_000
 """New objects between two searches for circles of garbage; `check` makes fewer."""
 
 
@@ -19,13 +19,13 @@ def run() -> NoReturn:
     """Run the command line; what it is made of is loaded here."""
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # nothing was started yet
-    gc.set_threshold(BETWEEN_COLLECTIONS)
-    _without_pythonpath()
+    gc.set_threshold(GC_THRESHOLD_OBJECTS)
+    _restart_without_pythonpath()
     try:
         from tfdoctor.cli.start import run as command
     except (ImportError, MemoryError, OSError, RuntimeError) as error:
         if isinstance(error, ImportError):
-            _without_loader_variables()
+            _restart_without_loader_variables()
         why = "there is not enough memory" if isinstance(error, MemoryError) else str(error)
         if sys.stderr is not None:
             sys.stderr.write(f"tfdoctor: it could not be loaded: {why}.\n")
@@ -39,7 +39,7 @@ def run() -> NoReturn:
         os.write(2, b"tfdoctor: there is not enough memory.\n")
         os._exit(3)
     except ImportError:  # of a part that is loaded late; only where the next start may do better
-        _without_loader_variables()
+        _restart_without_loader_variables()
         raise
 
 
@@ -59,7 +59,7 @@ def _leave(status: object) -> None:
     os._exit(status)
 
 
-def _without_pythonpath() -> None:
+def _restart_without_pythonpath() -> None:
     """Start once more without PYTHONPATH's folders before tfdoctor's own: those are the examined Python's matter."""
     listed = os.environ.get("PYTHONPATH", "")
     if not listed or sys.flags.ignore_environment:
@@ -79,7 +79,7 @@ def _without_pythonpath() -> None:
         return
 
 
-def _without_loader_variables() -> None:
+def _restart_without_loader_variables() -> None:
     """Start once more without LD_LIBRARY_PATH and LD_PRELOAD, which may give this Python a library that it cannot use.
 
     What they were stands in TFDOCTOR_LOADER: `system.live` examines the machine with it.

@@ -45,8 +45,8 @@ class UsageError(Error):
     kind = "usage"
 
 
-def beside_tfdoctor(package: str) -> str:
-    """What to type to have a package of an extra in the environment in which this tfdoctor runs, whatever made it."""
+def install_hint(package: str) -> str:
+    """Return the command that installs a package of an extra into the environment that runs tfdoctor."""
     from importlib.util import find_spec
 
     python = shlex.quote(sys.executable)

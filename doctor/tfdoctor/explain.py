@@ -42,7 +42,7 @@ from tfdoctor.logs.signatures import load_signatures
 from tfdoctor.logs.verdict import decide
 from tfdoctor.rules import ALL_RULES
 from tfdoctor.rules.base import sentences
-from tfdoctor.rules.retired import RETIRED, living
+from tfdoctor.rules.retired import RETIRED, current_codes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from tfdoctor.dockerfile.checks.base import DockerfileRule
     from tfdoctor.findings import Remedy
     from tfdoctor.rules.base import Rule
-    from tfdoctor.rules.retired import Retired
+    from tfdoctor.rules.retired import RetiredRule
 
 HEADINGS = ("What it means", "How it is seen", "What to do")
 """The sections of every rule's docstring, in this order."""
@@ -77,8 +77,11 @@ class RuleEntry:
     sections: tuple[Section, ...]
 
     @property
-    def any_cause(self) -> bool:
-        """Whether it passes on whatever cause the data names: it then says nothing about any one of them."""
+    def has_all_causes(self) -> bool:
+        """Return whether the rule passes on any cause that the data names.
+
+        Such a rule says nothing about a particular cause.
+        """
         return set(self.causes) == set(Cause)
 
 
@@ -102,14 +105,17 @@ class Explanation:
     causes: tuple[CauseEntry, ...]
     related: tuple[RuleEntry, ...] = ()
     """Other rules that can name one of `causes`."""
-    retired: Retired | None = None
+    retired: RetiredRule | None = None
     """What was asked for, where it is gone; `rules` are then those that tell it now."""
     says: str = ""
     """What a message means that was asked for, in a sentence or two."""
 
 
-def typed(found: Explanation) -> str:
-    """The command that leads on from a page: it names the remedy here. "" where the page has commands of its own."""
+def next_command(found: Explanation) -> str:
+    """Return the command that continues from a page and names the remedy on this machine.
+
+    "" if the page has commands of its own.
+    """
     codes = {rule.code for rule in found.rules}
     if found.query is None or any(one.commands for entry in found.causes for one in entry.remedies):
         return ""
@@ -123,10 +129,10 @@ def typed(found: Explanation) -> str:
         return "tfdoctor check"
     if codes & set(LOG_NOTES):
         return "tfdoctor diagnose train.log"
-    return "tfdoctor build --check Dockerfile" if codes & _OF_DOCKERFILES else "tfdoctor check"
+    return "tfdoctor build --check Dockerfile" if codes & _DOCKERFILE_CODES else "tfdoctor check"
 
 
-_OF_DOCKERFILES = {rule.code for rule in DOCKERFILE_RULES}
+_DOCKERFILE_CODES = {rule.code for rule in DOCKERFILE_RULES}
 LOG_CODES = {
     cause.row.code: cause
     for cause in sorted(Cause, key=lambda cause: cause.row.code)
@@ -368,7 +374,7 @@ LOG_NOTES = {
 
 
 def rule_entry(rule: Rule | DockerfileRule) -> RuleEntry:
-    """The rule and its documentation."""
+    """Return the rule with its documentation."""
     text = sys.modules[rule.check.__module__].__doc__ or ""
     return RuleEntry(
         code=rule.code,
@@ -385,7 +391,7 @@ EXPLAINED: tuple[Rule | DockerfileRule, ...] = (*ALL_RULES, *DOCKERFILE_RULES)
 
 
 def catalogue(rules: Sequence[Rule | DockerfileRule] = EXPLAINED) -> Explanation:
-    """All rules, by code, and all causes, in the vocabulary's order."""
+    """List all rules by code and all causes in the order of the vocabulary."""
     entries = tuple(rule_entry(rule) for rule in sorted(rules, key=lambda rule: rule.code))
     return Explanation(None, entries, tuple(_cause_entry(cause, entries) for cause in Cause))
 
@@ -393,33 +399,34 @@ def catalogue(rules: Sequence[Rule | DockerfileRule] = EXPLAINED) -> Explanation
 def lookup(
     query: str,
     rules: Sequence[Rule | DockerfileRule] = EXPLAINED,
-    retired: Sequence[Retired] = RETIRED,
+    retired: Sequence[RetiredRule] = RETIRED,
 ) -> Explanation:
-    """What is known under a code ("TFD203", "203"), a rule's name, a cause or the words of a message; case does not
-    matter.
+    """Return the entries for a code ("TFD203", "203"), a rule name, a cause or a message's words.
 
-    Where a rule and a cause share the word, the rule is shown, and with it the cause and the other rules
-    that can name it. A retired code leads to those that stand for it today. Raises UsageError, with the nearest
-    names, where there is nothing of that name.
+    Case does not matter. If a rule and a cause share the word, return the rule with the cause and the
+    other rules that can name it. A retired code leads to the codes that replace it today. Raises
+    UsageError with the nearest names if nothing matches.
     """
     try:
-        return _named(query, rules, retired)
+        return _lookup_by_name(query, rules, retired)
     except UsageError:
-        code, says = _of_message(query)
-        code = code or _by_words(query, catalogue(rules))
+        code, says = _lookup_message(query)
+        code = code or _search_pages(query, catalogue(rules))
         if not code:
             raise
-    return replace(_named(code, rules, retired), query=query, says=says)
+    return replace(_lookup_by_name(code, rules, retired), query=query, says=says)
 
 
-def _named(query: str, rules: Sequence[Rule | DockerfileRule], retired: Sequence[Retired]) -> Explanation:
+def _lookup_by_name(
+    query: str, rules: Sequence[Rule | DockerfileRule], retired: Sequence[RetiredRule]
+) -> Explanation:
     everything = catalogue(rules)
     word = query.strip().lower().replace("_", "-")
     code = f"TFD{word}" if re.fullmatch(r"\d{3}", word) else word.upper()
     named = tuple(entry for entry in everything.rules if code == entry.code or word == entry.name)
     gone = next((row for row in retired if code == row.code or word == row.name), None)
     if gone is not None and not named:
-        today = living(gone.code, retired)
+        today = current_codes(gone.code, retired)
         named = tuple(entry for entry in everything.rules if entry.code in today)
     named = named or tuple(entry for entry in LOG_NOTES.values() if code == entry.code or word == entry.name)
     logged = LOG_CODES.get(code)
@@ -429,7 +436,7 @@ def _named(query: str, rules: Sequence[Rule | DockerfileRule], retired: Sequence
         known += [*LOG_CODES, *LOG_NOTES, *(entry.name for entry in LOG_NOTES.values())]
         raise _unknown(query, word, code, [*known, *(entry.cause.value for entry in everything.causes)])
     if not causes:
-        wanted = {cause for entry in named if not entry.any_cause for cause in entry.causes}
+        wanted = {cause for entry in named if not entry.has_all_causes for cause in entry.causes}
         causes = tuple(entry for entry in everything.causes if entry.cause in wanted)
     having = tuple(
         entry
@@ -444,24 +451,24 @@ def _named(query: str, rules: Sequence[Rule | DockerfileRule], retired: Sequence
 
 
 def _remedies(cause: Cause) -> tuple[Remedy, ...]:
-    """What to do about a cause, whichever release it is."""
+    """Return the remedies for a cause, whichever release it is."""
     return remedies(Case(Log(), Compat.load()), cause)
 
 
 # ---------------------------------------------------------------- the words of a message
 
 
-def _of_message(query: str) -> tuple[str, str]:
-    """(the code, what it says) of a line of a log; empty where it is none."""
+def _lookup_message(query: str) -> tuple[str, str]:
+    """Return (code, what it says) of a log line; both are empty if it is none."""
     if not any(mark in query for mark in (" ", ".so", "_", "=")):
         return "", ""
     compat = Compat.load()
     catalogue = load_signatures()
-    case = Case(scan([query[:LONGEST].encode("utf-8", "replace")], catalogue), compat)
+    case = Case(scan([query[:MAX_QUERY_CHARS].encode("utf-8", "replace")], catalogue), compat)
     decision = decide(case)
     events = decision.events or [event for found in case.log.events.values() for event in found]
     says = events[0].signature.says if events else ""
-    names = [name for name in _LIBRARY.findall(query[:LONGEST]) if matters(name)]
+    names = [name for name in _LIBRARY.findall(query[:MAX_QUERY_CHARS]) if matters(name)]
     known = decision.cause is not Cause.INCONCLUSIVE
     if names and (
         not known or (decision.cause is Cause.IMPORT_MISSING_CUDA_LIB and "import" not in query.lower())
@@ -474,17 +481,17 @@ def _of_message(query: str) -> tuple[str, str]:
     meant = next((one for one in seen if one.causes), None)
     if meant is not None:  # alone it decides nothing: what it stands for first
         return meant.causes[0].row.code, meant.says
-    late = next((one for one in seen if one.id in _OF_CODE), None)
+    late = next((one for one in seen if one.id in _LINT_CODES), None)
     if late is not None:
-        return _OF_CODE[late.id], late.says
+        return _LINT_CODES[late.id], late.says
     return (HARMLESS, says) if any(one.benign is not None for one in seen) else ("", "")
 
 
-_OF_CODE = {"configured-late": LINT["configured-too-late"], "growth-differs": LINT["growth-not-on-all"]}
+_LINT_CODES = {"configured-late": LINT["configured-too-late"], "growth-differs": LINT["growth-not-on-all"]}
 """Messages about a line of the program, which `lint` finds → its code."""
 
 
-LONGEST = 4000
+MAX_QUERY_CHARS = 4000
 """Characters of a message that are looked at."""
 _LIBRARY = re.compile(r"lib[\w+-]{1,60}\.so[.\d]{0,20}")
 _COMMON = frozenset(
@@ -496,9 +503,11 @@ _COMMON = frozenset(
 )
 
 
-def _by_words(query: str, everything: Explanation) -> str:
-    """The code of the page that has most of these words; empty where none has enough."""
-    words = {word for word in re.findall(r"[a-z0-9]{3,40}", query[:LONGEST].lower()) if word not in _COMMON}
+def _search_pages(query: str, everything: Explanation) -> str:
+    """Return the code of the page that has most of these words; empty if no page has enough."""
+    words = {
+        word for word in re.findall(r"[a-z0-9]{3,40}", query[:MAX_QUERY_CHARS].lower()) if word not in _COMMON
+    }
     pages = [
         (entry.code, f"{entry.title} {entry.name} {entry.summary}", " ".join(s.text for s in entry.sections))
         for entry in (*everything.rules, *LOG_NOTES.values())
@@ -516,7 +525,7 @@ def _by_words(query: str, everything: Explanation) -> str:
 
 
 def _cause_entry(cause: Cause, entries: Sequence[RuleEntry]) -> CauseEntry:
-    codes = tuple(entry.code for entry in entries if cause in entry.causes and not entry.any_cause)
+    codes = tuple(entry.code for entry in entries if cause in entry.causes and not entry.has_all_causes)
     return CauseEntry(cause, cause.row.meaning, codes)
 
 
@@ -541,8 +550,8 @@ SITUATIONS: dict[str, tuple[str, str]] = {
 
 
 def _situation(query: str) -> str:
-    """A sentence on the page that is about one of these words; empty where none is."""
-    words = set(re.findall(r"[\w.]{2,40}", query[:LONGEST].lower()))
+    """Return a sentence about the page that covers one of these words; empty if no page does."""
+    words = set(re.findall(r"[\w.]{2,40}", query[:MAX_QUERY_CHARS].lower()))
     for page, (about, command) in SITUATIONS.items():
         if words & set(about.split()):
             return f"`{command}` is the command to begin with; docs/situations/{page}.md is about this. "

@@ -83,7 +83,7 @@ class Check:
         evidence: Sequence[Evidence] = (),
         remedies: Sequence[Remedy] = (),
     ) -> Finding:
-        """A finding of this check."""
+        """Build a finding of this check."""
         return Finding(
             code=self.code,
             cause=cause,
@@ -206,12 +206,12 @@ class Report:
 
     @property
     def main(self) -> Finding | None:
-        """What is told first: the root cause, or else what is nearest to one."""
+        """Return the finding to report first: the root cause, or else the finding nearest to one."""
         rest = (one for one in self.findings if one.severity > Severity.INFO)
         return self.root or next(rest, None)
 
     def counts(self) -> dict[str, int]:
-        """How many rules ended in each outcome, by the contract's names."""
+        """Count the rules by outcome, with the names of the contract as keys."""
         result = {kind.value: 0 for kind in OutcomeKind}
         for outcome in self.outcomes:
             result[outcome.kind.value] += 1
@@ -267,12 +267,12 @@ class Verification:
 
     @property
     def ok(self) -> bool | None:
-        """All stages that were asked for passed; None where one that matters could not be tried."""
+        """Return whether all requested stages passed; None if one that matters could not be tried."""
         if any(stage.status == "failed" for stage in self.stages):
             return False
         return True if any(stage.status == "passed" for stage in self.stages) else None
 
     @property
     def failed(self) -> Stage | None:
-        """The first stage that failed."""
+        """Return the first stage that failed."""
         return next((stage for stage in self.stages if stage.status == "failed"), None)

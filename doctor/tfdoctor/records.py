@@ -25,9 +25,10 @@ _NAMED_FIELDS = dataclasses.dataclass(init=False, repr=False, eq=False, slots=Tr
 if not TYPE_CHECKING:
 
     def dataclass(*, frozen: bool, slots: bool, kw_only: bool = False) -> Callable[[type], type]:
-        """As the standard library's with these two options. Raises TypeError where one of them is not true.
+        """Create a dataclass decorator like the standard library's, with these two options.
 
-        `kw_only` lets fields with and without a default stand in any order; type checkers then take names alone.
+        Raises TypeError if one of them is not true. `kw_only` lets fields with and without a default
+        stand in any order; type checkers then accept only keyword arguments.
         """
         if not (frozen and slots):
             raise TypeError("only what is frozen and has slots is made here")
@@ -35,7 +36,7 @@ if not TYPE_CHECKING:
 
 
 def _record(cls: type, *, kw_only: bool) -> type:
-    """The dataclass of a class with annotations."""
+    """Create the dataclass of a class with annotations."""
     for method in (_init, _repr, _eq, _hash, _setattr, _delattr, _getstate, _setstate):
         name = f"__{method.__name__[1:]}__"
         if name not in cls.__dict__:
@@ -46,14 +47,14 @@ def _record(cls: type, *, kw_only: bool) -> type:
 
 
 def _init(self: Any, *args: Any, **kwargs: Any) -> None:
-    """`__init__` until there is an object: puts the one that knows the fields in its own place."""
+    """Set up `__init__` at the first call, when the fields are known, and replace this function by it."""
     owner: Any = next(cls for cls in type(self).__mro__ if "__dataclass_fields__" in cls.__dict__)
     owner.__init__ = initialise = _initialiser(owner)
     initialise(self, *args, **kwargs)
 
 
 def _initialiser(cls: Any) -> Callable[..., None]:
-    """What gives each field of an object of `cls` its value."""
+    """Return the function that gives each field of an object of `cls` its value."""
     fields = dataclasses.fields(cls)
     names = tuple(field.name for field in fields)
     put = tuple(getattr(cls, name).__set__ for name in names)  # the slots

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["clean", "clean_line", "late", "listed", "lower_first", "upper_first"]
+__all__ = ["clean", "clean_line", "join_words", "lazy_pattern", "lower_first", "upper_first"]
 
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]{0,32}[ -/]?[@-~]|\][^\x07\x1b]{0,2048}(?:\x07|\x1b\\)?|[@-Z\\-_])")
 # Everything a terminal might act on: C0 but tab and newline, DEL, C1, line and paragraph separators, and
@@ -20,15 +20,17 @@ _ANSI = re.compile(r"\x1b(?:\[[0-9;?]{0,32}[ -/]?[@-~]|\][^\x07\x1b]{0,2048}(?:\
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
-_MORE = " […]"
+_TRUNCATION_MARK = " […]"
 
 
 def clean(text: str, *, limit: int = 4000) -> str:
-    """Text that is safe to print: no escape sequences, no control characters, at most `limit` characters."""
+    """Make text safe to print: no escape sequences or control characters, at most `limit` characters."""
     if len(text) <= limit and text.isprintable():
         return text  # as nearly all is
-    if len(text) > limit and not (text.endswith(_MORE) and len(text) <= limit + len(_MORE)):
-        text = text[:limit] + _MORE
+    if len(text) > limit and not (
+        text.endswith(_TRUNCATION_MARK) and len(text) <= limit + len(_TRUNCATION_MARK)
+    ):
+        text = text[:limit] + _TRUNCATION_MARK
     text = _ANSI.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
     return _LONE_SURROGATE.sub("\ufffd", _CONTROL.sub("\ufffd", text))
 
@@ -49,8 +51,8 @@ def strip_credentials(text: str) -> str:
     return _CREDENTIALS.sub(lambda match: match["scheme"] or "", text)
 
 
-def listed(parts: Sequence[str]) -> str:
-    """ "a, b and c"."""
+def join_words(parts: Sequence[str]) -> str:
+    """Join the parts as in "a, b and c"."""
     return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
 
 
@@ -59,18 +61,18 @@ NAMES = ("TensorFlow", "Tensor", "Python", "Docker", "Podman", "Keras", "Jupyter
 
 
 def lower_first(text: str) -> str:
-    """A title as the second half of a sentence; names and codes keep their capitals."""
+    """Convert a title to the second half of a sentence; names and codes keep their capitals."""
     if len(text) > 1 and text[0].isupper() and text[1].islower() and not text.startswith(NAMES):
         return text[0].lower() + text[1:]
     return text
 
 
 def upper_first(text: str) -> str:
-    """Words that begin a sentence."""
+    """Convert the first letter to upper case, for words that begin a sentence."""
     return text[:1].upper() + text[1:]
 
 
-class _Late:
+class _LazyPattern:
     """Stands for a compiled expression: whatever is asked of it first compiles it. Compiling one takes as long as
     loading a small module, and `check` loads a hundred to use some dozens."""
 
@@ -86,18 +88,19 @@ class _Late:
         return found
 
 
-def late(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    """As re.compile, which is called when the first method or attribute is used, and raises its errors then.
+def lazy_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    """Return a pattern like re.compile does, but compile it at its first use.
 
-    The functions of `re` themselves do not take it: `late(…).sub(…)`, not `re.sub(late(…), …)`.
+    Errors are raised then, too: when the first method or attribute is used. The functions of `re`
+    themselves do not accept it: `lazy_pattern(…).sub(…)`, not `re.sub(lazy_pattern(…), …)`.
     """
-    return cast("re.Pattern[str]", _Late(pattern, flags))
+    return cast("re.Pattern[str]", _LazyPattern(pattern, flags))
 
 
 def entries_of(name: str, value: str) -> list[str]:
-    """The entries of a variable that is a list of paths, empty ones left out.
+    """List the entries of a variable that is a list of paths, without the empty ones.
 
-    The loader also takes semicolons in LD_LIBRARY_PATH, and white space in LD_PRELOAD.
+    The loader also accepts semicolons in LD_LIBRARY_PATH and white space in LD_PRELOAD.
     """
     between = {"LD_LIBRARY_PATH": "[:;]", "LD_PRELOAD": r"[:\s]"}.get(name, ":")
     return [entry for entry in re.split(between, value) if entry]

@@ -29,11 +29,13 @@ __all__ = [
     "Spec",
     "Version",
     "VersionSyntaxError",
-    "at_least",
     "compare",
     "cuda_from_int",
+    "driver_at_least",
     "format_capability",
     "has_prefix",
+    "is_at_least",
+    "is_minor_in_range",
     "is_prefix",
     "is_version",
     "major",
@@ -41,16 +43,14 @@ __all__ = [
     "numbers",
     "parse",
     "parse_capability",
+    "parse_requirement_or_none",
     "project_of",
     "python_of_tag",
-    "reaches",
-    "requirement",
     "runs_machine_code",
     "satisfies",
     "sort_key",
     "tag_of_python",
     "upper_limit",
-    "within",
 ]
 
 _DOTTED = re.compile(r"\d+(?:\.\d+)*")
@@ -60,7 +60,7 @@ _CLAUSE = re.compile(r"(<=|>=|==|!=|~=|<|>)\s*([0-9]+(?:\.[0-9]+)*(?:rc[0-9]+|\.
 _PROJECT = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,198}[A-Za-z0-9])?")
 """PEP 508's name, with which every requirement begins."""
 _TAG = re.compile(r"cp(\d)(\d+)")
-_LONGEST = 400
+_MAX_TEXT_CHARS = 400
 """Characters of a version or of conditions. Longer numbers than Python reads (it refuses some thousand digits, or as
 few as 640 where it is told so) cannot hide in fewer."""
 
@@ -69,9 +69,12 @@ class VersionSyntaxError(ValueError):
     """The text is not a version, or not a specification of versions."""
 
 
-def _checked(text: str, what: str) -> str:
-    """`text` where it is short enough to be `what`. Raises VersionSyntaxError."""
-    if len(text) > _LONGEST:
+def _require_short(text: str, what: str) -> str:
+    """Return `text` if it is short enough to be `what`.
+
+    Raises VersionSyntaxError.
+    """
+    if len(text) > _MAX_TEXT_CHARS:
         msg = f"`{text[:40]}…` ({len(text)} characters) is not {what}"
         raise VersionSyntaxError(msg)
     return text
@@ -79,19 +82,19 @@ def _checked(text: str, what: str) -> str:
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Version:
-    """`text` as a PEP 440 version; a leading `v` and blanks around it are forgiven.
+    """Parse `text` as a PEP 440 version; a leading `v` and surrounding blanks are accepted.
 
     Raises VersionSyntaxError.
     """
     try:
-        return Version(_checked(text, "a version"))
+        return Version(_require_short(text, "a version"))
     except InvalidVersion as error:
         msg = f"`{text}` is not a version"
         raise VersionSyntaxError(msg) from error
 
 
 def is_version(text: str) -> bool:
-    """Whether `parse(text)` would succeed."""
+    """Return whether `parse(text)` would succeed."""
     try:
         parse(text)
     except VersionSyntaxError:
@@ -101,16 +104,16 @@ def is_version(text: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def numbers(text: str) -> tuple[int, ...]:
-    """The numbers of a dotted version, without trailing zeros: `"535.104.05"` → `(535, 104, 5)`.
+    """Return the numbers of a dotted version without trailing zeros: `"535.104.05"` → `(535, 104, 5)`.
 
-    Only the leading dotted part counts (`"8.6.0.163-1+cuda11.8"` → `(8, 6, 0, 163)`).
-    Raises VersionSyntaxError where there is none.
+    Only the leading dotted part counts (`"8.6.0.163-1+cuda11.8"` → `(8, 6, 0, 163)`). Raises
+    VersionSyntaxError if there is none.
     """
     match = _DOTTED.match(text.strip())
     if match is None:
         msg = f"`{text}` is not a dotted version number"
         raise VersionSyntaxError(msg)
-    _checked(match.group(), "a dotted version number")
+    _require_short(match.group(), "a dotted version number")
     parts = [int(part) for part in match.group().split(".")]
     while len(parts) > 1 and parts[-1] == 0:
         parts.pop()
@@ -118,25 +121,32 @@ def numbers(text: str) -> tuple[int, ...]:
 
 
 def compare(left: str, right: str) -> int:
-    """-1, 0 or 1 as dotted version `left` is below, equal to or above `right` (`12.5` equals `12.5.0`)."""
+    """Return -1, 0 or 1 if dotted version `left` is below, equal to or above `right`.
+
+    `12.5` equals `12.5.0`.
+    """
     a, b = numbers(left), numbers(right)
     return (a > b) - (a < b)
 
 
-def at_least(have: str, want: str) -> bool:
-    """Whether dotted version `have` is `want` or newer."""
+def is_at_least(have: str, want: str) -> bool:
+    """Return whether dotted version `have` is `want` or newer."""
     return numbers(have) >= numbers(want)
 
 
-def reaches(have: str, want: str) -> bool:
-    """Whether a driver is `want` or newer, where `have` may be a branch (`"450"`): that stands for its newest."""
-    return at_least(have, want) or has_prefix(want, have)
+def driver_at_least(have: str, want: str) -> bool:
+    """Return whether driver `have` is `want` or newer.
+
+    `have` may be a branch (`"450"`), which stands for its newest driver.
+    """
+    return is_at_least(have, want) or has_prefix(want, have)
 
 
-def within(minor: tuple[int, ...], since: str | None, until: str | None) -> bool:
-    """Whether a minor's numbers, `(2, 16)`, lie from `since` to `until` (minors, both included; None: open).
+def is_minor_in_range(minor: tuple[int, ...], since: str | None, until: str | None) -> bool:
+    """Return whether a minor's numbers, `(2, 16)`, lie from `since` to `until`.
 
-    `()`, which is not known, lies below all.
+    Both limits are minors and included; None means no limit. `()`, which is not known, lies below
+    all.
     """
     given = (*minor, 0)[:2] if minor else ()
     low, high = ((*numbers(limit), 0)[:2] if limit is not None else None for limit in (since, until))
@@ -144,21 +154,26 @@ def within(minor: tuple[int, ...], since: str | None, until: str | None) -> bool
 
 
 def major(text: str) -> int:
-    """The first number of a dotted version: `"12.5.1"` → 12."""
+    """Return the first number of a dotted version: `"12.5.1"` → 12."""
     return numbers(text)[0]
 
 
 @lru_cache(maxsize=4096)
 def major_minor(text: str) -> str:
-    """The first two numbers of a dotted version, as text: `"12.5.1"` → `"12.5"`, `"12"` → `"12.0"`."""
+    """Return the first two numbers of a dotted version as text.
+
+    `"12.5.1"` → `"12.5"`, `"12"` → `"12.0"`.
+    """
     parts = (*numbers(text), 0)
     return f"{parts[0]}.{parts[1]}"
 
 
 def has_prefix(text: str, prefix: str) -> bool:
-    """Whether dotted version `text` starts with the numbers of `prefix`: 2.4.1 with 2.4, not 2.40 with
-    2.4."""
-    if not _DOTTED.fullmatch(_checked(prefix, "a dotted version number")):
+    """Return whether dotted version `text` starts with the numbers of `prefix`.
+
+    2.4.1 starts with 2.4; 2.40 does not.
+    """
+    if not _DOTTED.fullmatch(_require_short(prefix, "a dotted version number")):
         msg = f"`{prefix}` is not a dotted version number"
         raise VersionSyntaxError(msg)
     want = [int(part) for part in prefix.split(".")]
@@ -168,7 +183,10 @@ def has_prefix(text: str, prefix: str) -> bool:
 
 
 def sort_key(text: str) -> tuple[int, Version]:
-    """A key that sorts PEP 440 versions and puts what is none first, so that sorting never raises."""
+    """Return a key that sorts PEP 440 versions and puts other text first.
+
+    Sorting with it never raises.
+    """
     try:
         return (1, parse(text))
     except VersionSyntaxError:
@@ -176,8 +194,10 @@ def sort_key(text: str) -> tuple[int, Version]:
 
 
 def cuda_from_int(value: int) -> str:
-    """CUDA's integer version as text: 12080 → `"12.8"`, 11020 → `"11.2"` (the last digit is unused by
-    NVIDIA)."""
+    """Convert CUDA's integer version to text: 12080 → `"12.8"`, 11020 → `"11.2"`.
+
+    NVIDIA does not use the last digit.
+    """
     if value < 1000:
         msg = f"{value} is not a CUDA version integer (1000 x major + 10 x minor)"
         raise VersionSyntaxError(msg)
@@ -186,11 +206,11 @@ def cuda_from_int(value: int) -> str:
 
 @lru_cache(maxsize=512)
 def parse_capability(text: str) -> tuple[int, int]:
-    """A compute capability as (major, minor): `8.6`, `86`, `sm_86`, `compute_90a`, `120` → (12, 0).
+    """Parse a compute capability as (major, minor).
 
-    Raises VersionSyntaxError.
+    Examples: `8.6`, `86`, `sm_86`, `compute_90a`, `120` → (12, 0). Raises VersionSyntaxError.
     """
-    match = _CAPABILITY.fullmatch(_checked(text, "a compute capability").strip())
+    match = _CAPABILITY.fullmatch(_require_short(text, "a compute capability").strip())
     if match is None:
         msg = f"`{text}` is not a compute capability (such as 8.6, sm_86)"
         raise VersionSyntaxError(msg)
@@ -203,18 +223,21 @@ def parse_capability(text: str) -> tuple[int, int]:
 
 
 def runs_machine_code(card: tuple[int, int], code: tuple[int, int]) -> bool:
-    """Whether a card of this compute capability takes machine code for that one: the same major, no higher minor."""
+    """Return whether a GPU of capability `card` runs machine code built for capability `code`.
+
+    The major must be the same and the minor of the code no higher.
+    """
     return code[0] == card[0] and code[1] <= card[1]
 
 
 def format_capability(capability: tuple[int, int]) -> str:
-    """`(8, 6)` → `"8.6"`."""
+    """Format a compute capability: `(8, 6)` → `"8.6"`."""
     return f"{capability[0]}.{capability[1]}"
 
 
 def python_of_tag(tag: str) -> str:
-    """The Python of a wheel tag: `"cp310"` → `"3.10"`."""
-    match = _TAG.fullmatch(_checked(tag, "a CPython wheel tag"))
+    """Return the Python version of a wheel tag: `"cp310"` → `"3.10"`."""
+    match = _TAG.fullmatch(_require_short(tag, "a CPython wheel tag"))
     if match is None:
         msg = f"`{tag}` is not a CPython wheel tag"
         raise VersionSyntaxError(msg)
@@ -222,7 +245,7 @@ def python_of_tag(tag: str) -> str:
 
 
 def tag_of_python(version: str) -> str:
-    """The wheel tag of a Python: `"3.10.13"` → `"cp310"`."""
+    """Return the wheel tag of a Python version: `"3.10.13"` → `"cp310"`."""
     first, second = major_minor(version).split(".")
     return f"cp{first}{second}"
 
@@ -232,7 +255,7 @@ def _specifiers(text: str) -> SpecifierSet:
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     try:
-        return SpecifierSet(_checked(text, "a specification of versions"))
+        return SpecifierSet(_require_short(text, "a specification of versions"))
     except InvalidSpecifier as error:
         msg = f"`{text}` is not a specification of versions"
         raise VersionSyntaxError(msg) from error
@@ -240,10 +263,10 @@ def _specifiers(text: str) -> SpecifierSet:
 
 @lru_cache(maxsize=8192)
 def satisfies(version: str, specification: str) -> bool:
-    """Whether a PEP 440 version lies in a set such as `">=2.16,<2.21"` or `"==1.12.*"`.
+    """Return whether a PEP 440 version lies in a set such as `">=2.16,<2.21"` or `"==1.12.*"`.
 
-    Pre-releases count, as in `packaging`, which this does without (it takes 13 ms to import) for plain
-    conditions.
+    Pre-releases count, as in `packaging`. Plain conditions are evaluated without `packaging`, which
+    takes 13 ms to import.
     """
     wanted = parse(version)
     clauses = _plain_clauses(specification)
@@ -253,18 +276,21 @@ def satisfies(version: str, specification: str) -> bool:
 
 
 def is_plain(specification: str) -> bool:
-    """Whether it is a specification that `satisfies` reads without `packaging`. Raises VersionSyntaxError as that."""
+    """Return whether `satisfies` can read this specification without `packaging`.
+
+    Raises VersionSyntaxError, as `satisfies` does.
+    """
     return _plain_clauses(specification) is not None
 
 
 @lru_cache(maxsize=4096)
 def is_prefix(specification: str) -> bool:
-    """Whether it is the beginning of versions: `"2"`, `"2.17"`."""
+    """Return whether the specification is the beginning of versions: `"2"`, `"2.17"`."""
     return _PREFIX.fullmatch(specification.strip()) is not None
 
 
-def requirement(text: str) -> Requirement | None:
-    """A requirement taken apart (PEP 508), or None where it is none: `"numpy (>=1.8)x"` of long ago."""
+def parse_requirement_or_none(text: str) -> Requirement | None:
+    """Parse a requirement (PEP 508); None if it is not valid, such as the old `"numpy (>=1.8)x"`."""
     from packaging.requirements import InvalidRequirement, Requirement  # a tenth of a whole check
 
     try:
@@ -274,26 +300,33 @@ def requirement(text: str) -> Requirement | None:
 
 
 def project_of(text: str) -> str:
-    """The normalised project of a requirement: `"nvidia_cudnn.cu12[x]<10,>=9.3; extra == 'a'"` → `"nvidia-cudnn-cu12"`.
+    """Return the normalised project name of a requirement.
 
-    Empty where it begins with none.
+    `"nvidia_cudnn.cu12[x]<10,>=9.3; extra == 'a'"` → `"nvidia-cudnn-cu12"`. Empty if it does not
+    begin with a project name.
     """
     match = _PROJECT.match(text)
     return "" if match is None else re.sub(r"[-_.]+", "-", match[0]).lower()
 
 
 def upper_limit(text: str) -> str | None:
-    """The version that a requirement stays below: `"numpy>=1.20,<2"` → `"2"`; None where there is none."""
-    one = requirement(text)
+    """Return the version that a requirement stays below: `"numpy>=1.20,<2"` → `"2"`.
+
+    None if there is no upper limit.
+    """
+    one = parse_requirement_or_none(text)
     limits = [part.version for part in one.specifier if part.operator == "<"] if one is not None else []
     return min(limits, key=parse, default=None)
 
 
 @lru_cache(maxsize=512)
 def _plain_clauses(specification: str) -> tuple[tuple[str, Version, tuple[int, ...] | None], ...] | None:
-    """(operator, version, prefix for `.*`) of each condition; None where one needs `packaging`."""
+    """Parse each condition as (operator, version, prefix for `.*`).
+
+    None if a condition needs `packaging`.
+    """
     clauses: list[tuple[str, Version, tuple[int, ...] | None]] = []
-    for part in _checked(specification, "a specification of versions").split(","):
+    for part in _require_short(specification, "a specification of versions").split(","):
         match = _CLAUSE.fullmatch(part.strip())
         if match is None:
             return None
@@ -344,7 +377,7 @@ class Spec:
     __slots__ = ("_exact", "_latest", "_prefix", "_set", "text")
 
     def __init__(self, text: str) -> None:
-        self.text = _checked(text.strip(), "a specification of versions")
+        self.text = _require_short(text.strip(), "a specification of versions")
         self._exact: Version | None = None
         self._prefix: str | None = None
         self._set: SpecifierSet | None = None
@@ -362,10 +395,10 @@ class Spec:
         return f"Spec({self.text!r})"
 
     def select(self, versions: Iterable[str]) -> list[str]:
-        """Those of `versions` that are meant, newest first, without duplicates; maybe none.
+        """Select the versions that the specification means, newest first, without duplicates.
 
-        Of a prefix and of `latest` only the newest one is. Pre-releases are left out of conditions unless
-        the conditions name one or nothing else matches.
+        The list may be empty. A prefix and `latest` mean only the newest version. Conditions leave out
+        pre-releases unless the conditions name one or nothing else matches.
         """
         known = sorted({*versions}, key=parse, reverse=True)
         if self._exact is not None:
@@ -379,6 +412,6 @@ class Spec:
         return (finals or known)[:1]
 
     def newest(self, versions: Iterable[str]) -> str | None:
-        """The newest of `versions` that is meant, or None."""
+        """Return the newest version that the specification means, or None."""
         chosen = self.select(versions)
         return chosen[0] if chosen else None

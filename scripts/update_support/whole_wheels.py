@@ -28,7 +28,7 @@ def last_patches(compat: Compat, since: str) -> Iterator[str]:
             release.gpu
             and not release.is_prerelease
             and not release.yanked
-            and versions.at_least(release.version, since)
+            and versions.is_at_least(release.version, since)
         ):
             have = newest.get(release.minor)
             if have is None or have.parsed < release.parsed:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tfdoctor.dockerfile.checks.base import DockerfileRule
     from tfdoctor.dockerfile.judge import Judged
     from tfdoctor.findings import Outcome
-    from tfdoctor.rules.base import Context as RuleContext
+    from tfdoctor.rules.base import RuleContext
 
 CASES = (*MOST_CASES, *CASES_OF_PIP, *CASES_OF_STAGES)
 ROOT = Path(__file__).resolve().parents[2]

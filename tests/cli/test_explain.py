@@ -21,7 +21,7 @@ from tfdoctor.explain import EXPLAINED, Explanation, catalogue, lookup
 from tfdoctor.findings import Cause
 from tfdoctor.logs.signatures import load_signatures
 from tfdoctor.render.explain import explanation_json, render_explanation
-from tfdoctor.rules.retired import Retired, living
+from tfdoctor.rules.retired import RetiredRule, current_codes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -277,21 +277,21 @@ def test_codes_of_logs_are_explained(code: str, word: str) -> None:
 
 
 GONE = (
-    Retired("TFD298", "old-paths", "Old paths", "0.9.0", ("TFD299",), "It said what TFD299 says better."),
-    Retired(
+    RetiredRule("TFD298", "old-paths", "Old paths", "0.9.0", ("TFD299",), "It said what TFD299 says better."),
+    RetiredRule(
         "TFD299", "older-paths", "Older paths", "1.0.0", ("TFD203", "TFD201"), "Two checks tell it apart."
     ),
-    Retired("TFD699", "solaris", "This is Solaris", "1.0.0", (), "There is no CUDA for Solaris."),
+    RetiredRule("TFD699", "solaris", "This is Solaris", "1.0.0", (), "There is no CUDA for Solaris."),
 )
 
 
 def test_living_codes_stand_for_themselves_and_retired_ones_lead_on() -> None:
-    assert living("TFD203", GONE) == ("TFD203",)
-    assert living("TFD298", GONE) == living("TFD299", GONE) == ("TFD203", "TFD201")
-    assert living("TFD699", GONE) == ()
+    assert current_codes("TFD203", GONE) == ("TFD203",)
+    assert current_codes("TFD298", GONE) == current_codes("TFD299", GONE) == ("TFD203", "TFD201")
+    assert current_codes("TFD699", GONE) == ()
     circle = (replace(GONE[0], by=("TFD299",)), replace(GONE[1], by=("TFD298",)))
     with pytest.raises(ValueError, match="TFD298 → TFD299 → TFD298"):
-        living("TFD298", circle)
+        current_codes("TFD298", circle)
 
 
 @pytest.mark.parametrize("query", ["TFD298", "298", "old-paths"])

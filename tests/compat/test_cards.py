@@ -36,7 +36,7 @@ def test_a_branch_has_the_numbers_that_windows_gives_it() -> None:
     for capability, last in (("2.1", "391.35"), ("3.5", "475.14"), ("6.1", "582.28")):
         found = COMPAT.cards.ended_with(capability)
         assert found is not None
-        assert not versions.at_least(last, found.first_without)
+        assert not versions.is_at_least(last, found.first_without)
 
 
 def test_generations_are_cards_of_their_capability() -> None:

@@ -222,7 +222,7 @@ def test_family_floors_lie_within_the_family() -> None:
             if versions.major(row.version) < major and row.linux is not None:
                 assert versions.compare(row.linux, floor) < 0
             if versions.major(row.version) == major and not row.version.startswith("11.0"):
-                assert versions.at_least(row.linux or floor, floor)
+                assert versions.is_at_least(row.linux or floor, floor)
 
 
 def test_capabilities_of_cuda_are_sorted_and_only_dropped_by_majors() -> None:

@@ -154,7 +154,7 @@ def test_ways_to_a_python() -> None:
 
 def test_every_python_of_a_gpu_release_from_2_0_can_be_had() -> None:
     for row in COMPAT.releases:
-        if row.gpu and versions.at_least(row.version, "2.0"):
+        if row.gpu and versions.is_at_least(row.version, "2.0"):
             assert any(COMPAT.python_builds(python) for python in row.linux_pythons)
 
 
@@ -233,7 +233,7 @@ def test_every_python_of_a_gpu_release_has_a_slim_image_that_loads_it() -> None:
                 assert image is None
                 continue
             assert image is not None, f"{row.version} on {python}"
-            assert row.glibc is None or versions.at_least(image.glibc, row.glibc)
+            assert row.glibc is None or versions.is_at_least(image.glibc, row.glibc)
 
 
 def test_unpacked_is_no_less_than_packed() -> None:

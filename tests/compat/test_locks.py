@@ -65,10 +65,10 @@ def test_every_python_has_a_lock_of_this_very_release(release: Release) -> None:
         assert not [name for name in made.versions if name.startswith("nvidia-") or name == "tensorrt"]
         assert 8 <= len(made.packages) <= 70
         assert made.glibc is not None
-        assert versions.at_least("2.31", made.glibc)
+        assert versions.is_at_least("2.31", made.glibc)
         if release.parsed >= versions.parse("2.9"):  # before, the wheel's name says too little
             assert release.glibc is not None
-            assert versions.at_least(made.glibc, release.glibc)
+            assert versions.is_at_least(made.glibc, release.glibc)
 
 
 @by_release

@@ -117,6 +117,6 @@ def test_nothing_that_we_install_has_an_older_cudnn() -> None:
             official.recipe.cudnn if official is not None and official.recipe.works else None,
         ]
         for text in filter(None, offered):
-            assert versions.at_least(text, row.cudnn), f"{row.version}: {text}"
+            assert versions.is_at_least(text, row.cudnn), f"{row.version}: {text}"
             looked += 1
     assert looked > 100

@@ -59,7 +59,7 @@ def test_a_minor_that_ends_in_nought(version: str) -> None:
 
 def test_windows_as_the_wheels_say() -> None:
     for row in FINAL:
-        if row.windows_pythons and versions.at_least(row.version, "2.1") and row.package == "tensorflow":
+        if row.windows_pythons and versions.is_at_least(row.version, "2.1") and row.package == "tensorflow":
             assert COMPAT.has(row.version, "windows-without-gpu") is not row.has_gpu("windows"), row.version
 
 

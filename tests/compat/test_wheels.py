@@ -83,7 +83,7 @@ def test_cudnn_is_not_older_than_what_tensorflow_was_built_with(row: CudaSet) ->
         release = next(r for r in GPU_ROWS if r.version == version)
         assert release.cudnn is not None
         assert versions.major(release.cudnn) == versions.major(row.cudnn)
-        assert versions.at_least(row.cudnn, release.cudnn)
+        assert versions.is_at_least(row.cudnn, release.cudnn)
 
 
 @by_set

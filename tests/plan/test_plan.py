@@ -40,7 +40,7 @@ RELEASES = {
     for row in COMPAT.releases
     if row.gpu and not row.is_prerelease and COMPAT.release(row.version) is row
 }
-FINAL = [version for version in RELEASES if versions.at_least(version, "1.4")]
+FINAL = [version for version in RELEASES if versions.is_at_least(version, "1.4")]
 GENERATIONS = (
     "3.0",
     "3.5",

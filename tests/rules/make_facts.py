@@ -32,8 +32,8 @@ from tfdoctor.facts import (
 )
 from tfdoctor.findings import Observation
 from tfdoctor.predict import build_of, opened_sonames, predict
-from tfdoctor.rules.base import Context
-from tfdoctor.versions import at_least
+from tfdoctor.rules.base import RuleContext
+from tfdoctor.versions import is_at_least
 
 if TYPE_CHECKING:
     from tfdoctor.findings import Finding, Outcome
@@ -128,10 +128,10 @@ def _python(version: str, tensorflow: TensorFlowFacts) -> PythonFacts:
     distributions = (
         Distribution(tensorflow.distribution or "tensorflow", tensorflow.version or "", SITE, "pip"),
         Distribution(
-            "numpy", "1.26.4" if at_least(tensorflow.version or "0", "2.16") else "1.23.5", SITE, "pip"
+            "numpy", "1.26.4" if is_at_least(tensorflow.version or "0", "2.16") else "1.23.5", SITE, "pip"
         ),
         Distribution(
-            "protobuf", "6.31.1" if at_least(tensorflow.version or "0", "2.15") else "3.20.3", SITE, "pip"
+            "protobuf", "6.31.1" if is_at_least(tensorflow.version or "0", "2.15") else "3.20.3", SITE, "pip"
         ),
         Distribution("nvidia-cuda-nvcc-cu12", "12.5.82", SITE, "pip"),
         *(
@@ -257,9 +257,9 @@ def with_environment(facts: Facts, **variables: str) -> Facts:
     return replace(facts, environment=replace(facts.environment, variables=variables))
 
 
-def context(facts: Facts, observed: Observation | None = None) -> Context:
+def context(facts: Facts, observed: Observation | None = None) -> RuleContext:
     """What a rule is given."""
-    return Context(facts, COMPAT, predict(facts, COMPAT), observed)
+    return RuleContext(facts, COMPAT, predict(facts, COMPAT), observed)
 
 
 def run(rule: Rule, facts: Facts, observed: Observation | None = None) -> Outcome:

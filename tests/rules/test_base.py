@@ -12,7 +12,7 @@ from tfdoctor.findings import Cause, OutcomeKind
 from tfdoctor.predict import predict
 from tfdoctor.report.areas import area_of, areas
 from tfdoctor.rules import ALL_RULES, RULE_OF
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Rule, given
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Rule, RuleContext, require_value
 
 if TYPE_CHECKING:
     from tfdoctor.rules.base import Need, Result
@@ -21,13 +21,13 @@ COMPAT = Compat.load()
 
 
 @pytest.fixture(scope="module")
-def context() -> Context:
+def context() -> RuleContext:
     facts = healthy()
-    return Context(facts, COMPAT, predict(facts, COMPAT))
+    return RuleContext(facts, COMPAT, predict(facts, COMPAT))
 
 
 def rule(*needs: Need) -> Rule:
-    def check(_: Context) -> Result:
+    def check(_: RuleContext) -> Result:
         asked.append("check")
         return ()
 
@@ -38,20 +38,20 @@ def rule(*needs: Need) -> Rule:
 asked: list[str] = []
 
 
-def met(_: Context) -> None:
+def met(_: RuleContext) -> None:
     asked.append("met")
 
 
-def absent(_: Context) -> NotApplicable:
+def absent(_: RuleContext) -> NotApplicable:
     asked.append("absent")
     return NotApplicable("there is none")
 
 
-def unknown(_: Context) -> CouldNotCheck:
+def unknown(_: RuleContext) -> CouldNotCheck:
     return CouldNotCheck("nobody knows")
 
 
-def crashes(_: Context) -> None:
+def crashes(_: RuleContext) -> None:
     raise ZeroDivisionError
 
 
@@ -66,19 +66,19 @@ def crashes(_: Context) -> None:
     ],
 )
 def test_the_first_need_that_is_not_met_is_the_outcome(
-    context: Context, needs: tuple[Need, ...], kind: OutcomeKind, order: list[str]
+    context: RuleContext, needs: tuple[Need, ...], kind: OutcomeKind, order: list[str]
 ) -> None:
     assert rule(*needs).run(context).kind is kind
     assert asked == order
 
 
 def test_what_a_need_has_made_sure_of() -> None:
-    assert given(0) == 0
+    assert require_value(0) == 0
     with pytest.raises(LookupError):
-        given(None)
+        require_value(None)
 
 
-def test_each_finding_shows_in_an_area_that_is_printed(context: Context) -> None:
+def test_each_finding_shows_in_an_area_that_is_printed(context: RuleContext) -> None:
     printed = {area.name for area in areas(context.facts, context.build, ())}
     for one in ALL_RULES:
         about_the_report = one.code.startswith("TFD9")

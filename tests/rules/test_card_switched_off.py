@@ -16,7 +16,7 @@ from tfdoctor.rules import card_switched_off
 def test_a_line_that_forbids_the_module_becomes_a_comment() -> None:
     conf = "# mine\nblacklist nvidia\n\talias  nvidia off\noptions nvidia NVreg_X=1\nblacklist nouveau\n"
     done = subprocess.run(
-        [shutil.which("sed") or "sed", "-E", card_switched_off.COMMENTED],
+        [shutil.which("sed") or "sed", "-E", card_switched_off.COMMENT_OUT_SCRIPT],
         input=conf,
         capture_output=True,
         text=True,

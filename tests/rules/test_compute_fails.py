@@ -10,7 +10,7 @@ from tfdoctor.compat import Compat
 from tfdoctor.findings import Cause, Observation, OutcomeKind
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules import compute_fails
-from tfdoctor.rules.base import Context
+from tfdoctor.rules.base import RuleContext
 
 from .make_facts import healthy
 
@@ -59,6 +59,6 @@ def test_the_error_names_the_cause(line: str, cause: Cause) -> None:
 def test_clean_and_not_applicable() -> None:
     facts, compat = healthy(), Compat.load()
     prediction = diagnose(facts, compat).prediction
-    clean = compute_fails.RULE.run(Context(facts, compat, prediction, SEEN))
+    clean = compute_fails.RULE.run(RuleContext(facts, compat, prediction, SEEN))
     assert clean.kind is OutcomeKind.CLEAN
-    assert compute_fails.RULE.run(Context(facts, compat, prediction)).kind is OutcomeKind.NOT_APPLICABLE
+    assert compute_fails.RULE.run(RuleContext(facts, compat, prediction)).kind is OutcomeKind.NOT_APPLICABLE

@@ -13,7 +13,7 @@ import pytest
 
 import tfdoctor.payload
 from lab.softgpu import warnings_of
-from tfdoctor.errors import beside_tfdoctor
+from tfdoctor.errors import install_hint
 from tfdoctor.simulate import build
 from tfdoctor.simulate.build import CompilerError, built, built_computing, cache_folder
 from tfdoctor.simulate.computing import Wanted
@@ -97,7 +97,7 @@ def test_without_a_compiler_it_says_how_to_get_one(env: dict[str, str], tmp_path
     with pytest.raises(CompilerError) as refused:
         built({**env, "PATH": str(tmp_path / "empty")})
     assert "there is no C compiler here" in refused.value.message
-    assert beside_tfdoctor("ziglang") in refused.value.hint
+    assert install_hint("ziglang") in refused.value.hint
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tfdoctor.findings import Cause, Remedy, Verification
 from tfdoctor.plan.predicted import Sketch, sketched_facts
 from tfdoctor.render.verify import render_end
 from tfdoctor.report.diagnose import diagnose
-from tfdoctor.rules.changed_files import _expected
+from tfdoctor.rules.changed_files import _is_omitted_from_images
 from tfdoctor.system import CommandResult, Failure
 from tfdoctor.verify.findings import ended_early, killed, late, other_count
 from tfdoctor.verify.image import _refused
@@ -251,5 +251,5 @@ def test_the_lines_of_a_dockerfile_are_shown_whole() -> None:
 
 def test_what_our_own_images_go_without_is_not_gone() -> None:
     context = cast("Any", SimpleNamespace(build=SimpleNamespace(version="2.16.2"), compat=COMPAT))
-    assert _expected(context, "nvidia/cuda_nvcc/nvvm/lib64/libnvvm.so")
-    assert not _expected(context, "nvidia/cuda_nvcc/nvvm/libdevice/libdevice.10.bc")
+    assert _is_omitted_from_images(context, "nvidia/cuda_nvcc/nvvm/lib64/libnvvm.so")
+    assert not _is_omitted_from_images(context, "nvidia/cuda_nvcc/nvvm/libdevice/libdevice.10.bc")

@@ -16,7 +16,7 @@ def conda_packages(compat: Compat, cuda: str, cudnn: str | None) -> tuple[str, s
     if versions.major(cuda) >= 12:
         return "conda-forge", f"cuda-version={cuda} cuda-libraries cudnn"
     beside = compat.conda_cudnn(cuda, cudnn)
-    channel = "conda-forge" if versions.at_least(cuda, "10.0") else "defaults"
+    channel = "conda-forge" if versions.is_at_least(cuda, "10.0") else "defaults"
     return channel, f"cudatoolkit={cuda} {f'cudnn={beside}' if beside else 'cudnn'}"
 
 

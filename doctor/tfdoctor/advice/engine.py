@@ -122,7 +122,7 @@ def docker_ways(containers: ContainerFacts) -> tuple[str, ...]:
 
 def _from(docker: DockerEngine, version: str) -> bool:
     number = (docker.version or "").partition("+")[0].partition("-")[0]
-    return versions.is_version(number) and versions.at_least(number, version)
+    return versions.is_version(number) and versions.is_at_least(number, version)
 
 
 def podman_way(containers: ContainerFacts) -> bool | None:
@@ -136,7 +136,7 @@ def podman_way(containers: ContainerFacts) -> bool | None:
         return False
     if podman.version is None or not versions.is_version(podman.version):
         return None
-    return versions.at_least(podman.version, PODMAN_CDI_FROM)
+    return versions.is_at_least(podman.version, PODMAN_CDI_FROM)
 
 
 # ---------------------------------------------------------------- the engine does not answer

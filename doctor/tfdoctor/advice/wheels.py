@@ -90,8 +90,8 @@ def cudnn_requirement(target: Target, project: str, pinned: str, built: str | No
         return pinned
     major = versions.major(built)
     cards = [card.capability for card in target.host.cards]
-    old = [card for card in cards if not versions.at_least(card, "7.5")]
-    kepler = [card for card in cards if not versions.at_least(card, "5.0")]
+    old = [card for card in cards if not versions.is_at_least(card, "7.5")]
+    kepler = [card for card in cards if not versions.is_at_least(card, "5.0")]
     if pinned == project:
         if major == 8 and kepler and project.endswith("-cu11"):
             return f"{project}>=8.5,<{target.compat.cudnn_end(kepler[0], 8)}"  # 8.9 has nothing below 5.0
@@ -139,7 +139,7 @@ def registered_wheel(target: Target, requirement: str) -> str | None:
     own = target.python.distribution(project) if target.python is not None else None
     if own is None or own.location != site_packages(target) or not versions.is_version(own.version):
         return None
-    asked = versions.requirement(requirement)
+    asked = versions.parse_requirement_or_none(requirement)
     fits = asked is not None and asked.specifier.contains(own.version, prereleases=True)
     return f"{project}=={own.version}" if fits else None
 

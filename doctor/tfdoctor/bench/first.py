@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tfdoctor.bench.models import duration
-from tfdoctor.text import listed
+from tfdoctor.text import join_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,7 +63,7 @@ def told_of_first(runs: Sequence[Timed]) -> str:
         return ""
     longest = sorted(sums.items(), key=lambda pair: -pair[1])
     parts = [
-        listed([NAMES.get(word, word) for word in what])
+        join_words([NAMES.get(word, word) for word in what])
         + (f" {duration(seconds)}" if len(longest) > 1 else "")
         for what, seconds in longest
         if seconds >= 0.01 * total

@@ -14,7 +14,7 @@ from tfdoctor.bench.ways import judged_links, narrow
 from tfdoctor.causes.codes import BELOW_PEAK, BENCH_DISTURBED, NOT_TIMED, SLOWER_THAN_ONE
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.rules.compute_fails import cause_of_words
-from tfdoctor.text import listed
+from tfdoctor.text import join_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -149,7 +149,7 @@ def _slower_than_one(scaling: Sequence[Scaling]) -> list[Finding]:
             evidence=(
                 Evidence(
                     "tfdoctor bench",
-                    f"{worst.model}, batch {worst.size}, {worst.strategy} on {listed(worst.names)}",
+                    f"{worst.model}, batch {worst.size}, {worst.strategy} on {join_words(worst.names)}",
                 ),
             ),
             remedies=(
@@ -259,7 +259,7 @@ def _far(device: Device, best: float, card: Watched | None) -> Finding:
     if card is not None and card.processes:
         seen.append(f"Another program computes on it: {card.processes[0]}.")
     if card is not None and card.slowdowns:
-        seen.append(f"It lowers its clocks: {listed(card.slowdowns)}.")
+        seen.append(f"It lowers its clocks: {join_words(card.slowdowns)}.")
     if (
         card is not None
         and card.power_limit is not None
@@ -305,7 +305,7 @@ def _summary(
     soft = [one.device for one in devices if one.software]
     if soft:
         told.append(
-            f"{listed(soft)} {'are' if len(soft) > 1 else 'is'} no card: tfdoctor's software GPU computes on this "
+            f"{join_words(soft)} {'are' if len(soft) > 1 else 'is'} no card: tfdoctor's software GPU computes on this "
             "machine's processor. What it takes says nothing of any card."
         )
     elif not any(is_gpu(one.device) for one in devices):

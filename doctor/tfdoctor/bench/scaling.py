@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.bench.models import Scaling, duration
 from tfdoctor.bench.ways import between
 from tfdoctor.records import dataclass
-from tfdoctor.text import listed
+from tfdoctor.text import join_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -198,9 +198,9 @@ def _of_devices(step: _Step, watched: Sequence[Watched]) -> list[tuple[float, st
     one, found = step.one, []
     if step.parts:
         said = "are parts of the same processor: together they have no more cores than one."
-        found.append((9.0, f"{listed(one.devices)} {said}"))
+        found.append((9.0, f"{join_words(one.devices)} {said}"))
     if one.software:
-        found.append((9.0, f"{listed(one.devices)} are software: they share this machine's processor."))
+        found.append((9.0, f"{join_words(one.devices)} are software: they share this machine's processor."))
     for card in watched:
         if card.device in one.devices and card.processes:
             said = f"Another program computes on {card.device} ({card.processes[0]}); the others wait for it."

@@ -28,7 +28,7 @@ from tfdoctor.render.json import write_json
 from tfdoctor.render.progress import progress
 from tfdoctor.render.terminal import ERR, OUT
 from tfdoctor.rules import RULE_OF
-from tfdoctor.rules.retired import RETIRED, living
+from tfdoctor.rules.retired import RETIRED, current_codes
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.signals import stopping
 from tfdoctor.text import clean_line
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tfdoctor.environment.models import FixResult
-    from tfdoctor.rules.retired import Retired
+    from tfdoctor.rules.retired import RetiredRule
     from tfdoctor.system import System
 
 
@@ -153,11 +153,11 @@ def _agreed() -> bool:
     return False
 
 
-def codes_of(asked: Sequence[str], retired: Sequence[Retired] = RETIRED) -> tuple[str, ...]:
+def codes_of(asked: Sequence[str], retired: Sequence[RetiredRule] = RETIRED) -> tuple[str, ...]:
     """The findings that are meant; a retired code means those that tell it now. Raises UsageError."""
     found: dict[str, None] = {}
     for code in asked:
-        today = [one for one in living(code.upper(), retired) if one in RULE_OF]
+        today = [one for one in current_codes(code.upper(), retired) if one in RULE_OF]
         if not today:
             msg = f"there is no finding {clean_line(code, limit=40)}."
             raise UsageError(msg, hint="tfdoctor explain lists all of them.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.cluster.addresses import is_here, machine_of, read_address
 from tfdoctor.cluster.models import Address, Answer, Fault, Installed, Member, Task, Written
 from tfdoctor.findings import Severity
-from tfdoctor.text import clean_line, listed
+from tfdoctor.text import clean_line, join_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -104,7 +104,7 @@ def _versions(installed: Sequence[Installed]) -> list[Fault]:
             machines.setdefault(one.release, []).append(_shown(one.machine))
     if len(machines) < 2:
         return []
-    said = "; ".join(f"{release}: {_shown(listed(names[:4]))}" for release, names in machines.items())
+    said = "; ".join(f"{release}: {_shown(join_words(names[:4]))}" for release, names in machines.items())
     message = (
         f"The machines have different TensorFlows ({said}). TensorFlow does not support that in one cluster."
     )
@@ -119,7 +119,7 @@ def _same_version(installed: Sequence[Installed]) -> list[str]:
     if len(releases) == 1 and len(installed) - len(unknown) > 1:
         notes.append(f"{len(installed) - len(unknown)} machines have the same TensorFlow, {releases.pop()}.")
     if unknown:
-        notes.append(f"No version of TensorFlow is known of {listed(unknown[:4])}: not compared.")
+        notes.append(f"No version of TensorFlow is known of {join_words(unknown[:4])}: not compared.")
     return notes
 
 
@@ -171,7 +171,7 @@ def _indices(indices: list[int]) -> str:
     if not indices:
         return "no task"
     if indices != list(range(len(indices))):
-        return listed([str(one) for one in indices[:8]])
+        return join_words([str(one) for one in indices[:8]])
     return "the task 0 alone" if len(indices) == 1 else f"0 to {len(indices) - 1}"
 
 
@@ -183,7 +183,7 @@ def _tasks(written: Written) -> list[Fault]:
     for task in started if written.jobs is not None else ():
         shown = _shown(str(task))
         if task.type not in jobs and task.type != "evaluator":
-            has = listed([_shown(job) for job in list(jobs)[:6]])
+            has = join_words([_shown(job) for job in list(jobs)[:6]])
             message = (
                 f"This process is {shown}, and the cluster has no job {_shown(task.type)}"
                 f"{f': it has {has}' if has else ''}."
@@ -333,9 +333,10 @@ def _self(
         return []
     if is_here(address.host) or str(own) in listening.addresses:
         return []
+    addresses = join_words(sorted(one for one in listening.addresses if not is_here(one))[:4])
     message = (
         f"This process is {task}, and {address.host} is no address of this machine "
-        f"({listed(sorted(one for one in listening.addresses if not is_here(one))[:4]) or 'it has none but loopback'})."
+        f"({addresses or 'it has none but loopback'})."
     )
     fix = "Check its index. Where ports are forwarded to this machine (containers, NAT) it can be right."
     return [Fault("wrong-self-address", Severity.WARNING, str(task), message, fix)]
@@ -398,7 +399,8 @@ def _through(read: Mapping[Task, Address], task: Task | None, proxy: Proxy) -> l
     shown = [_shown(host) for host in list(hosts)[:4]]
     more = f" and {len(hosts) - 4} more" if len(hosts) > 4 else ""
     message = (
-        f"{proxy.variable} is set here, and gRPC obeys it: TensorFlow connects to {listed(shown)}{more} through that "
+        f"{proxy.variable} is set here, and gRPC obeys it: TensorFlow connects to "
+        f"{join_words(shown)}{more} through that "
         "proxy, which seldom works. The tasks then wait for each other without a message."
     )
     fix = f"Unset {proxy.variable} where the tasks start, or list their hosts: {proxy.listed_in}={','.join(shown)}"
@@ -435,7 +437,7 @@ def _summary(
     errors = [fault for fault in faults if fault.severity is Severity.ERROR]
     if not read and not errors:
         return "There is no cluster: TensorFlow runs on this machine alone."
-    jobs = listed(
+    jobs = join_words(
         [
             f"{len(tasks)} {_shown(job)}{'s' if len(tasks) != 1 and job in ('worker', 'chief', 'evaluator') else ''}"
             for job, tasks in list(written.jobs.items())[:6]

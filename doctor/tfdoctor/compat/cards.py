@@ -157,7 +157,7 @@ class Cards:
 
     def ended_with(self, capability: str) -> EndedCards | None:
         """The row of a capability that new drivers do not drive any more; None for all others."""
-        return next((row for row in self.ended if not versions.at_least(capability, row.below)), None)
+        return next((row for row in self.ended if not versions.is_at_least(capability, row.below)), None)
 
     def per_clock(self, capability: str) -> int | None:
         """Multiply-adds in float32 of one multiprocessor in a clock, or None where it is not known."""

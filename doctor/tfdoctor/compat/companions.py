@@ -92,7 +92,7 @@ class CompanionTable:
 
         `requires`: TensorFlow's own requirements; a row that those keep away says nothing.
         """
-        own = [one for text in requires if (one := versions.requirement(text)) is not None]
+        own = [one for text in requires if (one := versions.parse_requirement_or_none(text)) is not None]
         found: dict[str, str] = {}
         for row in self.companions:
             if not row.breaks.startswith(">=") or not versions.satisfies(_public(tensorflow), row.tensorflow):

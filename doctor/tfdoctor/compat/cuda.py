@@ -120,7 +120,9 @@ class CudaTable:
 
     def of_ptx(self, isa: str) -> str | None:
         """The first minor whose driver compiles PTX of this version (`"8.5"`: `"12.5"`), or None."""
-        able = [row.version for row in self.all_series if row.ptx_isa and versions.at_least(row.ptx_isa, isa)]
+        able = [
+            row.version for row in self.all_series if row.ptx_isa and versions.is_at_least(row.ptx_isa, isa)
+        ]
         return min(able, key=versions.parse, default=None)
 
     def release(self, cuda: str) -> CudaRelease | None:
@@ -150,7 +152,7 @@ class CudaTable:
             why = f"CUDA {cuda} needs the driver it came with, {own or 'which is not known'}, or newer"
             return DriverMinimum(cuda, os, own, None, own, False, why, "documented", sources)
         minimum = floor
-        if own is not None and floor is not None and not versions.at_least(own, floor):
+        if own is not None and floor is not None and not versions.is_at_least(own, floor):
             minimum = own
         if minimum is None:
             why = f"NVIDIA's table has no {os} driver for CUDA {major}"
@@ -181,7 +183,7 @@ class CudaTable:
         ]
         if versions.major(driver) > max(versions.major(own) for _, own in known):
             return None
-        fitting = [cuda for cuda, own in known if versions.at_least(driver, own)]
+        fitting = [cuda for cuda, own in known if versions.is_at_least(driver, own)]
         return max(fitting, key=versions.numbers, default=None)
 
 

@@ -97,8 +97,8 @@ class CudnnTable:
         """The run that a cuDNN version (`"9.10.2.21"`, `"9.10"`) belongs to, or None where unknown."""
         for row in self.ranges:
             if (
-                versions.at_least(version, _short(row.first, version))
-                and not versions.at_least(version, row.below)
+                versions.is_at_least(version, _short(row.first, version))
+                and not versions.is_at_least(version, row.below)
                 and (cuda_major is None or cuda_major in row.cuda)
             ):
                 return row

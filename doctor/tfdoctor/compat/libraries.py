@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal
 from tfdoctor import versions
 from tfdoctor.compat.decode import Made, Sources, read
 from tfdoctor.records import dataclass
-from tfdoctor.text import late
+from tfdoctor.text import lazy_pattern
 
 __all__ = [
     "Distribution",
@@ -24,7 +24,7 @@ __all__ = [
     "split_soname",
 ]
 
-_SONAME = late(r"lib(?P<stem>[A-Za-z0-9_+-]+?)\.so(?:\.(?P<version>[0-9.]+))?")
+_SONAME = lazy_pattern(r"lib(?P<stem>[A-Za-z0-9_+-]+?)\.so(?:\.(?P<version>[0-9.]+))?")
 _DEFINE_OF_STEM = {"cublasLt": "CUBLAS"}
 
 
@@ -92,7 +92,7 @@ class ForCpu:
 
     def holds(self, minor: tuple[int, ...]) -> bool:
         """Whether it tells of this minor, `(2, 0)`."""
-        return versions.within(minor, self.since, self.until)
+        return versions.is_minor_in_range(minor, self.since, self.until)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

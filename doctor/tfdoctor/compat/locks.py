@@ -14,7 +14,7 @@ from pathlib import Path
 from tfdoctor import versions
 from tfdoctor.compat.decode import DataError, read
 from tfdoctor.records import dataclass
-from tfdoctor.text import late
+from tfdoctor.text import lazy_pattern
 
 __all__ = [
     "Lock",
@@ -27,8 +27,10 @@ __all__ = [
     "tools_name",
 ]
 
-_PIN = late(r"([a-z0-9]+(?:-[a-z0-9]+)*)==([0-9][0-9a-z.!+]*)((?: --hash=sha256:[0-9a-f]{64})+)(  # sdist)?")
-_GLIBC = late(r"# [^\n]{1,100}, Linux x86-64, glibc (2\.[0-9]{1,2})\n")
+_PIN = lazy_pattern(
+    r"([a-z0-9]+(?:-[a-z0-9]+)*)==([0-9][0-9a-z.!+]*)((?: --hash=sha256:[0-9a-f]{64})+)(  # sdist)?"
+)
+_GLIBC = lazy_pattern(r"# [^\n]{1,100}, Linux x86-64, glibc (2\.[0-9]{1,2})\n")
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ class Trait:
 
     def holds(self, minor: tuple[int, ...]) -> bool:
         """Whether it is so in this minor, `(2, 16)`; never where that is not known (`()`) and there is a `since`."""
-        return versions.within(minor, self.since, self.until)
+        return versions.is_minor_in_range(minor, self.since, self.until)
 
 
 @dataclass(frozen=True, slots=True)

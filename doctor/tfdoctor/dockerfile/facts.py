@@ -19,7 +19,7 @@ from tfdoctor.findings import Evidence, Remedy, Severity
 from tfdoctor.plan.predicted import Sketch, sketched_facts
 from tfdoctor.predict import predict
 from tfdoctor.rules import ALL_RULES
-from tfdoctor.rules.base import Context as RuleContext
+from tfdoctor.rules.base import RuleContext
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -178,7 +178,7 @@ def _today(context: Context, ladder: Ladder) -> str | None:
     if python is None or release is None or not versions.is_version(python):
         return None
     marks = {"python_version": python, "sys_platform": "linux"}
-    own = [one for text in release.requires if (one := versions.requirement(text)) is not None]
+    own = [one for text in release.requires if (one := versions.parse_requirement_or_none(text)) is not None]
     limits = [
         str(one.specifier)
         for one in own
@@ -199,7 +199,7 @@ def _newest(context: Context, ladder: Ladder, limits: tuple[str, ...]) -> str | 
     fitting = [
         version
         for version, least in ladder.oldest_python.items()
-        if versions.at_least(python, least) and wanted.contains(version)
+        if versions.is_at_least(python, least) and wanted.contains(version)
     ]
     return fitting[-1] if fitting else None
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdoctor.causes.steps import Export, Prepend, Rename, Unset
-from tfdoctor.text import entries_of, late
+from tfdoctor.text import entries_of, lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -122,8 +122,8 @@ def edited(text: str, name: str, steps: Sequence[ShellStep]) -> str:
 
 # One word of a shell, whole: its quotes end on its line, and no command stands in it or behind it.
 _WORD = r"""(?:[^\s;&|<>()`"'\\#]|"(?:[^"`\\$]|\\.|\$(?!\())*"|'[^']*'|\\.|(?<!\s)\#)"""
-_ONE_VALUE = late(rf"{_WORD}*(?:\s+\#.*|\s*)")
-_VALUES = late(rf"(?:\s+{_WORD}+)*(?:\s+\#.*|\s*)")
+_ONE_VALUE = lazy_pattern(rf"{_WORD}*(?:\s+\#.*|\s*)")
+_VALUES = lazy_pattern(rf"(?:\s+{_WORD}+)*(?:\s+\#.*|\s*)")
 
 
 def _assignment(name: str, variable: str) -> re.Pattern[str]:

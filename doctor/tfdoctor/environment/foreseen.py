@@ -59,7 +59,7 @@ def against_pins(wanted: Sequence[str], pins: Sequence[str], python: str) -> str
     """
     pinned = {}
     for line in pins:
-        one = versions.requirement(line)
+        one = versions.parse_requirement_or_none(line)
         exact = [part.version for part in one.specifier if part.operator == "=="] if one is not None else []
         if one is not None and exact and versions.is_version(exact[0]):
             pinned[canonicalize_name(one.name)] = exact[0]
@@ -72,7 +72,7 @@ def against_pins(wanted: Sequence[str], pins: Sequence[str], python: str) -> str
         "extra": "",
     }
     for line in wanted:
-        one = versions.requirement(_HASHES.sub("", line).strip())
+        one = versions.parse_requirement_or_none(_HASHES.sub("", line).strip())
         version = pinned.get(canonicalize_name(one.name)) if one is not None else None
         if one is None or version is None or (one.marker is not None and not one.marker.evaluate(marks)):
             continue

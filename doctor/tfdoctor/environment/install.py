@@ -117,7 +117,7 @@ class Making:
     def can_try(self) -> bool:
         """Whether it can be told beforehand what the requirements come to: pip can from 22.2 on, which needs
         Python 3.7."""
-        return self.uv is not None or versions.at_least(self.option.python, "3.7")
+        return self.uv is not None or versions.is_at_least(self.option.python, "3.7")
 
     @property
     def plan(self) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def newest_of_branch(compat: Compat, driver: str, platform: Platform = "linux") 
 def _past_branch(compat: Compat, driver: str, card: Card) -> tuple[Cause, str, str] | None:
     """Why a driver of a newer branch than the card's last one does not drive it, and the row that says so, or None."""
     branch = compat.cards.ended_with(card.capability)
-    if branch is None or not versions.at_least(driver, branch.first_without):
+    if branch is None or not versions.is_at_least(driver, branch.first_without):
         return None
     last = f"the last branch for compute capability {card.capability} is {branch.last}"
     why = f"driver {driver} does not drive the {card.name}: {last}"
@@ -91,5 +91,5 @@ def _known_cards(compat: Compat, driver: str, platform: Platform) -> tuple[str, 
     if cuda is None:
         return None
     # What a newer toolkit does not know, none before it does: the oldest have no row of their own.
-    known = [row for row in compat.all_cuda_series if versions.at_least(row.version, cuda)]
+    known = [row for row in compat.all_cuda_series if versions.is_at_least(row.version, cuda)]
     return (cuda, known[0].capabilities[-1], known[0].version) if known else None

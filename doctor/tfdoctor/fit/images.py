@@ -53,7 +53,7 @@ def _fitting(
         return ()
     found = []
     for tag in compat.image_tags(str(versions.major(cuda)), int(cudnn.split(".")[0]), "runtime"):
-        if tag.cudnn is None or not versions.at_least(tag.cudnn, own_cudnn):
+        if tag.cudnn is None or not versions.is_at_least(tag.cudnn, own_cudnn):
             continue
         if all(compat.soname_for(stem, tag.cuda) == name for stem, name in wanted.items()):
             found.append(tag)

@@ -150,7 +150,7 @@ def _label(card: Card) -> str:
 def _code(found: Judgement, compat: Compat, release: Release, card: Card) -> None:
     name, capability = f"TensorFlow {release.version}", card.capability
     floor = floor_of(release)
-    if not versions.at_least(capability, floor):
+    if not versions.is_at_least(capability, floor):
         found.refuse(
             Cause.GPU_TOO_OLD,
             f"{name} ignores cards below compute capability {floor}; {_label(card)} is older",
@@ -171,7 +171,7 @@ def _code(found: Judgement, compat: Compat, release: Release, card: Card) -> Non
         return
     newest = max(release.cubin, key=versions.parse_capability, default=None)
     if code == "none":
-        older = newest is not None and not versions.at_least(capability, newest)
+        older = newest is not None and not versions.is_at_least(capability, newest)
         inside = f" (it has {', '.join(release.cubin)})" if release.cubin else ""
         found.refuse(
             Cause.GPU_TOO_OLD if older else Cause.GPU_TOO_NEW,
@@ -272,7 +272,7 @@ def of_ngc(found: Judgement, compat: Compat, image: NgcImage, host: Host) -> Non
     if image.lowest is None:
         said = " (assumed from NVIDIA's other images; no page for this one was read)"
     for card in _different(host.cards):
-        if lowest is not None and not versions.at_least(card.capability, lowest):
+        if lowest is not None and not versions.is_at_least(card.capability, lowest):
             found.refuse(
                 Cause.GPU_TOO_OLD,
                 f"{image.name} begins at compute capability {lowest}{said}; {_label(card)} is older",
@@ -339,7 +339,7 @@ def drives(found: Judgement, compat: Compat, host: Host) -> bool:
 
 def _within_branch(found: Judgement, driver: str, minimum: str, source: str) -> None:
     """Of a branch (`450`) its newest driver is meant: said where an older one of it would not do."""
-    if not versions.at_least(driver, minimum):
+    if not versions.is_at_least(driver, minimum):
         found.warn(
             Cause.DRIVER_TOO_OLD,
             f"of driver {driver} its newest is meant: {minimum} or newer is needed",

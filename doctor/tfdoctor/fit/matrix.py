@@ -171,7 +171,7 @@ def _fits(compat: Compat, release: Release, asked: MatrixQuery) -> bool:
     if asked.driver is not None:
         versions.numbers(asked.driver)
         minimum = None if release.cuda is None else compat.driver_minimum(release.cuda, asked.os).minimum
-        if minimum is None or not versions.reaches(asked.driver, minimum):
+        if minimum is None or not versions.driver_at_least(asked.driver, minimum):
             return False
     return True
 

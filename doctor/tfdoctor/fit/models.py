@@ -57,11 +57,11 @@ class Host:
 
         Whatever is concluded from the driver's version, other than which cards it drives, is asked here.
         """
-        return self.driver is not None and versions.reaches(self.driver, driver)
+        return self.driver is not None and versions.driver_at_least(self.driver, driver)
 
     def lacks_glibc(self, glibc: str) -> bool:
         """Whether its glibc is known to be older than this one. All that is concluded from it is asked here."""
-        return self.glibc is not None and not versions.at_least(self.glibc, glibc)
+        return self.glibc is not None and not versions.is_at_least(self.glibc, glibc)
 
 
 @dataclass(frozen=True, slots=True)

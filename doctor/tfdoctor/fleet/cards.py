@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Severity
 from tfdoctor.fleet.models import Finding
-from tfdoctor.text import listed
+from tfdoctor.text import join_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -87,7 +87,7 @@ def _models(profiles: Sequence[Profile]) -> Iterator[Finding]:
     if len(hosts) < 2:
         return
     by_size = sorted(hosts.items(), key=lambda item: -len(item[1]))
-    told = listed(
+    told = join_words(
         [
             f"{model}{f' ({memory})' if memory else ''} on {len(names):,}"
             for (model, memory), names in by_size[:6]
@@ -105,7 +105,7 @@ def _memory(one: Profile) -> str:
     found = {
         value for (area, name), value in one.values.items() if area == "cards" and name.endswith(": memory")
     }
-    return listed(sorted(filter(None, found)))
+    return join_words(sorted(filter(None, found)))
 
 
 def _slower(profiles: Sequence[Profile]) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from tfdoctor.fleet.models import Finding, Fleet, Group, Host
 from tfdoctor.fleet.peers import peer_findings
 from tfdoctor.report.against.compare import differing
 from tfdoctor.report.against.snapshot import AREAS, Entry
-from tfdoctor.text import listed
+from tfdoctor.text import join_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -88,7 +88,7 @@ def some_hosts(names: Sequence[str]) -> str:
     """ "node001, node002 and 7 more"."""
     shown = list(names[:NAMED])
     more = len(names) - len(shown)
-    return listed([*shown, f"{more} more"] if more else shown)
+    return join_words([*shown, f"{more} more"] if more else shown)
 
 
 def _hosts(count: int) -> str:
@@ -118,7 +118,7 @@ def _differences(most: Profile, one: Profile) -> dict[Value, tuple[str, str]]:
 
 
 def _cards(one: Profile) -> str:
-    return listed([f"{count} × {model}" for model, count in Counter(one.cards).items()]) or "none"
+    return join_words([f"{count} × {model}" for model, count in Counter(one.cards).items()]) or "none"
 
 
 def _common(most: Profile) -> tuple[tuple[str, str], ...]:
@@ -184,7 +184,7 @@ def _versions(profiles: Sequence[Profile]) -> Iterator[Finding]:
         if len(seen) < 2:
             continue
         by_size = sorted(seen.items(), key=lambda item: -len(item[1]))
-        told = listed([f"{version} on {_hosts(len(names))}" for version, names in by_size[:6]])
+        told = join_words([f"{version} on {_hosts(len(names))}" for version, names in by_size[:6]])
         odd = sorted(name for _, names in by_size[1:] for name in names)
         yield Finding(
             "versions-differ",

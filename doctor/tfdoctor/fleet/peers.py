@@ -12,7 +12,7 @@ from tfdoctor.findings import Severity
 from tfdoctor.fleet.models import Finding
 from tfdoctor.fleet.results import UnusableError, document
 from tfdoctor.records import dataclass
-from tfdoctor.text import clean_line, listed
+from tfdoctor.text import clean_line, join_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -138,11 +138,11 @@ def _they(hosts: Sequence[str]) -> str:
 def _some(addresses: Sequence[str]) -> str:
     shown = list(addresses[:SHOWN])
     more = len(addresses) - len(shown)
-    return listed([*shown, f"{more:,} more"] if more else shown)
+    return join_words([*shown, f"{more:,} more"] if more else shown)
 
 
 def _whys(those: Sequence[Peers], addresses: Sequence[str] | None = None) -> str:
     seen = {
         why for one in those for address, why in one.cut.items() if addresses is None or address in addresses
     }
-    return listed([WHY[why] for why in WHY if why in seen])
+    return join_words([WHY[why] for why in WHY if why in seen])

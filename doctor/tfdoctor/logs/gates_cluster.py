@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Cause
 from tfdoctor.logs.case import Case, Decision
-from tfdoctor.text import clean_line, listed
+from tfdoctor.text import clean_line, join_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -77,7 +77,7 @@ def _unreachable(case: Case) -> Decision | None:
         event.get("address") for event in log.of("cluster-connect") if event.get("address")
     )
     where = (
-        f" It connects to {listed([clean_line(one, limit=80) for one in list(places)[:4]])}."
+        f" It connects to {join_words([clean_line(one, limit=80) for one in list(places)[:4]])}."
         if places
         else ""
     )
@@ -135,4 +135,6 @@ def _whose(tasks: list[str]) -> str:
     """The sentence that names them; "" where none is named."""
     if not tasks:
         return "The log does not name the task."
-    return f"The task is {listed(tasks)}." if len(tasks) == 1 else f"The tasks are {listed(tasks[:6])}."
+    return (
+        f"The task is {join_words(tasks)}." if len(tasks) == 1 else f"The tasks are {join_words(tasks[:6])}."
+    )

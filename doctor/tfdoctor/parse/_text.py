@@ -12,23 +12,25 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.records import dataclass
-from tfdoctor.text import late
+from tfdoctor.text import lazy_pattern
 
 if TYPE_CHECKING:
     import re
 
 # CSI sequences (colour, cursor), OSC sequences (window titles), and the two-character escapes.
-_ANSI = late(r"\x1b(?:\[[0-?]*[ -/]*[@-~]?|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
+_ANSI = lazy_pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]?|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
 # C0 and C1 controls but tab and newline, zero-width characters, directional marks, the byte order mark.
-_CONTROL = late(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u200b-\u200f\u202a-\u202e\u2060\ufeff]")
-_NEWLINES = late(r"\r+\n?")
-_EXOTIC_SPACES = late(r"[\u00a0\u2002-\u200a\u202f\u3000]")
+_CONTROL = lazy_pattern(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u200b-\u200f\u202a-\u202e\u2060\ufeff]"
+)
+_NEWLINES = lazy_pattern(r"\r+\n?")
+_EXOTIC_SPACES = lazy_pattern(r"[\u00a0\u2002-\u200a\u202f\u3000]")
 
 #: A version as NVIDIA prints drivers, toolkits and libraries: two to five groups of digits.
 VERSION = r"[0-9]{1,9}(?:\.[0-9]{1,9}){1,4}"
 
-_INTEGER = late(r"[+-]?[0-9]{1,18}")
-_MEBIBYTES = late(r"([0-9]{1,15}) {0,20}(?:MiB|MB)?")
+_INTEGER = lazy_pattern(r"[+-]?[0-9]{1,18}")
+_MEBIBYTES = lazy_pattern(r"([0-9]{1,15}) {0,20}(?:MiB|MB)?")
 # What tools print where a value is not to be had.
 _NOTHING = frozenset({
     "", "-", "n/a", "[n/a]", "na", "none", "(null)", "null", "err!", "not found", "[not found]",
@@ -39,7 +41,7 @@ _NOTHING = frozenset({
 # What a quote, a box, a comment, a pod, docker compose, or a time stamp puts before each line.
 # Not the "host: " of pdsh and srun: nothing tells it from a key.
 _MARGINS = tuple(
-    late(pattern)
+    lazy_pattern(pattern)
     for pattern in (
         r"[>│┃#|`＃] ?",
         r"\[(?:pod|container)/[^\]\s]{1,200}\] ?",

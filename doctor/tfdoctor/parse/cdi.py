@@ -10,11 +10,11 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfdoctor.text import late
+from tfdoctor.text import lazy_pattern
 
 MAX_DEPTH = 24
 MAX_LINES = 50_000
-_DRIVER = late(r"/libcuda\.so\.(\d{3}\.\d{1,4}(?:\.\d{1,4})?)\Z")
+_DRIVER = lazy_pattern(r"/libcuda\.so\.(\d{3}\.\d{1,4}(?:\.\d{1,4})?)\Z")
 
 
 class CdiError(ValueError):

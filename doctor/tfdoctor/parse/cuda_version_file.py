@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.parse._text import VERSION, Parsed, clean
 from tfdoctor.records import dataclass
-from tfdoctor.text import late
+from tfdoctor.text import lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 # In the file there is no colon; with one it is nvidia-smi's header or a bug report's label, still an honest
 # answer.
-_TXT = late(rf"\bCUDA Version:? +({VERSION})", re.IGNORECASE)
-_COMPONENT = late(r'"([A-Za-z0-9_.-]{1,80})"\s{0,40}:\s{0,40}\{')
-_COMPONENT_VERSION = late(r'"version"\s{0,40}:\s{0,40}"([^"\n]{1,80})"')
+_TXT = lazy_pattern(rf"\bCUDA Version:? +({VERSION})", re.IGNORECASE)
+_COMPONENT = lazy_pattern(r'"([A-Za-z0-9_.-]{1,80})"\s{0,40}:\s{0,40}\{')
+_COMPONENT_VERSION = lazy_pattern(r'"version"\s{0,40}:\s{0,40}"([^"\n]{1,80})"')
 # A component is a name and a version: what lies further away belongs to something else.
 _COMPONENT_SPAN = 600
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tfdoctor.parse._text import Parsed, clean
 from tfdoctor.records import dataclass
-from tfdoctor.text import late
+from tfdoctor.text import lazy_pattern
 
-_MACRO = late(r"\bCUDNN_(MAJOR|MINOR|PATCHLEVEL)[ \t]{1,80}([0-9]{1,6})\b")
+_MACRO = lazy_pattern(r"\bCUDNN_(MAJOR|MINOR|PATCHLEVEL)[ \t]{1,80}([0-9]{1,6})\b")
 _FIELDS = {"MAJOR": "major", "MINOR": "minor", "PATCHLEVEL": "patch"}
 
 

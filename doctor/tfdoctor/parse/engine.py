@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from tfdoctor.parse import toml
-from tfdoctor.text import late
+from tfdoctor.text import lazy_pattern
 
-VERSION = late(r"\b(\d{1,4}\.\d{1,4}(?:\.\d{1,6})?(?:[-~+.][0-9A-Za-z.+~-]{1,40})?)")
+VERSION = lazy_pattern(r"\b(\d{1,4}\.\d{1,4}(?:\.\d{1,6})?(?:[-~+.][0-9A-Za-z.+~-]{1,40})?)")
 _SILENCES = (
     ("permission", ("permission denied",)),
     ("context", ("context not found", "unable to resolve docker endpoint")),

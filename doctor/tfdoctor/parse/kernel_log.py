@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from tfdoctor.facts import KernelEvent
-from tfdoctor.text import clean_line, late
+from tfdoctor.text import clean_line, lazy_pattern
 
 MOST_LINES = 20_000
 """Lines that are looked at, from the end."""
@@ -19,52 +19,57 @@ MOST_EVENTS = 60
 JOINED = 6
 """Lines that belong to one message of NVRM, at most."""
 
-_START = late(r"\bLinux version [0-9]{1,2}\.[0-9]{1,3}")
-_CONCERNS = late(
+_START = lazy_pattern(r"\bLinux version [0-9]{1,2}\.[0-9]{1,3}")
+_CONCERNS = lazy_pattern(
     r"NVRM|nvidia|Lockdown: |Loading of (?:unsigned|module with)|has fallen off the bus", re.IGNORECASE
 )
 # In front of a message: what syslog and journalctl put there, and the kernel's own time stamp.
-_FRONT = late(r"(?:[^\[\n]{0,120}?\bkernel: ?)?(?:\[[^\]\n]{1,40}\] ?)?")
+_FRONT = lazy_pattern(r"(?:[^\[\n]{0,120}?\bkernel: ?)?(?:\[[^\]\n]{1,40}\] ?)?")
 _ADDRESS = r"(?P<bus>[0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})"
-_XID = late(rf"NVRM: Xid \((?:PCI:)?{_ADDRESS}[^)]{{0,60}}\): (?P<number>[0-9]{{1,4}})\b")
-_PROCESS = late(r"\bpid='?(?P<pid>[0-9]{1,10})'?, name='?(?P<name>[^,']{1,64})")
-_WELL = late(r"NVRM: loading NVIDIA UNIX")
+_XID = lazy_pattern(rf"NVRM: Xid \((?:PCI:)?{_ADDRESS}[^)]{{0,60}}\): (?P<number>[0-9]{{1,4}})\b")
+_PROCESS = lazy_pattern(r"\bpid='?(?P<pid>[0-9]{1,10})'?, name='?(?P<name>[^,']{1,64})")
+_WELL = lazy_pattern(r"NVRM: loading NVIDIA UNIX")
 
 KINDS = (
     (
         "api-mismatch",
-        late(
+        lazy_pattern(
             r"API mismatch: the client .{0,100}?has the version (?P<library>[0-9.]{3,20}),? ?but this "
             r"kernel module has the version (?P<module>[0-9.]{3,20})"
         ),
     ),
-    ("needs-open", late(r"requires use of the NVIDIA open kernel modules")),
+    ("needs-open", lazy_pattern(r"requires use of the NVIDIA open kernel modules")),
     (
         "legacy",
-        late(
+        lazy_pattern(
             r"installed in this system is supported through the NVIDIA (?P<branch>[0-9]{2,3})[.x0-9]* Legacy"
         ),
     ),
-    ("not-supported", late(r"installed in this system is not supported by")),
+    ("not-supported", lazy_pattern(r"installed in this system is not supported by")),
     (
         "taken",
-        late(r"is already bound to (?P<driver>[\w-]{1,40})|NVIDIA probe routine was not called for"),
+        lazy_pattern(r"is already bound to (?P<driver>[\w-]{1,40})|NVIDIA probe routine was not called for"),
     ),
-    ("bad-bar", late(r"PCI I/O region assigned to your NVIDIA device is invalid")),
-    ("bus-lost", late(r"has fallen off the bus")),
-    ("firmware-missing", late(r"Direct firmware load for nvidia/\S{1,120} failed")),
-    ("init-failed", late(r"RmInitAdapter failed! ?\((?P<code>[0-9A-Fa-fx:]{3,40})\)|rm_init_adapter")),
+    ("bad-bar", lazy_pattern(r"PCI I/O region assigned to your NVIDIA device is invalid")),
+    ("bus-lost", lazy_pattern(r"has fallen off the bus")),
+    ("firmware-missing", lazy_pattern(r"Direct firmware load for nvidia/\S{1,120} failed")),
+    (
+        "init-failed",
+        lazy_pattern(r"RmInitAdapter failed! ?\((?P<code>[0-9A-Fa-fx:]{3,40})\)|rm_init_adapter"),
+    ),
     (
         "wrong-kernel",
-        late(r"nvidia(?:[_-]\w{1,20})?: (?:disagrees about version of symbol|version magic|Unknown symbol)"),
+        lazy_pattern(
+            r"nvidia(?:[_-]\w{1,20})?: (?:disagrees about version of symbol|version magic|Unknown symbol)"
+        ),
     ),
     (
         "probe-failed",
-        late(r"NVIDIA probe routine failed for|nvidia[^\n]{0,80} failed with error -[0-9]"),
+        lazy_pattern(r"NVIDIA probe routine failed for|nvidia[^\n]{0,80} failed with error -[0-9]"),
     ),
     (
         "unsigned",
-        late(
+        lazy_pattern(
             r"unsigned module loading is restricted"
             r"|Loading of (?:unsigned module|module with unavailable key) is rejected"
         ),

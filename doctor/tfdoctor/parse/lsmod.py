@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tfdoctor.parse._text import Parsed, clean_lines, unquoted
 from tfdoctor.records import dataclass
-from tfdoctor.text import late
+from tfdoctor.text import lazy_pattern
 
 # lsmod: "nvidia 39059456 115 nvidia_uvm,nvidia_modeset"; /proc/modules adds "Live 0x…" and a trailing comma.
-_ROW = late(
+_ROW = lazy_pattern(
     r"([A-Za-z0-9_.+-]+)[ \t]+([0-9]{3,12})[ \t]+(-?[0-9]{1,9})(?:[ \t]+([A-Za-z0-9_,.\[\]+-]+))?(?:[ \t]|$)"
 )
 

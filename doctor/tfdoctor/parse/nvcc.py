@@ -5,13 +5,13 @@ from __future__ import annotations
 from tfdoctor.parse._text import VERSION, Parsed, clean
 from tfdoctor.parse.smi_failure import says_not_found
 from tfdoctor.records import dataclass
-from tfdoctor.text import late
+from tfdoctor.text import lazy_pattern
 
-_RELEASE = late(r"\brelease ([0-9]{1,3}\.[0-9]{1,3})\b")
-_VERSION = late(rf"\bV({VERSION})\b")
+_RELEASE = lazy_pattern(r"\brelease ([0-9]{1,3}\.[0-9]{1,3})\b")
+_VERSION = lazy_pattern(rf"\bV({VERSION})\b")
 # No such line up to 10.2; "cuda_11.0_bu.TC445_37.…" in 11.0, "cuda_X.Y.rX.Y/compiler.N" since 11.2.
-_BUILD = late(r"\bBuild (cuda_[^\s`\"'”]+)")
-_BUILT_ON = late(r"\bBuilt on +([^\n]+)")
+_BUILD = lazy_pattern(r"\bBuild (cuda_[^\s`\"'”]+)")
+_BUILT_ON = lazy_pattern(r"\bBuilt on +([^\n]+)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ import re
 
 from tfdoctor.parse._text import VERSION, Parsed, clean
 from tfdoctor.records import dataclass
-from tfdoctor.text import late
+from tfdoctor.text import lazy_pattern
 
-_NVRM = late(r"NVRM version:[ \t]*([^\n]*)", re.IGNORECASE)
-_GCC = late(r"GCC version:[ \t]*([^\n]*)", re.IGNORECASE)
+_NVRM = lazy_pattern(r"NVRM version:[ \t]*([^\n]*)", re.IGNORECASE)
+_GCC = lazy_pattern(r"GCC version:[ \t]*([^\n]*)", re.IGNORECASE)
 # Not part of x86_64 or aarch64: a driver version starts after white space.
-_VERSION = late(rf"(?<![\w.])({VERSION})(?![\w.])")
+_VERSION = lazy_pattern(rf"(?<![\w.])({VERSION})(?![\w.])")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import re
 
 from tfdoctor.parse._text import VERSION, Parsed, clean
 from tfdoctor.records import dataclass
-from tfdoctor.text import late
+from tfdoctor.text import lazy_pattern
 
 #: Exit statuses that name a cause by themselves: nvidia-smi's are NVML's error numbers, 127 is the shell's.
 EXIT_STATUS_KINDS = {
@@ -50,7 +50,7 @@ _NOT_IN_CONTAINER = (
     r"|executable file [`'\"]?nvidia-smi[`'\"]? not found"
 )
 _SENTENCES = tuple(
-    (kind, late(pattern))
+    (kind, lazy_pattern(pattern))
     for kind, pattern in (
         ("driver_not_communicating", r"couldn't communicate with (?:the )?nvidia driver"),
         ("gpu_lost", r"gpu is lost|gpu has fallen off the bus"),
@@ -77,9 +77,9 @@ _SENTENCES = tuple(
 _HANDLE = " the device handle for "
 _HANDLE_KINDS = {"gpu_lost", "device_handle_unknown_error", "device_handle_not_found"}
 # Domain of exactly 8 or 4 digits: the index can be glued to it ("GPU00000:81:00.0").
-_BUS_ID = late(r"(?:[0-9A-Fa-f]{8}|[0-9A-Fa-f]{4}):[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]")
-_NVML_VERSION = late(rf"NVML library version:? ({VERSION})", re.IGNORECASE)
-_EXIT_STATUS = late(
+_BUS_ID = lazy_pattern(r"(?:[0-9A-Fa-f]{8}|[0-9A-Fa-f]{4}):[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]")
+_NVML_VERSION = lazy_pattern(rf"NVML library version:? ({VERSION})", re.IGNORECASE)
+_EXIT_STATUS = lazy_pattern(
     r"\b(?:exit(?:ed)?(?: with)?(?: status| code| value)?|return ?code|exit-?(?:status|code))[ :=]{1,3}"
     r"([0-9]{1,3})\b",
     re.IGNORECASE,
@@ -88,7 +88,7 @@ _REPORTERS = (
     "nvidia-container-cli", "nvidia-container-runtime", "nvidia-device-plugin", "gpustat", "nvtop", "nvitop",
     "dcgm", "pynvml",
 )  # fmt: skip
-_NVCC_LINES = late(r"cuda compilation tools|\bnvcc: nvidia")
+_NVCC_LINES = lazy_pattern(r"cuda compilation tools|\bnvcc: nvidia")
 
 
 @dataclass(frozen=True, slots=True)

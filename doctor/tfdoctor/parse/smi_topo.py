@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.parse._text import Parsed, clean_lines, has_ansi
 from tfdoctor.records import dataclass
-from tfdoctor.text import late
+from tfdoctor.text import lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _AFFINITY_COLUMNS = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
-_GPU = late(r"GPU[0-9]{1,4}")
+_GPU = lazy_pattern(r"GPU[0-9]{1,4}")
 # What stands between two devices; SOC was renamed to SYS.
-_LINK = late(r"X|SYS|SOC|NODE|PHB|PXB|PIX|PSB|NV[0-9]{1,3}|C2C|N/A|OK|NS|CNS|GNS|TNS|U|DR|--")
+_LINK = lazy_pattern(r"X|SYS|SOC|NODE|PHB|PXB|PIX|PSB|NV[0-9]{1,3}|C2C|N/A|OK|NS|CNS|GNS|TNS|U|DR|--")
 # Left of an underline sequence whose escape character was lost.
-_BARE_SGR = late(r"\[[0-9]{0,3}m")
+_BARE_SGR = lazy_pattern(r"\[[0-9]{0,3}m")
 
 
 @dataclass(frozen=True, slots=True)

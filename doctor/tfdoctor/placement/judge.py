@@ -8,7 +8,7 @@ from tfdoctor.causes.codes import DEVICE_UNUSED, NOT_PRINTED, RAN_ON_CPU
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.placement.kernels import on_cpu, with_reasons
 from tfdoctor.placement.models import Found, OnCpu, Placement, kind_of
-from tfdoctor.text import listed
+from tfdoctor.text import join_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -304,4 +304,4 @@ def _few(names: Sequence[str]) -> str:
     """The first eight, and how many more there are."""
     if len(names) > MOST:
         return f"{', '.join(names[:MOST])} and {len(names) - MOST} more"
-    return listed(names)
+    return join_words(names)

@@ -316,7 +316,7 @@ def _on_tag(
     if (
         system is not None
         and release.glibc is not None
-        and not versions.at_least(system.glibc, release.glibc)
+        and not versions.is_at_least(system.glibc, release.glibc)
     ):
         found.refuse(
             Cause.GLIBC_TOO_OLD,
@@ -325,7 +325,7 @@ def _on_tag(
         )
     judge.of_cards(found, compat, release, host, tag.cuda, tag.cudnn)
     judge.of_driver(found, compat, release, host, tag.cuda)
-    if release.cuda is not None and not versions.at_least(tag.cuda, versions.major_minor(release.cuda)):
+    if release.cuda is not None and not versions.is_at_least(tag.cuda, versions.major_minor(release.cuda)):
         found.warn(
             Cause.LIBS_WRONG_VERSION,
             f"TensorFlow {release.version} was built with CUDA {release.cuda}; the newest image with its cuDNN has "
@@ -381,7 +381,7 @@ def _system_pythons(compat: Compat, system: str) -> tuple[PythonBuild, ...]:
 
 def _older(have: str | None, built: str | None) -> bool:
     """Whether a cuDNN is known to be older than the one TensorFlow was built with."""
-    return have is not None and built is not None and "." in built and not versions.at_least(have, built)
+    return have is not None and built is not None and "." in built and not versions.is_at_least(have, built)
 
 
 def _official(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:

@@ -304,9 +304,11 @@ class _Filling:
         if glibc is None:
             return system
         asked = self._course(minor, python, capability, first, recipe).glibcs
-        if all(versions.at_least(glibc, one) for one in asked):
+        if all(versions.is_at_least(glibc, one) for one in asked):
             return first
-        return self._of_glibc.setdefault(sum(versions.at_least(glibc, one) for one in self._glibcs), system)
+        return self._of_glibc.setdefault(
+            sum(versions.is_at_least(glibc, one) for one in self._glibcs), system
+        )
 
     def _explored(
         self, minor: str, python: str, capability: str, system: System, recipe: Recipe

@@ -37,7 +37,7 @@ def of_machine(compat: Compat, request: Request, host: Host) -> Remedy | None:
         first = compat.arm64.index.since
         if request.tensorflow is None:
             wanted = "tensorflow"
-        elif rows and versions.at_least(rows[0].version, first):
+        elif rows and versions.is_at_least(rows[0].version, first):
             wanted = f"tensorflow=={rows[0].version}"
         else:
             return None

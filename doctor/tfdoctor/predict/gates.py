@@ -215,7 +215,7 @@ def registered_devices(
     modern = [
         device
         for device in devices
-        if device.compute_capability is None or versions.at_least(device.compute_capability, build.floor)
+        if device.compute_capability is None or versions.is_at_least(device.compute_capability, build.floor)
     ]
     counts = [device.multiprocessors for device in devices if device.multiprocessors]
     least = min(DEFAULT_MIN_MULTIPROCESSORS, max(counts, default=DEFAULT_MIN_MULTIPROCESSORS))

@@ -123,7 +123,7 @@ BACKEND = "KERAS_BACKEND"
 def keras_backend(python: PythonFacts | None, build: Build, variables: Mapping[str, str]) -> str:
     """The backend that Keras 3 is told to take; empty where none is named or this Keras does not ask."""
     keras = python.versions_installed().get("keras", "") if python is not None else ""
-    third = versions.is_version(keras) and versions.at_least(keras, "3")
+    third = versions.is_version(keras) and versions.is_at_least(keras, "3")
     return variables.get(BACKEND, "") if third and build.has("keras-3") else ""
 
 

@@ -163,7 +163,7 @@ def _older(version: str, known: Sequence[str]) -> bool:
     """Whether it is older than all of these; not where there are none."""
     if not versions.is_version(version):
         return True
-    return bool(known) and not any(versions.at_least(version, one) for one in known)
+    return bool(known) and not any(versions.is_at_least(version, one) for one in known)
 
 
 def _generated(python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported) -> Iterator[str]:
@@ -189,7 +189,7 @@ def _needed(python: PythonFacts, table: Imported) -> dict[str, tuple[str, ...]]:
 
 def no_longer_standard(python: PythonFacts, table: Imported) -> tuple[str, ...]:
     """What the import takes of Python's own library, as it was, and setuptools brings where Python has it no more."""
-    if not versions.at_least(python.version, "3.12"):
+    if not versions.is_at_least(python.version, "3.12"):
         return ()
     return tuple(name for name in table.standard if name.partition(".")[0] == "distutils")
 

@@ -59,7 +59,7 @@ def asked(line: str, environment: Mapping[str, str]) -> Asked | None:
         ):
             return None
         return Asked(package, line, specification)
-    requirement = versions.requirement(line)
+    requirement = versions.parse_requirement_or_none(line)
     if requirement is None:
         return None
     if requirement.marker is not None:
@@ -77,13 +77,13 @@ def met(one: Asked, version: str) -> bool:
     """Whether a version (of PEP 440) is one that is asked for."""
     if one.specification is not None:
         return not one.specification or versions.satisfies(version, one.specification)
-    requirement = versions.requirement(one.line)
+    requirement = versions.parse_requirement_or_none(one.line)
     return requirement is None or requirement.specifier.contains(version, prereleases=True)
 
 
 def shown(one: Asked) -> str:
     """Name and conditions, as `packaging` writes them."""
-    requirement = versions.requirement(one.line)
+    requirement = versions.parse_requirement_or_none(one.line)
     return f"{requirement.name}{requirement.specifier}" if requirement is not None else one.package
 
 

@@ -22,7 +22,7 @@ from tfdoctor.facts import (
 )
 from tfdoctor.parse.kernel_log import parse_kernel_log
 from tfdoctor.parse.smi_topo import parse_smi_topo
-from tfdoctor.text import clean_line, late
+from tfdoctor.text import clean_line, lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,26 +35,28 @@ NOTHING = "nothing of NVIDIA's is on this machine"
 LOG_FILES = ("/var/log/kern.log", "/var/log/messages")
 LOG_TAIL = "1048576"
 """Bytes of a log file that are read, from its end."""
-MODULE_FILE = late(
+MODULE_FILE = lazy_pattern(
     r"^(\S*/)?nvidia(?:-current|-open|-legacy-[0-9]+xx|-tesla(?:-[0-9]+)?|_[0-9]{3})?(?:-open)?\.ko(?:\.\w+)?:",
     re.MULTILINE,
 )
 """A line of modules.dep that begins with NVIDIA's main module; Debian names it nvidia-current."""
 MODULES_DEP_LIMIT = 8 << 20
-DKMS_NAME = late(r"nvidia(?:-(?:current|open|srv|server|legacy-[0-9]+xx|tesla(?:-[0-9]+)?|[0-9]+))*\Z")
+DKMS_NAME = lazy_pattern(
+    r"nvidia(?:-(?:current|open|srv|server|legacy-[0-9]+xx|tesla(?:-[0-9]+)?|[0-9]+))*\Z"
+)
 """Sources of the driver; nvidia-fs and nvidia-peermem are something else."""
-BLOCKED = late(
+BLOCKED = lazy_pattern(
     r"^[ \t]*((?:blacklist[ \t]+nvidia|alias[ \t]+nvidia[ \t]+off|install[ \t]+nvidia[ \t]+\S*(?:false|true))"
     r"[ \t]*)(?:#[^\n]*)?$",
     re.MULTILINE,
 )
-BLOCKED_AT_START = late(
+BLOCKED_AT_START = lazy_pattern(
     r"(?<!\S)(?:modprobe\.blacklist|module_blacklist|rd\.driver\.blacklist)=(?:[^\s,]{1,60},)*nvidia(?=[,\s]|\Z)"
 )
 MODPROBE_FOLDERS = ("/etc/modprobe.d", "/run/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d")
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 """Four bytes of attributes, then 1 where it is on (UEFI specification, global variables)."""
-DPKG_NAMES = late(r"(libnvidia-compute(?:-[0-9]+(?:-server)?)?|libcuda1|libnvidia-tesla(?:-[0-9]+)?-cuda1"
+DPKG_NAMES = lazy_pattern(r"(libnvidia-compute(?:-[0-9]+(?:-server)?)?|libcuda1|libnvidia-tesla(?:-[0-9]+)?-cuda1"
                         r"|libnvidia-legacy-[0-9]+xx-cuda1)(?::\w+)?\.list\Z")  # fmt: skip
 RPM_NAMES = (
     "nvidia-driver-cuda-libs",
@@ -63,7 +65,7 @@ RPM_NAMES = (
     "nvidia-compute-G05",
     "nvidia-compute-G06",
 )
-PACMAN_NAME = late(r"(nvidia(?:-[0-9]+xx)?-utils)-([0-9][0-9.]*)-[0-9.]+\Z")
+PACMAN_NAME = lazy_pattern(r"(nvidia(?:-[0-9]+xx)?-utils)-([0-9][0-9.]*)-[0-9.]+\Z")
 INSTALLER, INSTALLER_LOG = "/usr/bin/nvidia-uninstall", "/var/log/nvidia-installer.log"
 PRIME = "/etc/prime-discrete"
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.facts.python import Trouble
 from tfdoctor.system.payloads import quiet_variables
 from tfdoctor.system.result import Failure
-from tfdoctor.text import clean_line, late
+from tfdoctor.text import clean_line, lazy_pattern
 
 if TYPE_CHECKING:
     from tfdoctor.system import CommandResult, System
@@ -19,8 +19,8 @@ BARE = "tfdoctor-bare:"
 _HELLO = f"import sys; sys.stdout.write('{BARE}%d.%d' % sys.version_info[:2]); sys.stdout.flush()"
 PROMPT = 1.5
 """Seconds within which a Python that is neither slow nor far away starts without its site-packages."""
-_PTH = late(r"^Processing .pth file: '([^'\n]{1,1000}\.pth)'", re.MULTILINE)
-_CUSTOM = late(
+_PTH = lazy_pattern(r"^Processing .pth file: '([^'\n]{1,1000}\.pth)'", re.MULTILINE)
+_CUSTOM = lazy_pattern(
     r"(?:from|matches|File) ['\"]?(/[^'\"\n]{0,1000}/(?:sitecustomize|usercustomize)(?:/__init__)?\.py)\b"
 )
 _LOADER = re.compile(rb"/[\w./+-]{1,200}/ld[\w.-]{0,60}\.so[\w.]{0,10}\0")

@@ -10,7 +10,7 @@ from tfdoctor.findings import Remedy, Severity
 from tfdoctor.render.finding import SEVERITY_STATUS, do, finding_json, mark
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.page import Page, Text, hanging
-from tfdoctor.text import clean_line, listed
+from tfdoctor.text import clean_line, join_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -127,7 +127,7 @@ def title_of(one: Timed) -> str:
         return f"{soft}copy {way}"
     # Before the devices: a narrow screen cuts off the end.
     how = "" if one.strategy == "one" else f", {one.strategy},"
-    return f"{soft}{what}{how} on {listed(one.devices)}"
+    return f"{soft}{what}{how} on {join_words(one.devices)}"
 
 
 def curves(runs: Sequence[Timed]) -> dict[str, list[Timed]]:
@@ -233,7 +233,7 @@ def _scaling_line(one: Scaling) -> str:
     if one.input is not None and one.fed is not None:
         parts += f"; a batch from the host's memory {duration(one.input)} more, then {one.fed[0]:.2f} times"
     return (
-        f"{one.model}, batch {one.size}, {one.strategy} on {listed(one.names)}: "
+        f"{one.model}, batch {one.size}, {one.strategy} on {join_words(one.names)}: "
         f"{one.speedup:.2f} times the speed of one ({one.low:.2f} to {one.high:.2f}){parts}"
     )
 

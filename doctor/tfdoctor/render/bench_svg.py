@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.render.bench import UNITS, curves, duration, number_of
 from tfdoctor.render.placement import COLOURS
-from tfdoctor.text import clean_line, listed
+from tfdoctor.text import clean_line, join_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -130,7 +130,7 @@ def _crossings(bench: Bench, kind: str, x: _Axis, top: int) -> list[str]:
         out.append(
             f'<line class="mark" x1="{at:.1f}" x2="{at:.1f}" y1="{top + 8}" y2="{top + PANEL}"/>'
             f'<text {place} y="{top + 20 + 15 * number}">'
-            f"{escape(listed(devices))}{dtype} faster from {number_of(size)}</text>"
+            f"{escape(join_words(devices))}{dtype} faster from {number_of(size)}</text>"
         )
     return out
 
@@ -180,7 +180,7 @@ def _limits(bench: Bench, pieces: Sequence[Timed]) -> list[tuple[str, list[tuple
         return []
     return [
         (
-            f"the peak of {listed(devices)} in {dtype}: {peak / 1000:.3g} TFLOP/s",
+            f"the peak of {join_words(devices)} in {dtype}: {peak / 1000:.3g} TFLOP/s",
             [(size, flop / peak / 1e9) for size, flop in counted],
         )
         for (dtype, peak), devices in known.items()
@@ -195,7 +195,7 @@ def _ways(bench: Bench, pieces: Sequence[Timed]) -> list[tuple[str, list[tuple[i
     counted = sorted({(one.size, one.bytes) for one in pieces if one.bytes is not None})
     return [
         (
-            f"{clean_line(how, limit=40)}, {listed(pairs)}: {gbps:.3g} GB/s",
+            f"{clean_line(how, limit=40)}, {join_words(pairs)}: {gbps:.3g} GB/s",
             [(size, count / gbps / 1e9) for size, count in counted],
         )
         for (how, gbps), pairs in known.items()

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tfdoctor.explain import typed
+from tfdoctor.explain import next_command
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.page import ROOM, Page, few, lines_of
 from tfdoctor.render.screen import more
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.causes.steps import Remedy
     from tfdoctor.explain import CauseEntry, Explanation, RuleEntry
-    from tfdoctor.rules.retired import Retired
+    from tfdoctor.rules.retired import RetiredRule
 
 NARROW = 60
 """Columns below which a list is printed as one paragraph an entry instead of a table."""
@@ -63,7 +63,7 @@ def render_explanation(
 ) -> str:
     """The explanation as text, at most `width` columns wide; on one screen, or the `whole` of it."""
     text, last = _set(found, width, colour=colour), Page(width, coloured=colour)
-    if here := typed(found):
+    if here := next_command(found):
         more(last, "What to type here", [(here, "")])
     if whole or found.query is None or _height(text) + bool(here) + last.height <= ROOM:
         return f"{text}\n{last.text}" if here else text
@@ -170,7 +170,7 @@ def _details(found: Explanation, width: int) -> Iterable[RenderableType]:
         yield Text("")
         yield Text("What to do", style="bold")
         yield from _todo(entry.remedies, width)
-    elif not found.causes and any(rule.any_cause for rule in found.rules):
+    elif not found.causes and any(rule.has_all_causes for rule in found.rules):
         yield Text("Causes", style="bold")
         yield Text("Any: the data names it.")
     elif found.causes:
@@ -199,7 +199,7 @@ def _todo(remedies: Sequence[Remedy], width: int) -> Iterable[RenderableType]:
         yield Text("Nothing.")
 
 
-def _gone(retired: Retired, today: Sequence[RuleEntry]) -> Iterable[RenderableType]:
+def _gone(retired: RetiredRule, today: Sequence[RuleEntry]) -> Iterable[RenderableType]:
     yield Text.assemble((f"{retired.code} {retired.name}", "bold"), f" was retired in {retired.since}")
     yield Text(retired.title)
     yield Text("")

@@ -11,7 +11,7 @@ from tfdoctor.findings import Cause, Severity
 from tfdoctor.render.finding import alone
 from tfdoctor.render.page import LABEL, ROOM, Page, Text, cells, command_lines, cut, few, hanging, labelled
 from tfdoctor.render.screen import ASK, NARROW, counted, more
-from tfdoctor.text import clean_line, listed
+from tfdoctor.text import clean_line, join_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -174,7 +174,7 @@ def _evidence(out: Page, evidence: Sequence[Evidence], most: int, *, each: int) 
         if not folders:
             hanging(out, label, f"{name} was empty")
             continue
-        there = listed([*folders[:3], *([f"{len(folders) - 3} more"] if len(folders) > 3 else [])])
+        there = join_words([*folders[:3], *([f"{len(folders) - 3} more"] if len(folders) > 3 else [])])
         hanging(out, label, few(f"searched by {name}: {there}", max(out.width - len(label), 12), 2))
 
 
@@ -194,4 +194,4 @@ def _last(out: Page, report: LogReport, shown: int) -> None:
     beside = [counted(rest, "other way")] if rest > 0 else []
     out.print(Text(what_was_read(report) if report.bytes else "The log is empty."))
     explain = [(f"tfdoctor explain {root.code}", "")] if root is not None else []
-    more(out, "More", [*explain, ("-v", listed([*beside, "all evidence"]))])
+    more(out, "More", [*explain, ("-v", join_words([*beside, "all evidence"]))])

@@ -17,7 +17,7 @@ from tfdoctor.render.page import ROOM, Page, command_lines, few, hanging, lines_
 from tfdoctor.render.page import Text as Line
 from tfdoctor.render.screen import counted, more
 from tfdoctor.render.tables import page, text_of
-from tfdoctor.text import clean_line, listed
+from tfdoctor.text import clean_line, join_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -374,7 +374,7 @@ def render_sheet_screen(
             rest = len(sheet.row.problems) - min(shown, len(_serious(sheet)))
             others = [counted(rest, "other problem")] if rest else []
             others += [counted(len(sheet.steps) - 1, "other way")] if len(sheet.steps) > 1 else []
-            told = listed([*others, "all that it needs"])
+            told = join_words([*others, "all that it needs"])
             out.print(Line(f"As of {as_of}."))
             more(out, "More", [(f"tfdoctor matrix --tf {sheet.row.release.version} --all", told)])
             if out.height <= ROOM:

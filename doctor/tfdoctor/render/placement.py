@@ -11,7 +11,7 @@ from tfdoctor.placement.models import OTHER, kind_of
 from tfdoctor.render.finding import SEVERITY_STATUS, do, finding_json, mark
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.page import Page, Text, cells, hanging
-from tfdoctor.text import clean_line, listed
+from tfdoctor.text import clean_line, join_words
 
 if TYPE_CHECKING:
     from tfdoctor.placement import Device, Found, Placement
@@ -78,7 +78,7 @@ def _left_out(found: Found) -> list[str]:
             f"Too many kinds of operations: {operations(found.others)} of further kinds are counted as {OTHER}."
         )
     if found.left_out:
-        what = listed([f"{count:,} {name}" for name, count in found.left_out])
+        what = join_words([f"{count:,} {name}" for name, count in found.left_out])
         told.append(f"There are too many different ones: not counted are {what}.")
     return told
 

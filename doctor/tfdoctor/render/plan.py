@@ -8,7 +8,7 @@ from tfdoctor.findings import Cause, Status
 from tfdoctor.render.finding import mark
 from tfdoctor.render.page import ROOM, Page, Text, cells, command_lines, cut, few, hanging, lines_of
 from tfdoctor.render.screen import NARROW, counted, more
-from tfdoctor.text import clean_line, listed, upper_first
+from tfdoctor.text import clean_line, join_words, upper_first
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -154,7 +154,7 @@ def _counted(out: Page, answer: Recommendation, shown: int) -> None:
     parts = [counted(rest, "other way")] if rest > 0 else []
     if answer.rejected:
         parts.append(f"why {len(answer.rejected)} others do not fit")
-    more(out, "More", [("-v", listed(parts or ["all parts"]))])
+    more(out, "More", [("-v", join_words(parts or ["all parts"]))])
 
 
 LARGEST = 4
@@ -183,7 +183,7 @@ def show_option(out: Page, option: Option, *, whole: bool) -> None:
         if part.download is not None:
             told = f"{clean_line(part.name)}: {size_text(part.download)} to download"
             hanging(out, Text(f"  {'?':>9}  "), told)
-    names = listed([clean_line(part.name) for part in unknown if part.download is None])
+    names = join_words([clean_line(part.name) for part in unknown if part.download is None])
     if names:
         hanging(out, Text(f"  {'?':>9}  "), few(f"{names}: size not known", max(out.width - 13, 12), 2))
 

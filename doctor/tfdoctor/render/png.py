@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor.errors import Error, beside_tfdoctor
+from tfdoctor.errors import Error, install_hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,7 @@ def painter() -> Callable[[str], bytes]:
         from resvg_py import svg_to_bytes
     except ImportError:
         message = "PNG needs resvg-py, which is not installed beside tfdoctor."
-        raise Error(message, hint=beside_tfdoctor("resvg-py")) from None
+        raise Error(message, hint=install_hint("resvg-py")) from None
     nothing = svg_to_bytes(svg_string=WORD, skip_system_fonts=True)
     font = next(
         (name for name in FONTS if svg_to_bytes(svg_string=WORD, sans_serif_family=name) != nothing), None

@@ -24,7 +24,7 @@ from tfdoctor.render.page import (
     labelled,
     lines_of,
 )
-from tfdoctor.text import clean_line, listed
+from tfdoctor.text import clean_line, join_words
 
 if TYPE_CHECKING:
     from tfdoctor.environment.models import Offer
@@ -296,7 +296,7 @@ def _last(out: Page, report: Report, fix: Offer | None, typed: str) -> None:
     unmade = counts["could_not_check"] + counts["crashed"]
     parts = [counted(errors, "problem") + _codes(report, Severity.ERROR)] if errors else []
     parts += [counted(warnings, "warning") + _codes(report, Severity.WARNING)] if warnings else []
-    parts = [listed(parts)] if parts else []
+    parts = [join_words(parts)] if parts else []
     parts += [] if errors else [f"{counts['clean']} checks found nothing"]
     parts += [f"{counted(unmade, 'check')} could not be run"] if unmade else []
     out.print(Text(f"{'; '.join(parts)}."))
@@ -312,8 +312,8 @@ def _last(out: Page, report: Report, fix: Offer | None, typed: str) -> None:
     beside = [counted(ways, "other way")] if ways > 0 else []
     beside += ["all warnings"] if warnings > 1 else []
     if fix is not None and not fixed:
-        more(out, f"{listed([one.code for one in fix.findings][:3])} can be fixed", [(fix.command, "")])
-    evidence = listed([*beside, "the evidence"])
+        more(out, f"{join_words([one.code for one in fix.findings][:3])} can be fixed", [(fix.command, "")])
+    evidence = join_words([*beside, "the evidence"])
     more(out, "More", [(f"tfdoctor explain {main.code}", ""), (f"{typed} -v", evidence)])
 
 

@@ -11,7 +11,7 @@ from tfdoctor.render.finding import explained, finding_json
 from tfdoctor.render.page import ROOM, Page, Text, hanging
 from tfdoctor.render.screen import MOST, counted, more, todo, why
 from tfdoctor.render.xml import attribute, element
-from tfdoctor.text import clean_line, listed
+from tfdoctor.text import clean_line, join_words
 
 if TYPE_CHECKING:
     from tfdoctor.findings import Simulation, Stage, Verification
@@ -86,7 +86,7 @@ def _end(out: Page, done: Verification, *, verbose: bool, quiet: bool, lines: in
     more(
         out,
         "More",
-        [(f"tfdoctor explain {first.code}", ""), (f"{done.typed} -v", listed([*ways, "the evidence"]))],
+        [(f"tfdoctor explain {first.code}", ""), (f"{done.typed} -v", join_words([*ways, "the evidence"]))],
     )
 
 

@@ -14,7 +14,7 @@ from tfdoctor.findings import Cause, Finding, OutcomeKind, Prediction, Report, S
 from tfdoctor.predict import predict
 from tfdoctor.report.areas import area_of, areas
 from tfdoctor.rules import ALL_RULES, RULE_OF
-from tfdoctor.rules.base import CUDA, CUDNN, LOADER, TENSORFLOW, Context
+from tfdoctor.rules.base import CUDA, CUDNN, LOADER, TENSORFLOW, RuleContext
 from tfdoctor.text import lower_first
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def diagnose(
 ) -> Report:
     """Judge the facts. `observed` is what TensorFlow did, where it was run. `image`: that they are of."""
     prediction = predict(facts, compat)
-    context = Context(facts, compat, prediction, observed, image)
+    context = RuleContext(facts, compat, prediction, observed, image)
     outcomes = tuple(rule.run(context) for rule in rules)
     findings = [finding for outcome in outcomes for finding in outcome.findings]
     root = _root(findings, prediction)

@@ -45,7 +45,7 @@ _OF_HUNDREDS = {
 
 
 @dataclass(frozen=True)
-class Context:
+class RuleContext:
     """What a rule may look at. Nothing here does I/O."""
 
     facts: Facts
@@ -58,7 +58,7 @@ class Context:
 
     @property
     def here(self) -> str:
-        """Where what is looked at is, in the midst of a sentence."""
+        """Return the phrase for the examined system, for use inside a sentence."""
         return "on this machine" if self.image is None else "in this image"
 
     @cached_property
@@ -75,25 +75,25 @@ class Context:
 
     @cached_property
     def build(self) -> Build | None:
-        """The installed TensorFlow build; None where there is none or it could not be examined."""
+        """Return the installed TensorFlow build; None if there is none or it could not be examined."""
         return build_of(self.tensorflow, self.compat) if self.tensorflow is not None else None
 
     @cached_property
     def target(self) -> Target:
-        """What remedies are made for."""
+        """Return the target that remedies are made for."""
         return target_of(self.facts, self.compat, self.image)
 
     @cached_property
     def missing(self) -> tuple[MissingLibrary, ...]:
-        """The CUDA libraries that the loader cannot give, each with its reason."""
+        """List the CUDA libraries that the loader cannot find, each with its reason."""
         return explain_missing(self.facts, self.build) if self.build is not None else ()
 
     @cached_property
     def failures(self) -> tuple[Failure, ...]:
-        """What stops the import of TensorFlow, or of Keras alone, the first one first."""
+        """List what stops the import of TensorFlow, or of Keras alone, the first failure first."""
         return failures(self.facts, self.compat)
 
-    def missing_because(self, *causes: Cause) -> tuple[MissingLibrary, ...]:
+    def select_missing(self, *causes: Cause) -> tuple[MissingLibrary, ...]:
         return tuple(missing for missing in self.missing if missing.cause in causes)
 
 
@@ -111,7 +111,7 @@ class CouldNotCheck:
     why: str
 
 
-Need = Callable[[Context], Union[NotApplicable, CouldNotCheck, None]]  # noqa: UP007
+Need = Callable[[RuleContext], Union[NotApplicable, CouldNotCheck, None]]  # noqa: UP007
 """What a rule cannot do without (see `shared/needs`): None where it is there, else the rule's outcome."""
 Result = Union[Sequence[Finding], NotApplicable, CouldNotCheck]  # noqa: UP007 - Python 3.10 evaluates it
 
@@ -127,7 +127,7 @@ class Rule(Check):
     title: str
     causes: tuple[Cause, ...]
     """The causes that its findings can have."""
-    check: Callable[[Context], Result]
+    check: Callable[[RuleContext], Result]
     """Asked where all of `needs` are met."""
     needs: tuple[Need, ...] = ()
     """What it cannot do without, in the order in which that is asked: the first that is not met is its outcome."""
@@ -146,11 +146,11 @@ class Rule(Check):
 
     @property
     def shown_in(self) -> str | None:
-        """The area that its findings mark; None for findings about the report itself."""
+        """Return the area that its findings mark; None for findings about the report itself."""
         return self.area or _OF_HUNDREDS.get(self.code[3])
 
-    def run(self, context: Context) -> Outcome:
-        """The rule's one outcome on these facts; a crash is an outcome, too."""
+    def run(self, context: RuleContext) -> Outcome:
+        """Return the rule's outcome on these facts; a crash is an outcome, too."""
         try:
             unmet = (need(context) for need in self.needs)
             refused = next((outcome for outcome in unmet if outcome is not None), None)
@@ -166,8 +166,10 @@ class Rule(Check):
         return Outcome(self.code, OutcomeKind.CLEAN)
 
 
-def unanswered(fact: Known[Any] | Absent | Unknown, what: str) -> NotApplicable | CouldNotCheck | None:
-    """The outcome of a rule whose fact is not known; None where it is."""
+def outcome_if_unknown(
+    fact: Known[Any] | Absent | Unknown, what: str
+) -> NotApplicable | CouldNotCheck | None:
+    """Return the outcome of a rule whose fact is not known; None if the fact is known."""
     if isinstance(fact, Absent):
         return NotApplicable(fact.why or f"{what} is not there")
     if isinstance(fact, Unknown):
@@ -175,21 +177,24 @@ def unanswered(fact: Known[Any] | Absent | Unknown, what: str) -> NotApplicable 
     return None
 
 
-def given(value: T | None) -> T:
-    """What a rule's `needs` have made sure of. Raises LookupError where none of them has."""
+def require_value(value: T | None) -> T:
+    """Return what a rule's `needs` have checked to exist.
+
+    Raises LookupError if none of them has.
+    """
     if value is None:
         msg = "the rule asks for something that is not in its needs"
         raise LookupError(msg)
     return value
 
 
-def seen(fact: Known[Any] | Absent | Unknown, text: str) -> Evidence:
-    """Evidence with the fact's own source."""
+def evidence_from(fact: Known[Any] | Absent | Unknown, text: str) -> Evidence:
+    """Build evidence with the fact's own source."""
     return Evidence(getattr(fact, "source", "") or "", text)
 
 
 def sentences(docstring: str, heading: str) -> str:
-    """The text below a `heading` of a rule's docstring, up to the next one."""
+    """Return the text below a `heading` of a rule's docstring, up to the next heading."""
     match = re.search(
         rf"^{re.escape(heading)}\n-+\n(.*?)(?=^\S[^\n]*\n-+\n|\Z)", docstring, re.MULTILINE | re.DOTALL
     )

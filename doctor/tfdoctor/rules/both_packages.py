@@ -24,7 +24,7 @@ from tfdoctor import advice
 from tfdoctor.causes.steps import Install, Remove, Uninstall
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import builds_installed
-from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule
+from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext
 from tfdoctor.rules.shared import needs
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ SAME_FILES = {"tensorflow", "tensorflow-gpu"}
 """These two have the same files in some releases (the trait `same-files`) where their versions are the same."""
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     if context.python is None:
         return CouldNotCheck("which distributions are installed is not known")
     findings = []
@@ -48,7 +48,7 @@ def check(context: Context) -> Result:
     return findings
 
 
-def _two(context: Context, builds: tuple[str, ...]) -> Finding:
+def _two(context: RuleContext, builds: tuple[str, ...]) -> Finding:
     names = {one.split(" ")[0] for one in builds}
     numbers = {one.split(" ")[1] for one in builds}
     build = context.build
@@ -74,7 +74,7 @@ def _two(context: Context, builds: tuple[str, ...]) -> Finding:
     )
 
 
-def _clean(context: Context, names: list[str], *, harmless: bool) -> list[Remedy]:
+def _clean(context: RuleContext, names: list[str], *, harmless: bool) -> list[Remedy]:
     build = context.build
     release = None
     if build is not None and build.version is not None:
@@ -135,6 +135,6 @@ RULE = Rule(
     (Cause.BOTH_PACKAGES,),
     check,
     row="two packages over each other",
-    needs=(needs.tensorflow,),
+    needs=(needs.require_tensorflow,),
     first=11,
 )

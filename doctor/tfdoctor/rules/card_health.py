@@ -22,18 +22,18 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules.base import GPU, Context, Result, Rule
+from tfdoctor.rules.base import GPU, Result, Rule, RuleContext
 from tfdoctor.rules.shared import conditions, drivers
 
 if TYPE_CHECKING:
     from tfdoctor.facts import CardHealth, SmiGpu
 
 
-def check(context: Context) -> Result:
-    cards = conditions.conditions(context)
+def check(context: RuleContext) -> Result:
+    cards = conditions.list_card_conditions(context)
     findings = []
     for gpu, health in cards:
-        grave, pending = _grave(health), _pending(health)
+        grave, pending = _grave(health), _list_pending_repairs(health)
         if grave or pending:
             findings.append(_finding(context, gpu, grave, pending))
     return findings
@@ -50,7 +50,7 @@ def _grave(health: CardHealth) -> list[str]:
     return said
 
 
-def _pending(health: CardHealth) -> list[str]:
+def _list_pending_repairs(health: CardHealth) -> list[str]:
     said = []
     if health.remap_pending:
         said.append("a bad row of the memory is to be replaced at the next reset")
@@ -59,8 +59,8 @@ def _pending(health: CardHealth) -> list[str]:
     return said
 
 
-def _finding(context: Context, gpu: SmiGpu, grave: list[str], pending: list[str]) -> Finding:
-    root, name = advice.sudo(context.target), conditions.label(gpu)
+def _finding(context: RuleContext, gpu: SmiGpu, grave: list[str], pending: list[str]) -> Finding:
+    root, name = advice.sudo(context.target), conditions.smi_gpu_label(gpu)
     said = [*grave, *pending]
     remedies = []
     if context.facts.machine.container or context.facts.machine.wsl:
@@ -74,7 +74,7 @@ def _finding(context: Context, gpu: SmiGpu, grave: list[str], pending: list[str]
                 changes_system=True,
             )
         )
-        remedies.append(drivers.reboot(context, "Or restart the machine."))
+        remedies.append(drivers.reboot_remedy(context, "Or restart the machine."))
     if grave:
         remedies.append(
             Remedy("If it recurs, or remapping has failed, have the card replaced; these are its counters.",
@@ -99,6 +99,6 @@ RULE = Rule(
     (Cause.INCONCLUSIVE,),
     check,
     row="memory errors, or a reset is due",
-    needs=(conditions.told,),
+    needs=(conditions.require_card_status,),
     area=GPU,
 )

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules.base import GPU, Context, Result, Rule
+from tfdoctor.rules.base import GPU, Result, Rule, RuleContext
 from tfdoctor.rules.shared import conditions
 
 if TYPE_CHECKING:
@@ -35,20 +35,20 @@ REASONS = {
     "hw_slowdown": "a hardware slowdown is active (heat, power brake or too fast a rise of power)",
 }
 """NVML's documentation of clock event reasons. hw_slowdown stands for either of the two before it, too."""
-LOW_LIMIT = 0.8
+LOW_LIMIT_RATIO = 0.8
 """A limit below this share of the default is worth telling."""
 
 
-def check(context: Context) -> Result:
-    cards = conditions.conditions(context)
+def check(context: RuleContext) -> Result:
+    cards = conditions.list_card_conditions(context)
     return [finding for gpu, health in cards for finding in _look(context, gpu, health)]
 
 
-def _look(context: Context, gpu: SmiGpu, health: CardHealth) -> list[Finding]:
+def _look(context: RuleContext, gpu: SmiGpu, health: CardHealth) -> list[Finding]:
     said = [REASONS[reason] for reason in REASONS if reason in health.slowdowns]
     if len(said) > 1 and said[-1] == REASONS["hw_slowdown"]:
         said = said[:-1]
-    name, findings = conditions.label(gpu), []
+    name, findings = conditions.smi_gpu_label(gpu), []
     if said:
         hot = f" It is at {health.temperature} °C." if health.temperature is not None else ""
         findings.append(
@@ -69,13 +69,13 @@ def _look(context: Context, gpu: SmiGpu, health: CardHealth) -> list[Finding]:
             )
         )
     limit, default = health.power_limit, health.power_default
-    if limit and default and limit < default * LOW_LIMIT:
+    if limit and default and limit < default * LOW_LIMIT_RATIO:
         findings.append(_low_limit(context, gpu, limit, default))
     return findings
 
 
-def _low_limit(context: Context, gpu: SmiGpu, limit: float, default: float) -> Finding:
-    name = conditions.label(gpu)
+def _low_limit(context: RuleContext, gpu: SmiGpu, limit: float, default: float) -> Finding:
+    name = conditions.smi_gpu_label(gpu)
     return RULE.finding(
         Cause.INCONCLUSIVE,
         Severity.INFO,
@@ -101,6 +101,6 @@ RULE = Rule(
     (Cause.INCONCLUSIVE,),
     check,
     row="slowed down",
-    needs=(conditions.told,),
+    needs=(conditions.require_card_status,),
     area=GPU,
 )

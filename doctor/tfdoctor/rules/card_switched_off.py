@@ -23,13 +23,13 @@ from typing import NamedTuple
 from tfdoctor import advice
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules.base import Context, Result, Rule, given
+from tfdoctor.rules.base import Result, Rule, RuleContext, require_value
 from tfdoctor.rules.shared import drivers, kernels
 
-COMMENTED = "s/^[[:space:]]*(blacklist|install|alias)[[:space:]]+nvidia/# &/"
+COMMENT_OUT_SCRIPT = "s/^[[:space:]]*(blacklist|install|alias)[[:space:]]+nvidia/# &/"
 
 
-class Tool(NamedTuple):
+class SwitchingTool(NamedTuple):
     """What switches between two graphics cards."""
 
     name: str
@@ -39,18 +39,18 @@ class Tool(NamedTuple):
 
 
 TOOLS = (
-    Tool("EnvyControl", "blacklist-nvidia.conf", "envycontrol -s hybrid"),
-    Tool("supergfxctl", "supergfxd.conf", "supergfxctl -m Hybrid"),
-    Tool("system76-power", "system76-power.conf", "system76-power graphics hybrid"),
+    SwitchingTool("EnvyControl", "blacklist-nvidia.conf", "envycontrol -s hybrid"),
+    SwitchingTool("supergfxctl", "supergfxd.conf", "supergfxctl -m Hybrid"),
+    SwitchingTool("system76-power", "system76-power.conf", "system76-power graphics hybrid"),
 )
 
 
-def check(context: Context) -> Result:
-    cause = given(kernels.without_module(context))
-    if not kernels.switched_off(context):
+def check(context: RuleContext) -> Result:
+    cause = require_value(kernels.cause_of_missing_module(context))
+    if not kernels.is_switched_off(context):
         return ()
     root = advice.sudo(context.target)
-    found = kernels.files(context)
+    found = kernels.get_module_files(context)
     blocked = found.blocked if found is not None else ()
     prime = value_of(context.facts.kernel.prime) == "off"
     evidence = [Evidence("/etc/prime-discrete", "off")] if prime else []
@@ -78,7 +78,7 @@ def check(context: Context) -> Result:
                     changes_system=True,
                 )
             )
-        remedies.append(_by_hand(context, path))
+        remedies.append(_manual_edit_remedy(context, path))
     return [
         RULE.finding(
             cause,
@@ -93,8 +93,8 @@ def check(context: Context) -> Result:
     ]
 
 
-def _by_hand(context: Context, path: str) -> Remedy:
-    """The lines as comments; a kernel's command line is somebody's to edit."""
+def _manual_edit_remedy(context: RuleContext, path: str) -> Remedy:
+    """Build the remedy that comments out the lines; the user has to edit a kernel's command line."""
     root = advice.sudo(context.target)
     if not path.startswith(("/etc/", "/usr/", "/lib/", "/run/")):
         manager = advice.package_manager(context.target)
@@ -112,8 +112,8 @@ def _by_hand(context: Context, path: str) -> Remedy:
     return Remedy(
         "Turn the lines that forbid it into comments (the old file stays beside it, .bak), then restart.",
         (
-            f"{root}sed -i.bak -E '{COMMENTED}' {advice.quote(path)}",
-            kernels.initramfs(context),
+            f"{root}sed -i.bak -E '{COMMENT_OUT_SCRIPT}' {advice.quote(path)}",
+            kernels.rebuild_initramfs_command(context),
             f"{root}reboot",
         ),
         changes_system=True,
@@ -127,5 +127,5 @@ RULE = Rule(
     (Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN, Cause.NO_DRIVER),
     check,
     row="switched off on purpose",
-    needs=(kernels.waits_for_module,),
+    needs=(kernels.require_waiting_driver,),
 )

@@ -26,23 +26,26 @@ from tfdoctor import advice
 from tfdoctor.advice import engine, engine_state
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import engines
 
 OWN_VERSION = re.compile(r"libcuda\.so\.(\d{3}\.[\d.]{2,16})\Z")
 
 
-def check(context: Context) -> Result:
-    containers = engines.containers(context)
+def check(context: RuleContext) -> Result:
+    containers = engines.get_container_facts(context)
     if not engine.gpu_specs(containers):
         return NotApplicable("there is no CDI specification of NVIDIA's GPUs")
-    return engines.findings(
-        RULE, engine_state.stale(containers, _driver(context), advice.sudo(context.target))
+    return engines.convert_problems(
+        RULE, engine_state.stale(containers, _common_driver_version(context), advice.sudo(context.target))
     )
 
 
-def _driver(context: Context) -> str | None:
-    """The driver's version, where kernel module and library agree: else which one is stale is not the question."""
+def _common_driver_version(context: RuleContext) -> str | None:
+    """Return the driver's version if kernel module and library agree.
+
+    None otherwise: which of the two is stale is not the question of this rule.
+    """
     module, cuda = value_of(context.facts.driver.kernel_module), value_of(context.facts.driver.cuda)
     library = OWN_VERSION.search(cuda.path or "") if cuda is not None else None
     if module is None or library is None or library[1] != module.version:
@@ -57,6 +60,6 @@ RULE = Rule(
     (Cause.CONTAINER_DRIVER_LIBS,),
     check,
     row="a CDI file is out of date",
-    needs=(engines.applicable,),
+    needs=(engines.require_engine,),
     beside=True,
 )

@@ -28,27 +28,27 @@ from tfdoctor import advice, versions
 from tfdoctor.causes.steps import Install
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict.failures import own_damage
-from tfdoctor.rules.base import LOADER, Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import LOADER, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import needs
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Distribution
     from tfdoctor.facts.files import ChangedFile
 
-MOST_NAMED = 4
+MAX_NAMED_FILES = 4
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     wheels = [d for d in context.python.distributions if d.lost or d.changed] if context.python else []
-    told, claimed = _told(context), _claimed(context)
+    told, claimed = _files_of_other_checks(context), _files_of_several_wheels(context)
     findings: list[Finding] = []
     silent = False
     for one in wheels:
-        lost = [path for path in one.lost if not _expected(context, path)]
+        lost = [path for path in one.lost if not _is_omitted_from_images(context, path)]
         cut = [c for c in one.changed if c.cut or c.size < 0]
         foreign = [c for c in one.changed if c.foreign and c not in cut]
         rest = [c for c in one.changed if c not in cut and c not in foreign and one.installer != "conda"]
-        for files, make in ((cut, _cut), (foreign, _foreign), (rest, _other)):
+        for files, make in ((cut, _cut), (foreign, _foreign), (rest, _build_size_finding)):
             fresh = [c for c in files if f"{one.location}/{c.path}" not in told | claimed]
             silent |= len(fresh) < len(files)
             if fresh:
@@ -56,14 +56,17 @@ def check(context: Context) -> Result:
         fresh_lost = [path for path in lost if f"{one.location}/{path}" not in told]
         silent |= len(fresh_lost) < len(lost)
         if fresh_lost:
-            findings.append(_lost(context, one, fresh_lost))
+            findings.append(_build_lost_finding(context, one, fresh_lost))
     if not findings and silent:
         return NotApplicable("another finding reports the files that differ from their wheel")
     return findings
 
 
-def _told(context: Context) -> set[str]:
-    """Files of which another check tells: those that the loader stops at, those that it misses, cuDNN's parts."""
+def _files_of_other_checks(context: RuleContext) -> set[str]:
+    """List the files that other checks report.
+
+    These are the files that the loader rejects, those that it misses, and cuDNN's parts.
+    """
     python, loader = context.python, context.loader
     told: set[str] = set()
     for one in (*loader.resolutions, *loader.import_needs) if loader is not None else ():
@@ -81,13 +84,16 @@ def _told(context: Context) -> set[str]:
     return told
 
 
-def _claimed(context: Context) -> set[str]:
-    """Files that another wheel owns, too (TFD211): of these only one wheel can have the right size."""
+def _files_of_several_wheels(context: RuleContext) -> set[str]:
+    """List the files that another wheel owns, too (TFD211).
+
+    Only one wheel can have the right size of such a file.
+    """
     return {f"{one.location}/{one.path}" for one in (context.python.shared if context.python else ())}
 
 
-def _expected(context: Context, path: str) -> bool:
-    """Whether tfdoctor's own images go without this file."""
+def _is_omitted_from_images(context: RuleContext, path: str) -> bool:
+    """Return whether tfdoctor's own images omit this file."""
     version = context.build.version if context.build is not None else None
     if version is None:
         return False
@@ -99,8 +105,8 @@ def _expected(context: Context, path: str) -> bool:
 
 
 def _names(paths: list[str]) -> str:
-    more = f" and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else ""
-    return ", ".join(posixpath.basename(path) for path in paths[:MOST_NAMED]) + more
+    more = f" and {len(paths) - MAX_NAMED_FILES} more" if len(paths) > MAX_NAMED_FILES else ""
+    return ", ".join(posixpath.basename(path) for path in paths[:MAX_NAMED_FILES]) + more
 
 
 def _sizes(owner: Distribution, files: list[ChangedFile]) -> list[Evidence]:
@@ -113,20 +119,22 @@ def _sizes(owner: Distribution, files: list[ChangedFile]) -> list[Evidence]:
     ]
 
 
-def _cut(context: Context, owner: Distribution, files: list[ChangedFile]) -> Finding:
+def _cut(context: RuleContext, owner: Distribution, files: list[ChangedFile]) -> Finding:
     why = (
         " and ends before its own headers say. What is not there kills Python with a bus error (SIGBUS), or is refused "
         "by the loader, when it is used."
     )
-    return _broken(context, owner, files, "is truncated", why)
+    return _build_broken_finding(context, owner, files, "is truncated", why)
 
 
-def _foreign(context: Context, owner: Distribution, files: list[ChangedFile]) -> Finding:
+def _foreign(context: RuleContext, owner: Distribution, files: list[ChangedFile]) -> Finding:
     why = ", and what is there is no shared object of this kind of machine: the loader refuses it."
-    return _broken(context, owner, files, "is damaged", why)
+    return _build_broken_finding(context, owner, files, "is damaged", why)
 
 
-def _broken(context: Context, owner: Distribution, files: list[ChangedFile], how: str, why: str) -> Finding:
+def _build_broken_finding(
+    context: RuleContext, owner: Distribution, files: list[ChangedFile], how: str, why: str
+) -> Finding:
     names = _names([c.path for c in files])
     return RULE.finding(
         Cause.DAMAGED_FILE,
@@ -134,11 +142,11 @@ def _broken(context: Context, owner: Distribution, files: list[ChangedFile], how
         f"{names} came with {owner.name} {owner.version}{why}",
         title=f"{names} {how}",
         evidence=_sizes(owner, files),
-        remedies=[_again(context, owner)],
+        remedies=[_reinstall_remedy(context, owner)],
     )
 
 
-def _other(context: Context, owner: Distribution, files: list[ChangedFile]) -> Finding:
+def _build_size_finding(context: RuleContext, owner: Distribution, files: list[ChangedFile]) -> Finding:
     names = _names([c.path for c in files])
     smaller = all(c.size < c.recorded for c in files)
     why = (
@@ -152,11 +160,11 @@ def _other(context: Context, owner: Distribution, files: list[ChangedFile]) -> F
         f"{names} is not the file that {owner.name} {owner.version} brought: its size differs. {why}",
         title=f"{names} is not as {owner.name} {owner.version} brought it",
         evidence=_sizes(owner, files),
-        remedies=[_again(context, owner)],
+        remedies=[_reinstall_remedy(context, owner)],
     )
 
 
-def _lost(context: Context, owner: Distribution, paths: list[str]) -> Finding:
+def _build_lost_finding(context: RuleContext, owner: Distribution, paths: list[str]) -> Finding:
     return RULE.finding(
         Cause.DAMAGED_FILE,
         Severity.WARNING,
@@ -164,11 +172,11 @@ def _lost(context: Context, owner: Distribution, paths: list[str]) -> Finding:
         "package that owned it, too. Programs that need it fail when they first use it.",
         title=f"Files of {owner.name} {owner.version} are gone: {_names(paths)}",
         evidence=[Evidence(f"{owner.location}/{path}", "is not there") for path in paths[:10]],
-        remedies=[_again(context, owner)],
+        remedies=[_reinstall_remedy(context, owner)],
     )
 
 
-def _again(context: Context, owner: Distribution) -> Remedy:
+def _reinstall_remedy(context: RuleContext, owner: Distribution) -> Remedy:
     pin = f"{owner.name}=={owner.version}"
     return Remedy(
         f"Install {owner.name} again.",
@@ -187,7 +195,7 @@ RULE = Rule(
     (Cause.DAMAGED_FILE,),
     check,
     row="a library was changed",
-    needs=(needs.tensorflow, needs.python),
+    needs=(needs.require_tensorflow, needs.require_python),
     area=LOADER,
     first=42,
 )

@@ -24,14 +24,14 @@ import re
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import is_compat, own_driver_files
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, hiders, needs
 
 FOLDER = re.compile(r"/cuda-(\d{1,3})[.-](\d{1,2})/compat/")
 
 
-def check(context: Context) -> Result:
-    state = drivers.state(context)
+def check(context: RuleContext) -> Result:
+    state = drivers.driver_state(context)
     answer = state.answer
     if answer is None or not answer.loaded:
         return NotApplicable("there is no driver to ask")
@@ -43,9 +43,9 @@ def check(context: Context) -> Result:
         evidence.append(Evidence(answer.path, "is the libcuda that was loaded"))
     if state.resolution is not None and state.resolution.via:
         evidence.append(Evidence("the loader", f"{state.resolution.path}: through {state.resolution.via}"))
-    hiding = hiders.driver_hider(context, answer.path or "")
+    hiding = hiders.find_driver_shadowing(context, answer.path or "")
     if hiding is not None:
-        evidence += hiders.evidence(context, hiding)
+        evidence += hiders.evidence_of_hidden_files(context, hiding)
     evidence += [*drivers.module_evidence(context), *drivers.pci_evidence(context)]
     found = is_compat(context.facts, answer)
     what = (
@@ -67,11 +67,11 @@ def check(context: Context) -> Result:
     ]
 
 
-def _remedies(context: Context, path: str, *, found: bool) -> list[Remedy]:
+def _remedies(context: RuleContext, path: str, *, found: bool) -> list[Remedy]:
     root = advice.sudo(context.target)
     if not found:
         return [
-            drivers.reboot(
+            drivers.reboot_remedy(
                 context,
                 "If the driver was updated since the last start, restart: that loads its new kernel module.",
             ),
@@ -80,9 +80,9 @@ def _remedies(context: Context, path: str, *, found: bool) -> list[Remedy]:
     remedies = []
     text = "Remove the compat folder from LD_LIBRARY_PATH; the driver's own libcuda is found without it."
     off = advice.without_folder(context.target, "/compat/", text)
-    hiding = hiders.driver_hider(context, path)
+    hiding = hiders.find_driver_shadowing(context, path)
     if hiding is not None:
-        off = hiders.remedy(context, hiding)
+        off = hiders.removal_remedy(context, hiding)
     if off is not None:
         remedies.append(off)
     match = FOLDER.search(path)
@@ -106,7 +106,7 @@ def _remedies(context: Context, path: str, *, found: bool) -> list[Remedy]:
     return [*remedies, *_update(context)]
 
 
-def _update(context: Context) -> list[Remedy]:
+def _update(context: RuleContext) -> list[Remedy]:
     build = context.build
     own = None
     if build is not None and build.cuda is not None:
@@ -128,6 +128,6 @@ RULE = Rule(
     (Cause.COMPAT_NOT_SUPPORTED,),
     check,
     row="forward compatibility cannot work here",
-    needs=(needs.driver,),
+    needs=(needs.require_driver,),
     first=31,
 )

@@ -19,7 +19,7 @@ from __future__ import annotations
 from tfdoctor import advice, versions
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules.base import GPU, Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import GPU, NotApplicable, Result, Rule, RuleContext
 
 SIGNS = (
     (("out of memory", "OUT_OF_MEMORY", "RESOURCE_EXHAUSTED", "ResourceExhausted", "OOM"), Cause.OOM),
@@ -43,7 +43,7 @@ SIGNS = (
 NO_CODE = ("no kernel image", "INVALID_IMAGE", "NO_BINARY_FOR_GPU", "invalid device function")
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     if context.observed is None:
         return NotApplicable("TensorFlow was not run (`--deep`)")
     if not context.observed.computed:
@@ -68,21 +68,24 @@ def check(context: Context) -> Result:
 
 
 def cause_of_words(line: str) -> Cause | None:
-    """By the words of one of TensorFlow's errors alone; None where none of `SIGNS` is in it."""
+    """Return the cause for the words of a TensorFlow error; None if none of `SIGNS` is in it."""
     return next((cause for words, cause in SIGNS if any(word in line for word in words)), None)
 
 
-def _cause(context: Context, line: str) -> Cause:
+def _cause(context: RuleContext, line: str) -> Cause:
     known = cause_of_words(line)
     if known is not None:
         return known
     if any(word in line for word in NO_CODE):
-        return _no_code(context)
+        return _classify_code_gap(context)
     return Cause.INCONCLUSIVE
 
 
-def _no_code(context: Context) -> Cause:
-    """No machine code for the card: it is older than all that is inside, or newer."""
+def _classify_code_gap(context: RuleContext) -> Cause:
+    """Return the cause if there is no machine code for the card.
+
+    The card is older than all code in the build, or newer.
+    """
     driver = value_of(context.facts.driver.cuda)
     build = context.build
     inside = build.release.cubin if build is not None and build.release is not None else ()

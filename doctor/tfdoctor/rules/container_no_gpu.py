@@ -22,7 +22,7 @@ from tfdoctor.advice.engine import CAPABILITIES, lacks, name_parts
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import has_gpu_nodes
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, needs
 
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
@@ -36,13 +36,13 @@ STARTS = {
 """What starts each kind of container with GPUs."""
 
 
-def _in_a_container(context: Context) -> NotApplicable | None:
+def _require_container(context: RuleContext) -> NotApplicable | None:
     return None if context.facts.machine.container else NotApplicable("this is not a container")
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     kind = context.facts.machine.container or ""
-    state = drivers.state(context)
+    state = drivers.driver_state(context)
     if state.cause is not Cause.CONTAINER_NO_GPU:
         return ()
     variables = context.facts.environment.variables
@@ -76,7 +76,7 @@ def check(context: Context) -> Result:
     ]
 
 
-def _remedies(context: Context, kind: str, capabilities: str | None) -> list[Remedy]:
+def _remedies(context: RuleContext, kind: str, capabilities: str | None) -> list[Remedy]:
     if capabilities is not None and lacks(capabilities, "compute"):
         return [name_parts(context.target)]
     if kind == "kubernetes":
@@ -111,7 +111,7 @@ RULE = Rule(
     check,
     row="started without GPUs",
     needs=(
-        _in_a_container,
-        needs.driver,
+        _require_container,
+        needs.require_driver,
     ),
 )

@@ -22,15 +22,15 @@ from __future__ import annotations
 from tfdoctor import advice
 from tfdoctor.advice import engine, engine_state
 from tfdoctor.findings import Cause
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import engines
 
 
-def check(context: Context) -> Result:
-    containers = engines.containers(context)
+def check(context: RuleContext) -> Result:
+    containers = engines.get_container_facts(context)
     if engine.engine(containers) is None:
         return NotApplicable("no engine of Docker that answers")
-    return engines.findings(RULE, engine_state.losing(containers, advice.sudo(context.target)))
+    return engines.convert_problems(RULE, engine_state.losing(containers, advice.sudo(context.target)))
 
 
 RULE = Rule(
@@ -40,6 +40,6 @@ RULE = Rule(
     (Cause.CONTAINER_NVML_LOST,),
     check,
     row="containers can lose their GPUs",
-    needs=(engines.applicable,),
+    needs=(engines.require_engine,),
     beside=True,
 )

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, fit
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import builds_installed
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import needs
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ BUILDS = "'tensorflow=*=cuda*'"
 """conda-forge's builds of TensorFlow with CUDA, as one word of a shell command."""
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     build, tensorflow = context.build, context.tensorflow
     if build is None or tensorflow is None:
         return NotApplicable("there is no TensorFlow")
@@ -57,7 +57,7 @@ def check(context: Context) -> Result:
         RULE.finding(
             Cause.CPU_ONLY_BUILD,
             Severity.ERROR,
-            f"{_why(context, build, tensorflow)} It never uses a GPU, whatever else is installed.",
+            f"{_explain_cpu_build(context, build, tensorflow)} It never uses a GPU, whatever else is installed.",
             title=f"{name} {build.version or ''} has no GPU code".replace("  ", " "),
             evidence=_evidence(context, tensorflow),
             remedies=_remedies(context, build, tensorflow),
@@ -65,7 +65,7 @@ def check(context: Context) -> Result:
     ]
 
 
-def _why(context: Context, build: Build, tensorflow: TensorFlowFacts) -> str:
+def _explain_cpu_build(context: RuleContext, build: Build, tensorflow: TensorFlowFacts) -> str:
     name, machine = tensorflow.distribution or "", context.facts.machine
     if tensorflow.conda_build:
         return f"This is conda's build {tensorflow.conda_build}, made for the CPU."
@@ -80,7 +80,7 @@ def _why(context: Context, build: Build, tensorflow: TensorFlowFacts) -> str:
     return known.note if known is not None and known.gpu is False else "This build was made without CUDA."
 
 
-def _evidence(context: Context, tensorflow: TensorFlowFacts) -> list[Evidence]:
+def _evidence(context: RuleContext, tensorflow: TensorFlowFacts) -> list[Evidence]:
     lines = []
     said = tensorflow.build_info.get("is_cuda_build")
     if said is not None:
@@ -95,7 +95,7 @@ def _evidence(context: Context, tensorflow: TensorFlowFacts) -> list[Evidence]:
     return lines
 
 
-def _remedies(context: Context, build: Build, tensorflow: TensorFlowFacts) -> list[Remedy]:
+def _remedies(context: RuleContext, build: Build, tensorflow: TensorFlowFacts) -> list[Remedy]:
     machine, python = context.facts.machine, context.python
     if machine.jetson:
         return [
@@ -126,7 +126,7 @@ def _remedies(context: Context, build: Build, tensorflow: TensorFlowFacts) -> li
             )
         ]
     own = tensorflow.distribution or "tensorflow"
-    same = _same_version(context, build)
+    same = _find_same_version(context, build)
     if same is not None:
         text = f"Install {same.package} {same.version}, which has GPU code, in its place."
         return [advice.in_place_of(context.target, (own,), same, text)]
@@ -141,8 +141,8 @@ def _remedies(context: Context, build: Build, tensorflow: TensorFlowFacts) -> li
     return [replace(advice.in_place_of(context.target, (own,), best, text), steps=())]
 
 
-def _same_version(context: Context, build: Build) -> Release | None:
-    """The release of this very version that has GPU code and serves this machine on this Python."""
+def _find_same_version(context: RuleContext, build: Build) -> Release | None:
+    """Return the release of this version with GPU code that works on this machine and Python."""
     python = context.python
     if build.version is None or python is None:
         return None
@@ -164,6 +164,6 @@ RULE = Rule(
     (Cause.CPU_ONLY_BUILD,),
     check,
     row="no GPU code",
-    needs=(needs.tensorflow,),
+    needs=(needs.require_tensorflow,),
     first=13,
 )

@@ -25,28 +25,28 @@ from tfdoctor import advice
 from tfdoctor.causes.steps import Install
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import owners
-from tfdoctor.rules.base import CUDNN, Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import CUDNN, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import needs
 
 if TYPE_CHECKING:
     from tfdoctor.findings import Finding
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     build = context.build
-    lost = context.missing_because(Cause.CUDNN_MISSING)
+    lost = context.select_missing(Cause.CUDNN_MISSING)
     if build is None:
         return ()
     if not lost:
-        return _parts(context)
-    if context.missing_because(Cause.LIBS_NOT_INSTALLED, Cause.LIBS_WRONG_VERSION):
+        return _check_lost_parts(context)
+    if context.select_missing(Cause.LIBS_NOT_INSTALLED, Cause.LIBS_WRONG_VERSION):
         return NotApplicable(
             "cuDNN is missing with the other CUDA libraries: that finding explains how to install it"
         )
     name = lost[0].soname
     remedies = advice.bring_libraries(context.target, [name])
     package = context.compat.debian_package_for(name, build.cuda)
-    if package is not None and _from_nvidia_repository(context):
+    if package is not None and _has_nvidia_repository(context):
         remedies.append(
             Remedy(
                 "Install NVIDIA's package, where its apt repository (the one CUDA came from) is set up.",
@@ -69,8 +69,8 @@ def check(context: Context) -> Result:
     ]
 
 
-def _parts(context: Context) -> list[Finding]:
-    """Where libcudnn itself opens, and its wheel has lost parts that it opens when it is used."""
+def _check_lost_parts(context: RuleContext) -> list[Finding]:
+    """Report a libcudnn that opens while its wheel has lost parts that it opens when it is used."""
     loader, python = context.loader, context.python
     opened = next(
         (r for r in (loader.resolutions if loader else ()) if r.soname.startswith("libcudnn.")), None
@@ -102,8 +102,8 @@ def _parts(context: Context) -> list[Finding]:
     ]
 
 
-def _from_nvidia_repository(context: Context) -> bool:
-    """Whether CUDA came as packages of the system: then its repository is there."""
+def _has_nvidia_repository(context: RuleContext) -> bool:
+    """Return whether CUDA came as packages of the system: then its repository is configured."""
     if advice.package_manager(context.target) != advice.APT or context.loader is None:
         return False
     used = [r.path or "" for r in context.loader.resolutions if r.ok and r.soname.startswith("libcublas.")]
@@ -117,7 +117,7 @@ RULE = Rule(
     (Cause.CUDNN_MISSING,),
     check,
     row="not installed",
-    needs=(needs.cuda_libraries, needs.opened_late),
+    needs=(needs.require_cuda_libraries, needs.require_late_opening),
     area=CUDNN,
     first=52,
 )

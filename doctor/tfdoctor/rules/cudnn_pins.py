@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import cudnn_version
-from tfdoctor.rules.base import CUDNN, Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import CUDNN, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import needs
 
 if TYPE_CHECKING:
@@ -32,21 +32,28 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Distribution
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     build, python = context.build, context.python
     if build is None or python is None:
         return NotApplicable("this TensorFlow opens no CUDA library")
     built = build.release.cudnn if build.exact and build.release is not None else build.cudnn
     if built is None:
         return NotApplicable("this TensorFlow does not say with which cuDNN it was built")
-    asked = [(d, wanted) for d in python.distributions for wanted in _pins(context, d)]
+    asked = [(d, wanted) for d in python.distributions for wanted in _list_cudnn_pins(context, d)]
     if not asked:
         return NotApplicable("no other package here asks for a cuDNN")
-    return [_finding(context, d, wanted, built) for d, wanted in asked if not serves(wanted.specifier, built)]
+    return [
+        _finding(context, d, wanted, built)
+        for d, wanted in asked
+        if not allows_built_cudnn(wanted.specifier, built)
+    ]
 
 
-def _pins(context: Context, distribution: Distribution) -> list[Requirement]:
-    """What it asks of cuDNN; what only an extra asks for counts where that wheel is installed."""
+def _list_cudnn_pins(context: RuleContext, distribution: Distribution) -> list[Requirement]:
+    """List the requirements on cuDNN.
+
+    Requirements of an extra count only if that wheel is installed.
+    """
     lines = [line for line in distribution.pins if "cudnn" in line.lower()]
     if not lines:
         return []
@@ -65,8 +72,8 @@ def _pins(context: Context, distribution: Distribution) -> list[Requirement]:
     return found
 
 
-def serves(asked: SpecifierSet, built: str) -> bool:
-    """Whether some cuDNN that `asked` allows is of TensorFlow's major and not below its minor version."""
+def allows_built_cudnn(asked: SpecifierSet, built: str) -> bool:
+    """Return whether `asked` allows a cuDNN of TensorFlow's major, not below its minor version."""
     major, least = versions.major(built), versions.numbers(built)[:2]
     named = [one.version.removesuffix(".*") for one in asked]
     near = [version for version in named if versions.is_version(version)]
@@ -78,7 +85,7 @@ def serves(asked: SpecifierSet, built: str) -> bool:
     )
 
 
-def _finding(context: Context, other: Distribution, wanted: Requirement, built: str) -> Finding:
+def _finding(context: RuleContext, other: Distribution, wanted: Requirement, built: str) -> Finding:
     build = context.build
     name = f"TensorFlow {build.version if build is not None else ''}".strip()
     who = f"{other.name} {other.version}"
@@ -102,7 +109,7 @@ def _finding(context: Context, other: Distribution, wanted: Requirement, built: 
 
 
 def _remedies(
-    context: Context, other: Distribution, wanted: Requirement, built: str, *, same_major: bool
+    context: RuleContext, other: Distribution, wanted: Requirement, built: str, *, same_major: bool
 ) -> list[Remedy]:
     build = context.build
     release = build.release if build is not None and build.exact else None
@@ -137,6 +144,6 @@ RULE = Rule(
     (Cause.CUDNN_VERSION_MISMATCH,),
     check,
     row="another package wants a different one",
-    needs=(needs.cuda_libraries, needs.python),
+    needs=(needs.require_cuda_libraries, needs.require_python),
     area=CUDNN,
 )

@@ -25,22 +25,22 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Severity
 from tfdoctor.predict import library_version
-from tfdoctor.rules.base import CUDNN, Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.base import CUDNN, CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import hiders, needs
 
 if TYPE_CHECKING:
     from tfdoctor.findings import Finding
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     build, loader = context.build, context.loader
     if build is None or loader is None:
         return NotApplicable("this TensorFlow opens no CUDA library")
-    if context.missing_because(Cause.CUDNN_VERSION_MISMATCH):
-        if context.missing_because(Cause.LIBS_WRONG_VERSION):
+    if context.select_missing(Cause.CUDNN_VERSION_MISMATCH):
+        if context.select_missing(Cause.LIBS_WRONG_VERSION):
             return NotApplicable("the whole CUDA has another version: that finding covers cuDNN, too")
-        names = [m.soname for m in context.missing_because(Cause.CUDNN_VERSION_MISMATCH)]
-        return [hiders.amended(context, _other_major(context), names)]
+        names = [m.soname for m in context.select_missing(Cause.CUDNN_VERSION_MISMATCH)]
+        return [hiders.with_shadowing(context, _build_major_finding(context), names)]
     used = next((r for r in loader.resolutions if r.soname.startswith("libcudnn.")), None)
     if used is None or not used.ok or used.path is None:
         return NotApplicable("TensorFlow opens no cuDNN here")
@@ -64,8 +64,8 @@ def _minor(version: str) -> tuple[int, ...]:
     return versions.numbers(version)[:2]
 
 
-def _other_major(context: Context) -> Finding:
-    lost = context.missing_because(Cause.CUDNN_VERSION_MISMATCH)[0]
+def _build_major_finding(context: RuleContext) -> Finding:
+    lost = context.select_missing(Cause.CUDNN_VERSION_MISMATCH)[0]
     build = context.build
     version = build.version if build is not None else ""
     there = ", ".join(dict.fromkeys(found.name for found in lost.other_versions)) or "a file of another kind"
@@ -84,7 +84,7 @@ def _other_major(context: Context) -> Finding:
     )
 
 
-def _lower_minor(context: Context, path: str, version: str, built: str) -> Finding:
+def _lower_minor(context: RuleContext, path: str, version: str, built: str) -> Finding:
     name = f"libcudnn.so.{versions.major(built)}"
     build = context.build
     return RULE.finding(
@@ -108,7 +108,7 @@ RULE = Rule(
     (Cause.CUDNN_VERSION_MISMATCH,),
     check,
     row="does not fit this TensorFlow",
-    needs=(needs.cuda_libraries, needs.opened_late),
+    needs=(needs.require_cuda_libraries, needs.require_late_opening),
     area=CUDNN,
     first=53,
 )

@@ -26,7 +26,7 @@ from tfdoctor.facts import Absent, Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import closed_package, registered_without_files
 from tfdoctor.predict.failures import own_damage
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared.companions import WHAT
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Finding
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     fact, python = context.facts.tensorflow, context.python
     if isinstance(fact, Unknown):
         return CouldNotCheck(f"TensorFlow: {fact.why}")
@@ -57,11 +57,11 @@ def check(context: Context) -> Result:
     if differs:
         return [_files_differ(context, differs)]
     if tensorflow.distribution is None and not tensorflow.conda_build:
-        return [_unregistered(context)]
+        return [_build_unregistered_finding(context)]
     return ()
 
 
-def _files_gone(context: Context, registered: list[Distribution]) -> Finding:
+def _files_gone(context: RuleContext, registered: list[Distribution]) -> Finding:
     names = ", ".join(f"{d.name} {d.version}" for d in registered)
     return RULE.finding(
         Cause.DAMAGED_FILE,
@@ -69,11 +69,11 @@ def _files_gone(context: Context, registered: list[Distribution]) -> Finding:
         f"{names} is registered as installed, and there is no `tensorflow` folder: import tensorflow fails.",
         title=f"{names} is registered and its files are gone",
         evidence=[Evidence(d.location, f"{d.name} {d.version}") for d in registered],
-        remedies=[_again(context, [f"{d.name}=={d.version}" for d in registered[:1]])],
+        remedies=[_reinstall_remedy(context, [f"{d.name}=={d.version}" for d in registered[:1]])],
     )
 
 
-def _files_missing(context: Context) -> Finding:
+def _files_missing(context: RuleContext) -> Finding:
     tensorflow, build = context.tensorflow, context.build
     missing = tensorflow.missing_files if tensorflow is not None else ()
     folder = tensorflow.core_dir if tensorflow is not None else ""
@@ -86,11 +86,11 @@ def _files_missing(context: Context) -> Finding:
         f"{', '.join(missing)} is missing from {folder}: import tensorflow fails.",
         title="TensorFlow's installation is damaged: files are missing",
         evidence=[Evidence(folder, f"{entry} is not there") for entry in missing],
-        remedies=[_again(context, [wanted])],
+        remedies=[_reinstall_remedy(context, [wanted])],
     )
 
 
-def _files_differ(context: Context, differs: tuple[FileDifference, ...]) -> Finding:
+def _files_differ(context: RuleContext, differs: tuple[FileDifference, ...]) -> Finding:
     tensorflow, build = context.tensorflow, context.build
     location = tensorflow.package_dir.rpartition("/")[0] if tensorflow is not None else ""
     evidence = [Evidence(f"{location}/{one.path}", WHAT[one.what]) for one in differs]
@@ -120,11 +120,11 @@ def _files_differ(context: Context, differs: tuple[FileDifference, ...]) -> Find
         f"{names}{more} of TensorFlow: not as installed, and import tensorflow loads it.",
         title=f"TensorFlow's installation is damaged: {names}{more} {WHAT[differs[0].what]}",
         evidence=evidence,
-        remedies=[_again(context, [wanted])],
+        remedies=[_reinstall_remedy(context, [wanted])],
     )
 
 
-def _unregistered(context: Context) -> Finding:
+def _build_unregistered_finding(context: RuleContext) -> Finding:
     tensorflow = context.tensorflow
     folder = tensorflow.package_dir if tensorflow is not None else ""
     return RULE.finding(
@@ -138,7 +138,7 @@ def _unregistered(context: Context) -> Finding:
     )
 
 
-def _again(context: Context, requirements: list[str]) -> Remedy:
+def _reinstall_remedy(context: RuleContext, requirements: list[str]) -> Remedy:
     return Remedy(
         "Install it again.",
         (

@@ -24,7 +24,7 @@ from tfdoctor import advice
 from tfdoctor.causes.steps import Install, Remove
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import in_wheels, stopped_at
-from tfdoctor.rules.base import LOADER, Context, Result, Rule
+from tfdoctor.rules.base import LOADER, Result, Rule, RuleContext
 from tfdoctor.rules.shared import hiders, needs
 
 if TYPE_CHECKING:
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from tfdoctor.predict import MissingLibrary
 
 
-def check(context: Context) -> Result:
-    lost = [m for m in context.missing_because(Cause.LIBS_NOT_INSTALLED, Cause.DAMAGED_FILE) if m.damaged]
+def check(context: RuleContext) -> Result:
+    lost = [m for m in context.select_missing(Cause.LIBS_NOT_INSTALLED, Cause.DAMAGED_FILE) if m.damaged]
     if not lost:
         return ()
-    bad = [_stopped(missing) for missing in lost]
+    bad = [_first_rejected_file(missing) for missing in lost]
     names = ", ".join(missing.soname for missing in lost)
     evidence = []
     for missing, tried in zip(lost, bad, strict=True):
@@ -59,18 +59,18 @@ def check(context: Context) -> Result:
         evidence=evidence,
         remedies=_remedies(context, lost, bad),
     )
-    return [hiders.amended(context, finding, [missing.soname for missing in lost], title=title)]
+    return [hiders.with_shadowing(context, finding, [missing.soname for missing in lost], title=title)]
 
 
 def _kind(problem: str) -> str:
     return "is no library" if problem.startswith(("is a ", "a named pipe")) else "is damaged"
 
 
-def _stopped(missing: MissingLibrary) -> Tried:
+def _first_rejected_file(missing: MissingLibrary) -> Tried:
     return stopped_at(missing.resolution)[0]
 
 
-def _remedies(context: Context, lost: list[MissingLibrary], bad: list[Tried]) -> list[Remedy]:
+def _remedies(context: RuleContext, lost: list[MissingLibrary], bad: list[Tried]) -> list[Remedy]:
     paths = [tried.path for tried in bad]
     measured = (
         context.loader is not None and context.loader.without
@@ -79,7 +79,7 @@ def _remedies(context: Context, lost: list[MissingLibrary], bad: list[Tried]) ->
     through = advice.drop_folders(context.target, bad, behind)
     if through is not None and all(missing.elsewhere for missing in lost):
         return [through]
-    wheels = [path for path in paths if _of_wheel(context, path)]
+    wheels = [path for path in paths if _is_wheel_file(context, path)]
     names = [
         tried.path.rpartition("/")[2] if missing.resolution.path else missing.soname
         for missing, tried in zip(lost, bad, strict=True)
@@ -103,7 +103,7 @@ def _remedies(context: Context, lost: list[MissingLibrary], bad: list[Tried]) ->
             "Rename the damaged file.",
             (*aside, advice.check_again(context.target)),
             changes_system=any(path.startswith(("/usr/", "/lib", "/opt/")) for path in paths),
-            steps=tuple(Remove(path) for path in paths) if _inside(context, paths) else (),
+            steps=tuple(Remove(path) for path in paths) if _are_in_environment(context, paths) else (),
         )
     ]
     without_good = [name for name, missing in zip(names, lost, strict=True) if not missing.elsewhere]
@@ -112,8 +112,11 @@ def _remedies(context: Context, lost: list[MissingLibrary], bad: list[Tried]) ->
     return remedies
 
 
-def _of_wheel(context: Context, path: str) -> bool:
-    """Whether the file is one of NVIDIA's wheels, or may be a link to one: the wheel's own is damaged, too."""
+def _is_wheel_file(context: RuleContext, path: str) -> bool:
+    """Return whether the file is from one of NVIDIA's wheels, or may be a link to such a file.
+
+    In the second case the wheel's own file is damaged, too.
+    """
     if context.python is None:
         return False
     name = posixpath.basename(path)
@@ -121,13 +124,13 @@ def _of_wheel(context: Context, path: str) -> bool:
     return in_wheels(context.python, path) or any(posixpath.basename(file) == name for file in damaged)
 
 
-def _inside(context: Context, paths: list[str]) -> bool:
-    """Whether all of them are this environment's own."""
+def _are_in_environment(context: RuleContext, paths: list[str]) -> bool:
+    """Return whether all paths belong to this environment."""
     prefix = context.python.prefix if context.python is not None else ""
     return bool(prefix) and all(path.startswith(f"{prefix}/") for path in paths)
 
 
-def _root(context: Context, path: str) -> str:
+def _root(context: RuleContext, path: str) -> str:
     return advice.sudo(context.target) if path.startswith(("/usr/", "/lib", "/opt/")) else ""
 
 
@@ -138,7 +141,7 @@ RULE = Rule(
     (Cause.DAMAGED_FILE, Cause.LIBS_NOT_INSTALLED),
     check,
     row="a damaged library",
-    needs=(needs.cuda_libraries, needs.opened_late),
+    needs=(needs.require_cuda_libraries, needs.require_late_opening),
     area=LOADER,
     first=40,
 )

@@ -22,15 +22,15 @@ from __future__ import annotations
 from tfdoctor import advice
 from tfdoctor.facts import Known, Unknown, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, needs
 
 SUBJECT = frozenset({Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN})
 """The causes that missing nodes look like."""
 
 
-def _nodes_expected(context: Context) -> NotApplicable | CouldNotCheck | None:
-    """NVIDIA's kernel module, and a look at the nodes that it makes."""
+def _require_nodes(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
+    """Require NVIDIA's kernel module and facts about the nodes that it makes."""
     driver = context.facts.driver
     if context.facts.machine.wsl:
         return NotApplicable("under WSL the card is reached through /dev/dxg")
@@ -43,12 +43,12 @@ def _nodes_expected(context: Context) -> NotApplicable | CouldNotCheck | None:
     return None
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     driver = context.facts.driver
-    state = drivers.state(context)
+    state = drivers.driver_state(context)
     if state.cause is not None and state.cause not in SUBJECT:
         return NotApplicable("the driver fails for another reason")
-    trouble = drivers.node_trouble(context) if state.cause is not None else []
+    trouble = drivers.list_node_errors(context) if state.cause is not None else []
     if not trouble or state.cause is None:
         return ()
     closed = state.answer.closed_nodes if state.answer is not None else ()
@@ -65,12 +65,12 @@ def check(context: Context) -> Result:
             "reach the card.",
             title=_title(context, closed, refused_nodes),
             evidence=evidence,
-            remedies=_refused(context) if refused_nodes else _remedies(context, closed),
+            remedies=_cgroup_remedies(context) if refused_nodes else _remedies(context, closed),
         )
     ]
 
 
-def _title(context: Context, closed: tuple[str, ...], refused: tuple[str, ...]) -> str:
+def _title(context: RuleContext, closed: tuple[str, ...], refused: tuple[str, ...]) -> str:
     if closed:
         return "This user may not open the card's device nodes"
     if not refused:
@@ -80,8 +80,8 @@ def _title(context: Context, closed: tuple[str, ...], refused: tuple[str, ...]) 
     return "The kernel refuses the card to this process: a cgroup forbids it"
 
 
-def _refused(context: Context) -> list[Remedy]:
-    """Remedies where the mode of the nodes is right and a cgroup forbids them."""
+def _cgroup_remedies(context: RuleContext) -> list[Remedy]:
+    """Return the remedies if the mode of the nodes is right and a cgroup forbids them."""
     scheduler = context.facts.environment.scheduler
     if scheduler == "slurm":
         return [
@@ -106,7 +106,7 @@ def _refused(context: Context) -> list[Remedy]:
     ]
 
 
-def _remedies(context: Context, closed: tuple[str, ...]) -> list[Remedy]:
+def _remedies(context: RuleContext, closed: tuple[str, ...]) -> list[Remedy]:
     root = advice.sudo(context.target)
     look = Remedy("See who owns the nodes.", ("ls -l /dev/nvidia*",))
     if context.facts.machine.container:
@@ -143,5 +143,5 @@ RULE = Rule(
     (Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN),
     check,
     row="device nodes are missing or closed",
-    needs=(_nodes_expected, needs.driver),
+    needs=(_require_nodes, needs.require_driver),
 )

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.facts import Absent, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, kernels, needs
 
 if TYPE_CHECKING:
@@ -31,29 +31,31 @@ if TYPE_CHECKING:
 
     from tfdoctor.facts import CudaDriver
 
-Said = tuple[str, str, list[Remedy]]
+ProblemText = tuple[str, str, list[Remedy]]
 """Title, explanation, remedies."""
 MPS_CODES = frozenset({800, 805, 806, 807, 808, 809})
 
 
-def check(context: Context) -> Result:
-    hung = drivers.hangs(context)
+def check(context: RuleContext) -> Result:
+    hung = drivers.hang_reason(context)
     if hung:
         return [_hung(context, hung)]
-    refused = needs.driver(context)
+    refused = needs.require_driver(context)
     if refused is not None:
         return refused
-    state = drivers.state(context)
+    state = drivers.driver_state(context)
     if state.answer is None or state.cause is None:
         return ()
     if state.cause is not Cause.DRIVER_INIT_UNKNOWN:
         return NotApplicable("the driver's answer names the reason itself")
-    if drivers.node_trouble(context):
+    if drivers.list_node_errors(context):
         return NotApplicable("device nodes are missing or closed, which TFD113 explains")
-    known = kernels.explained(context)
+    known = kernels.module_rule_code(context)
     if known:
         return NotApplicable(f"NVIDIA's kernel module does not run, for a reason that {known} explains")
-    title, explanation, remedies = _crashed(context, state.answer) or _failed(context, state.answer)
+    title, explanation, remedies = _explain_crash(context, state.answer) or _explain_failure(
+        context, state.answer
+    )
     source = getattr(context.facts.driver.cuda, "source", "libcuda.so.1")
     evidence = [
         Evidence(source, state.why),
@@ -74,7 +76,7 @@ def _finding(title: str, explanation: str, evidence: list[Evidence], remedies: l
     )
 
 
-def _hung(context: Context, why: str) -> Finding:
+def _hung(context: RuleContext, why: str) -> Finding:
     source = getattr(context.facts.driver.cuda, "source", "") or "libcuda.so.1"
     return _finding(
         "The driver does not answer",
@@ -84,16 +86,16 @@ def _hung(context: Context, why: str) -> Finding:
         [Evidence(source, why), *drivers.module_evidence(context), *drivers.smi_evidence(context)],
         [
             Remedy("Give it more time once, to tell slow from stuck.", ("tfdoctor check --timeout 60",)),
-            drivers.kernel_log(context),
-            drivers.reboot(context, "Where the kernel's log reports Xid or NVRM errors, restart."),
+            drivers.kernel_log_remedy(context),
+            drivers.reboot_remedy(context, "Where the kernel's log reports Xid or NVRM errors, restart."),
         ],
     )
 
 
-def _crashed(context: Context, answer: CudaDriver) -> Said | None:
+def _explain_crash(context: RuleContext, answer: CudaDriver) -> ProblemText | None:
     if not answer.crashed:
         return None
-    remedies = [drivers.kernel_log(context)]
+    remedies = [drivers.kernel_log_remedy(context)]
     preload = context.facts.environment.variables.get("LD_PRELOAD")
     if preload:
         remedies.insert(
@@ -118,25 +120,28 @@ def _crashed(context: Context, answer: CudaDriver) -> Said | None:
     )
 
 
-def _failed(context: Context, answer: CudaDriver) -> Said:
+def _explain_failure(context: RuleContext, answer: CudaDriver) -> ProblemText:
     number = answer.init or 0
     if number in MPS_CODES or (
         number == 999 and "CUDA_MPS_PIPE_DIRECTORY" in context.facts.environment.variables
     ):
         return _mps(context, answer)
-    by_number: dict[int, Callable[[Context], Said]] = {
-        2: _no_memory,
+    by_number: dict[int, Callable[[RuleContext], ProblemText]] = {
+        2: _explain_memory_failure,
         46: _unavailable,
         214: _ecc,
         304: _system_call,
-        802: _not_ready,
+        802: _explain_fabric_manager,
     }
     known = by_number.get(number)
     return known(context) if known is not None else _unknown(context, answer)
 
 
-def _unknown(context: Context, answer: CudaDriver) -> Said:
-    """999, 3, 101 and whatever has no name: what the machine shows tells more than the number."""
+def _unknown(context: RuleContext, answer: CudaDriver) -> ProblemText:
+    """Explain 999, 3, 101 and codes without a name by the state of the machine.
+
+    The machine shows more than the number does.
+    """
     driver, root = context.facts.driver, advice.sudo(context.target)
     name = f"{answer.init_name} ({answer.init})"
     modules = value_of(driver.modules)
@@ -149,7 +154,7 @@ def _unknown(context: Context, answer: CudaDriver) -> Said:
                 f"cuInit answers {name}, and the kernel's part of the driver is not running: it was not "
                 "built for this kernel, or Secure Boot refuses it because it is not signed."
             ),
-            [drivers.load_module(context), Remedy("Is Secure Boot on?", ("mokutil --sb-state",))],
+            [drivers.load_module_remedy(context), Remedy("Is Secure Boot on?", ("mokutil --sb-state",))],
         )
     if modules is not None and "nvidia" in modules and "nvidia_uvm" not in modules:
         return (
@@ -159,7 +164,7 @@ def _unknown(context: Context, answer: CudaDriver) -> Said:
                 "it, is not."
             ),
             [
-                drivers.load_module(context, "nvidia-uvm"),
+                drivers.load_module_remedy(context, "nvidia-uvm"),
                 Remedy(
                     "To have it after each start:",
                     (f"echo nvidia-uvm | {root}tee /etc/modules-load.d/nvidia-uvm.conf",),
@@ -167,7 +172,7 @@ def _unknown(context: Context, answer: CudaDriver) -> Said:
                 ),
             ],
         )
-    logged = kernels.logged(context)
+    logged = kernels.explain_by_kernel_log(context)
     if logged is not None:
         return logged
     if context.facts.machine.container or context.facts.machine.wsl:
@@ -195,13 +200,13 @@ def _unknown(context: Context, answer: CudaDriver) -> Said:
                 (f"{root}rmmod nvidia_uvm", f"{root}modprobe nvidia-uvm", advice.check_again(context.target)),
                 changes_system=True,
             ),
-            drivers.kernel_log(context),
-            drivers.reboot(context),
+            drivers.kernel_log_remedy(context),
+            drivers.reboot_remedy(context),
         ],
     )
 
 
-def _no_memory(context: Context) -> Said:
+def _explain_memory_failure(context: RuleContext) -> ProblemText:
     del context
     return (
         "The driver cannot get memory from the system",
@@ -214,7 +219,7 @@ def _no_memory(context: Context) -> Said:
     )
 
 
-def _unavailable(context: Context) -> Said:
+def _unavailable(context: RuleContext) -> ProblemText:
     return (
         "The card is present but not available",
         (
@@ -226,23 +231,23 @@ def _unavailable(context: Context) -> Said:
                 "See who uses it, and in which compute mode it is.",
                 ("nvidia-smi", "nvidia-smi --query-gpu=index,compute_mode --format=csv"),
             ),
-            drivers.kernel_log(context),
+            drivers.kernel_log_remedy(context),
         ],
     )
 
 
-def _ecc(context: Context) -> Said:
+def _ecc(context: RuleContext) -> ProblemText:
     return (
         "The card's memory has an error that cannot be corrected",
         "The driver answers CUDA_ERROR_ECC_UNCORRECTABLE (214).",
         [
             Remedy("See the card's error counts.", ("nvidia-smi -q -d ECC,PAGE_RETIREMENT,ROW_REMAPPER",)),
-            drivers.reboot(context, "Restart; if it recurs, the card is faulty."),
+            drivers.reboot_remedy(context, "Restart; if it recurs, the card is faulty."),
         ],
     )
 
 
-def _system_call(context: Context) -> Said:
+def _system_call(context: RuleContext) -> ProblemText:
     return (
         "The driver is refused something by the operating system",
         (
@@ -256,12 +261,12 @@ def _system_call(context: Context) -> Said:
                 "See which call is refused.",
                 ("strace -f -e trace=openat,ioctl nvidia-smi 2>&1 | tail -n 40",),
             ),
-            drivers.kernel_log(context),
+            drivers.kernel_log_remedy(context),
         ],
     )
 
 
-def _not_ready(context: Context) -> Said:
+def _explain_fabric_manager(context: RuleContext) -> ProblemText:
     root, manager = advice.sudo(context.target), advice.package_manager(context.target)
     version = drivers.driver_version(context)
     exact = f" It must be of the driver's very version, {version[0]}." if version is not None else ""
@@ -301,7 +306,7 @@ def _not_ready(context: Context) -> Said:
     )
 
 
-def _mps(context: Context, answer: CudaDriver) -> Said:
+def _mps(context: RuleContext, answer: CudaDriver) -> ProblemText:
     pipe = context.facts.environment.variables.get("CUDA_MPS_PIPE_DIRECTORY")
     where = f" CUDA_MPS_PIPE_DIRECTORY is {pipe!r}." if pipe else ""
     remedies = []

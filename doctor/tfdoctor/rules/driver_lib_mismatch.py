@@ -23,7 +23,7 @@ from tfdoctor import advice
 from tfdoctor.facts import Known, SmiFailure, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import kernel_mismatch
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, needs
 
 NVML_MISMATCH = 18
@@ -31,11 +31,11 @@ UNLOAD_ORDER = ("nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia")
 """Each is used by the later ones' users: rmmod takes them in this order."""
 
 
-def check(context: Context) -> Result:
-    state = drivers.state(context)
+def check(context: RuleContext) -> Result:
+    state = drivers.driver_state(context)
     if state.cause is not None and state.cause is not Cause.DRIVER_LIB_MISMATCH:
         return NotApplicable("the driver fails for another reason")
-    said = _said(context)
+    said = _mismatch_evidence(context)
     if state.cause is None and not said:
         return ()
     failed = state.cause is Cause.DRIVER_LIB_MISMATCH
@@ -67,8 +67,8 @@ def check(context: Context) -> Result:
     ]
 
 
-def _said(context: Context) -> list[Evidence]:
-    """What NVML and nvidia-smi say of it."""
+def _mismatch_evidence(context: RuleContext) -> list[Evidence]:
+    """Return what NVML and nvidia-smi report about the mismatch."""
     driver = context.facts.driver
     nvml, smi = value_of(driver.nvml), value_of(driver.smi)
     said = []
@@ -81,7 +81,7 @@ def _said(context: Context) -> list[Evidence]:
     return said
 
 
-def _remedies(context: Context) -> list[Remedy]:
+def _remedies(context: RuleContext) -> list[Remedy]:
     facts = context.facts
     if facts.machine.container:
         return [
@@ -99,7 +99,7 @@ def _remedies(context: Context) -> list[Remedy]:
     loaded = value_of(facts.driver.modules) if isinstance(facts.driver.modules, Known) else None
     modules = [name for name in UNLOAD_ORDER if loaded is None or name in loaded]
     return [
-        drivers.reboot(context, "Restart the machine: this always helps."),
+        drivers.reboot_remedy(context, "Restart the machine: this always helps."),
         Remedy(
             "Without a restart: end every program that uses the card (the desktop too), then change the "
             "module.",
@@ -121,5 +121,5 @@ RULE = Rule(
     (Cause.DRIVER_LIB_MISMATCH,),
     check,
     row="parts of different versions",
-    needs=(needs.driver,),
+    needs=(needs.require_driver,),
 )

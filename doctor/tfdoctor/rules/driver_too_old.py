@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, versions
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from tfdoctor.facts import CudaDevice
 
 
-def check(context: Context) -> Result:
-    state = drivers.state(context)
+def check(context: RuleContext) -> Result:
+    state = drivers.driver_state(context)
     if state.cause is Cause.DRIVER_TOO_OLD:
         return [_cuinit(context, state.why)]
     if state.cause is not None:
@@ -50,19 +50,21 @@ def check(context: Context) -> Result:
     speaks = state.answer.version if state.answer is not None else None
     version = drivers.driver_version(context)
     if speaks is not None:
-        old = not versions.at_least(speaks, _least_cuda(minimum))
+        old = not versions.is_at_least(speaks, _min_driver_cuda(minimum))
     elif version is not None:
-        old = not versions.at_least(version[0], minimum.minimum)
+        old = not versions.is_at_least(version[0], minimum.minimum)
     else:
         return CouldNotCheck("the driver's version is not known")
     if not old:
-        return _needs_jit(context, minimum, speaks) or _below_the_promise(context, minimum, version)
-    if _no_newer_driver(context, minimum):
+        return _check_jit_support(context, minimum, speaks) or _check_support_minimum(
+            context, minimum, version
+        )
+    if _lacks_newer_driver(context, minimum):
         return NotApplicable("no driver that is new enough drives this card, which TFD110 explains")
-    return [_below(context, minimum, speaks)]
+    return [_build_driver_finding(context, minimum, speaks)]
 
 
-def _minimum(context: Context) -> DriverMinimum | None:
+def _minimum(context: RuleContext) -> DriverMinimum | None:
     build = context.build
     if build is None or build.cuda is None or build.rocm or not versions.is_version(build.cuda):
         return None
@@ -70,17 +72,19 @@ def _minimum(context: Context) -> DriverMinimum | None:
     return context.compat.driver_minimum(build.cuda, "windows" if windows else "linux")
 
 
-def _least_cuda(minimum: DriverMinimum) -> str:
-    """The CUDA that the driver itself must speak: x.0 with minor-version compatibility, else this very "
-    "one."""
+def _min_driver_cuda(minimum: DriverMinimum) -> str:
+    """Return the CUDA version that the driver itself must support.
+
+    x.0 with minor-version compatibility, else exactly this version.
+    """
     if minimum.minor_version_compatibility:
         return f"{versions.major(minimum.cuda)}.0"
     return versions.major_minor(minimum.cuda)
 
 
-def _no_newer_driver(context: Context, minimum: DriverMinimum) -> bool:
-    """Whether no card here has a driver branch that is new enough, nor code in this TensorFlow."""
-    devices = drivers.known_devices(context)
+def _lacks_newer_driver(context: RuleContext, minimum: DriverMinimum) -> bool:
+    """Return whether no card here has a new enough driver branch, nor code in this TensorFlow."""
+    devices = drivers.list_known_devices(context)
     if not devices or minimum.minimum is None:
         return False
     for device in devices:
@@ -92,7 +96,7 @@ def _no_newer_driver(context: Context, minimum: DriverMinimum) -> bool:
     return True
 
 
-def _evidence(context: Context, speaks: str | None) -> list[Evidence]:
+def _evidence(context: RuleContext, speaks: str | None) -> list[Evidence]:
     version = drivers.driver_version(context)
     lines = [Evidence(version[1], f"driver {version[0]}")] if version is not None else []
     if speaks is not None:
@@ -103,7 +107,7 @@ def _evidence(context: Context, speaks: str | None) -> list[Evidence]:
     return lines
 
 
-def _cuinit(context: Context, why: str) -> Finding:
+def _cuinit(context: RuleContext, why: str) -> Finding:
     minimum = _minimum(context)
     needs = (
         f" TensorFlow's CUDA {minimum.cuda} needs driver {minimum.minimum} or newer."
@@ -120,7 +124,7 @@ def _cuinit(context: Context, why: str) -> Finding:
     )
 
 
-def _below(context: Context, minimum: DriverMinimum, speaks: str | None) -> Finding:
+def _build_driver_finding(context: RuleContext, minimum: DriverMinimum, speaks: str | None) -> Finding:
     version = drivers.driver_version(context)
     have = f"Driver {version[0]}" if version is not None else "The driver"
     said = f"{have} supports CUDA {speaks}" if speaks is not None else f"{have} is there"
@@ -137,19 +141,22 @@ def _below(context: Context, minimum: DriverMinimum, speaks: str | None) -> Find
     )
 
 
-def _below_the_promise(
-    context: Context, minimum: DriverMinimum, version: tuple[str, str] | None
+def _check_support_minimum(
+    context: RuleContext, minimum: DriverMinimum, version: tuple[str, str] | None
 ) -> list[Finding]:
-    """The driver speaks this major's first CUDA, and is older than the one from which NVIDIA promises all of the
-    major: 450.51 to 450.66 with CUDA 11.1 to 11.8. `recommend` refuses it; nobody here has seen it run or fail."""
-    if version is None or minimum.minimum is None or versions.at_least(version[0], minimum.minimum):
+    """Report a driver older than the one from which NVIDIA supports all of this CUDA major.
+
+    The driver supports this major's first CUDA. Example: 450.51 to 450.66 with CUDA 11.1 to 11.8.
+    `recommend` refuses it; it has not been observed to run or to fail.
+    """
+    if version is None or minimum.minimum is None or versions.is_at_least(version[0], minimum.minimum):
         return []
     return [
         RULE.finding(
             Cause.DRIVER_TOO_OLD,
             Severity.WARNING,
             f"{minimum.explanation[:1].upper()}{minimum.explanation[1:]}. Here is driver {version[0]}. It speaks CUDA "
-            f"{_least_cuda(minimum)}, so CUDA's runtime may take it; whether all of it works is not known.",
+            f"{_min_driver_cuda(minimum)}, so CUDA's runtime may take it; whether all of it works is not known.",
             title=f"NVIDIA promises CUDA {versions.major_minor(minimum.cuda)} only from driver {minimum.minimum} on",
             row=f"older than CUDA {versions.major_minor(minimum.cuda)} is promised for",
             evidence=_evidence(context, None),
@@ -158,14 +165,17 @@ def _below_the_promise(
     ]
 
 
-def _needs_jit(context: Context, minimum: DriverMinimum, speaks: str | None) -> list[Finding]:
-    """New enough to run, too old to compile this build's PTX: matters only to cards without machine code for all."""
+def _check_jit_support(context: RuleContext, minimum: DriverMinimum, speaks: str | None) -> list[Finding]:
+    """Report a driver that is new enough to run but too old to compile this build's PTX.
+
+    This matters only to cards without machine code for all kernels.
+    """
     if speaks is None:
         return []
     affected: list[tuple[CudaDevice, str, str]] = []
-    for device in drivers.shown_devices(context):
+    for device in drivers.list_shown_devices(context):
         needed = drivers.to_compile(context, device.compute_capability) if device.compute_capability else None
-        if needed is not None and not versions.at_least(speaks, versions.major_minor(needed[0])):
+        if needed is not None and not versions.is_at_least(speaks, versions.major_minor(needed[0])):
             affected.append((device, *needed))
     if not affected:
         return []
@@ -188,7 +198,7 @@ def _needs_jit(context: Context, minimum: DriverMinimum, speaks: str | None) -> 
     ]
 
 
-def _remedies(context: Context, wanted: str | None) -> list[Remedy]:
+def _remedies(context: RuleContext, wanted: str | None) -> list[Remedy]:
     least = f" ({wanted} or newer)" if wanted is not None else ""
     machine = context.facts.machine
     if machine.wsl:
@@ -206,11 +216,11 @@ def _remedies(context: Context, wanted: str | None) -> list[Remedy]:
     else:
         install = advice.driver_install(context.target)
         update = Remedy(f"Update the driver{least}. {install.text}", install.commands, changes_system=True)
-    return [update, *_older_tensorflow(context)]
+    return [update, *_older_release_remedies(context)]
 
 
-def _older_tensorflow(context: Context) -> list[Remedy]:
-    """The best release for this Python with the driver that is there."""
+def _older_release_remedies(context: RuleContext) -> list[Remedy]:
+    """Return the remedy with the best release for this Python with the installed driver."""
     build, python = context.build, context.python
     version, answer = drivers.driver_version(context), value_of(context.facts.driver.cuda)
     if build is None or python is None or version is None or context.facts.machine.wsl:

@@ -22,15 +22,15 @@ from __future__ import annotations
 from tfdoctor import advice
 from tfdoctor.advice import engine, engine_state
 from tfdoctor.findings import Cause
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import engines
 
 
-def check(context: Context) -> Result:
-    containers = engines.containers(context)
+def check(context: RuleContext) -> Result:
+    containers = engines.get_container_facts(context)
     if containers.tool("docker") is None and engine.engine(containers) is None:
         return NotApplicable("there is no Docker")
-    return engines.findings(RULE, engine_state.misconfigured(containers, advice.sudo(context.target)))
+    return engines.convert_problems(RULE, engine_state.misconfigured(containers, advice.sudo(context.target)))
 
 
 RULE = Rule(
@@ -40,6 +40,6 @@ RULE = Rule(
     (Cause.NO_NVIDIA_RUNTIME,),
     check,
     row="Docker's configuration cannot work",
-    needs=(engines.applicable,),
+    needs=(engines.require_engine,),
     beside=True,
 )

@@ -21,18 +21,18 @@ from __future__ import annotations
 from tfdoctor import advice
 from tfdoctor.advice import engine
 from tfdoctor.findings import Cause
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import engines
 
 
-def check(context: Context) -> Result:
-    containers = engines.containers(context)
+def check(context: RuleContext) -> Result:
+    containers = engines.get_container_facts(context)
     silent = engine.silence(containers)
     if silent is not None and silent.kind == "remote":
         return NotApplicable("Docker's client is set to another machine's engine, which is not asked")
     if silent is None and engine.engine(containers) is None:
         return NotApplicable("there is no Docker")
-    return engines.findings(RULE, engine.unreachable(containers, advice.sudo(context.target)))
+    return engines.convert_problems(RULE, engine.unreachable(containers, advice.sudo(context.target)))
 
 
 RULE = Rule(
@@ -42,6 +42,6 @@ RULE = Rule(
     (Cause.INCONCLUSIVE,),
     check,
     row="Docker does not answer",
-    needs=(engines.applicable,),
+    needs=(engines.require_engine,),
     beside=True,
 )

@@ -24,8 +24,8 @@ from tfdoctor import advice
 from tfdoctor.facts import Known
 from tfdoctor.facts.python import ASKED
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
-from tfdoctor.rules.shared.pythons import how
+from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
+from tfdoctor.rules.shared.pythons import describe_python_choice
 
 if TYPE_CHECKING:
     from tfdoctor.facts.python import LostEnvironment
@@ -38,7 +38,7 @@ STATES = {
 }
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     choice = context.facts.choice
     lost = next((one for one in choice.lost if one.variable != ASKED), None) if choice is not None else None
     if choice is None or lost is None:
@@ -55,7 +55,7 @@ def check(context: Context) -> Result:
             Cause.NOT_PERMITTED if lost.problem == "closed" else Cause.PYTHON_UNUSABLE,
             Severity.WARNING if works else Severity.ERROR,
             f"${lost.variable} names {lost.prefix}, {state}. In this shell, `python` starts a different one: "
-            f"{python} ({how(context)}), and that is what was examined"
+            f"{python} ({describe_python_choice(context)}), and that is what was examined"
             + (
                 ""
                 if isinstance(context.facts.tensorflow, Known)
@@ -64,19 +64,19 @@ def check(context: Context) -> Result:
             + ".",
             title=f"The active environment {lost.prefix} cannot be used: your shell uses a different Python",
             evidence=evidence,
-            remedies=remake(lost),
+            remedies=restore_remedies(lost),
         )
     ]
 
 
-def remake(lost: LostEnvironment) -> list[Remedy]:
-    """How the environment that is meant comes back."""
+def restore_remedies(lost: LostEnvironment) -> list[Remedy]:
+    """List the remedies that restore the lost environment."""
     prefix = advice.quote(lost.prefix)
     conda = lost.variable == "CONDA_PREFIX"
     if lost.problem == "closed":
         return [Remedy("Run as the user whose environment it is, or use one of your own.", ("id -un",))]
     if lost.problem == "base-gone":
-        return _new_base(lost)
+        return _replace_base_remedies(lost)
     remedies = []
     for place in lost.moved_to[:2]:
         there = advice.quote(place)
@@ -119,8 +119,11 @@ def remake(lost: LostEnvironment) -> list[Remedy]:
     ]
 
 
-def _new_base(lost: LostEnvironment) -> list[Remedy]:
-    """Another Python of the same minor version takes its place; of another version nothing of it can be used."""
+def _replace_base_remedies(lost: LostEnvironment) -> list[Remedy]:
+    """Replace the base by another Python of the same minor version.
+
+    With another version nothing of the environment can be used.
+    """
     prefix = advice.quote(lost.prefix)
     minor = ".".join((lost.version or "").split(".")[:2])
     again = Remedy(

@@ -19,16 +19,16 @@ from __future__ import annotations
 
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule, unanswered
+from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext, outcome_if_unknown
 from tfdoctor.rules.shared import needs
-from tfdoctor.text import late
+from tfdoctor.text import lazy_pattern
 
-WANTED = late(r"version `GLIBC_([\d.]+)'")
+WANTED = lazy_pattern(r"version `GLIBC_([\d.]+)'")
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     if context.loader is None:
-        refused = unanswered(context.facts.loader, "the loader")
+        refused = outcome_if_unknown(context.facts.loader, "the loader")
         return CouldNotCheck(refused.why if refused is not None else "the loader could not be followed")
     failed = [(r, m[1]) for r in context.loader.import_needs if (m := WANTED.search(r.error))]
     if not failed:
@@ -61,5 +61,5 @@ RULE = Rule(
     (Cause.GLIBC_TOO_OLD,),
     check,
     row="glibc is too old",
-    needs=(needs.tensorflow,),
+    needs=(needs.require_tensorflow,),
 )

@@ -24,16 +24,16 @@ from tfdoctor import advice, versions
 from tfdoctor.facts import NOTEBOOK, Absent, SmiFacts, SmiProcess, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.records import dataclass
-from tfdoctor.rules.base import GPU, Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.base import GPU, CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 
-MOST_NAMED = 6
-LOOK = "nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name,used_memory --format=csv"
-LEAST_MIB = 500
+MAX_NAMED_PROCESSES = 6
+LIST_PROCESSES_COMMAND = "nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name,used_memory --format=csv"
+MIN_REPORTED_MIB = 500
 """A context with cuBLAS and cuDNN takes about this much before any tensor."""
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class CardMemory:
     """A card's memory and mode, by its PCI address."""
 
     label: str
@@ -52,8 +52,8 @@ class Card:
         return self.total - self.used if self.total and self.used is not None else None
 
 
-def check(context: Context) -> Result:
-    cards = _cards(context)
+def check(context: RuleContext) -> Result:
+    cards = _list_cards(context)
     if cards is None:
         absent = isinstance(context.facts.driver.nvml, Absent) or isinstance(context.facts.driver.smi, Absent)
         nvml = value_of(context.facts.driver.nvml)
@@ -63,11 +63,11 @@ def check(context: Context) -> Result:
         if cuda is not None and not cuda.devices:
             return NotApplicable("the driver shows no card whose memory another process could hold")
         return CouldNotCheck("neither NVML nor nvidia-smi tells how much memory is used")
-    visible = _visible(context, cards)
+    visible = _select_visible_cards(context, cards)
     if not visible:
         return NotApplicable("no card is visible here")
     closed = [card for card in visible if card.mode.lower() == "prohibited"]
-    findings = [_prohibited(context, closed, visible)] if closed else []
+    findings = [_build_prohibited_finding(context, closed, visible)] if closed else []
     open_cards = [card for card in visible if card not in closed]
     busy = [card for card in open_cards if _is_busy(card)]
     if busy:
@@ -75,10 +75,11 @@ def check(context: Context) -> Result:
     return findings
 
 
-def _cards(context: Context) -> list[Card] | None:
-    """From NVML, with nvidia-smi's modes; from nvidia-smi alone; None where neither tells.
+def _list_cards(context: RuleContext) -> list[CardMemory] | None:
+    """List the cards from NVML with nvidia-smi's modes, else from nvidia-smi alone.
 
-    MIG parents are left out: their memory is not their instances'.
+    None if neither reports them. MIG parents are left out: their memory is not that of their
+    instances.
     """
     nvml, smi = value_of(context.facts.driver.nvml), value_of(context.facts.driver.smi)
     told = smi.gpus if isinstance(smi, SmiFacts) else ()
@@ -90,7 +91,7 @@ def _cards(context: Context) -> list[Card] | None:
             if gpu is not None and gpu.mig:
                 continue
             found.append(
-                Card(
+                CardMemory(
                     device.name or f"GPU {device.index}",
                     device.pci_bus_id,
                     device.uuid,
@@ -106,7 +107,7 @@ def _cards(context: Context) -> list[Card] | None:
     if not told:
         return None
     return [
-        Card(
+        CardMemory(
             gpu.name or f"GPU {gpu.index}",
             gpu.pci_bus_id,
             gpu.uuid,
@@ -122,8 +123,8 @@ def _cards(context: Context) -> list[Card] | None:
     ]
 
 
-def _visible(context: Context, cards: list[Card]) -> list[Card]:
-    """The cards that TensorFlow will see: those that the driver shows, by PCI address."""
+def _select_visible_cards(context: RuleContext, cards: list[CardMemory]) -> list[CardMemory]:
+    """List the cards that TensorFlow will see: those that the driver shows, by PCI address."""
     answer = value_of(context.facts.driver.cuda)
     if answer is None or answer.init is None:
         return cards
@@ -133,45 +134,52 @@ def _visible(context: Context, cards: list[Card]) -> list[Card]:
     return [card for card in cards if card.pci_bus_id in shown]
 
 
-def _is_busy(card: Card) -> bool:
+def _is_busy(card: CardMemory) -> bool:
     left = card.left
-    return left is not None and card.total is not None and (left < LEAST_MIB or left * 2 < card.total)
+    return left is not None and card.total is not None and (left < MIN_REPORTED_MIB or left * 2 < card.total)
 
 
-def _said(card: Card) -> str:
+def _format_card_memory(card: CardMemory) -> str:
     where = f" ({card.pci_bus_id})" if card.pci_bus_id else ""
     return f"{card.label}{where}: {card.left} of {card.total} MiB free"
 
 
-def _busy(context: Context, busy: list[Card], visible: list[Card], cards: list[Card]) -> Finding:
-    full = all((card.left or 0) < LEAST_MIB for card in busy) and len(busy) == len(visible)
+def _busy(
+    context: RuleContext, busy: list[CardMemory], visible: list[CardMemory], cards: list[CardMemory]
+) -> Finding:
+    full = all((card.left or 0) < MIN_REPORTED_MIB for card in busy) and len(busy) == len(visible)
     exclusive = any("exclusive" in card.mode.lower() for card in busy)
     mode = " Its compute mode lets one process at a time use it." if exclusive else ""
-    amount = "That is too little for TensorFlow to start." if full else _would_take(context, busy)
+    amount = "That is too little for TensorFlow to start." if full else _describe_memory_use(context, busy)
     inside = bool(context.facts.machine.container)
-    held = [line for card in busy for line in (*_holders(card), *_unseen(card, inside=inside))]
+    held = [
+        line
+        for card in busy
+        for line in (*_list_holders(card), *_describe_unlisted_memory(card, inside=inside))
+    ]
     who = (
-        f" On it: {'; '.join(held[:MOST_NAMED])}{' and more' if len(held) > MOST_NAMED else ''}."
+        f" On it: {'; '.join(held[:MAX_NAMED_PROCESSES])}{' and more' if len(held) > MAX_NAMED_PROCESSES else ''}."
         if held
         else ""
     )
     return RULE.finding(
         Cause.GPU_BUSY_OTHER_PROCESS,
         Severity.ERROR if full else Severity.WARNING,
-        f"Other processes use the card's memory: {'; '.join(_said(card) for card in busy)}.{who} {amount}{mode}",
+        "Other processes use the card's memory: "
+        f"{'; '.join(_format_card_memory(card) for card in busy)}.{who} {amount}{mode}",
         title="Other processes have taken the card's memory"
         if full
         else "Other processes use more than half of the card's memory",
         evidence=[
-            *(Evidence("NVML", _said(card)) for card in busy),
+            *(Evidence("NVML", _format_card_memory(card)) for card in busy),
             *(Evidence("nvidia-smi -q -x", line) for line in held[:20]),
         ],
         remedies=_remedies(context, busy, cards, full=full),
     )
 
 
-def _would_take(context: Context, busy: list[Card]) -> str:
-    """What TensorFlow would do with the rest, in numbers where its rule for it is known."""
+def _describe_memory_use(context: RuleContext, busy: list[CardMemory]) -> str:
+    """Describe what TensorFlow would do with the rest, in numbers if its rule for it is known."""
     build = context.build
     answer = value_of(context.facts.driver.cuda)
     left = busy[0].left
@@ -187,8 +195,8 @@ def _would_take(context: Context, busy: list[Card]) -> str:
     return f"TensorFlow would take nearly all that is left, about {max(left - spared, 0)} MiB."
 
 
-def _holders(card: Card) -> list[str]:
-    """Who is on the card, the largest first; those that only draw a screen last."""
+def _list_holders(card: CardMemory) -> list[str]:
+    """List the processes on the card, the largest first and those that only draw a screen last."""
     ordered = sorted(card.processes, key=lambda p: (p.kind == "G", -(p.used_mib or 0)))
     return [_holder(process) for process in ordered]
 
@@ -207,25 +215,25 @@ def _holder(process: SmiProcess) -> str:
     return f"{name}{what}{number}{whose}{where}{amount}{state}"
 
 
-def _unseen(card: Card, *, inside: bool) -> list[str]:
-    """Memory that no listed process accounts for, where it is more than a driver keeps for itself.
+def _describe_unlisted_memory(card: CardMemory, *, inside: bool) -> list[str]:
+    """Report memory that no listed process accounts for, if it is more than a driver keeps for itself.
 
-    Nothing can be said where the amount of a listed process is not known.
+    Nothing is reported if the amount of a listed process is not known.
     """
     if card.used is None or not card.told:
         return []
     if any(process.used_mib is None for process in card.processes):
         return ["nvidia-smi does not say how much each holds"]
     rest = card.used - sum(process.used_mib or 0 for process in card.processes)
-    if rest < LEAST_MIB:
+    if rest < MIN_REPORTED_MIB:
         return []
     if inside:
         return [f"{rest} MiB are held by processes that this container cannot see"]
     return [f"{rest} MiB are held by processes that nvidia-smi does not list here"]
 
 
-def _end_them(context: Context, busy: list[Card]) -> list[Remedy]:
-    """How those are ended who hold the memory."""
+def _end_process_remedies(context: RuleContext, busy: list[CardMemory]) -> list[Remedy]:
+    """List the remedies that end the processes that hold the memory."""
     root = advice.sudo(context.target)
     listed = [p for card in busy for p in card.processes if p.kind != "G"]
     own = [p for p in listed if p.own and p.pid is not None and p.state is None]
@@ -249,7 +257,7 @@ def _end_them(context: Context, busy: list[Card]) -> list[Remedy]:
         )
     if others:
         text = f"Ask {', '.join(others)}, or wait; only they and root can end theirs. What is still there:"
-        remedies.append(Remedy(text, (LOOK,)))
+        remedies.append(Remedy(text, (LIST_PROCESSES_COMMAND,)))
     if any(p.state for p in listed):
         remedies.append(
             Remedy(
@@ -260,7 +268,7 @@ def _end_them(context: Context, busy: list[Card]) -> list[Remedy]:
         )
     if remedies:
         return remedies
-    look: tuple[str, ...] = (LOOK,)
+    look: tuple[str, ...] = (LIST_PROCESSES_COMMAND,)
     if not listed and not context.facts.machine.container and not context.facts.machine.wsl:
         look = (*look, f"{root}fuser -v /dev/nvidia*")
     if not listed and context.facts.machine.container:
@@ -274,8 +282,10 @@ def _end_them(context: Context, busy: list[Card]) -> list[Remedy]:
     ]
 
 
-def _remedies(context: Context, busy: list[Card], cards: list[Card], *, full: bool) -> list[Remedy]:
-    remedies = _end_them(context, busy)
+def _remedies(
+    context: RuleContext, busy: list[CardMemory], cards: list[CardMemory], *, full: bool
+) -> list[Remedy]:
+    remedies = _end_process_remedies(context, busy)
     free = [card for card in cards if card not in busy and card.uuid and not _is_busy(card)]
     if free:
         best = max(free, key=lambda card: card.left or 0)
@@ -298,7 +308,9 @@ def _remedies(context: Context, busy: list[Card], cards: list[Card], *, full: bo
     return remedies
 
 
-def _prohibited(context: Context, closed: list[Card], visible: list[Card]) -> Finding:
+def _build_prohibited_finding(
+    context: RuleContext, closed: list[CardMemory], visible: list[CardMemory]
+) -> Finding:
     root = advice.sudo(context.target)
     names = ", ".join(card.label for card in closed)
     return RULE.finding(

@@ -25,7 +25,7 @@ from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.fit.judge import libraries_end
 from tfdoctor.predict import cudnn_version
-from tfdoctor.rules.base import GPU, Context, Result, Rule, given
+from tfdoctor.rules.base import GPU, Result, Rule, RuleContext, require_value
 from tfdoctor.rules.shared import drivers, needs, origins
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ CACHE_BYTES = 4294967296
 """The largest CUDA_CACHE_MAXSIZE: all kernels of TensorFlow need more than the default."""
 
 
-def check(context: Context) -> Result:
-    build, devices = given(context.build), drivers.capable_devices(context)
+def check(context: RuleContext) -> Result:
+    build, devices = require_value(context.build), drivers.list_capable_devices(context)
     findings = []
     for capability in dict.fromkeys(d.compute_capability or "" for d in devices):
         alike = [d for d in devices if d.compute_capability == capability]
@@ -48,19 +48,19 @@ def check(context: Context) -> Result:
     return findings
 
 
-def _judge(context: Context, build: Build, capability: str, devices: list[CudaDevice]) -> Finding | None:
+def _judge(context: RuleContext, build: Build, capability: str, devices: list[CudaDevice]) -> Finding | None:
     code = drivers.code_for(context, capability)
     newest = drivers.newest_code(context)
     if code == "arch-specific":
         return _arch_specific(context, build, capability, devices)
-    if code == "none" and newest is not None and versions.at_least(capability, newest):
-        return _nothing(context, build, capability, devices)
+    if code == "none" and newest is not None and versions.is_at_least(capability, newest):
+        return _build_code_gap_finding(context, build, capability, devices)
     if code == "jit":
-        return _compiled(context, build, capability, devices)
+        return _build_jit_finding(context, build, capability, devices)
     return _cudnn(context, build, capability, devices) if code == "native" else None
 
 
-def _problems(context: Context, build: Build, capability: str) -> list[Problem]:
+def _problems(context: RuleContext, build: Build, capability: str) -> list[Problem]:
     release = build.release if build.exact else None
     if release is None:
         return []
@@ -68,7 +68,7 @@ def _problems(context: Context, build: Build, capability: str) -> list[Problem]:
     return [p for p in found if p.cause == Cause.GPU_TOO_NEW.value and set(p.when) <= {"capability"}]
 
 
-def _evidence(context: Context, devices: list[CudaDevice]) -> list[Evidence]:
+def _evidence(context: RuleContext, devices: list[CudaDevice]) -> list[Evidence]:
     known = devices[0].ordinal >= 0
     source = "the driver" if known else getattr(context.facts.driver.pci, "source", "the PCI bus")
     lines = [
@@ -82,7 +82,7 @@ def _evidence(context: Context, devices: list[CudaDevice]) -> list[Evidence]:
 
 
 def _finding(
-    context: Context,
+    context: RuleContext,
     devices: list[CudaDevice],
     severity: Severity,
     *,
@@ -106,7 +106,7 @@ def _newer_than(build: Build, devices: list[CudaDevice]) -> str:
     return f"{devices[0].name or 'The card'} is newer than the machine code in TensorFlow {build.version}"
 
 
-def _arch_specific(context: Context, build: Build, capability: str, devices: list[CudaDevice]) -> Finding:
+def _arch_specific(context: RuleContext, build: Build, capability: str, devices: list[CudaDevice]) -> Finding:
     problems = _problems(context, build, capability)
     said = " ".join(p.text for p in problems) or (
         "A part of its PTX is specific to another architecture, which this card cannot compile."
@@ -123,7 +123,9 @@ def _arch_specific(context: Context, build: Build, capability: str, devices: lis
     )
 
 
-def _nothing(context: Context, build: Build, capability: str, devices: list[CudaDevice]) -> Finding:
+def _build_code_gap_finding(
+    context: RuleContext, build: Build, capability: str, devices: list[CudaDevice]
+) -> Finding:
     return _finding(
         context,
         devices,
@@ -135,10 +137,12 @@ def _nothing(context: Context, build: Build, capability: str, devices: list[Cuda
     )
 
 
-def _compiled(context: Context, build: Build, capability: str, devices: list[CudaDevice]) -> Finding:
+def _build_jit_finding(
+    context: RuleContext, build: Build, capability: str, devices: list[CudaDevice]
+) -> Finding:
     problems = _problems(context, build, capability)
     variables = context.facts.environment.variables
-    fails = "".join(f" {p.text}" for p in problems) + _libraries(context, build, capability)
+    fails = "".join(f" {p.text}" for p in problems) + _describe_library_limit(context, build, capability)
     known = [Remedy(p.remedy) for p in problems]
     explanation = (
         f"{_newer_than(build, devices)}.{fails} The driver compiles its kernels when they are first used, which can "
@@ -153,7 +157,7 @@ def _compiled(context: Context, build: Build, capability: str, devices: list[Cud
             title="CUDA_DISABLE_PTX_JIT forbids the compilation that this card needs",
             explanation=f"{explanation} CUDA_DISABLE_PTX_JIT forbids it, so operations fail.",
             remedies=[
-                origins.takes_away(context, "CUDA_DISABLE_PTX_JIT", "Unset the variable.", steps=False),
+                origins.unset_remedy(context, "CUDA_DISABLE_PTX_JIT", "Unset the variable.", steps=False),
                 *_newer(context),
             ],
         )
@@ -163,7 +167,7 @@ def _compiled(context: Context, build: Build, capability: str, devices: list[Cud
     if variables.get("CUDA_CACHE_DISABLE", "0") not in ("", "0"):
         remedies.insert(
             0,
-            origins.takes_away(
+            origins.unset_remedy(
                 context,
                 "CUDA_CACHE_DISABLE",
                 "CUDA_CACHE_DISABLE makes every start wait again: unset it.",
@@ -177,12 +181,12 @@ def _compiled(context: Context, build: Build, capability: str, devices: list[Cud
         title=f"The first run will be slow{', and some operations may fail' if fails else ''}: TensorFlow "
         f"{build.version} has no machine code for compute capability {capability}",
         explanation=explanation,
-        remedies=[*remedies, *_native(context, capability), *known],
+        remedies=[*remedies, *_native_release_remedies(context, capability), *known],
     )
 
 
-def _libraries(context: Context, build: Build, capability: str) -> str:
-    """CUDA's own libraries are not compiled at first use: what they lack, they lack."""
+def _describe_library_limit(context: RuleContext, build: Build, capability: str) -> str:
+    """Describe what CUDA's own libraries lack: they are not compiled at first use."""
     cuda = build.release.cuda if build.release is not None else None
     ends = libraries_end(context.compat, cuda, capability) if cuda is not None else None
     if ends is None:
@@ -193,7 +197,7 @@ def _libraries(context: Context, build: Build, capability: str) -> str:
     )
 
 
-def _cudnn(context: Context, build: Build, capability: str, devices: list[CudaDevice]) -> Finding | None:
+def _cudnn(context: RuleContext, build: Build, capability: str, devices: list[CudaDevice]) -> Finding | None:
     used = cudnn_version(context.facts)
     if used is None:
         return None
@@ -223,12 +227,12 @@ def _cudnn(context: Context, build: Build, capability: str, devices: list[CudaDe
     )
 
 
-def _newer(context: Context) -> list[Remedy]:
+def _newer(context: RuleContext) -> list[Remedy]:
     return advice.another_release(context.target, "Install {release}, which has code that this card can run.")
 
 
-def _native(context: Context, capability: str) -> list[Remedy]:
-    """The best release for this Python, where it has machine code for the card."""
+def _native_release_remedies(context: RuleContext, capability: str) -> list[Remedy]:
+    """Return the remedy with the best release for this Python if it has machine code for the card."""
     best = advice.best_release(context.target)
     if best is None or context.compat.code_for(best, capability) != "native":
         return []
@@ -243,8 +247,8 @@ RULE = Rule(
     check,
     row="newer than TensorFlow's code",
     needs=(
-        needs.cuda_code,
-        drivers.capability_known,
+        needs.require_cuda_code,
+        drivers.require_known_capability,
     ),
     area=GPU,
 )

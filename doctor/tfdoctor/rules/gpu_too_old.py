@@ -26,7 +26,7 @@ from tfdoctor import advice, fit, versions
 from tfdoctor.causes.steps import Install
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import cudnn_version, registered_devices
-from tfdoctor.rules.base import GPU, Context, Result, Rule, given
+from tfdoctor.rules.base import GPU, Result, Rule, RuleContext, require_value
 from tfdoctor.rules.shared import drivers, needs
 
 if TYPE_CHECKING:
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from tfdoctor.predict import Build
 
 
-def check(context: Context) -> Result:
-    build, devices = given(context.build), drivers.capable_devices(context)
-    findings = _below_floor(context, build, devices)
-    rest = [d for d in devices if versions.at_least(d.compute_capability or "0", build.floor)]
-    findings += _without_code(context, build, rest)
+def check(context: RuleContext) -> Result:
+    build, devices = require_value(context.build), drivers.list_capable_devices(context)
+    findings = _check_capability_floor(context, build, devices)
+    rest = [d for d in devices if versions.is_at_least(d.compute_capability or "0", build.floor)]
+    findings += _check_code_gap(context, build, rest)
     return findings or _cudnn(context, rest)
 
 
@@ -46,7 +46,7 @@ def _names(devices: list[CudaDevice]) -> str:
     return ", ".join(f"{drivers.device_label(d)}: {d.compute_capability}" for d in devices)
 
 
-def _evidence(context: Context, devices: list[CudaDevice]) -> list[Evidence]:
+def _evidence(context: RuleContext, devices: list[CudaDevice]) -> list[Evidence]:
     known = any(device.ordinal >= 0 for device in devices)
     source = "the driver" if known else getattr(context.facts.driver.pci, "source", "the PCI bus")
     return [
@@ -55,9 +55,12 @@ def _evidence(context: Context, devices: list[CudaDevice]) -> list[Evidence]:
     ]
 
 
-def _below_floor(context: Context, build: Build, devices: list[CudaDevice]) -> list[Finding]:
-    """Nothing is registered, because every card is below the floor; where only some are, TFD114 says it."""
-    if any(versions.at_least(d.compute_capability or "0", build.floor) for d in devices):
+def _check_capability_floor(context: RuleContext, build: Build, devices: list[CudaDevice]) -> list[Finding]:
+    """Report that nothing is registered because every card is below the floor.
+
+    If only some cards are below it, TFD114 reports them.
+    """
+    if any(versions.is_at_least(d.compute_capability or "0", build.floor) for d in devices):
         return []
     return [
         RULE.finding(
@@ -73,7 +76,7 @@ def _below_floor(context: Context, build: Build, devices: list[CudaDevice]) -> l
     ]
 
 
-def _without_code(context: Context, build: Build, devices: list[CudaDevice]) -> list[Finding]:
+def _check_code_gap(context: RuleContext, build: Build, devices: list[CudaDevice]) -> list[Finding]:
     newest = drivers.newest_code(context)
     bad = [
         d
@@ -81,7 +84,7 @@ def _without_code(context: Context, build: Build, devices: list[CudaDevice]) -> 
         if d.compute_capability
         and newest is not None
         and drivers.code_for(context, d.compute_capability) == "none"
-        and not versions.at_least(d.compute_capability, newest)
+        and not versions.is_at_least(d.compute_capability, newest)
     ]
     if not bad:
         return []
@@ -93,7 +96,7 @@ def _without_code(context: Context, build: Build, devices: list[CudaDevice]) -> 
             Severity.ERROR if every else Severity.WARNING,
             f"{_names(bad)}. TensorFlow {build.version} registers such a card (its floor is {build.floor}) "
             "and has no "
-            f'code that runs on it{_inside(context, build)}: the first operation stops with "no kernel '
+            f'code that runs on it{_format_build_code(context, build)}: the first operation stops with "no kernel '
             "image is "
             'available for execution on the device".',
             title=f"TensorFlow {build.version} has no code for this card (compute capability "
@@ -105,15 +108,17 @@ def _without_code(context: Context, build: Build, devices: list[CudaDevice]) -> 
     ]
 
 
-def _inside(context: Context, build: Build) -> str:
-    own = drivers.own_architectures(context)
+def _format_build_code(context: RuleContext, build: Build) -> str:
+    own = drivers.list_build_architectures(context)
     code = own[0] if own is not None else (build.release.cubin if build.release is not None else ())
     return f" (it has {', '.join(code)})" if code else ""
 
 
-def _older_release(context: Context) -> list[Remedy]:
-    """The best release for this machine: on this Python, else on another; where the driver is in its way, with a newer
-    one."""
+def _older_release(context: RuleContext) -> list[Remedy]:
+    """Return the remedy with the best release for this machine: on this Python, else on another.
+
+    If the driver prevents it, recommend the release with a newer driver.
+    """
     target, python = context.target, context.python
     for host, first in (
         (target.host, ""),
@@ -142,7 +147,7 @@ def _older_release(context: Context) -> list[Remedy]:
 # ---------------------------------------------------------------- cuDNN
 
 
-def _cudnn(context: Context, devices: list[CudaDevice]) -> list[Finding]:
+def _cudnn(context: RuleContext, devices: list[CudaDevice]) -> list[Finding]:
     used, build = cudnn_version(context.facts), context.build
     if used is None or build is None:
         return []
@@ -173,7 +178,7 @@ def _cudnn(context: Context, devices: list[CudaDevice]) -> list[Finding]:
     ]
 
 
-def _older_cudnn(context: Context, project: str) -> list[Remedy]:
+def _older_cudnn(context: RuleContext, project: str) -> list[Remedy]:
     build = context.build
     if build is None or build.cudnn is None or project in ("", "cudnn"):
         return [Remedy("Install an older cuDNN of the same major version.")]
@@ -195,8 +200,8 @@ RULE = Rule(
     check,
     row="too old for what is installed",
     needs=(
-        needs.cuda_code,
-        drivers.capability_known,
+        needs.require_cuda_code,
+        drivers.require_known_capability,
     ),
     area=GPU,
     first=60,

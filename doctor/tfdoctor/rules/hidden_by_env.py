@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.facts import Absent, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import disabled_device_types, hidden_by_environment, stopped_by, unknown_flags
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, needs, origins
 
 if TYPE_CHECKING:
@@ -48,24 +48,24 @@ ASKING = {
 }
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     variables, driver = context.facts.environment.variables, context.facts.driver
     types = disabled_device_types(context.build, variables) if context.build is not None else ""
     if types and context.prediction.cause is Cause.HIDDEN_BY_ENV and not hidden_by_environment(context.facts):
-        return [_types(context, types)]
+        return [_check_device_types(context, types)]
     flags = unknown_flags(context.build, variables, context.compat) if context.build is not None else ""
     if flags and context.prediction.cause is Cause.HIDDEN_BY_ENV:
-        return [_flags(context, flags)]
+        return [_check_xla_flags(context, flags)]
     stopped = (
         stopped_by(context.python, context.build, variables, context.compat)
         if context.build is not None
         else None
     )
     if stopped is not None and context.prediction.cause is Cause.HIDDEN_BY_ENV:
-        return [_stopped(context, *stopped)]
+        return [_build_import_finding(context, *stopped)]
     if VARIABLE not in variables:
         return NotApplicable(f"{VARIABLE} is not set")
-    refused = needs.driver(context)
+    refused = needs.require_driver(context)
     if refused is not None:
         return refused
     answer = value_of(driver.cuda)
@@ -87,12 +87,12 @@ def check(context: Context) -> Result:
         RULE.finding(
             Cause.HIDDEN_BY_ENV,
             Severity.ERROR,
-            f"{VARIABLE} is {value!r}: {_meaning(value, without.devices)}. Without it the driver shows "
-            f"{count} card{'s' * (count != 1)}.{origins.said(context, VARIABLE)}",
-            title=_title(context, value),
+            f"{VARIABLE} is {value!r}: {_explain_value(value, without.devices)}. Without it the driver shows "
+            f"{count} card{'s' * (count != 1)}.{origins.origin_sentence(context, VARIABLE)}",
+            title=_build_title(context, value),
             evidence=[
                 Evidence(VARIABLE, repr(value)),
-                *origins.evidence(context, VARIABLE),
+                *origins.origin_evidence(context, VARIABLE),
                 *(Evidence("the driver, without it", card) for card in cards),
             ],
             remedies=_remedies(context),
@@ -100,23 +100,23 @@ def check(context: Context) -> Result:
     ]
 
 
-def _types(context: Context, why: str) -> Finding:
-    """TF_ENABLED_DEVICE_TYPES without what it needs."""
+def _check_device_types(context: RuleContext, why: str) -> Finding:
+    """Report TF_ENABLED_DEVICE_TYPES without what it needs."""
     then = "TensorFlow then takes no GPU, whatever the driver shows."
-    return _of_variable(context, TYPES, why, then, f"{TYPES} keeps TensorFlow from every GPU")
+    return _build_variable_finding(context, TYPES, why, then, f"{TYPES} keeps TensorFlow from every GPU")
 
 
-def _flags(context: Context, why: str) -> Finding:
-    """TF_XLA_FLAGS with a flag that there is not."""
+def _check_xla_flags(context: RuleContext, why: str) -> Finding:
+    """Report TF_XLA_FLAGS with a flag that does not exist."""
     meant = " XLA's own flags (`--xla_…`) belong in XLA_FLAGS." if "'xla_" in why else ""
     then = f"That happens when it lists its devices, the CPU included.{meant}"
     title = f"{FLAGS} has a flag that TensorFlow does not know: it ends the process"
-    return _of_variable(context, FLAGS, why, then, title)
+    return _build_variable_finding(context, FLAGS, why, then, title)
 
 
-def _stopped(context: Context, name: str, why: str) -> Finding:
-    """A variable of Python's that stops this release's import."""
-    return _of_variable(
+def _build_import_finding(context: RuleContext, name: str, why: str) -> Finding:
+    """Report a variable of Python's that stops this release's import."""
+    return _build_variable_finding(
         context,
         name,
         why,
@@ -125,34 +125,35 @@ def _stopped(context: Context, name: str, why: str) -> Finding:
     )
 
 
-def _of_variable(context: Context, name: str, why: str, then: str, title: str) -> Finding:
-    """A variable that TensorFlow or its Python reads: `why` is what is wrong with it, `then` what comes of it."""
+def _build_variable_finding(context: RuleContext, name: str, why: str, then: str, title: str) -> Finding:
+    """Report a variable that TensorFlow or its Python reads.
+
+    `why` is the problem with it, `then` its consequence.
+    """
     return RULE.finding(
         Cause.HIDDEN_BY_ENV,
         Severity.ERROR,
-        f"{why}{origins.said(context, name)} {then}",
+        f"{why}{origins.origin_sentence(context, name)} {then}",
         title=title,
         row=f"{name} must be unset",
         evidence=[
             Evidence(name, repr(context.facts.environment.variables[name])),
-            *origins.evidence(context, name),
+            *origins.origin_evidence(context, name),
         ],
-        remedies=[origins.takes_away(context, name, "Unset the variable.")],
+        remedies=[origins.unset_remedy(context, name, "Unset the variable.")],
     )
 
 
-def _title(context: Context, value: str) -> str:
-    """With the file that sets it, where that is known."""
+def _build_title(context: RuleContext, value: str) -> str:
+    """Return the title with the file that sets the variable, if that is known."""
     origin = context.facts.environment.origin(VARIABLE)
     if origin is None or not origin.path:
         return RULE.title
-    return (
-        f"{VARIABLE}={value or repr(value)} is set by {origins.who(context, VARIABLE)}, and hides every GPU"
-    )
+    return f"{VARIABLE}={value or repr(value)} is set by {origins.origin_label(context, VARIABLE)}, and hides every GPU"
 
 
-def _meaning(value: str, devices: tuple[CudaDevice, ...]) -> str:
-    """Why this value names no card, as half a sentence."""
+def _explain_value(value: str, devices: tuple[CudaDevice, ...]) -> str:
+    """Explain in half a sentence why this value names no card."""
     entries = [entry.strip() for entry in value.split(",")]
     first = entries[0]
     if not value.strip():
@@ -172,10 +173,10 @@ def _meaning(value: str, devices: tuple[CudaDevice, ...]) -> str:
     return f"{first!r} is neither a number nor an identifier of a card"
 
 
-def _remedies(context: Context) -> list[Remedy]:
+def _remedies(context: RuleContext) -> list[Remedy]:
     scheduler = context.facts.environment.scheduler
     text = "Unset the variable, or name cards that are there."
-    remedies = [origins.takes_away(context, VARIABLE, text, steps=scheduler is None)]
+    remedies = [origins.unset_remedy(context, VARIABLE, text, steps=scheduler is None)]
     if scheduler in REQUESTS:
         asking = ASKING.get(scheduler, ": ask for a GPU")
         remedies.insert(

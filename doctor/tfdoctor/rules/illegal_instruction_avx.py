@@ -20,11 +20,11 @@ from __future__ import annotations
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import lacks_avx
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import needs
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     machine, build, tensorflow = context.facts.machine, context.build, context.tensorflow
     if machine.machine.lower() not in {"x86_64", "amd64"}:
         return NotApplicable("only x86 processors have AVX")
@@ -73,5 +73,5 @@ RULE = Rule(
     (Cause.ILLEGAL_INSTRUCTION_AVX,),
     check,
     row="the processor lacks AVX",
-    needs=(needs.tensorflow,),
+    needs=(needs.require_tensorflow,),
 )

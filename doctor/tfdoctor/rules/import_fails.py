@@ -26,9 +26,9 @@ from tfdoctor.facts import Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import foreign_libstdcxx, not_permitted
 from tfdoctor.predict.imports import own_object_cause
-from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule
+from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext
 from tfdoctor.rules.shared import hiders, needs
-from tfdoctor.rules.shared.companions import broken_companions, companion_finding, package_finding
+from tfdoctor.rules.shared.companions import companion_finding, find_broken_companions, package_finding
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Resolution
@@ -44,8 +44,8 @@ PACKAGES = {
 TOLD = ("version `GLIBC_", "version `GLIBCXX_", "version `CXXABI_")
 
 
-def check(context: Context) -> Result:
-    result = _packages(context)
+def check(context: RuleContext) -> Result:
+    result = _check_packages(context)
     if isinstance(context.facts.rehearsal, Unknown) and not result:
         return CouldNotCheck(
             f"the packages that TensorFlow imports could not be tried: {context.facts.rehearsal.why}"
@@ -61,14 +61,17 @@ def check(context: Context) -> Result:
             continue
         if failed.really_missing and set(failed.really_missing) <= known:
             continue
-        result.append(hiders.amended(context, _library(context, failed)))
+        result.append(hiders.with_shadowing(context, _library(context, failed)))
     return result
 
 
-def _packages(context: Context) -> list[Finding]:
-    """Packages that the import fails with: those that were rehearsed, else what the table says."""
+def _check_packages(context: RuleContext) -> list[Finding]:
+    """Report the packages that the import fails with.
+
+    Those that were rehearsed, else what the table says.
+    """
     told = {Cause.NUMPY_ABI.value, Cause.PROTOBUF_CONFLICT.value}
-    rows = broken_companions(context)
+    rows = find_broken_companions(context)
     elsewhere = {row.package for row in rows if row.cause in told and row.effect == "import"}
     failed = [
         one for one in context.failures if one.fatal and not one.shadow and one.package not in elsewhere
@@ -83,7 +86,7 @@ def _packages(context: Context) -> list[Finding]:
     return found
 
 
-def _library(context: Context, failed: Resolution) -> Finding:
+def _library(context: RuleContext, failed: Resolution) -> Finding:
     lost = [name for name in failed.really_missing if "/" not in name]
     packages = [PACKAGES.get(name) for name in lost]
     if lost and all(packages) and advice.package_manager(context.target) == advice.APT:
@@ -135,6 +138,6 @@ RULE = Rule(
     ),
     check,
     row="the import will fail",
-    needs=(needs.tensorflow,),
+    needs=(needs.require_tensorflow,),
     first=22,
 )

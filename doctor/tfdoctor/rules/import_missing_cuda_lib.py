@@ -23,15 +23,15 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
-from tfdoctor.rules.libs_not_on_path import best_of, connect
+from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
+from tfdoctor.rules.libs_not_on_path import choose_library, search_path_remedies
 from tfdoctor.rules.shared import hiders, needs
 
 if TYPE_CHECKING:
     from tfdoctor.predict import Build
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     build, loader = context.build, context.loader
     if build is None or loader is None or build.linkage != "needed":
         return NotApplicable(
@@ -50,10 +50,10 @@ def check(context: Context) -> Result:
         evidence=_evidence(context, cuda),
         remedies=_remedies(context, build, cuda),
     )
-    return [hiders.amended(context, finding)]
+    return [hiders.with_shadowing(context, finding)]
 
 
-def _evidence(context: Context, cuda: list[str]) -> list[Evidence]:
+def _evidence(context: RuleContext, cuda: list[str]) -> list[Evidence]:
     loader = context.loader
     lines = [Evidence("the loader", failed.error) for failed in (loader.import_needs if loader else ())]
     for missing in context.missing:
@@ -67,11 +67,11 @@ def _evidence(context: Context, cuda: list[str]) -> list[Evidence]:
     return lines
 
 
-def _remedies(context: Context, build: Build, cuda: list[str]) -> list[Remedy]:
-    off_path = [m for m in context.missing_because(Cause.LIBS_NOT_ON_PATH) if m.soname in cuda]
+def _remedies(context: RuleContext, build: Build, cuda: list[str]) -> list[Remedy]:
+    off_path = [m for m in context.select_missing(Cause.LIBS_NOT_ON_PATH) if m.soname in cuda]
     remedies: list[Remedy] = []
     if off_path:
-        remedies += connect(context, [best_of(missing.elsewhere) for missing in off_path])
+        remedies += search_path_remedies(context, [choose_library(missing.elsewhere) for missing in off_path])
     if len(off_path) < len(cuda):
         remedies += advice.bring_libraries(context.target, cuda)
     name = "tensorflow" if build.version else ""
@@ -95,5 +95,5 @@ RULE = Rule(
     (Cause.IMPORT_MISSING_CUDA_LIB,),
     check,
     row="the import fails",
-    needs=(needs.cuda_libraries,),
+    needs=(needs.require_cuda_libraries,),
 )

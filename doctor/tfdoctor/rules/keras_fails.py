@@ -26,7 +26,7 @@ from tfdoctor.causes.steps import Install, Unset
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import BACKEND, folder_of, keras_backend, led_by
 from tfdoctor.predict.rehearsing import LEGACY_KERAS, legacy_keras
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import needs, origins, shadowing
 from tfdoctor.rules.shared.companions import package_finding, requirement_of
 from tfdoctor.text import upper_first
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Finding
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     python, build = context.python, context.build
     if python is None or build is None or not build.version:
         return CouldNotCheck("the installed distributions, or this TensorFlow's version, are not known")
@@ -82,7 +82,7 @@ def check(context: Context) -> Result:
     return [package_finding(context, RULE, failed)] if failed else ()
 
 
-def _wrong(context: Context, title: str, error: str) -> Finding:
+def _wrong(context: RuleContext, title: str, error: str) -> Finding:
     wanted = requirement_of(context, "keras")
     return RULE.finding(
         Cause.PACKAGE_CONFLICT,
@@ -100,11 +100,14 @@ def _wrong(context: Context, title: str, error: str) -> Finding:
     )
 
 
-def _hidden(context: Context, shadow: Shadow) -> Finding:
+def _hidden(context: RuleContext, shadow: Shadow) -> Finding:
     here = shadow.taken.removesuffix("/__init__.py")
     led = led_by(context.facts, folder_of(here))
     if led is not None:
-        how = f"{upper_first(origins.leads(context, led))} {led.entry} first: {shadow.name} is {shadow.taken}"
+        how = (
+            f"{upper_first(origins.path_source_phrase(context, led))} {led.entry} first: "
+            f"{shadow.name} is {shadow.taken}"
+        )
         title = f"{led.by} leads to {shadow.taken} in place of {shadow.name}"
     else:
         how = f"Programs that are started here take {shadow.taken} for {shadow.name}"
@@ -114,26 +117,26 @@ def _hidden(context: Context, shadow: Shadow) -> Finding:
         Severity.WARNING,
         f"{how}, not the one in {shadow.hidden}: tf.keras is then that, or fails.",
         title=title,
-        evidence=shadowing.evidence(context, here),
-        remedies=shadowing.remedies(context, here),
+        evidence=shadowing.evidence_of_shadowing(context, here),
+        remedies=shadowing.remedies_for_shadowing(context, here),
     )
 
 
-def _backend(context: Context, backend: str, needed: str) -> Finding:
+def _backend(context: RuleContext, backend: str, needed: str) -> Finding:
     return RULE.finding(
         Cause.PACKAGE_CONFLICT,
         Severity.WARNING,
         f"{BACKEND} makes Keras take {backend}, which needs {needed}, and that is not installed: programs that use "
-        f"tf.keras stop with ImportError.{origins.said(context, BACKEND)}",
+        f"tf.keras stop with ImportError.{origins.origin_sentence(context, BACKEND)}",
         title=f"tf.keras fails: {BACKEND}={backend} needs {needed}, which is not installed",
-        evidence=[Evidence(BACKEND, backend), *origins.evidence(context, BACKEND)],
+        evidence=[Evidence(BACKEND, backend), *origins.origin_evidence(context, BACKEND)],
         remedies=[
-            origins.takes_away(context, BACKEND, "Unset the variable: Keras then computes with TensorFlow.")
+            origins.unset_remedy(context, BACKEND, "Unset the variable: Keras then computes with TensorFlow.")
         ],
     )
 
 
-def _legacy(context: Context) -> Finding:
+def _legacy(context: RuleContext) -> Finding:
     build = context.build
     minor = versions.major_minor(build.version) if build is not None and build.version else ""
     wanted = f"tf-keras=={minor}.*" if minor else "tf-keras"
@@ -162,5 +165,5 @@ RULE = Rule(
     (Cause.PACKAGE_CONFLICT, Cause.SHADOWED_MODULE),
     check,
     row="tf.keras fails",
-    needs=(needs.tensorflow,),
+    needs=(needs.require_tensorflow,),
 )

@@ -24,14 +24,14 @@ from tfdoctor.causes.steps import Install
 from tfdoctor.facts import Known
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import cudnn_version
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import needs
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Problem
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     build, tensorflow = context.build, context.tensorflow
     if build is None or tensorflow is None or build.version is None or not build.exact:
         return CouldNotCheck("this release is not in the table")
@@ -52,8 +52,8 @@ def check(context: Context) -> Result:
     ]
 
 
-def applies(context: Context, problem: Problem) -> bool:
-    """Whether all conditions are known to hold here."""
+def applies(context: RuleContext, problem: Problem) -> bool:
+    """Return whether all conditions are known to hold here."""
     for condition, wanted in problem.when.items():
         if condition == "capability":
             cards = [card.capability for card in context.target.host.cards]
@@ -71,11 +71,14 @@ def applies(context: Context, problem: Problem) -> bool:
                 return False
         else:
             return False
-    return _still_wrong(context, problem)
+    return _is_still_present(context, problem)
 
 
 def matches(capability: str, condition: str) -> bool:
-    """A capability against "<7.5"; False where either cannot be read."""
+    """Return whether a capability meets a condition such as "<7.5".
+
+    False if either cannot be read.
+    """
     from tfdoctor.compat import capability_matches
 
     try:
@@ -84,15 +87,18 @@ def matches(capability: str, condition: str) -> bool:
         return False
 
 
-def _still_wrong(context: Context, problem: Problem) -> bool:
-    """Two problems are gone where the right package is installed."""
+def _is_still_present(context: RuleContext, problem: Problem) -> bool:
+    """Return whether the problem is still present.
+
+    Two problems are gone if the right package is installed.
+    """
     if problem.id == "cudnn-unpinned" and context.python is not None:
         used = cudnn_version(context.facts)
         wheels = [d.version for d in context.python.distributions if d.name.startswith("nvidia-cudnn-")]
         there = [used.version] if used is not None else wheels
         end = context.compat.cudnn_end("5.0", 9)
         return any(
-            versions.is_version(one) and end is not None and versions.at_least(one, end) for one in there
+            versions.is_version(one) and end is not None and versions.is_at_least(one, end) for one in there
         )
     if problem.id == "libcublas10-update-breaks":
         found = context.loader.found if context.loader is not None else ()
@@ -100,7 +106,7 @@ def _still_wrong(context: Context, problem: Problem) -> bool:
     return isinstance(context.facts.tensorflow, Known)
 
 
-def _remedy(context: Context, problem: Problem) -> Remedy:
+def _remedy(context: RuleContext, problem: Problem) -> Remedy:
     only = [pin for pin in problem.pins if pin.startswith("nvidia-")]
     if only:
         command = advice.pip_install(context.target, only)
@@ -117,5 +123,5 @@ RULE = Rule(
     tuple(Cause),
     check,
     row="known problems",
-    needs=(needs.tensorflow,),
+    needs=(needs.require_tensorflow,),
 )

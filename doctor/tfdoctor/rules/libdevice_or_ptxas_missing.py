@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, versions
 from tfdoctor.causes.steps import Export, Install
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import needs
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 FLAG = "--xla_gpu_cuda_data_dir="
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     build, python = context.build, context.python
     if build is None or not build.gpu or not build.has("xla-by-itself"):
         return NotApplicable("this TensorFlow does not compile with XLA on a GPU by itself")
@@ -44,7 +44,7 @@ def check(context: Context) -> Result:
     if context.tensorflow is not None and context.tensorflow.conda_build:
         return NotApplicable("conda's TensorFlow brings its own libdevice")
     good = [toolkit for toolkit in context.facts.toolkits if toolkit.libdevice and toolkit.ptxas]
-    if any(searched(context, build, toolkit) for toolkit in good):
+    if any(is_searched_toolkit(context, build, toolkit) for toolkit in good):
         return ()
     project = f"nvidia-cuda-nvcc-cu{versions.major(build.cuda)}" if build.cuda else ""
     if build.has("libdevice-of-wheels") and any(d.name == project for d in python.distributions):
@@ -63,8 +63,8 @@ def check(context: Context) -> Result:
     ]
 
 
-def searched(context: Context, build: Build, toolkit: CudaToolkit) -> bool:
-    """Whether TensorFlow looks into this toolkit by itself or through XLA_FLAGS."""
+def is_searched_toolkit(context: RuleContext, build: Build, toolkit: CudaToolkit) -> bool:
+    """Return whether TensorFlow searches this toolkit by itself or through XLA_FLAGS."""
     named = context.facts.environment.variables.get("XLA_FLAGS", "")
     places = {"/usr/local/cuda"}
     if build.cuda is not None and build.has("libdevice-of-versioned-toolkit"):
@@ -74,7 +74,7 @@ def searched(context: Context, build: Build, toolkit: CudaToolkit) -> bool:
     )
 
 
-def _evidence(context: Context, build: Build, project: str) -> list[Evidence]:
+def _evidence(context: RuleContext, build: Build, project: str) -> list[Evidence]:
     lines = [Evidence("/usr/local/cuda", "no libdevice and ptxas there")]
     if build.has("libdevice-of-wheels"):
         lines.append(Evidence("installed distributions", f"{project} is not among them"))
@@ -83,7 +83,7 @@ def _evidence(context: Context, build: Build, project: str) -> list[Evidence]:
     return lines
 
 
-def _remedies(context: Context, build: Build, project: str, good: list[CudaToolkit]) -> list[Remedy]:
+def _remedies(context: RuleContext, build: Build, project: str, good: list[CudaToolkit]) -> list[Remedy]:
     remedies: list[Remedy] = []
     pins = build.release.extra_pins if build.exact and build.release is not None else ()
     requirement = next((pin for pin in pins if versions.project_of(pin) == project), project)
@@ -121,6 +121,6 @@ RULE = Rule(
     (Cause.LIBDEVICE_OR_PTXAS_MISSING,),
     check,
     row="libdevice and ptxas will not be found",
-    needs=(needs.tensorflow,),
+    needs=(needs.require_tensorflow,),
     first=61,
 )

@@ -26,14 +26,14 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Severity
 from tfdoctor.predict import libraries_cause
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import needs
 
 if TYPE_CHECKING:
     from tfdoctor.predict import MissingLibrary
 
 
-BROUGHT = (
+INSTALLABLE_CAUSES = (
     Cause.LIBS_NOT_INSTALLED,
     Cause.LIBS_WRONG_VERSION,
     Cause.CUDNN_MISSING,
@@ -42,10 +42,14 @@ BROUGHT = (
 """What is fixed by installing libraries, all at once."""
 
 
-def to_bring(context: Context) -> tuple[Cause | None, tuple[MissingLibrary, ...]]:
-    """(which of TFD201 and TFD202 tells of them, the libraries that must be installed); damaged files are
-    another matter, and a cuDNN that is the only one, too."""
-    lost = tuple(m for m in context.missing if m.cause in BROUGHT and not (m.damaged and _stops(m)))
+def libraries_to_install(context: RuleContext) -> tuple[Cause | None, tuple[MissingLibrary, ...]]:
+    """Return (which of TFD201 and TFD202 reports them, the libraries that must be installed).
+
+    Damaged files are reported elsewhere, and so is a cuDNN that is the only missing library.
+    """
+    lost = tuple(
+        m for m in context.missing if m.cause in INSTALLABLE_CAUSES and not (m.damaged and _stops(m))
+    )
     own = [m.cause for m in lost]
     wrong, none = own.count(Cause.LIBS_WRONG_VERSION), own.count(Cause.LIBS_NOT_INSTALLED)
     if not wrong and not none:
@@ -60,8 +64,8 @@ def _stops(missing: MissingLibrary) -> bool:
     return missing.cause is Cause.LIBS_NOT_INSTALLED
 
 
-def check(context: Context) -> Result:
-    (leading, lost), build = to_bring(context), context.build
+def check(context: RuleContext) -> Result:
+    (leading, lost), build = libraries_to_install(context), context.build
     if build is None:
         return NotApplicable("this TensorFlow opens no CUDA library")
     if leading is not Cause.LIBS_NOT_INSTALLED:
@@ -105,6 +109,6 @@ RULE = Rule(
     (Cause.LIBS_NOT_INSTALLED,),
     check,
     row="not installed",
-    needs=(needs.cuda_libraries, needs.opened_late),
+    needs=(needs.require_cuda_libraries, needs.require_late_opening),
     first=51,
 )

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import advice, fit
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules.base import LOADER, Context, Result, Rule
+from tfdoctor.rules.base import LOADER, Result, Rule, RuleContext
 from tfdoctor.rules.shared import needs
 
 if TYPE_CHECKING:
@@ -37,13 +37,13 @@ SYSTEM_CUDA = ("/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda", "/usr/local/lib"
 """Folders that ldconfig may be told of: nothing in them stands in the way of other programs."""
 
 
-def check(context: Context) -> Result:
-    lost = context.missing_because(Cause.LIBS_NOT_ON_PATH)
+def check(context: RuleContext) -> Result:
+    lost = context.select_missing(Cause.LIBS_NOT_ON_PATH)
     if not lost or context.loader is None or context.build is None:
         return ()
     names = ", ".join(missing.soname for missing in lost)
-    found = [best_of(missing.elsewhere) for missing in lost]
-    folders = folders_of(found)
+    found = [choose_library(missing.elsewhere) for missing in lost]
+    folders = list_folders(found)
     evidence = [Evidence(library.path, "is there") for library in found]
     evidence += [Evidence("the loader", missing.resolution.error) for missing in lost]
     shown = ":".join(context.loader.library_path)
@@ -53,7 +53,7 @@ def check(context: Context) -> Result:
         f"{(context.loader.caller or '').rpartition('/')[2]}, and the loader does not look in "
         f"{', '.join(folders)}."
     )
-    if at_fault(context, lost):
+    if has_runpath_defect(context, lost):
         explanation += (
             f" This is a fault of TensorFlow {context.build.version} itself: the RUNPATH of that object "
             "leaves "
@@ -68,34 +68,36 @@ def check(context: Context) -> Result:
             explanation,
             title=f"{count} installed where the loader does not look",
             evidence=evidence,
-            remedies=connect(context, found, at_fault=at_fault(context, lost)),
+            remedies=search_path_remedies(context, found, at_fault=has_runpath_defect(context, lost)),
         )
     ]
 
 
-def at_fault(context: Context, lost: Sequence[MissingLibrary]) -> bool:
-    """Whether this release is known to leave the folders of its own extra out of its RUNPATH."""
+def has_runpath_defect(context: RuleContext, lost: Sequence[MissingLibrary]) -> bool:
+    """Return whether this release is known to omit the folders of its own extra from its RUNPATH."""
     build = context.build
     release = build.release if build is not None and build.exact else None
     return release is not None and any(missing.soname in release.runpath_misses for missing in lost)
 
 
-def best_of(choices: Sequence[FoundElsewhere]) -> FoundElsewhere:
-    """One of several places: what PyTorch carries for itself comes last."""
+def choose_library(choices: Sequence[FoundElsewhere]) -> FoundElsewhere:
+    """Choose the best of several files; what PyTorch carries for itself comes last."""
     return next((library for library in choices if library.package != "torch"), choices[0])
 
 
-def folders_of(found: Sequence[FoundElsewhere]) -> tuple[str, ...]:
-    """The folders of these files, each once."""
+def list_folders(found: Sequence[FoundElsewhere]) -> tuple[str, ...]:
+    """List the folders of these files without duplicates."""
     return tuple(dict.fromkeys(library.path.rpartition("/")[0] for library in found))
 
 
-def connect(context: Context, found: Sequence[FoundElsewhere], *, at_fault: bool = False) -> list[Remedy]:
-    """How the loader comes to look where these files are."""
-    folders = folders_of(found)
+def search_path_remedies(
+    context: RuleContext, found: Sequence[FoundElsewhere], *, at_fault: bool = False
+) -> list[Remedy]:
+    """List the remedies that make the loader search the folders of these files."""
+    folders = list_folders(found)
     remedies: list[Remedy] = []
     link = advice.link_into_runpath(context.target, found)
-    fixed = _fixed_release(context) if at_fault else None
+    fixed = _find_fixed_release(context) if at_fault else None
     if fixed is not None:
         remedies.append(fixed)
     if link is not None:
@@ -108,8 +110,8 @@ def connect(context: Context, found: Sequence[FoundElsewhere], *, at_fault: bool
     return remedies
 
 
-def _fixed_release(context: Context) -> Remedy | None:
-    """A later patch of the same minor that finds its own libraries."""
+def _find_fixed_release(context: RuleContext) -> Remedy | None:
+    """Return the remedy with a later patch of the same minor that finds its own libraries."""
     build, python = context.build, context.python
     if build is None or build.release is None or python is None:
         return None
@@ -134,7 +136,7 @@ RULE = Rule(
     (Cause.LIBS_NOT_ON_PATH,),
     check,
     row="not where the loader looks",
-    needs=(needs.cuda_libraries, needs.opened_late),
+    needs=(needs.require_cuda_libraries, needs.require_late_opening),
     area=LOADER,
     first=55,
 )

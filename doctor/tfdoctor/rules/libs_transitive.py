@@ -25,7 +25,7 @@ from tfdoctor import advice
 from tfdoctor.advice import link_commands, link_to
 from tfdoctor.causes.steps import Install
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules.base import LOADER, Context, Result, Rule
+from tfdoctor.rules.base import LOADER, Result, Rule, RuleContext
 from tfdoctor.rules.shared import hiders, needs
 
 if TYPE_CHECKING:
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from tfdoctor.predict import MissingLibrary
 
 
-def check(context: Context) -> Result:
-    lost = context.missing_because(Cause.LIBS_TRANSITIVE)
+def check(context: RuleContext) -> Result:
+    lost = context.select_missing(Cause.LIBS_TRANSITIVE)
     if not lost:
         return ()
-    stale = _stale(lost)
+    stale = _list_stale_libraries(lost)
     absent: tuple[str, ...] = ()
     if not stale:
         absent = tuple(dict.fromkeys(n for m in lost for n in m.resolution.really_missing if n != m.soname))
-    title, explanation = _told(lost, absent, stale)
+    title, explanation = _describe_missing(lost, absent, stale)
     finding = RULE.finding(
         Cause.LIBS_TRANSITIVE,
         Severity.ERROR,
@@ -50,16 +50,16 @@ def check(context: Context) -> Result:
         evidence=[line for missing in lost for line in _chain(missing)],
         remedies=_remedies(context, absent, lost, stale),
     )
-    return [hiders.amended(context, finding, [missing.soname for missing in lost])]
+    return [hiders.with_shadowing(context, finding, [missing.soname for missing in lost])]
 
 
-def _told(
+def _describe_missing(
     lost: tuple[MissingLibrary, ...], absent: tuple[str, ...], stale: tuple[str, ...]
 ) -> tuple[str, str]:
-    """(title, explanation)."""
+    """Return (title, explanation)."""
     opened = ", ".join(missing.soname for missing in lost)
     need, find = ("needs", "it is") if len(lost) == 1 else ("need", "they are")
-    symbol = next((found for missing in lost if (found := _undefined(missing))), "")
+    symbol = next((found for missing in lost if (found := _parse_undefined_symbol(missing))), "")
     if stale:
         names = ", ".join(path.rpartition("/")[2] for path in stale)
         return (
@@ -86,8 +86,8 @@ def _told(
     return f"{opened} cannot be used: {lost[0].resolution.error or 'the loader refuses it'}", only
 
 
-def _undefined(missing: MissingLibrary) -> str:
-    """The function that nothing defines; empty where the error is about something else."""
+def _parse_undefined_symbol(missing: MissingLibrary) -> str:
+    """Return the function that nothing defines; empty if the error is about something else."""
     return missing.resolution.error.partition(UNDEFINED)[2]
 
 
@@ -100,11 +100,11 @@ def _chain(missing: MissingLibrary) -> list[Evidence]:
     return lines
 
 
-def _stale(lost: tuple[MissingLibrary, ...]) -> tuple[str, ...]:
-    """The libraries that lack a function which others look for in them, by the function's name."""
+def _list_stale_libraries(lost: tuple[MissingLibrary, ...]) -> tuple[str, ...]:
+    """List the libraries that lack a function which others expect in them, by the function's name."""
     found: dict[str, None] = {}
     for missing in lost:
-        symbol = _undefined(missing).lstrip("_").lower()
+        symbol = _parse_undefined_symbol(missing).lstrip("_").lower()
         for tried in missing.resolution.tried:
             name = tried.path.rpartition("/")[2]
             stem = name.split(".so")[0].removeprefix("lib").lower()
@@ -114,9 +114,9 @@ def _stale(lost: tuple[MissingLibrary, ...]) -> tuple[str, ...]:
 
 
 def _remedies(
-    context: Context, absent: tuple[str, ...], lost: tuple[MissingLibrary, ...], stale: tuple[str, ...]
+    context: RuleContext, absent: tuple[str, ...], lost: tuple[MissingLibrary, ...], stale: tuple[str, ...]
 ) -> list[Remedy]:
-    through = _past(context, lost)
+    through = _skip_folders_remedy(context, lost)
     if through is not None:
         return [through]
     wheels = advice.cuda_requirements(context.target, [path.rpartition("/")[2] for path in stale])
@@ -127,7 +127,7 @@ def _remedies(
         text = "Install it in the version that goes with the other libraries."
         return [Remedy(text, (command, again), steps=(Install(wheels),))]
     loader = context.loader
-    if loader is not None and loader.library_path and all(_undefined(m) for m in lost):
+    if loader is not None and loader.library_path and all(_parse_undefined_symbol(m) for m in lost):
         return [
             Remedy(
                 "A library in a folder on LD_LIBRARY_PATH may be found before the right one. Check "
@@ -140,7 +140,7 @@ def _remedies(
     if absent and len(there) == len(absent):
         folders = tuple(dict.fromkeys(found.path.rpartition("/")[0] for found in there))
         text = f"It is in {', '.join(folders)}: add the folder to the search path before Python starts."
-        return [*_beside(context, there, lost), advice.name_folders(context.target, folders, text)]
+        return [*_link_remedies(context, there, lost), advice.name_folders(context.target, folders, text)]
     if any("version `GLIBC_" in missing.resolution.error for missing in lost):
         return [
             _reinstall(
@@ -180,11 +180,11 @@ SYSTEM = {"libz.so.1": "zlib1g", "libgomp.so.1": "libgomp1", "libstdc++.so.6": "
 """What cuDNN and CUDA need of the system itself → its package on Debian and Ubuntu."""
 
 
-def _past(context: Context, lost: tuple[MissingLibrary, ...]) -> Remedy | None:
-    """LD_LIBRARY_PATH without the folders that put a file first which cannot be used, where another one is behind.
+def _skip_folders_remedy(context: RuleContext, lost: tuple[MissingLibrary, ...]) -> Remedy | None:
+    """Remove from LD_LIBRARY_PATH the folders that put an unusable file first if another one follows.
 
-    Where the loader would find the other one by itself, `hiders` has measured it, and its remedy takes the place of
-    this one.
+    If the loader would find the other file by itself, `hiders` has measured it, and its remedy
+    replaces this one.
     """
     loader = context.loader
     if loader is None or not loader.library_path:
@@ -210,14 +210,16 @@ def _past(context: Context, lost: tuple[MissingLibrary, ...]) -> Remedy | None:
     )
 
 
-def _elsewhere(context: Context, absent: tuple[str, ...]) -> list[FoundElsewhere]:
+def _elsewhere(context: RuleContext, absent: tuple[str, ...]) -> list[FoundElsewhere]:
     found = context.loader.found if context.loader is not None else ()
     places = (next((f for f in found if f.name == name), None) for name in absent)
     return [place for place in places if place is not None]
 
 
-def _beside(context: Context, there: list[FoundElsewhere], lost: tuple[MissingLibrary, ...]) -> list[Remedy]:
-    """A link beside the library that needs it, where both are in the environment's own wheels."""
+def _link_remedies(
+    context: RuleContext, there: list[FoundElsewhere], lost: tuple[MissingLibrary, ...]
+) -> list[Remedy]:
+    """Link the library next to the one that needs it, if both are in the environment's own wheels."""
     site = advice.site_packages(context.target)
     needing = lost[0].resolution.needed_by or lost[0].resolution.path or ""
     folder = posixpath.dirname(needing)
@@ -237,8 +239,8 @@ def _beside(context: Context, there: list[FoundElsewhere], lost: tuple[MissingLi
     ]
 
 
-def _reinstall(context: Context, lost: tuple[MissingLibrary, ...], text: str) -> Remedy:
-    """The wheels of these libraries once more; the sentence alone where they are in none."""
+def _reinstall(context: RuleContext, lost: tuple[MissingLibrary, ...], text: str) -> Remedy:
+    """Return the remedy that reinstalls these libraries' wheels; only its text if they are in none."""
     wheels = advice.cuda_requirements(context.target, [missing.soname for missing in lost])
     if not wheels:
         return Remedy(text)
@@ -253,7 +255,7 @@ RULE = Rule(
     (Cause.LIBS_TRANSITIVE,),
     check,
     row="a library lacks what it needs",
-    needs=(needs.cuda_libraries, needs.opened_late),
+    needs=(needs.require_cuda_libraries, needs.require_late_opening),
     area=LOADER,
     first=54,
 )

@@ -28,10 +28,10 @@ from tfdoctor import advice, fit, versions
 from tfdoctor.facts import Known, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.records import dataclass
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
-from tfdoctor.rules.libs_not_installed import to_bring
+from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
+from tfdoctor.rules.libs_not_installed import libraries_to_install
 from tfdoctor.rules.shared import hiders, needs
-from tfdoctor.text import late
+from tfdoctor.text import lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,24 +39,24 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Release
     from tfdoctor.predict import MissingLibrary
 
-FULL_RUNTIME = late(r"libcudart\.so\.(\d{1,2}\.\d{1,2})\.\d{1,4}\Z")
-FOLDER = late(r"(?:/[^/]{1,200}){0,8}?/cuda-?(\d{1,2}\.\d{1,2})?(?:/|\Z)")
+FULL_RUNTIME = lazy_pattern(r"libcudart\.so\.(\d{1,2}\.\d{1,2})\.\d{1,4}\Z")
+FOLDER = lazy_pattern(r"(?:/[^/]{1,200}){0,8}?/cuda-?(\d{1,2}\.\d{1,2})?(?:/|\Z)")
 """A toolkit's folder, with its version where it has one: /usr/local/cuda-11.2/."""
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     build = context.build
     if build is None:
         return NotApplicable("this TensorFlow opens no CUDA library")
-    leading, brought = to_bring(context)
-    lost = context.missing_because(Cause.LIBS_WRONG_VERSION)
+    leading, brought = libraries_to_install(context)
+    lost = context.select_missing(Cause.LIBS_WRONG_VERSION)
     if not lost:
         return ()
     if leading is not Cause.LIBS_WRONG_VERSION:
         return NotApplicable("most libraries are not there in any version: TFD201 reports all of them")
     names = [missing.soname for missing in brought]
     foreign = [m for m in lost if m.damaged and not m.other_versions]
-    cudas = other_cudas(context, lost)
+    cudas = find_other_cudas(context, lost)
     there = ", ".join(cuda.label for cuda in cudas[:3])
     if len(foreign) == len(lost):
         title = f"{lost[0].soname} is there for another kind of processor"
@@ -66,11 +66,14 @@ def check(context: Context) -> Result:
             f"{lost[0].damaged}. This Python needs libraries for {context.facts.machine.machine}, 64 bit."
         )
     else:
-        title = f"TensorFlow {build.version} needs CUDA {_series(context)}, but {there or 'another CUDA'} is installed"
+        title = (
+            f"TensorFlow {build.version} needs CUDA {_format_cuda_series(context)}, but "
+            f"{there or 'another CUDA'} is installed"
+        )
         explanation = (
             f"TensorFlow {build.version} is built for CUDA {build.cuda} and opens {', '.join(names)}. "
             f"{context.here.capitalize()} these libraries have other versions."
-            f"{_files(cudas)} A link from the wanted name to another version does not help: the "
+            f"{_describe_met_files(cudas)} A link from the wanted name to another version does not help: the "
             f"functions inside differ, "
             "and it fails later or gives wrong results."
         )
@@ -80,13 +83,16 @@ def check(context: Context) -> Result:
         explanation,
         title=title,
         evidence=_evidence(context, lost),
-        remedies=[*advice.bring_libraries(context.target, names), *_other_tensorflow(context, lost, cudas)],
+        remedies=[
+            *advice.bring_libraries(context.target, names),
+            *_find_other_tensorflow(context, lost, cudas),
+        ],
     )
-    return [hiders.amended(context, finding, names)]
+    return [hiders.with_shadowing(context, finding, names)]
 
 
-def _series(context: Context) -> str:
-    """ "12" where any CUDA 12 will do, "11.0" where only that one has all the sonames."""
+def _format_cuda_series(context: RuleContext) -> str:
+    """Return "12" if any CUDA 12 is enough, "11.0" if only that version has all the sonames."""
     build = context.build
     if build is None or build.cuda is None:
         return "of a different version"
@@ -111,16 +117,18 @@ class OtherCuda:
 
     @property
     def label(self) -> str:
-        """For people: "CUDA 10.1 (/opt/cuda/lib64, on LD_LIBRARY_PATH)"."""
+        """Return the label for people: "CUDA 10.1 (/opt/cuda/lib64, on LD_LIBRARY_PATH)"."""
         what = f"CUDA {self.version}" if self.version else self.wrong[0]
         toolkit = FOLDER.match(self.folder)
         where = toolkit[0].rstrip("/") if toolkit is not None and not self.via else self.folder
         return f"{what} ({where}{f', {self.via}' if self.via else ''})"
 
 
-def other_cudas(context: Context, lost: tuple[MissingLibrary, ...]) -> list[OtherCuda]:
-    """The CUDAs of whose libraries TensorFlow wants other versions: those where the loader looks, if there are any;
-    else all that were found."""
+def find_other_cudas(context: RuleContext, lost: tuple[MissingLibrary, ...]) -> list[OtherCuda]:
+    """Find the CUDAs of whose libraries TensorFlow needs other versions.
+
+    Those where the loader searches, if there are any; else all that were found.
+    """
     loader = context.loader
     if loader is None:
         return []
@@ -137,7 +145,7 @@ def other_cudas(context: Context, lost: tuple[MissingLibrary, ...]) -> list[Othe
     cudas = [
         OtherCuda(
             folder,
-            _version(context, folder, found_in[folder]),
+            _determine_cuda_version(context, folder, found_in[folder]),
             looked.get(folder, ""),
             found_in[folder],
             tuple(sorted(set(names))),
@@ -147,8 +155,11 @@ def other_cudas(context: Context, lost: tuple[MissingLibrary, ...]) -> list[Othe
     return [cuda for cuda in cudas if cuda.via] or cudas
 
 
-def _version(context: Context, folder: str, names: Sequence[str]) -> str | None:
-    """Of which CUDA a folder's libraries are: the runtime's full name, a toolkit's folder, what all sonames share."""
+def _determine_cuda_version(context: RuleContext, folder: str, names: Sequence[str]) -> str | None:
+    """Determine of which CUDA a folder's libraries are.
+
+    Sources: the runtime's full name, a toolkit's folder, what all sonames share.
+    """
     full = {match[1] for name in names if (match := FULL_RUNTIME.match(name)) is not None}
     if len(full) == 1:
         return full.pop()
@@ -164,8 +175,8 @@ def _version(context: Context, folder: str, names: Sequence[str]) -> str | None:
     return shared.pop() if len(shared) == 1 else None
 
 
-def _files(cudas: list[OtherCuda]) -> str:
-    """The very files that the loader meets on its way."""
+def _describe_met_files(cudas: list[OtherCuda]) -> str:
+    """List the files that the loader meets in its search."""
     met = [cuda for cuda in cudas if cuda.via]
     if not met:
         return ""
@@ -173,7 +184,7 @@ def _files(cudas: list[OtherCuda]) -> str:
     return f" The loader looks where these are: {shown}."
 
 
-def _evidence(context: Context, lost: tuple[MissingLibrary, ...]) -> list[Evidence]:
+def _evidence(context: RuleContext, lost: tuple[MissingLibrary, ...]) -> list[Evidence]:
     lines = [Evidence("the loader", missing.resolution.error) for missing in lost]
     for missing in lost:
         lines += [
@@ -189,11 +200,14 @@ def _evidence(context: Context, lost: tuple[MissingLibrary, ...]) -> list[Eviden
     return lines
 
 
-def _other_tensorflow(
-    context: Context, lost: tuple[MissingLibrary, ...], cudas: list[OtherCuda]
+def _find_other_tensorflow(
+    context: RuleContext, lost: tuple[MissingLibrary, ...], cudas: list[OtherCuda]
 ) -> list[Remedy]:
-    """The newest TensorFlow for this machine and Python that opens what is there and was built with that CUDA or, from
-    11 on, an older minor of it: a newer one may ask for functions that it has not."""
+    """Find the newest TensorFlow for this machine and Python that opens the installed CUDA libraries.
+
+    It was built with that CUDA or, from 11 on, an older minor of it: a newer one may call functions
+    that the installed CUDA lacks.
+    """
     python = value_of(context.facts.python)
     if python is None:
         return []
@@ -251,6 +265,6 @@ RULE = Rule(
     (Cause.LIBS_WRONG_VERSION,),
     check,
     row="a different version is installed",
-    needs=(needs.cuda_libraries, needs.opened_late),
+    needs=(needs.require_cuda_libraries, needs.require_late_opening),
     first=50,
 )

@@ -23,15 +23,15 @@ import re
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import foreign_libstdcxx
-from tfdoctor.rules.base import Context, CouldNotCheck, Result, Rule, unanswered
+from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext, outcome_if_unknown
 from tfdoctor.rules.shared import hiders, needs
 
 WANTED = re.compile(r"^(?P<path>[^:]+): version `(?P<version>(?:GLIBCXX|CXXABI)_[\w.]+)'")
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     if context.loader is None:
-        refused = unanswered(context.facts.loader, "the loader")
+        refused = outcome_if_unknown(context.facts.loader, "the loader")
         return CouldNotCheck(refused.why if refused is not None else "the loader could not be followed")
     for resolution in context.loader.import_needs:
         foreign = foreign_libstdcxx(context.facts, resolution)
@@ -54,11 +54,11 @@ def check(context: Context) -> Result:
             evidence=[Evidence("the loader", resolution.error)],
             remedies=_remedies(context, path),
         )
-        return [hiders.amended(context, finding, title=title)]
+        return [hiders.with_shadowing(context, finding, title=title)]
     return ()
 
 
-def _remedies(context: Context, path: str) -> list[Remedy]:
+def _remedies(context: RuleContext, path: str) -> list[Remedy]:
     python = context.python
     off = advice.off_the_path(context.target, (path.rpartition("/")[0],))
     if off is not None:
@@ -84,5 +84,5 @@ RULE = Rule(
     (Cause.LIBSTDCXX_TOO_OLD,),
     check,
     row="the C++ library is too old",
-    needs=(needs.tensorflow,),
+    needs=(needs.require_tensorflow,),
 )

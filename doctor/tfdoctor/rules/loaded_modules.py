@@ -21,11 +21,11 @@ import re
 
 from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
-from tfdoctor.text import late
+from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
+from tfdoctor.text import lazy_pattern
 
 VARIABLE = "LOADEDMODULES"
-MODULE = late(
+MODULE = lazy_pattern(
     r"(?:\S*/)?(?P<name>cuda|cudatoolkit|cuda-toolkit|cudnn)(?:[/-]|/\S*?)(?P<version>[0-9]{1,2}(?:\.[0-9]{1,3}){0,3})",
     re.IGNORECASE,
 )
@@ -41,7 +41,7 @@ LIBRARIES = frozenset(
 )
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     variables = context.facts.environment.variables
     loaded = variables.get(VARIABLE)
     if loaded is None and not ({"LMOD_CMD", "MODULESHOME"} & set(variables)):
@@ -51,11 +51,11 @@ def check(context: Context) -> Result:
         return NotApplicable("no TensorFlow with CUDA to compare with")
     found = [(word, match) for word in (loaded or "").split(":") if (match := MODULE.match(word)) is not None]
     other = [word for word, match in found if _differs(match, build.cuda, build.cudnn)]
-    missing = bool(context.missing_because(*LIBRARIES))
+    missing = bool(context.select_missing(*LIBRARIES))
     if other:
-        return [_other(context, loaded or "", other, build.cuda, missing=missing)]
+        return [_build_version_finding(context, loaded or "", other, build.cuda, missing=missing)]
     if missing and not found:
-        return [_none(context, build.cuda, build.cudnn)]
+        return [_build_unloaded_finding(context, build.cuda, build.cudnn)]
     return ()
 
 
@@ -64,13 +64,15 @@ def _differs(match: re.Match[str], cuda: str, cudnn: str | None) -> bool:
     return wanted is not None and versions.major(match["version"]) != versions.major(wanted)
 
 
-def _wanted(cuda: str, cudnn: str | None) -> str:
+def _format_required_cuda(cuda: str, cudnn: str | None) -> str:
     return f"CUDA {versions.major_minor(cuda)}" + (f" and cuDNN {versions.major(cudnn)}" if cudnn else "")
 
 
-def _other(context: Context, loaded: str, other: list[str], cuda: str, *, missing: bool) -> Finding:
+def _build_version_finding(
+    context: RuleContext, loaded: str, other: list[str], cuda: str, *, missing: bool
+) -> Finding:
     names = " ".join(advice.quote(word) for word in other)
-    wanted = _wanted(cuda, context.build.cudnn if context.build is not None else None)
+    wanted = _format_required_cuda(cuda, context.build.cudnn if context.build is not None else None)
     return RULE.finding(
         Cause.LIBS_WRONG_VERSION,
         Severity.WARNING if missing else Severity.INFO,
@@ -91,13 +93,13 @@ def _other(context: Context, loaded: str, other: list[str], cuda: str, *, missin
     )
 
 
-def _none(context: Context, cuda: str, cudnn: str | None) -> Finding:
+def _build_unloaded_finding(context: RuleContext, cuda: str, cudnn: str | None) -> Finding:
     del context
     return RULE.finding(
         Cause.LIBS_NOT_INSTALLED,
         Severity.INFO,
         f"This machine has environment modules, and none with CUDA is loaded. This TensorFlow looks for "
-        f"{_wanted(cuda, cudnn)}; a module may have them.",
+        f"{_format_required_cuda(cuda, cudnn)}; a module may have them.",
         title="A module may have the libraries that are missing",
         evidence=[Evidence(VARIABLE, "no cuda or cudnn module is loaded")],
         remedies=[

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.causes.steps import Rename, Unset
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules.base import Context, Result, Rule
+from tfdoctor.rules.base import Result, Rule, RuleContext
 
 if TYPE_CHECKING:
     from tfdoctor.causes.steps import Step
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     variables = context.facts.environment.variables
     findings = []
     for wrong, meant in context.facts.environment.misspelt:
@@ -58,7 +58,10 @@ def check(context: Context) -> Result:
 
 
 def _steps(wrong: str, meant: str, *, both: bool) -> tuple[Step, ...]:
-    """None for what hides cards: whether they are to be hidden is a person's decision."""
+    """Return the steps of the fix; none for a variable that hides cards.
+
+    A person must decide whether the cards are to be hidden.
+    """
     if both:
         return (Unset(wrong),)
     return () if meant == "CUDA_VISIBLE_DEVICES" else (Rename(wrong, meant),)

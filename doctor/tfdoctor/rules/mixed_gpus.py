@@ -24,7 +24,7 @@ from tfdoctor import advice, versions
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import registered_devices
-from tfdoctor.rules.base import GPU, Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import GPU, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, needs, origins
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 VARIABLE = "TF_MIN_GPU_MULTIPROCESSOR_COUNT"
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     build, answer = context.build, value_of(context.facts.driver.cuda)
     if build is None or build.gpu is False or build.rocm:
         return NotApplicable("this TensorFlow has no CUDA code")
@@ -47,23 +47,25 @@ def check(context: Context) -> Result:
         return ()
     by_variable = not kept and bool(registered_devices(answer.devices, build, {}))
     if by_variable:
-        return [_all_dropped(context, build, dropped)]
+        return [_build_all_dropped_finding(context, build, dropped)]
     if not kept:
         return NotApplicable("no card is registered at all, which TFD110 explains")
-    return [_some_dropped(context, build, dropped, len(kept))]
+    return [_build_some_dropped_finding(context, build, dropped, len(kept))]
 
 
-def _why(device: CudaDevice, build: Build) -> str:
+def _explain_drop(device: CudaDevice, build: Build) -> str:
     label = drivers.device_label(device).partition(", ")[2] or drivers.device_label(device)
     capability = device.compute_capability
-    if capability is not None and not versions.at_least(capability, build.floor):
+    if capability is not None and not versions.is_at_least(capability, build.floor):
         return f"{label}: compute capability {capability}, below {build.floor}"
     return f"{label}: {device.multiprocessors} multiprocessors"
 
 
-def _some_dropped(context: Context, build: Build, dropped: list[CudaDevice], kept: int) -> Finding:
-    reasons = [_why(device, build) for device in dropped]
-    small = [d for d in dropped if versions.at_least(d.compute_capability or "99", build.floor)]
+def _build_some_dropped_finding(
+    context: RuleContext, build: Build, dropped: list[CudaDevice], kept: int
+) -> Finding:
+    reasons = [_explain_drop(device, build) for device in dropped]
+    small = [d for d in dropped if versions.is_at_least(d.compute_capability or "99", build.floor)]
     asked = context.facts.environment.variables.get(VARIABLE)
     remedies = []
     if small:
@@ -84,7 +86,7 @@ def _some_dropped(context: Context, build: Build, dropped: list[CudaDevice], kep
     )
 
 
-def _all_dropped(context: Context, build: Build, dropped: list[CudaDevice]) -> Finding:
+def _build_all_dropped_finding(context: RuleContext, build: Build, dropped: list[CudaDevice]) -> Finding:
     value = context.facts.environment.variables.get(VARIABLE, "")
     return RULE.finding(
         Cause.HIDDEN_BY_ENV,
@@ -94,10 +96,10 @@ def _all_dropped(context: Context, build: Build, dropped: list[CudaDevice]) -> F
         title=f"{VARIABLE} excludes every card",
         evidence=[
             Evidence(VARIABLE, repr(value)),
-            *origins.evidence(context, VARIABLE),
-            *(Evidence("the driver", _why(device, build)) for device in dropped),
+            *origins.origin_evidence(context, VARIABLE),
+            *(Evidence("the driver", _explain_drop(device, build)) for device in dropped),
         ],
-        remedies=[origins.takes_away(context, VARIABLE, "Unset the variable.", steps=False)],
+        remedies=[origins.unset_remedy(context, VARIABLE, "Unset the variable.", steps=False)],
     )
 
 
@@ -108,6 +110,6 @@ RULE = Rule(
     (Cause.GPU_TOO_OLD, Cause.HIDDEN_BY_ENV),
     check,
     row="TensorFlow ignores a card",
-    needs=(needs.tensorflow, needs.driver),
+    needs=(needs.require_tensorflow, needs.require_driver),
     area=GPU,
 )

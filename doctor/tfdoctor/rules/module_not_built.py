@@ -23,27 +23,35 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.facts import Known, Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, given, seen
+from tfdoctor.rules.base import (
+    CouldNotCheck,
+    NotApplicable,
+    Result,
+    Rule,
+    RuleContext,
+    evidence_from,
+    require_value,
+)
 from tfdoctor.rules.shared import drivers, kernels
 
 if TYPE_CHECKING:
     from tfdoctor.facts import ModuleFiles
 
 
-def check(context: Context) -> Result:
-    cause = given(kernels.without_module(context))
+def check(context: RuleContext) -> Result:
+    cause = require_value(kernels.cause_of_missing_module(context))
     fact = context.facts.kernel.modules
     if isinstance(fact, Unknown):
         return CouldNotCheck(f"the module's files: {fact.why}")
-    if not isinstance(fact, Known) or not kernels.on_the_bus(context):
+    if not isinstance(fact, Known) or not kernels.has_usable_card(context):
         return NotApplicable("there is no card on the bus for a module to drive")
-    if not kernels.not_built(context):
+    if not kernels.is_module_unbuilt(context):
         return ()
-    if kernels.switched_off(context):
+    if kernels.is_switched_off(context):
         return NotApplicable("the card was switched off on purpose, which TFD119 explains")
     kernel, found = context.facts.machine.kernel, fact.value
     others = ", ".join(found.other_kernels)
-    evidence = [seen(fact, f"no nvidia.ko for the running kernel {kernel}")]
+    evidence = [evidence_from(fact, f"no nvidia.ko for the running kernel {kernel}")]
     if others:
         evidence.append(Evidence("/lib/modules", f"has one for: {others}"))
     evidence += [
@@ -79,17 +87,17 @@ def _explanation(kernel: str, found: ModuleFiles) -> str:
     return said
 
 
-def _remedies(context: Context, found: ModuleFiles) -> list[Remedy]:
+def _remedies(context: RuleContext, found: ModuleFiles) -> list[Remedy]:
     failed = next((m.failed for m in found.dkms if m.failed), "")
     remedies = []
     if failed:
         remedies.append(Remedy("See why the build failed.", (f"tail -n 40 {advice.quote(failed)}",)))
     akmods = context.facts.machine.distribution_id == "fedora"
     if found.dkms or akmods:
-        remedies.append(kernels.rebuild(context))
+        remedies.append(kernels.rebuild_module_remedy(context))
     else:
         install = advice.driver_install(context.target)
-        needed = kernels.headers(context) if not found.headers else ""
+        needed = kernels.install_headers_command(context) if not found.headers else ""
         remedies.append(
             Remedy(
                 f"Nothing here builds the module: install it with the driver. {install.text}",
@@ -115,5 +123,5 @@ RULE = Rule(
     (Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN, Cause.NO_DRIVER),
     check,
     row="no module for this kernel",
-    needs=(kernels.waits_for_module,),
+    needs=(kernels.require_waiting_driver,),
 )

@@ -25,22 +25,22 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, versions
 from tfdoctor.facts import Absent, SmiFacts, SmiFailure, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules.base import GPU, Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import GPU, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, kernels, needs
 
 if TYPE_CHECKING:
     from tfdoctor.facts import PciGpu
 
 
-def check(context: Context) -> Result:
-    state = drivers.state(context)
+def check(context: RuleContext) -> Result:
+    state = drivers.driver_state(context)
     if state.answer is None or not state.answer.loaded:
         return NotApplicable("there is no driver to ask")
     if state.cause is not Cause.NO_DEVICE:
         return ()
-    if drivers.node_trouble(context):
+    if drivers.list_node_errors(context):
         return NotApplicable("device nodes are missing or closed, which TFD113 explains")
-    known = kernels.explained(context)
+    known = kernels.module_rule_code(context)
     if known:
         return NotApplicable(f"NVIDIA's kernel module does not run, for a reason that {known} explains")
     evidence = [
@@ -49,7 +49,7 @@ def check(context: Context) -> Result:
         *drivers.module_evidence(context),
         *drivers.smi_evidence(context),
     ]
-    title, explanation, remedies = _reason(context)
+    title, explanation, remedies = _explain_no_device(context)
     if context.facts.machine.container:
         remedies = [dataclasses.replace(r, text=f"On the host, not in here: {r.text}") for r in remedies]
     return [_finding(title, explanation, evidence, remedies)]
@@ -61,30 +61,43 @@ def _finding(title: str, explanation: str, evidence: list[Evidence], remedies: l
     )
 
 
-def _answer(context: Context) -> str:
+def _answer(context: RuleContext) -> str:
     answer = value_of(context.facts.driver.cuda)
     if answer is None or answer.init == 0:
         return "cuDeviceGetCount: 0"
     return f"cuInit: {answer.init_name} ({answer.init})"
 
 
-Said = tuple[str, str, list[Remedy]]
+ProblemText = tuple[str, str, list[Remedy]]
 
 
-def _reason(context: Context) -> Said:
-    """Title, explanation and remedies of the first thing that explains it."""
-    for look in (_wsl, _no_card, _taken, _mig, _lost, _silent, _module_missing, _not_driven, kernels.logged):
+def _explain_no_device(context: RuleContext) -> ProblemText:
+    """Return title, explanation and remedies of the first explanation that applies."""
+    for look in (
+        _wsl,
+        _explain_card_absence,
+        _explain_card_binding,
+        _mig,
+        _explain_lost_card,
+        _explain_silent_cards,
+        _explain_missing_module,
+        _explain_unsupported_card,
+        kernels.explain_by_kernel_log,
+    ):
         said = look(context)
         if said is not None:
             return said
     return (
         "The driver shows no GPU",
         "The driver is loaded and knows of no device that CUDA could use. The kernel's log says why.",
-        [drivers.kernel_log(context), drivers.reboot(context, "A restart helps where the card is stuck.")],
+        [
+            drivers.kernel_log_remedy(context),
+            drivers.reboot_remedy(context, "A restart helps where the card is stuck."),
+        ],
     )
 
 
-def _wsl(context: Context) -> Said | None:
+def _wsl(context: RuleContext) -> ProblemText | None:
     if not context.facts.machine.wsl:
         return None
     return (
@@ -103,7 +116,7 @@ def _wsl(context: Context) -> Said | None:
     )
 
 
-def _no_card(context: Context) -> Said | None:
+def _explain_card_absence(context: RuleContext) -> ProblemText | None:
     if not isinstance(context.facts.driver.pci, Absent) or context.facts.machine.jetson:
         return None
     modules = value_of(context.facts.driver.modules) or ()
@@ -129,12 +142,12 @@ def _no_card(context: Context) -> Said | None:
             "The driver's library answers, but there is no card: a virtual machine or instance type without "
             "a GPU, a card that is switched off in the firmware, not seated, or fallen off the bus."
         ),
-        [look, drivers.reboot(context, "A card that fell off the bus comes back after a cold start.")],
+        [look, drivers.reboot_remedy(context, "A card that fell off the bus comes back after a cold start.")],
     )
 
 
-def _taken(context: Context) -> Said | None:
-    """Cards that another kernel driver holds, where NVIDIA's holds none."""
+def _explain_card_binding(context: RuleContext) -> ProblemText | None:
+    """Report cards that another kernel driver holds if NVIDIA's driver holds none."""
     cards = value_of(context.facts.driver.pci) or ()
     if not cards or any(card.driver == "nvidia" for card in cards):
         return None
@@ -164,7 +177,7 @@ def _taken(context: Context) -> Said | None:
                                 f"echo 'blacklist {card.driver}' | {advice.sudo(context.target)}tee "
                                 f"/etc/modprobe.d/blacklist-{card.driver}.conf"
                             ),
-                            kernels.initramfs(context),
+                            kernels.rebuild_initramfs_command(context),
                             f"{advice.sudo(context.target)}reboot",
                         ),
                         changes_system=True,
@@ -174,7 +187,7 @@ def _taken(context: Context) -> Said | None:
     return None
 
 
-def _rebind(context: Context, card: PciGpu) -> Remedy:
+def _rebind(context: RuleContext, card: PciGpu) -> Remedy:
     root, address = advice.sudo(context.target), advice.quote(card.address)
     return Remedy(
         "If no virtual machine uses it, give it back until the next start. To keep it, take `vfio-pci.ids` out of "
@@ -188,7 +201,7 @@ def _rebind(context: Context, card: PciGpu) -> Remedy:
     )
 
 
-def _mig(context: Context) -> Said | None:
+def _mig(context: RuleContext) -> ProblemText | None:
     smi = value_of(context.facts.driver.smi)
     parents = [g for g in smi.gpus if g.mig and not g.mig_instances] if isinstance(smi, SmiFacts) else []
     if not isinstance(smi, SmiFacts) or not parents or len(parents) != len(smi.gpus):
@@ -218,7 +231,7 @@ def _mig(context: Context) -> Said | None:
     )
 
 
-def _lost(context: Context) -> Said | None:
+def _explain_lost_card(context: RuleContext) -> ProblemText | None:
     smi = value_of(context.facts.driver.smi)
     if not isinstance(smi, SmiFailure) or smi.kind not in ("gpu_lost", "device_handle_unknown_error"):
         return None
@@ -229,14 +242,14 @@ def _lost(context: Context) -> Said | None:
             "of the card itself. Programs cannot bring it back."
         ),
         [
-            drivers.kernel_log(context),
-            kernels.power_off(context),
+            drivers.kernel_log_remedy(context),
+            kernels.power_off_remedy(context),
         ],
     )
 
 
-def _silent(context: Context) -> Said | None:
-    """Every card on the bus answers with all ones."""
+def _explain_silent_cards(context: RuleContext) -> ProblemText | None:
+    """Report that every card on the bus returns all ones."""
     cards = value_of(context.facts.driver.pci) or ()
     lost = context.facts.kernel.lost_cards
     if not cards or any(card.address not in lost for card in cards):
@@ -249,7 +262,7 @@ def _silent(context: Context) -> Said | None:
             "off the bus."
         ),
         [
-            drivers.kernel_log(context),
+            drivers.kernel_log_remedy(context),
             Remedy(
                 "Shut down, wait, and start again; on a laptop, look at the tool that switches its graphics."
             ),
@@ -257,8 +270,8 @@ def _silent(context: Context) -> Said | None:
     )
 
 
-def _module_missing(context: Context) -> Said | None:
-    """The user-space libraries are there; the kernel's part is not loaded."""
+def _explain_missing_module(context: RuleContext) -> ProblemText | None:
+    """Report that the user-space libraries are installed but the kernel module is not loaded."""
     if not isinstance(context.facts.driver.kernel_module, Absent) or context.facts.machine.jetson:
         return None
     root = advice.sudo(context.target)
@@ -291,21 +304,21 @@ def _module_missing(context: Context) -> Said | None:
     )  # fmt: skip
 
 
-def _kernel_release(context: Context) -> str:
+def _kernel_release(context: RuleContext) -> str:
     return f" ({context.facts.machine.kernel})" if context.facts.machine.kernel else ""
 
 
-def _not_driven(context: Context) -> Said | None:
-    """The kernel module runs and does not drive this card."""
+def _explain_unsupported_card(context: RuleContext) -> ProblemText | None:
+    """Report that the kernel module runs but does not support this card."""
     module = value_of(context.facts.driver.kernel_module)
     if module is None:
         return None
     for card in value_of(context.facts.driver.pci) or ():
-        gpu = drivers.gpu_of(context, card)
+        gpu = drivers.find_gpu(context, card)
         if gpu is None:
             continue
         branch = context.compat.cards.ended_with(gpu.capability)
-        if branch is not None and versions.at_least(module.version, branch.first_without):
+        if branch is not None and versions.is_at_least(module.version, branch.first_without):
             return (
                 f"Driver {module.version} no longer drives the {gpu.name}",
                 (
@@ -314,7 +327,7 @@ def _not_driven(context: Context) -> Said | None:
                 ),
                 [Remedy(f"Install the driver branch {branch.last} in its place, then restart.")],
             )
-        if module.open_kernel and not versions.at_least(
+        if module.open_kernel and not versions.is_at_least(
             gpu.capability, context.compat.cards.open_module.drives_from
         ):
             return (
@@ -323,9 +336,9 @@ def _not_driven(context: Context) -> Said | None:
                     "NVIDIA's open kernel module is for Turing (compute capability 7.5) and newer; this "
                     f"card is {gpu.capability} and needs the proprietary one."
                 ),
-                [_flavour(context, module.version, opened=False)],
+                [_install_flavour_remedy(context, module.version, opened=False)],
             )
-        if not module.open_kernel and versions.at_least(
+        if not module.open_kernel and versions.is_at_least(
             gpu.capability, context.compat.cards.open_module.alone_from
         ):
             return (
@@ -334,13 +347,13 @@ def _not_driven(context: Context) -> Said | None:
                     "From Blackwell on (compute capability 10.0) only NVIDIA's open kernel module drives a "
                     "card; the proprietary one is loaded."
                 ),
-                [_flavour(context, module.version, opened=True)],
+                [_install_flavour_remedy(context, module.version, opened=True)],
             )
     return None
 
 
-def _flavour(context: Context, version: str, *, opened: bool) -> Remedy:
-    """The other flavour of the same driver branch."""
+def _install_flavour_remedy(context: RuleContext, version: str, *, opened: bool) -> Remedy:
+    """Return the remedy that installs the other flavour of the same driver branch."""
     root, manager = advice.sudo(context.target), advice.package_manager(context.target)
     name = "the open" if opened else "the proprietary"
     text = f"Install {name} kernel module of the same branch, then restart."
@@ -363,6 +376,6 @@ RULE = Rule(
     (Cause.NO_DEVICE,),
     check,
     row="the driver shows none",
-    needs=(needs.driver,),
+    needs=(needs.require_driver,),
     area=GPU,
 )

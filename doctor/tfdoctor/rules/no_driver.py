@@ -26,7 +26,7 @@ from tfdoctor import advice
 from tfdoctor.facts import Absent, Known, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import own_driver_files
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, seen
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext, evidence_from
 from tfdoctor.rules.shared import drivers, hiders, kernels
 from tfdoctor.rules.shared.pythons import examine_others
 
@@ -37,28 +37,32 @@ DEFAULT_FOLDERS = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
 """Folders in which the loader looks without being told; Debian's multiarch ones lie below them."""
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     facts = context.facts
     if facts.machine.system == "Darwin":
         return NotApplicable("there is no CUDA on macOS")
-    state = drivers.state(context)
+    state = drivers.driver_state(context)
     if state.cause is None and state.resolution is None and state.answer is None:
         return CouldNotCheck(getattr(facts.driver.cuda, "why", "") or "the driver did not answer")
     if state.cause is not Cause.NO_DRIVER:
         return ()
-    known = kernels.explained(context)
+    known = kernels.module_rule_code(context)
     if known:
         return NotApplicable(f"NVIDIA's kernel module does not run, for a reason that {known} explains")
     evidence = [Evidence("the loader", state.why), *_surroundings(context)]
     failed = state.resolution if state.resolution is not None and not state.resolution.ok else None
     if failed is None:
-        return [_refused(context, state.why, evidence)]
+        return [_build_load_finding(context, state.why, evidence)]
     if failed.path or any(attempt.problem for attempt in failed.tried):
-        return [hiders.amended(context, _damaged(context, failed, evidence), ["libcuda.so.1"])]
+        return [
+            hiders.with_shadowing(
+                context, _build_damaged_finding(context, failed, evidence), ["libcuda.so.1"]
+            )
+        ]
     files = own_driver_files(facts)
     if files:
-        return [_not_found(context, files, evidence)]
-    return [_nothing_there(context, evidence)]
+        return [_build_search_finding(context, files, evidence)]
+    return [_build_absent_finding(context, evidence)]
 
 
 def _error(
@@ -74,8 +78,8 @@ def _error(
     )
 
 
-def _refused(context: Context, why: str, evidence: list[Evidence]) -> Finding:
-    """The loader's rules say that it opens, and it does not; or cuInit answers 303."""
+def _build_load_finding(context: RuleContext, why: str, evidence: list[Evidence]) -> Finding:
+    """Report that libcuda fails to load although the loader's rules allow it, or that cuInit returns 303."""
     return _error(
         "The driver's library libcuda.so.1 exists but does not load",
         f"{why} The file is there; a part of the driver that it needs is damaged or missing.",
@@ -84,7 +88,7 @@ def _refused(context: Context, why: str, evidence: list[Evidence]) -> Finding:
     )
 
 
-def _damaged(context: Context, failed: Resolution, evidence: list[Evidence]) -> Finding:
+def _build_damaged_finding(context: RuleContext, failed: Resolution, evidence: list[Evidence]) -> Finding:
     bad = next((attempt for attempt in failed.tried if attempt.problem), None)
     if bad is None:
         lost = ", ".join(name for name in failed.really_missing if name != "libcuda.so.1")
@@ -125,7 +129,7 @@ def _damaged(context: Context, failed: Resolution, evidence: list[Evidence]) -> 
     )
 
 
-def _not_found(context: Context, files: tuple[str, ...], evidence: list[Evidence]) -> Finding:
+def _build_search_finding(context: RuleContext, files: tuple[str, ...], evidence: list[Evidence]) -> Finding:
     folder = files[0].rpartition("/")[0]
     root = advice.sudo(context.target)
     known = folder in DEFAULT_FOLDERS or folder.endswith("-linux-gnu")
@@ -145,11 +149,11 @@ def _not_found(context: Context, files: tuple[str, ...], evidence: list[Evidence
     )
 
 
-def _nothing_there(context: Context, evidence: list[Evidence]) -> Finding:
+def _build_absent_finding(context: RuleContext, evidence: list[Evidence]) -> Finding:
     facts, driver = context.facts, context.facts.driver
     cards = value_of(driver.pci) or ()
     modules = value_of(driver.modules) or ()
-    cpu = _on_the_cpu(context)
+    cpu = _cpu_remedies(context)
     if facts.machine.wsl:
         return _wsl_without_gpu(context, evidence)
     if facts.machine.container:
@@ -180,7 +184,7 @@ def _nothing_there(context: Context, evidence: list[Evidence]) -> Finding:
             "CUDA. NVIDIA's driver "
             "replaces it.",
             evidence,
-            [*_legacy(context), advice.driver_install(context.target)],
+            [*_legacy_driver_remedies(context), advice.driver_install(context.target)],
         )
     if driver.driver_files:
         return _error(
@@ -188,18 +192,18 @@ def _nothing_there(context: Context, evidence: list[Evidence]) -> Finding:
             f"{driver.driver_files[0]} is not a driver: the toolkit's stub is for linking, and cuda-compat "
             "works only on top of a driver.",
             [*evidence, *(Evidence(path, "is there") for path in driver.driver_files[:4])],
-            [*_legacy(context), advice.driver_install(context.target)],
+            [*_legacy_driver_remedies(context), advice.driver_install(context.target)],
         )
     return _error(
         "NVIDIA's driver is not installed",
         "libcuda.so.1 comes with NVIDIA's driver and with nothing else; it is nowhere on this machine.",
         evidence,
-        [*_legacy(context), advice.driver_install(context.target)],
+        [*_legacy_driver_remedies(context), advice.driver_install(context.target)],
     )
 
 
-def _on_the_cpu(context: Context) -> list[Remedy]:
-    """What is to be done by somebody who needs no GPU."""
+def _cpu_remedies(context: RuleContext) -> list[Remedy]:
+    """List the remedies for a user who needs no GPU."""
     facts, choice = context.facts, context.facts.choice
     if isinstance(facts.tensorflow, Known):
         return [Remedy("TensorFlow works here on the CPU; nothing needs to be installed for that.")]
@@ -212,7 +216,7 @@ def _on_the_cpu(context: Context) -> list[Remedy]:
     return [advice.install_for_cpu(context.target, release, "If the CPU is enough, install TensorFlow.")]
 
 
-def _wsl_without_gpu(context: Context, evidence: list[Evidence]) -> Finding:
+def _wsl_without_gpu(context: RuleContext, evidence: list[Evidence]) -> Finding:
     if context.facts.machine.wsl == 1:
         return _error(
             "WSL 1 gives Linux programs no GPU",
@@ -241,11 +245,11 @@ def _wsl_without_gpu(context: Context, evidence: list[Evidence]) -> Finding:
     )
 
 
-def _legacy(context: Context) -> list[Remedy]:
-    """Which driver a card needs that the newest no longer drives."""
+def _legacy_driver_remedies(context: RuleContext) -> list[Remedy]:
+    """List which driver a card needs that the newest driver no longer supports."""
     said = []
     ubuntu, root = context.target.distribution == "ubuntu", advice.sudo(context.target)
-    for device in drivers.known_devices(context):
+    for device in drivers.list_known_devices(context):
         branch = context.compat.cards.ended_with(device.compute_capability or "99")
         if branch is not None:
             said.append(
@@ -260,15 +264,15 @@ def _legacy(context: Context) -> list[Remedy]:
     return list(dict.fromkeys(said))
 
 
-def _surroundings(context: Context) -> list[Evidence]:
+def _surroundings(context: RuleContext) -> list[Evidence]:
     driver = context.facts.driver
     lines = [*drivers.pci_evidence(context), *drivers.module_evidence(context)]
     if isinstance(driver.smi, Absent):
-        lines.append(seen(driver.smi, driver.smi.why))
+        lines.append(evidence_from(driver.smi, driver.smi.why))
     return [*lines, *drivers.smi_evidence(context)]
 
 
-def _reinstall(context: Context) -> Remedy:
+def _reinstall(context: RuleContext) -> Remedy:
     if context.facts.machine.container:
         return Remedy("Start the container again; the driver's libraries come from the host.")
     install = advice.driver_install(context.target)

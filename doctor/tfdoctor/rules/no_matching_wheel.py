@@ -21,17 +21,17 @@ from __future__ import annotations
 from tfdoctor import advice, fit, versions
 from tfdoctor.facts import Known
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 
 X86_64 = ("x86_64", "amd64")
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     if isinstance(context.facts.tensorflow, Known):
         return NotApplicable("a TensorFlow is installed in this Python")
     if context.python is None:
         return CouldNotCheck("this Python did not answer")
-    why = reason(context)
+    why = explain_no_wheel(context)
     if not why:
         return ()
     python = context.python
@@ -53,8 +53,8 @@ def check(context: Context) -> Result:
     ]
 
 
-def reason(context: Context) -> str:
-    """Why no GPU wheel fits this Python; empty where one does, or where this cannot be said."""
+def explain_no_wheel(context: RuleContext) -> str:
+    """Explain why no GPU wheel fits this Python; empty if one does, or if this cannot be determined."""
     python = context.python
     if python is None:
         return ""
@@ -82,7 +82,7 @@ def reason(context: Context) -> str:
     return _version_reason(context, python.version, python.glibc)
 
 
-def _version_reason(context: Context, python: str, glibc: str) -> str:
+def _version_reason(context: RuleContext, python: str, glibc: str) -> str:
     minor = versions.major_minor(python)
     fitting = context.compat.releases_for_python(python, "linux", gpu=True)
     if not fitting:
@@ -96,13 +96,13 @@ def _version_reason(context: Context, python: str, glibc: str) -> str:
                 f"{newest.released}) are for Python {', '.join(newest.linux_pythons)}."
             )
         return f"No TensorFlow release with GPU code has a wheel for Python {minor}."
-    if all(row.glibc is not None and not versions.at_least(glibc, row.glibc) for row in fitting):
+    if all(row.glibc is not None and not versions.is_at_least(glibc, row.glibc) for row in fitting):
         least = min((row.glibc for row in fitting if row.glibc), key=versions.numbers)
         return f"The wheels for Python {minor} need glibc {least} or newer; this system has {glibc}."
     return ""
 
 
-def _remedies(context: Context) -> list[Remedy]:
+def _remedies(context: RuleContext) -> list[Remedy]:
     machine, python = context.facts.machine, context.python
     if python is None:
         return []

@@ -23,18 +23,18 @@ from __future__ import annotations
 from tfdoctor import advice
 from tfdoctor.advice import engine
 from tfdoctor.findings import Cause
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import engines
 
 
-def check(context: Context) -> Result:
-    containers = engines.containers(context)
+def check(context: RuleContext) -> Result:
+    containers = engines.get_container_facts(context)
     docker = engine.engine(containers)
     if docker is None and engine.podman_way(containers) is None:
         return NotApplicable("no engine that could be asked; TFD402 says why")
     if docker is not None and docker.desktop and context.facts.machine.wsl:
         return NotApplicable("Docker Desktop under WSL brings NVIDIA's toolkit itself")
-    return engines.findings(RULE, engine.without_gpus(containers, advice.sudo(context.target)))
+    return engines.convert_problems(RULE, engine.without_gpus(containers, advice.sudo(context.target)))
 
 
 RULE = Rule(
@@ -44,6 +44,6 @@ RULE = Rule(
     (Cause.NO_NVIDIA_RUNTIME,),
     check,
     row="an engine cannot give GPUs",
-    needs=(engines.applicable,),
+    needs=(engines.require_engine,),
     beside=True,
 )

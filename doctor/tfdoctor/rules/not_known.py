@@ -22,13 +22,13 @@ from tfdoctor import advice
 from tfdoctor.facts import Absent, Unknown
 from tfdoctor.facts.python import Unusable
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     said = context.prediction
     if isinstance(context.facts.tensorflow, Absent):
         return NotApplicable("TensorFlow is not installed")
@@ -46,13 +46,13 @@ def check(context: Context) -> Result:
             why,
             title="Could not determine whether TensorFlow will register a GPU",
             evidence=[Evidence("the prediction", reason) for reason in said.reasons],
-            remedies=[*_slow_start(context), *_ways(context, said.reasons)],
+            remedies=[*_slow_start_remedies(context), *_list_remedies(context, said.reasons)],
         )
     ]
 
 
-def _ways(context: Context, reasons: Sequence[str]) -> list[Remedy]:
-    """More time comes first where time is what was lacking."""
+def _list_remedies(context: RuleContext, reasons: Sequence[str]) -> list[Remedy]:
+    """List the remedies; more time comes first if time was lacking."""
     again = advice.check_again(context.target)
     run = Remedy("Run TensorFlow itself to find out.", (f"{again} --deep",))
     if any("in time" in reason for reason in reasons):
@@ -60,8 +60,11 @@ def _ways(context: Context, reasons: Sequence[str]) -> list[Remedy]:
     return [run, Remedy("Where something took too long, allow more time.", (f"{again} --timeout 60",))]
 
 
-def _slow_start(context: Context) -> list[Remedy]:
-    """Where the Python itself is slow: files on a network or a cold disk come faster the second time."""
+def _slow_start_remedies(context: RuleContext) -> list[Remedy]:
+    """Return the remedy if the Python itself is slow.
+
+    Files on a network or a cold disk come faster the second time.
+    """
     fact, choice = context.facts.python, context.facts.choice
     if not isinstance(fact, Unknown) or choice is None:
         return []

@@ -27,40 +27,40 @@ from tfdoctor import advice
 from tfdoctor.facts.python import Denied, Unusable
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import closed_package, not_permitted
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 
 if TYPE_CHECKING:
     from tfdoctor.findings import Finding
 
-MOST = 3
+MAX_CHMOD_PATHS = 3
 """Folders that are named one by one in a command."""
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     fact = context.facts.python
     if isinstance(fact, Unusable) and fact.trouble is not None and fact.trouble.kind == "denied":
         return [_python(fact.trouble.path)]
     if context.python is None:
         return NotApplicable("no Python answered")
     package = closed_package(context.facts)
-    lost = _libraries(context)
+    lost = _list_denied_libraries(context)
     beside = [one for one in context.python.closed if one is not package]
     if package is not None:
         return [_package(context, package, [package, *beside])]
     if lost:
-        return [_lost(context, lost)]
+        return [_build_blocked_finding(context, lost)]
     if beside:
-        return [_beside(context, beside)]
+        return [_build_partial_finding(context, beside)]
     return ()
 
 
-def _libraries(context: Context) -> list[Denied]:
-    """What TensorFlow opens, or needs to be imported, and cannot have for this reason."""
+def _list_denied_libraries(context: RuleContext) -> list[Denied]:
+    """List what TensorFlow opens, or needs for its import, and cannot have for this reason."""
     loader = context.loader
     if loader is None:
         return []
     met = [tried for failed in loader.import_needs for tried in not_permitted(failed, elsewhere=True)]
-    for missing in context.missing_because(Cause.NOT_PERMITTED):
+    for missing in context.select_missing(Cause.NOT_PERMITTED):
         seen = bool(missing.elsewhere or missing.other_versions)
         met += not_permitted(missing.resolution, elsewhere=seen)
     for soname in ("libcuda.so.1", "libnvidia-ml.so.1"):
@@ -72,7 +72,7 @@ def _libraries(context: Context) -> list[Denied]:
     return [known.get(path) or Denied(path, path) for path in paths]
 
 
-def _lost(context: Context, denied: list[Denied]) -> Finding:
+def _build_blocked_finding(context: RuleContext, denied: list[Denied]) -> Finding:
     names = list(dict.fromkeys(posixpath.basename(one.path) for one in denied))
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     noexec = [one for one in denied if one.why == "noexec"]
@@ -86,7 +86,7 @@ def _lost(context: Context, denied: list[Denied]) -> Finding:
             f"The loader finds {shown} and may not map it for execution, because the file system {mount} is mounted "
             f'noexec: "failed to map segment from shared object". So {end}.',
             [Evidence(one.path, f"is on {mount}, which is mounted noexec") for one in noexec[:5]],
-            _off_noexec(context, mount),
+            _noexec_remedies(context, mount),
         )
     them = "it" if len(names) == 1 else "them"
     folders = sorted({one.closed for one in denied if one.closed != one.path})
@@ -98,22 +98,22 @@ def _lost(context: Context, denied: list[Denied]) -> Finding:
         title,
         f"The loader passes over what it may not read as if it were nowhere, and so has no {shown}: {end}. "
         f"{_owners(denied)}",
-        [Evidence(one.path, _why(one)) for one in denied[:8]],
+        [Evidence(one.path, _explain_denial(one)) for one in denied[:8]],
         _open_up(context, denied),
     )
 
 
-def _package(context: Context, package: Denied, denied: list[Denied]) -> Finding:
+def _package(context: RuleContext, package: Denied, denied: list[Denied]) -> Finding:
     return _finding(
         f"{package.closed} may not be read by this user: import tensorflow fails",
         f"{package.path} cannot be looked into, and Python takes what it may not look into for something that is not "
         f"there. {_owners(denied)}",
-        [Evidence(one.path, _why(one)) for one in denied[:8]],
+        [Evidence(one.path, _explain_denial(one)) for one in denied[:8]],
         _open_up(context, denied),
     )
 
 
-def _beside(context: Context, denied: list[Denied]) -> Finding:
+def _build_partial_finding(context: RuleContext, denied: list[Denied]) -> Finding:
     parts = [one for one in denied if ".so" in posixpath.basename(one.path)]
     return RULE.finding(
         Cause.NOT_PERMITTED,
@@ -126,7 +126,7 @@ def _beside(context: Context, denied: list[Denied]) -> Finding:
         )
         + _owners(denied),
         title="Some of what belongs to this Python's packages may not be read by this user",
-        evidence=[Evidence(one.path, _why(one)) for one in denied[:8]],
+        evidence=[Evidence(one.path, _explain_denial(one)) for one in denied[:8]],
         remedies=_open_up(context, denied),
     )
 
@@ -153,7 +153,7 @@ def _finding(title: str, explanation: str, evidence: list[Evidence], remedies: l
     )
 
 
-def _why(denied: Denied) -> str:
+def _explain_denial(denied: Denied) -> str:
     mode = f", mode {denied.mode}" if denied.mode else ""
     owner = f" (owner {denied.owner}{mode})" if denied.owner is not None else ""
     if denied.closed != denied.path:
@@ -173,8 +173,8 @@ def _owners(denied: list[Denied]) -> str:
     return text
 
 
-def _open_up(context: Context, denied: list[Denied]) -> list[Remedy]:
-    roots = _roots(context, denied)
+def _open_up(context: RuleContext, denied: list[Denied]) -> list[Remedy]:
+    roots = _chmod_paths(context, denied)
     paths = " ".join(advice.quote(root) for root in roots)
     again = advice.check_again(context.target)
     own = Remedy("Or make your own environment.", ("tfdoctor install",))
@@ -191,8 +191,8 @@ def _open_up(context: Context, denied: list[Denied]) -> list[Remedy]:
     ]
 
 
-def _roots(context: Context, denied: list[Denied]) -> list[str]:
-    """What chmod is to be given: few folders rather than many files, and nothing outside of them."""
+def _chmod_paths(context: RuleContext, denied: list[Denied]) -> list[str]:
+    """List the paths for chmod: few folders rather than many files, and nothing outside of them."""
     python = context.python
     sites = python.site_packages if python is not None else ()
     roots: list[str] = []
@@ -208,18 +208,18 @@ def _roots(context: Context, denied: list[Denied]) -> list[str]:
     ]
     for site in sites:
         below = [root for root in roots if root.startswith(f"{site}/")]
-        if len(below) > MOST:
+        if len(below) > MAX_CHMOD_PATHS:
             roots = [site, *(root for root in roots if root not in below)]
     return roots
 
 
-def _mount(context: Context, path: str) -> str:
+def _mount(context: RuleContext, path: str) -> str:
     pairs = context.python.noexec if context.python is not None else ()
     fitting = [mount for folder, mount in pairs if path.startswith((f"{folder}/", f"{mount.rstrip('/')}/"))]
     return fitting[0] if fitting else posixpath.dirname(path)
 
 
-def _off_noexec(context: Context, mount: str) -> list[Remedy]:
+def _noexec_remedies(context: RuleContext, mount: str) -> list[Remedy]:
     return [
         Remedy(
             "Make the environment on another file system, one without noexec.",

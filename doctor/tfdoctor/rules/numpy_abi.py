@@ -18,12 +18,12 @@ Install the NumPy that this TensorFlow works with.
 from __future__ import annotations
 
 from tfdoctor.findings import Cause
-from tfdoctor.rules.base import Context, Result, Rule
+from tfdoctor.rules.base import Result, Rule, RuleContext
 from tfdoctor.rules.shared import needs
 from tfdoctor.rules.shared.companions import companion_findings
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     return companion_findings(context, RULE, "numpy")
 
 
@@ -35,8 +35,8 @@ RULE = Rule(
     check,
     row="NumPy does not fit",
     needs=(
-        needs.tensorflow,
-        needs.distributions,
+        needs.require_tensorflow,
+        needs.require_distributions,
     ),
     first=21,
 )

@@ -23,7 +23,7 @@ from tfdoctor.advice.engine import CAPABILITIES, lacks, name_parts
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import NVML_ERROR_UNKNOWN, container_lost_nvml
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, needs
 
 SONAME = "libnvidia-ml.so.1"
@@ -40,17 +40,17 @@ NVML_ERRORS = {
 MISMATCH = 18
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     if context.build is None or SONAME not in context.build.driver_libraries:
         return NotApplicable("this TensorFlow does not open NVML")
     if context.loader is None:
         return CouldNotCheck("the loader could not be followed")
-    state = drivers.state(context)
+    state = drivers.driver_state(context)
     if state.cause is not None:
         return NotApplicable("libcuda.so.1 fails before NVML is opened")
     resolution = context.loader.resolution(SONAME)
     if resolution is not None and not resolution.ok:
-        return [_missing(context, resolution.error)]
+        return [_build_missing_finding(context, resolution.error)]
     nvml = value_of(context.facts.driver.nvml)
     if nvml is None:
         return CouldNotCheck(getattr(context.facts.driver.nvml, "why", "NVML was not asked"))
@@ -61,7 +61,7 @@ def check(context: Context) -> Result:
     return ()
 
 
-def _missing(context: Context, error: str) -> Finding:
+def _build_missing_finding(context: RuleContext, error: str) -> Finding:
     version = context.build.version if context.build is not None else ""
     variables = context.facts.environment.variables
     given = variables.get(CAPABILITIES)
@@ -81,7 +81,7 @@ def _missing(context: Context, error: str) -> Finding:
     )
 
 
-def _remedies(context: Context, given: str | None) -> list[Remedy]:
+def _remedies(context: RuleContext, given: str | None) -> list[Remedy]:
     machine, manager = context.facts.machine, advice.package_manager(context.target)
     root = advice.sudo(context.target)
     if machine.container and given is not None and not lacks(given, "utility"):
@@ -116,11 +116,11 @@ def _remedies(context: Context, given: str | None) -> list[Remedy]:
     ]
 
 
-def _fails(context: Context, number: int, text: str) -> Finding:
+def _fails(context: RuleContext, number: int, text: str) -> Finding:
     why = NVML_ERRORS.get(number, "NVML gives no reason")
     remedies = [
         Remedy("Check whether nvidia-smi, which uses it, says more.", ("nvidia-smi",)),
-        drivers.kernel_log(context),
+        drivers.kernel_log_remedy(context),
     ]
     return RULE.finding(
         Cause.NVML_MISSING,
@@ -141,5 +141,5 @@ RULE = Rule(
     (Cause.NVML_MISSING,),
     check,
     row="NVML is missing or fails",
-    needs=(needs.tensorflow,),
+    needs=(needs.require_tensorflow,),
 )

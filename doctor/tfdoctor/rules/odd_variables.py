@@ -23,7 +23,7 @@ import re
 from tfdoctor import advice
 from tfdoctor.causes.steps import Drop, Export, Unset
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules.base import Context, Result, Rule
+from tfdoctor.rules.base import Result, Rule, RuleContext
 from tfdoctor.rules.shared import origins
 
 TOKEN = re.compile(r"\$(?:ORIGIN|LIB|PLATFORM|\{(?:ORIGIN|LIB|PLATFORM)\})")
@@ -31,14 +31,17 @@ TOKEN = re.compile(r"\$(?:ORIGIN|LIB|PLATFORM|\{(?:ORIGIN|LIB|PLATFORM)\})")
 FILE = re.compile(r"\.so(\.\d+)*\Z")
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     variables = context.facts.environment.variables
     looks = (_log_level, _growth, _xla_flags, _library_path)
-    return [*(finding for look in looks for finding in look(context, variables)), *_late(context)]
+    return [
+        *(finding for look in looks for finding in look(context, variables)),
+        *_check_late_variables(context),
+    ]
 
 
 def _finding(
-    context: Context,
+    context: RuleContext,
     severity: Severity,
     title: str,
     explanation: str,
@@ -49,19 +52,19 @@ def _finding(
     return RULE.finding(
         Cause.INCONCLUSIVE,
         severity,
-        f"{explanation}{origins.said(context, seen[0])}",
+        f"{explanation}{origins.origin_sentence(context, seen[0])}",
         title=title,
-        evidence=[Evidence(seen[0], repr(seen[1])), *origins.evidence(context, seen[0])],
+        evidence=[Evidence(seen[0], repr(seen[1])), *origins.origin_evidence(context, seen[0])],
         remedies=remedies,
     )
 
 
-def _late(context: Context) -> list[Finding]:
-    """LD_LIBRARY_PATH and the like, set by what Python runs when it starts."""
+def _check_late_variables(context: RuleContext) -> list[Finding]:
+    """Report LD_LIBRARY_PATH and the like if they are set by what Python runs when it starts."""
     findings = []
     for origin in context.facts.environment.late:
         reader = "Python" if origin.name.startswith("PYTHON") else "The loader"
-        place = f"{origin.path}, line {origin.line}" if origin.path else origins.OWNERS["start"]
+        place = f"{origin.path}, line {origin.line}" if origin.path else origins.ORIGIN_LABELS["start"]
         findings.append(
             RULE.finding(
                 Cause.INCONCLUSIVE,
@@ -82,7 +85,7 @@ def _late(context: Context) -> list[Finding]:
     return findings
 
 
-def _log_level(context: Context, variables: dict[str, str]) -> list[Finding]:
+def _log_level(context: RuleContext, variables: dict[str, str]) -> list[Finding]:
     name = "TF_CPP_MIN_LOG_LEVEL"
     value = variables.get(name, "").strip()
     hides_warnings = value == "2" and context.prediction.gpu_registered is not True
@@ -101,7 +104,7 @@ def _log_level(context: Context, variables: dict[str, str]) -> list[Finding]:
     ]
 
 
-def _growth(context: Context, variables: dict[str, str]) -> list[Finding]:
+def _growth(context: RuleContext, variables: dict[str, str]) -> list[Finding]:
     name = "TF_FORCE_GPU_ALLOW_GROWTH"
     value = variables.get(name)
     if value is None or value in ("true", "false"):
@@ -119,7 +122,7 @@ def _growth(context: Context, variables: dict[str, str]) -> list[Finding]:
     ]
 
 
-def _xla_flags(context: Context, variables: dict[str, str]) -> list[Finding]:
+def _xla_flags(context: RuleContext, variables: dict[str, str]) -> list[Finding]:
     name = "XLA_FLAGS"
     value = variables.get(name, "")
     if not value.strip() or value.lstrip().startswith("-"):
@@ -143,13 +146,13 @@ def _xla_flags(context: Context, variables: dict[str, str]) -> list[Finding]:
     ]
 
 
-def _library_path(context: Context, variables: dict[str, str]) -> list[Finding]:
+def _library_path(context: RuleContext, variables: dict[str, str]) -> list[Finding]:
     name = "LD_LIBRARY_PATH"
     value = variables.get(name, "")
     if not value:
         return []
     entries = value.replace(";", ":").split(":")
-    wrong = {entry: why for entry in entries if (why := _what_is_wrong(entry))}
+    wrong = {entry: why for entry in entries if (why := _describe_entry_error(entry))}
     home = next((e for e in wrong if e.startswith(("~/", "$HOME/", "${HOME}/"))), None)
     findings = []
     if wrong:
@@ -201,8 +204,8 @@ def _library_path(context: Context, variables: dict[str, str]) -> list[Finding]:
     return findings
 
 
-def _what_is_wrong(entry: str) -> str:
-    """Half a sentence about an entry; empty where it is in order."""
+def _describe_entry_error(entry: str) -> str:
+    """Describe the error of an entry in half a sentence; empty if the entry is in order."""
     if not entry:
         return ""
     bare = TOKEN.sub("", entry)

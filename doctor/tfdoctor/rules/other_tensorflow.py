@@ -24,7 +24,7 @@ from tfdoctor import advice
 from tfdoctor.facts import MODULE_PATH, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import folder_of, led_by, without_first
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import needs, origins
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tfdoctor.predict import Led
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     first = context.tensorflow
     if first is None or first.behind is None:
         return NotApplicable("there is one TensorFlow on this Python's path")
@@ -42,8 +42,8 @@ def check(context: Context) -> Result:
     led = led_by(context.facts, folder)
     by = f"{folder} is before it on Python's path."
     if led is not None:
-        by = f"{origins.leads(context, led)} {folder} first on its path."
-        by += origins.said(context, led.by, led.entry) if led.by != MODULE_PATH else ""
+        by = f"{origins.path_source_phrase(context, led)} {folder} first on its path."
+        by += origins.origin_sentence(context, led.by, led.entry) if led.by != MODULE_PATH else ""
     return [
         RULE.finding(
             Cause.SHADOWED_MODULE,
@@ -55,14 +55,14 @@ def check(context: Context) -> Result:
             evidence=[
                 Evidence(first.package_dir, "is what Python imports"),
                 Evidence(second.package_dir, "is behind it on Python's path"),
-                *(origins.evidence(context, led.by, led.entry) if led is not None else ()),
+                *(origins.origin_evidence(context, led.by, led.entry) if led is not None else ()),
             ],
             remedies=[_remedy(context, folder, led)],
         )
     ]
 
 
-def _name(context: Context, tensorflow: TensorFlowFacts) -> str:
+def _name(context: RuleContext, tensorflow: TensorFlowFacts) -> str:
     owner = tensorflow.distribution or "TensorFlow"
     python = value_of(context.facts.python)
     here = folder_of(tensorflow.package_dir)
@@ -72,9 +72,9 @@ def _name(context: Context, tensorflow: TensorFlowFacts) -> str:
     return f"{owner} {tensorflow.version or ''}".rstrip()
 
 
-def _remedy(context: Context, folder: str, led: Led | None) -> Remedy:
+def _remedy(context: RuleContext, folder: str, led: Led | None) -> Remedy:
     if led is not None:
-        return origins.off_path(context, led)
+        return origins.remove_from_python_path(context, led)
     python = value_of(context.facts.python)
     if folder.endswith("site-packages") and "/.local/" in folder and python is not None:
         return Remedy(
@@ -88,8 +88,8 @@ def _remedy(context: Context, folder: str, led: Led | None) -> Remedy:
     )
 
 
-def better(context: Context) -> bool:
-    """Whether the TensorFlow behind is told of instead of the first one's own faults."""
+def should_report_other(context: RuleContext) -> bool:
+    """Return whether to report the TensorFlow behind instead of the first one's own faults."""
     return context.prediction.cause is Cause.SHADOWED_MODULE and without_first(context.facts) is not None
 
 
@@ -100,6 +100,6 @@ RULE = Rule(
     (Cause.SHADOWED_MODULE,),
     check,
     row="another TensorFlow comes first",
-    needs=(needs.tensorflow,),
+    needs=(needs.require_tensorflow,),
     first=10,
 )

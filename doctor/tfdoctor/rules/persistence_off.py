@@ -20,18 +20,18 @@ from __future__ import annotations
 
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import conditions
 
 
-def _on_the_host(context: Context) -> NotApplicable | None:
+def _on_the_host(context: RuleContext) -> NotApplicable | None:
     if context.facts.machine.container or context.facts.machine.wsl:
         return NotApplicable("the host decides over its cards' persistence")
     return None
 
 
-def check(context: Context) -> Result:
-    cards = conditions.conditions(context)
+def check(context: RuleContext) -> Result:
+    cards = conditions.list_card_conditions(context)
     off = [
         gpu
         for gpu, health in cards
@@ -40,7 +40,7 @@ def check(context: Context) -> Result:
     if not off:
         return ()
     root = advice.sudo(context.target)
-    names = ", ".join(conditions.label(gpu) for gpu in off)
+    names = ", ".join(conditions.smi_gpu_label(gpu) for gpu in off)
     return [
         RULE.finding(
             Cause.INCONCLUSIVE,
@@ -49,7 +49,7 @@ def check(context: Context) -> Result:
             "time at each start and loses the card's settings.",
             title="The driver shuts the card down between programs",
             evidence=[
-                Evidence("nvidia-smi -q -x", f"{conditions.label(gpu)}: persistence_mode Disabled")
+                Evidence("nvidia-smi -q -x", f"{conditions.smi_gpu_label(gpu)}: persistence_mode Disabled")
                 for gpu in off
             ],
             remedies=[
@@ -72,6 +72,6 @@ RULE = Rule(
     row="shuts the card down between programs",
     needs=(
         _on_the_host,
-        conditions.told,
+        conditions.require_card_status,
     ),
 )

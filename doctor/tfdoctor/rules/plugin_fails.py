@@ -23,7 +23,7 @@ from tfdoctor import advice
 from tfdoctor.causes.steps import Remove
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict.imports import plugin_cause
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import needs
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Finding
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     if context.tensorflow is None or not context.tensorflow.plugins:
         return NotApplicable("there are no plugins of TensorFlow here")
     if context.loader is None:
@@ -39,7 +39,7 @@ def check(context: Context) -> Result:
     return [_finding(context, one) for one in context.loader.plugins if not one.ok]
 
 
-def _finding(context: Context, failed: Resolution) -> Finding:
+def _finding(context: RuleContext, failed: Resolution) -> Finding:
     path = failed.soname
     aside = f"{path}.aside"
     return RULE.finding(
@@ -65,5 +65,5 @@ RULE = Rule(
     (Cause.DAMAGED_FILE, Cause.PACKAGE_CONFLICT),
     check,
     row="a plugin stops the import",
-    needs=(needs.tensorflow,),
+    needs=(needs.require_tensorflow,),
 )

@@ -20,13 +20,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 
 if TYPE_CHECKING:
     from tfdoctor.findings import Finding, Observation
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     observed, said = context.observed, context.prediction
     if observed is None:
         return NotApplicable("TensorFlow was not run (`tfdoctor check --deep` does it)")
@@ -35,13 +35,17 @@ def check(context: Context) -> Result:
     if observed.gpu_registered is None and observed.import_ok:
         return CouldNotCheck("TensorFlow was run and did not say whether it registers a GPU")
     if not observed.import_ok and said.import_ok is not False:
-        return [_import_failed(observed)]
+        return [_build_import_finding(observed)]
     differences = []
     if said.import_ok is not None and said.import_ok != observed.import_ok:
         differences.append(("the import", _works(said.import_ok), _works(observed.import_ok)))
     if said.gpu_registered is not None and bool(observed.gpu_registered) != said.gpu_registered:
         differences.append(
-            ("a GPU is registered", _yes(said.gpu_registered), _yes(bool(observed.gpu_registered)))
+            (
+                "a GPU is registered",
+                _format_bool(said.gpu_registered),
+                _format_bool(bool(observed.gpu_registered)),
+            )
         )
     elif (
         said.gpu_count is not None and observed.gpu_count is not None and said.gpu_count != observed.gpu_count
@@ -78,8 +82,11 @@ def check(context: Context) -> Result:
     ]
 
 
-def _import_failed(observed: Observation) -> Finding:
-    """The import failed, and no reason was seen here: what its error says is all that is known."""
+def _build_import_finding(observed: Observation) -> Finding:
+    """Report an import that failed for a reason that no rule saw.
+
+    What its error says is all that is known.
+    """
     cause = observed.cause or Cause.INCONCLUSIVE
     error = observed.error or "it ended without a word"
     known = cause is not Cause.INCONCLUSIVE
@@ -102,8 +109,12 @@ def _import_failed(observed: Observation) -> Finding:
     )
 
 
-def _libraries_differ(context: Context) -> bool:
-    """TensorFlow tries its libraries only once it has seen a device; an ImportError names only the first."""
+def _libraries_differ(context: RuleContext) -> bool:
+    """Return whether the observed missing libraries differ from the predicted ones.
+
+    TensorFlow tries its libraries only once it has seen a device; an ImportError names only the
+    first.
+    """
     observed, said = context.observed, set(context.prediction.missing_libraries)
     if observed is None or not observed.missing_libraries:
         return False
@@ -111,7 +122,7 @@ def _libraries_differ(context: Context) -> bool:
     return not was <= said if not observed.import_ok or not was >= said else was != said
 
 
-def _yes(value: bool) -> str:
+def _format_bool(value: bool) -> str:
     return "yes" if value else "no"
 
 

@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.facts.python import Unusable
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
-from tfdoctor.rules.environment_gone import remake
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext, outcome_if_unknown
+from tfdoctor.rules.environment_gone import restore_remedies
 from tfdoctor.rules.shared import origins
-from tfdoctor.rules.shared.pythons import examine_others, how, others_evidence
+from tfdoctor.rules.shared.pythons import describe_python_choice, evidence_of_other_pythons, examine_others
 
 if TYPE_CHECKING:
     from tfdoctor.facts.python import Trouble
@@ -45,10 +45,10 @@ TITLES = {
 }
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     fact = context.facts.python
     if not isinstance(fact, Unusable) or fact.trouble is None:
-        refused = unanswered(fact, "the Python")
+        refused = outcome_if_unknown(fact, "the Python")
         return refused if isinstance(refused, CouldNotCheck) else ()
     trouble = fact.trouble
     if trouble.kind == "denied":
@@ -61,10 +61,13 @@ def check(context: Context) -> Result:
         RULE.finding(
             Cause.PYTHON_UNUSABLE,
             Severity.ERROR,
-            _explained(context, trouble),
+            _explain_startup_failure(context, trouble),
             title=_title(trouble),
-            evidence=[*evidence, *others_evidence(context)],
-            remedies=[*_remedies(context, trouble), *(examine_others(context) if _others(context) else ())],
+            evidence=[*evidence, *evidence_of_other_pythons(context)],
+            remedies=[
+                *_remedies(context, trouble),
+                *(examine_others(context) if _has_other_pythons(context) else ()),
+            ],
         )
     ]
 
@@ -75,12 +78,12 @@ def _title(trouble: Trouble) -> str:
     return f"{TITLES.get(trouble.kind, RULE.title)}: {trouble.path}"
 
 
-def _others(context: Context) -> bool:
+def _has_other_pythons(context: RuleContext) -> bool:
     return context.facts.choice is not None and bool(context.facts.choice.others)
 
 
-def _explained(context: Context, trouble: Trouble) -> str:
-    name = f"{trouble.path} ({how(context)})"
+def _explain_startup_failure(context: RuleContext, trouble: Trouble) -> str:
+    name = f"{trouble.path} ({describe_python_choice(context)})"
     said = f' It says: "{trouble.said}".' if trouble.said else ""
     detail = f": {trouble.detail}" if trouble.detail else ""
     lost = next(iter(context.facts.choice.lost), None) if context.facts.choice is not None else None
@@ -94,7 +97,7 @@ def _explained(context: Context, trouble: Trouble) -> str:
         value = context.facts.environment.variables.get(HOME, "")
         return (
             f"{HOME} is {value!r}: Python then looks for its own library there, and {name} {trouble.how}. Without the "
-            f"variable it starts.{origins.said(context, HOME)}{said}"
+            f"variable it starts.{origins.origin_sentence(context, HOME)}{said}"
         )
     if trouble.kind == "site":
         at = f" It stops in {trouble.files[0]}." if trouble.files else ""
@@ -110,13 +113,15 @@ def _explained(context: Context, trouble: Trouble) -> str:
     return f"{name} {trouble.how}{detail}.{said}"
 
 
-def _remedies(context: Context, trouble: Trouble) -> list[Remedy]:
+def _remedies(context: RuleContext, trouble: Trouble) -> list[Remedy]:
     python = advice.quote(trouble.path)
     lost = next(iter(context.facts.choice.lost), None) if context.facts.choice is not None else None
     if trouble.kind == "base-gone" and lost is not None:
-        return remake(lost)
+        return restore_remedies(lost)
     if trouble.kind == "home":
-        return [origins.takes_away(context, HOME, f"Unset {HOME}: hardly any Python needs it.", steps=False)]
+        return [
+            origins.unset_remedy(context, HOME, f"Unset {HOME}: hardly any Python needs it.", steps=False)
+        ]
     if trouble.kind == "site":
         remedies = [
             Remedy("See where its start hangs (Ctrl-C ends it).", (f"{python} -v -c pass 2>&1 | tail -n 20",))

@@ -20,11 +20,11 @@ from __future__ import annotations
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict.rehearsing import unmet
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import needs
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     if context.python is None:
         return CouldNotCheck("which distributions are installed is not known")
     if context.prediction.import_ok is False:
@@ -67,5 +67,5 @@ RULE = Rule(
     (Cause.PACKAGE_CONFLICT,),
     check,
     row="a package has a wrong version",
-    needs=(needs.tensorflow,),
+    needs=(needs.require_tensorflow,),
 )

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["RETIRED", "Retired", "living"]
+__all__ = ["RETIRED", "RetiredRule", "current_codes"]
 
 
 @dataclass(frozen=True, slots=True)
-class Retired:
+class RetiredRule:
     """A rule that is gone."""
 
     code: str
@@ -30,8 +30,8 @@ class Retired:
 
 
 _SAME = "A Dockerfile is judged by the checks of a machine."
-RETIRED: tuple[Retired, ...] = (
-    Retired(
+RETIRED: tuple[RetiredRule, ...] = (
+    RetiredRule(
         "TFD504",
         "cuda-does-not-fit",
         "The image has a different CUDA than this TensorFlow opens",
@@ -39,7 +39,7 @@ RETIRED: tuple[Retired, ...] = (
         ("TFD202", "TFD207"),
         _SAME,
     ),
-    Retired(
+    RetiredRule(
         "TFD505",
         "cuda-not-installed",
         "The CUDA libraries that this TensorFlow opens are not in the image",
@@ -47,7 +47,7 @@ RETIRED: tuple[Retired, ...] = (
         ("TFD201", "TFD207"),
         _SAME,
     ),
-    Retired(
+    RetiredRule(
         "TFD506",
         "cudnn-does-not-fit",
         "The image has no cuDNN that this TensorFlow takes",
@@ -55,10 +55,10 @@ RETIRED: tuple[Retired, ...] = (
         ("TFD205", "TFD206"),
         _SAME,
     ),
-    Retired(
+    RetiredRule(
         "TFD509", "no-gpu-code", "The TensorFlow in this image has no GPU code", "0.1.0", ("TFD303",), _SAME
     ),
-    Retired(
+    RetiredRule(
         "TFD512",
         "two-packages",
         "Two TensorFlow packages are installed over each other",
@@ -66,7 +66,7 @@ RETIRED: tuple[Retired, ...] = (
         ("TFD304",),
         _SAME,
     ),
-    Retired(
+    RetiredRule(
         "TFD514",
         "companion-breaks",
         "NumPy or protobuf is one that this TensorFlow does not stand",
@@ -78,10 +78,11 @@ RETIRED: tuple[Retired, ...] = (
 """In the order of their codes."""
 
 
-def living(code: str, retired: Sequence[Retired] = RETIRED) -> tuple[str, ...]:
-    """The codes that stand for this one today: itself where it is not retired; empty where nothing does.
+def current_codes(code: str, retired: Sequence[RetiredRule] = RETIRED) -> tuple[str, ...]:
+    """Return the codes that replace this one today.
 
-    Raises ValueError where retired rules name each other in a circle.
+    The code itself if it is not retired; empty if nothing replaces it. Raises ValueError if retired
+    rules name each other in a circle.
     """
     rows = {row.code: row for row in retired}
     found: dict[str, None] = {}
@@ -89,7 +90,7 @@ def living(code: str, retired: Sequence[Retired] = RETIRED) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _follow(code: str, rows: dict[str, Retired], way: tuple[str, ...], found: dict[str, None]) -> None:
+def _follow(code: str, rows: dict[str, RetiredRule], way: tuple[str, ...], found: dict[str, None]) -> None:
     if code in way:
         msg = f"retired in a circle: {' → '.join((*way, code))}"
         raise ValueError(msg)

@@ -23,29 +23,37 @@ from __future__ import annotations
 from tfdoctor import advice
 from tfdoctor.facts import Known, Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, given, seen
+from tfdoctor.rules.base import (
+    CouldNotCheck,
+    NotApplicable,
+    Result,
+    Rule,
+    RuleContext,
+    evidence_from,
+    require_value,
+)
 from tfdoctor.rules.shared import kernels
 
 
-def check(context: Context) -> Result:
-    cause = given(kernels.without_module(context))
-    found = kernels.files(context)
-    if found is None or not found.running or not kernels.on_the_bus(context):
+def check(context: RuleContext) -> Result:
+    cause = require_value(kernels.cause_of_missing_module(context))
+    found = kernels.get_module_files(context)
+    if found is None or not found.running or not kernels.has_usable_card(context):
         return NotApplicable("there is no module for the running kernel that could be refused")
     fact = context.facts.kernel.secure_boot
     if isinstance(fact, Unknown):
         return CouldNotCheck(f"Secure Boot: {fact.why}")
     if not isinstance(fact, Known) or not fact.value:
         return ()
-    if kernels.switched_off(context):
+    if kernels.is_switched_off(context):
         return NotApplicable("the card was switched off on purpose, which TFD119 explains")
-    if not kernels.refused_by_secure_boot(context):
+    if not kernels.is_blocked_by_secure_boot(context):
         if found.signed is None and isinstance(context.facts.kernel.log, Unknown):
             return CouldNotCheck(
                 "Secure Boot is on; neither modinfo nor the kernel's log tells whether it refuses"
             )
         return ()
-    refusals = kernels.events(context, "unsigned")
+    refusals = kernels.list_kernel_events(context, "unsigned")
     unsigned = found.signed is False
     return [
         RULE.finding(
@@ -57,18 +65,18 @@ def check(context: Context) -> Result:
             else "Secure Boot is on, and NVIDIA's kernel module is not signed, so the kernel refuses it.",
             title="The kernel refuses to load NVIDIA's module (Secure Boot)",
             evidence=[
-                seen(fact, "Secure Boot is on"),
+                evidence_from(fact, "Secure Boot is on"),
                 Evidence(
                     found.running[0], "is there and is not loaded" + (", not signed" if unsigned else "")
                 ),
-                *kernels.evidence(context, refusals),
+                *kernels.evidence_of_kernel_events(context, refusals),
             ],
             remedies=_remedies(context),
         )
     ]
 
 
-def _remedies(context: Context) -> list[Remedy]:
+def _remedies(context: RuleContext) -> list[Remedy]:
     root, manager = advice.sudo(context.target), advice.package_manager(context.target)
     machine = context.facts.machine
     remedies = []
@@ -113,5 +121,5 @@ RULE = Rule(
     (Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN, Cause.NO_DRIVER),
     check,
     row="Secure Boot refuses the module",
-    needs=(kernels.waits_for_module,),
+    needs=(kernels.require_waiting_driver,),
 )

@@ -24,22 +24,22 @@ from tfdoctor import advice
 from tfdoctor.facts import DriverPackage, Unknown, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import own_driver_files
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 
 FILE = re.compile(r"/libcuda\.so\.([0-9]{2,4}\.[0-9.]{1,12})\Z")
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     kernel = context.facts.kernel
     packages = value_of(kernel.packages) or ()
     runfile = value_of(kernel.runfile)
-    files = _files(context)
+    files = _map_driver_files(context)
     if context.facts.machine.wsl:
         if not packages:
             return NotApplicable("under WSL the driver is Windows' own")
-        return [_inside_wsl(context, packages)]
+        return [_build_wsl_finding(context, packages)]
     if context.facts.machine.container:
-        return _in_container(context, files)
+        return _check_container(context, files)
     if not packages and runfile is None and not files:
         if isinstance(kernel.packages, Unknown) and kernel.packages.why != "not looked at":
             return CouldNotCheck(f"packages: {kernel.packages.why}")
@@ -47,11 +47,11 @@ def check(context: Context) -> Result:
     both = bool(packages) and runfile is not None
     if not both and len(files) < 2 and not _branches_mixed(packages):
         return ()
-    return [_mixed(context, packages, runfile, files, both=both)]
+    return [_build_mixed_finding(context, packages, runfile, files, both=both)]
 
 
-def _files(context: Context) -> dict[str, list[str]]:
-    """Version → files of libcuda that name it."""
+def _map_driver_files(context: RuleContext) -> dict[str, list[str]]:
+    """Map each version to the files of libcuda that name it."""
     found: dict[str, list[str]] = {}
     for path in own_driver_files(context.facts):
         match = FILE.search(path)
@@ -60,14 +60,14 @@ def _files(context: Context) -> dict[str, list[str]]:
     return found
 
 
-def upstream(version: str) -> str:
-    """ "1:550.54.14-0ubuntu1" → "550.54.14"."""
+def parse_upstream_version(version: str) -> str:
+    """Convert a package version to the driver's: "1:550.54.14-0ubuntu1" → "550.54.14"."""
     match = re.match(r"(?:[0-9]+:)?([0-9]+(?:\.[0-9]+)*)", version)
     return match[1] if match is not None else version
 
 
 def _branches_mixed(packages: tuple[DriverPackage, ...]) -> bool:
-    return len({upstream(package.version) for package in packages}) > 1
+    return len({parse_upstream_version(package.version) for package in packages}) > 1
 
 
 def _evidence(
@@ -84,8 +84,8 @@ def _evidence(
     ]
 
 
-def _mixed(
-    context: Context,
+def _build_mixed_finding(
+    context: RuleContext,
     packages: tuple[DriverPackage, ...],
     runfile: str | None,
     files: dict[str, list[str]],
@@ -93,7 +93,9 @@ def _mixed(
     both: bool,
 ) -> Finding:
     root = advice.sudo(context.target)
-    versions = {upstream(p.version) for p in packages} | set(files) | ({runfile} if runfile else set())
+    versions = (
+        {parse_upstream_version(p.version) for p in packages} | set(files) | ({runfile} if runfile else set())
+    )
     several = len(versions) > 1
     what = "NVIDIA's own installer and packages" if both else "several versions"
     remedies = []
@@ -125,7 +127,7 @@ def _mixed(
     )
 
 
-def _in_container(context: Context, files: dict[str, list[str]]) -> Result:
+def _check_container(context: RuleContext, files: dict[str, list[str]]) -> Result:
     module = value_of(context.facts.driver.kernel_module)
     foreign = [v for v in files if module is not None and v != module.version]
     if not files:
@@ -146,7 +148,7 @@ def _in_container(context: Context, files: dict[str, list[str]]) -> Result:
     ]
 
 
-def _inside_wsl(context: Context, packages: tuple[DriverPackage, ...]) -> Finding:
+def _build_wsl_finding(context: RuleContext, packages: tuple[DriverPackage, ...]) -> Finding:
     root = advice.sudo(context.target)
     names = " ".join(advice.quote(package.name) for package in packages)
     commands = {

@@ -30,9 +30,9 @@ from tfdoctor.causes.steps import Install
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import Led, folder_of, led_by, package_led_away
 from tfdoctor.predict.imports import shadows_tensorflow
-from tfdoctor.rules.base import Context, Result, Rule
+from tfdoctor.rules.base import Result, Rule, RuleContext
 from tfdoctor.rules.shared import needs, origins, shadowing
-from tfdoctor.rules.shared.companions import companions_led_away, own_requirement
+from tfdoctor.rules.shared.companions import find_shadowed_companions, requirement_if_absent
 from tfdoctor.text import upper_first
 
 if TYPE_CHECKING:
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Finding
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     tensorflow = context.tensorflow
     found = []
     if tensorflow is not None and shadows_tensorflow(tensorflow) and tensorflow.shadowed_by:
         found.append(_finding(context, "tensorflow", tensorflow.shadowed_by, tensorflow.package_dir, ""))
-    listed: dict[Led, list[_Taken]] = {}
+    listed: dict[Led, list[_ShadowedPackage]] = {}
     """A folder that is put first → what is taken from there."""
     for failed in context.failures:
         if not failed.shadow:
@@ -57,32 +57,32 @@ def check(context: Context) -> Result:
         if led is None:
             name = failed.shadow.rpartition("/")[2].partition(".")[0]
             found.append(_finding(context, name, failed.shadow, "", error))
-        elif not _told_by_other_tensorflow(context, folder):
-            listed.setdefault(led, []).append(_Taken(failed.package, error))
-    for row in companions_led_away(context):
+        elif not _is_reported_by_other_rule(context, folder):
+            listed.setdefault(led, []).append(_ShadowedPackage(failed.package, error))
+    for row in find_shadowed_companions(context):
         there = package_led_away(context.facts, row.package)
         led = led_by(context.facts, there.location) if there is not None else None
         if led is not None:
             taken = listed.setdefault(led, [])
             if all(one.package != row.package for one in taken):
-                taken.append(_Taken(row.package, row.error))
-    return [*found, *(_led(context, led, taken) for led, taken in listed.items())]
+                taken.append(_ShadowedPackage(row.package, row.error))
+    return [*found, *(_build_path_finding(context, led, taken) for led, taken in listed.items())]
 
 
 @dataclass(frozen=True)
-class _Taken:
+class _ShadowedPackage:
     """A package that is taken from a folder that is put first, and how the import fails with it."""
 
     package: str
     error: str
 
 
-def _told_by_other_tensorflow(context: Context, folder: str) -> bool:
+def _is_reported_by_other_rule(context: RuleContext, folder: str) -> bool:
     first = context.tensorflow
     return first is not None and first.behind is not None and folder_of(first.package_dir) == folder
 
 
-def _finding(context: Context, name: str, path: str, hidden: str, error: str) -> Finding:
+def _finding(context: RuleContext, name: str, path: str, hidden: str, error: str) -> Finding:
     here = path.removesuffix("/__init__.py")
     what = f"the {shadowing.kind_of(here)} {here}"
     python = context.python
@@ -93,28 +93,30 @@ def _finding(context: Context, name: str, path: str, hidden: str, error: str) ->
     explanation = f"`import {name}` in a program that is started here takes {what}, not the one in {behind}."
     if error:
         explanation += f" The import of TensorFlow stops ({error})."
+    is_here = shadowing.describe_path_source(context, here) == shadowing.WORKING_DIRECTORY_LABEL
     return RULE.finding(
         Cause.SHADOWED_MODULE,
         Severity.ERROR,
         explanation,
         title=f"{upper_first(what)} hides {'TensorFlow' if name == 'tensorflow' else name}"
-        f"{' from programs started here' if shadowing.door(context, here) == shadowing.HERE else ''}",
-        evidence=shadowing.evidence(context, here),
-        remedies=shadowing.remedies(context, here),
+        f"{' from programs started here' if is_here else ''}",
+        evidence=shadowing.evidence_of_shadowing(context, here),
+        remedies=shadowing.remedies_for_shadowing(context, here),
     )
 
 
 # ---------------------------------------------------------------- packages on PYTHONPATH
 
 
-def _led(context: Context, led: Led, taken: Sequence[_Taken]) -> Finding:
+def _build_path_finding(context: RuleContext, led: Led, taken: Sequence[_ShadowedPackage]) -> Finding:
     folder = led.entry.rstrip("/") or led.entry
-    names = " and ".join(_named(context, one.package) for one in taken)
+    names = " and ".join(_format_package(context, one.package) for one in taken)
     python = context.python
     version = versions.major_minor(python.version) if python is not None else ""
     other = re.search(r"/python(\d\.\d{1,2})(?:/|$)", folder)
     explanation = (
-        f"{upper_first(origins.leads(context, led))} {folder} before the packages of this Python, which then takes "
+        f"{upper_first(origins.path_source_phrase(context, led))} {folder} before the packages of "
+        "this Python, which then takes "
         f"{names} from there."
     )
     if other is not None and other[1] != version:
@@ -122,8 +124,8 @@ def _led(context: Context, led: Led, taken: Sequence[_Taken]) -> Finding:
             f" That folder is Python {other[1]}'s: what is compiled in it does not load in {version}."
         )
     if led.by == VARIABLE:
-        explanation += origins.said(context, led.by, led.entry)
-    explanation += f" The import of TensorFlow stops ({_short(taken[0].error)})."
+        explanation += origins.origin_sentence(context, led.by, led.entry)
+    explanation += f" The import of TensorFlow stops ({_shorten_error(taken[0].error)})."
     return RULE.finding(
         Cause.SHADOWED_MODULE,
         Severity.ERROR,
@@ -131,31 +133,31 @@ def _led(context: Context, led: Led, taken: Sequence[_Taken]) -> Finding:
         title=f"{led.by} leads to {names} in {folder}, with which import tensorflow fails",
         evidence=[
             *(Evidence(f"{folder}, {one.package}", f"is found first, through {led.by}") for one in taken),
-            *origins.evidence(context, led.by, led.entry),
+            *origins.origin_evidence(context, led.by, led.entry),
         ],
-        remedies=[_without(context, led, taken)],
+        remedies=[_remove_folder_remedy(context, led, taken)],
     )
 
 
-def _short(error: str) -> str:
-    """NumPy's has a page of advice."""
+def _shorten_error(error: str) -> str:
+    """Shorten the error; NumPy's has a page of advice."""
     return error if len(error) <= 200 else f"{error[:200].rpartition(' ')[0]} …"
 
 
-def _named(context: Context, package: str) -> str:
+def _format_package(context: RuleContext, package: str) -> str:
     there = context.python.distribution(package) if context.python is not None else None
     return f"{package} {there.version}" if there is not None else package
 
 
-def _without(context: Context, led: Led, taken: Sequence[_Taken]) -> Remedy:
-    """The folder leaves the path; what this Python has nowhere else is installed."""
-    remedy = origins.off_path(context, led)
+def _remove_folder_remedy(context: RuleContext, led: Led, taken: Sequence[_ShadowedPackage]) -> Remedy:
+    """Remove the folder from the path and install the packages that this Python has nowhere else."""
+    remedy = origins.remove_from_python_path(context, led)
     there = context.python.distributions if context.python is not None else ()
     elsewhere = {one.name for one in there if led_by(context.facts, one.location) != led}
     lost = tuple(one.package for one in taken if one.package not in elsewhere)
     if not lost or not remedy.commands:
         return remedy
-    wanted = tuple(own_requirement(context, package) for package in lost)
+    wanted = tuple(requirement_if_absent(context, package) for package in lost)
     return replace(
         remedy,
         text=f"{remedy.text} This Python has no {' and '.join(lost)} of its own: install it.",
@@ -178,5 +180,5 @@ RULE = Rule(
     (Cause.SHADOWED_MODULE,),
     check,
     row="another module hides one",
-    needs=(needs.tensorflow,),
+    needs=(needs.require_tensorflow,),
 )

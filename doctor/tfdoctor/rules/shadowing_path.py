@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Severity
 from tfdoctor.predict import in_wheels, library_version
-from tfdoctor.rules.base import LOADER, Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import LOADER, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import needs, origins
 from tfdoctor.text import entries_of
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Resolution
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     loader, build, python = context.loader, context.build, context.python
     if loader is None or build is None or build.cuda is None or python is None:
         return NotApplicable("there is nothing to compare")
@@ -40,7 +40,7 @@ def check(context: Context) -> Result:
         return NotApplicable("LD_LIBRARY_PATH is not set")
     older = []
     for resolution in loader.resolutions:
-        pair = _older(context, resolution)
+        pair = _find_older_file(context, resolution)
         if pair is not None:
             older.append((resolution, *pair))
     if not older:
@@ -54,7 +54,7 @@ def check(context: Context) -> Result:
     if wrong:
         kept = [entry for entry in entries if entry not in wrong]
         text = f"Remove {', '.join(wrong)} from LD_LIBRARY_PATH where TensorFlow runs."
-        remedy = origins.takes_off(context, "LD_LIBRARY_PATH", wrong, kept, text)
+        remedy = origins.remove_entries_remedy(context, "LD_LIBRARY_PATH", wrong, kept, text)
     return [
         RULE.finding(
             Cause.LIBS_WRONG_VERSION,
@@ -63,7 +63,11 @@ def check(context: Context) -> Result:
             title="LD_LIBRARY_PATH puts older CUDA libraries before TensorFlow's own wheels",
             evidence=[
                 Evidence("LD_LIBRARY_PATH", ":".join(loader.library_path)),
-                *(one for entry in wrong for one in origins.evidence(context, "LD_LIBRARY_PATH", entry)),
+                *(
+                    one
+                    for entry in wrong
+                    for one in origins.origin_evidence(context, "LD_LIBRARY_PATH", entry)
+                ),
                 *(Evidence(r.path or "", f"{has}; the wheel has {wants}") for r, has, wants in older),
             ],
             remedies=[remedy] if remedy is not None else [],
@@ -71,8 +75,8 @@ def check(context: Context) -> Result:
     ]
 
 
-def _older(context: Context, resolution: Resolution) -> tuple[str, str] | None:
-    """(version that is used, version of the wheel) where an older file comes before the installed wheel."""
+def _find_older_file(context: RuleContext, resolution: Resolution) -> tuple[str, str] | None:
+    """Return (version used, version of the wheel) if an older file comes before the installed wheel."""
     build, python = context.build, context.python
     if build is None or build.cuda is None or python is None or not resolution.ok or resolution.path is None:
         return None
@@ -97,7 +101,7 @@ RULE = Rule(
     (Cause.LIBS_WRONG_VERSION,),
     check,
     row="older libraries come first",
-    needs=(needs.cuda_libraries, needs.opened_late),
+    needs=(needs.require_cuda_libraries, needs.require_late_opening),
     area=LOADER,
     first=41,
 )

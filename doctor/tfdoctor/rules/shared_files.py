@@ -28,7 +28,7 @@ from tfdoctor import advice, versions
 from tfdoctor.causes.steps import Install, Uninstall
 from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules.base import Context, Result, Rule
+from tfdoctor.rules.base import Result, Rule, RuleContext
 from tfdoctor.rules.shared import needs
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 Owner = tuple[str, str]
 CUDA_MAJOR = re.compile(r"-cu(\d{2})\Z")
-MOST_NAMED = 4
+MAX_NAMED_FILES = 4
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     groups: dict[tuple[Owner, ...], list[SharedFile]] = {}
     for one in context.python.shared if context.python is not None else ():
         if not all(name in TENSORFLOW_DISTRIBUTIONS for name, _ in one.owners):  # those are TFD304's
@@ -47,17 +47,17 @@ def check(context: Context) -> Result:
     return [_finding(context, owners, files) for owners, files in groups.items()]
 
 
-def _finding(context: Context, owners: tuple[Owner, ...], files: list[SharedFile]) -> Finding:
+def _finding(context: RuleContext, owners: tuple[Owner, ...], files: list[SharedFile]) -> Finding:
     names = [posixpath.basename(one.path) for one in files]
-    named = ", ".join(names[:MOST_NAMED]) + (
-        f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    named = ", ".join(names[:MAX_NAMED_FILES]) + (
+        f" and {len(names) - MAX_NAMED_FILES} more" if len(names) > MAX_NAMED_FILES else ""
     )
     there = {one.now for one in files}
     known = next(iter(there)) if len(there) == 1 else None
     if known is not None:
         now = f"What is there now came with {_label(known)}."
     elif len(there) > 1 and None not in there:
-        now = f"What is there now is a mixture: {'; '.join(_whose(files))}."
+        now = f"What is there now is a mixture: {'; '.join(_format_owners(files))}."
     else:
         now = "Whose files are there now could not be told."
     same = len({name for name, _ in owners}) == 1
@@ -70,7 +70,7 @@ def _finding(context: Context, owners: tuple[Owner, ...], files: list[SharedFile
         Cause.PACKAGE_CONFLICT,
         Severity.WARNING,
         f"{' and '.join(map(_label, owners))} both brought {named}. The one installed last won; removing or upgrading "
-        f"either takes the files of both away. {now}{_other_cuda(context, known)}",
+        f"either takes the files of both away. {now}{_describe_other_cuda(context, known)}",
         title=title,
         evidence=[
             Evidence(
@@ -88,23 +88,23 @@ def _label(owner: Owner) -> str:
     return f"{owner[0]} {owner[1]}"
 
 
-def _whose(files: list[SharedFile]) -> list[str]:
+def _format_owners(files: list[SharedFile]) -> list[str]:
     by: dict[Owner, list[str]] = {}
     for one in files:
         if one.now is not None:
             by.setdefault(one.now, []).append(posixpath.basename(one.path))
-    return [f"{', '.join(names[:MOST_NAMED])} of {_label(owner)}" for owner, names in by.items()]
+    return [f"{', '.join(names[:MAX_NAMED_FILES])} of {_label(owner)}" for owner, names in by.items()]
 
 
-def _fits(context: Context, project: str) -> bool:
-    """Whether a project's wheels are for the CUDA that this TensorFlow was built with."""
+def _matches_cuda(context: RuleContext, project: str) -> bool:
+    """Return whether a project's wheels are for the CUDA that this TensorFlow was built with."""
     match, build = CUDA_MAJOR.search(project), context.build
     if match is None or build is None or build.cuda is None:
         return False
     return int(match[1]) == versions.major(build.cuda)
 
 
-def _other_cuda(context: Context, now: Owner | None) -> str:
+def _describe_other_cuda(context: RuleContext, now: Owner | None) -> str:
     match = CUDA_MAJOR.search(now[0]) if now is not None else None
     build = context.build
     if match is None or build is None or build.cuda is None or int(match[1]) == versions.major(build.cuda):
@@ -116,14 +116,14 @@ def _other_cuda(context: Context, now: Owner | None) -> str:
     )
 
 
-def _remedies(context: Context, owners: tuple[Owner, ...], *, same: bool) -> list[Remedy]:
-    own = [owner for owner in owners if _fits(context, owner[0])]
+def _remedies(context: RuleContext, owners: tuple[Owner, ...], *, same: bool) -> list[Remedy]:
+    own = [owner for owner in owners if _matches_cuda(context, owner[0])]
     if same:
         own = [max(owners, key=lambda owner: versions.numbers(owner[1]))]
     if len(own) != 1:
         return [Remedy("Keep one of them: remove all, then install the one that is needed.")]
     foreign = [owner for owner in owners if owner[0] != own[0][0]]
-    needed_by = _needed_by(context, {name for name, _ in foreign})
+    needed_by = _list_dependents(context, {name for name, _ in foreign})
     pin = f"{own[0][0]}=={own[0][1]}"
     again = advice.pip_install(context.target, (pin,), options="--force-reinstall --no-deps")
     removal = (advice.pip_uninstall(context.target, [name for name, _ in foreign]),) if foreign else ()
@@ -144,7 +144,7 @@ def _remedies(context: Context, owners: tuple[Owner, ...], *, same: bool) -> lis
     return [
         Remedy(
             f"Leave {who}, which requires it, in place, and give TensorFlow its own environment.",
-            advice.venv_with(context.target, _wanted(context), advice.interpreter(context.target)),
+            advice.venv_with(context.target, _list_requirements(context), advice.interpreter(context.target)),
         ),
         Remedy(
             f"Keep TensorFlow's alone, where a build of {who} for the same CUDA takes the place of this one: without "
@@ -154,7 +154,7 @@ def _remedies(context: Context, owners: tuple[Owner, ...], *, same: bool) -> lis
     ]
 
 
-def _needed_by(context: Context, projects: set[str]) -> list[str]:
+def _list_dependents(context: RuleContext, projects: set[str]) -> list[str]:
     python = context.python
     return [
         f"{one.name} {one.version}"
@@ -163,7 +163,7 @@ def _needed_by(context: Context, projects: set[str]) -> list[str]:
     ]
 
 
-def _wanted(context: Context) -> tuple[str, ...]:
+def _list_requirements(context: RuleContext) -> tuple[str, ...]:
     build = context.build
     if build is not None and build.release is not None and build.exact:
         return advice.gpu_requirement(context.target, build.release)
@@ -177,6 +177,6 @@ RULE = Rule(
     (Cause.PACKAGE_CONFLICT,),
     check,
     row="two packages own the same files",
-    needs=(needs.tensorflow, needs.python),
+    needs=(needs.require_tensorflow, needs.require_python),
     first=43,
 )

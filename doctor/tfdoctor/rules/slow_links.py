@@ -19,18 +19,18 @@ from __future__ import annotations
 
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule, unanswered
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext, outcome_if_unknown
 
 FAR = {"SYS": "through the link between two processors", "SOC": "through the link between two processors",
        "NODE": "through two host bridges of one processor"}  # fmt: skip
 NEAR = ("NV", "PIX", "PXB", "PSB", "C2C")
 
 
-def _joined(context: Context) -> NotApplicable | CouldNotCheck | None:
-    return unanswered(context.facts.kernel.links, "how the cards are joined")
+def _require_links(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
+    return outcome_if_unknown(context.facts.kernel.links, "how the cards are joined")
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     fact = context.facts.kernel.links
     answer = value_of(context.facts.driver.cuda)
     if answer is not None and len(answer.devices) < 2:
@@ -73,5 +73,5 @@ RULE = Rule(
     (Cause.HEALTHY,),
     check,
     row="the cards are connected over a slow path",
-    needs=(_joined,),
+    needs=(_require_links,),
 )

@@ -21,10 +21,10 @@ from __future__ import annotations
 from tfdoctor.facts import SmiFailure, value_of
 from tfdoctor.findings import Cause, Finding, Remedy, Severity
 from tfdoctor.predict import container_lost_nvml
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule, unanswered
+from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext, outcome_if_unknown
 from tfdoctor.rules.shared import drivers
 
-SAYINGS = {
+FAILURE_TEXTS = {
     "timeout": "it does not answer in time: the driver is stuck, or many cards have to be woken up",
     "garbage": "it prints something that is no answer: another program goes by that name, or it is damaged",
     "driver_not_communicating": "it cannot talk to the kernel module: that is not loaded, or not built for "
@@ -45,13 +45,13 @@ SAYINGS = {
 """Kinds of parse/smi_failure.py, as half a sentence."""
 
 
-def check(context: Context) -> Result:
-    state = drivers.state(context)
+def check(context: RuleContext) -> Result:
+    state = drivers.driver_state(context)
     if container_lost_nvml(context.facts):
         harmless = state.works and context.prediction.cause is not Cause.CONTAINER_NVML_LOST
         return [_cut_off(context, harmless=harmless)]
     fact = context.facts.driver.smi
-    refused = unanswered(fact, "nvidia-smi")
+    refused = outcome_if_unknown(fact, "nvidia-smi")
     if refused is not None:
         return refused
     failed = value_of(fact)
@@ -62,36 +62,36 @@ def check(context: Context) -> Result:
     if failed.kind == "nvml_mismatch":
         return NotApplicable("its message is explained by TFD104")
     if state.works:
-        return [_alone(context, failed)]
+        return [_build_smi_finding(context, failed)]
     return [
         RULE.finding(
             Cause.INCONCLUSIVE,
             Severity.INFO,
-            f"nvidia-smi fails as well: {_saying(failed)}. It asks the same driver.",
+            f"nvidia-smi fails as well: {_describe_smi_failure(failed)}. It asks the same driver.",
             title="nvidia-smi fails, too",
             evidence=drivers.smi_evidence(context),
         )
     ]
 
 
-def _saying(failed: SmiFailure) -> str:
-    known = SAYINGS.get(failed.kind)
+def _describe_smi_failure(failed: SmiFailure) -> str:
+    known = FAILURE_TEXTS.get(failed.kind)
     if known is not None:
         return known
     return f"it ends with status {failed.returncode}" if failed.returncode is not None else "it cannot be run"
 
 
-def _alone(context: Context, failed: SmiFailure) -> Finding:
+def _build_smi_finding(context: RuleContext, failed: SmiFailure) -> Finding:
     missing = failed.kind == "libnvidia_ml_missing"
     remedies = [Remedy("Run it by hand and read what it says.", ("nvidia-smi",))]
     if failed.kind == "garbage":
         remedies = [Remedy("See which program goes by that name.", ("type -a nvidia-smi",))]
     elif not missing:
-        remedies.append(drivers.kernel_log(context))
+        remedies.append(drivers.kernel_log_remedy(context))
     return RULE.finding(
         Cause.NVML_MISSING if missing else Cause.INCONCLUSIVE,
         Severity.WARNING,
-        f"nvidia-smi fails: {_saying(failed)}. libcuda.so.1, which TensorFlow uses, still answers.",
+        f"nvidia-smi fails: {_describe_smi_failure(failed)}. libcuda.so.1, which TensorFlow uses, still answers.",
         title="nvidia-smi does not answer as expected"
         if failed.kind != "timeout"
         else "nvidia-smi hangs, and the driver's library answers",
@@ -100,7 +100,7 @@ def _alone(context: Context, failed: SmiFailure) -> Finding:
     )
 
 
-def _cut_off(context: Context, *, harmless: bool) -> Finding:
+def _cut_off(context: RuleContext, *, harmless: bool) -> Finding:
     return RULE.finding(
         Cause.CONTAINER_NVML_LOST,
         Severity.WARNING if harmless else Severity.ERROR,

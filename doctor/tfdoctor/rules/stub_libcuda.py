@@ -24,12 +24,12 @@ from __future__ import annotations
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import own_driver_files
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, hiders, needs, origins
 
 
-def check(context: Context) -> Result:
-    state = drivers.state(context)
+def check(context: RuleContext) -> Result:
+    state = drivers.driver_state(context)
     answer = state.answer
     if answer is None or not answer.loaded:
         return NotApplicable("no libcuda.so.1 is loaded")
@@ -42,21 +42,21 @@ def check(context: Context) -> Result:
         what = "tfdoctor's stand-in for `--simulate`, which was left on a search path,"
         title = "tfdoctor's stand-in stands in for the driver"
     own = own_driver_files(context.facts)
-    hiding = hiders.driver_hider(context, path)
+    hiding = hiders.find_driver_shadowing(context, path)
     evidence = [Evidence(path, state.why)]
     if hiding is not None:
-        via = hiders.door(hiding)
+        via = hiders.format_entries(hiding)
     if via:
         evidence.append(Evidence("the loader", f"finds it through {via}"))
     if hiding is not None:
-        evidence += hiders.evidence(context, hiding)
+        evidence += hiders.evidence_of_hidden_files(context, hiding)
     evidence += [Evidence(file, "is the driver's own") for file in own if file != path][:2]
     return [
         RULE.finding(
             Cause.STUB_LIBCUDA,
             Severity.ERROR,
             f"The loader takes {path} for libcuda.so.1{f', through {via}' if via else ''}. It is {what} and drives "
-            f"no card.{_who(context, hiding)}",
+            f"no card.{_describe_origins(context, hiding)}",
             title=title,
             evidence=evidence,
             remedies=_remedies(context, path, via, hiding, installed=any(file != path for file in own)),
@@ -64,19 +64,21 @@ def check(context: Context) -> Result:
     ]
 
 
-def _who(context: Context, hiding: hiders.Hiding | None) -> str:
+def _describe_origins(context: RuleContext, hiding: hiders.Shadowing | None) -> str:
     if hiding is None:
         return ""
-    return "".join(origins.said(context, hiding.without.variable, entry) for entry in hiding.without.entries)
+    return "".join(
+        origins.origin_sentence(context, hiding.without.variable, entry) for entry in hiding.without.entries
+    )
 
 
 def _remedies(
-    context: Context, path: str, via: str, hiding: hiders.Hiding | None, *, installed: bool
+    context: RuleContext, path: str, via: str, hiding: hiders.Shadowing | None, *, installed: bool
 ) -> list[Remedy]:
     root, remedies = advice.sudo(context.target), []
     off = advice.without_folder(context.target, "/stubs/", "Remove the stubs folder from LD_LIBRARY_PATH.")
     if hiding is not None:
-        off = hiders.remedy(context, hiding)
+        off = hiders.removal_remedy(context, hiding)
     if off is not None:
         remedies.append(off)
     if "ld.so.cache" in via:
@@ -118,6 +120,6 @@ RULE = Rule(
     (Cause.STUB_LIBCUDA,),
     check,
     row="the toolkit's stub is loaded",
-    needs=(needs.driver,),
+    needs=(needs.require_driver,),
     first=30,
 )

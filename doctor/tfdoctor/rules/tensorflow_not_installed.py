@@ -22,12 +22,12 @@ from tfdoctor import advice, versions
 from tfdoctor.facts import Absent, Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import closed_package, registered_without_files
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
-from tfdoctor.rules.no_matching_wheel import reason
-from tfdoctor.rules.shared.pythons import examine_others, how, others_evidence
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
+from tfdoctor.rules.no_matching_wheel import explain_no_wheel
+from tfdoctor.rules.shared.pythons import describe_python_choice, evidence_of_other_pythons, examine_others
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     fact, python = context.facts.tensorflow, context.python
     if isinstance(fact, Unknown):
         return CouldNotCheck(f"TensorFlow: {fact.why}")
@@ -39,7 +39,7 @@ def check(context: Context) -> Result:
         return NotApplicable("its distribution is registered and its files are gone: TFD311 reports it")
     if closed_package(context.facts) is not None:
         return NotApplicable("it may be there: this user may not look, which TFD319 explains")
-    no_wheel, choice = reason(context), context.facts.choice
+    no_wheel, choice = explain_no_wheel(context), context.facts.choice
     lost = choice.lost if choice is not None else ()
     named = (
         "Others that have one are named below."
@@ -50,15 +50,16 @@ def check(context: Context) -> Result:
         RULE.finding(
             Cause.TENSORFLOW_MISSING,
             Severity.WARNING if no_wheel or lost else Severity.ERROR,
-            f"{python.executable} (Python {python.version}; {how(context)}) has no TensorFlow. {named} If your "
+            f"{python.executable} (Python {python.version}; {describe_python_choice(context)}) has no "
+            f"TensorFlow. {named} If your "
             "program runs with another Python, name it with --python.",
-            evidence=[Evidence(fact.source, fact.why), *others_evidence(context)],
+            evidence=[Evidence(fact.source, fact.why), *evidence_of_other_pythons(context)],
             remedies=_remedies(context, no_wheel=bool(no_wheel), meant=not lost),
         )
     ]
 
 
-def _remedies(context: Context, *, no_wheel: bool, meant: bool) -> list[Remedy]:
+def _remedies(context: RuleContext, *, no_wheel: bool, meant: bool) -> list[Remedy]:
     remedies = examine_others(context)
     if not meant:  # nobody chose this Python: nothing is to be installed into it
         return remedies

@@ -17,11 +17,11 @@ Nothing, if all is well. A newer tfdoctor may know the release.
 from __future__ import annotations
 
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import needs
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     build, tensorflow = context.build, context.tensorflow
     if build is None or tensorflow is None:
         return NotApplicable("there is no TensorFlow")
@@ -55,7 +55,7 @@ def check(context: Context) -> Result:
     ]
 
 
-def _as_of(context: Context) -> str:
+def _as_of(context: RuleContext) -> str:
     return context.compat.as_of
 
 
@@ -65,5 +65,5 @@ RULE = Rule(
     "This TensorFlow is not in the release table",
     (Cause.INCONCLUSIVE,),
     check,
-    needs=(needs.tensorflow,),
+    needs=(needs.require_tensorflow,),
 )

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules.base import GPU, Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import GPU, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import conditions
 
 
-def check(context: Context) -> Result:
-    cards = conditions.conditions(context)
+def check(context: RuleContext) -> Result:
+    cards = conditions.list_card_conditions(context)
     virtual = [(gpu, health) for gpu, health in cards if health.licence]
     if not virtual:
         return NotApplicable("no card here is a virtual GPU that reports a licence")
@@ -33,7 +33,7 @@ def check(context: Context) -> Result:
     if not without:
         return ()
     root = advice.sudo(context.target)
-    names = ", ".join(conditions.label(gpu) for gpu, _ in without)
+    names = ", ".join(conditions.smi_gpu_label(gpu) for gpu, _ in without)
     return [
         RULE.finding(
             Cause.INCONCLUSIVE,
@@ -42,7 +42,8 @@ def check(context: Context) -> Result:
             "may then fail.",
             title="The virtual GPU has no licence",
             evidence=[
-                Evidence("nvidia-smi -q -x", f"{conditions.label(g)}: {h.licence}") for g, h in without
+                Evidence("nvidia-smi -q -x", f"{conditions.smi_gpu_label(g)}: {h.licence}")
+                for g, h in without
             ],
             remedies=[
                 Remedy(
@@ -66,6 +67,6 @@ RULE = Rule(
     (Cause.INCONCLUSIVE,),
     check,
     row="no licence",
-    needs=(conditions.told,),
+    needs=(conditions.require_card_status,),
     area=GPU,
 )

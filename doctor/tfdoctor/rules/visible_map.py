@@ -22,13 +22,13 @@ from tfdoctor import advice
 from tfdoctor.facts import CudaDevice, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import registered_devices
-from tfdoctor.rules.base import GPU, Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import GPU, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import needs, origins
 
 VISIBLE, ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     answer = value_of(context.facts.driver.cuda)
     variables = context.facts.environment.variables
     if answer is None or not answer.devices:
@@ -36,7 +36,7 @@ def check(context: Context) -> Result:
     devices = answer.devices
     if context.build is not None:
         devices = registered_devices(devices, context.build, variables) or devices
-    ignored = _ignored(context, len(answer.devices))
+    ignored = _list_ignored_entries(context, len(answer.devices))
     if ignored:
         return [_partly(context, devices, ignored)]
     if VISIBLE not in variables and ORDER not in variables and len(devices) < 2:
@@ -44,8 +44,8 @@ def check(context: Context) -> Result:
     return [_map(context, devices)]
 
 
-def _ignored(context: Context, shown: int) -> list[str]:
-    """The entries of CUDA_VISIBLE_DEVICES from the first one on that names no card."""
+def _list_ignored_entries(context: RuleContext, shown: int) -> list[str]:
+    """List the entries of CUDA_VISIBLE_DEVICES from the first one that names no card."""
     value = context.facts.environment.variables.get(VISIBLE)
     if value is None:
         return []
@@ -60,16 +60,16 @@ def _lines(devices: tuple[CudaDevice, ...]) -> list[str]:
     ]
 
 
-def _evidence(context: Context, lines: list[str]) -> list[Evidence]:
+def _evidence(context: RuleContext, lines: list[str]) -> list[Evidence]:
     variables = context.facts.environment.variables
     return [
         *(Evidence(name, repr(variables[name])) for name in (VISIBLE, ORDER) if name in variables),
-        *(line for name in (VISIBLE, ORDER) for line in origins.evidence(context, name)),
+        *(line for name in (VISIBLE, ORDER) for line in origins.origin_evidence(context, name)),
         *(Evidence("the driver", line) for line in lines),
     ]
 
 
-def _partly(context: Context, devices: tuple[CudaDevice, ...], ignored: list[str]) -> Finding:
+def _partly(context: RuleContext, devices: tuple[CudaDevice, ...], ignored: list[str]) -> Finding:
     value = context.facts.environment.variables.get(VISIBLE, "")
     lines = _lines(devices)
     entries = value.split(",")
@@ -78,7 +78,8 @@ def _partly(context: Context, devices: tuple[CudaDevice, ...], ignored: list[str
     return RULE.finding(
         Cause.HIDDEN_BY_ENV,
         Severity.WARNING,
-        f"{VISIBLE} is {value!r}.{origins.said(context, VISIBLE)} {ignored[0]!r} names no card; the driver stops "
+        f"{VISIBLE} is {value!r}.{origins.origin_sentence(context, VISIBLE)} {ignored[0]!r} names no "
+        "card; the driver stops "
         f"there and ignores it{rest}. "
         f"{'; '.join(lines)}.",
         title=f"{VISIBLE} is only partly used: {len(devices)} of {len(entries)} entries name a card",
@@ -92,7 +93,7 @@ def _partly(context: Context, devices: tuple[CudaDevice, ...], ignored: list[str
     )
 
 
-def _map(context: Context, devices: tuple[CudaDevice, ...]) -> Finding:
+def _map(context: RuleContext, devices: tuple[CudaDevice, ...]) -> Finding:
     lines = _lines(devices)
     variables = context.facts.environment.variables
     addresses = [device.pci_bus_id for device in devices if device.pci_bus_id]
@@ -124,6 +125,6 @@ RULE = Rule(
     (Cause.HEALTHY, Cause.HIDDEN_BY_ENV),
     check,
     row="numbered differently by nvidia-smi",
-    needs=(needs.driver,),
+    needs=(needs.require_driver,),
     area=GPU,
 )

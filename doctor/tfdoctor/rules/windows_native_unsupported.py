@@ -21,24 +21,24 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import needs
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat, Release
 
 
-def _on_windows(context: Context) -> NotApplicable | None:
+def _on_windows(context: RuleContext) -> NotApplicable | None:
     return None if context.facts.machine.system == "Windows" else NotApplicable("this is not Windows")
 
 
 def _last_with_gpu(compat: Compat) -> Release | None:
-    """The last final release whose Windows wheels have GPU code."""
+    """Return the last final release whose Windows wheels have GPU code."""
     rows = (row for row in reversed(compat.releases) if row.windows_pythons and row.has_gpu("windows"))
     return next((row for row in rows if not row.is_prerelease and not row.yanked), None)
 
 
-def check(context: Context) -> Result:
+def check(context: RuleContext) -> Result:
     build, python = context.build, context.python
     if build is None or build.gpu or not build.has("windows-without-gpu"):
         return ()
@@ -96,6 +96,6 @@ RULE = Rule(
     row="no GPU code on Windows",
     needs=(
         _on_windows,
-        needs.tensorflow,
+        needs.require_tensorflow,
     ),
 )

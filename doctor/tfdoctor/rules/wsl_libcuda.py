@@ -20,18 +20,18 @@ from __future__ import annotations
 
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules.base import Context, NotApplicable, Result, Rule
+from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, needs
 
 FOLDER = "/usr/lib/wsl/lib"
 
 
-def _under_wsl(context: Context) -> NotApplicable | None:
+def _require_wsl(context: RuleContext) -> NotApplicable | None:
     return None if context.facts.machine.wsl else NotApplicable("this is not WSL")
 
 
-def check(context: Context) -> Result:
-    state = drivers.state(context)
+def check(context: RuleContext) -> Result:
+    state = drivers.driver_state(context)
     if state.cause is not Cause.WSL_LIBCUDA:
         return ()
     files = [path for path in context.facts.driver.driver_files if path.startswith(f"{FOLDER}/")]
@@ -39,7 +39,7 @@ def check(context: Context) -> Result:
     evidence += [Evidence(path, "is WSL's own") for path in files[:2]]
     if state.answer is not None and state.answer.loaded:
         return [_foreign(context, state.answer.path or "libcuda.so.1", evidence)]
-    return [_not_found(context, evidence) if files else _gone(evidence)]
+    return [_build_search_finding(context, evidence) if files else _build_absent_finding(evidence)]
 
 
 def _error(title: str, explanation: str, evidence: list[Evidence], remedies: list[Remedy]) -> Finding:
@@ -48,11 +48,11 @@ def _error(title: str, explanation: str, evidence: list[Evidence], remedies: lis
     )
 
 
-def _line(context: Context) -> Remedy:
+def _line(context: RuleContext) -> Remedy:
     return Remedy("For this shell only:", (advice.export_path([FOLDER]), advice.check_again(context.target)))
 
 
-def _not_found(context: Context, evidence: list[Evidence]) -> Finding:
+def _build_search_finding(context: RuleContext, evidence: list[Evidence]) -> Finding:
     root = advice.sudo(context.target)
     return _error(
         "WSL's libcuda is installed, but the loader does not look there",
@@ -74,7 +74,7 @@ def _not_found(context: Context, evidence: list[Evidence]) -> Finding:
     )
 
 
-def _gone(evidence: list[Evidence]) -> Finding:
+def _build_absent_finding(evidence: list[Evidence]) -> Finding:
     return _error(
         "WSL shows the card and has no driver library",
         f"/dev/dxg is there, and {FOLDER} has no libcuda.so.1: Windows has no NVIDIA driver with WSL "
@@ -91,7 +91,7 @@ def _gone(evidence: list[Evidence]) -> Finding:
     )
 
 
-def _foreign(context: Context, path: str, evidence: list[Evidence]) -> Finding:
+def _foreign(context: RuleContext, path: str, evidence: list[Evidence]) -> Finding:
     root = advice.sudo(context.target)
     remove: tuple[str, ...] = ()
     if advice.package_manager(context.target) == advice.APT:
@@ -121,7 +121,7 @@ RULE = Rule(
     check,
     row="not WSL's libcuda",
     needs=(
-        _under_wsl,
-        needs.driver,
+        _require_wsl,
+        needs.require_driver,
     ),
 )

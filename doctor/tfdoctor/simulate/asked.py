@@ -10,7 +10,7 @@ from tfdoctor.errors import UsageError
 from tfdoctor.findings import Simulation
 from tfdoctor.fit import Card, newest_of_branch, not_driven
 from tfdoctor.records import dataclass
-from tfdoctor.text import listed
+from tfdoctor.text import join_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,7 +57,7 @@ class Simulated:
             + ("" if "capability" in card.name else f" (compute capability {card.capability})")
             for card, count in each.items()
         ]
-        return f"{listed(names)}, driver {self.driver} (CUDA {self.cuda})"
+        return f"{join_words(names)}, driver {self.driver} (CUDA {self.cuda})"
 
     @property
     def variables(self) -> dict[str, str]:
@@ -88,7 +88,7 @@ class Simulated:
             "speed, and how long a first start takes",
             f"the real driver {self.driver}: {own}",
             "the real card: its health, its links, its number of multiprocessors",
-            *([f"the memory of {listed(unknown)}: {told}"] if unknown else []),
+            *([f"the memory of {join_words(unknown)}: {told}"] if unknown else []),
             "how a container engine gives GPUs to a container",
         )
 
@@ -140,7 +140,7 @@ def simulated(
 def _known(compat: Compat, card: Card) -> None:
     """Raises UsageError where the name means several cards, or nothing has that compute capability."""
     if card.others:
-        each = listed([card.capability, *card.others])
+        each = join_words([card.capability, *card.others])
         msg = f"--simulate: `{card.name}` is the name of cards of compute capability {each}."
         raise UsageError(msg, hint=f"Give its compute capability instead: --simulate {card.capability}")
     if any(gpu.capability == card.capability for gpu in compat.gpus):
@@ -161,7 +161,7 @@ def _newest(compat: Compat, cards: Sequence[Card]) -> str:
     for driver in _drivers(compat):
         if all(not_driven(compat, driver, card) is None for card in cards):
             return driver
-    names = listed([card.name for card in dict.fromkeys(cards)])
+    names = join_words([card.name for card in dict.fromkeys(cards)])
     one = len(set(cards)) == 1
     msg = f"--simulate: no driver that is known drives {names}{'' if one else ' together'}."
     raise UsageError(msg, hint="Say which driver is meant: --driver 550.")

@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdoctor.errors import Error, beside_tfdoctor
+from tfdoctor.errors import Error, install_hint
 from tfdoctor.records import dataclass
 from tfdoctor.simulate.computing import ALWAYS, Compilers, build_computing
 from tfdoctor.simulate.sources import COMPUTE, LIBRARIES, PTX, SOURCES
@@ -269,5 +269,5 @@ def _none(failed: Sequence[str]) -> CompilerError:
         msg = f"--simulate: the stand-in driver cannot be built: {'; '.join(failed)}"
     else:
         msg = "--simulate builds a stand-in driver from its C source, and there is no C compiler here."
-    hint = f"{beside_tfdoctor('ziglang')} brings one; so does your system's package gcc."
+    hint = f"{install_hint('ziglang')} brings one; so does your system's package gcc."
     return CompilerError(msg, hint=hint)

@@ -116,7 +116,7 @@ def _of_files(
         return None
     late = [(one, _needed(one, build, compat)) for one in each if one.kernels is Kernels.PTX]
     refused_one = next(
-        ((one, cuda) for one, cuda in late if cuda and not versions.at_least(asked.cuda, cuda)), None
+        ((one, cuda) for one, cuda in late if cuda and not versions.is_at_least(asked.cuda, cuda)), None
     )
     if refused_one is not None:
         late_one, cuda = refused_one

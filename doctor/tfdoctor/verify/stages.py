@@ -12,7 +12,7 @@ from tfdoctor.examine.observe import FROM_PTX
 from tfdoctor.findings import Stage
 from tfdoctor.system import Failure
 from tfdoctor.system.payloads import MARKER
-from tfdoctor.text import late
+from tfdoctor.text import lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -143,7 +143,7 @@ class Answer:
         ]
 
 
-_PLACE = late(
+_PLACE = lazy_pattern(
     r"\s*(?:File \"|Detected at node|Graph execution error|Node: |\[\[)|.{0,80}: Graph execution error:"
 )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.advice.pip import quote
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Stage, Verification
-from tfdoctor.text import clean_line, listed
+from tfdoctor.text import clean_line, join_words
 from tfdoctor.verify.stages import PAYLOAD, STAGES, Limits
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ class Verifying:
         if count is None:
             passed = [stage.name for stage in self.stages if stage.status == "passed"]
             begun = "import" in passed
-            done = f"{listed(passed)} passed" if passed else "nothing could be tried"
+            done = f"{join_words(passed)} passed" if passed else "nothing could be tried"
             return done if begun else f"{done}; TensorFlow was not started"
         if self.wish.simulated is not None:
             gpus, cards = f"{count} GPU{'s' * (count != 1)}", f"(simulated: {self.wish.simulated.title})"

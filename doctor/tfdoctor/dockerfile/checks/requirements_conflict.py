@@ -58,9 +58,9 @@ def _of_long_ago(context: Context) -> bool:
     if "pip" in subject.packages:
         return False
     system, python = subject.base.system, context.tensorflow.python
-    if system is not None and not versions.at_least(system, RESOLVES_SINCE):
+    if system is not None and not versions.is_at_least(system, RESOLVES_SINCE):
         return True
-    return subject.base.kind == "plain" and python is not None and not versions.at_least(python, "3.9")
+    return subject.base.kind == "plain" and python is not None and not versions.is_at_least(python, "3.9")
 
 
 def _known(context: Context, call: Call) -> Iterator[Finding]:
@@ -103,7 +103,7 @@ def _required(release: Release, python: str | None) -> Iterator[tuple[str, str]]
     if python is not None:
         marks["python_full_version"] = f"{python}.0"
     for text in release.requires:
-        one = versions.requirement(text)
+        one = versions.parse_requirement_or_none(text)
         if one is None or (one.marker is not None and python is None):
             continue
         if one.marker is None or one.marker.evaluate(marks):

@@ -193,7 +193,7 @@ def _cudnn(subject: Subject, newest: str) -> Iterator[Offer]:
         base.kind == "cuda"
         and base.has_cudnn
         and base.cuda is not None
-        and versions.at_least(base.cuda, "12.4")
+        and versions.is_at_least(base.cuda, "12.4")
     ):
         yield Offer(
             f"{_SYSTEM}/libcudnn.so.9", base.seen

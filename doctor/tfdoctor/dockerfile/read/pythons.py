@@ -29,7 +29,7 @@ _ALLOWED = frozenset(
 
 def _has_plain_pip(base: Base) -> bool:
     """Whether the system's python3-pip has a `pip` besides `pip3`: Debian's from 11 on."""
-    return base.kind == "plain" and base.python is not None and versions.at_least(base.python, "3.9")
+    return base.kind == "plain" and base.python is not None and versions.is_at_least(base.python, "3.9")
 
 
 class Pythons:

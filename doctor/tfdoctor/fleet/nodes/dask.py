@@ -12,7 +12,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from tfdoctor.errors import Error, beside_tfdoctor
+from tfdoctor.errors import Error, install_hint
 from tfdoctor.fleet.nodes import remote
 from tfdoctor.fleet.nodes.models import Answer, read_answer
 from tfdoctor.fleet.nodes.unpickling import restrict_unpickling
@@ -45,9 +45,7 @@ class DaskEngine:
             cloudpickle: Any = importlib.import_module("cloudpickle")
             distributed: Any = importlib.import_module("distributed")
         except ImportError:
-            raise Error(
-                "Dask is not installed beside tfdoctor.", hint=beside_tfdoctor("distributed")
-            ) from None
+            raise Error("Dask is not installed beside tfdoctor.", hint=install_hint("distributed")) from None
         cloudpickle.register_pickle_by_value(remote)  # the workers have no tfdoctor
         restrict_unpickling()
         try:

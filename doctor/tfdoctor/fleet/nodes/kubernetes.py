@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from tfdoctor.errors import Error, UsageError, beside_tfdoctor
+from tfdoctor.errors import Error, UsageError, install_hint
 from tfdoctor.fleet.nodes.manifests import ASKS, LABEL, collecting, daemon_set, file_maps, node_job
 from tfdoctor.fleet.nodes.models import Answer
 from tfdoctor.text import clean_line
@@ -77,7 +77,7 @@ class KubernetesEngine:
             config: Any = importlib.import_module("kubernetes.config")
         except ImportError:
             msg = "the client for Kubernetes is not installed beside tfdoctor."
-            raise Error(msg, hint=beside_tfdoctor("kubernetes")) from None
+            raise Error(msg, hint=install_hint("kubernetes")) from None
         try:
             config.load_config()
         except config.ConfigException as error:

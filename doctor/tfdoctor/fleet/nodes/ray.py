@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.errors import Error, beside_tfdoctor
+from tfdoctor.errors import Error, install_hint
 from tfdoctor.fleet.nodes import remote
 from tfdoctor.fleet.nodes.models import Answer, read_answer
 from tfdoctor.fleet.nodes.unpickling import restrict_unpickling
@@ -43,7 +43,7 @@ class RayEngine:
             cloudpickle: Any = importlib.import_module("ray.cloudpickle")
             self._pinned: Any = importlib.import_module("ray.util.scheduling_strategies")
         except ImportError:
-            raise Error("Ray is not installed beside tfdoctor.", hint=beside_tfdoctor("ray")) from None
+            raise Error("Ray is not installed beside tfdoctor.", hint=install_hint("ray")) from None
         cloudpickle.register_pickle_by_value(remote)  # the workers have no tfdoctor
         restrict_unpickling()
         _listens(address)

@@ -12,10 +12,10 @@ from tfdoctor.facts.imports import FileDifference
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict.failures import cause_of
 from tfdoctor.predict.rehearsing import READ, good_version, unmet
-from tfdoctor.rules.base import Context, CouldNotCheck, NotApplicable, Result, Rule
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import origins
-from tfdoctor.text import entries_of, listed
-from tfdoctor.versions import project_of, requirement, satisfies
+from tfdoctor.text import entries_of, join_words
+from tfdoctor.versions import parse_requirement_or_none, project_of, satisfies
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,39 +25,45 @@ if TYPE_CHECKING:
     from tfdoctor.predict.failures import Failure
 
 
-def broken_companions(context: Context) -> tuple[Companion, ...]:
-    """What of the table applies to what is installed in this Python."""
-    return tuple(row for row in _broken(context) if not _led_away(context, row))
+def find_broken_companions(context: RuleContext) -> tuple[Companion, ...]:
+    """Return the rows of the table that apply to what is installed in this Python."""
+    return tuple(row for row in _find_all_broken_companions(context) if not _is_shadowed(context, row))
 
 
-def companions_led_away(context: Context) -> tuple[Companion, ...]:
-    """What of the table applies to what is put before that on its path: installing something does not change it."""
-    return tuple(row for row in _broken(context) if _led_away(context, row))
+def find_shadowed_companions(context: RuleContext) -> tuple[Companion, ...]:
+    """Return the rows of the table that apply to packages that precede this Python's on its path.
+
+    Installing a package does not change them.
+    """
+    return tuple(row for row in _find_all_broken_companions(context) if _is_shadowed(context, row))
 
 
-def _led_away(context: Context, row: Companion) -> bool:
+def _is_shadowed(context: RuleContext, row: Companion) -> bool:
     return row.effect == "import" and predict.package_led_away(context.facts, row.package) is not None
 
 
-def _broken(context: Context) -> tuple[Companion, ...]:
+def _find_all_broken_companions(context: RuleContext) -> tuple[Companion, ...]:
     if context.build is None or context.tensorflow is None:
         return ()
     return predict.broken_companions(context.facts, context.tensorflow, context.build, context.compat)
 
 
-def companion_findings(context: Context, rule: Rule, *packages: str) -> Result:
-    """The outcome of a rule about these packages, which needs TensorFlow and the distributions; the errors first."""
+def companion_findings(context: RuleContext, rule: Rule, *packages: str) -> Result:
+    """Return the outcome of a rule about these packages, the errors first.
+
+    The rule needs TensorFlow and the distributions.
+    """
     if context.build is None or context.build.version is None:
         return CouldNotCheck("the version of this TensorFlow is not known")
     if context.tensorflow is not None and context.tensorflow.conda_build:
         return NotApplicable("conda's TensorFlow is built with conda's own versions of its companions")
-    rows = [row for row in broken_companions(context) if row.package in packages and row.breaks]
+    rows = [row for row in find_broken_companions(context) if row.package in packages and row.breaks]
     rows.sort(key=lambda row: row.effect != "import")
     return [companion_finding(context, rule, row) for row in rows[:1]]
 
 
-def companion_finding(context: Context, rule: Rule, row: Companion) -> Finding:
-    """One row of the table as a finding."""
+def companion_finding(context: RuleContext, rule: Rule, row: Companion) -> Finding:
+    """Convert one row of the table to a finding."""
     installed = context.python.distribution(row.package) if context.python is not None else None
     version = installed.version if installed is not None else "nothing"
     build = context.build
@@ -95,8 +101,11 @@ def companion_finding(context: Context, rule: Rule, row: Companion) -> Finding:
     )
 
 
-def _requirement(context: Context, row: Companion) -> str:
-    """A version that no row of the table speaks against: the installed one is replaced once."""
+def _requirement(context: RuleContext, row: Companion) -> str:
+    """Return a requirement that no row of the table excludes.
+
+    So the installed version is replaced only once.
+    """
     if context.build is None or context.build.version is None:
         return row.requirement
     version = context.build.version
@@ -109,7 +118,9 @@ def _requirement(context: Context, row: Companion) -> str:
     ]
     there = context.python.distributions if context.python is not None else ()
     own = [d for d in there if d.name in TENSORFLOW_DISTRIBUTIONS]
-    lines = (requirement(line) for d in own for line in d.requires if project_of(line) == row.package)
+    lines = (
+        parse_requirement_or_none(line) for d in own for line in d.requires if project_of(line) == row.package
+    )
     asked = next((one for one in lines if one is not None), None)
     wanted = f"{row.package}{asked.specifier}" if asked is not None else row.requirement
     return next((o.requirement for o in others if satisfies(version, o.tensorflow)), wanted)
@@ -118,11 +129,14 @@ def _requirement(context: Context, row: Companion) -> str:
 # ---------------------------------------------------------------- what was rehearsed
 
 
-def package_finding(context: Context, rule: Rule, failed: Sequence[Failure]) -> Finding:
-    """Packages that a rehearsed import fails with, as one finding: they are put right together."""
+def package_finding(context: RuleContext, rule: Rule, failed: Sequence[Failure]) -> Finding:
+    """Report the packages that a rehearsed import fails with as one finding.
+
+    They are fixed together.
+    """
     first = failed[0]
     one = first.rehearsed
-    names = listed([_named(context, failure) for failure in failed])
+    names = join_words([_format_package(context, failure) for failure in failed])
     if first.library:
         title = f"import tensorflow fails: {first.library} comes before the system's own library"
     elif all(failure.damage for failure in failed):
@@ -137,11 +151,11 @@ def package_finding(context: Context, rule: Rule, failed: Sequence[Failure]) -> 
         title = title.replace("import tensorflow fails", "tf.keras fails")
     stops = "import tensorflow stops" if first.fatal else "tf.keras stops"
     explanation = f"{stops} with {one.error_type}: {one.error.rstrip('.')}."
-    compiled = next((failure for failure in failed if _other_numpy(failure.rehearsed.error)), None)
+    compiled = next((failure for failure in failed if _is_numpy_mismatch(failure.rehearsed.error)), None)
     if compiled is not None:
         numpy = context.python.distribution("numpy") if context.python is not None else None
         explanation += (
-            f" {_named(context, compiled)} is compiled for a different NumPy than"
+            f" {_format_package(context, compiled)} is compiled for a different NumPy than"
             f" {numpy.version if numpy is not None else 'this one'}."
         )
     return rule.finding(
@@ -173,19 +187,19 @@ _OTHER_NUMPY = (
 )
 
 
-def _other_numpy(error: str) -> bool:
-    """Whether an extension module says so of the NumPy that it was compiled for."""
+def _is_numpy_mismatch(error: str) -> bool:
+    """Return whether an extension module reports the NumPy that it was compiled for."""
     return any(words in error for words in _OTHER_NUMPY)
 
 
-def _named(context: Context, failure: Failure) -> str:
+def _format_package(context: RuleContext, failure: Failure) -> str:
     there = context.python.distribution(failure.package) if context.python is not None else None
     return (
         f"{failure.package} {there.version}" if there is not None and not failure.missing else failure.package
     )
 
 
-def _evidence(context: Context, failed: Sequence[Failure]) -> list[Evidence]:
+def _evidence(context: RuleContext, failed: Sequence[Failure]) -> list[Evidence]:
     found = []
     for failure in failed:
         one = failure.rehearsed
@@ -199,13 +213,13 @@ def _evidence(context: Context, failed: Sequence[Failure]) -> list[Evidence]:
     return found
 
 
-def _remedy(context: Context, failed: Sequence[Failure]) -> Remedy:
+def _remedy(context: RuleContext, failed: Sequence[Failure]) -> Remedy:
     library = failed[0].library
     if library:
-        return _off(context, library)
+        return _library_removal_remedy(context, library)
     variable = _variable_of(context, failed)
     if variable:
-        return origins.takes_away(context, variable, "Unset the variable.")
+        return origins.unset_remedy(context, variable, "Unset the variable.")
     if all(difference.what == "unreadable" for failure in failed for difference in failure.damage or _NONE):
         python = context.python
         folders = (
@@ -219,7 +233,7 @@ def _remedy(context: Context, failed: Sequence[Failure]) -> Remedy:
         ]
         command = f"chmod a+r {' '.join(advice.quote(path) for path in paths)}"
         return Remedy("Have the files' owner let everybody read them.", (command,), changes_system=True)
-    lost = [bool(failure.damage) or _lost_a_part(context, failure) for failure in failed]
+    lost = [bool(failure.damage) or _lacks_module(context, failure) for failure in failed]
     again = any(lost)
     wanted = tuple(
         dict.fromkeys(
@@ -235,8 +249,8 @@ def _remedy(context: Context, failed: Sequence[Failure]) -> Remedy:
     )
 
 
-def _variable_of(context: Context, failed: Sequence[Failure]) -> str:
-    """The variable that made a package odd that is otherwise as it works; empty where there is none."""
+def _variable_of(context: RuleContext, failed: Sequence[Failure]) -> str:
+    """Return the variable that made an otherwise working package odd; empty if there is none."""
     rehearsal = value_of(context.facts.rehearsal)
     modules = {one.package for one in failed}
     odd = [one for one in (rehearsal.oddities if rehearsal is not None else ()) if one.module in modules]
@@ -245,17 +259,17 @@ def _variable_of(context: Context, failed: Sequence[Failure]) -> str:
     return named[0] if named and len(odd) == len(named) else ""
 
 
-def _lost_a_part(context: Context, failure: Failure) -> bool:
-    """Whether a module of a package is not there, and nobody knows a version that has it and is not this one."""
+def _lacks_module(context: RuleContext, failure: Failure) -> bool:
+    """Return whether a package lacks a module and no other version is known to have it."""
     if failure.missing or not failure.rehearsed.not_found:
         return False
     there = context.python.distribution(failure.package) if context.python is not None else None
-    known = _known(context, failure.package)
+    known = _find_good_version(context, failure.package)
     return there is None or known is None or known == there.version
 
 
-def _off(context: Context, library: str) -> Remedy:
-    """How a library goes that a variable puts before the system's."""
+def _library_removal_remedy(context: RuleContext, library: str) -> Remedy:
+    """Return the remedy for a library that a variable puts before the system's library."""
     folder = posixpath.dirname(library)
     variables = context.facts.environment.variables
     name = (
@@ -267,23 +281,23 @@ def _off(context: Context, library: str) -> Remedy:
     gone = [one for one in entries if one.rstrip("/") in (folder, library)]
     kept = [one for one in entries if one not in gone]
     text = f"Take {', '.join(gone) or library} off {name} where TensorFlow runs."
-    return origins.takes_off(context, name, tuple(gone), kept, text)
+    return origins.remove_entries_remedy(context, name, tuple(gone), kept, text)
 
 
 _NONE = (FileDifference("", "missing"),)
 
 
-def requirement_of(context: Context, package: str, *, again: bool = False) -> str:
-    """What pip is asked for, so that TensorFlow's import gets a package it works with.
+def requirement_of(context: RuleContext, package: str, *, again: bool = False) -> str:
+    """Return the requirement for pip with which TensorFlow's import gets a working package.
 
-    Again what is there (`again`); else the version of the environment in which the import worked that is most like
-    this one, what somebody asks for, or the newest.
+    With `again`, the installed version. Else the version of the most similar environment in which the
+    import worked, what an installed package requires, or the newest version.
     """
     python = context.python
     there = python.distribution(package) if python is not None else None
     if again and there is not None:
         return f"{package}=={there.version}"
-    known = _known(context, package)
+    known = _find_good_version(context, package)
     if known is not None and (there is None or known != there.version):
         return f"{package}=={known}"
     asked = [one.requirement for one in unmet(python) if one.package == package] if python is not None else []
@@ -292,13 +306,16 @@ def requirement_of(context: Context, package: str, *, again: bool = False) -> st
     return f"{package}!={there.version}" if there is not None else package
 
 
-def own_requirement(context: Context, package: str) -> str:
-    """The same of a package that is in this environment nowhere, whatever PYTHONPATH brings."""
-    known = _known(context, package)
+def requirement_if_absent(context: RuleContext, package: str) -> str:
+    """Return the requirement for a package that is nowhere in this environment.
+
+    What PYTHONPATH adds does not count.
+    """
+    known = _find_good_version(context, package)
     return f"{package}=={known}" if known is not None else package
 
 
-def _known(context: Context, package: str) -> str | None:
+def _find_good_version(context: RuleContext, package: str) -> str | None:
     python, tensorflow = context.python, context.tensorflow
     if python is None or tensorflow is None:
         return None

@@ -9,11 +9,11 @@ from tfdoctor.rules.base import CouldNotCheck, NotApplicable
 
 if TYPE_CHECKING:
     from tfdoctor.facts import CardHealth, SmiGpu
-    from tfdoctor.rules.base import Context
+    from tfdoctor.rules.base import RuleContext
 
 
-def told(context: Context) -> NotApplicable | CouldNotCheck | None:
-    """An nvidia-smi that tells the cards' condition."""
+def require_card_status(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
+    """Require an nvidia-smi that reports the cards' status."""
     fact = context.facts.driver.smi
     if isinstance(fact, Unknown):
         return CouldNotCheck(f"nvidia-smi: {fact.why}")
@@ -21,20 +21,20 @@ def told(context: Context) -> NotApplicable | CouldNotCheck | None:
         return NotApplicable(fact.why or "there is no nvidia-smi to ask")
     if not isinstance(fact.value, SmiFacts):
         return NotApplicable("nvidia-smi does not answer, which TFD112 explains")
-    if not conditions(context):
+    if not list_card_conditions(context):
         return NotApplicable("this nvidia-smi does not tell the cards' condition")
     return None
 
 
-def conditions(context: Context) -> list[tuple[SmiGpu, CardHealth]]:
-    """Each card with its condition; none where nothing tells it."""
+def list_card_conditions(context: RuleContext) -> list[tuple[SmiGpu, CardHealth]]:
+    """List each card with its condition; empty if nothing reports it."""
     answer = value_of(context.facts.driver.smi)
     if not isinstance(answer, SmiFacts):
         return []
     return [(gpu, gpu.health) for gpu in answer.gpus if gpu.health is not None]
 
 
-def label(gpu: SmiGpu) -> str:
-    """ "NVIDIA A100 (0000:01:00.0)"."""
+def smi_gpu_label(gpu: SmiGpu) -> str:
+    """Return the label of a GPU: "NVIDIA A100 (0000:01:00.0)"."""
     name = gpu.name or f"GPU {gpu.index}"
     return f"{name} ({gpu.pci_bus_id})" if gpu.pci_bus_id else name

@@ -19,14 +19,14 @@ from tfdoctor.facts import (
 from tfdoctor.findings import Evidence, Remedy
 from tfdoctor.predict import driver_gate, driver_missing_cause
 from tfdoctor.records import dataclass
-from tfdoctor.rules.base import CouldNotCheck, NotApplicable, seen
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, evidence_from
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Gpu
     from tfdoctor.compat.releases import Release
     from tfdoctor.facts import PciGpu
     from tfdoctor.findings import Cause
-    from tfdoctor.rules.base import Context
+    from tfdoctor.rules.base import RuleContext
 
 NO_ANSWER = "did not answer within"
 """How probes/driver.py says that the child which asks the driver hung."""
@@ -48,9 +48,11 @@ class DriverState:
         return self.answer is not None and self.answer.init == 0 and bool(self.answer.count)
 
 
-def state(context: Context) -> DriverState:
-    """The driver as TensorFlow meets it: the same gates as the prediction, also where TensorFlow is "
-    "missing."""
+def driver_state(context: RuleContext) -> DriverState:
+    """Return the driver's state as TensorFlow meets it.
+
+    The stages are those of the prediction, also if TensorFlow is missing.
+    """
     facts = context.facts
     answer = value_of(facts.driver.cuda)
     resolution = context.loader.resolution("libcuda.so.1") if context.loader is not None else None
@@ -67,8 +69,8 @@ def state(context: Context) -> DriverState:
     return DriverState(None, "", resolution, answer)
 
 
-def hangs(context: Context) -> str:
-    """Why it is known that the driver hangs; empty where it does not."""
+def hang_reason(context: RuleContext) -> str:
+    """Return why the driver is known to hang; empty if it does not."""
     fact = context.facts.driver.cuda
     return fact.why if isinstance(fact, Unknown) and NO_ANSWER in fact.why else ""
 
@@ -76,26 +78,26 @@ def hangs(context: Context) -> str:
 # ---------------------------------------------------------------- cards
 
 
-def gpu_of(context: Context, card: PciGpu) -> Gpu | None:
-    """What the table says of a card's PCI id."""
+def find_gpu(context: RuleContext, card: PciGpu) -> Gpu | None:
+    """Return what the table has for a card's PCI id."""
     return context.compat.gpu_by_pci_id(card.device_id) if card.device_id else None
 
 
-def card_label(context: Context, card: PciGpu) -> str:
-    """ "GeForce RTX 3090 (0000:01:00.0)"."""
-    gpu = gpu_of(context, card)
+def card_label(context: RuleContext, card: PciGpu) -> str:
+    """Return the label of a card: "GeForce RTX 3090 (0000:01:00.0)"."""
+    gpu = find_gpu(context, card)
     return f"{gpu.name if gpu is not None else f'NVIDIA card 10de:{card.device_id}'} ({card.address})"
 
 
 def device_label(device: CudaDevice) -> str:
-    """ "GPU 0, NVIDIA GeForce RTX 3090 (0000:01:00.0)"."""
+    """Return the label of a device: "GPU 0, NVIDIA GeForce RTX 3090 (0000:01:00.0)"."""
     where = f" ({device.pci_bus_id})" if device.pci_bus_id else ""
     name = device.name or "unnamed"
     return f"GPU {device.ordinal}, {name}{where}" if device.ordinal >= 0 else f"{name}{where}"
 
 
-def shown_devices(context: Context) -> tuple[CudaDevice, ...]:
-    """The devices that the driver shows here; where all are hidden, those behind it."""
+def list_shown_devices(context: RuleContext) -> tuple[CudaDevice, ...]:
+    """List the devices that the driver shows; if all are hidden, list the hidden devices."""
     driver = context.facts.driver
     for fact in (driver.cuda, driver.cuda_unhidden):
         answer = value_of(fact) if fact is not None else None
@@ -104,31 +106,34 @@ def shown_devices(context: Context) -> tuple[CudaDevice, ...]:
     return ()
 
 
-def known_devices(context: Context) -> tuple[CudaDevice, ...]:
-    """`shown_devices`, else the cards on the PCI bus with what the table knows of them (`ordinal` -1)."""
-    shown = shown_devices(context)
+def list_known_devices(context: RuleContext) -> tuple[CudaDevice, ...]:
+    """List the shown devices, else the cards on the PCI bus with their data from the table.
+
+    The latter have `ordinal` -1.
+    """
+    shown = list_shown_devices(context)
     if shown:
         return shown
     return tuple(
         CudaDevice(-1, gpu.name, None, card.address, gpu.capability, None, None)
         for card in value_of(context.facts.driver.pci) or ()
-        if (gpu := gpu_of(context, card)) is not None
+        if (gpu := find_gpu(context, card)) is not None
     )
 
 
-def pci_evidence(context: Context) -> list[Evidence]:
-    """The PCI bus's cards, or that there are none."""
+def pci_evidence(context: RuleContext) -> list[Evidence]:
+    """List the PCI bus's cards, or that there are none."""
     fact = context.facts.driver.pci
     if isinstance(fact, Known):
         return [
             Evidence(fact.source, f"{card_label(context, card)}, kernel driver: {card.driver or 'none'}")
             for card in fact.value
         ]
-    return [seen(fact, fact.why)] if isinstance(fact, Absent) else []
+    return [evidence_from(fact, fact.why)] if isinstance(fact, Absent) else []
 
 
-def smi_evidence(context: Context) -> list[Evidence]:
-    """What nvidia-smi said instead of an answer."""
+def smi_evidence(context: RuleContext) -> list[Evidence]:
+    """Return what nvidia-smi printed instead of an answer."""
     fact = context.facts.driver.smi
     failed = value_of(fact)
     if isinstance(failed, SmiFailure):
@@ -136,35 +141,40 @@ def smi_evidence(context: Context) -> list[Evidence]:
     return []
 
 
-def module_evidence(context: Context) -> list[Evidence]:
-    """The kernel module's version, or that it is not loaded."""
+def module_evidence(context: RuleContext) -> list[Evidence]:
+    """Return the kernel module's version, or that it is not loaded."""
     fact = context.facts.driver.kernel_module
     if isinstance(fact, Known):
         return [
-            seen(fact, f"kernel module {fact.value.version}{' (open)' if fact.value.open_kernel else ''}")
+            evidence_from(
+                fact, f"kernel module {fact.value.version}{' (open)' if fact.value.open_kernel else ''}"
+            )
         ]
-    return [seen(fact, fact.why)] if isinstance(fact, Absent) else []
+    return [evidence_from(fact, fact.why)] if isinstance(fact, Absent) else []
 
 
 # ---------------------------------------------------------------- versions
 
 
-def driver_version(context: Context) -> tuple[str, str] | None:
-    """(the driver's version, where it was seen): the kernel module's, NVML's, else nvidia-smi's."""
+def driver_version(context: RuleContext) -> tuple[str, str] | None:
+    """Return (the driver's version, its source).
+
+    The kernel module's version, NVML's, else nvidia-smi's.
+    """
     return fit.driver_version(context.facts)
 
 
-def code_for(context: Context, capability: str) -> str:
-    """What this build has for a compute capability, in `Compat.code_for`'s words; "unknown": nobody looked.
+def code_for(context: RuleContext, capability: str) -> str:
+    """Return what this build has for a compute capability, in the terms of `Compat.code_for`.
 
-    A build that names other architectures in its build_info.py than the published wheel has is another build:
-    then its own list counts.
+    "unknown" if this was not determined. A build whose build_info.py names other architectures than
+    the published wheel has is another build: then its own list counts.
     """
     build = context.build
     if build is None:
         return "unknown"
-    own = own_architectures(context)
-    published = _published(context)
+    own = list_build_architectures(context)
+    published = _find_published_release(context)
     if published is not None:
         return context.compat.code_for(published, capability)
     if own is None:
@@ -175,15 +185,16 @@ def code_for(context: Context, capability: str) -> str:
     return "jit" if any(versions.parse_capability(text) <= wanted for text in own[1]) else "none"
 
 
-def to_compile(context: Context, capability: str) -> tuple[str, str] | None:
-    """What of this build the driver has to compile for a card: (the CUDA that it must speak, how many kernels).
+def to_compile(context: RuleContext, capability: str) -> tuple[str, str] | None:
+    """Return what the driver has to compile for a card: (required CUDA, how many kernels).
 
-    See Compat.to_compile. A build that is not the published wheel is taken to have PTX of its own CUDA.
+    See Compat.to_compile. A build that is not the published wheel is assumed to have PTX of its own
+    CUDA.
     """
     build = context.build
     if build is None:
         return None
-    published = _published(context)
+    published = _find_published_release(context)
     if published is not None:
         return context.compat.to_compile(published, capability)
     if build.cuda is not None and code_for(context, capability) in ("jit", "arch-specific"):
@@ -191,15 +202,18 @@ def to_compile(context: Context, capability: str) -> tuple[str, str] | None:
     return None
 
 
-def _published(context: Context) -> Release | None:
-    """The release whose wheel this build is, as far as its own list of architectures tells."""
-    build, own = context.build, own_architectures(context)
+def _find_published_release(context: RuleContext) -> Release | None:
+    """Return the release whose wheel this build is, as far as its list of architectures shows."""
+    build, own = context.build, list_build_architectures(context)
     release = build.release if build is not None and build.exact else None
     return release if release is not None and (own is None or set(own[0]) == set(release.cubin)) else None
 
 
-def own_architectures(context: Context) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    """(machine code, PTX) as build_info.py lists them: "sm_60" is the former alone, "compute_90" both."""
+def list_build_architectures(context: RuleContext) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """Return (machine code, PTX) as build_info.py lists them.
+
+    "sm_60" is machine code alone, "compute_90" is both.
+    """
     text = context.tensorflow.build_info.get("cuda_compute_capabilities", "") if context.tensorflow else ""
     found = re.findall(r"(sm|compute)_(\d{1,2})(\d)\b", text)
     if not found:
@@ -208,9 +222,9 @@ def own_architectures(context: Context) -> tuple[tuple[str, ...], tuple[str, ...
     return tuple(code), tuple(f"{major}.{minor}" for kind, major, minor in found if kind == "compute")
 
 
-def newest_code(context: Context) -> str | None:
-    """The highest compute capability that this build has machine code for."""
-    own = own_architectures(context)
+def newest_code(context: RuleContext) -> str | None:
+    """Return the highest compute capability that this build has machine code for."""
+    own = list_build_architectures(context)
     build = context.build
     code = own[0] if own is not None else ()
     if not code and build is not None and build.exact and build.release is not None:
@@ -221,8 +235,11 @@ def newest_code(context: Context) -> str | None:
 # ---------------------------------------------------------------- device nodes
 
 
-def node_trouble(context: Context) -> list[str]:
-    """What is wrong with /dev/nvidia*, a sentence each, where the module is loaded and no device is shown."""
+def list_node_errors(context: RuleContext) -> list[str]:
+    """List what is wrong with /dev/nvidia*, a sentence each.
+
+    Only if the module is loaded and no device is shown.
+    """
     facts = context.facts
     module, answer = facts.driver.kernel_module, value_of(facts.driver.cuda)
     if not isinstance(module, Known) or answer is None or not answer.loaded or answer.count:
@@ -251,16 +268,16 @@ def node_trouble(context: Context) -> list[str]:
 # ---------------------------------------------------------------- remedies
 
 
-def kernel_log(context: Context) -> Remedy:
-    """Where the driver itself says what is wrong."""
+def kernel_log_remedy(context: RuleContext) -> Remedy:
+    """Return the remedy that reads the kernel log, in which the driver reports its errors."""
     return Remedy(
         "Read what the kernel module says: its lines begin with NVRM, and an Xid number names the fault.",
         (f"{advice.sudo(context.target)}dmesg | grep -i -E 'nvrm|nvidia|xid' | tail -n 40",),
     )
 
 
-def load_module(context: Context, module: str = "nvidia") -> Remedy:
-    """modprobe, and that it comes back with the next start."""
+def load_module_remedy(context: RuleContext, module: str = "nvidia") -> Remedy:
+    """Return the remedy that loads a kernel module with modprobe."""
     root = advice.sudo(context.target)
     return Remedy(
         f"Load the kernel module {module.replace('-', '_')}.",
@@ -269,19 +286,19 @@ def load_module(context: Context, module: str = "nvidia") -> Remedy:
     )
 
 
-def reboot(context: Context, text: str = "Restart the machine.") -> Remedy:
-    """A restart, from where it can be done."""
+def reboot_remedy(context: RuleContext, text: str = "Restart the machine.") -> Remedy:
+    """Return the remedy that restarts the machine."""
     return Remedy(text, (f"{advice.sudo(context.target)}reboot",), changes_system=True)
 
 
-def capable_devices(context: Context) -> list[CudaDevice]:
-    """The cards whose compute capability is known."""
-    return [device for device in known_devices(context) if device.compute_capability]
+def list_capable_devices(context: RuleContext) -> list[CudaDevice]:
+    """List the cards whose compute capability is known."""
+    return [device for device in list_known_devices(context) if device.compute_capability]
 
 
-def capability_known(context: Context) -> NotApplicable | CouldNotCheck | None:
-    """A card whose compute capability is known."""
-    if capable_devices(context):
+def require_known_capability(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
+    """Require a card whose compute capability is known."""
+    if list_capable_devices(context):
         return None
     if isinstance(context.facts.driver.cuda, Unknown):
         return CouldNotCheck("the compute capability is not known: the driver did not answer")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.advice.engine import silence
 from tfdoctor.facts import value_of
-from tfdoctor.rules.base import CouldNotCheck, NotApplicable, given, unanswered
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, outcome_if_unknown, require_value
 from tfdoctor.rules.shared import drivers
 
 if TYPE_CHECKING:
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from tfdoctor.advice.engine import Trouble
     from tfdoctor.facts.containers import ContainerFacts
     from tfdoctor.findings import Finding
-    from tfdoctor.rules.base import Context, Rule
+    from tfdoctor.rules.base import Rule, RuleContext
 
 
-def applicable(context: Context) -> NotApplicable | CouldNotCheck | None:
-    """An engine whose containers could have this machine's GPUs."""
+def require_engine(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
+    """Require an engine whose containers could have this machine's GPUs."""
     facts = context.facts
     if facts.machine.container:
         return NotApplicable("this is a container: the engine stands outside it")
-    refused = unanswered(facts.containers, "container engines")
+    refused = outcome_if_unknown(facts.containers, "container engines")
     if refused is not None:
         return refused
-    if not drivers.shown_devices(context):
+    if not drivers.list_shown_devices(context):
         return NotApplicable("the driver shows no GPU that a container could be given")
     known = value_of(facts.containers)
     if known is None or (not known.tools and silence(known) is None):
@@ -38,13 +38,13 @@ def applicable(context: Context) -> NotApplicable | CouldNotCheck | None:
     return None
 
 
-def containers(context: Context) -> ContainerFacts:
-    """The facts, for a rule that needs `applicable`."""
-    return given(value_of(context.facts.containers))
+def get_container_facts(context: RuleContext) -> ContainerFacts:
+    """Return the container facts, for a rule that needs `require_engine`."""
+    return require_value(value_of(context.facts.containers))
 
 
-def findings(rule: Rule, troubles: Sequence[Trouble]) -> list[Finding]:
-    """The troubles as findings of a rule."""
+def convert_problems(rule: Rule, troubles: Sequence[Trouble]) -> list[Finding]:
+    """Convert the troubles to findings of a rule."""
     return [
         rule.finding(
             t.cause, t.severity, t.explanation, title=t.title, evidence=t.evidence, remedies=t.remedies

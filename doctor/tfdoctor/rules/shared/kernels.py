@@ -17,87 +17,98 @@ from tfdoctor.rules.shared import drivers, xids
 
 if TYPE_CHECKING:
     from tfdoctor.facts import KernelEvent
-    from tfdoctor.rules.base import Context
+    from tfdoctor.rules.base import RuleContext
 
-SUBJECT = frozenset({Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN, Cause.NO_DRIVER})
+CAUSES_OF_MISSING_MODULE = frozenset({Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN, Cause.NO_DRIVER})
 """What a driver without its kernel module answers."""
 RESERVED = frozenset({"vfio-pci", "pci-stub"})
 
-Said = tuple[str, str, list[Remedy]]
+ProblemText = tuple[str, str, list[Remedy]]
 """Title, explanation, remedies."""
 
 
-def without_module(context: Context) -> Cause | None:
-    """The cause where libcuda opens, fails, and no kernel module of NVIDIA's runs on this host; else None."""
+def cause_of_missing_module(context: RuleContext) -> Cause | None:
+    """Return the cause if libcuda opens but fails and no NVIDIA kernel module runs on this host.
+
+    Else None.
+    """
     facts = context.facts
     machine = facts.machine
     if machine.container or machine.wsl or machine.jetson or machine.system != "Linux":
         return None
     if not isinstance(facts.driver.kernel_module, Absent):
         return None
-    state = drivers.state(context)
+    state = drivers.driver_state(context)
     if state.answer is None or not state.answer.loaded or state.answer.init in (None, 0, 34, 35, 36):
         return None
-    return state.cause if state.cause in SUBJECT else None
+    return state.cause if state.cause in CAUSES_OF_MISSING_MODULE else None
 
 
-def waits_for_module(context: Context) -> NotApplicable | None:
-    """A driver that is installed and does not run for want of its kernel module."""
-    if without_module(context) is None:
+def require_waiting_driver(context: RuleContext) -> NotApplicable | None:
+    """Require an installed driver that does not run because its kernel module is missing."""
+    if cause_of_missing_module(context) is None:
         return NotApplicable("no driver is installed here that waits for its kernel module")
     return None
 
 
-def on_the_bus(context: Context) -> bool:
-    """Whether a card is there for the module to drive: not one that is kept for a virtual machine."""
+def has_usable_card(context: RuleContext) -> bool:
+    """Return whether a card exists for the module to drive.
+
+    A card that is reserved for a virtual machine does not count.
+    """
     cards = value_of(context.facts.driver.pci) or ()
     return any(card.driver not in RESERVED for card in cards)
 
 
-def files(context: Context) -> ModuleFiles | None:
-    """The module's files on the disk, where they were looked for."""
+def get_module_files(context: RuleContext) -> ModuleFiles | None:
+    """Return the module's files on the disk, if they were searched for."""
     return value_of(context.facts.kernel.modules)
 
 
-def not_built(context: Context) -> bool:
-    """Whether the module is not there for the kernel that runs (TFD117)."""
-    found = files(context)
-    if without_module(context) is None or found is None or not on_the_bus(context):
+def is_module_unbuilt(context: RuleContext) -> bool:
+    """Return whether the module does not exist for the running kernel (TFD117)."""
+    found = get_module_files(context)
+    if cause_of_missing_module(context) is None or found is None or not has_usable_card(context):
         return False
     return not found.running
 
 
-def refused_by_secure_boot(context: Context) -> bool:
-    """Whether the module is there and Secure Boot keeps it out (TFD118)."""
-    found = files(context)
-    if without_module(context) is None or found is None or not found.running or not on_the_bus(context):
+def is_blocked_by_secure_boot(context: RuleContext) -> bool:
+    """Return whether the module exists and Secure Boot blocks it (TFD118)."""
+    found = get_module_files(context)
+    if (
+        cause_of_missing_module(context) is None
+        or found is None
+        or not found.running
+        or not has_usable_card(context)
+    ):
         return False
     if value_of(context.facts.kernel.secure_boot) is not True:
         return False
-    return found.signed is False or bool(events(context, "unsigned"))
+    return found.signed is False or bool(list_kernel_events(context, "unsigned"))
 
 
-def switched_off(context: Context) -> bool:
-    """Whether the card or its module was switched off on purpose (TFD119)."""
-    if without_module(context) is None:
+def is_switched_off(context: RuleContext) -> bool:
+    """Return whether the card or its module was switched off on purpose (TFD119)."""
+    if cause_of_missing_module(context) is None:
         return False
-    found = files(context)
+    found = get_module_files(context)
     if value_of(context.facts.kernel.prime) == "off":
         return True
-    return found is not None and bool(found.blocked) and on_the_bus(context)
+    return found is not None and bool(found.blocked) and has_usable_card(context)
 
 
-def explained(context: Context) -> str:
-    """The code of the rule that knows why the module does not run; empty where none does."""
-    if switched_off(context):
+def module_rule_code(context: RuleContext) -> str:
+    """Return the code of the rule that explains why the module does not run; empty if none does."""
+    if is_switched_off(context):
         return "TFD119"
-    if not_built(context):
+    if is_module_unbuilt(context):
         return "TFD117"
-    return "TFD118" if refused_by_secure_boot(context) else ""
+    return "TFD118" if is_blocked_by_secure_boot(context) else ""
 
 
-def initramfs(context: Context) -> str:
-    """The command that builds the initial RAM disk again."""
+def rebuild_initramfs_command(context: RuleContext) -> str:
+    """Return the command that rebuilds the initial RAM disk."""
     root = advice.sudo(context.target)
     manager = advice.package_manager(context.target)
     if manager == advice.APT:
@@ -108,13 +119,13 @@ def initramfs(context: Context) -> str:
 # ---------------------------------------------------------------- the kernel's log
 
 
-def events(context: Context, *kinds: str) -> list[KernelEvent]:
-    """What the kernel's log says, of these kinds; of all kinds where none is named."""
+def list_kernel_events(context: RuleContext, *kinds: str) -> list[KernelEvent]:
+    """List the kernel log's events of these kinds; of all kinds if none is named."""
     return [e for e in value_of(context.facts.kernel.log) or () if not kinds or e.kind in kinds]
 
 
-def evidence(context: Context, found: list[KernelEvent]) -> list[Evidence]:
-    """The lines themselves, as evidence."""
+def evidence_of_kernel_events(context: RuleContext, found: list[KernelEvent]) -> list[Evidence]:
+    """Convert the log lines to evidence."""
     fact = context.facts.kernel.log
     source = fact.source if isinstance(fact, Known) else "dmesg"
     return [
@@ -123,35 +134,35 @@ def evidence(context: Context, found: list[KernelEvent]) -> list[Evidence]:
     ]
 
 
-def logged(context: Context) -> Said | None:
-    """Why the driver shows no card, where the kernel's log names a reason that nothing else shows."""
+def explain_by_kernel_log(context: RuleContext) -> ProblemText | None:
+    """Explain why the driver shows no card, if the kernel log has a reason that nothing else shows."""
     for kind, say in (
-        ("xid", _lost),
-        ("bus-lost", _lost),
+        ("xid", _explain_lost_card),
+        ("bus-lost", _explain_lost_card),
         ("bad-bar", _bad_bar),
         ("firmware-missing", _firmware),
         ("legacy", _legacy),
-        ("not-supported", _not_supported),
+        ("not-supported", _explain_unsupported_card),
         ("needs-open", _needs_open),
         ("wrong-kernel", _wrong_kernel),
         ("init-failed", _init_failed),
     ):
-        found = events(context, kind)
+        found = list_kernel_events(context, kind)
         if kind == "xid":
-            found = [e for e in found if xids.meaning(e.xid or 0).kind is xids.Kind.LOST]
+            found = [e for e in found if xids.find_xid(e.xid or 0).kind is xids.XidKind.LOST]
         if found:
             return say(context, found[-1])
     return None
 
 
-def _lost(context: Context, event: KernelEvent) -> Said:
+def _explain_lost_card(context: RuleContext, event: KernelEvent) -> ProblemText:
     number = event.xid if event.xid is not None else xids.BUS_LOST
     if number != xids.BUS_LOST:
-        said = xids.meaning(number).meaning
+        said = xids.find_xid(number).meaning
         return (
             f"The card is unusable until it is reset (Xid {number})",
             f"The kernel's log says Xid {number}: {said}.",
-            [drivers.reboot(context, "Restart the machine; if it recurs, the card is faulty.")],
+            [drivers.reboot_remedy(context, "Restart the machine; if it recurs, the card is faulty.")],
         )
     return (
         "The card has fallen off the bus (Xid 79)",
@@ -160,11 +171,11 @@ def _lost(context: Context, event: KernelEvent) -> Said:
             "slot or riser, power saving of the bus, or a fault of the card itself. Programs cannot bring it "
             "back."
         ),
-        [power_off(context)],
+        [power_off_remedy(context)],
     )
 
 
-def _bad_bar(context: Context, event: KernelEvent) -> Said:
+def _bad_bar(context: RuleContext, event: KernelEvent) -> ProblemText:
     del event
     virtual = "In a virtual machine the same is a setting of the hypervisor (a larger 64-bit MMIO space)."
     return (
@@ -182,7 +193,7 @@ def _bad_bar(context: Context, event: KernelEvent) -> Said:
     )
 
 
-def _firmware(context: Context, event: KernelEvent) -> Said:
+def _firmware(context: RuleContext, event: KernelEvent) -> ProblemText:
     del event
     install = advice.driver_install(context.target)
     return (
@@ -195,7 +206,7 @@ def _firmware(context: Context, event: KernelEvent) -> Said:
     )
 
 
-def _legacy(context: Context, event: KernelEvent) -> Said:
+def _legacy(context: RuleContext, event: KernelEvent) -> ProblemText:
     del context
     branch = event.text.partition("through the NVIDIA ")[2].partition(".")[0].partition(" ")[0]
     return (
@@ -205,7 +216,7 @@ def _legacy(context: Context, event: KernelEvent) -> Said:
     )
 
 
-def _not_supported(context: Context, event: KernelEvent) -> Said:
+def _explain_unsupported_card(context: RuleContext, event: KernelEvent) -> ProblemText:
     del event
     return (
         "The driver that is loaded does not know the card",
@@ -220,7 +231,7 @@ def _not_supported(context: Context, event: KernelEvent) -> Said:
     )
 
 
-def _needs_open(context: Context, event: KernelEvent) -> Said:
+def _needs_open(context: RuleContext, event: KernelEvent) -> ProblemText:
     del context, event
     return (
         "The card needs the open kernel module",
@@ -232,16 +243,16 @@ def _needs_open(context: Context, event: KernelEvent) -> Said:
     )
 
 
-def _wrong_kernel(context: Context, event: KernelEvent) -> Said:
+def _wrong_kernel(context: RuleContext, event: KernelEvent) -> ProblemText:
     del event
     return (
         "NVIDIA's kernel module was built for another kernel",
         ("The kernel's log says that the module does not fit the kernel that runs."),
-        [rebuild(context)],
+        [rebuild_module_remedy(context)],
     )
 
 
-def _init_failed(context: Context, event: KernelEvent) -> Said:
+def _init_failed(context: RuleContext, event: KernelEvent) -> ProblemText:
     code = event.text.partition("RmInitAdapter failed!")[2].strip().partition(")")[0]
     named = f" {code})" if code.startswith("(") else ""
     return (
@@ -252,8 +263,8 @@ def _init_failed(context: Context, event: KernelEvent) -> Said:
             "module and libraries have different versions, or the card is faulty."
         ),
         [
-            power_off(context),
-            drivers.kernel_log(context),
+            power_off_remedy(context),
+            drivers.kernel_log_remedy(context),
         ],
     )
 
@@ -261,8 +272,8 @@ def _init_failed(context: Context, event: KernelEvent) -> Said:
 # ---------------------------------------------------------------- remedies
 
 
-def power_off(context: Context) -> Remedy:
-    """What brings a card back that a restart leaves as it is."""
+def power_off_remedy(context: RuleContext) -> Remedy:
+    """Return the remedy for a card that a restart does not bring back."""
     return Remedy(
         "Shut the machine down, wait, and start it again; a restart is not enough. If it happens again, look at "
         "power, slot and cooling.",
@@ -271,8 +282,8 @@ def power_off(context: Context) -> Remedy:
     )
 
 
-def headers(context: Context) -> str:
-    """The command that installs the headers of the kernel that runs; empty where it is not known."""
+def install_headers_command(context: RuleContext) -> str:
+    """Return the command that installs the headers of the running kernel; empty if it is not known."""
     root = advice.sudo(context.target)
     return {
         advice.APT: f"{root}apt-get install linux-headers-$(uname -r)",
@@ -282,11 +293,11 @@ def headers(context: Context) -> str:
     }.get(advice.package_manager(context.target) or "", "")
 
 
-def rebuild(context: Context) -> Remedy:
-    """How this distribution builds the module for the kernel that runs."""
+def rebuild_module_remedy(context: RuleContext) -> Remedy:
+    """Return the remedy with which this distribution builds the module for the running kernel."""
     root = advice.sudo(context.target)
-    found = files(context)
-    needed = headers(context) if found is None or not found.headers else ""
+    found = get_module_files(context)
+    needed = install_headers_command(context) if found is None or not found.headers else ""
     build = f"{root}dkms autoinstall"
     if context.facts.machine.distribution_id == "fedora" and not (found is not None and found.dkms):
         build = f"{root}akmods --force"

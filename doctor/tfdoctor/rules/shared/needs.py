@@ -8,31 +8,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.facts import Absent, Unknown
-from tfdoctor.rules.base import CouldNotCheck, NotApplicable, unanswered
+from tfdoctor.rules.base import CouldNotCheck, NotApplicable, outcome_if_unknown
 
 if TYPE_CHECKING:
-    from tfdoctor.rules.base import Context
+    from tfdoctor.rules.base import RuleContext
 
 
-def tensorflow(context: Context) -> NotApplicable | CouldNotCheck | None:
-    """A TensorFlow in this Python."""
-    return unanswered(context.facts.tensorflow, "TensorFlow")
+def require_tensorflow(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
+    """Require a TensorFlow in this Python."""
+    return outcome_if_unknown(context.facts.tensorflow, "TensorFlow")
 
 
-def python(context: Context) -> NotApplicable | CouldNotCheck | None:
-    """A Python that answered."""
-    return unanswered(context.facts.python, "this Python")
+def require_python(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
+    """Require a Python that answered."""
+    return outcome_if_unknown(context.facts.python, "this Python")
 
 
-def distributions(context: Context) -> CouldNotCheck | None:
-    """What is installed in this Python."""
+def require_distributions(context: RuleContext) -> CouldNotCheck | None:
+    """Require that the distributions of this Python are known."""
     if context.python is None or not context.python.distributions:
         return CouldNotCheck("which distributions are installed is not known")
     return None
 
 
-def driver(context: Context) -> NotApplicable | CouldNotCheck | None:
-    """The driver's answer."""
+def require_driver(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
+    """Require the driver's answer."""
     facts = context.facts
     if facts.machine.system == "Darwin":
         return NotApplicable("there is no CUDA on macOS")
@@ -44,9 +44,9 @@ def driver(context: Context) -> NotApplicable | CouldNotCheck | None:
     return None
 
 
-def cuda_code(context: Context) -> NotApplicable | CouldNotCheck | None:
-    """A TensorFlow with CUDA code."""
-    refused = tensorflow(context)
+def require_cuda_code(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
+    """Require a TensorFlow with CUDA code."""
+    refused = require_tensorflow(context)
     if refused is not None:
         return refused
     if context.build is None or context.build.gpu is False or context.build.rocm:
@@ -54,14 +54,14 @@ def cuda_code(context: Context) -> NotApplicable | CouldNotCheck | None:
     return None
 
 
-def cuda_libraries(context: Context) -> NotApplicable | CouldNotCheck | None:
-    """A TensorFlow that takes CUDA libraries, of which it is known which, and a loader that can be asked for them."""
-    refused = tensorflow(context)
+def require_cuda_libraries(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
+    """Require a TensorFlow with known CUDA libraries, and a loader whose results are known."""
+    refused = require_tensorflow(context)
     if refused is not None:
         return refused
     if context.build is None or context.build.gpu is False or context.build.rocm:
         return NotApplicable("this TensorFlow opens no CUDA library")
-    refused = unanswered(context.facts.loader, "the loader")
+    refused = outcome_if_unknown(context.facts.loader, "the loader")
     if refused is not None:
         return CouldNotCheck(refused.why)
     if not context.build.required:
@@ -69,8 +69,11 @@ def cuda_libraries(context: Context) -> NotApplicable | CouldNotCheck | None:
     return None
 
 
-def opened_late(context: Context) -> NotApplicable | CouldNotCheck | None:
-    """A TensorFlow that opens CUDA when it lists GPUs: where CUDA is linked, the import fails before that."""
+def require_late_opening(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
+    """Require a TensorFlow that opens CUDA when it lists GPUs.
+
+    If CUDA is linked, the import fails before that.
+    """
     if context.build is not None and context.build.linkage == "needed":
         return NotApplicable(
             "this TensorFlow links CUDA: what is missing fails the import, which TFD207 explains"

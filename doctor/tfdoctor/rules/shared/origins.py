@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from tfdoctor.facts import Origin
     from tfdoctor.predict import Led
-    from tfdoctor.rules.base import Context
+    from tfdoctor.rules.base import RuleContext
 
-OWNERS = {
+ORIGIN_LABELS = {
     "start": "something that this Python runs when it starts (sitecustomize.py, usercustomize.py, a .pth file)",
     "wrapper": "the script that starts this Python",
     "shell": "the shell that tfdoctor was started from, or something that this has read",
@@ -28,8 +28,8 @@ OWNERS = {
 CONTAINER = "the container (its image, or how it was started) or a shell in it"
 
 
-def who(context: Context, name: str, entry: str | None = None) -> str:
-    """Who set the variable, or put the entry on that list, for a sentence; empty where it is not known at all."""
+def origin_label(context: RuleContext, name: str, entry: str | None = None) -> str:
+    """Return who set the variable or added the entry, for a sentence; empty if it is not known."""
     origin = context.facts.environment.origin(name, entry)
     if origin is None:
         return ""
@@ -39,40 +39,45 @@ def who(context: Context, name: str, entry: str | None = None) -> str:
         return f"{context.facts.environment.scheduler} or the shell"
     if origin.by == "shell" and context.facts.machine.container:
         return CONTAINER
-    return OWNERS.get(origin.by, "")
+    return ORIGIN_LABELS.get(origin.by, "")
 
 
-def said(context: Context, name: str, entry: str | None = None) -> str:
-    """The same as a sentence that follows another one; empty where it is not known."""
-    known = who(context, name, entry)
+def origin_sentence(context: RuleContext, name: str, entry: str | None = None) -> str:
+    """Return the origin as a sentence that follows another one; empty if it is not known."""
+    known = origin_label(context, name, entry)
     if not known:
         return ""
     return f" {entry} is put there by {known}." if entry is not None else f" It is set by {known}."
 
 
-def evidence(context: Context, name: str, entry: str | None = None) -> list[Evidence]:
-    """The line that sets it; none where no file is known."""
+def origin_evidence(context: RuleContext, name: str, entry: str | None = None) -> list[Evidence]:
+    """Return the line that sets the variable; empty if no file is known."""
     origin = context.facts.environment.origin(name, entry)
     if origin is None or not origin.path:
         return []
     return [Evidence(origin.path, " ".join(origin.text.split()), origin.line)]
 
 
-def takes_away(context: Context, name: str, text: str, *, steps: bool = True) -> Remedy:
-    """How the variable goes: where it is set if that is this environment's own, else in the shell.
+def unset_remedy(context: RuleContext, name: str, text: str, *, steps: bool = True) -> Remedy:
+    """Return the remedy that unsets the variable.
 
-    `steps` false: only a person may decide it.
+    Where it is set if that is this environment's own, else in the shell. If `steps` is false, only a
+    person may decide it.
     """
     origin = context.facts.environment.origin(name)
     again = advice.check_again(context.target)
     if origin is not None and origin.by in ("start", "wrapper"):
-        return _not_by_the_shell(context, origin, text, steps=steps)
-    commands = (f"unset {name}", *lasting(context, name), again)
-    return Remedy(f"{text}{_where(context, origin)}", commands, steps=(Unset(name),) if steps else ())
+        return _startup_variable_remedy(context, origin, text, steps=steps)
+    commands = (f"unset {name}", *permanent_commands(context, name), again)
+    return Remedy(
+        f"{text}{_permanent_change_sentence(context, origin)}",
+        commands,
+        steps=(Unset(name),) if steps else (),
+    )
 
 
-def takes_off(
-    context: Context,
+def remove_entries_remedy(
+    context: RuleContext,
     name: str,
     entries: Sequence[str],
     kept: Sequence[str],
@@ -80,14 +85,14 @@ def takes_off(
     *,
     separator: str = ":",
 ) -> Remedy:
-    """How entries go from a list, of which `kept` stay."""
+    """Return the remedy that removes entries from a list, of which `kept` stay."""
     line = f"export {name}={advice.quote(separator.join(kept))}" if kept else f"unset {name}"
     origins = [context.facts.environment.origin(name, entry) for entry in entries]
     if any(origin is not None and origin.by == "wrapper" for origin in origins):
-        places = dict.fromkeys(who(context, name, entry) for entry in entries)
+        places = dict.fromkeys(origin_label(context, name, entry) for entry in entries)
         return Remedy(f"{text} It is {' and '.join(places)} that puts it there: change it there.")
-    last = [command for entry in entries for command in lasting(context, name, entry)]
-    where = "".join(dict.fromkeys(_where(context, origin) for origin in origins))
+    last = [command for entry in entries for command in permanent_commands(context, name, entry)]
+    where = "".join(dict.fromkeys(_permanent_change_sentence(context, origin) for origin in origins))
     return Remedy(
         f"{text}{where}",
         (line, *dict.fromkeys(last), advice.check_again(context.target)),
@@ -95,36 +100,46 @@ def takes_off(
     )
 
 
-def leads(context: Context, led: Led) -> str:
-    """Half a sentence that the folder follows: what puts it first on the path."""
-    return f"{led.by if led.by != MODULE_PATH else who(context, led.by, led.entry)} puts"
+def path_source_phrase(context: RuleContext, led: Led) -> str:
+    """Return half a sentence that names what puts the folder first on the path."""
+    return f"{led.by if led.by != MODULE_PATH else origin_label(context, led.by, led.entry)} puts"
 
 
-def off_path(context: Context, led: Led) -> Remedy:
-    """How a folder goes from what puts it first on Python's path."""
+def remove_from_python_path(context: RuleContext, led: Led) -> Remedy:
+    """Return the remedy that removes a folder from what puts it first on Python's path."""
     entry = led.entry
     if led.by == MODULE_PATH:
-        return _not_by_the_start(context, entry)
+        return _startup_path_remedy(context, entry)
     entries = entries_of("PYTHONPATH", context.facts.environment.variables.get("PYTHONPATH", ""))
     gone = [one for one in entries if posixpath.normpath(one) == posixpath.normpath(entry)]
     kept = [one for one in entries if one not in gone]
-    return takes_off(context, "PYTHONPATH", gone, kept, f"Remove {entry.rstrip('/')} from PYTHONPATH.")
+    return remove_entries_remedy(
+        context, "PYTHONPATH", gone, kept, f"Remove {entry.rstrip('/')} from PYTHONPATH."
+    )
 
 
-def _where(context: Context, origin: Origin | None) -> str:
-    """Where it has to be changed for good."""
+def _permanent_change_sentence(context: RuleContext, origin: Origin | None) -> str:
+    """Return where to change the variable permanently."""
     if origin is None or not origin.path or origin.by == "kernel":  # `advice.kernel` says how that is changed
         return ""
-    place = who(context, origin.name, origin.entry)
-    if _own(context, origin.path):
+    place = origin_label(context, origin.name, origin.entry)
+    if _is_own_file(context, origin.path):
         return f" {place} does it, whenever the environment is activated."
     return f" To make this permanent, remove it from {place}, which is not this environment's own."
 
 
-def lasting(context: Context, name: str, entry: str | None = None) -> list[str]:
-    """The command that takes the line out of the environment's own script; none where the line does more."""
+def permanent_commands(context: RuleContext, name: str, entry: str | None = None) -> list[str]:
+    """Return the command that removes the line from the environment's own script.
+
+    Empty if the line does more.
+    """
     origin = context.facts.environment.origin(name, entry)
-    if origin is None or origin.by != "activation" or origin.line is None or not _own(context, origin.path):
+    if (
+        origin is None
+        or origin.by != "activation"
+        or origin.line is None
+        or not _is_own_file(context, origin.path)
+    ):
         return []
     if origin.path.endswith("/conda-meta/state"):
         prefix = context.python.prefix if context.python is not None else ""
@@ -143,7 +158,7 @@ def lasting(context: Context, name: str, entry: str | None = None) -> list[str]:
 
 
 def _edit(origin: Origin, mark: str) -> str:
-    """A command that makes one line a comment, if it is the one that was seen."""
+    """Return the command that comments out one line if it is still the line that was seen."""
     begin = r"^\([[:space:]]*\)" if mark.startswith("pass") else "^"
     new = rf"\1{mark}" if mark.startswith("pass") else mark
     seen = origin.name if origin.name in origin.text else _plain_word(origin.text)
@@ -151,7 +166,10 @@ def _edit(origin: Origin, mark: str) -> str:
 
 
 def _plain_word(line: str) -> str:
-    """The last word of a line that means itself in a pattern of sed; every line has the empty one."""
+    """Return the last word of a line that has no special meaning in a sed pattern.
+
+    Empty, which matches every line, if the line has no word.
+    """
     words: list[str] = re.findall(r"[A-Za-z0-9_]+", line)
     return words[-1] if words else ""
 
@@ -159,17 +177,17 @@ def _plain_word(line: str) -> str:
 # ---------------------------------------------------------------- what Python's own start sets
 
 
-def _not_by_the_shell(context: Context, origin: Origin, text: str, *, steps: bool) -> Remedy:
+def _startup_variable_remedy(context: RuleContext, origin: Origin, text: str, *, steps: bool) -> Remedy:
     again = advice.check_again(context.target)
     if not origin.path:
         sites = " ".join(advice.quote(folder) for folder in _sites(context))
         look = f"grep -rn --include='*.pth' --include='*customize.py' {origin.name} {sites}"
         return Remedy(
-            f"{text} `unset` is of no use: {OWNERS[origin.by]} sets it, whatever the shell has. Look where.",
+            f"{text} `unset` is of no use: {ORIGIN_LABELS[origin.by]} sets it, whatever the shell has. Look where.",
             (look,) if sites and origin.by == "start" else (),
         )
-    place = who(context, origin.name)
-    if not _own(context, origin.path):
+    place = origin_label(context, origin.name)
+    if not _is_own_file(context, origin.path):
         return Remedy(
             f"{text} `unset` is of no use: {place} sets it whenever this Python starts. That file is not this "
             "environment's own: remove the line there, or ask whoever looks after it."
@@ -191,8 +209,8 @@ def _not_by_the_shell(context: Context, origin: Origin, text: str, *, steps: boo
     )
 
 
-def _not_by_the_start(context: Context, folder: str) -> Remedy:
-    """The line that puts a folder on Python's path goes."""
+def _startup_path_remedy(context: RuleContext, folder: str) -> Remedy:
+    """Remove the line that puts a folder on Python's path."""
     origin = context.facts.environment.origin(MODULE_PATH, folder)
     first = f"it puts {folder} before this Python's own packages whenever it starts."
     if origin is None or not origin.path:
@@ -204,8 +222,8 @@ def _not_by_the_start(context: Context, folder: str) -> Remedy:
             (look,) if sites else (),
         )
     step = _step(origin)
-    if not _own(context, origin.path) or step is None:
-        return Remedy(f"Remove {folder} from {who(context, MODULE_PATH, folder)}: {first}")
+    if not _is_own_file(context, origin.path) or step is None:
+        return Remedy(f"Remove {folder} from {origin_label(context, MODULE_PATH, folder)}: {first}")
     mark = "# " if origin.path.endswith(".pth") else "pass  # "
     return Remedy(
         f"Remove line {origin.line} from {origin.path}: {first}",
@@ -215,8 +233,10 @@ def _not_by_the_start(context: Context, folder: str) -> Remedy:
 
 
 def _step(origin: Origin) -> TakeOut | None:
-    """The step that takes the line out; None where it does more than to set this variable, or to put this folder on
-    the path."""
+    """Return the step that removes the line.
+
+    None if the line does more than set this variable or put this folder on the path.
+    """
     alone = _adds_alone if origin.name == MODULE_PATH else _sets_alone
     if origin.line is None or not alone(origin) or not origin.path.isprintable():
         return None
@@ -224,13 +244,13 @@ def _step(origin: Origin) -> TakeOut | None:
 
 
 def _sets_alone(origin: Origin) -> bool:
-    """Whether a line of Python does nothing but to import os and to set (or remove) this variable there."""
+    """Return whether a Python line only imports os and sets (or removes) this variable there."""
     body = _body(origin.text)
     return bool(body) and all(_imports(one) or _is_harmless(one, origin.name) for one in body)
 
 
 def _adds_alone(origin: Origin) -> bool:
-    """Whether a line does nothing but to put this one folder on Python's path."""
+    """Return whether a line only puts this one folder on Python's path."""
     if origin.path.endswith(".pth") and not origin.text.startswith(("import ", "import\t")):
         return True
     doing = [one for one in _body(origin.text) if not _imports(one)]
@@ -254,7 +274,7 @@ def _adds_alone(origin: Origin) -> bool:
 
 
 def _body(line: str) -> list[ast.stmt]:
-    """The statements of a line of Python; none where it is not whole."""
+    """Parse the statements of a Python line; empty if the line is not complete."""
     try:
         return ast.parse(line.strip()).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -262,7 +282,7 @@ def _body(line: str) -> list[ast.stmt]:
 
 
 def _imports(statement: ast.stmt) -> bool:
-    """Whether it imports what has no effect of its own."""
+    """Return whether the statement only imports modules without an effect of their own."""
     if isinstance(statement, ast.Import):
         return all(alias.name in ("os", "sys", "site") for alias in statement.names)
     return isinstance(statement, ast.ImportFrom) and statement.module in ("os", "sys", "site")
@@ -301,22 +321,24 @@ def _is_entry(target: ast.expr, name: str) -> bool:
 
 
 def _is_plain(value: ast.expr) -> bool:
-    """Whether working it out does nothing else."""
+    """Return whether evaluating the expression has no side effect."""
     return not any(
         isinstance(node, (ast.Call, ast.NamedExpr, ast.Await, ast.Yield)) for node in ast.walk(value)
     )
 
 
-def _sites(context: Context) -> tuple[str, ...]:
+def _sites(context: RuleContext) -> tuple[str, ...]:
     python = context.python
     if python is None:
         return ()
     return tuple(path for path in python.sys_path if path.endswith(("site-packages", "dist-packages")))
 
 
-def _own(context: Context, path: str) -> bool:
-    """Whether a file lies in the examined environment; the system's Python is nobody's environment. All of an image is
-    whose image it is."""
+def _is_own_file(context: RuleContext, path: str) -> bool:
+    """Return whether a file lies in the examined environment.
+
+    The system's Python is nobody's environment. In an image every file counts as its own.
+    """
     python = context.python
     if context.target.image is not None:
         return True

@@ -8,19 +8,19 @@ from tfdoctor import advice
 from tfdoctor.findings import Evidence, Remedy
 
 if TYPE_CHECKING:
-    from tfdoctor.rules.base import Context
+    from tfdoctor.rules.base import RuleContext
 
 
-def how(context: Context) -> str:
-    """How the examined Python was found: "the active virtual environment", "python3 on PATH"."""
+def describe_python_choice(context: RuleContext) -> str:
+    """Return how the examined Python was found: "the active virtual environment", "python3 on PATH"."""
     choice = context.facts.choice
     if choice is not None and choice.why:
         return choice.why
     return context.python.requested if context.python is not None else "as asked"
 
 
-def others_evidence(context: Context) -> list[Evidence]:
-    """The other Pythons at hand that have a TensorFlow."""
+def evidence_of_other_pythons(context: RuleContext) -> list[Evidence]:
+    """List the other available Pythons that have a TensorFlow."""
     choice = context.facts.choice
     return [
         Evidence(
@@ -30,8 +30,8 @@ def others_evidence(context: Context) -> list[Evidence]:
     ]
 
 
-def examine_others(context: Context) -> list[Remedy]:
-    """How another Python is examined: those that are known, else in general."""
+def examine_others(context: RuleContext) -> list[Remedy]:
+    """Return the remedy that examines another Python: the known ones, else in general."""
     choice = context.facts.choice
     known = choice.others if choice is not None else ()
     if not known:

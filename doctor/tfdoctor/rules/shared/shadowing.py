@@ -10,39 +10,39 @@ from tfdoctor.predict import folder_of, led_by
 from tfdoctor.rules.shared import origins
 
 if TYPE_CHECKING:
-    from tfdoctor.rules.base import Context
+    from tfdoctor.rules.base import RuleContext
 
-HERE = "the working directory"
+WORKING_DIRECTORY_LABEL = "the working directory"
 
 
 def kind_of(path: str) -> str:
-    """ "file" or "folder"; `path` is without a package's __init__.py."""
+    """Return "file" or "folder"; `path` is without a package's __init__.py."""
     return "file" if path.endswith(".py") or ".so" in path.rpartition("/")[2] else "folder"
 
 
-def door(context: Context, path: str) -> str:
-    """How Python comes to look there before it looks where packages are installed."""
+def describe_path_source(context: RuleContext, path: str) -> str:
+    """Return why Python searches there before the folder of installed packages."""
     folder = folder_of(path)
     led = led_by(context.facts, folder)
     if led is not None:
         return led.by
     if context.python is not None and folder in context.python.sys_path:
         return "a folder of the examined Python's own path"
-    return HERE
+    return WORKING_DIRECTORY_LABEL
 
 
-def evidence(context: Context, path: str) -> list[Evidence]:
-    """That it is found first, and the line that leads there where one is known."""
+def evidence_of_shadowing(context: RuleContext, path: str) -> list[Evidence]:
+    """Return evidence that the path is found first, and the line that adds it if one is known."""
     led = led_by(context.facts, folder_of(path))
-    line = origins.evidence(context, led.by, led.entry) if led is not None else []
-    return [Evidence(path, f"is found first, through {door(context, path)}"), *line]
+    line = origins.origin_evidence(context, led.by, led.entry) if led is not None else []
+    return [Evidence(path, f"is found first, through {describe_path_source(context, path)}"), *line]
 
 
-def remedies(context: Context, path: str) -> list[Remedy]:
-    """What takes it out of the way."""
+def remedies_for_shadowing(context: RuleContext, path: str) -> list[Remedy]:
+    """List the remedies that remove the path or avoid it."""
     led = led_by(context.facts, folder_of(path))
     if led is not None:
-        return [origins.off_path(context, led)]
+        return [origins.remove_from_python_path(context, led)]
     folder, _, name = path.rpartition("/")
     again = advice.check_again(context.target)
     new = advice.quote(f"{folder}/my_{name}")
